@@ -1,0 +1,207 @@
+"""What a kernel owes, and the record of one case.
+
+A `Contract` is written once a kernel, in `harness/contracts/<stem>.py`. It answers, in this order: which cases are legal and
+worth drawing (`cases`, `required`), what is owed for one of them on one target (`owed`), what to feed it (`operands`), how to
+launch it (`launch`), and what must come out (`expected`). Nothing here knows a kernel, a GPU or pytest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:  # the court draws and launches; a contract is read without either
+    import torch
+    from hypothesis.strategies import SearchStrategy
+
+    from harness.targets import Target
+
+CASE_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One launch of one kernel, complete: what is asked, how it is launched, what it is fed, how the emulator schedules it.
+
+    `problem` and `config` are the kernel's own frozen dataclasses; `config` is None where the launcher chooses (autotuning, a
+    user's own launcher). `schedule` is "eager", "latest" or "drawn:<schedule_seed>"; hardware ignores it.
+    """
+
+    contract: str  # address of the contract, as `resolve` takes it
+    problem: Any
+    config: Any = None
+    regime: str = "normal"
+    data_seed: int = 0
+    schedule: str = "eager"
+    launcher: str = ""  # address of a user's launcher; empty: the kernel's own
+
+    def to_json(self) -> dict:
+        return {"version": CASE_VERSION, "contract": self.contract, "problem": dataclasses.asdict(self.problem),
+                "config": None if self.config is None else dataclasses.asdict(self.config), "regime": self.regime,
+                "data_seed": self.data_seed, "schedule": self.schedule, "launcher": self.launcher}
+
+    @property
+    def key(self) -> str:
+        """Canonical text: equal for equal cases, stable over processes."""
+        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operand:
+    """One input as the launcher will see it.
+
+    `codes` is the logical array of bits in `format`'s storage type (`reference.formats` name, or "int8", "int32", ...);
+    `strides` are element strides of the view handed over (None: contiguous row-major), `offset` the elements before its first.
+    """
+
+    name: str
+    format: str
+    codes: np.ndarray
+    strides: tuple[int, ...] | None = None
+    offset: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """What one output must be.
+
+    Either `words` (bit for bit; NaN compared as the plan says, `any_nan` where the payload is not owed) or `value` and `bound`
+    (|got - value| <= bound per element, in float64). `undecided` marks elements that this case cannot decide. `tile` is the
+    (rows, columns) of one program's output, `k_block` the K elements of one step: they explain where errors cluster.
+    """
+
+    name: str
+    format: str
+    shape: tuple[int, ...]
+    words: np.ndarray | None = None
+    any_nan: bool = False
+    value: np.ndarray | None = None
+    bound: np.ndarray | None = None
+    undecided: np.ndarray | None = None
+    tile: tuple[int, int] | None = None
+    k_block: int | None = None
+    rests_on: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owed:
+    """What a case owes on a target. `result`: an output, judged by `Contract.expected`. Otherwise `outcome` (an
+    `harness.verdict.Outcome` value such as "refused", "out of resources", "illegal instruction") is owed from `layer`
+    (launcher, front end, verifier, ptxas, capacity, hardware, iisan), and `message`, where given, must occur in what is said."""
+
+    result: bool = True
+    outcome: str = "right"
+    layer: str = ""
+    message: str = ""
+    reason: str = ""
+
+
+class Contract:
+    """Base of all contracts; a kernel's contract overrides what it needs. See the module's docstring for the order of play."""
+
+    stem: str = ""
+    address: str = ""
+    requires: frozenset = frozenset()  # kernels.features.Feature
+    parameters: str = ""  # what a user's launcher must accept, shown in errors: "(a, b, activation='', *, out_dtype=None)"
+
+    def cases(self, target: Target) -> SearchStrategy[Case]:
+        """Every legal case on `target`, plus the illegal ones whose owed outcome is a refusal."""
+        raise TypeError(f"{type(self).__name__} has no cases")
+
+    def required(self, target: Target) -> list[Case]:
+        """The cover list: run first in every profile, and gated on having been seen."""
+        return []
+
+    def owed(self, case: Case, target: Target) -> Owed:
+        return Owed()
+
+    def operands(self, case: Case) -> list[Operand]:
+        raise TypeError(f"{type(self).__name__} has no operands")
+
+    def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Callable | None) -> Mapping[str, torch.Tensor]:
+        """Run the kernel on `tensors` (one per operand, on the target's device); returns outputs by name."""
+        raise TypeError(f"{type(self).__name__} has no launch")
+
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+        """One `Expected` per output. `recorded` holds what the run knew, e.g. the autotuner's winning configuration."""
+        raise TypeError(f"{type(self).__name__} has no expected")
+
+    def recorded(self, case: Case) -> dict:
+        """What only the run just made knows (JSON values): the autotuner's winner, for one."""
+        return {}
+
+    def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
+        """The classes this case falls in, by dimension: {"config": "128x256x64", "m mod 16": 3, ...}. Counted and shown."""
+        return {}
+
+    def case_from_json(self, record: Mapping) -> Case:
+        """Inverse of `Case.to_json`; ValueError with value, rule and remedy on anything else."""
+        raise TypeError(f"{type(self).__name__} has no case_from_json")
+
+
+def resolve(address: str) -> Contract:
+    """The contract at `address`: a kernel's stem, ``package.module:NAME`` or ``path/file.py:NAME``.
+
+    Raises ValueError (value, rule, remedy) for an address that leads nowhere.
+    """
+    if ":" not in address:
+        try:
+            found = importlib.import_module(f"harness.contracts.{address}").CONTRACT
+        except ModuleNotFoundError as error:
+            if error.name != f"harness.contracts.{address}":
+                raise
+            here = sorted(p.stem for p in (Path(__file__).parent / "contracts").glob("[a-z]*.py"))
+            raise ValueError(f"contract {address!r}: no such kernel; known: {', '.join(here)}; "
+                             "or give package.module:NAME or path/file.py:NAME") from None
+    else:
+        found = load(address)
+    if not isinstance(found, Contract):
+        raise ValueError(f"contract {address!r}: is a {type(found).__name__}, must be a harness.contract.Contract")
+    return found
+
+
+def load(address: str) -> Any:
+    """The object at ``package.module:NAME`` or ``path/file.py:NAME``; a file is imported once per process."""
+    place, _, name = address.rpartition(":")
+    if not place or not name:
+        raise ValueError(f"address {address!r}: must be package.module:NAME or path/file.py:NAME")
+    if place.endswith(".py"):
+        path = Path(place).resolve()
+        if not path.is_file():
+            raise ValueError(f"address {address!r}: there is no file {place}; give a path to an existing Python file")
+        module = _load_file(path)
+    else:
+        try:
+            module = importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            raise ValueError(f"address {address!r}: cannot import {place} ({error}); give path/file.py:NAME for a file") from error
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        public = [n for n in vars(module) if not n.startswith("_")][:12]
+        raise ValueError(f"address {address!r}: {place} has no {name}; it has {', '.join(public)}") from None
+
+
+def _load_file(path: Path) -> Any:
+    name = f"_loaded_{path.stem}_{abs(hash(str(path))):x}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # before execution: triton.jit and dataclasses look their module up
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

@@ -1,0 +1,118 @@
+"""What came of a case, and what the court makes of it.
+
+An *outcome* is what was observed (`Outcome`): right words, wrong words, a fault by name, a refusal. A *ruling* is the outcome
+held against what the contract owed: a refusal that is owed is an acquittal, the same refusal unasked is a conviction.
+Verdicts are values that go through JSON unchanged; nothing in the court raises to report one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """What was observed. The value is the word that reports, seed files and planted faults use."""
+
+    RIGHT = "right"
+    WRONG_WORDS = "wrong words"
+    OUTSIDE_BOUND = "outside the bound"
+    WRONG_SHAPE = "wrong shape or dtype"
+    STRAY_WRITE = "stray write"
+    STRAY_READ = "stray read"
+    INPUT_CHANGED = "input changed"
+    ILLEGAL_INSTRUCTION = "illegal instruction"
+    ILLEGAL_ADDRESS = "illegal address"
+    MISALIGNED_ADDRESS = "misaligned address"
+    DEVICE_ASSERT = "device assert"
+    LAUNCH_FAILURE = "launch failure"
+    RACE = "race"
+    UNINITIALISED_READ = "uninitialised read"
+    BARRIER_MISUSE = "barrier misuse"
+    DEADLOCK = "deadlock"
+    TIMEOUT = "timeout"
+    KILLED = "killed"
+    SEGMENTATION_FAULT = "segmentation fault"
+    COMPILER_ABORT = "compiler abort"
+    REFUSED = "refused"
+    OUT_OF_RESOURCES = "out of resources"
+    OUT_OF_MEMORY = "out of memory"
+    NOT_MODELLED = "not modelled"
+    LAUNCHER_ERROR = "launcher error"
+    UNDECIDED = "undecided"
+    NOT_RUN = "not run"
+    CANCELLED = "cancelled"
+
+
+class Ruling(StrEnum):
+    """The outcome held against what was owed."""
+
+    RIGHT = "right"
+    CONVICTED = "convicted"
+    UNDECIDED = "undecided"
+    NOT_RUN = "not run"
+    CANCELLED = "cancelled"
+
+
+class RestsOn(StrEnum):
+    """What a verdict rests on: a report names it on every line."""
+
+    WORDS = "words: the plan's, by the tensor core's arithmetic"
+    BOUND = "bound: derived from the operands"
+    EXACT = "exact: no rounding can occur"
+    OWED_REFUSAL = "refusal owed by contract"
+    OWED_FAULT = "fault owed by contract"
+    OBSERVED_FAULT = "fault observed"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """One case judged on one target.
+
+    `message` is one sentence with the values; `location` is ``file:line`` or empty; `details` is what a person reads next
+    (first words that differ, clusters, both ends of a race, the executed IR); `seconds` says where the time went.
+    """
+
+    ruling: Ruling
+    outcome: Outcome
+    message: str = ""
+    location: str = ""
+    rests_on: str = RestsOn.NOTHING
+    words: int = 0  # output words compared
+    bound_used: float | None = None  # largest used share of the error bound, where a bound decided
+    details: dict = field(default_factory=dict)
+    advice: tuple[str, ...] = ()
+    seconds: dict = field(default_factory=dict)
+    recorded: dict = field(default_factory=dict)  # what only the run knew: the autotuner's winner, digests, instructions seen
+
+    @property
+    def convicted(self) -> bool:
+        return self.ruling is Ruling.CONVICTED
+
+    @property
+    def signature(self) -> tuple[str, str, str]:
+        """(outcome, message without numbers and addresses, location): equal for two cases that show one bug."""
+        return (str(self.outcome), normalised(self.message), self.location)
+
+    def to_json(self) -> dict:
+        record = asdict(self)
+        record["advice"] = list(self.advice)
+        return record
+
+    @classmethod
+    def from_json(cls, record: dict) -> Verdict:
+        record = dict(record)
+        record["ruling"] = Ruling(record["ruling"])
+        record["outcome"] = Outcome(record["outcome"])
+        record["advice"] = tuple(record.get("advice", ()))
+        return cls(**record)
+
+
+def normalised(message: str) -> str:
+    """A message with its numbers, addresses and quoted tensors taken out, so that it names a bug and not a case."""
+    message = message.splitlines()[0] if message else ""
+    message = re.sub(r"0x[0-9a-fA-F]+", "#", message)
+    message = re.sub(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", "#", message)
+    return re.sub(r"\s+", " ", message).strip()
