@@ -1,0 +1,99 @@
+"""What the tensor memory accelerator (TMA) asks of a matrix and of a box: the clauses shared by every kernel that uses it.
+
+Sources: PTX ISA, "cp.async.bulk.tensor" and "Tensor-map"; CUDA driver API, cuTensorMapEncodeTiled. A matrix is described to the
+hardware by base, sizes and strides in bytes; a box is the tile one instruction moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from kernels.clauses import Clause
+from kernels.element_types import bits_of, element_type
+
+ALIGNMENT_BYTES = 16  # of the base and of every stride but the innermost
+LARGEST_BOX = 256  # elements along one dimension of one instruction's box; the compiler splits at the swizzle width first
+
+
+class Matrix(NamedTuple):
+    """A row-major matrix as a descriptor sees it; strides and offset in elements."""
+
+    name: str
+    dtype: str
+    rows: int
+    columns: int
+    row_stride: int
+    offset: int  # elements past a 16-byte boundary
+
+
+def row_padding(tensor: torch.Tensor) -> int:
+    """Elements between the end of one row and the start of the next. ValueError where the tensor is not a row-major matrix."""
+    if tensor.dim() != 2 or tensor.stride(1) != 1 and tensor.shape[1] != 1:
+        raise ValueError(f"matrix of shape {tuple(tensor.shape)} and strides {tensor.stride()}: must be two-dimensional with "
+                         "contiguous rows; call .contiguous()")
+    return max(tensor.stride(0) - tensor.shape[1], 0) if tensor.shape[0] > 1 else 0
+
+
+def misalignment(tensor: torch.Tensor) -> int:
+    """Elements past the last 16-byte boundary at which the tensor's first element lies."""
+    return tensor.data_ptr() % ALIGNMENT_BYTES // tensor.element_size()
+
+
+def stride_clause(matrices: Callable[[Any, Any], list[Matrix]]) -> Clause:
+    """Row strides in whole 16-byte units."""
+    def off(problem, config):
+        return [m for m in matrices(problem, config) if m.row_stride * bits_of(m.dtype) // 8 % ALIGNMENT_BYTES]
+    return Clause(
+        name="row strides of 16 bytes", holds=lambda p, c: not off(p, c),
+        value=lambda p, c: ", ".join(f"row stride of {m.name} = {m.row_stride} x {m.dtype}" for m in off(p, c)),
+        rule="must be a multiple of 16 bytes", remedy="allocate the matrix with padded rows and pass the view",
+        cost="the tensor map cannot be encoded: the hardware keeps strides in units of 16 bytes", layer="driver")
+
+
+def base_clause(matrices: Callable[[Any, Any], list[Matrix]]) -> Clause:
+    """Bases on 16-byte boundaries."""
+    def off(problem, config):
+        return [m for m in matrices(problem, config) if m.offset * bits_of(m.dtype) // 8 % ALIGNMENT_BYTES]
+    return Clause(
+        name="bases on 16 bytes", holds=lambda p, c: not off(p, c),
+        value=lambda p, c: ", ".join(f"{m.name} starts {m.offset} elements past a 16-byte boundary" for m in off(p, c)),
+        rule="the first element must lie on a 16-byte boundary", remedy="copy the view with .clone()",
+        cost="the tensor map cannot be encoded: the hardware keeps the base in units of 16 bytes", layer="driver")
+
+
+def dtype_clause(allowed: tuple[str, ...], cost: str) -> Clause:
+    """`Problem.dtype` is one that the kernel's instruction takes."""
+    return Clause(
+        name="element type", holds=lambda p, c: p.dtype in allowed, value=lambda p, c: f"dtype = {p.dtype}",
+        rule=f"must be one of {', '.join(allowed)}", remedy="convert the operands first", cost=cost, layer="verifier")
+
+
+def positive_clause(*names: str) -> Clause:
+    """The named sizes of `Problem` are at least 1."""
+    return Clause(
+        name="sizes", holds=lambda p, c: all(getattr(p, n) >= 1 for n in names),
+        value=lambda p, c: ", ".join(f"{n} = {getattr(p, n)}" for n in names if getattr(p, n) < 1),
+        rule="every size must be at least 1", remedy="answer an empty matrix without a launch",
+        cost="a tensor map of size 0 cannot be encoded and a grid of size 0 cannot be launched", layer="driver")
+
+
+def same_place(*tensors: torch.Tensor) -> None:
+    """ValueError where the operands are not on one device."""
+    devices = {t.device for t in tensors}
+    if len(devices) > 1:
+        raise ValueError(f"operands on {', '.join(sorted(map(str, devices)))}: must share one device; move them with .to(...)")
+
+
+def same_type(*tensors: torch.Tensor) -> str:
+    """The one element-type name of the operands; ValueError where they differ."""
+    dtypes = {t.dtype for t in tensors}
+    if len(dtypes) > 1:
+        raise ValueError(f"operands of {', '.join(sorted(map(str, dtypes)))}: must share one element type; convert one")
+    return element_type(tensors[0].dtype).name
+
+
+def is_power_of_two(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0
