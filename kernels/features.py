@@ -1,0 +1,53 @@
+"""What hardware a kernel needs, by feature and never by model number.
+
+A contract names the features its kernel requires; a target names those it has. An architecture is one line of `_FEATURES`.
+Sources: PTX ISA 9.0, "Target ISA notes" of each instruction; Triton 3.9 where the compiler and not the chip decides
+(`FP8_E4M3`: front end; `BLOCK_SCALED_MMA` counts only the instruction, not the compiler's emulation).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Feature(StrEnum):
+    """One ability of a GPU as a kernel may require it."""
+
+    MMA_SYNC = "mma.sync"
+    CP_ASYNC = "cp.async"
+    FP8_E4M3 = "e4m3 as a type"
+    WGMMA = "wgmma"
+    MBARRIER = "mbarrier"
+    TMA = "tensor memory accelerator"
+    TCGEN05 = "tcgen05.mma"
+    TENSOR_MEMORY = "tensor memory"
+    TMA_GATHER = "TMA gather4"
+    TMA_SCATTER = "TMA scatter4"
+    BLOCK_SCALED_MMA = "block-scaled MMA"
+    CLUSTERS = "thread block clusters"
+
+
+_AMPERE = frozenset({Feature.MMA_SYNC, Feature.CP_ASYNC})
+_ADA = _AMPERE | {Feature.FP8_E4M3}
+_SM90 = _ADA | {Feature.MBARRIER, Feature.TMA, Feature.CLUSTERS}
+_TCGEN05 = frozenset({Feature.TCGEN05, Feature.TENSOR_MEMORY, Feature.TMA_GATHER, Feature.TMA_SCATTER, Feature.BLOCK_SCALED_MMA})
+
+_FEATURES: dict[str, frozenset[Feature]] = {
+    "sm_80": _AMPERE,
+    "sm_86": _AMPERE,
+    "sm_89": _ADA,
+    "sm_90": _SM90 | {Feature.WGMMA},
+    "sm_100": _SM90 | _TCGEN05,
+    "sm_103": _SM90 | _TCGEN05,
+    "sm_110": _SM90 | _TCGEN05,
+    "sm_120": _SM90 | {Feature.TMA_GATHER, Feature.BLOCK_SCALED_MMA},  # gather4 without scatter4, no tcgen05
+}
+
+
+def features_of(arch: str) -> frozenset[Feature]:
+    """The features of ``sm_NN``; ValueError (value, rule, remedy) for an architecture this table does not have."""
+    try:
+        return _FEATURES[arch]
+    except KeyError:
+        raise ValueError(f"architecture {arch!r}: not in the table of features; use one of {', '.join(_FEATURES)}, "
+                         "or add its line to kernels/features.py") from None

@@ -1,0 +1,337 @@
+"""C = activation(A @ B), autotuned, with tiles taken in groups of rows.
+
+    C[i, j] = convert(activation(sum over k of A[i, k] * B[k, j]))        A: (M, K), B: (K, N), C: (M, N)
+
+The sum is one ascending chain of matrix instructions in fp32 (int32 for int8 operands) that starts at zero; activation and
+conversion happen once, after it. `leaky_relu(x)` is ``y if y >= 0 else 0.01 * y`` with ``y = x + 1``: the added one is the rule of
+the tutorial this kernel descends from and is kept; K = 0 gives activation(0), which is 1 and not 0 for leaky_relu.
+
+Preconditions, and what each costs when broken:
+
+- A and B agree on K, element type and device: otherwise other memory is read. Refused by the launcher.
+- Row and column offsets of a ragged tile are wrapped (``% m``, ``% n``), so every load of a whole K block lies inside its operand: without it the
+  last tile reads past the end. The values read twice are thrown away by the store's mask. AMD targets take the same path.
+- The tail of K is masked with zeros unless ``EVEN_K``: without it the next row's elements are added.
+- Offsets are 32-bit unless ``WIDE``: past 2^31 elements they would wrap to addresses before the operand.
+
+Choices that decide bits:
+
+- ``tl.dot(a, b, acc)`` and not ``acc += tl.dot(a, b)``: one chain over all of K. The second form restarts the chain at zero in every K
+  block for e4m3 on sm_90 and adds in fp32, which makes the result a function of BLOCK_K. The price is stated: on sm_90 the wgmma accumulator of
+  e4m3 keeps 13 fraction bits over all of K (Triton's default there never promotes it).
+- The instruction follows from the configuration: two warps, or 32 rows, get mma.sync where others get wgmma (sm_90) or tcgen05 (sm_100),
+  and e4m3 is then widened to fp16. So the bits of the autotuned launcher are those of the winner, which it records.
+- int8 results of int8 operands are the int32 sum modulo 2^8: nothing saturates. Results in e4m3 saturate at 448.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+import triton
+import triton.language as tl
+from triton.runtime import driver
+
+TORCH_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "int8": torch.int8,
+                "fp32": torch.float32, "int32": torch.int32}
+_NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
+_FLOATS = ("fp16", "bf16", "fp32", "e4m3")
+OUTPUTS = {"fp16": _FLOATS, "bf16": _FLOATS, "fp32": _FLOATS, "e4m3": _FLOATS, "int8": ("int8", "int32")}
+ACTIVATIONS = ("", "leaky_relu")
+PRECISIONS = ("tf32", "ieee")
+LARGEST_SIZE = 2**31 - 1 - 256  # a size plus one tile still fits the 32-bit arithmetic of the tile numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """How an operand lies in memory: which dimension runs fastest, in steps of `step` elements, lines `pad` elements
+    further apart than they need, the first element `offset` elements into its allocation."""
+
+    order: str = "row"  # or "column": a transposed view
+    pad: int = 0
+    step: int = 1
+    offset: int = 0
+
+    def strides(self, rows: int, columns: int) -> tuple[int, int]:
+        if self.order == "row":
+            return columns * self.step + self.pad, self.step
+        return self.step, rows * self.step + self.pad
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """What a user asks: sizes, element types by name, activation, and how the operands lie. `k_of_b` and `dtype_of_b` differ from A's only in illegal problems."""
+
+    m: int
+    n: int
+    k: int
+    dtype: str = "fp16"
+    out: str = "fp16"
+    precision: str = "tf32"  # what fp32 operands are multiplied in; other types ignore it
+    activation: str = ""
+    a: View = field(default_factory=View)
+    b: View = field(default_factory=View)
+    k_of_b: int | None = None
+    dtype_of_b: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """How the kernel is launched. `waves_per_eu` is for AMD targets; 0 leaves it to the compiler."""
+
+    block_m: int
+    block_n: int
+    block_k: int
+    group_m: int = 8
+    num_warps: int = 4
+    num_stages: int = 3
+    waves_per_eu: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.block_m}x{self.block_n}x{self.block_k} g{self.group_m} w{self.num_warps} s{self.num_stages}"
+
+
+def _config(block_m: int, block_n: int, block_k: int, group_m: int, num_warps: int, num_stages: int, waves_per_eu: int = 0) -> Config:
+    return Config(block_m=block_m, block_n=block_n, block_k=block_k, group_m=group_m, num_warps=num_warps, num_stages=num_stages,
+                  waves_per_eu=waves_per_eu)
+
+
+CONFIGS: dict[str, tuple[Config, ...]] = {
+    "cuda": (
+        _config(128, 256, 64, 8, 8, 3), _config(64, 256, 32, 8, 4, 4), _config(128, 128, 32, 8, 4, 4), _config(128, 64, 32, 8, 4, 4),
+        _config(64, 128, 32, 8, 4, 4), _config(128, 32, 32, 8, 4, 4), _config(64, 32, 32, 8, 2, 5), _config(32, 64, 32, 8, 2, 5),
+    ),
+    "hip": (
+        _config(128, 256, 16, 1, 4, 0, 2), _config(256, 256, 16, 4, 8, 0, 2), _config(128, 128, 32, 1, 8, 0, 2),
+        _config(64, 128, 32, 8, 4, 0, 3), _config(64, 64, 32, 1, 4, 0, 8),
+    ),
+}
+
+
+def configurations(backend: str) -> tuple[Config, ...]:
+    """The configurations to tune over on `backend` ("cuda" or "hip"): chosen by the target of the compilation, which need not be this
+    machine's. ValueError for another backend."""
+    if backend not in CONFIGS:
+        raise ValueError(f"backend {backend!r}: has no list of configurations; it must be one of {', '.join(CONFIGS)}")
+    return CONFIGS[backend]
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One condition of legality: `holds` of a problem, or `value`, `rule` and `remedy` make the error."""
+
+    name: str
+    holds: Callable[[Problem], bool]
+    value: Callable[[Problem], str]
+    rule: str
+    remedy: str
+
+    def error(self, problem: Problem) -> ValueError:
+        return ValueError(f"matmul: {self.value(problem)}: {self.rule}; {self.remedy}")
+
+
+CLAUSES: tuple[Clause, ...] = (
+    Clause("element type", lambda p: p.dtype in OUTPUTS, lambda p: f"a has element type {p.dtype}",
+           f"it must be one of {', '.join(OUTPUTS)}", "convert the operands first"),
+    Clause("same element type", lambda p: p.dtype_of_b in ("", p.dtype), lambda p: f"a is {p.dtype} and b is {p.dtype_of_b}",
+           "both operands must have the same element type", "convert one of them"),
+    Clause("same K", lambda p: p.k_of_b in (None, p.k), lambda p: f"a has {p.k} columns and b has {p.k_of_b} rows",
+           "the columns of a must be the rows of b", "transpose or slice one of them"),
+    Clause("sizes", lambda p: max(p.m, p.n, p.k) <= LARGEST_SIZE, lambda p: f"sizes m={p.m}, n={p.n}, k={p.k}",
+           f"no size may be above {LARGEST_SIZE}", "multiply in parts"),
+    Clause("output type", lambda p: p.out in OUTPUTS.get(p.dtype, ()), lambda p: f"out_dtype {p.out} for operands in {p.dtype}",
+           "float operands give " + ", ".join(_FLOATS) + "; int8 operands give int8 (the sum modulo 2^8) or int32",
+           "choose one of these and convert afterwards"),
+    Clause("activation", lambda p: p.activation in ACTIVATIONS, lambda p: f"activation {p.activation!r}",
+           "it must be one of " + ", ".join(map(repr, ACTIVATIONS)), "apply another function to the result"),
+    Clause("activation is of floats", lambda p: not (p.activation and p.dtype == "int8"),
+           lambda p: f"activation {p.activation!r} with int8 operands", "the slope of leaky_relu is a fraction and the sum an integer",
+           "ask for out_dtype=torch.int32 and apply it afterwards"),
+    Clause("precision", lambda p: p.precision in PRECISIONS, lambda p: f"precision {p.precision!r}",
+           "it must be one of " + ", ".join(map(repr, PRECISIONS)), "leave it out for tf32"),
+)
+
+
+@triton.jit
+def leaky_relu(x):
+    y = x + 1  # the rule kept from the tutorial: see the module's docstring
+    return tl.where(y >= 0, y, 0.01 * y)
+
+
+@triton.heuristics({"EVEN_K": lambda args: args["k"] % args["BLOCK_K"] == 0})
+@triton.jit
+def matmul_kernel(
+    a_ptr, b_ptr, c_ptr,
+    m, n, k,
+    stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, EVEN_K: tl.constexpr,
+    ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, ACCUMULATOR: tl.constexpr, WIDE: tl.constexpr,
+    LAYOUT: tl.constexpr,  # read by nobody here: part of the autotuner's key
+):
+    # Tiles are numbered down the rows of a group of GROUP_M tile rows before the next column, so that programs that run
+    # together share columns of B. The last group may have fewer rows.
+    program = tl.program_id(axis=0)
+    tile_rows = tl.cdiv(m, BLOCK_M)
+    tile_columns = tl.cdiv(n, BLOCK_N)
+    group_tiles = GROUP_M * tile_columns
+    first_row = (program // group_tiles) * GROUP_M
+    group_rows = min(tile_rows - first_row, GROUP_M)
+    in_group = program % group_tiles
+    tile_row = first_row + in_group % group_rows
+    tile_column = in_group // group_rows
+
+    rows = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)  # (BLOCK_M,)
+    columns = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)  # (BLOCK_N,)
+    steps = tl.arange(0, BLOCK_K)  # (BLOCK_K,)
+    a_rows = rows % m
+    b_columns = columns % n
+    a_steps = steps
+    b_steps = steps
+    a_advance = BLOCK_K
+    b_advance = BLOCK_K
+    if WIDE:
+        rows = rows.to(tl.int64)
+        columns = columns.to(tl.int64)
+        a_rows = a_rows.to(tl.int64)
+        b_columns = b_columns.to(tl.int64)
+        a_steps = a_steps.to(tl.int64)
+        b_steps = b_steps.to(tl.int64)
+        a_advance = tl.full((), BLOCK_K, tl.int64)
+        b_advance = tl.full((), BLOCK_K, tl.int64)
+    a_ptrs = a_ptr + a_rows[:, None] * stride_am + a_steps[None, :] * stride_ak  # (BLOCK_M, BLOCK_K)
+    b_ptrs = b_ptr + b_steps[:, None] * stride_bk + b_columns[None, :] * stride_bn  # (BLOCK_K, BLOCK_N)
+
+    accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=ACCUMULATOR)
+    for block in range(tl.cdiv(k, BLOCK_K)):
+        if EVEN_K:
+            a = tl.load(a_ptrs)
+            b = tl.load(b_ptrs)
+        else:
+            left = k - block * BLOCK_K
+            a = tl.load(a_ptrs, mask=steps[None, :] < left, other=0.0)
+            b = tl.load(b_ptrs, mask=steps[:, None] < left, other=0.0)
+        accumulator = tl.dot(a, b, accumulator, input_precision=PRECISION, out_dtype=ACCUMULATOR)
+        a_ptrs += a_advance * stride_ak
+        b_ptrs += b_advance * stride_bk
+
+    if ACTIVATION == "leaky_relu":
+        accumulator = leaky_relu(accumulator)
+    c = accumulator.to(c_ptr.dtype.element_ty)
+    c_ptrs = c_ptr + rows[:, None] * stride_cm + columns[None, :] * stride_cn  # (BLOCK_M, BLOCK_N)
+    tl.store(c_ptrs, c, mask=(rows[:, None] < m) & (columns[None, :] < n))
+
+
+def matmul(a: torch.Tensor, b: torch.Tensor, activation: str = "", *, out_dtype: torch.dtype | None = None,
+           precision: str = "tf32") -> torch.Tensor:
+    """activation(a @ b) with the configuration that the autotuner finds fastest for these sizes, types and layouts.
+
+    a: (m, k) and b: (k, n), any strides, in one of `OUTPUTS`' element types; out_dtype: a's by default, else as `OUTPUTS` allows.
+    Returns (m, n), contiguous, on a's device. ValueError with value, rule and remedy for anything else, before any launch.
+    `winner()` tells afterwards which configuration ran.
+    """
+    problem = _checked(a, b, activation, out_dtype, precision)
+    return _launch(a, b, problem, None)
+
+
+def matmul_configured(a: torch.Tensor, b: torch.Tensor, activation: str, out_dtype: torch.dtype | None, config: Config,
+                      precision: str = "tf32") -> torch.Tensor:
+    """As `matmul`, with this configuration and no tuning: the same jitted function."""
+    problem = _checked(a, b, activation, out_dtype, precision)
+    return _launch(a, b, problem, config)
+
+
+def winner() -> Config | None:
+    """The configuration that the last autotuned launch of this process ran with; None before the first."""
+    return _winner[-1] if _winner else None
+
+
+_winner: list[Config] = []
+
+
+@functools.cache
+def _tuner(backend: str):
+    """The autotuner over `configurations(backend)`. Element types of all operands are part of Triton's own key; the layout is ours: a tile that
+    is best for a row-major operand need not be best for its transpose, and the winner decides the bits."""
+    configs = [triton.Config(_meta(c), num_warps=c.num_warps, num_stages=c.num_stages) for c in configurations(backend)]
+    return triton.autotune(configs=configs, key=["m", "n", "k", "LAYOUT", "ACTIVATION", "PRECISION", "WIDE"])(matmul_kernel)
+
+
+def _meta(config: Config) -> dict[str, int]:
+    meta = {"BLOCK_M": config.block_m, "BLOCK_N": config.block_n, "BLOCK_K": config.block_k, "GROUP_M": config.group_m}
+    return meta | ({"waves_per_eu": config.waves_per_eu} if config.waves_per_eu else {})
+
+
+def _launch(a: torch.Tensor, b: torch.Tensor, problem: Problem, config: Config | None) -> torch.Tensor:
+    c = torch.empty((problem.m, problem.n), device=a.device, dtype=TORCH_DTYPES[problem.out])
+    if c.numel() == 0:
+        return c
+    kernel = matmul_kernel if config else _tuner(_backend())
+    launch = {**_meta(config), "num_warps": config.num_warps, "num_stages": config.num_stages} if config else {}
+
+    def grid(meta):
+        return (triton.cdiv(problem.m, meta["BLOCK_M"]) * triton.cdiv(problem.n, meta["BLOCK_N"]),)
+
+    kernel[grid](a, b, c, problem.m, problem.n, problem.k, *a.stride(), *b.stride(), *c.stride(), ACTIVATION=problem.activation,
+                 PRECISION=problem.precision, ACCUMULATOR=tl.int32 if problem.dtype == "int8" else tl.float32,
+                 WIDE=_reach(a, b, c) >= 2**31, LAYOUT=f"{_order(a)} {_order(b)}", **launch)
+    if config is None:
+        best = kernel.best_config
+        _winner[:] = [Config(block_m=best.kwargs["BLOCK_M"], block_n=best.kwargs["BLOCK_N"], block_k=best.kwargs["BLOCK_K"],
+                             group_m=best.kwargs["GROUP_M"], num_warps=best.num_warps, num_stages=best.num_stages,
+                             waves_per_eu=best.kwargs.get("waves_per_eu", 0))]
+    return c
+
+
+def _reach(*tensors: torch.Tensor) -> int:
+    """A bound on every element offset the kernel forms: masked elements of a last tile included, which are formed and not used."""
+    tile = 256
+    return max(sum((size + tile) * stride for size, stride in zip(t.shape, t.stride(), strict=True)) for t in tensors)
+
+
+def _order(tensor: torch.Tensor) -> str:
+    return "row" if tensor.stride(1) == 1 else "column" if tensor.stride(0) == 1 else "strided"
+
+
+def _backend() -> str:
+    return driver.active.get_current_target().backend
+
+
+def _checked(a: torch.Tensor, b: torch.Tensor, activation: str, out_dtype: torch.dtype | None, precision: str) -> Problem:
+    for name, operand in (("a", a), ("b", b)):
+        if not isinstance(operand, torch.Tensor):
+            raise ValueError(f"matmul: {name} is a {type(operand).__name__}: it must be a torch.Tensor; "  # noqa: TRY004
+                             "make one with torch.as_tensor")
+        if operand.layout is not torch.strided:
+            raise ValueError(f"matmul: {name} has layout {operand.layout}: it must be strided; call .to_dense()")
+        if operand.dim() != 2:
+            raise ValueError(f"matmul: {name} has shape {tuple(operand.shape)}: it must have 2 dimensions; "
+                             "reshape it, or launch once a batch")
+    if a.device != b.device:
+        raise ValueError(f"matmul: a is on {a.device} and b on {b.device}: both must be on one device; move one with .to(...)")
+    if out_dtype is not None and not isinstance(out_dtype, torch.dtype):
+        raise ValueError(f"matmul: out_dtype {out_dtype!r}: it must be a torch.dtype; give torch.float32, for one")
+    problem = Problem(m=a.shape[0], n=b.shape[1], k=a.shape[1], dtype=_name(a.dtype), out=_name(out_dtype or a.dtype),
+                      precision=precision, activation=activation, k_of_b=b.shape[0], dtype_of_b=_name(b.dtype))
+    for clause in CLAUSES:
+        if not clause.holds(problem):
+            raise clause.error(problem)
+    _check_device(a)
+    return problem
+
+
+def _name(dtype: torch.dtype) -> str:
+    return _NAMES.get(dtype, str(dtype).removeprefix("torch."))
+
+
+def _check_device(a: torch.Tensor) -> None:
+    try:
+        wanted = driver.active.get_active_torch_device()
+    except RuntimeError as error:  # Triton found no driver at all
+        raise ValueError(f"matmul: a is on {a.device} and Triton finds no GPU here ({error}): a kernel runs where its operands are; "
+                         'move them to a GPU, or run under harness.emulator.emulated("sm_90")') from error
+    if a.device.type != wanted.type:
+        raise ValueError(f"matmul: a is on {a.device}: the active target takes operands on {wanted.type}; move a and b there")
