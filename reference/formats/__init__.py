@@ -1,0 +1,44 @@
+"""Number formats: one record type, one decoder, one encoder, one file a format.
+
+A *code* is the bits of a number, a *value* what it means. To add a format: write its file, name it in FORMATS.
+"""
+
+from reference.formats.bf16 import BF16
+from reference.formats.decode import decode
+from reference.formats.e2m1 import E2M1
+from reference.formats.e2m3 import E2M3
+from reference.formats.e3m2 import E3M2
+from reference.formats.e4m3 import E4M3
+from reference.formats.e5m2 import E5M2
+from reference.formats.e8m0 import E8M0
+from reference.formats.encode import encode
+from reference.formats.fp16 import FP16
+from reference.formats.fp32 import FP32
+from reference.formats.record import Format, Overflow, Rounding, Specials
+from reference.formats.tf32 import TF32
+from reference.formats.ue4m3 import UE4M3
+
+FORMATS: dict[str, Format] = {
+    fmt.name: fmt for fmt in (E2M1, E2M3, E3M2, E4M3, E5M2, E8M0, UE4M3, FP16, BF16, TF32, FP32)
+}
+
+__all__ = [
+    "BF16",
+    "E2M1",
+    "E2M3",
+    "E3M2",
+    "E4M3",
+    "E5M2",
+    "E8M0",
+    "FORMATS",
+    "FP16",
+    "FP32",
+    "TF32",
+    "UE4M3",
+    "Format",
+    "Overflow",
+    "Rounding",
+    "Specials",
+    "decode",
+    "encode",
+]

@@ -1,0 +1,12 @@
+"""E2M3: the finer 6-bit element of MXFP6 (OCP Microscaling Formats 1.0, section 5.3.2, table 4; PTX ISA, alternate data formats).
+
+No infinity and no NaN. Largest 7.5, smallest 0.125. A code lies in the low six bits of its byte.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reference.formats.record import Format, Specials
+
+E2M3 = Format(name="e2m3", exponent_bits=2, mantissa_bits=3, bias=1, specials=Specials.NONE, storage=np.uint8)
