@@ -27,7 +27,6 @@ Choices that decide bits:
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -35,9 +34,10 @@ import triton
 import triton.language as tl
 from triton.runtime import driver
 
-TORCH_DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "int8": torch.int8,
-                "fp32": torch.float32, "int32": torch.int32}
-_NAMES = {dtype: name for name, dtype in TORCH_DTYPES.items()}
+from kernels.clauses import Clause, require
+from kernels.element_types import ELEMENT_TYPES
+
+_NAMES = {entry.torch: entry.name for entry in ELEMENT_TYPES.values()}
 _FLOATS = ("fp16", "bf16", "fp32", "e4m3")
 OUTPUTS = {"fp16": _FLOATS, "bf16": _FLOATS, "fp32": _FLOATS, "e4m3": _FLOATS, "int8": ("int8", "int32")}
 ACTIVATIONS = ("", "leaky_relu")
@@ -120,39 +120,30 @@ def configurations(backend: str) -> tuple[Config, ...]:
     return CONFIGS[backend]
 
 
-@dataclass(frozen=True)
-class Clause:
-    """One condition of legality: `holds` of a problem, or `value`, `rule` and `remedy` make the error."""
-
-    name: str
-    holds: Callable[[Problem], bool]
-    value: Callable[[Problem], str]
-    rule: str
-    remedy: str
-
-    def error(self, problem: Problem) -> ValueError:
-        return ValueError(f"matmul: {self.value(problem)}: {self.rule}; {self.remedy}")
-
-
 CLAUSES: tuple[Clause, ...] = (
-    Clause("element type", lambda p: p.dtype in OUTPUTS, lambda p: f"a has element type {p.dtype}",
-           f"it must be one of {', '.join(OUTPUTS)}", "convert the operands first"),
-    Clause("same element type", lambda p: p.dtype_of_b in ("", p.dtype), lambda p: f"a is {p.dtype} and b is {p.dtype_of_b}",
-           "both operands must have the same element type", "convert one of them"),
-    Clause("same K", lambda p: p.k_of_b in (None, p.k), lambda p: f"a has {p.k} columns and b has {p.k_of_b} rows",
-           "the columns of a must be the rows of b", "transpose or slice one of them"),
-    Clause("sizes", lambda p: max(p.m, p.n, p.k) <= LARGEST_SIZE, lambda p: f"sizes m={p.m}, n={p.n}, k={p.k}",
-           f"no size may be above {LARGEST_SIZE}", "multiply in parts"),
-    Clause("output type", lambda p: p.out in OUTPUTS.get(p.dtype, ()), lambda p: f"out_dtype {p.out} for operands in {p.dtype}",
-           "float operands give " + ", ".join(_FLOATS) + "; int8 operands give int8 (the sum modulo 2^8) or int32",
-           "choose one of these and convert afterwards"),
-    Clause("activation", lambda p: p.activation in ACTIVATIONS, lambda p: f"activation {p.activation!r}",
-           "it must be one of " + ", ".join(map(repr, ACTIVATIONS)), "apply another function to the result"),
-    Clause("activation is of floats", lambda p: not (p.activation and p.dtype == "int8"),
-           lambda p: f"activation {p.activation!r} with int8 operands", "the slope of leaky_relu is a fraction and the sum an integer",
-           "ask for out_dtype=torch.int32 and apply it afterwards"),
-    Clause("precision", lambda p: p.precision in PRECISIONS, lambda p: f"precision {p.precision!r}",
-           "it must be one of " + ", ".join(map(repr, PRECISIONS)), "leave it out for tf32"),
+    Clause(name="element type", holds=lambda p, c: p.dtype in OUTPUTS, value=lambda p, c: f"a has element type {p.dtype}",
+           rule=f"it must be one of {', '.join(OUTPUTS)}", remedy="convert the operands first",
+           cost="there is no matrix instruction for it", layer="front end"),
+    Clause(name="same element type", holds=lambda p, c: p.dtype_of_b in ("", p.dtype),
+           value=lambda p, c: f"a is {p.dtype} and b is {p.dtype_of_b}", rule="both operands must have the same element type",
+           remedy="convert one of them", cost="the product has no instruction", layer="front end"),
+    Clause(name="same K", holds=lambda p, c: p.k_of_b in (None, p.k), value=lambda p, c: f"a has {p.k} columns and b has {p.k_of_b} rows",
+           rule="the columns of a must be the rows of b", remedy="transpose or slice one of them", cost="memory outside b is read"),
+    Clause(name="sizes", holds=lambda p, c: max(p.m, p.n, p.k) <= LARGEST_SIZE, value=lambda p, c: f"sizes m={p.m}, n={p.n}, k={p.k}",
+           rule=f"no size may be above {LARGEST_SIZE}", remedy="multiply in parts", cost="tile numbers overflow"),
+    Clause(name="output type", holds=lambda p, c: p.out in OUTPUTS[p.dtype], value=lambda p, c: f"out_dtype {p.out} for operands in {p.dtype}",
+           rule=f"float operands give {', '.join(_FLOATS)}; int8 operands give int8 (the sum modulo 2^8) or int32",
+           remedy="choose one of these and convert afterwards", cost="the conversion would be a guess"),
+    Clause(name="activation", holds=lambda p, c: p.activation in ACTIVATIONS, value=lambda p, c: f"activation {p.activation!r}",
+           rule="it must be one of " + ", ".join(map(repr, ACTIVATIONS)), remedy="apply another function to the result",
+           cost="an unknown name would mean no activation"),
+    Clause(name="activation of floats", holds=lambda p, c: not (p.activation and p.dtype == "int8"),
+           value=lambda p, c: f"activation {p.activation!r} with int8 operands",
+           rule="the slope of leaky_relu is a fraction and the sum an integer",
+           remedy="ask for out_dtype=torch.int32 and apply it afterwards", cost="the slope would be rounded to 0"),
+    Clause(name="precision", holds=lambda p, c: p.precision in PRECISIONS, value=lambda p, c: f"precision {p.precision!r}",
+           rule="it must be one of " + ", ".join(map(repr, PRECISIONS)), remedy="leave it out for tf32",
+           cost="the compiler may have other forms, whose words nobody predicts", layer="front end"),
 )
 
 
@@ -266,7 +257,7 @@ def _meta(config: Config) -> dict[str, int]:
 
 
 def _launch(a: torch.Tensor, b: torch.Tensor, problem: Problem, config: Config | None) -> torch.Tensor:
-    c = torch.empty((problem.m, problem.n), device=a.device, dtype=TORCH_DTYPES[problem.out])
+    c = torch.empty((problem.m, problem.n), device=a.device, dtype=ELEMENT_TYPES[problem.out].torch)
     if c.numel() == 0:
         return c
     kernel = matmul_kernel if config else _tuner(_backend())
@@ -316,9 +307,7 @@ def _checked(a: torch.Tensor, b: torch.Tensor, activation: str, out_dtype: torch
         raise ValueError(f"matmul: out_dtype {out_dtype!r}: it must be a torch.dtype; give torch.float32, for one")
     problem = Problem(m=a.shape[0], n=b.shape[1], k=a.shape[1], dtype=_name(a.dtype), out=_name(out_dtype or a.dtype),
                       precision=precision, activation=activation, k_of_b=b.shape[0], dtype_of_b=_name(b.dtype))
-    for clause in CLAUSES:
-        if not clause.holds(problem):
-            raise clause.error(problem)
+    require("matmul", CLAUSES, problem, None)
     _check_device(a)
     return problem
 
