@@ -4,6 +4,7 @@ A *code* is the bits of a number, a *value* what it means. To add a format: writ
 """
 
 from reference.formats.bf16 import BF16
+from reference.formats.convert import conversion, convert
 from reference.formats.decode import decode
 from reference.formats.e2m1 import E2M1
 from reference.formats.e2m3 import E2M3
@@ -39,6 +40,8 @@ __all__ = [
     "Overflow",
     "Rounding",
     "Specials",
+    "conversion",
+    "convert",
     "decode",
     "encode",
 ]
