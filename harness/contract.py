@@ -45,8 +45,9 @@ class Case:
     launcher: str = ""  # address of a user's launcher; empty: the kernel's own
 
     def to_json(self) -> dict:
+        config = dataclasses.asdict(self.config) if dataclasses.is_dataclass(self.config) else self.config  # type: ignore[arg-type]
         return {"version": CASE_VERSION, "contract": self.contract, "problem": dataclasses.asdict(self.problem),
-                "config": None if self.config is None else dataclasses.asdict(self.config), "regime": self.regime,
+                "config": config, "regime": self.regime,
                 "data_seed": self.data_seed, "schedule": self.schedule, "launcher": self.launcher}
 
     @property

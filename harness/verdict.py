@@ -36,6 +36,7 @@ class Outcome(StrEnum):
     SEGMENTATION_FAULT = "segmentation fault"
     COMPILER_ABORT = "compiler abort"
     REFUSED = "refused"
+    NOT_REFUSED = "not refused"  # it ran where a refusal or a fault is owed
     OUT_OF_RESOURCES = "out of resources"
     OUT_OF_MEMORY = "out of memory"
     NOT_MODELLED = "not modelled"

@@ -1,0 +1,298 @@
+"""One case on one target, judged in this process: what is owed, what came, what the difference is called.
+
+`judge` never raises for what a kernel does: a refusal, a fault of the device or of the emulated one, and a bug in a launcher are
+outcomes with a name. A death of the process itself is `harness.isolation`'s to name. What it does raise is a fault of the contract.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from harness.comparison import Comparison, compare
+from harness.contract import Case, Contract, Operand, Owed, load, resolve
+from harness.targets import Target
+from harness.transfer import Guard, Poison, guarded_allocations, poison_word, words
+from harness.verdict import Outcome, RestsOn, Ruling, Verdict
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+UNABLE = {Outcome.NOT_MODELLED, Outcome.OUT_OF_MEMORY}  # says something about us or the machine, nothing about the kernel
+REFUSALS = {Outcome.REFUSED, Outcome.OUT_OF_RESOURCES}
+
+_DEVICE_SAYS = (
+    (r"illegal instruction", Outcome.ILLEGAL_INSTRUCTION),
+    (r"illegal memory access", Outcome.ILLEGAL_ADDRESS),
+    (r"misaligned address", Outcome.MISALIGNED_ADDRESS),
+    (r"device-side assert|device assert", Outcome.DEVICE_ASSERT),
+    (r"unspecified launch failure|launch failure", Outcome.LAUNCH_FAILURE),
+    (r"out of memory", Outcome.OUT_OF_MEMORY),
+    (r"launch timed out|launch timeout", Outcome.TIMEOUT),
+)
+_COMPILER_SAYS = re.compile(r"PassManager::run failed|error encountered during parsing|failed to verify|LLVM ERROR|verif")
+
+
+@dataclass
+class Seen:
+    """What a launch came to: an outcome that is not a result, or outputs by name."""
+
+    outcome: Outcome | None = None
+    layer: str = ""
+    message: str = ""
+    location: str = ""
+    details: dict = field(default_factory=dict)
+    outputs: dict[str, Any] = field(default_factory=dict)  # name -> unsigned words
+    recorded: dict = field(default_factory=dict)
+    advice: tuple[str, ...] = ()
+
+
+class Clock:
+    """Seconds by bucket; what no bucket claims is the harness's own."""
+
+    def __init__(self) -> None:
+        self.begun = time.perf_counter()
+        self.buckets: dict[str, float] = {}
+
+    @contextmanager
+    def on(self, bucket: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.buckets[bucket] = self.buckets.get(bucket, 0.0) + time.perf_counter() - begun
+
+    def seconds(self) -> dict[str, float]:
+        total = time.perf_counter() - self.begun
+        compiling = min(self.buckets.get("compile", 0.0), self.buckets.get("launch", 0.0))
+        shown = dict(self.buckets, compile=compiling, launch=self.buckets.get("launch", 0.0) - compiling)
+        shown["harness"] = total - sum(shown.values())
+        return {name: round(spent, 6) for name, spent in shown.items()} | {"total": round(total, 6)}
+
+
+def judge(case: Case, target: Target, contract: Contract | None = None) -> Verdict:
+    """The verdict on `case` on `target`. Raises ValueError for addresses that lead nowhere, and what a broken contract raises."""
+    clock = Clock()
+    contract = contract if contract is not None else resolve(case.contract)
+    lacking = contract.requires - target.features
+    if lacking:
+        return Verdict(
+            ruling=Ruling.NOT_RUN,
+            outcome=Outcome.NOT_RUN,
+            rests_on=RestsOn.NOTHING,
+            message=f"{target.name} lacks {', '.join(sorted(str(f) for f in lacking))}",
+            seconds=clock.seconds(),
+        )
+    launcher = load(case.launcher) if case.launcher else None
+    owed = contract.owed(case, target)
+    with clock.on("reference"):
+        operands = {operand.name: operand for operand in contract.operands(case)}
+    seen = launch(case, target, contract, launcher, operands, clock)
+    verdict = _against_fault(owed, seen) if seen.outcome is not None or not owed.result else None
+    if verdict is None:
+        with clock.on("reference"):
+            expected = contract.expected(case, target, operands, seen.recorded)
+        found = [
+            compare(e, seen.outputs[e.name], poison=seen.details.get(f"poison of {e.name}"))
+            if e.name in seen.outputs
+            else Comparison(Outcome.WRONG_SHAPE, 0, message=f"{e.name}: the launcher returned no such output")
+            for e in expected
+        ]
+        verdict = _against_words(expected, found)
+    return replace(verdict, advice=seen.advice, recorded=seen.recorded, seconds=clock.seconds())
+
+
+def launch(
+    case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock
+) -> Seen:
+    """Lend the operands, run the launcher once on the target, and say what came."""
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in 3.9 and may flip in 3.10: it decides bits
+    guard = Guard(Poison.of(case.data_seed))
+    device: Any = None
+    try:
+        with clock.on("transfer"):
+            tensors = {name: guard.lend(operand, target.device) for name, operand in operands.items()}
+        with clock.on("launch"), _compilations(clock), target.enter(case.schedule) as device, guarded_allocations(guard):
+            outputs = dict(contract.launch(case, tensors, launcher))
+        with clock.on("transfer"):
+            seen = Seen(outputs={name: words(tensor) for name, tensor in outputs.items()})
+            trespass = guard.trespass()
+    except Exception as error:  # whatever a kernel or its launcher does is an outcome
+        seen, trespass = outcome_of(error), None
+    seen.advice = tuple(str(a) for a in getattr(device, "advice", None) or ())
+    if trespass is not None:
+        seen.outcome, seen.message, seen.details = trespass.outcome, trespass.message, trespass.details
+    elif seen.outcome is None:
+        seen.details = {
+            f"poison of {name}": poison_word(guard.poison.output, word.dtype.itemsize) for name, word in seen.outputs.items()
+        }
+        seen.recorded = contract.recorded(case)
+    return seen
+
+
+def outcome_of(error: BaseException) -> Seen:
+    """The name of what a launcher raised, the layer that raised it, one sentence, and the line of ours it came from."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    text, where = str(error), location_of(error)
+    if "EmulatedFault" in names:
+        return Seen(
+            Outcome(str(error.outcome)),
+            "emulator",
+            _one_line(str(error.message)),
+            str(error.location or where),  # type: ignore[attr-defined]
+            dict(error.details or {}),
+        )  # type: ignore[attr-defined]
+    details = {"raised": type(error).__name__, "text": _relevant(text), "traceback": traceback.format_exception(error)[-6:]}
+    if "OutOfResources" in names:
+        return Seen(Outcome.OUT_OF_RESOURCES, "capacity", _one_line(text), where, details)
+    if "PTXASError" in names:
+        return Seen(Outcome.REFUSED, "ptxas", _one_line(_relevant(text)), where, details)
+    if "CompilationError" in names or "UnsupportedLanguageConstruct" in names:
+        cause = error.__cause__
+        said = (
+            str(cause)
+            if cause is not None and str(cause)
+            else text.strip().splitlines()[-1]
+            if text.strip()
+            else type(error).__name__
+        )
+        return Seen(Outcome.REFUSED, "front end", _one_line(said), where, details)
+    if isinstance(error, MemoryError) or "OutOfMemoryError" in names:
+        return Seen(Outcome.OUT_OF_MEMORY, "hardware", _one_line(text), where, details)
+    if "AcceleratorError" in names or "CUDA" in text:
+        for pattern, outcome in _DEVICE_SAYS:
+            if re.search(pattern, text, re.IGNORECASE):
+                return Seen(outcome, "hardware", str(outcome), where, details)
+    if isinstance(error, RuntimeError) and _COMPILER_SAYS.search(text):
+        return Seen(Outcome.REFUSED, "verifier", _one_line(_relevant(text)), where, details)
+    if isinstance(error, ValueError | TypeError) and not isinstance(error, UnicodeError):
+        refusal = isinstance(error, ValueError)
+        return Seen(
+            Outcome.REFUSED if refusal else Outcome.LAUNCHER_ERROR,
+            "launcher",
+            _one_line(f"{type(error).__name__}: {text}"),
+            where,
+            details,
+        )
+    return Seen(Outcome.LAUNCHER_ERROR, "launcher", _one_line(f"{type(error).__name__}: {text}"), where, details)
+
+
+def location_of(error: BaseException) -> str:
+    """``file:line`` of the innermost frame outside installed packages and the court, relative to the checkout if in it."""
+    best = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = Path(frame.filename)
+        if (
+            "site-packages" in path.parts
+            or "<" in frame.filename
+            or "dist-packages" in path.parts
+            or path.is_relative_to(Path(os.__file__).parent)
+        ):
+            continue
+        if path.parent in (CHECKOUT / "harness", CHECKOUT / "harness" / "emulator"):
+            continue
+        best = f"{path.relative_to(CHECKOUT) if path.is_relative_to(CHECKOUT) else path.name}:{frame.lineno}"
+    return best
+
+
+@contextmanager
+def _compilations(clock: Clock) -> Iterator[None]:
+    """Put the compiler's own account of its time into the bucket `compile`."""
+    from triton import knobs
+
+    earlier = knobs.compilation.listener
+
+    def listener(**told: Any) -> None:
+        clock.buckets["compile"] = clock.buckets.get("compile", 0.0) + told["times"].total / 1e6
+        if earlier is not None:
+            earlier(**told)
+
+    knobs.compilation.listener = listener
+    try:
+        yield
+    finally:
+        knobs.compilation.listener = earlier
+
+
+def _against_fault(owed: Owed, seen: Seen) -> Verdict:
+    """A fault, a refusal, or a result where none is owed, held against what is owed."""
+    if seen.outcome is None:
+        return Verdict(
+            ruling=Ruling.CONVICTED,
+            outcome=Outcome.NOT_REFUSED,
+            rests_on=RestsOn.OBSERVED_FAULT,
+            message=f"ran, but owes: {owed.outcome}" + (f" by the {owed.layer}" if owed.layer else ""),
+            details={"owed": owed.reason},
+        )
+    details = dict(seen.details, layer=seen.layer)
+    if not owed.result and str(seen.outcome) == owed.outcome:
+        same_layer = not owed.layer or not seen.layer or owed.layer == seen.layer or seen.layer == "emulator"
+        said = not owed.message or owed.message in seen.message or owed.message in str(seen.details.get("text", ""))
+        if same_layer and said:
+            rests_on = RestsOn.OWED_REFUSAL if seen.outcome in REFUSALS else RestsOn.OWED_FAULT
+            return Verdict(
+                ruling=Ruling.RIGHT,
+                outcome=seen.outcome,
+                message=seen.message,
+                location=seen.location,
+                rests_on=rests_on,
+                details=details,
+            )
+        details["owed"] = f"{owed.outcome} by the {owed.layer or 'one or another layer'}, saying {owed.message!r}"
+    elif not owed.result:
+        details["owed"] = f"{owed.outcome}: {owed.reason}"
+    ruling = Ruling.UNDECIDED if seen.outcome in UNABLE else Ruling.CONVICTED
+    return Verdict(
+        ruling=ruling,
+        outcome=seen.outcome,
+        message=seen.message,
+        location=seen.location,
+        details=details,
+        rests_on=RestsOn.NOTHING if ruling is Ruling.UNDECIDED else RestsOn.OBSERVED_FAULT,
+    )
+
+
+def _against_words(expected: list, found: list[Comparison]) -> Verdict:
+    """The worst of the outputs; what it rests on is the weakest of what the expected outputs rest on."""
+    wrong = next((c for c in found if c.outcome not in (Outcome.RIGHT, Outcome.UNDECIDED)), None)
+    shares = [c.bound_used for c in found if c.bound_used is not None]
+    counted = sum(c.words for c in found)
+    told: dict[str, Any] = {
+        "words": counted,
+        "bound_used": max(shares) if shares else None,
+        "rests_on": str(next((e.rests_on for e in expected if e.rests_on), RestsOn.NOTHING)),
+    }
+    left_out = sum(c.undecided for c in found)
+    details = {"undecided_words": left_out} if left_out else {}
+    if wrong is not None:
+        return Verdict(
+            ruling=Ruling.CONVICTED, outcome=wrong.outcome, message=wrong.message, details=details | wrong.details, **told
+        )
+    if all(c.outcome is Outcome.UNDECIDED for c in found):
+        return Verdict(
+            ruling=Ruling.UNDECIDED,
+            outcome=Outcome.UNDECIDED,
+            message="no word of this case can be decided",
+            details=details,
+            **told,
+        )
+    return Verdict(ruling=Ruling.RIGHT, outcome=Outcome.RIGHT, details=details, **told)
+
+
+def _one_line(text: str) -> str:
+    return text.strip().splitlines()[0][:400] if text.strip() else ""
+
+
+def _relevant(text: str) -> str:
+    """The lines of a long report of the compiler that say what is wrong."""
+    lines = [
+        line
+        for line in text.splitlines()
+        if re.search(r"error|fatal|not supported|failed|unsupported|must|expected", line, re.IGNORECASE)
+    ]
+    return "\n".join(line[:300] for line in (lines or text.splitlines())[:12])

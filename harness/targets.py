@@ -1,0 +1,115 @@
+"""Machines a kernel is judged on, real or emulated: `emulated:sm_80`, `emulated:sm_90`, `emulated:sm_100`, `cuda:N`.
+
+A target says its architecture, its features (never a model number) and how to enter it for one launch. Looking for GPUs never
+initialises CUDA in this process, which may go on to start the forkserver: a child asks torch, so that `CUDA_VISIBLE_DEVICES` means
+exactly what CUDA takes it to mean (indices, UUIDs, MIG slices, empty, -1).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from kernels.features import Feature, features_of
+
+if TYPE_CHECKING:
+    import torch
+
+EMULATED_ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+_ASK_TORCH = """
+import json, torch
+count = torch.cuda.device_count() if torch.version.cuda else 0
+rows = [{"arch": "sm_%d%d" % torch.cuda.get_device_capability(i), "model": torch.cuda.get_device_name(i)} for i in range(count)]
+print(json.dumps(rows))
+"""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One machine. `index` counts the GPUs that are visible to the process that asked; -1 for an emulated one."""
+
+    name: str
+    arch: str
+    index: int = -1
+    model: str = ""
+
+    @property
+    def emulated(self) -> bool:
+        return self.index < 0
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        return features_of(self.arch)
+
+    @property
+    def device(self) -> torch.device:
+        """Where tensors live. A child that serves one GPU sees only that one, so its index there is 0."""
+        import torch
+
+        if self.emulated:
+            return torch.device("cpu")
+        return torch.device("cuda", 0 if os.environ.get("HARNESS_ONE_GPU") else self.index)
+
+    @contextmanager
+    def enter(self, schedule: str = "eager") -> Iterator[Any]:
+        """Make this the machine that launches run on; yields the emulated device, or None on hardware (synchronised at exit)."""
+        if self.emulated:
+            from harness.emulator import emulated
+
+            with emulated(self.arch, schedule=schedule) as device:
+                yield device
+            return
+        import torch
+
+        with torch.cuda.device(self.device):
+            yield None
+            torch.cuda.synchronize()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def targets() -> list[Target]:
+    """Every machine that is here: the emulated ones always, then each GPU that is visible."""
+    return [Target(f"emulated:{arch}", arch) for arch in EMULATED_ARCHITECTURES] + list(_gpus())
+
+
+def target(name: str) -> Target:
+    """The target called `name`; ValueError (value, rule, remedy) when it is unknown or not here."""
+    for arch in EMULATED_ARCHITECTURES:  # without looking for GPUs
+        if name == f"emulated:{arch}":
+            return Target(name, arch)
+    here = targets()
+    for found in here:
+        if found.name == name:
+            return found
+    known = ", ".join(t.name for t in here)
+    if name.startswith("cuda:"):
+        raise ValueError(f"target {name!r}: no such GPU is visible; targets here: {known}; see CUDA_VISIBLE_DEVICES and nvidia-smi")
+    raise ValueError(f"target {name!r}: must be emulated:sm_NN or cuda:N; targets here: {known}")
+
+
+def visible_device(index: int) -> str:
+    """The entry of `CUDA_VISIBLE_DEVICES` that a child must be given to see only GPU `index` of those visible here."""
+    listed = [entry.strip() for entry in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if entry.strip()]
+    return listed[index] if index < len(listed) else str(index)
+
+
+@cache
+def _gpus() -> tuple[Target, ...]:
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") or not any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg"))):
+        return ()
+    try:
+        asked = subprocess.run([sys.executable, "-c", _ASK_TORCH], capture_output=True, text=True, timeout=60, check=True)
+        rows = json.loads(asked.stdout.splitlines()[-1])
+    except (subprocess.SubprocessError, ValueError, IndexError) as error:
+        print(f"looking for GPUs failed ({error}); going on with the emulated targets", file=sys.stderr)
+        return ()
+    return tuple(Target(f"cuda:{i}", row["arch"], i, row["model"]) for i, row in enumerate(rows))

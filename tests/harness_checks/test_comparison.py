@@ -1,0 +1,135 @@
+"""Contract under test: words and bounds are held exactly, and the report names where wrong words lie and what they look like."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.comparison import compare, ulp_distance
+from harness.contract import Expected
+from harness.verdict import Outcome
+
+
+def owed(values: np.ndarray, **more) -> Expected:
+    values = np.asarray(values, np.float32)
+    return Expected(name="c", format="fp32", shape=values.shape, words=values.view(np.uint32), **more)
+
+
+def got(values: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(values, np.float32).view(np.uint32)
+
+
+MATRIX = np.arange(1, 20 * 24 + 1, dtype=np.float32).reshape(20, 24)
+
+
+def sentences(values: np.ndarray, **more) -> str:
+    found = compare(owed(MATRIX, **more), got(values))
+    assert found.outcome is Outcome.WRONG_WORDS
+    return "; ".join(found.details["clusters"])
+
+
+def test_equal_words_are_right_and_one_bit_is_not() -> None:
+    assert compare(owed(MATRIX), got(MATRIX)).outcome is Outcome.RIGHT
+    flipped = got(MATRIX).copy()
+    flipped[3, 5] ^= 1
+    found = compare(owed(MATRIX), flipped)
+    assert (found.outcome, found.details["wrong"]) == (Outcome.WRONG_WORDS, 1)
+    assert "first at [3, 5]: got 0x429c0001 (78.0000076), expected 0x429c0000 (78), 1 ulp" in found.message
+
+
+def test_minus_zero_is_not_zero() -> None:
+    assert compare(owed(np.zeros(3)), got(-np.zeros(3))).outcome is Outcome.WRONG_WORDS
+
+
+def test_a_nan_of_another_payload_counts_only_where_the_payload_is_owed() -> None:
+    due, other = owed([np.nan, 1.0]), np.array([0x7FFFFFFF, 0x3F800000], np.uint32)
+    assert compare(due, other).outcome is Outcome.WRONG_WORDS
+    assert compare(owed([np.nan, 1.0], any_nan=True), other).outcome is Outcome.RIGHT
+    assert compare(owed([np.nan, 1.0], any_nan=True), got(np.array([1.0, 1.0]))).outcome is Outcome.WRONG_WORDS
+
+
+@pytest.mark.parametrize(
+    ("value", "bound", "came", "outcome", "used"),
+    [
+        ([1.0], [0.5], [1.5], Outcome.RIGHT, 1.0),
+        ([1.0], [0.5], [1.501], Outcome.OUTSIDE_BOUND, None),
+        ([1.0], [0.0], [1.0], Outcome.RIGHT, 0.0),
+        ([np.nan], [0.0], [1.0], Outcome.OUTSIDE_BOUND, None),
+        ([1.0], [9.0], [np.nan], Outcome.OUTSIDE_BOUND, None),
+        ([np.inf], [0.0], [np.inf], Outcome.RIGHT, None),
+        ([np.inf], [np.inf], [-np.inf], Outcome.OUTSIDE_BOUND, None),
+        ([1.0], [np.inf], [7.0], Outcome.UNDECIDED, None),
+        ([np.nan], [0.0], [np.nan], Outcome.RIGHT, None),
+    ],
+)
+def test_the_bound_is_held_exactly_and_its_used_share_told(value, bound, came, outcome, used) -> None:
+    due = Expected(name="c", format="fp32", shape=(1,), value=np.array(value), bound=np.array(bound))
+    found = compare(due, got(np.array(came)))
+    assert found.outcome is outcome
+    if outcome is Outcome.RIGHT:
+        assert found.bound_used == used
+
+
+def test_undecided_elements_neither_convict_nor_acquit() -> None:
+    mask = np.zeros(MATRIX.shape, bool)
+    mask[0, 0] = True
+    wrong = MATRIX.copy()
+    wrong[0, 0] = -1
+    found = compare(owed(MATRIX, undecided=mask), got(wrong))
+    assert (found.outcome, found.undecided, found.words) == (Outcome.RIGHT, 1, MATRIX.size - 1)
+    assert compare(owed(MATRIX, undecided=np.ones(MATRIX.shape, bool)), got(wrong)).outcome is Outcome.UNDECIDED
+
+
+def test_another_shape_or_width_is_its_own_outcome() -> None:
+    assert compare(owed(MATRIX), got(MATRIX.T)).outcome is Outcome.WRONG_SHAPE
+    assert compare(owed(MATRIX), MATRIX.astype(np.float16).view(np.uint16)).outcome is Outcome.WRONG_SHAPE
+
+
+def test_unwritten_words_are_told_from_wrong_ones() -> None:
+    holes = got(MATRIX).copy()
+    holes[4:6] = 0xFFFFFFFF
+    found = compare(owed(MATRIX), holes, poison=0xFFFFFFFF)
+    assert found.details["never_written"] == 48 and "48 of them never written" in found.message
+    assert "never written" not in compare(owed(MATRIX), holes, poison=0x7B7B7B7B).message
+
+
+def test_the_last_ragged_row_of_tiles_is_named() -> None:
+    wrong = MATRIX.copy()
+    wrong[16:, :] += 1
+    assert "only in the last row of tiles, which is ragged" in sentences(wrong, tile=(8, 8))
+
+
+def test_a_residue_of_the_tile_is_named() -> None:
+    wrong = MATRIX.copy()
+    wrong[:, 7::8] += 100
+    assert "columns modulo 8: only [7]" in sentences(wrong, tile=(8, 8))
+
+
+def test_a_shift_a_sign_and_a_transposition_are_named() -> None:
+    assert "the row before" in sentences(np.roll(MATRIX, 1, 0))
+    assert "the column after" in sentences(np.roll(MATRIX, -1, 1))
+    assert "the other sign" in sentences(-MATRIX)
+    square = MATRIX[:20, :20]
+    found = compare(owed(square), got(square.T))
+    assert "each wrong word is the expected one of the transposed place" in found.details["clusters"]
+
+
+def test_rounding_is_told_from_movement() -> None:
+    assert "within 1 ulp" in sentences(np.nextafter(MATRIX, np.float32(np.inf)))
+
+
+def test_ulp_distance_crosses_zero_on_one_ladder() -> None:
+    a, b = np.array([0x00000001, 0x80000000, 0x3F800000], np.uint32), np.array([0x80000001, 0x00000000, 0x3F7FFFFF], np.uint32)
+    assert ulp_distance("fp32", a, b).tolist() == [2, 0, 1]
+    assert ulp_distance("int8", np.array([0xFF], np.uint8), np.array([0x01], np.uint8)).tolist() == [2]
+
+
+def test_the_picture_has_a_cell_per_tile_and_its_share() -> None:
+    wrong = MATRIX.copy()
+    wrong[0, 0] = wrong[19, 23] = 0
+    heat = compare(owed(MATRIX, tile=(4, 8)), got(wrong)).details["heat"]
+    assert heat["cell"] == [4, 8] and heat["percent"][0] == [4, 0, 0] and heat["percent"][4] == [0, 0, 4]
+
+
+def test_an_empty_output_is_right() -> None:
+    assert compare(owed(np.zeros((0, 5))), got(np.zeros((0, 5)))).outcome is Outcome.RIGHT
