@@ -1,0 +1,96 @@
+"""The plan of a `tl.dot` kernel: which instruction multiplies, in which blocks, in which order, starting from what.
+
+A plan is derived from the element type, the tile, the warps and the architecture alone, by the rules Triton 3.9 lowers `tt.dot` with (stated at `family`,
+with where each was read), and gives an output's accumulator words through the law. It never asks the emulator or the compiler; that it
+says what the compiler does is a test (`tests/harness_checks/test_plan.py`), not an assumption.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from reference.fused_multiply_add import chain
+from reference.k_order import instruction_order
+from reference.tensor_core import instruction, product
+
+BITS = {"fp16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "int8": 8, "fp32": 32}
+_TCGEN05 = ("sm_100", "sm_103", "sm_110")
+FMA = "fma"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One ascending chain through the accumulator.
+
+    `family`: "mma.sync", "wgmma", "tcgen05", or "fma" for the chain of fp32 fused multiply-adds. `operand`: the format in which the instruction takes what
+    the kernel holds in `dtype` ("tf32" for fp32 words whose low 13 bits are dropped; "fp16" for e4m3 widened before mma.sync). `k_width`: consecutive
+    K elements a thread of mma.sync holds, which reorders K where it is more than one instruction reads (`reference.k_order`). The chain starts
+    at zero and is never cut: the kernel passes the accumulator to every dot.
+    """
+
+    arch: str
+    family: str
+    dtype: str
+    operand: str
+    accumulator: str
+    k_width: int = 1
+
+
+def dot_plan(arch: str, dtype: str, *, precision: str = "tf32", block_m: int, block_n: int, block_k: int, num_warps: int) -> Plan:
+    """The plan of ``accumulator = tl.dot(a, b, accumulator)`` for operands in `dtype` on `arch` ("sm_90")."""
+    accumulator = "int32" if dtype == "int8" else "fp32"
+    if dtype == "fp32" and precision == "ieee":
+        return Plan(arch=arch, family=FMA, dtype=dtype, operand="fp32", accumulator=accumulator)
+    chosen = family(arch, dtype, block_m=block_m, block_n=block_n, block_k=block_k, num_warps=num_warps)
+    operand = "tf32" if dtype == "fp32" else dtype
+    if chosen != "mma.sync":
+        return Plan(arch=arch, family=chosen, dtype=dtype, operand=operand, accumulator=accumulator)
+    if dtype == "e4m3" and arch not in ("sm_89", "sm_120"):  # no such instruction on these: the compiler widens
+        operand = "fp16"
+    return Plan(arch=arch, family=chosen, dtype=dtype, operand=operand, accumulator=accumulator, k_width=32 // BITS[dtype])
+
+
+def family(arch: str, dtype: str, *, block_m: int, block_n: int, block_k: int, num_warps: int) -> str:
+    """The instruction family Triton 3.9 picks (AccelerateMatmul: versions 5, 3, 2 in this order, each where it can).
+
+    tcgen05 (version 5): 4 or 8 warps, rows a multiple of 64, columns of 16, and one instruction's K; int8 only on sm_100. wgmma (version 3): whole warp
+    groups, rows a multiple of 64, columns of 8, and one instruction's K. Both K are 256 bits. Otherwise mma.sync.
+    """
+    one_instruction = block_k * BITS[dtype] >= 256
+    if arch in _TCGEN05 and num_warps in (4, 8) and block_m % 64 == 0 and block_n % 16 == 0 and one_instruction:
+        return "mma.sync" if dtype == "int8" and arch != "sm_100" else "tcgen05"
+    if arch == "sm_90" and num_warps % 4 == 0 and block_m % 64 == 0 and block_n % 8 == 0 and one_instruction:
+        return "wgmma"
+    return "mma.sync"
+
+
+def accumulator_words(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """(M, N) codes of the accumulator after the whole chain: a (M, K), b (K, N) codes in `plan.dtype`.
+
+    The masked tail of the last K block adds products of zeros, which take no part in a block step (`tensor_core_arithmetic`, step 3) and, in the
+    chain of fused multiply-adds, only turn a -0 into +0, which the start from +0 has done already: so K needs no padding, except where an order over whole groups is asked.
+    """
+    if plan.family == FMA:
+        return chain(a, b)
+    k = a.shape[1]
+    rule = instruction(plan.arch, plan.family, plan.operand, plan.operand, plan.accumulator)
+    if k == 0:
+        return np.zeros((a.shape[0], b.shape[1]), np.int32 if plan.accumulator == "int32" else np.uint32)
+    if plan.operand != plan.dtype and plan.operand == "fp16":
+        a, b = _widened(a), _widened(b)
+    if plan.k_width * BITS.get(plan.operand, 32) > 32:
+        group = 8 * plan.k_width
+        whole = -(-k // group) * group
+        order = instruction_order(whole, BITS[plan.operand], plan.k_width)  # (whole,)
+        a = np.pad(a, ((0, 0), (0, whole - k)))[:, order]  # (M, whole)
+        b = np.pad(b, ((0, whole - k), (0, 0)))[order]  # (whole, N)
+    return product(rule, np.ascontiguousarray(a), np.ascontiguousarray(b))
+
+
+def _widened(codes: np.ndarray) -> np.ndarray:
+    """e4m3 codes as fp16 codes: exact."""
+    from reference.formats import E4M3, FP16, decode, encode
+
+    return encode(FP16, decode(E4M3, codes))

@@ -1,0 +1,39 @@
+"""The fp32 fused multiply-add of a GPU's ordinary arithmetic, and the chain of them that an `ieee` matrix product is.
+
+fma(a, b, c) = a * b + c rounded once, to nearest even, subnormals kept, NaN canonical (PTX ISA, `fma.rn.f32` without `.ftz`; a NaN result is
+0x7FFFFFFF). In float64 the product of two fp32 numbers is exact; the sum is not, and rounding it twice would be wrong at ties. So the sum's error
+is computed (Knuth's two-sum, exact) and folded into the last bit, which makes the float64 a rounding to odd; a second rounding, 29 bits higher, then
+decides as it would have on the exact value (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+NAN = np.uint32(0x7FFFFFFF)
+
+
+def fused_multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """fp32 codes (uint32) of a * b + c for float32 arrays that broadcast."""
+    with np.errstate(all="ignore"):
+        product = a.astype(np.float64) * b.astype(np.float64)  # (...)
+        addend = c.astype(np.float64)
+        total = product + addend  # (...)
+        back = total - product
+        error = (product - (total - back)) + (addend - back)  # (...) exact while total is finite
+        words = total.view(np.int64) if total.ndim else np.asarray(total).view(np.int64)
+        even = (words & 1) == 0
+        inexact = np.isfinite(total) & (error != 0) & even
+        away = (error > 0) == (total > 0)  # the exact sum's magnitude lies above the rounded one's
+        odd = (words + np.where(inexact, np.where(away, 1, -1), 0)).view(np.float64)  # (...)
+        rounded = odd.astype(np.float32)  # (...)
+    return np.where(np.isnan(rounded), NAN, rounded.view(np.uint32))  # (...)
+
+
+def chain(a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
+    """fp32 codes (M, N) of one ascending chain over K: a (M, K), b (K, N), c (M, N) or None for +0, all fp32 codes (uint32)."""
+    left, right = a.view(np.float32), b.view(np.float32)
+    total = np.zeros((a.shape[0], b.shape[1]), np.uint32) if c is None else c.copy()  # (M, N)
+    for step in range(a.shape[1]):
+        total = fused_multiply_add(left[:, step, None], right[None, step, :], total.view(np.float32))  # (M, N)
+    return total
