@@ -1,12 +1,12 @@
 """Formats whose elements share a scale by block: what they are, how values become them, and what they mean.
 
-Source: OCP Microscaling Formats (MX) 1.0, section 5.2 and table 1 (the formats), section 5.3 (an element's value is code times scale),
-section 6.3 (the conversion); for NVFP4 PTX ISA, `tcgen05.mma` block scaling (ue4m3 scale for 16 e2m1), with one fp32 scale a tensor
+Source: OCP Microscaling Formats (MX) 1.0, section 5.2 and table 1 (the formats), section 5.3 (value = element times scale), section
+6.3 (the conversion); for NVFP4 PTX ISA, `tcgen05.mma` block scaling (ue4m3 scale for 16 e2m1), with one fp32 scale a tensor
 as in NVIDIA's recipe.
 
-The conversion of OCP: the shared exponent is floor(log2(largest |value| of the block)) less the largest exponent of the element
-format; each value over 2^shared is rounded to nearest even, saturating. The floor is read from exponent bits: a `log2` rounded to fp32
-makes the last numbers below 2^k into k and doubles the scale. What OCP leaves open is fixed here:
+OCP's conversion: the shared exponent is floor(log2(largest |value| of the block)) less the element format's largest exponent; each
+value over 2^shared is rounded to nearest even, saturating. The floor is read from exponent bits: a `log2` rounded to fp32 makes the
+last numbers below 2^k into k and doubles the scale. What OCP leaves open is fixed here:
 
 - a block with a NaN or an infinity gets the scale's NaN, and zero elements: all its values are NaN;
 - a block of zeros gets the scale's smallest code (MX: 2^-127; NVFP4: 0);
@@ -73,7 +73,7 @@ def quantize(
     """
     along = np.moveaxis(np.asarray(values), axis, -1)  # (.., k)
     blocks = _blocks(along, block_format.block_size)  # (.., blocks, block)
-    largest = np.abs(blocks).max(axis=-1)  # (.., blocks) NaN where one is in the block
+    largest = np.abs(blocks).max(axis=-1, initial=0.0)  # (.., blocks) NaN where one is in the block
     finite = np.isfinite(largest)  # (.., blocks)
     if block_format.tensor_scale:
         factor = _tensor_scale(largest[finite], tensor_scale)
@@ -87,8 +87,9 @@ def quantize(
         exponent = scales.astype(np.int32) - block_format.scale.bias  # (.., blocks)
         divided = np.ldexp(np.where(finite[..., None], blocks, 0.0), -exponent[..., None])  # (.., blocks, block) exact
         elements = encode(block_format.element, divided, overflow=Overflow.SATURATE)  # (.., blocks, block)
-    scales = np.where(finite, scales, block_format.scale.nan_code).astype(block_format.scale.storage)  # (.., blocks)
-    elements = elements.reshape(*along.shape[:-1], -1)[..., : along.shape[-1]]  # (.., k)
+    scales[~finite] = block_format.scale.nan_code  # (.., blocks)
+    elements = elements.reshape(*along.shape[:-1], blocks.shape[-2] * blocks.shape[-1])  # (.., k rounded up)
+    elements = elements[..., : along.shape[-1]]  # (.., k)
     return Quantized(
         np.ascontiguousarray(np.moveaxis(elements, -1, axis)), np.ascontiguousarray(np.moveaxis(scales, -1, axis)), factor
     )
@@ -108,7 +109,7 @@ def dequantize(
     """The exact values, float64, of element codes (any shape) under scale codes (one a block along `axis`).
 
     A NaN scale makes every value of its block NaN, zeros included. Exact because a product has at most 4 + 24 significant bits
-    (element and block scale 2 + 4, an fp32 factor 24) and no fp64 overflow. Raises ValueError when the shapes do not belong together.
+    (element and block scale 2 + 4, an fp32 factor 24). Raises ValueError when the shapes do not belong together.
     """
     codes = np.moveaxis(np.asarray(elements), axis, -1)  # (.., k)
     block_scales = np.moveaxis(np.asarray(scales), axis, -1)  # (.., blocks)
@@ -166,4 +167,4 @@ def _blocks(along: np.ndarray, size: int) -> np.ndarray:
     padded = np.zeros((*along.shape[:-1], along.shape[-1] + missing))  # (.., k rounded up)
     with np.errstate(invalid="ignore"):
         padded[..., : along.shape[-1]] = along
-    return padded.reshape(*along.shape[:-1], -1, size)
+    return padded.reshape(*along.shape[:-1], padded.shape[-1] // size, size)

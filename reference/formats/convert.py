@@ -8,11 +8,12 @@ A conversion is the chain of instructions that Triton 3.9 emits for `x.to(dtype)
 - `.satfinite` gives the largest finite value for an overflow and for an infinity, 0x7F for a NaN, in e4m3 and e5m2 alike.
 - A float becomes an integer toward zero, held inside the range of the integer *named in the instruction*, NaN to 0. An 8-bit
   integer is made through a 16-bit one and loses the upper byte: 300.0 to int8 is 44.
-- bf16 to fp32 moves the bits up (`IMAD.U32 .. 0x10000` in the machine code), so a NaN keeps its payload; so does e5m2 to fp16 before sm_89.
+- bf16 to fp32 moves the bits up (`IMAD.U32 .. 0x10000` in the machine code), so a NaN keeps its payload; so does e5m2 to fp16
+  before sm_89.
 - e5m2 to bf16 is a rebias by a multiplication with 2^112, which knows neither infinity nor NaN: 0x7C becomes 65536, 0x7E 98304.
 
-The e2m1, e2m3 and e3m2 conversions (sm_100) are PTX's alone: Triton emits none for `x.to(dtype)`. Rests on documents, without hardware
-words so far: the NaN of fp16 to fp32 (`HADD2.F32`; taken as 0x7FFFFFFF), and NaN of a float to an integer (PTX ISA: 0).
+The e2m1, e2m3 and e3m2 conversions (sm_100) are PTX's alone: Triton emits none for `x.to(dtype)`. Without hardware words so far,
+resting on documents: the NaN of fp16 to fp32 (`HADD2.F32`; taken as 0x7FFFFFFF), and NaN of a float to an integer (PTX ISA: 0).
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class Step:
 def convert(source: Format | str, destination: Format | str, codes: np.ndarray, arch: str) -> np.ndarray:
     """`codes` of `source` (any shape) as `arch` ("sm_90") converts them to `destination`, same shape.
 
-    Formats by record or name; besides them "int8", "uint8" and "int32", whose codes are arrays of that dtype. Raises ValueError for a
-    conversion that the target or the compiler does not have.
+    Formats by record or name; besides them "int8", "uint8" and "int32", whose codes are arrays of that dtype. Raises ValueError for
+    a conversion that the target or the compiler does not have.
     """
     origin, goal = _name(source), _name(destination)
     codes = np.asarray(codes)  # (...)
@@ -180,7 +181,7 @@ def saturated(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
 
 
 def saturated_keeping_nan_sign(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
-    """As `saturated`, the sign being carried over by itself, for a NaN too (the fp16 to e5m2 that Triton writes out before sm_89)."""
+    """As `saturated`, the sign carried over by itself, for a NaN too: the fp16 to e5m2 that Triton writes out before sm_89."""
     sign = (codes >> (_FORMATS[source].width - _FORMATS[destination].width)) & _FORMATS[destination].sign_bit  # (...)
     return saturated(source, destination, codes) | sign.astype(_FORMATS[destination].storage)
 
@@ -240,7 +241,7 @@ def _table(source: str, destination: str, arch: str) -> np.ndarray:
 def _name(fmt: Format | str) -> str:
     name = fmt.name if isinstance(fmt, Format) else fmt
     if name not in _FORMATS and name not in INTEGERS:
-        hint = "cvt.rna.tf32 is encode(TF32, .., rounding=NEAREST_AWAY), the tensor core's own cut TOWARD_ZERO; " if name == "tf32" else ""
+        hint = "cvt.rna.tf32 is encode with NEAREST_AWAY, the tensor core's own cut TOWARD_ZERO; " if name == "tf32" else ""
         raise ValueError(f"no conversion instruction is known for {name!r}: {hint}there are {', '.join((*_FORMATS, *INTEGERS))}")
     return name
 

@@ -1,4 +1,4 @@
-"""E2M1: the 4-bit element of MXFP4 and NVFP4 (OCP Microscaling Formats 1.0, section 5.3.3, table 5; PTX ISA, alternate data formats).
+"""E2M1: the 4-bit element of MXFP4 and NVFP4 (OCP Microscaling Formats 1.0, section 5.3.3; PTX ISA, alternate data formats).
 
 No infinity and no NaN: what overflows becomes 6. One subnormal, 0.5. A code lies in the low four bits of its byte;
 `reference.packing` puts two in one.

@@ -1,4 +1,4 @@
-"""E2M3: the finer 6-bit element of MXFP6 (OCP Microscaling Formats 1.0, section 5.3.2, table 4; PTX ISA, alternate data formats).
+"""E2M3: the finer 6-bit element of MXFP6 (OCP Microscaling Formats 1.0, section 5.3.2; PTX ISA, alternate data formats).
 
 No infinity and no NaN. Largest 7.5, smallest 0.125. A code lies in the low six bits of its byte.
 """

@@ -1,4 +1,4 @@
-"""E3M2: the wider 6-bit element of MXFP6 (OCP Microscaling Formats 1.0, section 5.3.2, table 3; PTX ISA, alternate data formats).
+"""E3M2: the wider 6-bit element of MXFP6 (OCP Microscaling Formats 1.0, section 5.3.2; PTX ISA, alternate data formats).
 
 No infinity and no NaN. Largest 28, smallest 0.0625. A code lies in the low six bits of its byte.
 """
