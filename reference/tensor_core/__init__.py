@@ -1,0 +1,33 @@
+"""Tensor cores, bit for bit: mma.sync, wgmma and tcgen05 of sm_80, sm_89, sm_90 and sm_100 (docs/arithmetic.md).
+
+One step (`fused_sum`), chained over K (`chain`), with one file of numbers an architecture. To add one: write its file, name it in
+`lookup.INSTRUCTIONS`.
+"""
+
+from reference.tensor_core.lookup import INSTRUCTIONS, instruction
+from reference.tensor_core.product import elements, product
+from reference.tensor_core.record import (
+    Accumulator,
+    Choices,
+    ExponentFloor,
+    InfiniteAccumulator,
+    Instruction,
+    ScaledGroups,
+    ScaledWindow,
+    ZeroTerms,
+)
+
+__all__ = [
+    "INSTRUCTIONS",
+    "Accumulator",
+    "Choices",
+    "ExponentFloor",
+    "InfiniteAccumulator",
+    "Instruction",
+    "ScaledGroups",
+    "ScaledWindow",
+    "ZeroTerms",
+    "elements",
+    "instruction",
+    "product",
+]

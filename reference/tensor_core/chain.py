@@ -1,0 +1,211 @@
+"""K of a product as one chain of block steps: each result, rounded, is the next step's c."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from reference.formats import FORMATS, decode
+from reference.tensor_core.fused_sum import (
+    NO_EXPONENT,
+    ZERO_ACCUMULATOR_EXPONENT,
+    exponents,
+    fused_sum,
+    lowest_alignment,
+    round_sum,
+)
+from reference.tensor_core.record import Accumulator, ExponentFloor, Instruction, ZeroTerms
+
+TERMS_AT_ONCE = 1 << 16  # products alive at a time: 512 KiB of float64, a second-level cache
+LOWEST_BIT_OF_ZERO = 8192  # a zero is a multiple of every power of two
+
+
+@dataclass(frozen=True)
+class Terms:
+    """One side of a product, ready for `fused_sum`; k first, so that a block is a slice."""
+
+    values: np.ndarray  # (K, L) float64, finite: NaN and infinities replaced by zero
+    exponents: np.ndarray  # (K, L) int16
+    lowest_bits: np.ndarray  # (K, L) int16: the value is a multiple of 2^this
+    specials: np.ndarray | None  # (K, L) the NaN and infinities, the sign of what is finite elsewhere; None when all are finite
+
+    def take(self, lanes: slice | np.ndarray) -> Terms:
+        """The same for some of the L."""
+        specials = None if self.specials is None else self.specials[:, lanes]  # (K, l)
+        return Terms(self.values[:, lanes], self.exponents[:, lanes], self.lowest_bits[:, lanes], specials)
+
+
+def terms(values: np.ndarray, smallest: int, rule: Instruction, scale_exponents: np.ndarray | None = None) -> Terms:
+    """`values` (K, L) float64 of a format whose smallest normal exponent is `smallest`, K padded to whole spans.
+
+    `scale_exponents` (K, L): what a block scale adds to the exponent of a value that already contains it.
+    """
+    short = -values.shape[0] % rule.span
+    if short:
+        values = np.concatenate([values, np.zeros((short, values.shape[1]))])  # (K', L)
+    values = np.ascontiguousarray(values)  # (K', L)
+    finite = np.isfinite(values)  # (K', L)
+    specials = None
+    if not finite.all():
+        specials = np.where(finite, np.sign(values), values)  # (K', L)
+        values = np.where(finite, values, 0.0)  # (K', L)
+    of_zero = NO_EXPONENT if rule.choices.zero_terms is ZeroTerms.LEFT_OUT else -126
+    if scale_exponents is None:
+        found = exponents(values, smallest, of_zero)  # (K', L)
+    else:
+        scaling = np.pad(scale_exponents, ((0, short), (0, 0))).astype(np.int64)  # (K', L)
+        unscaled = np.ldexp(values, -scaling)  # (K', L)
+        found = exponents(unscaled, smallest, of_zero)  # (K', L)
+        np.add(found, scaling.astype(np.int16), out=found, where=found > NO_EXPONENT)
+    return Terms(values, found, _lowest_bits(values), specials)
+
+
+def _lowest_bits(values: np.ndarray) -> np.ndarray:
+    words = values.view(np.int64)  # (K, L)
+    significand = (words & ((1 << 52) - 1)) | (1 << 52)  # (K, L)
+    last = np.frexp((significand & -significand).astype(np.float64))[1] - 1  # (K, L) trailing zeros
+    field = (words >> 52) & 0x7FF  # (K, L)
+    return np.where(values == 0, LOWEST_BIT_OF_ZERO, field - 1075 + last).astype(np.int16)  # (K, L)
+
+
+def chain_products(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.ndarray:
+    """Values of all M N results: `a` (K, M), `b` (K, N), `c` (M, N) float64 of the output format."""
+    proven = _exact_product(rule, a, b, c)
+    if proven is not None:
+        return proven
+    m, n = c.shape
+    columns = min(n, 128)
+    rows = max(1, TERMS_AT_ONCE // (rule.block * max(columns, 1)))
+    result = np.empty((m, n))  # (M, N)
+    for top in range(0, m, rows):
+        band = a.take(slice(top, top + rows))
+        for left in range(0, n, columns):
+            stripe = b.take(slice(left, left + columns))
+            tile = (slice(top, top + rows), slice(left, left + columns))
+            proven = _exact_product(rule, band, stripe, c[tile])
+            result[tile] = _tile(rule, band, stripe, c[tile]) if proven is None else proven
+    return result
+
+
+def chain_elements(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.ndarray:
+    """Values of P results: `a`, `b` (K, P), `c` (P,)."""
+    at_once = max(1, TERMS_AT_ONCE // rule.block)
+    result = np.empty(c.shape)  # (P,)
+    for start in range(0, c.size, at_once):
+        lanes = slice(start, start + at_once)
+        result[lanes] = _run(rule, a.take(lanes), b.take(lanes), c[lanes], paired=True)
+    return result
+
+
+def _tile(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.ndarray:
+    return _run(rule, a, b, np.ascontiguousarray(c), paired=False)
+
+
+def _run(rule: Instruction, a: Terms, b: Terms, c: np.ndarray, *, paired: bool) -> np.ndarray:
+    """The chain on one tile: results (M, N), or (P,) when `paired`."""
+    left = (slice(None), slice(None)) if paired else (slice(None), slice(None), None)
+    right = (slice(None), slice(None)) if paired else (slice(None), None, slice(None))
+    grid = int(_lowest_bits(np.where(np.isfinite(c), c, 0.0)).min(initial=LOWEST_BIT_OF_ZERO))
+    for start in range(0, a.values.shape[0], rule.span):
+        total = c if rule.accumulator is Accumulator.IN_SUM else np.zeros(c.shape)  # (...)
+        for taken in rule.steps:
+            ascending = taken[-1] - taken[0] == len(taken) - 1
+            k = slice(start + taken[0], start + taken[-1] + 1) if ascending else np.add(taken, start)
+            special = _special_terms(a, b, k, left, right)  # (...) or None
+            finite = np.isfinite(total)  # (...)
+            if not finite.all():
+                beyond = np.where(finite, 0.0, total)  # (...)
+                special = beyond if special is None else _add_specials(special, beyond)  # (...)
+                total = np.where(finite, total, 0.0)  # (...)
+            low = int(a.lowest_bits[k].min()) + int(b.lowest_bits[k].min())
+            grid = min(grid, low)
+            a_block, b_block = a.values[k], b.values[k]  # (block, ...)
+            highest = max(int(a.exponents[k].max()) + int(b.exponents[k].max()), _highest(total, rule))
+            if not paired and grid >= highest - rule.fraction_bits:
+                exact = a_block.T @ b_block + total  # (...) no term has a bit below the cut: any order is exact
+            else:
+                exact = fused_sum(
+                    a_block[left], a.exponents[k][left], b_block[right], b.exponents[k][right], total, rule
+                )  # (...)
+            total = round_sum(exact, rule.output, rule.output_fraction_bits, rule.rounding)  # (...)
+            if special is not None:
+                total = _add_specials(total, special)  # (...)
+        c = total if rule.accumulator is Accumulator.IN_SUM else _ieee_add(total, c, rule)
+    return c
+
+
+def _highest(c: np.ndarray, rule: Instruction) -> int:
+    """At least what c and the exponent floor contribute to E, over all elements."""
+    floor = lowest_alignment(rule)
+    if rule.choices.exponent_floor is ExponentFloor.ZERO_ACCUMULATOR:
+        floor = ZERO_ACCUMULATOR_EXPONENT
+    largest = float(np.abs(c).max(initial=0.0))
+    return max(int(np.frexp(largest)[1]) - 1, rule.output.smallest_exponent, floor) if largest else floor
+
+
+def _add_specials(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore"):
+        return one + other  # (...) opposite infinities make NaN
+
+
+def _special_terms(a: Terms, b: Terms, k: slice | np.ndarray, left: tuple, right: tuple) -> np.ndarray | None:
+    """Per element the infinity or NaN that the block's own products bring, 0 where they are all finite; None when none can."""
+    if a.specials is None and b.specials is None:
+        return None
+    a_signs = np.sign(a.values[k]) if a.specials is None else a.specials[k]  # (block, ...)
+    b_signs = np.sign(b.values[k]) if b.specials is None else b.specials[k]  # (block, ...)
+    if np.isfinite(a_signs).all() and np.isfinite(b_signs).all():
+        return None
+    with np.errstate(invalid="ignore"):
+        total = (a_signs[left] * b_signs[right]).sum(axis=0)  # (...) infinity times zero makes NaN
+    return np.where(np.isfinite(total), 0.0, total)  # (...)
+
+
+def _ieee_add(total: np.ndarray, c: np.ndarray, rule: Instruction) -> np.ndarray:
+    """`total + c` as one addition of the output format, to nearest even."""
+    wide = np.float32 if rule.d == "fp32" else np.float64  # the sum of two fp16 is exact in float64
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        added = total.astype(wide) + c.astype(wide)  # (...)
+        return added.astype(np.float32 if rule.d == "fp32" else np.float16).astype(np.float64)
+
+
+def _exact_product(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.ndarray | None:
+    """A B + C by matrix multiplication where it is proven that the chain drops nothing; None where it is not.
+
+    Let 2^low divide every product and every c. If the sum of all magnitudes is below 2^(low + p), p the significand bits of
+    the output, every partial sum of any subset in any order is a multiple of 2^low below 2^(low + p): a number of the output
+    format, so no step rounds it. If no exponent exceeds low + F, no alignment cuts into a multiple of 2^low. Then the chain is
+    the exact sum, and so is a BLAS product in a type with p bits or more. The sum of magnitudes is bounded by
+    Cauchy and Schwarz: |a_m| |b_n| in the Euclidean norm, which costs one pass over each operand.
+    """
+    if a.specials is not None or b.specials is not None or not np.isfinite(c).all() or not c.size:
+        return None
+    if not a.values.shape[0]:
+        return c
+    low = int(a.lowest_bits.min()) + int(b.lowest_bits.min())
+    low = min(low, int(_lowest_bits(np.ascontiguousarray(c)).min()))
+    if low > LOWEST_BIT_OF_ZERO // 2:
+        return np.zeros(c.shape)  # one side is all zero, and so is c
+    highest = max(int(a.exponents.max()) + int(b.exponents.max()), _highest(c, rule))
+    norms = [np.sqrt(np.square(side.values).sum(axis=0).max()) for side in (a, b)]
+    bound = (float(norms[0]) * float(norms[1]) + float(np.abs(c).max())) * (1 + 2.0**-20)
+    output = rule.output
+    if highest - rule.fraction_bits > low or low < output.smallest_exponent - rule.output_fraction_bits:
+        return None
+    if not bound < 2.0 ** min(low + rule.output_fraction_bits + 1, output.bias + 1):
+        return None
+    if -100 < low and bound < 2.0**100 and max(map(_largest, (a, b))) < 2.0**100 and rule.output_fraction_bits <= 23:
+        product = a.values.T.astype(np.float32) @ b.values.astype(np.float32)  # (M, N)
+        return product.astype(np.float64) + c + 0.0
+    return a.values.T @ b.values + c + 0.0
+
+
+def _largest(side: Terms) -> float:
+    return float(np.abs(side.values).max(initial=0.0))
+
+
+def operand(name: str, codes: np.ndarray) -> tuple[np.ndarray, int]:
+    """Values of `codes` as the instruction reads them, and the smallest normal exponent of the format."""
+    fmt = FORMATS[name]
+    return decode(fmt, codes), fmt.smallest_exponent

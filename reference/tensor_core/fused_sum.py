@@ -1,0 +1,98 @@
+"""The block step every NVIDIA tensor core performs: align, truncate, add exactly, round once.
+
+Source: "Arithmetic of NVIDIA tensor-core MMA" (docs/arithmetic.md), section "The block step". In float64 every quantity is exact: a
+product has at most 48 significant bits, a truncated term is an integer below 2^(F+2) times a power of two, and a sum of 65 of them
+stays below 2^53.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reference.formats import Format, Rounding
+from reference.tensor_core.record import ExponentFloor, Instruction
+
+NO_EXPONENT = -8192  # of a zero: below every exponent that a term can have, alone or added to another operand's
+LOWEST_EXPONENT = -900  # all terms zero: any unit will do, and 2^-this must stay finite
+ZERO_ACCUMULATOR_EXPONENT = -126
+_MASK = np.int64(0x7FF)
+
+
+def exponents(values: np.ndarray, smallest: int, of_zero: int = NO_EXPONENT) -> np.ndarray:
+    """The exponent field's meaning for float64 `values`: floor(log2 |v|), not below `smallest`; int16 of the same shape."""
+    found = ((values.view(np.int64) >> 52) & _MASK).astype(np.int16) - np.int16(1023)  # (...)
+    np.maximum(found, np.int16(smallest), out=found)
+    found[values == 0] = of_zero
+    return found
+
+
+def power_of_two(exponent: np.ndarray) -> np.ndarray:
+    """2.0 ** exponent, exactly, for integers in -1022..1023."""
+    return ((exponent.astype(np.int64) + 1023) << 52).view(np.float64)
+
+
+def fused_sum(
+    a: np.ndarray, a_exponents: np.ndarray, b: np.ndarray, b_exponents: np.ndarray, c: np.ndarray, rule: Instruction
+) -> np.ndarray:
+    """sum_k a[k] b[k] + c with every term truncated at 2^(E - F): the exact sum of the truncated terms, in float64.
+
+    `a`, `b`: (block, ...) finite float64 that broadcast to `c` (...), finite; the exponents are int16 of the shapes of `a` and `b`.
+    """
+    pairs = a_exponents + b_exponents  # (block, ...)
+    largest = np.maximum(pairs.max(axis=0), accumulator_exponents(c, rule))  # (...)
+    return cut_and_add(a * b, largest, c, rule.fraction_bits)
+
+
+def cut_and_add(terms: np.ndarray, largest: np.ndarray, c: np.ndarray, fraction_bits: int) -> np.ndarray:
+    """Exact sum over axis 0 of `terms` (block, ...) and `c` (...), each truncated toward zero at 2^(largest - fraction_bits).
+
+    Overwrites `terms`.
+    """
+    unit = largest.astype(np.int64) - fraction_bits  # (...)
+    inverse = power_of_two(-unit)  # (...)
+    np.multiply(terms, inverse, out=terms)
+    np.trunc(terms, out=terms)
+    total = terms.sum(axis=0)  # (...)
+    total += np.trunc(c * inverse)
+    total *= power_of_two(unit)
+    return total
+
+
+def accumulator_exponents(c: np.ndarray, rule: Instruction) -> np.ndarray:
+    """c's own exponent, raised to the floor of the chosen rule; int16 (...)."""
+    floor = rule.choices.exponent_floor
+    of_zero = ZERO_ACCUMULATOR_EXPONENT if floor is ExponentFloor.ZERO_ACCUMULATOR else NO_EXPONENT
+    found = exponents(c, rule.output.smallest_exponent, of_zero)  # (...)
+    return np.maximum(found, np.int16(lowest_alignment(rule)), out=found)
+
+
+def lowest_alignment(rule: Instruction) -> int:
+    """What E is held up at, whatever the terms."""
+    if rule.choices.exponent_floor is not ExponentFloor.PROBED:
+        return LOWEST_EXPONENT
+    return (-132 if rule.d == "fp32" else -20) - (rule.fraction_bits > 24)
+
+
+def round_sum(total: np.ndarray, output: Format, fraction_bits: int, rounding: Rounding) -> np.ndarray:
+    """`total` (float64) rounded once to `output` keeping `fraction_bits`; a zero is +0, what is too large infinite.
+
+    Truncation too overflows to infinity: at 2^(largest exponent + 1), never to the largest finite number.
+    """
+    if rounding is Rounding.TOWARD_ZERO:
+        kept = (total.view(np.int64) & np.int64(-1 << (52 - fraction_bits))).view(np.float64)  # (...)
+        tiny = np.abs(total) < output.smallest_normal  # (...)
+        if tiny.any():
+            unit = output.smallest_normal * 2.0**-fraction_bits
+            kept = np.where(tiny, np.trunc(total / unit) * unit, kept)  # (...)
+    elif output.name == "fp16" and fraction_bits == output.mantissa_bits:
+        with np.errstate(over="ignore", under="ignore"):
+            return total.astype(np.float16).astype(np.float64) + 0.0
+    else:
+        largest = exponents(total, output.smallest_exponent, output.smallest_exponent)  # (...)
+        unit = largest.astype(np.int64) - fraction_bits  # (...)
+        kept = np.rint(total * power_of_two(-unit)) * power_of_two(unit)  # (...)
+    limit = 2.0 ** (output.bias + 1)
+    beyond = np.abs(kept) >= limit  # (...)
+    if beyond.any():
+        kept = np.where(beyond, np.copysign(np.inf, kept), kept)  # (...)
+    return kept + 0.0

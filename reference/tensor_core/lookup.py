@@ -1,0 +1,41 @@
+"""Which instruction a chip has for given operands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reference.tensor_core import sm_80, sm_89, sm_90, sm_100
+from reference.tensor_core.record import Choices, Instruction
+
+INSTRUCTIONS: tuple[Instruction, ...] = sm_80.INSTRUCTIONS + sm_89.INSTRUCTIONS + sm_90.INSTRUCTIONS + sm_100.INSTRUCTIONS
+
+
+def instruction(
+    arch: str,
+    family: str,
+    a: str,
+    b: str,
+    d: str,
+    *,
+    scale: str | None = None,
+    scale_block: int | None = None,
+    kind: str | None = None,
+    choices: Choices | None = None,
+) -> Instruction:
+    """The record for `arch` ("sm_90"), `family` ("mma.sync", "wgmma", "tcgen05") and format names of a, b and d.
+
+    Block-scaled kinds need `scale` ("e8m0", "ue4m3"), and `scale_block` or `kind` where several have it. Raises ValueError with
+    what there is when there is none, or more than one.
+    """
+    same_chip = [known for known in INSTRUCTIONS if (known.arch, known.family) == (arch, family)]
+    if not same_chip:
+        there = sorted({f"{known.arch} {known.family}" for known in INSTRUCTIONS})
+        raise ValueError(f"no tensor core {arch} {family} is modelled; there are: {', '.join(there)}")
+    found = [known for known in same_chip if (known.a, known.b, known.d, known.scale) == (a, b, d, scale)]
+    found = [known for known in found if scale_block in (None, known.scale_block) and kind in (None, known.kind)]
+    if len(found) > 1:
+        raise ValueError(f"{len(found)} instructions fit; name `kind` and `scale_block`: {'; '.join(f.name for f in found)}")
+    if not found:
+        there = sorted({f"{known.a} x {known.b} -> {known.d}" for known in same_chip if known.scale == scale})
+        raise ValueError(f"{arch} {family} has no {a} x {b} -> {d} with scale {scale}; there are: {', '.join(there) or 'none'}")
+    return found[0] if choices is None else replace(found[0], choices=choices)

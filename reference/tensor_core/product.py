@@ -1,0 +1,65 @@
+"""Words of a matrix product, as the instruction's hardware leaves them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reference.formats import decode, encode
+from reference.tensor_core.chain import chain_elements, chain_products, operand, terms
+from reference.tensor_core.record import Instruction
+
+
+def product(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
+    """Words of A B + C, one ascending chain of `rule` over all of K; shape (M, N), in the storage of `rule.d`.
+
+    `a` (M, K) and `b` (K, N) are codes; `c` (M, N) is in the format of d, None for +0. K is padded with zeros to whole blocks.
+    int8 operands are int8 arrays, c and the result int32. Raises ValueError for shapes that do not meet.
+    """
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        raise ValueError(f"a (M, K) and b (K, N) do not meet: {a.shape} and {b.shape}; pass b with K first")
+    c = _accumulator(rule, c, (a.shape[0], b.shape[1]))  # (M, N)
+    _refuse_scaled(rule)
+    if rule.d == "int32":
+        return _integers(rule, a.astype(np.float64) @ b.astype(np.float64), c)
+    if a.shape[1] == 0:
+        return c
+    left = terms(operand(rule.a, a)[0].T, operand(rule.a, a[:0])[1], rule)
+    right = terms(operand(rule.b, b)[0], operand(rule.b, b[:0])[1], rule)
+    return encode(rule.output, chain_products(rule, left, right, decode(rule.output, c)))  # (M, N)
+
+
+def elements(rule: Instruction, a_rows: np.ndarray, b_columns: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
+    """Words of chosen elements: `a_rows` (P, K) with `b_columns` (P, K) pairwise, `c` (P,); shape (P,). Costs P K products."""
+    if a_rows.ndim != 2 or a_rows.shape != b_columns.shape:
+        raise ValueError(f"a_rows and b_columns pair up, both (P, K): {a_rows.shape} and {b_columns.shape}")
+    c = _accumulator(rule, c, a_rows.shape[:1])  # (P,)
+    _refuse_scaled(rule)
+    if rule.d == "int32":
+        return _integers(rule, np.einsum("pk,pk->p", a_rows.astype(np.float64), b_columns.astype(np.float64)), c)
+    if a_rows.shape[1] == 0:
+        return c
+    left = terms(operand(rule.a, a_rows)[0].T, operand(rule.a, a_rows[:0])[1], rule)
+    right = terms(operand(rule.b, b_columns)[0].T, operand(rule.b, b_columns[:0])[1], rule)
+    return encode(rule.output, chain_elements(rule, left, right, decode(rule.output, c)))  # (P,)
+
+
+def _refuse_scaled(rule: Instruction) -> None:
+    if rule.scale is not None:
+        raise ValueError(f"{rule.name} takes block scales: use scaled_product or scaled_elements")
+
+
+def _accumulator(rule: Instruction, c: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
+    storage = np.int32 if rule.d == "int32" else rule.output.storage
+    if c is None:
+        return np.zeros(shape, storage)
+    if c.shape != shape or c.dtype != storage:
+        raise ValueError(f"c is {c.dtype} {c.shape}; {rule.name} needs {np.dtype(storage)} {shape}, words of {rule.d}")
+    return c
+
+
+def _integers(rule: Instruction, exact: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """int8 products: below 2^14 each, so float64 holds the sum of up to 2^39 of them exactly."""
+    total = exact.astype(np.int64) + c  # (...)
+    if rule.saturates:
+        total = np.clip(total, np.iinfo(np.int32).min, np.iinfo(np.int32).max)  # (...)
+    return total.astype(np.int32)  # (...) wraps modulo 2^32

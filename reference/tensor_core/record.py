@@ -1,0 +1,124 @@
+"""What one matrix instruction is: the numbers that decide its bits, and the choices where public sources disagree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from reference.formats import FORMATS, Format, Rounding
+
+
+class Accumulator(Enum):
+    """Where c enters."""
+
+    IN_SUM = "c is aligned and added with the products of a block"
+    ADDED_AFTER = "the products start from zero and c is added to their result, an ordinary IEEE addition"
+
+
+class ExponentFloor(Enum):
+    """Whether the alignment exponent E is held up when every term is tiny (disagreement 1 of docs/arithmetic.md).
+
+    Rests on it: sums near 2^-149 (bf16, tf32), and for fp16 output terms below 2^-44 next to a rounding tie.
+    """
+
+    NONE = "E is the largest exponent present, however small [SF]"
+    PROBED = "E is at least -132 (F = 24 or less) or -133 (F = 25) for fp32 output, -20 or -21 for fp16 output [TB]"
+    ZERO_ACCUMULATOR = "a zero c takes part with exponent -126 [MS]"
+
+
+class ZeroTerms(Enum):
+    """Whether a product with a zero operand can raise E (disagreement 2).
+
+    Rests on it: c beside zero products under block scales near 2^127.
+    """
+
+    LEFT_OUT = "zero terms take no part in E [TB, ME, SF]"
+    TAKE_PART = "a zero operand has exponent -126, its scale added, and takes part [MS]"
+
+
+class ScaledGroups(Enum):
+    """How many products of mxf4nvf4 with ue4m3 scales are added exactly before the truncation (disagreement 3).
+
+    Rests on it: blocks that cancel to zero beside a smaller one; no random case in 20,000.
+    """
+
+    OF_FOUR = "groups of 4 where a product leads, of 16 where c leads [SF]"
+    OF_SIXTEEN = "always groups of 16 [MS]"
+
+
+class ScaledWindow(Enum):
+    """Where mxf4 and mxf4nvf4 cut (disagreement 4).
+
+    Rests on it: c between the largest scale and the largest product; results below 2^-126.
+    """
+
+    BY_LARGEST_PRODUCT = "cut at max(R - 39, C - 39, S - 35), with a rule per group and one for subnormal results [SF]"
+    BY_SCALE = "cut at max(S, C) - 35 [MS]"
+
+
+class InfiniteAccumulator(Enum):
+    """What mxf4 and mxf4nvf4 do with an infinite c (disagreement 5)."""
+
+    PASSES = "it is passed on, as in the other kinds [SF]"
+    REFUSED = "a ValueError: the model does not know [MS]"
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The side taken in each public disagreement; none is settled by a hardware word in reach."""
+
+    exponent_floor: ExponentFloor = ExponentFloor.NONE
+    zero_terms: ZeroTerms = ZeroTerms.LEFT_OUT
+    scaled_groups: ScaledGroups = ScaledGroups.OF_FOUR
+    scaled_window: ScaledWindow = ScaledWindow.BY_LARGEST_PRODUCT
+    infinite_accumulator: InfiniteAccumulator = InfiniteAccumulator.PASSES
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instruction:
+    """One matrix instruction, as far as its bits go: D = A B + C, one element at a time.
+
+    `block` products and c are cut to `fraction_bits` below the largest exponent among them, added exactly, and the sum is
+    rounded to `d` keeping `output_fraction_bits`. `passes` says which k of a span each block takes, in the order in which the
+    blocks run; None is ascending, and a span is then one block.
+    """
+
+    arch: str
+    family: str
+    kind: str  # the PTX kind of a tcgen05, else the family's own name for its operands
+    a: str
+    b: str
+    d: str
+    block: int
+    fraction_bits: int
+    rounding: Rounding
+    output_fraction_bits: int
+    evidence: str
+    passes: tuple[tuple[int, ...], ...] | None = None
+    accumulator: Accumulator = Accumulator.IN_SUM
+    scale: str | None = None
+    scale_block: int | None = None  # products along K that share a scale
+    saturates: bool = False  # integers only: clamp instead of wrap
+    choices: Choices = field(default_factory=Choices)
+
+    @property
+    def output(self) -> Format:
+        """Format of c and d."""
+        return FORMATS[self.d]
+
+    @property
+    def span(self) -> int:
+        """How many k one round of `passes` takes; K is padded with zeros to a multiple of it."""
+        return self.block * (1 if self.passes is None else len(self.passes))
+
+    @property
+    def steps(self) -> tuple[tuple[int, ...], ...]:
+        """`passes`, spelled out."""
+        return self.passes if self.passes is not None else (tuple(range(self.block)),)
+
+    @property
+    def name(self) -> str:
+        """As a report writes it."""
+        scaled = f" scaled by {self.scale} per {self.scale_block}" if self.scale else ""
+        kind = "" if self.kind == self.family else f" {self.kind}"
+        return f"{self.arch} {self.family}{kind} {self.a} x {self.b} -> {self.d}{scaled}"

@@ -1,0 +1,70 @@
+"""Blackwell data center (B200): tcgen05 with 25 fraction bits throughout, block scales inside the sum, mma.sync as on Hopper."""
+
+from __future__ import annotations
+
+from reference.formats import Rounding
+from reference.tensor_core.record import Instruction
+from reference.tensor_core.sm_90 import dense, emulated_fp8, integers
+
+ARCH = "sm_100"
+FP8 = ("e4m3", "e5m2")
+NARROW = ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")
+
+_MMA_WORDS = {
+    ("fp16", "fp32"): "hardware words (B200)",
+    ("bf16", "fp32"): "hardware words (B200)",
+    ("fp16", "fp16"): "hardware words (B200), F not settled",
+    ("tf32", "fp32"): "hardware words (B200), K = 4: n not settled",
+}
+_TCGEN05_WORDS = {
+    ("f16", "fp16", "fp32"): "few hardware words (B200)",
+    ("f16", "bf16", "fp32"): "few hardware words (B200)",
+    ("f16", "fp16", "fp16"): "model only (MMA-Sim, sf-tensor)",
+    ("tf32", "tf32", "fp32"): "few hardware words (B200)",
+}
+
+
+def _narrow(a: str, b: str, d: str) -> Instruction:
+    nearest = d == "fp16"
+    words = "few hardware words (B200)" if a == b and not nearest else "model only (MMA-Sim, sf-tensor)"
+    return Instruction(
+        arch=ARCH, family="tcgen05", kind="f8f6f4", a=a, b=b, d=d, block=32, fraction_bits=25,
+        rounding=Rounding.NEAREST_EVEN if nearest else Rounding.TOWARD_ZERO, output_fraction_bits=10 if nearest else 23,
+        evidence=words,
+    )  # fmt: skip
+
+
+def _mx(a: str, b: str) -> Instruction:
+    words = "one hardware word (B200), c = 0; else " if a == b == "e2m1" else ""
+    return Instruction(
+        arch=ARCH, family="tcgen05", kind="mxf8f6f4", a=a, b=b, d="fp32", block=32, fraction_bits=25,
+        rounding=Rounding.TOWARD_ZERO, output_fraction_bits=23, scale="e8m0", scale_block=32,
+        evidence=words + "model only (MMA-Sim, sf-tensor)",
+    )  # fmt: skip
+
+
+def _fp4(kind: str, scale: str, scale_block: int) -> Instruction:
+    words = "three hardware words (B200)" if scale == "ue4m3" else "one hardware word (B200), c = 0"
+    return Instruction(
+        arch=ARCH, family="tcgen05", kind=kind, a="e2m1", b="e2m1", d="fp32", block=64, fraction_bits=35,
+        rounding=Rounding.TOWARD_ZERO, output_fraction_bits=23, scale=scale, scale_block=scale_block,
+        evidence=words + "; else model only (sf-tensor, MMA-Sim differs)",
+    )  # fmt: skip
+
+
+INSTRUCTIONS = (
+    *(dense(ARCH, "mma.sync", "mma.sync", *key, words) for key, words in _MMA_WORDS.items()),
+    *(
+        emulated_fp8(ARCH, a, b, d, "hardware words (B200)" if a == b else "by analogy: mixed operands")
+        for d in ("fp32", "fp16") for a in FP8 for b in FP8
+    ),
+    *(dense(ARCH, "tcgen05", *key, words) for key, words in _TCGEN05_WORDS.items()),
+    *(_narrow(a, b, d) for d in ("fp32", "fp16") for a in NARROW for b in NARROW),
+    *(_mx(a, b) for a in NARROW for b in NARROW),
+    _fp4("mxf4", "e8m0", 32),
+    _fp4("mxf4nvf4", "e8m0", 32),
+    _fp4("mxf4nvf4", "e8m0", 16),
+    _fp4("mxf4nvf4", "ue4m3", 16),
+    integers(ARCH, "mma.sync", "mma.sync"),
+    integers(ARCH, "tcgen05", "i8"),
+)  # fmt: skip

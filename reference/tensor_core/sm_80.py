@@ -1,0 +1,30 @@
+"""Ampere data center (A100): mma.sync only. The k16 shapes run as two blocks of 8, tf32 k8 as two of 4."""
+
+from __future__ import annotations
+
+from reference.formats import Rounding
+from reference.tensor_core.record import Instruction
+
+ARCH = "sm_80"
+_SPLIT = "; the 8 + 8 chain: model only (MMA-Sim)"
+
+
+def _mma(operand: str, d: str, block: int, evidence: str) -> Instruction:
+    nearest = d == "fp16"
+    return Instruction(
+        arch=ARCH, family="mma.sync", kind="mma.sync", a=operand, b=operand, d=d, block=block, fraction_bits=24,
+        rounding=Rounding.NEAREST_EVEN if nearest else Rounding.TOWARD_ZERO, output_fraction_bits=10 if nearest else 23,
+        evidence=evidence,
+    )  # fmt: skip
+
+
+INSTRUCTIONS = (
+    _mma("fp16", "fp32", 8, "hardware words (A100), one block" + _SPLIT),
+    _mma("bf16", "fp32", 8, "hardware words (A100), one block" + _SPLIT),
+    _mma("fp16", "fp16", 8, "hardware words (A100), one block, F not settled" + _SPLIT),
+    _mma("tf32", "fp32", 4, "hardware words (A100), one block; the 4 + 4 chain: model only (MMA-Sim)"),
+    Instruction(
+        arch=ARCH, family="mma.sync", kind="mma.sync", a="int8", b="int8", d="int32", block=16, fraction_bits=0,
+        rounding=Rounding.TOWARD_ZERO, output_fraction_bits=31, evidence="exact integers (PTX ISA)",
+    ),
+)  # fmt: skip

@@ -1,0 +1,27 @@
+"""Ada (L40S, RTX 40): Ampere's mma.sync, and fp8 in two blocks of 16 with 13 fraction bits, also in the result."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from reference.formats import Rounding
+from reference.tensor_core import sm_80
+from reference.tensor_core.record import Instruction
+
+ARCH = "sm_89"
+FP8 = ("e4m3", "e5m2")
+
+
+def _mma_fp8(a: str, b: str, d: str) -> Instruction:
+    nearest = d == "fp16"
+    words = "hardware words (Ada" + ("" if nearest else ", L40S") + "), chain of two included"
+    return Instruction(
+        arch=ARCH, family="mma.sync", kind="mma.sync", a=a, b=b, d=d, block=16, fraction_bits=13,
+        rounding=Rounding.NEAREST_EVEN if nearest else Rounding.TOWARD_ZERO, output_fraction_bits=10 if nearest else 13,
+        evidence=words if a == b else "model only (MMA-Sim): mixed operands",
+    )  # fmt: skip
+
+
+INSTRUCTIONS = tuple(
+    replace(known, arch=ARCH, evidence=known.evidence.replace("A100", "Ada, L40S")) for known in sm_80.INSTRUCTIONS
+) + tuple(_mma_fp8(a, b, d) for d in ("fp32", "fp16") for a in FP8 for b in FP8)

@@ -1,0 +1,80 @@
+"""Hopper (H100, H200): one block over the instruction's K. fp8 is real in wgmma (13 fraction bits) and emulated in mma.sync."""
+
+from __future__ import annotations
+
+from reference.formats import Rounding
+from reference.tensor_core.record import Accumulator, Instruction
+
+ARCH = "sm_90"
+FP8 = ("e4m3", "e5m2")
+BLOCKS = {"fp16": 16, "bf16": 16, "tf32": 8}
+
+# ptxas expands an fp8 mma.sync into two fp16 ones: the k of the low half of each 4-byte register, then those of the high half.
+LOW_HALVES = tuple(k for k in range(32) if k % 4 in (0, 1))
+HIGH_HALVES = tuple(k for k in range(32) if k % 4 in (2, 3))
+
+_MMA_WORDS = {
+    ("fp16", "fp32"): "hardware words (H100, H200)",
+    ("bf16", "fp32"): "hardware words (H100, H200)",
+    ("fp16", "fp16"): "hardware words (H100, H200), F not settled",
+    ("tf32", "fp32"): "hardware words (H100, H200), K = 4; whole kernels (H200) settle n = 8",
+}
+_WGMMA_WORDS = {
+    ("fp16", "fp32"): "whole kernels (H200), c = 0",
+    ("bf16", "fp32"): "whole kernels (H200), c = 0",
+    ("fp16", "fp16"): "model only (MMA-Sim)",
+    ("tf32", "fp32"): "whole kernels (H200), c = 0",
+}
+
+
+def dense(arch: str, family: str, kind: str, operand: str, d: str, evidence: str) -> Instruction:
+    """fp16, bf16 or tf32: the same step in mma.sync, wgmma and tcgen05 from sm_90 on."""
+    nearest = d == "fp16"
+    return Instruction(
+        arch=arch, family=family, kind=kind, a=operand, b=operand, d=d, block=BLOCKS[operand], fraction_bits=25,
+        rounding=Rounding.NEAREST_EVEN if nearest else Rounding.TOWARD_ZERO, output_fraction_bits=10 if nearest else 23,
+        evidence=evidence,
+    )  # fmt: skip
+
+
+def emulated_fp8(arch: str, a: str, b: str, d: str, evidence: str) -> Instruction:
+    """fp8 through mma.sync where the chip has none: fp16 blocks started from zero, c added after them."""
+    nearest = d == "fp16"
+    return Instruction(
+        arch=arch, family="mma.sync", kind="mma.sync", a=a, b=b, d=d, block=16, fraction_bits=25,
+        rounding=Rounding.NEAREST_EVEN if nearest else Rounding.TOWARD_ZERO, output_fraction_bits=10 if nearest else 23,
+        passes=(LOW_HALVES, HIGH_HALVES), accumulator=Accumulator.ADDED_AFTER, evidence=evidence,
+    )  # fmt: skip
+
+
+def integers(arch: str, family: str, kind: str) -> Instruction:
+    """int8: exact, modulo 2^32."""
+    return Instruction(
+        arch=arch, family=family, kind=kind, a="int8", b="int8", d="int32", block=32, fraction_bits=0,
+        rounding=Rounding.TOWARD_ZERO, output_fraction_bits=31, evidence="exact integers (PTX ISA)",
+    )  # fmt: skip
+
+
+def _wgmma_fp8(a: str, b: str, d: str) -> Instruction:
+    nearest = d == "fp16"
+    words = "model only (MMA-Sim)" if nearest or a != b else "hardware words (H100, H200), c = 0; c: model only (MMA-Sim)"
+    return Instruction(
+        arch=ARCH, family="wgmma", kind="wgmma", a=a, b=b, d=d, block=32, fraction_bits=13,
+        rounding=Rounding.NEAREST_EVEN if nearest else Rounding.TOWARD_ZERO, output_fraction_bits=10 if nearest else 13,
+        evidence=words,
+    )  # fmt: skip
+
+
+def _mma_fp8(a: str, b: str, d: str) -> Instruction:
+    if a != b:
+        return emulated_fp8(ARCH, a, b, d, "by analogy: mixed operands")
+    return emulated_fp8(ARCH, a, b, d, "hardware words (H100, H200)" if d == "fp16" else "by analogy with B200's words")
+
+
+INSTRUCTIONS = (
+    *(dense(ARCH, "mma.sync", "mma.sync", *key, words) for key, words in _MMA_WORDS.items()),
+    *(dense(ARCH, "wgmma", "wgmma", *key, words) for key, words in _WGMMA_WORDS.items()),
+    *(_mma_fp8(a, b, d) for d in ("fp32", "fp16") for a in FP8 for b in FP8),
+    *(_wgmma_fp8(a, b, d) for d in ("fp32", "fp16") for a in FP8 for b in FP8),
+    *(integers(ARCH, family, family) for family in ("mma.sync", "wgmma")),
+)
