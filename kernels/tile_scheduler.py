@@ -1,0 +1,51 @@
+"""Which tiles a persistent program takes, and in which order.
+
+A grid of P programs shares T tiles: program p takes tiles p, p + P, p + 2P, ... Tiles are numbered in groups of GROUP_M rows of tiles, column
+by column inside a group, so that tiles computed at the same time share rows of A and columns of B in the cache. The last group may have fewer rows.
+
+A number past the last tile is answered with the last tile: a program asks one ahead, to start its loads early, and only its predicate
+knows that there is no such tile. Unclamped, the group number would run past the last group, whose height is then zero or negative, and divide by it.
+"""
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+
+@gluon.aggregate
+class GroupedTiles:
+    """The tiles of one persistent program."""
+
+    GROUP_M: gl.constexpr
+    tiles_m: gl.tensor
+    tiles_n: gl.tensor
+    first: gl.tensor
+    step: gl.tensor
+
+    @gluon.constexpr_function
+    def __init__(self, GROUP_M, tiles_m, tiles_n, first, step):
+        self.GROUP_M = gl.constexpr(GROUP_M)
+        self.tiles_m = tiles_m
+        self.tiles_n = tiles_n
+        self.first = first
+        self.step = step
+
+    @gluon.jit
+    def of_program(m, n, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, GROUP_M: gl.constexpr):
+        return GroupedTiles(GROUP_M, gl.cdiv(m, BLOCK_M), gl.cdiv(n, BLOCK_N), gl.program_id(0), gl.num_programs(0))
+
+    @gluon.jit
+    def count(self):
+        """How many tiles this program takes."""
+        return gl.cdiv(self.tiles_m * self.tiles_n - self.first, self.step)
+
+    @gluon.jit
+    def tile(self, turn):
+        """(row, column) of the tile of turn `turn`, in tiles."""
+        number = gl.minimum(self.first + turn * self.step, self.tiles_m * self.tiles_n - 1)
+        in_group = self.GROUP_M * self.tiles_n
+        first_row = number // in_group * self.GROUP_M
+        height = gl.minimum(self.tiles_m - first_row, self.GROUP_M)
+        place = number % in_group
+        return first_row + place % height, place // height
