@@ -10,6 +10,7 @@ from reference.formats import FORMATS, decode
 from reference.tensor_core.fused_sum import (
     NO_EXPONENT,
     ZERO_ACCUMULATOR_EXPONENT,
+    accumulator_exponents,
     exponents,
     fused_sum,
     lowest_alignment,
@@ -62,6 +63,7 @@ def terms(values: np.ndarray, smallest: int, rule: Instruction, scale_exponents:
 
 
 def _lowest_bits(values: np.ndarray) -> np.ndarray:
+    """Exponent of the last bit that is set: a value is a multiple of 2^this."""
     words = values.view(np.int64)  # (K, L)
     significand = (words & ((1 << 52) - 1)) | (1 << 52)  # (K, L)
     last = np.frexp((significand & -significand).astype(np.float64))[1] - 1  # (K, L) trailing zeros
@@ -84,7 +86,7 @@ def chain_products(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.n
             stripe = b.take(slice(left, left + columns))
             tile = (slice(top, top + rows), slice(left, left + columns))
             proven = _exact_product(rule, band, stripe, c[tile])
-            result[tile] = _tile(rule, band, stripe, c[tile]) if proven is None else proven
+            result[tile] = _run(rule, band, stripe, c[tile], paired=False) if proven is None else proven
     return result
 
 
@@ -98,15 +100,11 @@ def chain_elements(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.n
     return result
 
 
-def _tile(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.ndarray:
-    return _run(rule, a, b, np.ascontiguousarray(c), paired=False)
-
-
 def _run(rule: Instruction, a: Terms, b: Terms, c: np.ndarray, *, paired: bool) -> np.ndarray:
     """The chain on one tile: results (M, N), or (P,) when `paired`."""
     left = (slice(None), slice(None)) if paired else (slice(None), slice(None), None)
     right = (slice(None), slice(None)) if paired else (slice(None), None, slice(None))
-    grid = int(_lowest_bits(np.where(np.isfinite(c), c, 0.0)).min(initial=LOWEST_BIT_OF_ZERO))
+    grid = _grid(c)
     for start in range(0, a.values.shape[0], rule.span):
         total = c if rule.accumulator is Accumulator.IN_SUM else np.zeros(c.shape)  # (...)
         for taken in rule.steps:
@@ -120,14 +118,11 @@ def _run(rule: Instruction, a: Terms, b: Terms, c: np.ndarray, *, paired: bool) 
                 total = np.where(finite, total, 0.0)  # (...)
             low = int(a.lowest_bits[k].min()) + int(b.lowest_bits[k].min())
             grid = min(grid, low)
-            a_block, b_block = a.values[k], b.values[k]  # (block, ...)
-            highest = max(int(a.exponents[k].max()) + int(b.exponents[k].max()), _highest(total, rule))
-            if not paired and grid >= highest - rule.fraction_bits:
-                exact = a_block.T @ b_block + total  # (...) no term has a bit below the cut: any order is exact
+            sides = a.values[k], a.exponents[k], b.values[k], b.exponents[k]  # each (block, ...)
+            if paired or grid < int(sides[1].max()) + int(sides[3].max()) - rule.fraction_bits:
+                exact = fused_sum(sides[0][left], sides[1][left], sides[2][right], sides[3][right], total, rule)  # (...)
             else:
-                exact = fused_sum(
-                    a_block[left], a.exponents[k][left], b_block[right], b.exponents[k][right], total, rule
-                )  # (...)
+                exact = _mostly_exact(*sides, total, grid, rule)  # (...)
             total = round_sum(exact, rule.output, rule.output_fraction_bits, rule.rounding)  # (...)
             if special is not None:
                 total = _add_specials(total, special)  # (...)
@@ -135,12 +130,39 @@ def _run(rule: Instruction, a: Terms, b: Terms, c: np.ndarray, *, paired: bool) 
     return c
 
 
+def _mostly_exact(
+    a: np.ndarray, a_exponents: np.ndarray, b: np.ndarray, b_exponents: np.ndarray, c: np.ndarray, grid: int, rule: Instruction
+) -> np.ndarray:
+    """A block whose products alone lose no bit: a matrix product, and `fused_sum` only where c's exponent is too high for that.
+
+    Every term is a multiple of 2^grid; where no exponent exceeds grid + F, the cut at E - F removes nothing, and the sum is below
+    2^(grid + F + 8): exact in float64 in any order.
+    """
+    exact = a.T @ b + c  # (M, N)
+    if _highest(c, rule) <= grid + rule.fraction_bits:
+        return exact
+    cut = accumulator_exponents(c, rule) > grid + rule.fraction_bits  # (M, N)
+    rows, columns = np.nonzero(cut)  # (P,), (P,)
+    if 4 * rows.size > cut.size:
+        return fused_sum(a[:, :, None], a_exponents[:, :, None], b[:, None, :], b_exponents[:, None, :], c, rule)
+    pairs = a[:, rows], a_exponents[:, rows], b[:, columns], b_exponents[:, columns]  # each (block, P)
+    exact[rows, columns] = fused_sum(*pairs, c[rows, columns], rule)
+    return exact
+
+
+def _grid(c: np.ndarray) -> int:
+    """Largest exponent such that every finite element of `c` is a multiple of 2^it."""
+    if not c.any():
+        return LOWEST_BIT_OF_ZERO
+    return int(_lowest_bits(np.where(np.isfinite(c), c, 0.0)).min())
+
+
 def _highest(c: np.ndarray, rule: Instruction) -> int:
     """At least what c and the exponent floor contribute to E, over all elements."""
     floor = lowest_alignment(rule)
     if rule.choices.exponent_floor is ExponentFloor.ZERO_ACCUMULATOR:
         floor = ZERO_ACCUMULATOR_EXPONENT
-    largest = float(np.abs(c).max(initial=0.0))
+    largest = max(float(c.max(initial=0.0)), -float(c.min(initial=0.0)))
     return max(int(np.frexp(largest)[1]) - 1, rule.output.smallest_exponent, floor) if largest else floor
 
 
@@ -184,7 +206,7 @@ def _exact_product(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.n
     if not a.values.shape[0]:
         return c
     low = int(a.lowest_bits.min()) + int(b.lowest_bits.min())
-    low = min(low, int(_lowest_bits(np.ascontiguousarray(c)).min()))
+    low = min(low, _grid(c))
     if low > LOWEST_BIT_OF_ZERO // 2:
         return np.zeros(c.shape)  # one side is all zero, and so is c
     highest = max(int(a.exponents.max()) + int(b.exponents.max()), _highest(c, rule))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.formats import decode, encode
+from reference.formats import Format, decode
 from reference.tensor_core.chain import chain_elements, chain_products, operand, terms
 from reference.tensor_core.record import Instruction
 
@@ -25,7 +25,7 @@ def product(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | Non
         return c
     left = terms(operand(rule.a, a)[0].T, operand(rule.a, a[:0])[1], rule)
     right = terms(operand(rule.b, b)[0], operand(rule.b, b[:0])[1], rule)
-    return encode(rule.output, chain_products(rule, left, right, decode(rule.output, c)))  # (M, N)
+    return words(rule.output, chain_products(rule, left, right, decode(rule.output, c)))  # (M, N)
 
 
 def elements(rule: Instruction, a_rows: np.ndarray, b_columns: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
@@ -40,7 +40,14 @@ def elements(rule: Instruction, a_rows: np.ndarray, b_columns: np.ndarray, c: np
         return c
     left = terms(operand(rule.a, a_rows)[0].T, operand(rule.a, a_rows[:0])[1], rule)
     right = terms(operand(rule.b, b_columns)[0].T, operand(rule.b, b_columns[:0])[1], rule)
-    return encode(rule.output, chain_elements(rule, left, right, decode(rule.output, c)))  # (P,)
+    return words(rule.output, chain_elements(rule, left, right, decode(rule.output, c)))  # (P,)
+
+
+def words(output: Format, values: np.ndarray) -> np.ndarray:
+    """Words of `values`, float64 that fp32 or fp16 holds exactly; every NaN is 0x7FFFFFFF or 0x7FFF, as the hardware writes it."""
+    found = values.astype(np.float32 if output.name == "fp32" else np.float16).view(output.storage)  # (...)
+    found[np.isnan(values)] = output.nan_code
+    return found
 
 
 def _refuse_scaled(rule: Instruction) -> None:
