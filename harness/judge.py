@@ -139,14 +139,15 @@ def outcome_of(error: BaseException) -> Seen:
     """The name of what a launcher raised, the layer that raised it, one sentence, and the line of ours it came from."""
     names = {kind.__name__ for kind in type(error).__mro__}
     text, where = str(error), location_of(error)
+    fault: Any = error
     if "EmulatedFault" in names:
         return Seen(
-            Outcome(str(error.outcome)),
+            Outcome(str(fault.outcome)),
             "emulator",
-            _one_line(str(error.message)),
-            str(error.location or where),  # type: ignore[attr-defined]
-            dict(error.details or {}),
-        )  # type: ignore[attr-defined]
+            _one_line(str(fault.message)),
+            str(fault.location or where),
+            dict(fault.details or {}),
+        )
     details = {"raised": type(error).__name__, "text": _relevant(text), "traceback": traceback.format_exception(error)[-6:]}
     if "OutOfResources" in names:
         return Seen(Outcome.OUT_OF_RESOURCES, "capacity", _one_line(text), where, details)

@@ -1,0 +1,131 @@
+"""Contract under test: nothing a kernel does to its process reaches the run, the next case, or the record of the case."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.isolation import Bench
+from harness.journal import Journal, unfinished
+from harness.verdict import Outcome, Ruling
+from tests.harness_checks.vector_add import HOST, case
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with Bench(timeout=60, journal=Journal(tmp_path_factory.mktemp("journal") / "run.jsonl")) as bench:
+        yield bench
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome"), [("segfault", Outcome.SEGMENTATION_FAULT), ("abort", Outcome.COMPILER_ABORT), ("kill", Outcome.KILLED)]
+)
+def test_a_death_is_a_verdict_and_the_next_case_is_unaffected(bench: Bench, fault: str, outcome: Outcome) -> None:
+    died = bench.judge(case(fault=fault), HOST)
+    assert (died.ruling, died.outcome) == (Ruling.CONVICTED, outcome)
+    assert any(f"about to {fault}" in line for line in died.details["stderr"])
+    if fault != "kill":
+        assert died.location.startswith("tests/harness_checks/vector_add.py:")
+    assert bench.judge(case(), HOST).ruling is Ruling.RIGHT
+
+
+def test_a_hang_is_a_verdict_and_leaves_no_process(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bench.judge(case(), HOST).ruling is Ruling.RIGHT
+    cell = bench.cells[0, "host"]
+    child = cell.process.pid
+    monkeypatch.setattr(cell, "timeout", 0.3)
+    assert bench.judge(case(fault="hang"), HOST).outcome is Outcome.TIMEOUT
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+
+
+def test_a_child_is_kept_from_case_to_case(bench: Bench) -> None:
+    bench.judge(case(), HOST)
+    first = bench.cells[0, "host"].process.pid
+    bench.judge(case(fault="wrong"), HOST)
+    assert bench.cells[0, "host"].process.pid == first
+
+
+def test_the_verdict_is_that_of_the_judge_in_process(bench: Bench) -> None:
+    verdict = bench.judge(case(fault="wrong"), HOST)
+    assert verdict.outcome is Outcome.WRONG_WORDS and verdict.details["wrong"] == 1
+
+
+def test_a_contract_that_raises_decides_nothing(bench: Bench) -> None:
+    broken = case(n=3, launcher="tests.harness_checks.vector_add:no_such")
+    verdict = bench.judge(broken, HOST)
+    assert verdict.ruling is Ruling.UNDECIDED and "has no no_such" in verdict.message
+
+
+def test_the_case_is_in_the_journal_before_it_kills(bench: Bench) -> None:
+    bench.judge(case(n=77, fault="segfault"), HOST)
+    *_, begun, ended = map(json.loads, bench.journal.path.read_text().splitlines())
+    assert begun["event"] == "begin" and begun["case"]["problem"]["n"] == 77
+    assert ended["number"] == begun["number"] and ended["verdict"]["outcome"] == "segmentation fault"
+
+
+def test_many_places_judge_all_cases_and_each_once(tmp_path: Path) -> None:
+    work = [(case(n, fault="segfault" if n == 7 else ""), HOST) for n in range(12)]
+    with Bench(jobs=2, journal=Journal(tmp_path / "j.jsonl")) as bench:
+        answers = {c.problem.n: v.outcome for c, _, v in bench.judge_all(iter(work))}
+    assert sorted(answers) == list(range(12))
+    assert answers.pop(7) is Outcome.SEGMENTATION_FAULT and set(answers.values()) == {Outcome.RIGHT}
+
+
+def runs(process: int) -> bool:
+    """Whether a process still executes; one that waits to be reaped (a container's init may never) does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+HANG = """
+import sys
+from pathlib import Path
+from harness.isolation import Bench
+from harness.journal import Journal
+from tests.harness_checks.vector_add import HOST, case
+with Bench(journal=Journal(Path(sys.argv[1]))) as bench:
+    bench.judge(case(3), HOST)
+    print(bench.cells[0, "host"].process.pid, flush=True)
+    bench.judge(case(fault="hang"), HOST)
+"""
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGINT])
+def test_a_parent_that_ends_leaves_no_orphan_and_the_case_it_was_at(tmp_path: Path, ended_by: signal.Signals) -> None:
+    journal = tmp_path / "j.jsonl"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", HANG, str(journal)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=CHECKOUT
+    )
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    deadline = time.monotonic() + 20
+    while journal.read_text().count("begin") < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    parent.send_signal(ended_by)
+    parent.wait(20)
+    while runs(child) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not runs(child)
+    assert [record["case"]["problem"]["fault"] for record in unfinished(journal)] == ["hang"]
+
+
+def test_the_forkserver_never_touches_cuda() -> None:
+    check = (
+        "from harness.isolation import PRELOADED; import importlib, torch; "
+        "[importlib.import_module(m) for m in PRELOADED]; print(torch.cuda.is_initialized())"
+    )
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=CHECKOUT)
+    assert done.stdout.strip() == "False"
