@@ -16,6 +16,7 @@ from reference.k_order import instruction_order
 from reference.tensor_core import instruction, product
 
 BITS = {"fp16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "int8": 8, "fp32": 32}
+_NEVER_SATURATES = 1 << 17  # products of at most 2^14 each: fewer than this stay within int32
 _TCGEN05 = ("sm_100", "sm_103", "sm_110")
 FMA = "fma"
 
@@ -35,6 +36,7 @@ class Plan:
     dtype: str
     operand: str
     accumulator: str
+    block_k: int
     k_width: int = 1
 
 
@@ -42,14 +44,15 @@ def dot_plan(arch: str, dtype: str, *, precision: str = "tf32", block_m: int, bl
     """The plan of ``accumulator = tl.dot(a, b, accumulator)`` for operands in `dtype` on `arch` ("sm_90")."""
     accumulator = "int32" if dtype == "int8" else "fp32"
     if dtype == "fp32" and precision == "ieee":
-        return Plan(arch=arch, family=FMA, dtype=dtype, operand="fp32", accumulator=accumulator)
+        return Plan(arch=arch, family=FMA, dtype=dtype, operand="fp32", accumulator=accumulator, block_k=block_k)
     chosen = family(arch, dtype, block_m=block_m, block_n=block_n, block_k=block_k, num_warps=num_warps)
     operand = "tf32" if dtype == "fp32" else dtype
     if chosen != "mma.sync":
-        return Plan(arch=arch, family=chosen, dtype=dtype, operand=operand, accumulator=accumulator)
+        return Plan(arch=arch, family=chosen, dtype=dtype, operand=operand, accumulator=accumulator, block_k=block_k)
     if dtype == "e4m3" and arch not in ("sm_89", "sm_120"):  # no such instruction on these: the compiler widens
         operand = "fp16"
-    return Plan(arch=arch, family=chosen, dtype=dtype, operand=operand, accumulator=accumulator, k_width=32 // BITS[dtype])
+    return Plan(arch=arch, family=chosen, dtype=dtype, operand=operand, accumulator=accumulator, block_k=block_k,
+                k_width=32 // BITS[dtype])
 
 
 def family(arch: str, dtype: str, *, block_m: int, block_n: int, block_k: int, num_warps: int) -> str:
@@ -69,13 +72,17 @@ def family(arch: str, dtype: str, *, block_m: int, block_n: int, block_k: int, n
 def accumulator_words(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """(M, N) codes of the accumulator after the whole chain: a (M, K), b (K, N) codes in `plan.dtype`.
 
-    The masked tail of the last K block adds products of zeros, which take no part in a block step (`tensor_core_arithmetic`, step 3) and, in the
-    chain of fused multiply-adds, only turn a -0 into +0, which the start from +0 has done already: so K needs no padding, except where an order over whole groups is asked.
+    The masked tail of the last K block adds products of zeros. They take no part in a block step (`tensor_core_arithmetic`, step 3), so
+    there K is padded only where an order over whole groups is asked. In the chain of fused multiply-adds one such step shows: it turns
+    the -0 of a negative product that underflowed into +0.
     """
-    if plan.family == FMA:
-        return chain(a, b)
     k = a.shape[1]
+    if plan.family == FMA:
+        tail = 1 if k % plan.block_k else 0
+        return chain(np.pad(a, ((0, 0), (0, tail))), np.pad(b, ((0, tail), (0, 0))))
     rule = instruction(plan.arch, plan.family, plan.operand, plan.operand, plan.accumulator)
+    if plan.dtype == "int8" and plan.family == "mma.sync" and k >= _NEVER_SATURATES:
+        return _saturating(a, b)
     if k == 0:
         return np.zeros((a.shape[0], b.shape[1]), np.int32 if plan.accumulator == "int32" else np.uint32)
     if plan.operand != plan.dtype and plan.operand == "fp16":
@@ -87,6 +94,15 @@ def accumulator_words(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         a = np.pad(a, ((0, 0), (0, whole - k)))[:, order]  # (M, whole)
         b = np.pad(b, ((0, whole - k), (0, 0)))[order]  # (whole, N)
     return product(rule, np.ascontiguousarray(a), np.ascontiguousarray(b))
+
+
+def _saturating(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Triton writes int8 mma.sync with `.satfinite`: each instruction of 32 products clamps its sum to int32."""
+    ends, total = np.iinfo(np.int32), np.zeros((a.shape[0], b.shape[1]), np.int64)  # (M, N)
+    for start in range(0, a.shape[1], 32):
+        part = a[:, start:start + 32].astype(np.int64) @ b[start:start + 32].astype(np.int64)  # (M, N)
+        total = np.clip(total + part, ends.min, ends.max)  # (M, N)
+    return total.astype(np.int32)
 
 
 def _widened(codes: np.ndarray) -> np.ndarray:
