@@ -1,0 +1,150 @@
+"""What the arithmetic of the tile program computes, word for word.
+
+Values are held in logical order: integers as NumPy integers (scalars as Python ints), fp32 as float32, narrower floats as their codes.
+Every function here is one whose lowering is known to round once and correctly (PTX ISA 9.7: add, mul, fma, cvt with ``.rn``), or to be
+exact; what rounds otherwise (division, ``math.*``) is not here, and is refused by the translator. fp32 NaN results are 0x7FFFFFFF
+(PTX ISA 9.7.3, "NaN results are canonical"), fp16 and bf16 ones 0x7FFF.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from reference.formats import FORMATS, convert, decode, encode
+
+_CANONICAL = np.uint32(0x7FFFFFFF).view(np.float32)
+
+
+def canonical(values: np.ndarray) -> np.ndarray:
+    """float32 `values` with every NaN replaced by 0x7FFFFFFF."""
+    nan = np.isnan(values)
+    if nan.any():
+        values = np.where(nan, _CANONICAL, values)
+    return values
+
+
+def widen(values: np.ndarray, fmt: str | None) -> np.ndarray:
+    """Exact float64 values of what `values` holds in `fmt` (None: already float64)."""
+    if fmt is None or fmt == "fp32":
+        return np.asarray(values).astype(np.float64)
+    if fmt == "fp16":
+        return np.asarray(values).view(np.float16).astype(np.float64)
+    if fmt == "bf16":
+        return (np.asarray(values).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return decode(FORMATS[fmt], np.asarray(values))
+
+
+def narrow(values: np.ndarray, fmt: str | None) -> np.ndarray:
+    """float64 `values`, each exact or rounded to odd, rounded once (nearest even) to `fmt`."""
+    if fmt is None:
+        return values
+    if fmt == "fp32":
+        return canonical(values.astype(np.float32))
+    if fmt == "fp16":
+        return np.where(np.isnan(values), np.uint16(0x7FFF), values.astype(np.float16).view(np.uint16))
+    return np.where(np.isnan(values), np.uint16(0x7FFF), encode(FORMATS[fmt], values))
+
+
+def binary(operation: Callable, fmt: str | None) -> Callable:
+    """`operation` (NumPy's add, subtract or multiply) in `fmt`. For fp16 and bf16 the float64 result is exact, or so far from a
+    tie that rounding it again is rounding once."""
+    if fmt == "fp32":
+        return lambda a, b: canonical(operation(a, b))
+    if fmt is None:
+        return operation
+    return lambda a, b: narrow(operation(widen(a, fmt), widen(b, fmt)), fmt)
+
+
+def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """fp32 `a * b + c` rounded once (nearest even). The product is exact in float64; the sum is rounded to odd there (its last
+    bit is set when anything was lost), so that the second rounding, 29 bits further up, cannot be misled."""
+    product = np.asarray(a).astype(np.float64) * np.asarray(b).astype(np.float64)
+    return canonical(_to_odd_sum(product, np.asarray(c).astype(np.float64)).astype(np.float32))
+
+
+def _to_odd_sum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    total = a + b
+    other = total - a
+    lost = (a - (total - other)) + (b - other)
+    wrong = (lost != 0) & np.isfinite(total) & np.isfinite(lost)
+    if not wrong.any():
+        return total
+    bits = np.asarray(total).view(np.int64)
+    # nearest even went away from zero when what was lost points back toward it: step back first, then set the odd bit
+    toward_zero = np.where(wrong & ((lost < 0) == (total > 0)), bits - 1, bits)
+    return np.where(wrong, toward_zero | 1, bits).view(np.float64)
+
+
+def convert_float(source: str, destination: str, arch: str) -> Callable:
+    """The target's own conversion between two float formats, on values as this module holds them."""
+    def run(values: np.ndarray) -> np.ndarray:
+        values = np.asarray(values)
+        codes = values.view(np.uint32) if source == "fp32" else values
+        codes = convert(FORMATS[source], FORMATS[destination], codes, arch)
+        return codes.view(np.float32) if destination == "fp32" else codes
+    return run
+
+
+def float_from_int(bits: int, fmt: str, *, signed: bool) -> Callable:
+    """sitofp, uitofp: nearest even. Exact in float64 up to 53 bits; 64-bit integers go straight to float32."""
+    unsigned = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+
+    def run(values: np.ndarray | int) -> np.ndarray:
+        values = np.asarray(values)
+        if bits == 1:
+            values = -values.astype(np.int8) if signed else values.astype(np.uint8)
+        elif not signed:
+            values = values.astype({8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}[bits]).view(unsigned[bits])
+        if fmt == "fp32":
+            return values.astype(np.float32)
+        return narrow(values.astype(np.float64), fmt)
+    return run
+
+
+def int_from_float(fmt: str | None, bits: int, *, signed: bool) -> Callable:
+    """fptosi, fptoui as cvt.rzi: toward zero, clamped to the range of 32 or 64 bits, NaN to 0 (PTX ISA, cvt). Narrower results take
+    the low bits of the 32-bit one, as the lowering does."""
+    wide = 64 if bits == 64 else 32
+    dtype = np.dtype({(32, True): np.int32, (64, True): np.int64, (32, False): np.uint32, (64, False): np.uint64}[(wide, signed)])
+    target = np.dtype({1: np.int8, 8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}[bits])
+    lowest, highest = float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)
+
+    def run(values: np.ndarray) -> np.ndarray:
+        real = np.trunc(widen(values, fmt))
+        real = np.where(np.isnan(real), 0.0, real)
+        inside = np.clip(real, lowest, highest)
+        whole = np.where(inside >= highest, np.iinfo(dtype).max, np.where(inside >= highest, 0.0, inside).astype(dtype)).astype(dtype)
+        return whole.view(f"i{dtype.itemsize}").astype(target)
+    return run
+
+
+def wrap(value: int, bits: int) -> int:
+    """A Python integer as a signed word of `bits` bits."""
+    if bits == 1:
+        return value & 1
+    half = 1 << (bits - 1)
+    return ((value + half) & ((1 << bits) - 1)) - half
+
+
+def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Signed integer quotient toward zero; a zero divisor gives 0 here and is caught by the translator where it can be seen."""
+    b = np.where(b == 0, 1, b)
+    return ((a - np.fmod(a, b)) // b).astype(a.dtype)
+
+
+def remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Signed integer remainder with the sign of the dividend."""
+    return np.fmod(a, np.where(b == 0, 1, b)).astype(a.dtype)
+
+
+def divide_scalar(a: int, b: int) -> int:
+    if b == 0:
+        return -1
+    quotient = abs(a) // abs(b)
+    return -quotient if (a < 0) != (b < 0) else quotient
+
+
+def remainder_scalar(a: int, b: int) -> int:
+    return a if b == 0 else a - b * divide_scalar(a, b)

@@ -1,0 +1,87 @@
+"""Stopping the real compiler at the tile program: after memory allocation, fences, barriers and waits, before LLVM.
+
+The passes are those with which `make_llir` of Triton's own NVIDIA backend begins. Their names are private, so each is looked for
+before anything is compiled, and a Triton that has others is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import triton
+from triton._C.libtriton import ir, nvidia, passes
+
+SUPPORTED = ("3.9.",)
+_PASSES: tuple[tuple[str, Any, str, str], ...] = (
+    ("passes.ttgpuir", passes.ttgpuir, "add_combine_tensor_select_and_if", ""),
+    ("passes.ttgpuir", passes.ttgpuir, "add_allocate_warp_groups", "consan"),
+    ("passes.convert", passes.convert, "add_scf_to_cf", ""),
+    ("passes.gluon", passes.gluon, "add_inliner", ""),
+    ("nvidia.passes.ttgpuir", nvidia.passes.ttgpuir, "add_allocate_shared_memory_nv", "capability, ptx"),
+    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_allocate_tensor_memory", ""),
+    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_proxy_fence_insertion", "capability"),
+    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_tmem_barrier_insertion", ""),
+    ("nvidia.passes.ttgpuir", nvidia.passes.ttgpuir, "add_membar", "capability, ptx"),
+    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_tmem_wait_insertion", ""),
+)
+
+
+def check_release() -> None:
+    """RuntimeError, with what is missing, for a Triton release whose compiler this module does not know."""
+    missing = [f"{room}.{name}" for room, place, name, _ in _PASSES if not hasattr(place, name)]
+    if missing or not triton.__version__.startswith(SUPPORTED):
+        raise RuntimeError(f"triton {triton.__version__}: the emulated GPU knows the compiler of {', '.join(v + 'x' for v in SUPPORTED)}"
+                           + (f"; this one lacks {', '.join(missing)}" if missing else "") + "; install triton 3.9.0")
+
+
+def _key() -> str:
+    return hashlib.sha256(repr([(room, name, given) for room, _, name, given in _PASSES]).encode() + b"generic 1").hexdigest()
+
+
+class Stages:
+    """The hook that Triton calls with the stages of a compilation: it replaces all after TTGIR by `tile_program`."""
+
+    key = _key()
+
+    def __call__(self, backend: object = None, stages: dict | None = None, options: Any = None, language: object = None,
+                 capability: int | None = None) -> tuple[str, str] | None:
+        if backend is None:  # the compile cache asks for its key
+            return "tile program", self.key
+        assert stages is not None and capability is not None
+        if options.num_ctas != 1:
+            return None  # the launch refuses it by name
+        stages.pop("llir"), stages.pop("ptx")
+        stages["cubin"] = tile_program(options, capability)
+        return None
+
+
+def tile_program(options: Any, capability: int) -> Callable[[Any, dict], bytes]:
+    """The stage that ends the compilation: TTGIR module and metadata in, the text of the tile program out."""
+    def stage(module: Any, metadata: dict) -> bytes:
+        from triton.backends.nvidia.compiler import get_ptx_version_from_options
+        given = {"": (), "consan": (False,), "capability": (capability,),
+                 "capability, ptx": (capability, get_ptx_version_from_options(options, capability))}
+        manager = ir.pass_manager(module.context)
+        for _, place, name, arguments in _PASSES:
+            getattr(place, name)(manager, *given[arguments])
+        manager.run(module, "tile_program")
+        total = module.get_int_attr("ttg.total-num-warps")
+        if total is not None:
+            metadata["num_warps"] = total
+        metadata.update(name=module.get_entry_func_name(), shared=module.get_int_attr("ttg.shared"),
+                        tmem_size=module.get_int_attr("ttg.tensor_memory_size"), global_scratch_size=0, global_scratch_align=1,
+                        profile_scratch_size=0, profile_scratch_align=1)
+        return generic_text(module).encode()
+    return stage
+
+
+def generic_text(module: Any) -> str:
+    """The module in MLIR's generic assembly, locations included. The bindings print the short forms, except of a module that does not
+    verify: so it is made not to, by an attribute that belongs on functions only, at the end, when nothing else will look at it."""
+    module.set_attr("nvvm.kernel", ir.builder(module.context).get_string_attr("tile program"))
+    text = module.str()
+    if '"builtin.module"(' not in text:
+        raise RuntimeError(f"triton {triton.__version__} does not print the generic form of a module any more")
+    return text

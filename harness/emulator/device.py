@@ -1,0 +1,252 @@
+"""The emulated GPU: a Triton driver whose device is a model.
+
+    with emulated("sm_90") as device:
+        kernel[grid](a, b, c, ...)          # CPU tensors; compiled by the real compiler, executed here
+
+The driver answers for the target, `compiling` stops the compiler at the tile program, `Launcher` translates it once and runs it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+from triton import knobs
+from triton.backends.compiler import GPUTarget
+from triton.backends.driver import DriverBase
+from triton.runtime import driver
+
+from harness.emulator.arguments import flatten
+from harness.emulator.asynchrony import Schedule
+from harness.emulator.compiling import Stages, check_release
+from harness.emulator.faults import EmulatedFault
+from harness.emulator.machine import Machine
+from harness.emulator.memory import GlobalMemory
+from harness.emulator.translate import Translated, translate
+
+# shared memory one program may use, in bytes (CUDA programming guide, "Technical specifications per compute capability")
+ARCHITECTURES: dict[str, tuple[int, int]] = {"sm_80": (80, 163 * 1024), "sm_90": (90, 227 * 1024), "sm_100": (100, 227 * 1024)}
+STEP_LIMIT = 50_000_000  # operations of the tile program in one launch: far beyond any judged case
+_translations: dict[tuple[bytes, str, bool], Translated] = {}
+
+
+@dataclass(eq=False)
+class Launch:
+    """What one launch was: its grid, Triton's metadata, the tile program, operations executed, matrix products in the program."""
+
+    name: str
+    grid: tuple[int, int, int]
+    metadata: dict[str, Any]
+    program: str
+    operations: Counter = field(default_factory=Counter)
+    products: Counter = field(default_factory=Counter)  # (family, a, b, d, m, n, k) -> how many the program has
+    timeline: list[str] = field(default_factory=list)
+
+    @property
+    def instructions(self) -> frozenset[str]:
+        """Families of matrix instructions in the program: "mma.sync", "wgmma", "tcgen05", "fma"."""
+        return frozenset(key[0] for key in self.products)
+
+
+class Device:
+    """One emulated GPU: what was launched on it, what it found, what it advises. Faults are also raised out of the launch."""
+
+    def __init__(self, arch: str, schedule: str) -> None:
+        if arch not in ARCHITECTURES:
+            raise ValueError(f"arch {arch!r}: no emulated GPU of that name; there are {', '.join(ARCHITECTURES)}")
+        self.arch, self.schedule_text = arch, schedule
+        self.capability, self.shared_memory = ARCHITECTURES[arch]
+        self.schedule = Schedule(schedule)
+        self.launches: list[Launch] = []
+        self.findings: list[EmulatedFault] = []
+        self.dry = False  # compile and check resources, execute nothing
+        self._rewrites: list[Callable[[str], str]] = []
+        self._notes: set[tuple[str, str]] = set()
+
+    def rewrite(self, function: Callable[[str], str]) -> None:
+        """Let `function` change the text of each tile program before it is executed: a compiler's fault, planted."""
+        self._rewrites.append(function)
+
+    @property
+    def advice(self) -> list[str]:
+        """What is not wrong as compiled, but rests on the compiler."""
+        return sorted(f"{location}: relies on a fence the compiler inserts" for name, location in self._notes
+                      if name == "ttng.fence_async_shared")
+
+    def translated(self, program: bytes, fused: bool) -> Translated:
+        text = program
+        for function in self._rewrites:
+            text = function(text.decode()).encode()
+        key = (text, self.arch, fused)
+        if key not in _translations:
+            _translations[key] = translate(text.decode(), arch=self.arch, fused=fused)
+        return _translations[key]
+
+    def run(self, program: bytes, metadata: Any, grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any]) -> None:
+        """Execute `program` over `grid`. Raises EmulatedFault for whatever convicts it."""
+        try:
+            self._run(program, metadata, grid, names, values)
+        except EmulatedFault as fault:
+            self.findings.append(fault)
+            if self.launches and self.launches[-1].timeline:
+                fault.details.setdefault("timeline", self.launches[-1].timeline[-40:])
+            raise
+
+    def _run(self, program: bytes, metadata: Any, grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any]) -> None:
+        if getattr(metadata, "num_ctas", 1) != 1:
+            raise EmulatedFault("not modelled", f"num_ctas = {metadata.num_ctas}: clusters are not modelled, launch with num_ctas=1")
+        ready = self.translated(program, bool(metadata.enable_fp_fusion))
+        launch = Launch(metadata.name, grid, metadata._asdict(), ready.program.text, products=Counter(ready.products))
+        self.launches.append(launch)
+        if self.dry or prod(grid) == 0:
+            return
+        memory = GlobalMemory()
+        arguments = flatten(memory, names, values, ready.arguments)
+        machine = Machine(memory, grid, self.schedule, shared=ready.program.integer("ttg.shared"),
+                          tensor=ready.program.integer("ttg.tensor_memory_size"), blocks=len(ready.blocks), step_limit=STEP_LIMIT)
+        try:
+            with np.errstate(all="ignore"):
+                for number in self.schedule.programs(prod(grid)):
+                    machine.start(number)
+                    for _ in ready.entry(machine, *arguments):
+                        raise EmulatedFault("deadlock", "a single agent waits for another")
+                    machine.finish()
+        finally:
+            launch.operations = ready.counts(machine.runs)
+            launch.timeline = list(machine.timeline)
+            self._notes |= machine.notes
+
+
+class _Utils:
+    """What Triton asks of a driver's `utils`."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[str, bytes, int, int, int]:
+        return "module", kernel, 0, 0, 1024  # the program's text is the function; registers, spills, most threads
+
+    def unload_module(self, module: object) -> None: ...
+
+    def get_device_properties(self, device: int) -> dict[str, int]:
+        return {"max_shared_mem": self.device.shared_memory, "multiprocessor_count": 4, "warpSize": 32, "max_num_regs": 65536,
+                "sm_clock_rate": 1, "mem_clock_rate": 1, "mem_bus_width": 1}
+
+
+class _Launcher:
+    """One compiled kernel's way onto the device."""
+
+    def __init__(self, source: Any, metadata: Any) -> None:
+        self.signature, self.metadata = dict(source.signature), metadata
+
+    def __call__(self, x: int, y: int, z: int, stream: int, function: bytes, packed: Any, launch_metadata: Any, enter: Any, leave: Any,
+                 *values: Any) -> None:
+        given = [(name, value) for (name, kind), value in zip(self.signature.items(), values, strict=True) if kind != "constexpr"]
+        driver.active.device.run(function, self.metadata, (x, y, z), [n for n, _ in given], [v for _, v in given])
+
+
+class EmulatedDriver(DriverBase):
+    """Triton's view of a `Device`. Each architecture has a device number of its own, so that Triton's caches per device never mix."""
+
+    def __init__(self, device: Device) -> None:
+        self.device, self.utils, self.launcher_cls = device, _Utils(device), _Launcher
+
+    @classmethod
+    def is_active(cls) -> bool:
+        return False
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        return ty
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", self.device.capability, 32)
+
+    def get_current_device(self) -> int:
+        return 1000 + self.device.capability
+
+    def set_current_device(self, device: int) -> None: ...
+
+    def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
+        return divmod(self.device.capability, 10)
+
+    def get_current_stream(self, device: int = 0) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> Any:
+        import torch
+        return torch.device("cpu")
+
+    def get_device_interface(self) -> Any:
+        import torch
+        return torch.cpu
+
+    def get_benchmarker(self) -> Callable[..., list[float]]:
+        """Time nothing: each candidate is compiled and held to the device's resources, and all take equally long, so the first that
+        fits wins, always."""
+        def bench(call: Callable[[], Any], **_: Any) -> list[float]:
+            before, self.device.dry = self.device.dry, True
+            try:
+                call()
+            finally:
+                self.device.dry = before
+            return [1.0, 1.0, 1.0]
+        return bench
+
+    def get_empty_cache_for_benchmark(self) -> Any:
+        return None
+
+    def clear_cache(self, cache: Any) -> None: ...
+
+
+@contextmanager
+def _autotuners(own: EmulatedDriver) -> Iterator[None]:
+    """Autotuners remember their winner by argument, not by target, and their benchmarker for ever: give each target its own."""
+    from triton.runtime.autotuner import Autotuner
+    original = Autotuner.run
+
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        kept, chosen = self.cache, self.__dict__.pop("do_bench", None)
+        by_target = self.__dict__.setdefault("_winners_by_target", {})
+        self.cache = by_target.setdefault(own.device.arch, {})
+        self.__dict__["do_bench"] = own.get_benchmarker()
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            self.cache = kept
+            del self.__dict__["do_bench"]
+            if chosen is not None:
+                self.__dict__["do_bench"] = chosen
+    Autotuner.run = run
+    try:
+        yield
+    finally:
+        Autotuner.run = original
+
+
+@contextmanager
+def emulated(arch: str, schedule: str = "eager") -> Iterator[Device]:
+    """Launches go to an emulated `arch` ("sm_80", "sm_90", "sm_100") until the end of the block; tensors are CPU tensors.
+
+    `schedule`: "eager", "latest" or "drawn:<schedule_seed>" (when asynchronous operations land). ValueError for another arch or schedule,
+    RuntimeError for a Triton release that is not known.
+    """
+    check_release()
+    device = Device(arch, schedule)
+    own = EmulatedDriver(device)
+    before, hook = driver._active, knobs.runtime.add_stages_inspection_hook
+    driver.set_active(own)
+    knobs.runtime.add_stages_inspection_hook = Stages()
+    try:
+        with _autotuners(own):
+            yield device
+    finally:
+        driver._active = before
+        knobs.runtime.add_stages_inspection_hook = hook
+
+
+__all__ = ["ARCHITECTURES", "Device", "EmulatedDriver", "Launch", "emulated"]

@@ -1,0 +1,34 @@
+"""Control flow, calls, assertions, and what is no operation at all on the way down."""
+
+from __future__ import annotations
+
+from harness.emulator.program import Operation
+from harness.emulator.translate import NotModelled, Translator, lowers
+
+
+@lowers("tt.return", "ttg.warp_return")
+def finish(t: Translator, op: Operation) -> None:
+    t.emit(f"return {t.values(op.operands)}")
+
+
+@lowers("tt.call")
+def call(t: Translator, op: Operation) -> None:
+    callee = op.attributes["callee"].lstrip("@").strip('"')
+    if callee not in t.program.functions or not callee.isidentifier():
+        raise NotModelled(op, f"callee {callee}")
+    t.emit(f"{t.target(op)}yield from f_{callee}({', '.join(['m', *(t.value(n) for n in op.operands)])})")
+
+
+@lowers("ttg.barrier", "gpu.barrier", "llvm.intr.assume", "tt.assume")
+def nothing(t: Translator, op: Operation) -> None:
+    """Threads of one partition are not agents: order among them is membar's, and is the compiler's duty."""
+
+
+@lowers("cf.assert", "tt.assert")
+def check(t: Translator, op: Operation) -> None:
+    t.emit(f"m.check({t.constant(op)}, {t.value(op.operands[0])})")
+
+
+@lowers("tt.print", "ttg.remark")
+def say(t: Translator, op: Operation) -> None:
+    """Printing changes no word of any result."""

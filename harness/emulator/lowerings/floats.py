@@ -1,0 +1,132 @@
+"""Floating-point operations whose lowering rounds once, and the contraction of a product that feeds a sum.
+
+`a * b + c` of the tile program becomes one fma where LLVM and ptxas contract (`enable_fp_fusion`): here where the product has that sum
+as its only use. A product used more than once, or a sum of two products, may go either way and is refused.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.emulator.arithmetic import binary, convert_float, float_from_int, fma, int_from_float, narrow, widen
+from harness.emulator.program import Operation
+from harness.emulator.translate import NotModelled, Translator, lowers
+
+_NUMPY = {"arith.addf": np.add, "arith.subf": np.subtract, "arith.mulf": np.multiply}
+_MOVES = ("ttg.convert_layout", "tt.broadcast", "tt.splat", "tt.expand_dims", "tt.reshape", "tt.trans")
+# arith.cmpf: false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno true
+_COMPARE = {1: np.equal, 2: np.greater, 3: np.greater_equal, 4: np.less, 5: np.less_equal, 13: np.not_equal}
+
+
+@lowers("arith.mulf", "arith.addf", "arith.subf")
+def arithmetic(t: Translator, op: Operation) -> None:
+    kind = t.result(op)
+    if kind.element == "f64" and t.fused:
+        raise NotModelled(op, "fp64 with contraction")
+    if op.name == "arith.mulf" or not t.fused:
+        t.call(op, binary(_NUMPY[op.name], kind.format))
+        return
+    products = [_product(t, name) for name in op.operands]
+    found = [p for p in products if p is not None]
+    if not found:
+        t.call(op, binary(_NUMPY[op.name], kind.format))
+        return
+    if len(found) == 2 or t.uses[found[0].results[0]] > 1 or kind.element != "f32" or op.operands[0] == op.operands[1]:
+        raise NotModelled(op, "a sum whose product the compiler may or may not contract to an fma; compile with enable_fp_fusion=False")
+    if found[0].results[0] not in op.operands:
+        raise NotModelled(op, "a sum whose product reaches it through a layout conversion, with contraction")
+    which = products.index(found[0])
+    a, b = (t.value(n) for n in found[0].operands)
+    c = t.value(op.operands[1 - which])
+    if op.name == "arith.subf":
+        c, a = (f"-{c}", a) if which == 0 else (c, f"-{a}")
+    t.emit(f"{t.target(op)}{t.constant(fma)}({a}, {b}, {c})")
+
+
+def _product(t: Translator, name: str) -> Operation | None:
+    """The multiplication whose result `name` is, seen through moves."""
+    op = t.defined.get(name)
+    while op is not None and op.name in _MOVES:
+        op = t.defined.get(op.operands[0])
+    return op if op is not None and op.name == "arith.mulf" else None
+
+
+@lowers("math.fma")
+def fused(t: Translator, op: Operation) -> None:
+    if t.result(op).element != "f32":
+        raise NotModelled(op, f"on {t.result(op).element}")
+    t.call(op, fma)
+
+
+@lowers("arith.negf", "math.absf")
+def sign(t: Translator, op: Operation) -> None:
+    kind = t.result(op)
+    if kind.is_float and kind.element not in ("f32", "f64"):
+        top = kind.dtype.type(1 << (kind.bits - 1))
+        t.call(op, (lambda a: a ^ top) if op.name == "arith.negf" else (lambda a: a & ~top))
+    else:
+        t.call(op, np.negative if op.name == "arith.negf" else np.abs)
+
+
+@lowers("arith.cmpf")
+def compare(t: Translator, op: Operation) -> None:
+    predicate, fmt = op.integer("predicate"), t.operand(op, 0).format
+
+    def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        a, b = (a, b) if fmt == "fp32" else (widen(a, fmt), widen(b, fmt))
+        if predicate in _COMPARE:
+            return _COMPARE[predicate](a, b)
+        neither = np.isnan(a) | np.isnan(b)
+        if predicate in (7, 14):
+            return ~neither if predicate == 7 else neither
+        if predicate in (0, 15):
+            return np.full(neither.shape, predicate == 15)
+        if predicate == 6:
+            return np.not_equal(a, b) & ~neither
+        return _COMPARE[predicate - 7](a, b) | neither
+    t.call(op, run)
+
+
+@lowers("arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf")
+def extremes(t: Translator, op: Operation) -> None:
+    """max.f32 and min.f32, with .NaN for the *imum forms (PTX ISA 9.7.3.11); +0 is above -0."""
+    fmt = t.result(op).format
+    keep_nan, largest = op.name.endswith("imumf"), "max" in op.name
+
+    def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        x, y = widen(a, fmt), widen(b, fmt)
+        chosen = (x > y) | ((x == y) & ~np.signbit(x)) if largest else (x < y) | ((x == y) & np.signbit(x))
+        found = np.where(chosen, x, y)
+        found = np.where(np.isnan(x) | np.isnan(y), np.nan, found) if keep_nan else np.where(np.isnan(x), y, np.where(np.isnan(y), x, found))
+        return narrow(found, fmt)
+    t.call(op, run)
+
+
+@lowers("arith.truncf", "arith.extf", "tt.fp_to_fp")
+def convert(t: Translator, op: Operation) -> None:
+    source, target = t.operand(op, 0), t.result(op)
+    if op.attributes.get("rounding", "1 : i32").split(" ")[0] not in ("1",) and op.name == "tt.fp_to_fp" and source.bits > target.bits:
+        raise NotModelled(op, f"rounding {op.attributes['rounding']}")
+    if source.format is None or target.format is None:
+        if target.element == "f64":
+            t.call(op, lambda a: widen(a, source.format))
+            return
+        raise NotModelled(op, f"from {source.element} to {target.element}")
+    t.call(op, convert_float(source.format, target.format, t.arch))
+
+
+@lowers("arith.sitofp", "arith.uitofp")
+def from_integer(t: Translator, op: Operation) -> None:
+    source, target = t.operand(op, 0), t.result(op)
+    if source.bits == 64 and target.format != "fp32" or target.format is None or target.bits == 8:
+        raise NotModelled(op, f"from {source.element} to {target.element}")
+    t.call(op, float_from_int(source.bits, target.format, signed=op.name == "arith.sitofp"))
+
+
+@lowers("arith.fptosi", "arith.fptoui")
+def to_integer(t: Translator, op: Operation) -> None:
+    source, target = t.operand(op, 0), t.result(op)
+    run = int_from_float(source.format, target.bits, signed=op.name == "arith.fptosi")
+    t.call(op, (lambda a: int(run(a))) if target.kind == "scalar" else run)
+
+

@@ -1,0 +1,113 @@
+"""Operations that move no bits: shapes, splats, layouts, ranges, program identity."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from harness.emulator.program import Operation
+from harness.emulator.translate import NotModelled, Translator, lowers
+
+
+@lowers("tt.get_program_id", "tt.get_num_programs")
+def identity(t: Translator, op: Operation) -> None:
+    axis = op.integer("axis")
+    t.emit(f"{t.target(op)}m.{'program' if op.name == 'tt.get_program_id' else 'grid'}[{axis}]")
+
+
+@lowers("tt.make_range")
+def make_range(t: Translator, op: Operation) -> None:
+    values = np.arange(op.integer("start"), op.integer("end"), dtype=np.int32)
+    values.flags.writeable = False
+    t.emit(f"{t.target(op)}{t.constant(values)}")
+
+
+@lowers("tt.splat", "tt.unsplat")
+def splat(t: Translator, op: Operation) -> None:
+    if op.name == "tt.unsplat":
+        t.call(op, lambda a: a.reshape(-1)[0].item())
+        return
+    kind = t.result(op)
+    shape, dtype = kind.shape, kind.dtype
+    t.call(op, lambda a: np.broadcast_to(np.asarray(a, dtype), shape))
+
+
+@lowers("tt.expand_dims")
+def expand_dims(t: Translator, op: Operation) -> None:
+    shape = t.result(op).shape
+    t.emit(f"{t.target(op)}{t.value(op.operands[0])}.reshape({shape})")
+
+
+@lowers("tt.broadcast")
+def broadcast(t: Translator, op: Operation) -> None:
+    t.emit(f"{t.target(op)}{t.constant(np.broadcast_to)}({t.value(op.operands[0])}, {t.result(op).shape})")
+
+
+@lowers("tt.reshape")
+def reshape(t: Translator, op: Operation) -> None:
+    if "allow_reorder" in op.attributes:
+        raise NotModelled(op, "allow_reorder: which element lands where is the layout's choice")
+    t.emit(f"{t.target(op)}{t.value(op.operands[0])}.reshape({t.result(op).shape})")
+
+
+@lowers("tt.trans")
+def transpose(t: Translator, op: Operation) -> None:
+    t.emit(f"{t.target(op)}{t.value(op.operands[0])}.transpose({tuple(op.integers('order'))})")
+
+
+@lowers("tt.join")
+def join(t: Translator, op: Operation) -> None:
+    t.call(op, lambda a, b: np.stack([a, b], axis=-1))
+
+
+@lowers("tt.split")
+def split(t: Translator, op: Operation) -> None:
+    t.call(op, lambda a: (a[..., 0], a[..., 1]))
+
+
+@lowers("tt.cat")
+def cat(t: Translator, op: Operation) -> None:
+    raise NotModelled(op, "the order of its elements is the layout's choice")
+
+
+@lowers("ttg.convert_layout")
+def convert_layout(t: Translator, op: Operation) -> None:
+    """The identity on values; where it goes through shared memory, it overwrites what lies there."""
+    if (size := op.integer("allocation.size", 0)) and "allocation.offset" in op.attributes:
+        t.emit(f"m.scratch({t.constant(op)}, {op.integer('allocation.offset')}, {size})")
+    elif "allocation.offset" in op.attributes:
+        kind = t.result(op)
+        t.emit(f"m.scratch({t.constant(op)}, {op.integer('allocation.offset')}, {prod(kind.shape) * kind.itemsize})")
+    t.alias(op, op.operands[0])
+
+
+@lowers("tt.addptr")
+def add_pointer(t: Translator, op: Operation) -> None:
+    size = t.result(op).itemsize
+    pointer, offset = (t.value(n) for n in op.operands)
+    if t.result(op).kind == "pointer":
+        t.emit(f"{t.target(op)}{pointer} + {offset} * {size}")
+    elif size == 1:
+        t.emit(f"{t.target(op)}{pointer} + {offset}")
+    else:
+        t.emit(f"{t.target(op)}{pointer} + {t.constant(np.multiply)}({offset}, {size}, dtype={t.constant(np.int64)})")
+
+
+@lowers("tt.ptr_to_int", "tt.int_to_ptr")
+def pointer_bits(t: Translator, op: Operation) -> None:
+    if t.operand(op, 0).bits != t.result(op).bits:
+        raise NotModelled(op, "between widths")
+    t.alias(op, op.operands[0])
+
+
+@lowers("ub.poison")
+def poison(t: Translator, op: Operation) -> None:
+    kind = t.result(op)
+    if kind.kind in ("token", "memdesc"):
+        t.emit(f"{t.target(op)}None")
+    elif kind.kind in ("scalar", "pointer"):
+        t.emit(f"{t.target(op)}{-1 if not kind.is_float else t.constant(np.full((), 0xFF, np.uint8))}")
+    else:
+        value = np.full(prod(kind.shape) * kind.dtype.itemsize, 0xFF, np.uint8).view(kind.dtype).reshape(kind.shape)
+        t.emit(f"{t.target(op)}{t.constant(value)}")

@@ -1,0 +1,251 @@
+"""The memories of the emulated GPU: global memory as the launch's own tensors, shared and tensor memory as bytes with what is known of each.
+
+Global memory is reached by real addresses, so pointer arithmetic goes wrong here as it does on a GPU. Shared memory has the compiler's
+offsets; inside one allocation elements lie row-major, which is a bijection of where the swizzle puts them, so that overlap,
+reuse and what is uninitialised show as they will.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.emulator.faults import EmulatedFault
+
+if TYPE_CHECKING:
+    from harness.emulator.program import Operation
+
+POISON = 0xFF  # a NaN in every float format we hold, and conspicuous as an integer
+_UNSIGNED = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+
+
+class Space:
+    """One on-chip memory of one program: its bytes, and for each byte whether it was written since it was allocated."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name, self.size = name, size
+        self.data = np.full(size, POISON, np.uint8)  # (size,)
+        self.known = np.zeros(size, np.uint8)  # (size,) 0xFF where written
+
+    def reset(self) -> None:
+        self.data.fill(POISON)
+        self.known.fill(0)
+
+
+class View:
+    """A memory descriptor: `shape` elements of `dtype` in `space`, from byte `offset`, `strides` bytes apart."""
+
+    __slots__ = ("space", "offset", "shape", "strides", "dtype", "low", "high", "_array", "_known")
+
+    def __init__(self, space: Space, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype) -> None:
+        self.space, self.offset, self.shape, self.strides, self.dtype = space, offset, shape, strides, dtype
+        self.low = offset
+        self.high = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + dtype.itemsize
+        self._array: np.ndarray | None = None
+        self._known: np.ndarray | None = None
+
+    @property
+    def array(self) -> np.ndarray:
+        if self._array is None:
+            self._array = np.ndarray(self.shape, self.dtype, self.space.data, self.offset, self.strides)
+        return self._array
+
+    @property
+    def known(self) -> np.ndarray:
+        if self._known is None:
+            self._known = np.ndarray(self.shape, _UNSIGNED[self.dtype.itemsize], self.space.known, self.offset, self.strides)
+        return self._known
+
+    @property
+    def full(self) -> int:
+        return (1 << (8 * self.dtype.itemsize)) - 1
+
+    @property
+    def dense(self) -> bool:
+        return self.high - self.low == self.dtype.itemsize * int(np.prod(self.shape))
+
+    def overlaps(self, other: View) -> bool:
+        if self.space is not other.space or self.low >= other.high or other.low >= self.high:
+            return False
+        if self.dense and other.dense:
+            return True
+        marks = np.zeros(self.space.size, np.uint8)
+        np.ndarray(self.shape, _UNSIGNED[self.dtype.itemsize], marks, self.offset, self.strides)[...] = self.full
+        return bool(np.ndarray(other.shape, _UNSIGNED[other.dtype.itemsize], marks, other.offset, other.strides).any())
+
+    def index(self, at: int) -> View:
+        return View(self.space, self.offset + at * self.strides[0], self.shape[1:], self.strides[1:], self.dtype)
+
+    def subslice(self, offsets: list[int], shape: tuple[int, ...]) -> View:
+        start = self.offset + sum(o * s for o, s in zip(offsets, self.strides, strict=True))
+        return View(self.space, start, shape, self.strides, self.dtype)
+
+    def transposed(self, order: list[int]) -> View:
+        return View(self.space, self.offset, tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order), self.dtype)
+
+    def __str__(self) -> str:
+        where = "columns" if self.space.name == "tensor memory" else "bytes"
+        return f"{self.space.name} {where} {self.low}..{self.high - 1}"
+
+
+def row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    strides, step = [], itemsize
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+@dataclass(eq=False)
+class Region:
+    """One storage that the launch was given. Bytes `low`..`high` of it are reachable through its tensors' sizes and strides; `allowed`
+    says which of them are, where that is not all."""
+
+    base: int
+    raw: np.ndarray  # (bytes,) uint8
+    name: str
+    low: int
+    high: int
+    allowed: np.ndarray | None
+    keep: Any
+    writer: np.ndarray | None = None  # (bytes,) int32: 1 + the program that wrote an element, at its first byte
+
+    @property
+    def end(self) -> int:
+        return self.base + self.raw.size
+
+
+class GlobalMemory:
+    """The storages behind a launch's tensor arguments; every access is held to the extent of those tensors."""
+
+    def __init__(self) -> None:
+        self.regions: list[Region] = []
+
+    def add(self, name: str, tensor: Any) -> int:
+        """Make `tensor` (torch, CPU) reachable; returns the address of its first element."""
+        import torch
+        storage = tensor.untyped_storage()
+        address = tensor.data_ptr()
+        if tensor.numel() == 0 or storage.nbytes() == 0:
+            return address
+        base = storage.data_ptr()
+        size = tensor.element_size()
+        start = address - base
+        shape, strides = tuple(tensor.shape), tuple(s * size for s in tensor.stride())
+        high = start + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + size
+        region = next((r for r in self.regions if r.base == base), None)
+        fresh = region is None
+        if region is None:
+            raw = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
+            region = Region(base, raw, name, start, high, None, tensor)
+            self.regions.append(region)
+            self.regions.sort(key=lambda r: r.base)
+        dense = high - start == size * tensor.numel()
+        if fresh and dense:
+            return address
+        if region.allowed is None:
+            region.allowed = np.zeros(region.raw.size, np.uint8)
+            if not fresh:
+                region.allowed[region.low:region.high] = 1
+        region.low, region.high = min(region.low, start), max(region.high, high)
+        if dense:
+            region.allowed[start:high] = 1
+        else:
+            np.ndarray(shape, np.dtype((np.void, size)), region.allowed, start, strides)[...] = np.ones(size, np.uint8).view(f"V{size}")[0]
+        return address
+
+    def _locate(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, *, write: bool, program: str
+                ) -> Iterator[tuple[Region, np.ndarray, np.ndarray | None]]:
+        """(region, byte offsets, mask) for each storage touched; a conviction for an address no tensor of the launch reaches."""
+        if mask is not None and not mask.all():
+            if not mask.any():
+                return
+            addresses = np.where(mask, addresses, addresses.ravel()[int(mask.ravel().argmax())])
+        else:
+            mask = None
+        low, high = int(addresses.min()), int(addresses.max()) + size
+        region = next((r for r in self.regions if r.base <= low < r.end), None)
+        verb = "write" if write else "read"
+        if region is None:
+            raise EmulatedFault("illegal address", f"{verb} of {size} bytes at {low:#x}, which is inside no tensor of the launch "
+                                f"({self._nearest(low)})", op.location, {"operation": op.brief, "program": program})
+        if high > region.end:
+            inside = addresses < region.end
+            if mask is not None:
+                inside &= mask
+            yield from self._locate(op, addresses, inside, size, write=write, program=program)
+            yield from self._locate(op, addresses, ~inside if mask is None else ~inside & mask, size, write=write, program=program)
+            return
+        if size > 1 and int(np.bitwise_or.reduce(addresses, axis=None)) & (size - 1):
+            raise EmulatedFault("misaligned address", f"{verb} of {size} bytes at an address that is no multiple of {size}", op.location,
+                                {"operation": op.brief, "program": program})
+        offsets = addresses - region.base
+        if low - region.base < region.low or high - region.base > region.high or (
+                region.allowed is not None and not region.allowed.take(offsets).all()):
+            bad = (offsets < region.low) | (offsets + size > region.high)
+            if region.allowed is not None:
+                bad |= region.allowed.take(offsets) == 0
+            where = np.argwhere(bad)[0]
+            first = int(offsets[tuple(where)])
+            raise EmulatedFault(f"stray {verb}", f"{verb} at byte {first - region.low} of {region.name}, which its sizes and strides do "
+                                f"not reach (it spans {region.high - region.low} bytes); {int(bad.sum())} such elements, first at "
+                                f"{where.tolist()} of the tile, in program {program}", op.location,
+                                {"operation": op.brief, "program": program, "argument": region.name, "offset": first - region.low})
+        yield region, offsets, mask
+
+    def _nearest(self, address: int) -> str:
+        if not self.regions:
+            return "it has none"
+        region = min(self.regions, key=lambda r: max(r.base - address, address - r.end))
+        return f"nearest: {region.name}, {address - region.base - region.low} bytes from its start"
+
+    def load(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, other: np.ndarray | None, dtype: np.dtype, program: str
+             ) -> np.ndarray:
+        """What lies at `addresses` (int64, any shape), `other` (None: poison, the value is undefined) where `mask` is False."""
+        size = dtype.itemsize
+        result: np.ndarray | None = None
+        for region, offsets, inside in self._locate(op, addresses, mask, size, write=False, program=program):
+            found = region.raw[: region.raw.size // size * size].view(dtype).take(offsets // size if size > 1 else offsets)
+            if result is None:
+                if inside is None:
+                    return found
+                result = _undefined(addresses.shape, dtype) if other is None else np.broadcast_to(other, addresses.shape).astype(dtype)
+            np.copyto(result, found, where=True if inside is None else inside)
+        if result is None:
+            result = _undefined(addresses.shape, dtype) if other is None else np.array(np.broadcast_to(other, addresses.shape), dtype)
+        return result
+
+    def store(self, op: Operation, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray | None, program: str, number: int) -> None:
+        """`values` to `addresses`. A race: two lanes of one store, or two programs, leave different values at one address."""
+        size = values.dtype.itemsize
+        words = values.view(_UNSIGNED[size])
+        for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, program=program):
+            memory = region.raw[: region.raw.size // size * size].view(_UNSIGNED[size])
+            if inside is not None:
+                offsets, chosen = offsets[inside], words[inside]
+            else:
+                chosen = words
+            places = offsets // size if size > 1 else offsets
+            if region.writer is None:
+                region.writer = np.zeros(region.raw.size, np.int32)
+            before = region.writer.take(offsets)
+            others = (before != 0) & (before != number + 1)
+            if others.any() and (clash := others & (memory.take(places) != chosen)).any():
+                at = tuple(np.argwhere(clash)[0])
+                raise EmulatedFault("race", f"programs {int(before[at]) - 1} and {number} write different values to byte "
+                                    f"{int(offsets[at]) - region.low} of {region.name}", op.location,
+                                    {"operation": op.brief, "program": program})
+            memory[places] = chosen
+            region.writer[offsets] = number + 1
+            if (memory.take(places) != chosen).any():
+                raise EmulatedFault("race", f"lanes of one store write different values to one address of {region.name}", op.location,
+                                    {"operation": op.brief, "program": program})
+
+
+def _undefined(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    if dtype == np.bool_:
+        return np.ones(shape, dtype)
+    return np.full(np.prod(shape, dtype=int) * dtype.itemsize, POISON, np.uint8).view(dtype).reshape(shape)

@@ -1,0 +1,213 @@
+"""From a tile program to Python: each function is translated once, to a generator that runs one program of the grid.
+
+Every operation has an entry in `LOWERINGS`, the table that says what its lowering decides. An operation without one, or in a form that
+is not known, is refused here, before anything runs. The code is straight lines of calls, one local variable a value, one branch a
+block; it yields where the program may have to wait for another agent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.emulator.faults import EmulatedFault
+from harness.emulator.program import Block, Function, Operation, Program, parse_program
+from harness.emulator.types import Type, parse_type
+
+Lowering = Callable[["Translator", Operation], None]
+LOWERINGS: dict[str, Lowering] = {}
+
+
+def lowers(*names: str) -> Callable[[Lowering], Lowering]:
+    """Register the lowering of the operations `names`."""
+    def register(function: Lowering) -> Lowering:
+        for name in names:
+            LOWERINGS[name] = function
+        return function
+    return register
+
+
+class NotModelled(EmulatedFault):
+    """An operation, or a form of it, that the emulator does not know: nothing of the launch has run."""
+
+    def __init__(self, op: Operation, why: str = "") -> None:
+        super().__init__("not modelled", f"{op.name}{': ' + why if why else ' is no operation the emulator knows'}", op.location,
+                         {"operation": op.brief, "text": op.text})
+
+
+@dataclass(eq=False)
+class Translated:
+    """A program ready to run: `entry(machine, *arguments)` is a generator. `blocks[i]` are the operations of block i, for the counts."""
+
+    program: Program
+    entry: Callable
+    arguments: list[Type]
+    blocks: list[list[Operation]]
+    source: str
+    products: Counter = field(default_factory=Counter)  # (family, a, b, d, m, n, k) -> operations in the program
+
+    def counts(self, runs: list[int]) -> Counter:
+        """Operations executed, by name, when block i ran `runs[i]` times."""
+        found: Counter = Counter()
+        for operations, times in zip(self.blocks, runs, strict=True):
+            if times:
+                for operation in operations:
+                    found[operation.name] += times
+        return found
+
+
+class Translator:
+    """The state of one translation: names of values, constants of the generated code, the text so far."""
+
+    def __init__(self, program: Program, *, arch: str, fused: bool) -> None:
+        self.program, self.arch, self.fused = program, arch, fused
+        self.constants: dict[str, Any] = {}
+        self.types: dict[str, Type | None] = {}
+        self.defined: dict[str, Operation] = {}
+        self.uses: Counter = Counter()
+        self.lines: list[str] = []
+        self.indent = ""
+        self.blocks: list[list[Operation]] = []
+        self.products: Counter = Counter()
+        self.names: dict[str, str] = {}
+        self.skipped: set[int] = set()
+
+    # -- what lowerings use -------------------------------------------------------------------------------------------
+    def constant(self, value: Any) -> str:
+        """A name by which the generated code reaches `value`."""
+        name = f"k{len(self.constants)}"
+        self.constants[name] = value
+        return name
+
+    def value(self, name: str) -> str:
+        """The local variable that holds the value `name`."""
+        if name not in self.names:
+            self.names[name] = f"v{len(self.names)}"
+        return self.names[name]
+
+    def values(self, names: list[str]) -> str:
+        return ", ".join(self.value(n) for n in names)
+
+    def emit(self, line: str) -> None:
+        self.lines.append(self.indent + line)
+
+    def call(self, op: Operation, function: Callable, *extra: str) -> None:
+        """`results = function(operands..., extra...)`."""
+        arguments = ", ".join([self.value(n) for n in op.operands] + list(extra))
+        self.emit(f"{self.target(op)}{self.constant(function)}({arguments})")
+
+    def target(self, op: Operation) -> str:
+        return f"{self.values(op.results)} = " if op.results else ""
+
+    def alias(self, op: Operation, name: str) -> None:
+        """The one result of `op` is the value `name` itself."""
+        self.emit(f"{self.value(op.results[0])} = {self.value(name)}")
+
+    def result(self, op: Operation) -> Type:
+        """Type of the one result; refused when it is not modelled."""
+        return self.typed(op, op.outputs[0])
+
+    def operand(self, op: Operation, index: int) -> Type:
+        return self.typed(op, op.inputs[index])
+
+    @staticmethod
+    def typed(op: Operation, found: Type | None) -> Type:
+        if found is None:
+            raise NotModelled(op, "a type of " + op.text[:160])
+        return found
+
+    # -- the translation ----------------------------------------------------------------------------------------------
+    def region(self, name: str, blocks: list[Block], captures: list[str] | None = None) -> str:
+        """Translate `blocks` into a generator function; returns its name in the generated code."""
+        outer, self.lines, self.indent = self.lines, [], "    "
+        arguments = [self.value(a) for a, _ in blocks[0].arguments]
+        head = f"def {name}({', '.join(['m', *(captures or []), *arguments])}):"
+        labels = {block.label: i for i, block in enumerate(blocks)}
+        self.emit("if False: yield")
+        if len(blocks) > 1:
+            self.emit("b = 0")
+            self.emit("while True:")
+        for i, block in enumerate(blocks):
+            if len(blocks) > 1:
+                self.indent = "        "
+                self.emit(f"{'if' if i == 0 else 'elif'} b == {i}:")
+                self.indent = "            "
+            number = len(self.blocks)
+            self.blocks.append(block.operations)
+            self.emit(f"m.tick({number}, {len(block.operations)})")
+            for operation in block.operations:
+                self.operation(operation, blocks, labels)
+        body, self.lines, self.indent = self.lines, outer, ""
+        self.lines += [head, *body]
+        return name
+
+    def operation(self, op: Operation, blocks: list[Block], labels: dict[str, int]) -> None:
+        if op.successors:
+            self.branch(op, blocks, labels)
+            return
+        lowering = LOWERINGS.get(op.name)
+        if lowering is None:
+            raise NotModelled(op)
+        try:
+            lowering(self, op)
+        except (KeyError, ValueError, IndexError) as error:
+            raise NotModelled(op, f"in this form ({error})") from error
+
+    def branch(self, op: Operation, blocks: list[Block], labels: dict[str, int]) -> None:
+        def go(label: str, given: list[str]) -> str:
+            at = labels[label]
+            taken = [self.value(a) for a, _ in blocks[at].arguments]
+            move = f"{', '.join(taken)} = {self.values(given)}; " if taken else ""
+            return f"{move}b = {at}"
+        if op.name == "cf.br":
+            self.emit(go(op.successors[0], op.operands))
+        elif op.name == "cf.cond_br":
+            condition, first, second = op.segments()
+            self.emit(f"if {self.value(condition[0])}: {go(op.successors[0], first)}")
+            self.emit(f"else: {go(op.successors[1], second)}")
+        else:
+            raise NotModelled(op)
+
+    def scan(self, blocks: list[Block]) -> None:
+        """Note who defines and who uses each value, regions included."""
+        for block in blocks:
+            for value, text in block.arguments:
+                self.types[value] = parse_type(text)
+            for op in block.operations:
+                self.uses.update(op.operands)
+                for value in op.results:
+                    self.defined[value] = op
+                for region in op.regions:
+                    self.scan(region)
+
+
+def _entry_types(function: Function) -> list[Type]:
+    found = []
+    for value, text in function.blocks[0].arguments:
+        kind = parse_type(text)
+        if kind is None:
+            raise EmulatedFault("not modelled", f"argument {value} of {function.name} has the type {text}")
+        found.append(kind)
+    return found
+
+
+def translate(text: str, *, arch: str, fused: bool) -> Translated:
+    """The tile program `text` as Python. Raises EmulatedFault "not modelled", with the operation and its line, for what is not known."""
+    from harness.emulator import lowerings  # noqa: F401  (fills the table)
+    program = parse_program(text)
+    if program.integer("ttg.num-ctas", 1) != 1:
+        raise EmulatedFault("not modelled", f"num_ctas = {program.integer('ttg.num-ctas')}: clusters are not modelled, launch with num_ctas=1")
+    translator = Translator(program, arch=arch, fused=fused)
+    for function in program.functions.values():
+        translator.scan(function.blocks)
+    for function in program.functions.values():
+        translator.region(f"f_{function.name}" if function.name.isidentifier() else f"f{hash(function.name):x}", function.blocks)
+    source = "\n".join(translator.lines)
+    namespace = dict(translator.constants)
+    name = hashlib.sha256(text.encode()).hexdigest()[:12]
+    exec(compile(source, f"<tile program {name}>", "exec"), namespace)  # the text is ours: made by this module from a parsed program
+    entry = program.entry
+    return Translated(program, namespace[f"f_{entry.name}"], _entry_types(entry), translator.blocks, source, translator.products)
