@@ -1,0 +1,39 @@
+"""Which output tile each program computes: the orders that kernels launch tiles in, and what an order costs in loads.
+
+Grouped order: tiles are walked in groups of `group` rows of tiles, down the rows of a group before the next column, so that
+programs that run together share blocks of both operands. The last group has the rows that are left. Source: Triton's matrix
+multiplication tutorial, "L2 Cache Optimizations".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+Tiles = tuple[np.ndarray, np.ndarray]  # row and column of a tile, for each program
+
+
+def row_major(program: np.ndarray, tiles_n: int) -> Tiles:
+    """Tile (row, column) of each program, columns first."""
+    return program // tiles_n, program % tiles_n
+
+
+def grouped(program: np.ndarray, tiles_m: int, tiles_n: int, group: int, *, inner_modulo: bool = True) -> Tiles:
+    """Tile (row, column) of each program in grouped order. ValueError for a group of no rows.
+
+    Without `inner_modulo` the row is ``program % rows`` instead of ``program % programs_of_a_group % rows`` (seen in ROCm's copy of
+    the tutorial): every tile is still computed once, but the last group starts at another of its rows.
+    """
+    if group < 1:
+        raise ValueError(f"group of {group} rows of tiles: it takes at least one")
+    program = np.asarray(program)
+    in_a_group = group * tiles_n
+    first_row = program // in_a_group * group
+    rows = np.minimum(tiles_m - first_row, group)
+    inside = program % in_a_group
+    return first_row + (inside if inner_modulo else program) % rows, inside // rows
+
+
+def blocks_loaded(tiles: Tiles, tiles_k: int) -> int:
+    """Distinct blocks of A and B that these output tiles read over all of K: A has tiles_k a row of tiles, B tiles_k a column."""
+    rows, columns = tiles
+    return (len(np.unique(rows)) + len(np.unique(columns))) * tiles_k

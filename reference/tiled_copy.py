@@ -1,0 +1,93 @@
+"""What a tiled TMA copy owes: a box of a tensor at any coordinates, loaded or stored.
+
+Rule (measured on an H200, sm_90, driver 580; PTX ISA, ``cp.async.bulk.tensor``, "Bounds checking"; the same on sm_100):
+
+- load: elements outside the tensor are zero, below as well as above, in every dimension;
+- store: elements outside above are not written; any negative coordinate is an illegal instruction;
+- the innermost coordinate must be a multiple of 16 bytes, for both, or it is an illegal instruction.
+
+With Triton's iisan instrumentation the unaligned case becomes a device assert; a negative store stays an illegal instruction, since
+iisan does not look at its sign. Before sm_90 there is no such instruction: refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+ALIGNMENT = 16  # bytes, of the innermost coordinate
+
+
+class Direction(Enum):
+    """LOAD: global to shared memory. STORE: shared to global memory."""
+
+    LOAD = "load"
+    STORE = "store"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is owed instead of a result: the outcome by its name, and the rule that was broken."""
+
+    outcome: str  # "illegal instruction" | "device assert" | "refused"
+    reason: str
+
+
+def capability(arch: str) -> int:
+    """90 for "sm_90". ValueError for anything else."""
+    if not arch.startswith("sm_") or not arch[3:].rstrip("af").isdigit():
+        raise ValueError(f"architecture {arch!r}: name it like 'sm_90'")
+    return int(arch[3:].rstrip("af"))
+
+
+def unaligned(innermost: int, element_bytes: int, *, iisan: bool) -> Fault | None:
+    """The fault owed for an innermost coordinate (elements) that is no multiple of 16 bytes."""
+    if innermost * element_bytes % ALIGNMENT == 0:
+        return None
+    rule = f"innermost coordinate {innermost} is {innermost * element_bytes} bytes in: must be a multiple of {ALIGNMENT} bytes"
+    return Fault("device assert" if iisan else "illegal instruction", rule)
+
+
+def fault(direction: Direction, origin: tuple[int, ...], element_bytes: int, arch: str, *, iisan: bool = False) -> Fault | None:
+    """The fault owed for a box at `origin` (elements, innermost last), or None. ValueError for an unknown architecture name."""
+    if capability(arch) < 90:
+        return Fault("refused", f"cp.async.bulk.tensor needs sm_90 or later, not {arch}")
+    misaligned = unaligned(origin[-1], element_bytes, iisan=iisan)
+    if misaligned is not None:
+        return misaligned
+    if direction is Direction.STORE and min(origin) < 0:
+        return Fault("illegal instruction", f"store at {origin}: no coordinate of a store may be negative")
+    return None
+
+
+def load(tensor: np.ndarray, origin: tuple[int, ...], box: tuple[int, ...]) -> np.ndarray:
+    """The box at `origin`, zeros outside the tensor. Shape `box`; for coordinates that owe no fault."""
+    result = np.zeros(box, tensor.dtype)
+    inside = _overlap(tensor.shape, origin, box)
+    if inside is not None:
+        result[inside[1]] = tensor[inside[0]]
+    return result
+
+
+def store(tensor: np.ndarray, origin: tuple[int, ...], source: np.ndarray) -> np.ndarray:
+    """A copy of the tensor with `source` written at `origin`, nothing outside; for coordinates that owe no fault."""
+    result = tensor.copy()
+    inside = _overlap(tensor.shape, origin, source.shape)
+    if inside is not None:
+        result[inside[0]] = source[inside[1]]
+    return result
+
+
+def _overlap(
+    shape: tuple[int, ...], origin: tuple[int, ...], box: tuple[int, ...]
+) -> tuple[tuple[slice, ...], tuple[slice, ...]] | None:
+    """Where box and tensor meet, as slices of the tensor and of the box; None where they do not."""
+    low = [max(0, start) for start in origin]
+    high = [min(size, start + length) for size, start, length in zip(shape, origin, box, strict=True)]
+    if any(a >= b for a, b in zip(low, high, strict=True)):
+        return None
+    in_tensor = tuple(slice(a, b) for a, b in zip(low, high, strict=True))
+    in_box = tuple(slice(a - start, b - start) for a, b, start in zip(low, high, origin, strict=True))
+    return in_tensor, in_box
