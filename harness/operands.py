@@ -16,10 +16,10 @@ from reference.formats import FORMATS, Format, Overflow, encode
 REGIMES = ("normal", "integers", "wide", "planted", "subnormals", "largest")
 """normal: deviates of unit variance. integers: -2..2, of which no sum of up to 2^8 products is ever rounded in fp16. wide: any
 mantissa, exponents over the middle half of the format. planted: normal, with NaN, Inf, both zeros, the subnormals' ends, the
-smallest normal and the largest number at drawn positions. subnormals: half of them, next to wide ones. largest: magnitudes in the top
-binade, so that sums overflow."""
+smallest normal and the largest number at drawn positions. subnormals: half of them, next to wide ones. largest: magnitudes in
+the top binade, so that sums overflow."""
 
-INTEGERS = {"int8": np.int8, "int32": np.int32}
+INTEGERS: dict[str, type[np.signedinteger]] = {"int8": np.int8, "int32": np.int32}
 _PLANTED_SHARE = 64  # one element in so many, and at least one of each finite special where there is room
 _DECISIVE = 2  # at most so many NaN or Inf in one operand: each takes a whole row or column of the product
 
@@ -58,8 +58,13 @@ def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.G
 def special_codes(fmt: Format) -> dict[str, int]:
     """The codes worth planting, by name; both signs where a sign means something."""
     top = fmt.mantissa_bits + fmt.low_padding
-    finite = {"zero": 0, "smallest subnormal": 1 << fmt.low_padding, "largest subnormal": (1 << top) - (1 << fmt.low_padding),
-              "smallest normal": 1 << top, "largest": fmt.largest_code}
+    finite = {
+        "zero": 0,
+        "smallest subnormal": 1 << fmt.low_padding,
+        "largest subnormal": (1 << top) - (1 << fmt.low_padding),
+        "smallest normal": 1 << top,
+        "largest": fmt.largest_code,
+    }
     codes = {name: code for name, code in finite.items() if fmt.subnormals or "subnormal" not in name}
     if fmt.signed:
         codes |= {f"-{name}": code | fmt.sign_bit for name, code in codes.items()}

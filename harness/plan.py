@@ -1,9 +1,9 @@
 """The plan of a `tl.dot` kernel: which instruction multiplies, in which blocks, in which order, starting from what.
 
-A plan is derived from the element type, the tile, the warps and the architecture alone, by the rules Triton 3.9 lowers `tt.dot` with (stated at `family`,
-with where each was read), and gives an output's accumulator words through the law. It never asks the emulator or the compiler; that it
-says what the compiler does is a test (`tests/harness_checks/test_plan.py`), not an assumption.
-"""
+A plan is derived from the element type, the tile, the warps and the architecture alone, by the rules Triton 3.9 lowers `tt.dot`
+with (stated at `family`, with where each was read), and gives an output's accumulator words through the law. It never asks the
+emulator or the compiler; that it says what the compiler does is a test (`tests/harness_checks/test_plan.py`), not an
+assumption."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ FMA = "fma"
 class Plan:
     """One ascending chain through the accumulator.
 
-    `family`: "mma.sync", "wgmma", "tcgen05", or "fma" for the chain of fp32 fused multiply-adds. `operand`: the format in which the instruction takes what
-    the kernel holds in `dtype` ("tf32" for fp32 words whose low 13 bits are dropped; "fp16" for e4m3 widened before mma.sync). `k_width`: consecutive
-    K elements a thread of mma.sync holds, which reorders K where it is more than one instruction reads (`reference.k_order`). The chain starts
-    at zero and is never cut: the kernel passes the accumulator to every dot.
-    """
+    `family`: "mma.sync", "wgmma", "tcgen05", or "fma" for the chain of fp32 fused multiply-adds. `operand`: the format in which
+    the instruction takes what the kernel holds in `dtype` ("tf32" for fp32 words whose low 13 bits are dropped; "fp16" for e4m3
+    widened before mma.sync). `k_width`: consecutive K elements a thread of mma.sync holds, which reorders K where it is more
+    than one instruction reads (`reference.k_order`). The chain starts at zero and is never cut: the kernel passes the
+    accumulator to every dot."""
 
     arch: str
     family: str
@@ -51,16 +51,17 @@ def dot_plan(arch: str, dtype: str, *, precision: str = "tf32", block_m: int, bl
         return Plan(arch=arch, family=chosen, dtype=dtype, operand=operand, accumulator=accumulator, block_k=block_k)
     if dtype == "e4m3" and arch not in ("sm_89", "sm_120"):  # no such instruction on these: the compiler widens
         operand = "fp16"
-    return Plan(arch=arch, family=chosen, dtype=dtype, operand=operand, accumulator=accumulator, block_k=block_k,
-                k_width=32 // BITS[dtype])
+    return Plan(
+        arch=arch, family=chosen, dtype=dtype, operand=operand, accumulator=accumulator, block_k=block_k, k_width=32 // BITS[dtype]
+    )
 
 
 def family(arch: str, dtype: str, *, block_m: int, block_n: int, block_k: int, num_warps: int) -> str:
     """The instruction family Triton 3.9 picks (AccelerateMatmul: versions 5, 3, 2 in this order, each where it can).
 
-    tcgen05 (version 5): 4 or 8 warps, rows a multiple of 64, columns of 16, and one instruction's K; int8 only on sm_100. wgmma (version 3): whole warp
-    groups, rows a multiple of 64, columns of 8, and one instruction's K. Both K are 256 bits. Otherwise mma.sync.
-    """
+    tcgen05 (version 5): 4 or 8 warps, rows a multiple of 64, columns of 16, and one instruction's K; int8 only on sm_100. wgmma
+    (version 3): whole warp groups, rows a multiple of 64, columns of 8, and one instruction's K. Both K are 256 bits. Otherwise
+    mma.sync."""
     one_instruction = block_k * BITS[dtype] >= 256
     if arch in _TCGEN05 and num_warps in (4, 8) and block_m % 64 == 0 and block_n % 16 == 0 and one_instruction:
         return "mma.sync" if dtype == "int8" and arch != "sm_100" else "tcgen05"
@@ -72,10 +73,9 @@ def family(arch: str, dtype: str, *, block_m: int, block_n: int, block_k: int, n
 def accumulator_words(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """(M, N) codes of the accumulator after the whole chain: a (M, K), b (K, N) codes in `plan.dtype`.
 
-    The masked tail of the last K block adds products of zeros. They take no part in a block step (`tensor_core_arithmetic`, step 3), so
-    there K is padded only where an order over whole groups is asked. In the chain of fused multiply-adds one such step shows: it turns
-    the -0 of a negative product that underflowed into +0.
-    """
+    The masked tail of the last K block adds products of zeros. They take no part in a block step (`tensor_core_arithmetic`,
+    step 3), so there K is padded only where an order over whole groups is asked. In the chain of fused multiply-adds one such
+    step shows: it turns the -0 of a negative product that underflowed into +0."""
     k = a.shape[1]
     if plan.family == FMA:
         tail = 1 if k % plan.block_k else 0
@@ -100,7 +100,7 @@ def _saturating(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Triton writes int8 mma.sync with `.satfinite`: each instruction of 32 products clamps its sum to int32."""
     ends, total = np.iinfo(np.int32), np.zeros((a.shape[0], b.shape[1]), np.int64)  # (M, N)
     for start in range(0, a.shape[1], 32):
-        part = a[:, start:start + 32].astype(np.int64) @ b[start:start + 32].astype(np.int64)  # (M, N)
+        part = a[:, start : start + 32].astype(np.int64) @ b[start : start + 32].astype(np.int64)  # (M, N)
         total = np.clip(total + part, ends.min, ends.max)  # (M, N)
     return total.astype(np.int32)
 

@@ -1,9 +1,9 @@
-"""What Hypothesis draws, for all contracts: sizes around a tile, how operands lie, regimes, schedules, and the pool of specialisations.
+"""What Hypothesis draws, for all contracts: sizes around a tile, how operands lie, regimes, schedules, and the pool of
+specialisations.
 
 Triton compiles a kernel anew for every integer argument that is 1 or a multiple of 16, and for every constexpr: freely drawn
-cases are a new compilation four times in five. So a run draws its *specialisations* first, a pool that covers every configuration and type, and then many
-sizes, data and schedules inside each. `HARNESS_POOL_SEED` chooses another pool.
-"""
+cases are a new compilation four times in five. So a run draws its *specialisations* first, a pool that covers every
+configuration and type, and then many sizes, data and schedules inside each. `HARNESS_POOL_SEED` chooses another pool."""
 
 from __future__ import annotations
 
@@ -51,13 +51,14 @@ def sizes(tile: int, tiles: int, kind: str) -> st.SearchStrategy[int]:
         anywhere = st.integers(0, blocks).map(lambda block: block * DIVISOR)
     else:
         anywhere = st.tuples(st.integers(0, blocks - 1), st.integers(1, DIVISOR - 1)).map(
-            lambda parts: parts[0] * DIVISOR + parts[1] if parts != (0, 1) else DIVISOR + 1)
+            lambda parts: parts[0] * DIVISOR + parts[1] if parts != (0, 1) else DIVISOR + 1
+        )
     return st.one_of(st.sampled_from(at_edges), anywhere) if at_edges else anywhere
 
 
 def within(sizes_drawn: Sequence[int], tile: Sequence[int], budget: int) -> tuple[int, ...]:
-    """`sizes_drawn` made smaller, whole tiles at a time (residues stay), until the work of all tiles, masked elements included, is within
-    `budget` products. One tile of each dimension always remains."""
+    """`sizes_drawn` made smaller, whole tiles at a time (residues stay), until the work of all tiles, masked elements included,
+    is within `budget` products. One tile of each dimension always remains."""
     sizes_now = list(sizes_drawn)
 
     def counts() -> list[int]:

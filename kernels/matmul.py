@@ -9,18 +9,19 @@ the tutorial this kernel descends from and is kept; K = 0 gives activation(0), w
 Preconditions, and what each costs when broken:
 
 - A and B agree on K, element type and device: otherwise other memory is read. Refused by the launcher.
-- Row and column offsets of a ragged tile are wrapped (``% m``, ``% n``), so every load of a whole K block lies inside its operand: without it the
-  last tile reads past the end. The values read twice are thrown away by the store's mask. AMD targets take the same path.
+- Row and column offsets of a ragged tile are wrapped (``% m``, ``% n``), so every load of a whole K block lies inside its
+  operand: without it the last tile reads past the end. The values read twice are thrown away by the store's mask. AMD targets
+  take the same path.
 - The tail of K is masked with zeros unless ``EVEN_K``: without it the next row's elements are added.
 - Offsets are 32-bit unless ``WIDE``: past 2^31 elements they would wrap to addresses before the operand.
 
 Choices that decide bits:
 
-- ``tl.dot(a, b, acc)`` and not ``acc += tl.dot(a, b)``: one chain over all of K. The second form restarts the chain at zero in every K
-  block for e4m3 on sm_90 and adds in fp32, which makes the result a function of BLOCK_K. The price is stated: on sm_90 the wgmma accumulator of
-  e4m3 keeps 13 fraction bits over all of K (Triton's default there never promotes it).
-- The instruction follows from the configuration: two warps, or 32 rows, get mma.sync where others get wgmma (sm_90) or tcgen05 (sm_100),
-  and e4m3 is then widened to fp16. So the bits of the autotuned launcher are those of the winner, which it records.
+- ``tl.dot(a, b, acc)`` and not ``acc += tl.dot(a, b)``: one chain over all of K. The second form restarts the chain at zero in
+  every K block for e4m3 on sm_90 and adds in fp32, which makes the result a function of BLOCK_K. The price is stated: on sm_90
+  the wgmma accumulator of e4m3 keeps 13 fraction bits over all of K (Triton's default there never promotes it).
+- The instruction follows from the configuration: two warps, or 32 rows, get mma.sync where others get wgmma (sm_90) or tcgen05
+  (sm_100), and e4m3 is then widened to fp16. So the bits of the autotuned launcher are those of the winner, which it records.
 - int8 results of int8 operands are the int32 sum modulo 2^8: nothing saturates. Results in e4m3 saturate at 448.
 """
 
@@ -63,7 +64,8 @@ class View:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """What a user asks: sizes, element types by name, activation, and how the operands lie. `k_of_b` and `dtype_of_b` differ from A's only in illegal problems."""
+    """What a user asks: sizes, element types by name, activation, and how the operands lie. `k_of_b` and `dtype_of_b` differ
+    from A's only in illegal problems."""
 
     m: int
     n: int
@@ -95,55 +97,111 @@ class Config:
         return f"{self.block_m}x{self.block_n}x{self.block_k} g{self.group_m} w{self.num_warps} s{self.num_stages}"
 
 
-def _config(block_m: int, block_n: int, block_k: int, group_m: int, num_warps: int, num_stages: int, waves_per_eu: int = 0) -> Config:
-    return Config(block_m=block_m, block_n=block_n, block_k=block_k, group_m=group_m, num_warps=num_warps, num_stages=num_stages,
-                  waves_per_eu=waves_per_eu)
+def _config(
+    block_m: int, block_n: int, block_k: int, group_m: int, num_warps: int, num_stages: int, waves_per_eu: int = 0
+) -> Config:
+    return Config(
+        block_m=block_m,
+        block_n=block_n,
+        block_k=block_k,
+        group_m=group_m,
+        num_warps=num_warps,
+        num_stages=num_stages,
+        waves_per_eu=waves_per_eu,
+    )
 
 
+# fmt: off
 CONFIGS: dict[str, tuple[Config, ...]] = {
     "cuda": (
-        _config(128, 256, 64, 8, 8, 3), _config(64, 256, 32, 8, 4, 4), _config(128, 128, 32, 8, 4, 4), _config(128, 64, 32, 8, 4, 4),
-        _config(64, 128, 32, 8, 4, 4), _config(128, 32, 32, 8, 4, 4), _config(64, 32, 32, 8, 2, 5), _config(32, 64, 32, 8, 2, 5),
+        _config(128, 256, 64, 8, 8, 3), _config(64, 256, 32, 8, 4, 4), _config(128, 128, 32, 8, 4, 4),
+        _config(128, 64, 32, 8, 4, 4), _config(64, 128, 32, 8, 4, 4), _config(128, 32, 32, 8, 4, 4),
+        _config(64, 32, 32, 8, 2, 5), _config(32, 64, 32, 8, 2, 5),
     ),
     "hip": (
         _config(128, 256, 16, 1, 4, 0, 2), _config(256, 256, 16, 4, 8, 0, 2), _config(128, 128, 32, 1, 8, 0, 2),
         _config(64, 128, 32, 8, 4, 0, 3), _config(64, 64, 32, 1, 4, 0, 8),
     ),
 }
+# fmt: on
 
 
 def configurations(backend: str) -> tuple[Config, ...]:
-    """The configurations to tune over on `backend` ("cuda" or "hip"): chosen by the target of the compilation, which need not be this
-    machine's. ValueError for another backend."""
+    """The configurations to tune over on `backend` ("cuda" or "hip"): chosen by the target of the compilation, which need not
+    be this machine's. ValueError for another backend."""
     if backend not in CONFIGS:
         raise ValueError(f"backend {backend!r}: has no list of configurations; it must be one of {', '.join(CONFIGS)}")
     return CONFIGS[backend]
 
 
 CLAUSES: tuple[Clause, ...] = (
-    Clause(name="element type", holds=lambda p, c: p.dtype in OUTPUTS, value=lambda p, c: f"a has element type {p.dtype}",
-           rule=f"it must be one of {', '.join(OUTPUTS)}", remedy="convert the operands first",
-           cost="there is no matrix instruction for it", layer="front end"),
-    Clause(name="same element type", holds=lambda p, c: p.dtype_of_b in ("", p.dtype),
-           value=lambda p, c: f"a is {p.dtype} and b is {p.dtype_of_b}", rule="both operands must have the same element type",
-           remedy="convert one of them", cost="the product has no instruction", layer="front end"),
-    Clause(name="same K", holds=lambda p, c: p.k_of_b in (None, p.k), value=lambda p, c: f"a has {p.k} columns and b has {p.k_of_b} rows",
-           rule="the columns of a must be the rows of b", remedy="transpose or slice one of them", cost="memory outside b is read"),
-    Clause(name="sizes", holds=lambda p, c: max(p.m, p.n, p.k) <= LARGEST_SIZE, value=lambda p, c: f"sizes m={p.m}, n={p.n}, k={p.k}",
-           rule=f"no size may be above {LARGEST_SIZE}", remedy="multiply in parts", cost="tile numbers overflow"),
-    Clause(name="output type", holds=lambda p, c: p.out in OUTPUTS[p.dtype], value=lambda p, c: f"out_dtype {p.out} for operands in {p.dtype}",
-           rule=f"float operands give {', '.join(_FLOATS)}; int8 operands give int8 (the sum modulo 2^8) or int32",
-           remedy="choose one of these and convert afterwards", cost="the conversion would be a guess"),
-    Clause(name="activation", holds=lambda p, c: p.activation in ACTIVATIONS, value=lambda p, c: f"activation {p.activation!r}",
-           rule="it must be one of " + ", ".join(map(repr, ACTIVATIONS)), remedy="apply another function to the result",
-           cost="an unknown name would mean no activation"),
-    Clause(name="activation of floats", holds=lambda p, c: not (p.activation and p.dtype == "int8"),
-           value=lambda p, c: f"activation {p.activation!r} with int8 operands",
-           rule="the slope of leaky_relu is a fraction and the sum an integer",
-           remedy="ask for out_dtype=torch.int32 and apply it afterwards", cost="the slope would be rounded to 0"),
-    Clause(name="precision", holds=lambda p, c: p.precision in PRECISIONS, value=lambda p, c: f"precision {p.precision!r}",
-           rule="it must be one of " + ", ".join(map(repr, PRECISIONS)), remedy="leave it out for tf32",
-           cost="the compiler may have other forms, whose words nobody predicts", layer="front end"),
+    Clause(
+        name="element type",
+        holds=lambda p, c: p.dtype in OUTPUTS,
+        value=lambda p, c: f"a has element type {p.dtype}",
+        rule=f"it must be one of {', '.join(OUTPUTS)}",
+        remedy="convert the operands first",
+        cost="there is no matrix instruction for it",
+        layer="front end",
+    ),
+    Clause(
+        name="same element type",
+        holds=lambda p, c: p.dtype_of_b in ("", p.dtype),
+        value=lambda p, c: f"a is {p.dtype} and b is {p.dtype_of_b}",
+        rule="both operands must have the same element type",
+        remedy="convert one of them",
+        cost="the product has no instruction",
+        layer="front end",
+    ),
+    Clause(
+        name="same K",
+        holds=lambda p, c: p.k_of_b in (None, p.k),
+        value=lambda p, c: f"a has {p.k} columns and b has {p.k_of_b} rows",
+        rule="the columns of a must be the rows of b",
+        remedy="transpose or slice one of them",
+        cost="memory outside b is read",
+    ),
+    Clause(
+        name="sizes",
+        holds=lambda p, c: max(p.m, p.n, p.k) <= LARGEST_SIZE,
+        value=lambda p, c: f"sizes m={p.m}, n={p.n}, k={p.k}",
+        rule=f"no size may be above {LARGEST_SIZE}",
+        remedy="multiply in parts",
+        cost="tile numbers overflow",
+    ),
+    Clause(
+        name="output type",
+        holds=lambda p, c: p.out in OUTPUTS[p.dtype],
+        value=lambda p, c: f"out_dtype {p.out} for operands in {p.dtype}",
+        rule=f"float operands give {', '.join(_FLOATS)}; int8 operands give int8 (the sum modulo 2^8) or int32",
+        remedy="choose one of these and convert afterwards",
+        cost="the conversion would be a guess",
+    ),
+    Clause(
+        name="activation",
+        holds=lambda p, c: p.activation in ACTIVATIONS,
+        value=lambda p, c: f"activation {p.activation!r}",
+        rule="it must be one of " + ", ".join(map(repr, ACTIVATIONS)),
+        remedy="apply another function to the result",
+        cost="an unknown name would mean no activation",
+    ),
+    Clause(
+        name="activation of floats",
+        holds=lambda p, c: not (p.activation and p.dtype == "int8"),
+        value=lambda p, c: f"activation {p.activation!r} with int8 operands",
+        rule="the slope of leaky_relu is a fraction and the sum an integer",
+        remedy="ask for out_dtype=torch.int32 and apply it afterwards",
+        cost="the slope would be rounded to 0",
+    ),
+    Clause(
+        name="precision",
+        holds=lambda p, c: p.precision in PRECISIONS,
+        value=lambda p, c: f"precision {p.precision!r}",
+        rule="it must be one of " + ", ".join(map(repr, PRECISIONS)),
+        remedy="leave it out for tf32",
+        cost="the compiler may have other forms, whose words nobody predicts",
+        layer="front end",
+    ),
 )
 
 
@@ -153,6 +211,7 @@ def leaky_relu(x):
     return tl.where(y >= 0, y, 0.01 * y)
 
 
+# fmt: off
 @triton.heuristics({"EVEN_K": lambda args: args["k"] % args["BLOCK_K"] == 0})
 @triton.jit
 def matmul_kernel(
@@ -163,6 +222,7 @@ def matmul_kernel(
     ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, ACCUMULATOR: tl.constexpr, WIDE: tl.constexpr,
     LAYOUT: tl.constexpr,  # read by nobody here: part of the autotuner's key
 ):
+    # fmt: on
     # Tiles are numbered down the rows of a group of GROUP_M tile rows before the next column, so that programs that run
     # together share columns of B. The last group may have fewer rows.
     program = tl.program_id(axis=0)
@@ -245,8 +305,8 @@ _winner: list[Config] = []
 
 @functools.cache
 def _tuner(backend: str):
-    """The autotuner over `configurations(backend)`. Element types of all operands are part of Triton's own key; the layout is ours: a tile that
-    is best for a row-major operand need not be best for its transpose, and the winner decides the bits."""
+    """The autotuner over `configurations(backend)`. Element types of all operands are part of Triton's own key; the layout is
+    ours: a tile that is best for a row-major operand need not be best for its transpose, and the winner decides the bits."""
     configs = [triton.Config(_meta(c), num_warps=c.num_warps, num_stages=c.num_stages) for c in configurations(backend)]
     return triton.autotune(configs=configs, key=["m", "n", "k", "LAYOUT", "ACTIVATION", "PRECISION", "WIDE"])(matmul_kernel)
 
@@ -294,7 +354,7 @@ def _backend() -> str:
 def _checked(a: torch.Tensor, b: torch.Tensor, activation: str, out_dtype: torch.dtype | None, precision: str) -> Problem:
     for name, operand in (("a", a), ("b", b)):
         if not isinstance(operand, torch.Tensor):
-            raise ValueError(f"matmul: {name} is a {type(operand).__name__}: it must be a torch.Tensor; "  # noqa: TRY004
+            raise ValueError(f"matmul: {name} is a {type(operand).__name__}: it must be a torch.Tensor; "
                              "make one with torch.as_tensor")
         if operand.layout is not torch.strided:
             raise ValueError(f"matmul: {name} has layout {operand.layout}: it must be strided; call .to_dense()")
@@ -320,7 +380,7 @@ def _check_device(a: torch.Tensor) -> None:
     try:
         wanted = driver.active.get_active_torch_device()
     except RuntimeError as error:  # Triton found no driver at all
-        raise ValueError(f"matmul: a is on {a.device} and Triton finds no GPU here ({error}): a kernel runs where its operands are; "
-                         'move them to a GPU, or run under harness.emulator.emulated("sm_90")') from error
+        raise ValueError(f"matmul: a is on {a.device} and Triton finds no GPU here ({error}): a kernel runs where its operands "
+                         'lie; move them to a GPU, or run under harness.emulator.emulated("sm_90")') from error
     if a.device.type != wanted.type:
         raise ValueError(f"matmul: a is on {a.device}: the active target takes operands on {wanted.type}; move a and b there")

@@ -1,10 +1,10 @@
 """The fp32 fused multiply-add of a GPU's ordinary arithmetic, and the chain of them that an `ieee` matrix product is.
 
-fma(a, b, c) = a * b + c rounded once, to nearest even, subnormals kept, NaN canonical (PTX ISA, `fma.rn.f32` without `.ftz`; a NaN result is
-0x7FFFFFFF). In float64 the product of two fp32 numbers is exact; the sum is not, and rounding it twice would be wrong at ties. So the sum's error
-is computed (Knuth's two-sum, exact) and folded into the last bit, which makes the float64 a rounding to odd; a second rounding, 29 bits higher, then
-decides as it would have on the exact value (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums", 2008).
-"""
+fma(a, b, c) = a * b + c rounded once, to nearest even, subnormals kept, NaN canonical (PTX ISA, `fma.rn.f32` without `.ftz`; a
+NaN result is 0x7FFFFFFF). In float64 the product of two fp32 numbers is exact; the sum is not, and rounding it twice would be
+wrong at ties. So the sum's error is computed (Knuth's two-sum, exact) and folded into the last bit, which makes the float64 a
+rounding to odd; a second rounding, 29 bits higher, then decides as it would have on the exact value (Boldo and Melquiond,
+"Emulation of a FMA and correctly rounded sums", 2008)."""
 
 from __future__ import annotations
 

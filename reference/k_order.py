@@ -1,12 +1,14 @@
-"""In which order the K elements of a warp-level matrix instruction are taken, when registers hold more of them than it reads at once.
+"""In which order the K elements of a warp-level matrix instruction are taken, when registers hold more of them than it reads at
+once.
 
-A thread of `mma.sync` reads 32 bits of consecutive K elements of each operand half. A compiler may load more consecutive elements a thread than that
-(`k_width` > 32 / bits): one load then feeds k_width * bits / 32 instructions, the first of which takes the low 32 bits of every thread, the next the
-following ones. The sum is the same set of products, in other blocks, so its bits differ.
+A thread of `mma.sync` reads 32 bits of consecutive K elements of each operand half. A compiler may load more consecutive
+elements a thread than that (`k_width` > 32 / bits): one load then feeds k_width * bits / 32 instructions, the first of which
+takes the low 32 bits of every thread, the next the following ones. The sum is the same set of products, in other blocks, so its
+bits differ.
 
-Source: Triton 3.9, lowering of `tt.dot` on a version 2 MMA layout; read off the PTX of an e4m3 product that is widened to fp16 (k_width 4): of
-each 32 elements the first instruction gets those with k modulo 4 in {0, 1}, the second those in {2, 3}. It is the grouping that ptxas gives fp8 `mma.sync` on sm_90.
-"""
+Source: Triton 3.9, lowering of `tt.dot` on a version 2 MMA layout; read off the PTX of an e4m3 product that is widened to fp16
+(k_width 4): of each 32 elements the first instruction gets those with k modulo 4 in {0, 1}, the second those in {2, 3}. It is
+the grouping that ptxas gives fp8 `mma.sync` on sm_90."""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ import numpy as np
 def instruction_order(k: int, bits: int, k_width: int) -> np.ndarray:
     """(k,) positions in the order the instructions take them, for elements of `bits` bits; the identity where k_width * bits <= 32.
 
-    `k` must be a whole number of groups of 8 * k_width elements (one load of a row by a quad of threads, for both halves): ValueError otherwise.
-    """
+    `k` must be a whole number of groups of 8 * k_width elements (one load of a row by a quad of threads, for both halves):
+    ValueError otherwise."""
     taken = max(32 // bits, 1)  # consecutive elements of a thread in one instruction
     if k_width <= taken:
         return np.arange(k)

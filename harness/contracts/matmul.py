@@ -1,6 +1,6 @@
-"""What `kernels/matmul.py` owes: words by its plan on every target it has a plan for, a refusal where the target lacks the type, "out of
-resources" where a tile does not fit, and, of a user's launcher with the same mathematics, a value within the derived bound.
-"""
+"""What `kernels/matmul.py` owes: words by its plan on every target it has a plan for, a refusal where the target lacks the
+type, "out of resources" where a tile does not fit, and, of a user's launcher with the same mathematics, a value within the
+derived bound."""
 
 from __future__ import annotations
 
@@ -59,17 +59,25 @@ class MatmulContract(Contract):
         @st.composite
         def drawn(draw: Callable) -> Case:
             special = draw(st.sampled_from(pool))
-            sizes = [draw(strategies.sizes(tile, count, kind))
-                     for tile, count, kind in zip(_tile(special["config"]), _TILES, special["kinds"], strict=True)]
-            return self._case(target, special, sizes, draw(strategies.regimes()), draw(strategies.data_seeds()),
-                              draw(strategies.schedules(target.emulated)))
+            sizes = [
+                draw(strategies.sizes(tile, count, kind))
+                for tile, count, kind in zip(_tile(special["config"]), _TILES, special["kinds"], strict=True)
+            ]
+            return self._case(
+                target,
+                special,
+                sizes,
+                draw(strategies.regimes()),
+                draw(strategies.data_seeds()),
+                draw(strategies.schedules(target.emulated)),
+            )
 
         return drawn()
 
     def pool(self, target: Target, seed: int) -> list[dict]:
-        """The specialisations of a run: each kind with each configuration, the other dimensions drawn from `seed`. A type that the target lacks
-        stays in by two: its refusal is owed too."""
-        rng = random.Random(seed)  # noqa: S311: not a secret
+        """The specialisations of a run: each kind with each configuration, the other dimensions drawn from `seed`. A type that
+        the target lacks stays in by two: its refusal is owed too."""
+        rng = random.Random(seed)
         configs = self.module.configurations("cuda")
         pairs = [(kind, config) for config in configs for kind in KINDS]
         lacking = [pair for pair in pairs if not has_type(pair[0][0], target)]
@@ -77,50 +85,79 @@ class MatmulContract(Contract):
         return [_special(kind, config, rng) for kind, config in pairs]
 
     def required(self, target: Target) -> list[Case]:
-        """A covering list: every kind with every configuration; sizes, residues, layouts, outputs, regimes and schedules go round in steps
-        that meet each value of each, and EVEN_K, with every kind. Then the sizes 0 and 1, the autotuned launcher, and one case a clause."""
+        """A covering list: every kind with every configuration; sizes, residues, layouts, outputs, regimes and schedules go
+        round in steps that meet each value of each, and EVEN_K, with every kind. Then the sizes 0 and 1, the autotuned
+        launcher, and one case a clause."""
         from harness import strategies
 
-        rng, cases = random.Random(0), []  # noqa: S311
+        rng, cases = random.Random(0), []
         for place, special in enumerate(self.pool(target, 0)):
             tile, edge = _tile(special["config"]), strategies.cycled((-1, 0, 1), place)
             sizes = [tile[0] + edge, tile[1] + strategies.cycled((-1, 0, 1), place // 3), tile[2] * (1 + place % 3)]
             if place % 2:
-                sizes = [16 * (1 + place % 5) + place % 16, 16 * (1 + place % 3) + (place // 2 + 5 * (place % 3)) % 16,
-                         tile[2] * (1 + place % 2) + (place // 2 * 3) % 16]
-            case = self._case(target, special, sizes, strategies.cycled(regimes.REGIMES, place), rng.randrange(1 << 31),
-                              strategies.cycled(("eager", "latest", f"drawn:{place}"), place // 2) if target.emulated else "eager")
+                sizes = [
+                    16 * (1 + place % 5) + place % 16,
+                    16 * (1 + place % 3) + (place // 2 + 5 * (place % 3)) % 16,
+                    tile[2] * (1 + place % 2) + (place // 2 * 3) % 16,
+                ]
+            case = self._case(
+                target,
+                special,
+                sizes,
+                strategies.cycled(regimes.REGIMES, place),
+                rng.randrange(1 << 31),
+                strategies.cycled(("eager", "latest", f"drawn:{place}"), place // 2) if target.emulated else "eager",
+            )
             cases.append(case)
         return _interleaved(cases) + self._small(target) + self._refused()
 
     def _small(self, target: Target) -> list[Case]:
         problem, small = self.module.Problem, self.module.configurations("cuda")[-1]
         sizes = [(0, 3, 5), (3, 0, 5), (3, 5, 0), (1, 1, 1), (1, 33, 40), (33, 1, 40), (40, 33, 1), (0, 0, 0)]
-        cases = [Case(contract=self.address, problem=problem(m=m, n=n, k=k, activation=activation), config=small, regime="normal",
-                      data_seed=m + n + k)
-                 for (m, n, k), activation in zip(sizes, ("", "leaky_relu") * 4, strict=True)]
+        cases = [
+            Case(
+                contract=self.address,
+                problem=problem(m=m, n=n, k=k, activation=activation),
+                config=small,
+                regime="normal",
+                data_seed=m + n + k,
+            )
+            for (m, n, k), activation in zip(sizes, ("", "leaky_relu") * 4, strict=True)
+        ]
         return cases + [Case(contract=self.address, problem=problem(m=40, n=33, k=48), data_seed=1)]
 
     def _refused(self) -> list[Case]:
         problem = self.module.Problem
-        wrong = [{"dtype_of_b": "bf16"}, {"k_of_b": 7}, {"out": "int32"}, {"activation": "gelu"}, {"precision": "tf32x3"},
-                 {"dtype": "int8", "out": "int8", "activation": "leaky_relu"}, {"dtype": "int8", "out": "fp16"}, {"dtype": "int32", "out": "int32"}]
+        wrong: list[dict[str, Any]] = [
+            {"dtype_of_b": "bf16"},
+            {"k_of_b": 7},
+            {"out": "int32"},
+            {"activation": "gelu"},
+            {"precision": "tf32x3"},
+            {"dtype": "int8", "out": "int8", "activation": "leaky_relu"},
+            {"dtype": "int8", "out": "fp16"},
+            {"dtype": "int32", "out": "int32"},
+        ]
         return [Case(contract=self.address, problem=problem(m=4, n=4, k=4, **fields)) for fields in wrong]
 
     def _case(self, target: Target, special: dict, sizes: list[int], regime: str, data_seed: int, schedule: str) -> Case:
         from harness import strategies
 
         tile = _tile(special["config"])
-        m, n, k = strategies.within(sizes, tile, BUDGET) if target.emulated else strategies.within(sizes, (1, 1, 1), HARDWARE_BUDGET)
+        m, n, k = (
+            strategies.within(sizes, tile, BUDGET) if target.emulated else strategies.within(sizes, (1, 1, 1), HARDWARE_BUDGET)
+        )
         problem = self.module.Problem(m=m, n=n, k=k, a=self._view(special["a"]), b=self._view(special["b"]), **special["types"])
-        return Case(contract=self.address, problem=problem, config=special["config"], regime=regime, data_seed=data_seed, schedule=schedule)
+        return Case(
+            contract=self.address, problem=problem, config=special["config"], regime=regime, data_seed=data_seed, schedule=schedule
+        )
 
     def _view(self, fields: dict) -> Any:
         return self.module.View(**fields)
 
     def for_launcher(self, case: Case, launcher: str) -> Case:
-        """`case` as a user's launcher can be asked it: no configuration, plain contiguous fp16 operands of at least one element, its default
-        activation and output. A launcher promises no more than its signature says."""
+        """`case` as a user's launcher can be asked it: no configuration, plain contiguous fp16 operands of at least one
+        element, its default activation and output. A launcher promises no more than its signature says."""
         p = case.problem
         m, n, k = (max(size, 1) for size in (p.m, p.n, p.k))
         return dataclasses.replace(case, config=None, launcher=launcher, problem=self.module.Problem(m=m, n=n, k=k))
@@ -163,23 +200,49 @@ class MatmulContract(Contract):
         if case.launcher or (config is None and p.m and p.n):
             return [_bounded(p, a, b)]
         tile = config or self.module.configurations("cuda")[0]  # an empty result has no tile, and no words either
-        plan = dot_plan(target.arch, p.dtype, precision=p.precision, block_m=tile.block_m, block_n=tile.block_n, block_k=tile.block_k,
-                        num_warps=tile.num_warps)
+        plan = dot_plan(
+            target.arch,
+            p.dtype,
+            precision=p.precision,
+            block_m=tile.block_m,
+            block_n=tile.block_n,
+            block_k=tile.block_k,
+            num_warps=tile.num_warps,
+        )
         words = epilogue(accumulator_words(plan, a, b), p, target.arch)
-        return [Expected(name="c", format=p.out, shape=(p.m, p.n), words=words, tile=(tile.block_m, tile.block_n), k_block=tile.block_k,
-                         rests_on=RestsOn.WORDS)]
+        return [
+            Expected(
+                name="c",
+                format=p.out,
+                shape=(p.m, p.n),
+                words=words,
+                tile=(tile.block_m, tile.block_n),
+                k_block=tile.block_k,
+                rests_on=RestsOn.WORDS,
+            )
+        ]
 
     # what was seen
 
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
         p, c = case.problem, case.config
-        seen: dict[str, str | int] = {"dtype": p.dtype if p.dtype != "fp32" else f"fp32 {p.precision}", "out": p.out, "activation": p.activation or "none",
-                                      "a": layout_name(p.a), "b": layout_name(p.b), "regime": case.regime,
-                                      "schedule": case.schedule.partition(":")[0], "target": target.name, "config": c.name if c else "autotuned"}
+        seen: dict[str, str | int] = {
+            "dtype": p.dtype if p.dtype != "fp32" else f"fp32 {p.precision}",
+            "out": p.out,
+            "activation": p.activation or "none",
+            "a": layout_name(p.a),
+            "b": layout_name(p.b),
+            "regime": case.regime,
+            "schedule": case.schedule.partition(":")[0],
+            "target": target.name,
+            "config": c.name if c else "autotuned",
+        }
         seen |= {f"{name} mod 16": size % 16 for name, size in (("m", p.m), ("n", p.n), ("k", p.k))}
         if c is not None:
             seen["EVEN_K"] = str(p.k % c.block_k == 0)
-            seen |= {f"{name} at tile": _place(size, tile) for name, size, tile in zip("mnk", (p.m, p.n, p.k), _tile(c), strict=True)}
+            seen |= {
+                f"{name} at tile": _place(size, tile) for name, size, tile in zip("mnk", (p.m, p.n, p.k), _tile(c), strict=True)
+            }
         return seen
 
     def case_from_json(self, record: Mapping) -> Case:
@@ -187,14 +250,19 @@ class MatmulContract(Contract):
         from harness.contract import CASE_VERSION
 
         if record.get("version") != CASE_VERSION:
-            raise ValueError(f"case of version {record.get('version')!r}: this checkout reads version {CASE_VERSION}; replay it with the checkout that wrote it")
+            raise ValueError(
+                f"case of version {record.get('version')!r}: this checkout reads version {CASE_VERSION}; "
+                "replay it with the checkout that wrote it"
+            )
         try:
             fields = dict(record["problem"])
             problem = self.module.Problem(**fields | {side: self._view(fields.get(side, {})) for side in ("a", "b")})
             config = None if record["config"] is None else self.module.Config(**record["config"])
             rest = {name: record[name] for name in ("regime", "data_seed", "schedule", "launcher")}
         except (KeyError, TypeError) as error:
-            raise ValueError(f"case of matmul: {error}: it must have the fields of Problem, Config and Case; write it with Case.to_json") from error
+            raise ValueError(
+                f"case of matmul: {error}: it must have the fields of Problem, Config and Case; write it with Case.to_json"
+            ) from error
         return Case(contract=record.get("contract", self.address), problem=problem, config=config, **rest)
 
 
@@ -217,8 +285,13 @@ def outcome(problem: Any, config: Any, target: Target) -> Owed:
         return Owed(result=False, outcome="refused", layer="front end", message="fp8e4nv", reason=f"{target.arch} has no e4m3")
     needed = shared_bytes(problem, config, target.arch) if config is not None else 0
     if needed > SHARED_LIMITS.get(target.arch, needed):
-        return Owed(result=False, outcome="out of resources", layer="capacity", message="shared memory",
-                    reason=f"{needed} bytes of shared memory, {target.arch} has {SHARED_LIMITS[target.arch]}")
+        return Owed(
+            result=False,
+            outcome="out of resources",
+            layer="capacity",
+            message="shared memory",
+            reason=f"{needed} bytes of shared memory, {target.arch} has {SHARED_LIMITS[target.arch]}",
+        )
     return Owed()
 
 
@@ -227,12 +300,20 @@ SHARED_LIMITS = {"sm_80": 166912, "sm_86": 101376, "sm_89": 101376, "sm_90": 232
 
 
 def shared_bytes(problem: Any, config: Any, arch: str) -> int:
-    """Bytes of the ring of operand tiles, for the types whose ring can exceed a limit: fp32, which is always pipelined. One ring slot less than
-    stages where the product reads registers or a synchronous instruction frees its slot at once (mma.sync, fma)."""
+    """Bytes of the ring of operand tiles, for the types whose ring can exceed a limit: fp32, which is always pipelined. One
+    ring slot less than stages where the product reads registers or a synchronous instruction frees its slot at once (mma.sync,
+    fma)."""
     if problem.dtype != "fp32" or problem.k == 1:  # one K block known to the compiler: no loop, no ring
         return 0
-    plan = dot_plan(arch, problem.dtype, precision=problem.precision, block_m=config.block_m, block_n=config.block_n,
-                    block_k=config.block_k, num_warps=config.num_warps)
+    plan = dot_plan(
+        arch,
+        problem.dtype,
+        precision=problem.precision,
+        block_m=config.block_m,
+        block_n=config.block_n,
+        block_k=config.block_k,
+        num_warps=config.num_warps,
+    )
     slots = config.num_stages if plan.family in ("wgmma", "tcgen05") else config.num_stages - 1
     return slots * 4 * config.block_k * (config.block_m + config.block_n)
 
@@ -240,6 +321,7 @@ def shared_bytes(problem: Any, config: Any, arch: str) -> int:
 def epilogue(accumulator: np.ndarray, problem: Any, arch: str) -> np.ndarray:
     """Output words (M, N) of accumulator words (M, N): activation in fp32, then the one conversion."""
     from reference.activation import leaky_relu
+
     from reference.formats import FORMATS, convert
 
     if problem.dtype == "int8":
@@ -259,20 +341,35 @@ def _bounded(problem: Any, a: np.ndarray, b: np.ndarray) -> Expected:
 
 def _accepted(launcher: Callable, problem: Any, out_dtype: torch.dtype) -> dict:
     """The keywords this launcher takes, of those that say anything beyond its defaults."""
-    wanted = {name: value for name, value in (("activation", problem.activation),
-                                              ("out_dtype", out_dtype if problem.out != problem.dtype else None)) if value}
+    wanted = {
+        name: value
+        for name, value in (("activation", problem.activation), ("out_dtype", out_dtype if problem.out != problem.dtype else None))
+        if value
+    }
     names = inspect.signature(launcher).parameters
     return {name: value for name, value in wanted.items() if name in names}
 
 
 def _special(kind: tuple[str, str], config: Any, rng: random.Random) -> dict:
     dtype, precision = kind
-    views = [{"order": rng.choice(("row", "column")), "pad": rng.choice((0, 0, 16, 3)), "step": rng.choice((1, 1, 1, 2)),
-              "offset": rng.choice((0, 0, 16, 1))} for _ in "ab"]
+    views = [
+        {
+            "order": rng.choice(("row", "column")),
+            "pad": rng.choice((0, 0, 16, 3)),
+            "step": rng.choice((1, 1, 1, 2)),
+            "offset": rng.choice((0, 0, 16, 1)),
+        }
+        for _ in "ab"
+    ]
     out = rng.choice([dtype, *kernels.matmul.OUTPUTS[dtype]])
     activation = rng.choice(("", "leaky_relu")) if dtype != "int8" else ""
-    return {"types": {"dtype": dtype, "precision": precision, "out": out, "activation": activation}, "config": config,
-            "a": views[0], "b": views[1], "kinds": [rng.choice(("16", "odd", "odd", "1") if axis < 2 else ("16", "16", "odd")) for axis in range(3)]}
+    return {
+        "types": {"dtype": dtype, "precision": precision, "out": out, "activation": activation},
+        "config": config,
+        "a": views[0],
+        "b": views[1],
+        "kinds": [rng.choice(("16", "odd", "odd", "1") if axis < 2 else ("16", "16", "odd")) for axis in range(3)],
+    }
 
 
 def _tile(config: Any) -> tuple[int, int, int]:

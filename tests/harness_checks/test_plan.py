@@ -1,8 +1,7 @@
 """Contract under test: the plan of a `tl.dot` kernel says what the compiler does, for every type, configuration and architecture.
 
-The plan is a rule (`harness.plan`), the compiler's program is text: instruction family, operand type, K order and the one chain through the
-accumulator are read off it and must agree. The last tests show that a wrong plan is noticed.
-"""
+The plan is a rule (`harness.plan`), the compiler's program is text: instruction family, operand type, K order and the one chain
+through the accumulator are read off it and must agree. The last tests show that a wrong plan is noticed."""
 
 from __future__ import annotations
 
@@ -26,12 +25,20 @@ SHAPE = re.compile(r"(tensor|memdesc)<\d+x\d+x(\w+),")
 
 
 def plan_of(arch: int, dtype: str, precision: str, config: Config) -> Plan:
-    return dot_plan(f"sm_{arch}", dtype, precision=precision, block_m=config.block_m, block_n=config.block_n, block_k=config.block_k,
-                    num_warps=config.num_warps)
+    return dot_plan(
+        f"sm_{arch}",
+        dtype,
+        precision=precision,
+        block_m=config.block_m,
+        block_n=config.block_n,
+        block_k=config.block_k,
+        num_warps=config.num_warps,
+    )
 
 
 def read_off(program: str) -> dict:
-    """Family, operand type and k_width of the products in a tile program, and whether each adds to an accumulator that is handed on."""
+    """Family, operand type and k_width of the products in a tile program, and whether each adds to an accumulator that is
+    handed on."""
     lines = [line for line in program.splitlines() if re.search(r"= (tt\.dot|ttng\.warp_group_dot)\b|ttng\.tc_gen5_mma\b", line)]
     assert lines, "the program multiplies nothing"
     found: dict = {"operand": {SHAPE.search(line)[2] for line in lines}}
@@ -42,7 +49,11 @@ def read_off(program: str) -> dict:
         family = "wgmma"
     else:
         family = "mma.sync" if "#mma" in lines[0] or "nvidia_mma" in lines[0] else "fma"
-    added = [line for line in program.splitlines() if re.search(r"arith\.add[fi] .*#(mma|blocked\d*)>|arith\.addf", line) and "xf32" in line]
+    added = [
+        line
+        for line in program.splitlines()
+        if re.search(r"arith\.add[fi] .*#(mma|blocked\d*)>|arith\.addf", line) and "xf32" in line
+    ]
     imprecise = [int(found) for line in lines for found in re.findall(r"maxNumImpreciseAcc = (\d+)", line)]
     return found | {"family": family, "k_width": widths, "adds outside": len(added), "imprecise": imprecise}
 

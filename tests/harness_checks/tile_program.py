@@ -13,15 +13,31 @@ POINTERS = {"fp16": "fp16", "bf16": "bf16", "e4m3": "fp8e4nv", "int8": "i8", "fp
 DIVISIBLE = [["tt.divisibility", 16]]
 
 
-def matmul_ttgir(arch: int, dtype: str, config: Config, *, precision: str = "tf32", out: str = "", kernel=None, even_k: bool = False) -> str:
+def matmul_ttgir(
+    arch: int, dtype: str, config: Config, *, precision: str = "tf32", out: str = "", kernel=None, even_k: bool = False
+) -> str:
     """TTGIR of matmul's kernel with 16-byte aligned pointers and strides of A, B and C divisible by 16, sizes of any residue."""
     function = (kernel or matmul_kernel).fn
-    constants = {"stride_ak": 1, "stride_bn": 1, "stride_cn": 1, "BLOCK_M": config.block_m, "BLOCK_N": config.block_n,
-                 "BLOCK_K": config.block_k, "GROUP_M": config.group_m, "EVEN_K": even_k, "ACTIVATION": "", "PRECISION": precision,
-                 "ACCUMULATOR": tl.int32 if dtype == "int8" else tl.float32, "WIDE": False, "LAYOUT": "row row"}
+    constants = {
+        "stride_ak": 1,
+        "stride_bn": 1,
+        "stride_cn": 1,
+        "BLOCK_M": config.block_m,
+        "BLOCK_N": config.block_n,
+        "BLOCK_K": config.block_k,
+        "GROUP_M": config.group_m,
+        "EVEN_K": even_k,
+        "ACTIVATION": "",
+        "PRECISION": precision,
+        "ACCUMULATOR": tl.int32 if dtype == "int8" else tl.float32,
+        "WIDE": False,
+        "LAYOUT": "row row",
+    }
     signature = {name: "constexpr" if name in constants else "i32" for name in function.arg_names}
     signature |= {"a_ptr": f"*{POINTERS[dtype]}", "b_ptr": f"*{POINTERS[dtype]}", "c_ptr": f"*{POINTERS[out or dtype]}"}
-    aligned = [i for i, name in enumerate(function.arg_names) if name.endswith("_ptr") or name in ("stride_am", "stride_bk", "stride_cm")]
+    aligned = [
+        i for i, name in enumerate(function.arg_names) if name.endswith("_ptr") or name in ("stride_am", "stride_bk", "stride_cm")
+    ]
     source = ASTSource(function, signature, constexprs=constants, attrs={(i,): DIVISIBLE for i in aligned})
     target = GPUTarget("cuda", arch, 32)
     backend = make_backend(target)
