@@ -2,14 +2,17 @@
 
     C[i, j] = convert(sum over k of A[i, k] * B[k, j])      A: (M, K); B: (K, N), or its transpose (N, K); C: (M, N) in A's type
 
-Nothing overlaps: load a block of A and of B, wait, multiply, wait, and again. It is the form in which each barrier and its phase can be seen.
+Nothing overlaps: load a block of A and of B, wait, multiply, wait, and again. It is the form in which each barrier and its phase
+can be seen.
 
 Preconditions, and what each costs when broken:
 
-- Rows of A, B and C start on 16-byte boundaries: a tensor map has no other unit. Refused by the launcher. No size needs to be a multiple of a tile: TMA reads
-  zeros outside a matrix and writes nothing there, and a zero product does not change a sum, so ragged M, N and K need no mask at all.
+- Rows of A, B and C start on 16-byte boundaries: a tensor map has no other unit. Refused by the launcher. No size needs to be a
+  multiple of a tile: TMA reads zeros outside a matrix and writes nothing there, and a zero product does not change a sum, so ragged
+  M, N and K need no mask at all.
 - A tile of C has 64 or 128 rows: the heights of `tcgen05.mma`. Refused.
-- Both barriers complete once in each turn, so one phase bit serves both. A wait with the wrong phase returns at once, on data of the turn before.
+- Both barriers complete once in each turn, so one phase bit serves both. A wait with the wrong phase returns at once, on data of
+  the turn before.
 - The block of A and B is loaded again only after the multiplication is over: the wait on its barrier is what makes the buffer free.
 - The first multiplication ignores the accumulator (`use_acc=False`): tensor memory is not zero, it holds what the last kernel left.
 - A generic store to shared memory, then TMA reading it, needs a proxy fence between.
@@ -102,14 +105,16 @@ def shared_bytes(problem: Problem, config: Config) -> int:
 TILE_CLAUSES = (
     Clause(name="powers of two", holds=lambda p, c: all(is_power_of_two(s) for s in (c.block_m, c.block_n, c.block_k)),
            value=lambda p, c: f"tile {c.block_m}x{c.block_n}x{c.block_k}", rule="a tile's sizes are powers of two",
-           remedy="take the next power of two: the matrix may stay ragged", cost="a tile program has no such tensor", layer="front end"),
+           remedy="take the next power of two: the matrix may stay ragged", cost="a tile program has no such tensor",
+           layer="front end"),
     Clause(name="one instruction's K", holds=lambda p, c: c.block_k * bits_of(p.dtype) >= 256,
            value=lambda p, c: f"block_k = {c.block_k} x {p.dtype}", rule="a K block is at least 32 bytes, one instruction's K",
            remedy="take a larger block_k", cost="there is no instruction to make it of", layer="verifier"),
     Clause(name="N of an instruction", holds=lambda p, c: 32 <= c.block_n * bits_of(p.dtype) // 8 and c.block_n >= 16,
            value=lambda p, c: f"block_n = {c.block_n} x {p.dtype}", rule="block_n is at least 16, and 32 bytes",
            remedy="take a larger block_n", cost="no instruction is that narrow and no swizzle covers it", layer="verifier"),
-    Clause(name="boxes", holds=lambda p, c: max(c.block_m, c.block_k if not getattr(p, "transpose_b", False) else 1, c.block_n) <= LARGEST_BOX,
+    Clause(name="boxes", holds=lambda p, c: max(c.block_m, c.block_k if not getattr(p, "transpose_b", False) else 1,
+                                                c.block_n) <= LARGEST_BOX,
            value=lambda p, c: f"tile {c.block_m}x{c.block_n}x{c.block_k}", rule=f"a box has at most {LARGEST_BOX} rows",
            remedy="take a smaller tile", cost="the tensor map cannot be encoded", layer="driver"),
 )
@@ -120,8 +125,10 @@ CLAUSES = (
     positive_clause("m", "n", "k"),
     *TILE_CLAUSES,
     *tensor_memory.clauses(allocations),
-    Clause(name="shared memory", holds=lambda p, c: shared_bytes(p, c) <= SHARED_LIMIT, value=lambda p, c: f"{shared_bytes(p, c)} bytes",
-           rule=f"the tiles of A and B, and the tile of C, fit {SHARED_LIMIT} bytes of shared memory", remedy="take a smaller block_k",
+    Clause(name="shared memory", holds=lambda p, c: shared_bytes(p, c) <= SHARED_LIMIT,
+           value=lambda p, c: f"{shared_bytes(p, c)} bytes",
+           rule=f"the tiles of A and B, and the tile of C, fit {SHARED_LIMIT} bytes of shared memory",
+           remedy="take a smaller block_k",
            cost="the launch is out of resources", layer="capacity"),
     stride_clause(matrices),
     base_clause(matrices),
@@ -178,13 +185,16 @@ def described(tensor: torch.Tensor, box: list[int]) -> TensorDescriptor:
 
 
 def problem_of(kernel: str, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, *, transpose_b: bool = False) -> Problem:
-    """The `Problem` that these operands pose. ValueError where they are not three matrices of one type, place and matching sizes."""
+    """The `Problem` that these operands pose. ValueError where they are not three matrices of one type, place and matching
+    sizes."""
     same_place(a, b, c)
     inner, outer = (1, 0) if transpose_b else (0, 1)
     if not a.dim() == b.dim() == c.dim() == 2 or a.shape[1] != b.shape[inner] or c.shape != (a.shape[0], b.shape[outer]):
-        raise ValueError(f"{kernel}: shapes A {tuple(a.shape)}, B {tuple(b.shape)}, C {tuple(c.shape)} with transpose_b={transpose_b}: "
-                         f"must be (M, K), {'(N, K)' if transpose_b else '(K, N)'}, (M, N); transpose or slice an operand")
-    return Problem(m=a.shape[0], n=b.shape[outer], k=a.shape[1], dtype=same_type(a, b, c), transpose_b=transpose_b, a_pad=row_padding(a),
+        raise ValueError(f"{kernel}: shapes A {tuple(a.shape)}, B {tuple(b.shape)}, C {tuple(c.shape)} with "
+                         f"transpose_b={transpose_b}: must be (M, K), {'(N, K)' if transpose_b else '(K, N)'}, (M, N); "
+                         "transpose or slice an operand")
+    return Problem(m=a.shape[0], n=b.shape[outer], k=a.shape[1], dtype=same_type(a, b, c), transpose_b=transpose_b,
+                   a_pad=row_padding(a),
                    b_pad=row_padding(b), c_pad=row_padding(c), a_offset=misalignment(a))
 
 
@@ -198,6 +208,7 @@ def blocked_matmul(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, block_m: i
     config = Config(block_m=block_m, block_n=block_n, block_k=block_k, num_warps=num_warps)
     require("blocked_matmul", CLAUSES, problem, config)
     grid = (triton.cdiv(problem.m, block_m), triton.cdiv(problem.n, block_n))
-    blocked_matmul_kernel[grid](described(a, [block_m, block_k]), described(b, [block_n, block_k] if transpose_b else [block_k, block_n]),
+    blocked_matmul_kernel[grid](described(a, [block_m, block_k]),
+                                described(b, [block_n, block_k] if transpose_b else [block_k, block_n]),
                                 described(c, [block_m, block_n]), transpose_b, num_warps=num_warps)
     return c

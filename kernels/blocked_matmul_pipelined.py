@@ -2,8 +2,8 @@
 
     C[i, j] = convert(sum over k of A[i, k] * B[k, j])                    A: (M, K), B: (K, N), C: (M, N) in A's type
 
-The upper and the lower tile share each block of B: three loads feed two multiplications. Every operand has two buffers, so that two K blocks are under
-way, and each tile has an accumulator of its own. One turn, in order:
+The upper and the lower tile share each block of B: three loads feed two multiplications. Every operand has two buffers, so that two
+K blocks are under way, and each tile has an accumulator of its own. One turn, in order:
 
     upper and B of block i arrived?  multiply upper.   lower arrived?  multiply lower.
     upper multiplied?  its buffer is free: load the upper of block i + 2.
@@ -12,9 +12,10 @@ way, and each tile has an accumulator of its own. One turn, in order:
 Preconditions, and what each costs when broken:
 
 - Those of `blocked_matmul` on rows, tiles and tensor memory, the last for two accumulators.
-- Two K blocks are always loaded and multiplied, even where K has only one: the second then lies outside the matrix, TMA reads zeros, and zero products
-  change no sum. So K of one block needs no code. The first product of each tile is the one that ignores the accumulator, wherever it occurs;
-  a drain that always accumulates would read uninitialised tensor memory for K of one or two blocks.
+- Two K blocks are always loaded and multiplied, even where K has only one: the second then lies outside the matrix, TMA reads
+  zeros, and zero products change no sum. So K of one block needs no code. The first product of each tile is the one that ignores
+  the accumulator, wherever it occurs; a drain that always accumulates would read uninitialised tensor memory for K of one or two
+  blocks.
 - B is reloaded after the *lower* product, never after the upper one: both read it.
 - The commit after the last block covers the one before it too: `tcgen05` operations of one shape complete in order.
 - The tile of C goes out twice through one buffer: the second store to it waits until TMA has read the first.
@@ -74,7 +75,8 @@ CLAUSES = (
     positive_clause("m", "n", "k"),
     *TILE_CLAUSES,
     *tensor_memory.clauses(allocations),
-    Clause(name="shared memory", holds=lambda p, c: shared_bytes(p, c) <= SHARED_LIMIT, value=lambda p, c: f"{shared_bytes(p, c)} bytes",
+    Clause(name="shared memory", holds=lambda p, c: shared_bytes(p, c) <= SHARED_LIMIT,
+           value=lambda p, c: f"{shared_bytes(p, c)} bytes",
            rule=f"two buffers of each operand fit {SHARED_LIMIT} bytes of shared memory", remedy="take a smaller block_k",
            cost="the launch is out of resources", layer="capacity"),
     stride_clause(matrices),
@@ -144,7 +146,8 @@ def blocked_matmul_pipelined_kernel(a_matrix, b_matrix, c_matrix):
         mbarrier.wait(upper_done.index(block % 2), block // 2 & 1)
         load_upper(a_matrix, b_matrix, upper_row, (block + 2) * BLOCK_K, block + 2, upper, upper_and_b)
         mbarrier.wait(lower_done.index(block % 2), block // 2 & 1)
-        load_lower_and_b(a_matrix, b_matrix, lower_row, column, (block + 2) * BLOCK_K, block + 2, lower, b, lower_loaded, upper_and_b)
+        load_lower_and_b(a_matrix, b_matrix, lower_row, column, (block + 2) * BLOCK_K, block + 2, lower, b, lower_loaded,
+                         upper_and_b)
 
     for block in range(blocks - 2, blocks):
         multiply(block, upper, b, upper_sum, upper_and_b, upper_done)
@@ -166,7 +169,8 @@ def blocked_matmul_pipelined_kernel(a_matrix, b_matrix, c_matrix):
     tma.store_wait(pendings=0)
 
 
-def blocked_matmul_pipelined(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, block_m: int = 128, block_n: int = 128, block_k: int = 64,
+def blocked_matmul_pipelined(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, block_m: int = 128, block_n: int = 128,
+                             block_k: int = 64,
                              num_warps: int = 4) -> torch.Tensor:
     """Writes convert(A B) into `c` (M, N) on the operands' device and returns it. A (M, K), B (K, N), one element type.
 
@@ -176,6 +180,7 @@ def blocked_matmul_pipelined(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, 
     config = Config(block_m=block_m, block_n=block_n, block_k=block_k, num_warps=num_warps)
     require("blocked_matmul_pipelined", CLAUSES, problem, config)
     grid = (triton.cdiv(problem.m, 2 * block_m), triton.cdiv(problem.n, block_n))
-    blocked_matmul_pipelined_kernel[grid](described(a, [block_m, block_k]), described(b, [block_k, block_n]), described(c, [block_m, block_n]),
+    blocked_matmul_pipelined_kernel[grid](described(a, [block_m, block_k]), described(b, [block_k, block_n]),
+                                          described(c, [block_m, block_n]),
                                           num_warps=num_warps)
     return c

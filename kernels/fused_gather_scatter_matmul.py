@@ -3,19 +3,23 @@
     out[scatter[i], j] = convert(sum over k of X[gather[i], k] * W[k, j])       i < L
     X: (R, K); W: (K, N); gather, scatter: (L,) int32; out: (O, N) in X's type
 
-A program takes one tile of (BLOCK_M of the L rows) x (BLOCK_N columns) after another. Its loads run BUFFERS - 1 blocks of K ahead of its multiplications, across the
-end of a tile: the first blocks of the next tile are on their way while this one is stored.
+A program takes one tile of (BLOCK_M of the L rows) x (BLOCK_N columns) after another. Its loads run BUFFERS - 1 blocks of K ahead
+of its multiplications, across the end of a tile: the first blocks of the next tile are on their way while this one is stored.
 
 Preconditions, and what each costs when broken:
 
-- L is the number of row numbers, not of rows of X: fewer, more and repeated ones are all legal. A gathered number outside X (negative too) gives a row of zeros;
-  a scattered one past `out` is ignored; a negative one is an illegal instruction; two equal ones leave either row.
+- L is the number of row numbers, not of rows of X: fewer, more and repeated ones are all legal. A gathered number outside X
+  (negative too) gives a row of zeros; a scattered one past `out` is ignored; a negative one is an illegal instruction; two equal
+  ones leave either row.
 - Rows of `out` that no number names keep what they held.
-- Row numbers of a ragged last tile are loaded under a mask, and no load at all is issued past the last tile: neither the row numbers, nor the blocks of X and W, nor
-  the bytes that a barrier expects. A load left unpredicated would arrive after the program has ended, in shared memory that is someone else's by then.
+- Row numbers of a ragged last tile are loaded under a mask, and no load at all is issued past the last tile: neither the row
+  numbers, nor the blocks of X and W, nor the bytes that a barrier expects. A load left unpredicated would arrive after the program
+  has ended, in shared memory that is someone else's by then.
 - K may be ragged, and shorter than the blocks that are loaded ahead: columns outside are zeros, and a zero product changes no sum.
-- A buffer is loaded again only when its multiplication is over: the load of block i + BUFFERS - 1 goes to the buffer of block i - 1, after `settle` on that one.
-- The scatter of a tile reads shared memory until the next tile is stored there: `store_wait` stands before that store, and a proxy fence after it.
+- A buffer is loaded again only when its multiplication is over: the load of block i + BUFFERS - 1 goes to the buffer of block i -
+  1, after `settle` on that one.
+- The scatter of a tile reads shared memory until the next tile is stored there: `store_wait` stands before that store, and a proxy
+  fence after it.
 """
 
 from __future__ import annotations
@@ -49,7 +53,8 @@ from kernels.offset_layout import offset_layout
 from kernels.tile_scheduler import GroupedTiles
 from kernels.tma_gather import described_rows, row_offsets_of
 
-REQUIRES = frozenset({Feature.TMA_GATHER, Feature.TMA_SCATTER, Feature.TCGEN05, Feature.TENSOR_MEMORY, Feature.TMA, Feature.MBARRIER})
+REQUIRES = frozenset({Feature.TMA_GATHER, Feature.TMA_SCATTER, Feature.TCGEN05, Feature.TENSOR_MEMORY, Feature.TMA,
+                      Feature.MBARRIER})
 DTYPES = ("bf16", "fp16", "e4m3", "e5m2")
 SHARED_LIMIT = 227 * 1024
 
@@ -104,14 +109,20 @@ CLAUSES = (
     positive_clause("table_rows", "rows", "out_rows", "n", "k"),
     *TILE_CLAUSES,
     *tensor_memory.clauses(allocations),
-    Clause(name="bytes of a row", holds=lambda p, c: c.block_k * bits_of(p.dtype) >= 256, value=lambda p, c: f"block_k = {c.block_k} x {p.dtype}",
-           rule="a gathered row has at least 32 bytes", remedy="take a larger block_k", cost="the verifier refuses the block", layer="verifier"),
+    Clause(name="bytes of a row", holds=lambda p, c: c.block_k * bits_of(p.dtype) >= 256,
+           value=lambda p, c: f"block_k = {c.block_k} x {p.dtype}",
+           rule="a gathered row has at least 32 bytes", remedy="take a larger block_k", cost="the verifier refuses the block",
+           layer="verifier"),
     Clause(name="buffers", holds=lambda p, c: c.num_buffers >= 2, value=lambda p, c: f"num_buffers = {c.num_buffers}",
-           rule="at least 2: one is multiplied while the other is loaded", remedy="take num_buffers=2", cost="a buffer is overwritten while it is read"),
-    Clause(name="group", holds=lambda p, c: c.group_size_m >= 1, value=lambda p, c: f"group_size_m = {c.group_size_m}", rule="at least one row of tiles",
+           rule="at least 2: one is multiplied while the other is loaded", remedy="take num_buffers=2",
+           cost="a buffer is overwritten while it is read"),
+    Clause(name="group", holds=lambda p, c: c.group_size_m >= 1, value=lambda p, c: f"group_size_m = {c.group_size_m}",
+           rule="at least one row of tiles",
            remedy="take group_size_m=8", cost="a division by zero in the tile order"),
-    Clause(name="shared memory", holds=lambda p, c: shared_bytes(p, c) <= SHARED_LIMIT, value=lambda p, c: f"{shared_bytes(p, c)} bytes",
-           rule=f"the buffers and the tile on its way out fit {SHARED_LIMIT} bytes of shared memory", remedy="take fewer buffers or a smaller block_k",
+    Clause(name="shared memory", holds=lambda p, c: shared_bytes(p, c) <= SHARED_LIMIT,
+           value=lambda p, c: f"{shared_bytes(p, c)} bytes",
+           rule=f"the buffers and the tile on its way out fit {SHARED_LIMIT} bytes of shared memory",
+           remedy="take fewer buffers or a smaller block_k",
            cost="the launch is out of resources", layer="capacity"),
     stride_clause(matrices),
     base_clause(matrices),
@@ -137,7 +148,8 @@ def load_block(x, w, gather, rows, row, column, k, step, arrived, x_ring, w_ring
 
 
 @gluon.jit
-def fused_gather_scatter_matmul_kernel(x, w, out, gather, scatter, rows, BLOCK_M: gl.constexpr, GROUP_M: gl.constexpr, BUFFERS: gl.constexpr):
+def fused_gather_scatter_matmul_kernel(x, w, out, gather, scatter, rows, BLOCK_M: gl.constexpr, GROUP_M: gl.constexpr,
+                                       BUFFERS: gl.constexpr):
     BLOCK_K: gl.constexpr = w.block_shape[0]
     BLOCK_N: gl.constexpr = w.block_shape[1]
     x_ring = gl.allocate_shared_memory(x.dtype, [BUFFERS, BLOCK_M, BLOCK_K], x.layout)  # (BUFFERS, BLOCK_M, BLOCK_K)
@@ -154,7 +166,8 @@ def fused_gather_scatter_matmul_kernel(x, w, out, gather, scatter, rows, BLOCK_M
 
     tile_m, tile_n = tiles.tile(0)
     for ahead in gl.static_range(AHEAD):
-        load_block(x, w, gather, rows, tile_m * BLOCK_M, tile_n * BLOCK_N, ahead * BLOCK_K, ahead, arrived, x_ring, w_ring, True, BUFFERS)
+        load_block(x, w, gather, rows, tile_m * BLOCK_M, tile_n * BLOCK_N, ahead * BLOCK_K, ahead, arrived, x_ring, w_ring, True,
+                   BUFFERS)
 
     step = 0  # blocks multiplied so far, over all tiles
     for turn in range(count):
@@ -188,29 +201,34 @@ def multiprocessors(device: torch.device) -> int:
     return driver.utils.get_device_properties(device.index or 0)["multiprocessor_count"]
 
 
-def fused_gather_scatter_matmul(x: torch.Tensor, gather: torch.Tensor, w: torch.Tensor, scatter: torch.Tensor, block_m: int = 128, block_n: int = 128,
+def fused_gather_scatter_matmul(x: torch.Tensor, gather: torch.Tensor, w: torch.Tensor, scatter: torch.Tensor, block_m: int = 128,
+                                block_n: int = 128,
                                 block_k: int = 64, group_size_m: int = 8, num_buffers: int = 3, *, out: torch.Tensor | None = None,
                                 num_warps: int = 4, programs: int = 0) -> torch.Tensor:
-    """`out` with out[scatter] = convert(X[gather] W), on the operands' device. X (table_rows, K), W (K, N), gather and scatter (rows,) int32.
+    """`out` with out[scatter] = convert(X[gather] W), on the operands' device. X (table_rows, K), W (K, N), gather and scatter
+    (rows,) int32.
 
-    `out` is allocated with as many rows as X when None; its rows that `scatter` does not name are then undefined. `programs` limits the persistent
-    grid (0: one a multiprocessor). ValueError names the broken clause with its value, rule and remedy.
+    `out` is allocated with as many rows as X when None; its rows that `scatter` does not name are then undefined. `programs` limits
+    the persistent grid (0: one a multiprocessor). ValueError names the broken clause with its value, rule and remedy.
     """
     rows, targets = row_offsets_of("fused_gather_scatter_matmul", gather), row_offsets_of("fused_gather_scatter_matmul", scatter)
     if x.dim() != 2 or w.dim() != 2 or x.shape[1] != w.shape[0] or rows != targets:
-        raise ValueError(f"fused_gather_scatter_matmul: shapes X {tuple(x.shape)}, W {tuple(w.shape)}, gather ({rows},), scatter ({targets},): "
-                         "must be (R, K), (K, N) and two of one length; slice an operand")
+        raise ValueError(f"fused_gather_scatter_matmul: shapes X {tuple(x.shape)}, W {tuple(w.shape)}, gather ({rows},), "
+                         f"scatter ({targets},): must be (R, K), (K, N) and two of one length; slice an operand")
     out = torch.empty((x.shape[0], w.shape[1]), dtype=x.dtype, device=x.device) if out is None else out
     same_place(x, gather, w, scatter, out)
     if out.dim() != 2 or out.shape[1] != w.shape[1]:
         raise ValueError(f"fused_gather_scatter_matmul: out is {tuple(out.shape)}: must have {w.shape[1]} columns; allocate it so")
-    problem = Problem(table_rows=x.shape[0], rows=rows, out_rows=out.shape[0], n=w.shape[1], k=x.shape[1], dtype=same_type(x, w, out),
+    problem = Problem(table_rows=x.shape[0], rows=rows, out_rows=out.shape[0], n=w.shape[1], k=x.shape[1],
+                      dtype=same_type(x, w, out),
                       x_pad=row_padding(x), w_pad=row_padding(w), out_pad=row_padding(out), x_offset=misalignment(x))
-    config = Config(block_m=block_m, block_n=block_n, block_k=block_k, group_size_m=group_size_m, num_buffers=num_buffers, num_warps=num_warps,
+    config = Config(block_m=block_m, block_n=block_n, block_k=block_k, group_size_m=group_size_m, num_buffers=num_buffers,
+                    num_warps=num_warps,
                     programs=programs)
     require("fused_gather_scatter_matmul", CLAUSES, problem, config)
     tiles = triton.cdiv(rows, block_m) * triton.cdiv(problem.n, block_n)
     grid = (min(programs or multiprocessors(x.device), tiles),)
-    fused_gather_scatter_matmul_kernel[grid](described_rows(x, block_m, block_k), described(w, [block_k, block_n]), described_rows(out, block_m, block_n),
+    fused_gather_scatter_matmul_kernel[grid](described_rows(x, block_m, block_k), described(w, [block_k, block_n]),
+                                             described_rows(out, block_m, block_n),
                                              gather, scatter, rows, block_m, group_size_m, num_buffers, num_warps=num_warps)
     return out

@@ -1,7 +1,7 @@
 """An accumulator in tensor memory, with the barrier that says when the last multiplication into it is over.
 
-The wrapper keeps the two facts that are easily lost between the turns of a persistent loop: whether the next product replaces the accumulator or adds to
-it, and which phase of the barrier belongs to the last product issued.
+The wrapper keeps the two facts that are easily lost between the turns of a persistent loop: whether the next product replaces the
+accumulator or adds to it, and which phase of the barrier belongs to the last product issued.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Accumulator:
 
     @gluon.jit
     def multiply(self, a, b):
-        """Issues sums (+)= a b, a (BLOCK_M, BLOCK_K), b (BLOCK_K, BLOCK_N) in shared memory, which stay untouched until `settled`."""
+        """Issues sums (+)= a b, a (BLOCK_M, BLOCK_K), b (BLOCK_K, BLOCK_N) in shared memory, which stay untouched until
+        `settled`."""
         tcgen05_mma(a, b, self.cells, use_acc=self.keeps)
         tcgen05_commit(self.done)
         return Accumulator(self.cells, self.done, self.issued + 1, gl.to_tensor(True))

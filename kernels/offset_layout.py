@@ -1,12 +1,12 @@
 """Which layouts may hold row offsets for gather and scatter, decided for any layout.
 
-`gather4` and `scatter4` are instructions of one warp that move four rows, whose offsets they take from four registers. So the layout of
-the offsets must give every warp chunks of four consecutive rows in consecutive registers, the same for all of its lanes. As a linear
-layout: the first two register bases are [1] and [2], and every lane basis is [0].
+`gather4` and `scatter4` are instructions of one warp that move four rows, whose offsets they take from four registers. So the
+layout of the offsets must give every warp chunks of four consecutive rows in consecutive registers, the same for all of its lanes.
+As a linear layout: the first two register bases are [1] and [2], and every lane basis is [0].
 
-The rest of the layout decides the cost: warps whose bases are [0] hold copies, and the compiler lets only one of them work. 256 rows in 4
-warps are 16 instructions a warp when the warps divide the rows, and 64 in one warp when they do not.
-Source: PTX ISA, "cp.async.bulk.tensor", modes tile::gather4 and tile::scatter4.
+The rest of the layout decides the cost: warps whose bases are [0] hold copies, and the compiler lets only one of them work. 256
+rows in 4 warps are 16 instructions a warp when the warps divide the rows, and 64 in one warp when they do not. Source: PTX ISA,
+"cp.async.bulk.tensor", modes tile::gather4 and tile::scatter4.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ def offset_verdict(layout, rows: int) -> OffsetVerdict:
     if rows < FEWEST_ROWS:
         return OffsetVerdict(False, f"{rows} rows: at least {FEWEST_ROWS} must be moved", linear)
     if linear.registers[:2] != ((1,), (2,)):
-        return OffsetVerdict(False, f"first register bases {list(map(list, linear.registers[:2]))}: must be [1] and [2], four consecutive rows in "
+        return OffsetVerdict(False, f"first register bases {linear.registers[:2]}: must be (1,) and (2,), four consecutive rows in "
                                     "consecutive registers", linear)
     if any(basis != (0,) for basis in linear.lanes):
-        return OffsetVerdict(False, f"lane bases {list(map(list, linear.lanes))}: must all be [0], every lane of a warp with the same rows", linear)
+        return OffsetVerdict(False, f"lane bases {linear.lanes}: must all be (0,), the same rows in every lane of a warp", linear)
     issuing = 2 ** sum(basis != (0,) for basis in linear.warps)
     repeated = 2 ** sum(basis == (0,) for basis in linear.registers)
     registers = 2 ** len(linear.registers) // repeated

@@ -2,21 +2,22 @@
 
     D[i, j] = sum over k of A[i, k] * B[k, j] + C[i, j]       A: (M, K), B: (K, N) fp16, bf16 or fp8; C, D: (M, N) fp32
 
-The smallest kernel with all the parts of a Blackwell multiplication: TMA in, the accumulator placed in tensor memory by hand, `tcgen05.mma`,
-its completion learnt through an mbarrier, TMA out. C enters the chain as its start; it is not added afterwards.
+The smallest kernel with all the parts of a Blackwell multiplication: TMA in, the accumulator placed in tensor memory by hand,
+`tcgen05.mma`, its completion learnt through an mbarrier, TMA out. C enters the chain as its start; it is not added afterwards.
 
 Preconditions, and what each costs when broken:
 
 - The sizes are powers of two and the tile: nothing here loops, so no size is ragged. Refused by the launcher.
-- One block of 64 rows at most: a second one would lie in the other half of the rows, where `tcgen05.mma` of 64 rows does not look. The compiler does not
-  refuse it (Triton 3.9); the launcher does.
+- One block of 64 rows at most: a second one would lie in the other half of the rows, where `tcgen05.mma` of 64 rows does not look.
+  The compiler does not refuse it (Triton 3.9); the launcher does.
 - With A in tensor memory, 16-bit and 8-bit elements are packed into cells, one block of K columns.
-- The barrier that counted the loads is taken down and set up again before it counts the multiplication: kept as it is, its phase has
-  flipped, and a wait for phase 0 returns at once, on an accumulator still being written.
-- Between the generic store of D to shared memory and the TMA store that reads it stands a proxy fence: without one the TMA unit may read what was
-  there before. (Triton 3.9 would insert it. It is written, because it is part of the rule and other compilers do not.)
-- No fence stands between the TMA loads and the multiplication: both go through the async proxy, and the mbarrier orders them. None stands before A's copy to
-  tensor memory: a wait on the mbarrier makes what TMA wrote visible to ordinary loads.
+- The barrier that counted the loads is taken down and set up again before it counts the multiplication: kept as it is, its phase
+  has flipped, and a wait for phase 0 returns at once, on an accumulator still being written.
+- Between the generic store of D to shared memory and the TMA store that reads it stands a proxy fence: without one the TMA unit may
+  read what was there before. (Triton 3.9 would insert it. It is written, because it is part of the rule and other compilers do
+  not.)
+- No fence stands between the TMA loads and the multiplication: both go through the async proxy, and the mbarrier orders them. None
+  stands before A's copy to tensor memory: a wait on the mbarrier makes what TMA wrote visible to ordinary loads.
 """
 
 from __future__ import annotations
@@ -109,7 +110,8 @@ def allocations(problem: Problem, config: Config) -> list[tensor_memory.Allocati
     rows, columns = block(problem, config)
     taken = [tensor_memory.Allocation("accumulator", problem.m, problem.n, rows, columns, 32)]
     if config.left == LeftOperand.TENSOR_MEMORY:
-        taken.append(tensor_memory.Allocation("A", problem.m, problem.k, rows, min(problem.k, tensor_memory.WIDEST_BLOCK), bits_of(problem.dtype)))
+        taken.append(tensor_memory.Allocation("A", problem.m, problem.k, rows, min(problem.k, tensor_memory.WIDEST_BLOCK),
+                                              bits_of(problem.dtype)))
     return taken
 
 
@@ -128,13 +130,17 @@ SHARED_LIMIT = 227 * 1024
 CLAUSES = (
     dtype_clause(DTYPES, "tcgen05.mma has no kind for it with an fp32 accumulator"),
     Clause(name="powers of two", holds=lambda p, c: all(is_power_of_two(s) for s in (p.m, p.n, p.k)),
-           value=lambda p, c: f"m, n, k = {p.m}, {p.n}, {p.k}", rule="sizes are powers of two", remedy="use blocked_matmul, which takes ragged sizes",
+           value=lambda p, c: f"m, n, k = {p.m}, {p.n}, {p.k}", rule="sizes are powers of two",
+           remedy="use blocked_matmul, which takes ragged sizes",
            cost="a tile has no such shape", layer="front end"),
     Clause(name="one instruction's K", holds=lambda p, c: p.k * bits_of(p.dtype) >= 256,
-           value=lambda p, c: f"k = {p.k} x {p.dtype}", rule="K is at least 32 bytes, one instruction's K", remedy="pad K with zeros",
+           value=lambda p, c: f"k = {p.k} x {p.dtype}", rule="K is at least 32 bytes, one instruction's K",
+           remedy="pad K with zeros",
            cost="the multiplication has no instruction to be made of", layer="verifier"),
-    Clause(name="N of an instruction", holds=lambda p, c: p.n >= 16 and block(p, c)[1] >= 16, value=lambda p, c: f"n = {p.n}, block {block(p, c)}",
-           rule="N and the block's columns are at least 16", remedy="pad N with zeros", cost="no instruction is that narrow", layer="verifier"),
+    Clause(name="N of an instruction", holds=lambda p, c: p.n >= 16 and block(p, c)[1] >= 16,
+           value=lambda p, c: f"n = {p.n}, block {block(p, c)}",
+           rule="N and the block's columns are at least 16", remedy="pad N with zeros", cost="no instruction is that narrow",
+           layer="verifier"),
     *tensor_memory.clauses(allocations),
     Clause(name="one block of 64 rows", holds=lambda p, c: block(p, c)[0] != 64 or (p.m == 64 and p.n == block(p, c)[1]),
            value=lambda p, c: f"m, n = {p.m}, {p.n} in blocks of {block(p, c)[0]}x{block(p, c)[1]}",
@@ -145,9 +151,12 @@ CLAUSES = (
            value=lambda p, c: f"k = {p.k}", rule="A in tensor memory takes K of at most 256", remedy="keep A in shared memory",
            cost="A would be cut into blocks that the instruction does not expect"),
     Clause(name="boxes", holds=lambda p, c: max(p.m, p.k) <= LARGEST_BOX, value=lambda p, c: f"m, k = {p.m}, {p.k}",
-           rule=f"a box has at most {LARGEST_BOX} rows", remedy="use blocked_matmul", cost="the tensor map cannot be encoded", layer="driver"),
-    Clause(name="shared memory", holds=lambda p, c: _shared_bytes(p, c) + 64 <= SHARED_LIMIT, value=lambda p, c: f"{_shared_bytes(p, c)} bytes",
-           rule=f"A, B and C fit {SHARED_LIMIT} bytes of shared memory", remedy="use blocked_matmul", cost="the launch is out of resources",
+           rule=f"a box has at most {LARGEST_BOX} rows", remedy="use blocked_matmul", cost="the tensor map cannot be encoded",
+           layer="driver"),
+    Clause(name="shared memory", holds=lambda p, c: _shared_bytes(p, c) + 64 <= SHARED_LIMIT,
+           value=lambda p, c: f"{_shared_bytes(p, c)} bytes",
+           rule=f"A, B and C fit {SHARED_LIMIT} bytes of shared memory", remedy="use blocked_matmul",
+           cost="the launch is out of resources",
            layer="capacity"),
     stride_clause(matrices),
     base_clause(matrices),
@@ -155,7 +164,8 @@ CLAUSES = (
 
 
 @gluon.jit(do_not_specialize=["chosen"])
-def small_mma_kernel(a_matrix, b_matrix, c_matrix, d_matrix, chosen, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
+def small_mma_kernel(a_matrix, b_matrix, c_matrix, d_matrix, chosen, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
+                     BLOCK_K: gl.constexpr,
                      LEFT_IN_TENSOR_MEMORY: gl.constexpr, CONDITIONAL: gl.constexpr, COMMIT: gl.constexpr):
     M: gl.constexpr = d_matrix.block_shape[0]
     N: gl.constexpr = d_matrix.block_shape[1]
@@ -220,7 +230,8 @@ def small_mma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor
     if c.dtype != torch.float32 or d.dtype != torch.float32:
         raise ValueError(f"small_mma: C is {c.dtype} and D is {d.dtype}: the accumulator is fp32; call .float()")
     if chosen not in (0, 1):
-        raise ValueError(f"small_mma: chosen = {chosen}: must be 0 or 1, the barrier to arrive on; otherwise the program waits for ever")
+        raise ValueError(f"small_mma: chosen = {chosen}: must be 0 or 1, the barrier to arrive on; otherwise the program "
+                         "waits for ever")
     completion = completion or (Completion.COMMIT if use_commit else Completion.BARRIER)
     rows, columns = tmem_block or (0, 0)
     problem = Problem(m=a.shape[0], n=b.shape[1], k=a.shape[1], dtype=same_type(a, b), a_pad=row_padding(a), b_pad=row_padding(b),
@@ -234,6 +245,7 @@ def small_mma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor
         layout = gl.NVMMASharedLayout.get_default_for(list(tensor.shape), element_type(tensor.dtype).gluon)
         return TensorDescriptor.from_tensor(tensor, list(tensor.shape), layout)
 
-    small_mma_kernel[(1,)](described(a), described(b), described(c), described(d), chosen, rows, columns, min(problem.k, tensor_memory.WIDEST_BLOCK),
+    small_mma_kernel[(1,)](described(a), described(b), described(c), described(d), chosen, rows, columns,
+                           min(problem.k, tensor_memory.WIDEST_BLOCK),
                            lhs_in_tmem, completion == Completion.CONDITIONAL, completion == Completion.COMMIT, num_warps=num_warps)
     return d

@@ -1,10 +1,12 @@
 """Which tiles a persistent program takes, and in which order.
 
-A grid of P programs shares T tiles: program p takes tiles p, p + P, p + 2P, ... Tiles are numbered in groups of GROUP_M rows of tiles, column
-by column inside a group, so that tiles computed at the same time share rows of A and columns of B in the cache. The last group may have fewer rows.
+A grid of P programs shares T tiles: program p takes tiles p, p + P, p + 2P, ... Tiles are numbered in groups of GROUP_M rows of
+tiles, column by column inside a group, so that tiles computed at the same time share rows of A and columns of B in the cache. The
+last group may have fewer rows.
 
-A number past the last tile is answered with the last tile: a program asks one ahead, to start its loads early, and only its predicate
-knows that there is no such tile. Unclamped, the group number would run past the last group, whose height is then zero or negative, and divide by it.
+A number past the last tile is answered with the last tile: a program asks one ahead, to start its loads early, and only its
+predicate knows that there is no such tile. Unclamped, the group number would run past the last group, whose height is then zero or
+negative, and divide by it.
 """
 
 from __future__ import annotations

@@ -5,16 +5,16 @@
 
 Preconditions, and what each costs when broken:
 
-- `column_offset` is a multiple of 16 bytes and not negative; it may lie past the end. Otherwise: illegal instruction, and the CUDA context is
-  gone. Refused by the launcher.
-- Row offsets are not negative; those past the end are ignored. They lie in device memory, where the launcher does not look: a negative one is an illegal
-  instruction of the hardware. (A gather takes both signs. A scatter does not.)
+- `column_offset` is a multiple of 16 bytes and not negative; it may lie past the end. Otherwise: illegal instruction, and the CUDA
+  context is gone. Refused by the launcher.
+- Row offsets are not negative; those past the end are ignored. They lie in device memory, where the launcher does not look: a
+  negative one is an illegal instruction of the hardware. (A gather takes both signs. A scatter does not.)
 - Two equal row offsets write one row in no order; which of the two is kept, even element by element, is not defined.
-- A proxy fence stands between the ordinary store of the tile to shared memory and the scatter, which reads it through the async proxy: without one it may read what
-  was there before.
+- A proxy fence stands between the ordinary store of the tile to shared memory and the scatter, which reads it through the async
+  proxy: without one it may read what was there before.
 - The program waits for the scatter before it ends: shared memory is given to the next program while TMA still reads it.
-- The number of offsets need not be a multiple of the block: the missing ones of the last block are the number of rows, which lies outside and is ignored.
-  It must not be -1, the gather's choice.
+- The number of offsets need not be a multiple of the block: the missing ones of the last block are the number of rows, which lies
+  outside and is ignored. It must not be -1, the gather's choice.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def matrices(problem: Problem, config: Config) -> list[Matrix]:
 CLAUSES = (
     dtype_clause(DTYPES, "the descriptor has no such element"),
     positive_clause("table_rows", "table_columns", "offsets"),
-    Clause(name="column offset not negative", holds=lambda p, c: p.column_offset >= 0, value=lambda p, c: f"column_offset = {p.column_offset}",
+    Clause(name="column offset not negative", holds=lambda p, c: p.column_offset >= 0,
+           value=lambda p, c: f"column_offset = {p.column_offset}",
            rule="a scatter's column offset is not negative", remedy="start at column 0 and drop the first columns of the source",
            cost="an illegal instruction", layer="hardware"),
     *row_clauses("are scattered"),
@@ -99,7 +100,8 @@ def tma_scatter_kernel(table, row_offsets, offsets, column_offset, source, sourc
     tma.store_wait(pendings=0)
 
 
-def tma_scatter(table: torch.Tensor, row_offsets: torch.Tensor, column_offset: int, source: torch.Tensor, block_x: int = 128, block_y: int = 128, *,
+def tma_scatter(table: torch.Tensor, row_offsets: torch.Tensor, column_offset: int, source: torch.Tensor, block_x: int = 128,
+                block_y: int = 128, *,
                 num_warps: int = 4) -> torch.Tensor:
     """Puts `source` (offsets, block_y) into `table` (table_rows, table_columns) on the operands' device; returns the table.
 
@@ -109,11 +111,13 @@ def tma_scatter(table: torch.Tensor, row_offsets: torch.Tensor, column_offset: i
     offsets = row_offsets_of("tma_scatter", row_offsets)
     pad, source_pad = row_padding(table), row_padding(source)
     if source.shape != (offsets, block_y):
-        raise ValueError(f"tma_scatter: source is {tuple(source.shape)}: must be ({offsets}, {block_y}), one row for each offset; slice it")
+        raise ValueError(f"tma_scatter: source is {tuple(source.shape)}: must be ({offsets}, {block_y}), one row for each "
+                         "offset; slice it")
     problem = Problem(table_rows=table.shape[0], table_columns=table.shape[1], offsets=offsets, column_offset=column_offset,
                       dtype=same_type(table, source), table_pad=pad, table_offset=misalignment(table), source_pad=source_pad)
     config = Config(block_x=block_x, block_y=block_y, num_warps=num_warps)
     require("tma_scatter", CLAUSES, problem, config)
-    tma_scatter_kernel[(triton.cdiv(offsets, block_x),)](described_rows(table, block_x, block_y), row_offsets, offsets, column_offset, source,
+    tma_scatter_kernel[(triton.cdiv(offsets, block_x),)](described_rows(table, block_x, block_y), row_offsets, offsets,
+                                                         column_offset, source,
                                                          block_y + source_pad, block_x, num_warps=num_warps)
     return table

@@ -7,11 +7,14 @@ bit that differs is a layout or an ordering error; that is what it is for.
 
 Preconditions, and what each costs when broken:
 
-- M and N are powers of two, blocks are (64 or 128) x (power of two up to 256): no other tensor exists in tensor memory. Refused here.
+- M and N are powers of two, blocks are (64 or 128) x (power of two up to 256): no other tensor exists in tensor memory. Refused
+  here.
 - The blocks fill at most 512 columns, in allocations of powers of two: otherwise the launch is out of resources. Refused here.
 - 4 or 8 warps: a warp reaches only the 32 rows of its rank modulo 4, so fewer would leave rows unreached. Refused here.
-- A store to tensor memory is asynchronous: a load after it needs ``tcgen05.wait::st``. The compiler inserts the wait; no line here says it.
-- The registers that hold a row of tensor memory are not those that coalesce in global memory, hence two conversions through shared memory.
+- A store to tensor memory is asynchronous: a load after it needs ``tcgen05.wait::st``. The compiler inserts the wait; no line here
+  says it.
+- The registers that hold a row of tensor memory are not those that coalesce in global memory, hence two conversions through shared
+  memory.
 """
 
 from __future__ import annotations
