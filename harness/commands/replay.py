@@ -1,0 +1,47 @@
+"""``python -m harness replay FILE`` judges a stored case again; ``promote FILE`` keeps it in tests/seeds with what is owed."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from harness import report, seed_files
+from harness.isolation import Bench
+from harness.replay import replay
+from harness.verdict import Ruling
+
+
+def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, help="a seed file: .harness/failures/*.json or tests/seeds/*.json")
+    parser.add_argument("--embedded", action="store_true", help="judge the source stored in the file, not the one on disk")
+    parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS")
+
+
+def run_replay(arguments: argparse.Namespace) -> int:
+    """Exit status: 1 convicted again, 0 right now, 3 undecided. ValueError for a file that does not serve."""
+    seed = seed_files.read(arguments.file)
+    with Bench(timeout=arguments.timeout) as bench:
+        replayed = replay(arguments.file, bench, embedded=arguments.embedded)
+    shown = report.console()
+    if replayed.verdict.ruling is Ruling.CONVICTED:
+        line = f"python -m harness replay {arguments.file}"
+        named = replayed.case.launcher or replayed.case.contract
+        shown.print(report.conviction(named, seed.target, replayed.case, replayed.verdict, replayed.notes, line))
+    else:
+        for note in replayed.notes:
+            shown.print(f"note: {note}", markup=False)
+    shown.print(replayed.sentence, markup=False, style="bold")
+    return {Ruling.CONVICTED: report.CONVICTED, Ruling.RIGHT: report.RIGHT}.get(replayed.verdict.ruling, report.UNDECIDED)
+
+
+def add_promote_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, help="a seed file of .harness/failures")
+    parser.add_argument(
+        "--owed", choices=["right", "convicted"], default="right", help="the ruling that is owed from now on (default: right)"
+    )
+
+
+def run_promote(arguments: argparse.Namespace) -> int:
+    kept = seed_files.promote(arguments.file, Ruling(arguments.owed))
+    print(f"kept as {kept}, owed: {arguments.owed}; add it to git")
+    return 0

@@ -1,0 +1,220 @@
+"""``python -m harness run``: judge contracts on targets, show the table, store and shrink what is convicted."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness import report, seed_files
+from harness.contract import Case, load, resolve
+from harness.docket import PROFILES, Docket, Profile, in_turns, stems
+from harness.isolation import Bench
+from harness.progress import Showing
+from harness.replay import rerun
+from harness.shrinking import Memory, shrink
+from harness.targets import Target, target, targets
+from harness.verdict import Outcome, Ruling, Verdict
+
+MOST_BUGS = 4  # shrunk per contract and target; the others are stored as they came
+DRAWN_AT_ONCE = 50
+
+
+@dataclass
+class Bug:
+    """The first case of a signature on a docket."""
+
+    docket: Docket
+    case: Case
+    verdict: Verdict
+    seen: int = 1
+    notes: list[str] = field(default_factory=list)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("stems", nargs="*", metavar="STEM", help="kernels to judge (default: all)")
+    parser.add_argument(
+        "--target", action="append", default=[], metavar="T", help="emulated:sm_NN or cuda:N (default: all that are here)"
+    )
+    parser.add_argument("--profile", choices=sorted(PROFILES), default="quick", help="quick: about a minute; ci; exhaustive")
+    parser.add_argument(
+        "--launcher", default="", metavar="FILE:FUNCTION", help="judge your own launcher by the kernel's mathematics"
+    )
+    parser.add_argument(
+        "--contract", default="", metavar="ADDRESS", help="judge the contract at package.module:NAME or path/file.py:NAME"
+    )
+    parser.add_argument("--max-cases", type=int, default=None, metavar="N", help="at most N cases per contract and target")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="base seed of the draws (default 0)")
+    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="children at a time (default: one a core)")
+    parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="a case that takes longer is a timeout")
+    parser.add_argument(
+        "--shrink-seconds", type=float, default=None, metavar="SECONDS", help="time to shrink one bug; 0: store it as it came"
+    )
+    parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="every verdict as a line of JSON, then a summary")
+    parser.add_argument("--junit", type=Path, default=None, metavar="FILE", help="JUnit XML, whole at any time")
+    parser.add_argument("--html", type=Path, default=None, metavar="FILE", help="the report as a page, with the pictures")
+    parser.add_argument("--coverage", action="store_true", help="print the classes seen of each dimension")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Judge as asked; returns the exit status. ValueError for anything asked that cannot be, before anything is written."""
+    profile, dockets = PROFILES[arguments.profile], checked(arguments)
+    os.environ.setdefault("HARNESS_POOL_SEED", str(arguments.seed))
+    shown = report.console(record=arguments.html is not None)
+    records = report.Records(arguments.json, arguments.junit)
+    records.begin({name: str(value) for name, value in vars(arguments).items() if name != "command"})
+    tally, bugs = report.Tally(), dict[tuple, Bug]()
+    with Bench(jobs=arguments.jobs or os.cpu_count() or 1, timeout=arguments.timeout) as bench:
+        try:
+            with Showing(shown) as showing:
+                _judge(dockets, profile, arguments, bench, tally, bugs, records, showing)
+                _shrink(bugs, profile, arguments, bench, showing)
+        except KeyboardInterrupt:
+            shown.print(f"cancelled; what was judged is in {bench.journal.path}", style="yellow")
+        for bug in bugs.values():
+            path = seed_files.write(seed_files.seed_of(bug.case, bug.docket.target.name, bug.verdict))
+            records.seed_file(path, bug.docket.address, bug.docket.target.name)
+            notes = [f"{bug.seen} cases show it", *bug.notes] if bug.seen > 1 else bug.notes
+            line = f"python -m harness replay {_near(path)}"
+            shown.print(report.conviction(_named(bug.docket), bug.docket.target.name, bug.case, bug.verdict, notes, line))
+            shown.print()
+    shown.print(report.table(tally))
+    if arguments.coverage:
+        shown.print("\n".join(report.coverage_lines(tally)), markup=False)
+    for advice, count in tally.advice.most_common(5):
+        shown.print(f"advice ({count} cases): {advice}", markup=False)
+    shown.print(tally.sentence(), markup=False, style="bold")
+    records.end(tally)
+    if arguments.html:
+        shown.save_html(str(arguments.html))
+    return tally.status()
+
+
+def checked(arguments: argparse.Namespace) -> list[Docket]:
+    """The dockets asked for. Every address, target, count and output path is checked here, before anything runs or is written."""
+    if arguments.contract and arguments.stems:
+        raise ValueError(f"--contract {arguments.contract} and {' '.join(arguments.stems)}: give kernels or one contract, not both")
+    addresses = [arguments.contract] if arguments.contract else arguments.stems or stems()
+    for address in addresses:
+        resolve(address)
+    if arguments.launcher:
+        if len(addresses) != 1:
+            raise ValueError(
+                f"--launcher {arguments.launcher}: is judged by one kernel's mathematics; name it, for example: run matmul"
+            )
+        if not callable(launcher := load(arguments.launcher)):
+            must = resolve(addresses[0]).parameters
+            raise ValueError(f"--launcher {arguments.launcher}: is a {type(launcher).__name__}, must be a function {must}")
+    for name, least in (("max_cases", 1), ("jobs", 0), ("shrink_seconds", 0), ("timeout", 0)):
+        value = getattr(arguments, name)
+        if value is not None and value < least:
+            raise ValueError(f"--{name.replace('_', '-')} {value}: must be at least {least}")
+    for path in (arguments.json, arguments.junit, arguments.html):
+        if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+            raise ValueError(f"{path}: must be a file in a directory that exists; make {path.absolute().parent} first")
+    machines = [target(name) for name in dict.fromkeys(arguments.target)] if arguments.target else targets()
+    return [Docket(address, machine, arguments.seed, arguments.launcher) for address in addresses for machine in machines]
+
+
+def _judge(
+    dockets: list[Docket],
+    profile: Profile,
+    arguments: argparse.Namespace,
+    bench: Bench,
+    tally: report.Tally,
+    bugs: dict[tuple, Bug],
+    records: report.Records,
+    showing: Showing,
+) -> None:
+    by_key: dict[tuple[str, str], Docket] = {}
+    contracts = {docket.address: docket.contract for docket in dockets}
+    for docket in dockets:
+        by_key[docket.address, docket.target.name] = docket
+    for case, machine, verdict in bench.judge_all(_cases(dockets, profile, arguments, tally, showing)):
+        docket = by_key[case.contract, machine.name]
+        classes = contracts[case.contract].coverage(case, machine)
+        tally.count(case, _named(docket), machine.name, classes, verdict)
+        records.verdict(case, _named(docket), machine.name, verdict)
+        showing.step(_named(docket), machine.name, verdict)
+        if verdict.convicted:
+            key = (docket.address, machine.name, verdict.signature)
+            if key in bugs:
+                bugs[key].seen += 1
+            else:
+                bugs[key] = Bug(docket, case, verdict)
+
+
+def _cases(
+    dockets: list[Docket], profile: Profile, arguments: argparse.Namespace, tally: report.Tally, showing: Showing
+) -> Iterator[tuple[Case, Target]]:
+    """The cover lists of all dockets in turns, whole; then draws in turns until their number or the time is reached."""
+    begun = time.monotonic()
+    able = []
+    for docket in dockets:
+        if docket.lacking:
+            verdict = Verdict(
+                ruling=Ruling.NOT_RUN, outcome=Outcome.NOT_RUN, message=f"{docket.target.name} lacks {', '.join(docket.lacking)}"
+            )
+            tally.count(Case(contract=docket.address, problem=None), _named(docket), docket.target.name, {}, verdict)
+        else:
+            able.append(docket)
+    most = arguments.max_cases
+    required = [docket.required()[:most] for docket in able]
+    for docket, cases in zip(able, required, strict=True):
+        tally.require(_named(docket), docket.target.name, cases)
+    showing.expect(sum(map(len, required)))
+    yield from in_turns([[(case, docket.target) for case in cases] for docket, cases in zip(able, required, strict=True)])
+    wanted = [min(profile.draws, most - len(cases)) if most is not None else profile.draws for cases in required]
+    drawn = []
+    for docket, count in zip(able, wanted, strict=True):
+        if profile.seconds is not None and time.monotonic() - begun > profile.seconds:
+            break
+        drawn.append([(case, docket.target) for case in (docket.drawn(count) if count > 0 else [])])
+    showing.expect(sum(map(len, drawn)))
+    for item in in_turns(drawn):
+        if profile.seconds is not None and time.monotonic() - begun > profile.seconds:
+            return
+        yield item
+
+
+def _shrink(bugs: dict[tuple, Bug], profile: Profile, arguments: argparse.Namespace, bench: Bench, showing: Showing) -> None:
+    """Make each bug's case small, with the signature held; say how often a conviction repeats."""
+    seconds = profile.shrink_seconds if arguments.shrink_seconds is None else arguments.shrink_seconds
+    shrunk: dict[tuple[str, str], int] = {}
+    for number, bug in enumerate(bugs.values(), 1):
+        where = bug.docket.target
+
+        def judged(case: Case, where: Target = where, number: int = number) -> Verdict:
+            verdict = bench.judge(case, where)
+            showing.say(f"shrinking bug {number} of {len(bugs)}: {verdict.outcome}")
+            return verdict
+
+        place = (bug.docket.address, where.name)
+        shrunk[place] = shrunk.get(place, 0) + 1
+        if seconds and shrunk[place] <= MOST_BUGS and bug.verdict.outcome is not Outcome.TIMEOUT:
+            memory = Memory(judged)
+            memory.known[bug.case.key] = bug.verdict
+            before = bug.case
+            bug.case, bug.verdict = shrink(
+                bug.docket, bug.case, bug.verdict, memory, draws=min(profile.draws, 200), seconds=seconds
+            )
+            if bug.case.key != before.key:
+                bug.notes.append(f"shrunk in {memory.asked} launches from: {report.describe(before)}")
+            flaky = rerun(bug.case, where.name, bug.verdict, bench)
+            if flaky:
+                bug.notes.append(flaky)
+
+
+def _named(docket: Docket) -> str:
+    return docket.launcher or docket.address
+
+
+def _near(path: Path) -> str:
+    """The path as it can be typed from here."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

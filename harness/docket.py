@@ -1,0 +1,125 @@
+"""Which cases a run judges: the cover list of each contract first, then draws by Hypothesis from a seed of the run's own.
+
+Draws depend on (base seed, contract, target) alone, so that a run can be repeated, and so that shrinking walks the same way again
+with the verdicts already known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.contract import Case, Contract, resolve
+from harness.targets import Target
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How far a run goes. Cover lists are judged whole whatever the profile; `seconds` ends the drawn cases."""
+
+    name: str
+    draws: int  # per contract and target
+    seconds: float | None
+    shrink_seconds: float  # per bug
+
+
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        Profile("quick", draws=40, seconds=45, shrink_seconds=20),
+        Profile("ci", draws=300, seconds=240, shrink_seconds=60),
+        Profile("exhaustive", draws=10_000, seconds=None, shrink_seconds=300),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Docket:
+    """The cases of one contract on one target; `launcher` is a user's, judged by this contract's mathematics."""
+
+    address: str
+    target: Target
+    seed: int = 0
+    launcher: str = ""
+
+    @property
+    def contract(self) -> Contract:
+        return resolve(self.address)
+
+    @property
+    def lacking(self) -> list[str]:
+        """Features the kernel requires and the target lacks; a user's launcher requires none that we know."""
+        return [] if self.launcher else sorted(str(feature) for feature in self.contract.requires - self.target.features)
+
+    def required(self) -> list[Case]:
+        return self._once(self.contract.required(self.target))
+
+    def drawn(self, count: int) -> list[Case]:
+        """Up to `count` distinct cases that the cover list does not have."""
+        drawn: list[Case] = []
+        walk(self, count, drawn.append)
+        known = {case.key for case in self.required()}
+        return [case for case in self._once(drawn, prepared=True) if case.key not in known]
+
+    def prepared(self, case: Case) -> Case | None:
+        """`case` under this docket's address and launcher; None where a user's launcher owes nothing."""
+        if case.contract != self.address:
+            case = replace(case, contract=self.address)
+        if not self.launcher:
+            return case
+        adapt: Callable[[Case, str], Case] | None = getattr(self.contract, "for_launcher", None)
+        case = adapt(case, self.launcher) if adapt else replace(case, launcher=self.launcher, config=None)
+        return case if self.contract.owed(case, self.target).result else None
+
+    def _once(self, cases: list[Case], *, prepared: bool = False) -> list[Case]:
+        ready = cases if prepared else [done for case in cases if (done := self.prepared(case)) is not None]
+        return list({case.key: case for case in ready}.values())
+
+
+def walk(docket: Docket, count: int, visit: Callable[[Case], None], *, shrink: bool = False) -> None:
+    """Call `visit` with up to `count` cases in the order the docket's seed gives. With `shrink`, what `visit` raises is shrunk by
+    Hypothesis, and the smallest is raised at the end."""
+    import hypothesis
+    from hypothesis import HealthCheck, Phase, Verbosity
+
+    settings = hypothesis.settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        derandomize=False,
+        phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+        verbosity=Verbosity.quiet,
+        print_blob=False,
+        report_multiple_bugs=False,
+    )
+
+    @hypothesis.seed(derived_seed(docket.seed, docket.address, docket.target.name))
+    @settings
+    @hypothesis.given(case=docket.contract.cases(docket.target))
+    def each(case: Case) -> None:
+        ready = docket.prepared(case)
+        if ready is not None:
+            visit(ready)
+
+    each()
+
+
+def derived_seed(base: int, *parts: str) -> int:
+    """A 64-bit seed of (base, parts): equal for equal parts, unrelated for others."""
+    return int.from_bytes(hashlib.sha256("\0".join([str(base), *parts]).encode()).digest()[:8], "big")
+
+
+def stems() -> list[str]:
+    """Every kernel that has a contract, by its stem."""
+    return sorted(path.stem for path in (Path(__file__).parent / "contracts").glob("[a-z]*.py"))
+
+
+def in_turns(lists: list[list]) -> Iterator:
+    """The first of each, then the second of each, and so on."""
+    for place in range(max(map(len, lists), default=0)):
+        for items in lists:
+            if place < len(items):
+                yield items[place]

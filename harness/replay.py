@@ -1,0 +1,50 @@
+"""Judge a stored failing case again and say whether it is the same bug, another one, or gone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import seed_files
+from harness.contract import Case
+from harness.isolation import Bench
+from harness.targets import target
+from harness.verdict import Ruling, Verdict
+
+FLAKY_RUNS = 5
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay showed. `same` is whether the signature is the stored one."""
+
+    case: Case
+    verdict: Verdict
+    stored: tuple[str, str, str]
+    notes: list[str]
+
+    @property
+    def same(self) -> bool:
+        return self.verdict.signature == self.stored
+
+    @property
+    def sentence(self) -> str:
+        if self.verdict.ruling is Ruling.CONVICTED:
+            return f"convicted again: {'the same bug' if self.same else 'another bug'} ({self.verdict.outcome})"
+        if self.verdict.ruling is Ruling.RIGHT:
+            return f"right now: it was convicted of {self.stored[0]!r} when it was stored"
+        return f"{self.verdict.ruling}: {self.verdict.message}"
+
+
+def replay(path: Path, bench: Bench, *, embedded: bool = False) -> Replayed:
+    """Judge the case of the seed file at `path` on its target. ValueError for a file or a target that does not serve."""
+    seed = seed_files.read(path)
+    where = target(seed.target)
+    case, notes = seed_files.restored(seed, embedded=embedded)
+    return Replayed(case, bench.judge(case, where), seed.signature, notes)
+
+
+def rerun(case: Case, where: str, verdict: Verdict, bench: Bench) -> str:
+    """'' when the verdict comes again each time, else "nondeterministic: k of r runs show it"."""
+    again = [bench.judge(case, target(where)).signature == verdict.signature for _ in range(FLAKY_RUNS - 1)]
+    return "" if all(again) else f"nondeterministic: {1 + sum(again)} of {FLAKY_RUNS} runs show it"
