@@ -144,7 +144,7 @@ def _to_integer(source: str, destination: str, bf16_instructions: bool) -> tuple
         return (Step("bf16", "fp32", "cvt.f32.bf16", moved_up), *_to_integer("fp32", destination, bf16_instructions))
     wide = {"int8": "int16", "uint8": "uint16"}.get(destination, destination)
     first = Step(source, wide, f"cvt.rzi.{_ptx(wide)}.{_ptx(source)}", truncated_into_range)
-    return (first,) if wide == destination else (first, Step(wide, destination, "st.global.v4.b8", low_bits))
+    return (first,) if wide == destination else (first, Step(wide, destination, "st.global", low_bits))
 
 
 def _from_integer(source: str, destination: str, sm: int) -> tuple[Step, ...]:

@@ -63,9 +63,7 @@ def encode(
     # E8M0 reaches into float32's subnormals, and fp32 leaves no bit to round: both are left to the wider source.
     narrow = values.dtype == np.float32 and fmt.subnormals and fmt.mantissa_bits < _FLOAT32.mantissa_bits
     source = _FLOAT32 if narrow else _FLOAT64
-    for start in range(0, flat_values.size, CHUNK):
-        part = slice(start, start + CHUNK)
-        flat_codes[part] = _encode_by_definition(fmt, flat_values[part], source, rounding, overflow)
+    _encode_in_chunks(fmt, flat_values, flat_codes, source, rounding, overflow)
     return codes
 
 
@@ -81,6 +79,14 @@ def _as_float(values: np.ndarray) -> np.ndarray:
     if values.size and values.dtype.itemsize == 8 and max(int(values.max()), -int(values.min())) > EXACT_INTEGERS:
         raise ValueError("integers beyond 2^53 are not exact in float64: encode them in two parts")
     return np.ascontiguousarray(values, dtype=np.float64).reshape(values.shape)
+
+
+def _encode_in_chunks(
+    fmt: Format, values: np.ndarray, codes: np.ndarray, source: _Source, rounding: Rounding, overflow: Overflow
+) -> None:
+    for start in range(0, values.size, CHUNK):
+        part = slice(start, start + CHUNK)
+        codes[part] = _encode_by_definition(fmt, values[part], source, rounding, overflow)
 
 
 def _encode_by_definition(
@@ -162,7 +168,8 @@ def _ends(fmt: Format, overflow: Overflow) -> tuple[int, int, int]:
 def _table(fmt: Format, rounding: Rounding, overflow: Overflow) -> np.ndarray:
     """Code of each float32 whose low half is zero, by its top half; uint8, read-only."""
     words = np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)  # (65536,)
-    table = _encode_by_definition(fmt, words.view(np.float32), _FLOAT64, rounding, overflow).astype(np.uint8)  # (65536,)
+    table = np.empty(words.size, np.uint8)  # (65536,)
+    _encode_in_chunks(fmt, words.view(np.float32), table, _FLOAT64, rounding, overflow)
     table.flags.writeable = False
     return table
 
