@@ -55,6 +55,11 @@ def instructions(probe: Probe) -> Iterator[tuple[str, str, str]]:
             yield c_name, d_name, ptx
 
 
+def placements(probe: Probe) -> tuple[int, ...]:
+    """Where the products of a group can lie in the tile besides its first rows and columns (`turn` in instructions.cu)."""
+    return (1, 2) if probe.family == "wgmma" else (1,)
+
+
 def check_exact(machine: Machine, probe: Probe, ptx: str, half: bool) -> None:
     """Small integers, whose products are exact in any order: raises CannotRecord where the library does not give them.
 
@@ -71,7 +76,7 @@ def check_exact(machine: Machine, probe: Probe, ptx: str, half: bool) -> None:
     else:
         dtype = np.float16 if half else np.float32
         c_words, expected = c.astype(dtype), (c + (drawn[0] * drawn[1]).sum(axis=1)).astype(dtype)
-    for turn in (0, 1):
+    for turn in (0, *placements(probe)):
         got = machine.words(ptx, a, b, c_words, steps=probe.steps, turn=turn)
         wrong = int((got != expected).sum())
         if wrong:
@@ -103,9 +108,10 @@ def record_probe(machine: Machine, device: Device, probe: Probe, data_seed: int)
         check_exact(machine, probe, ptx, half=d_name == "d16")
         c = getattr(chosen, c_name)
         d = machine.words(ptx, chosen.a, chosen.b, c, steps=probe.steps)
-        moved = machine.words(ptx, chosen.a, chosen.b, c, steps=probe.steps, turn=1)
-        if (d != moved).any():
-            raise CannotRecord(f"{ptx}: {int((d != moved).sum())} words change with the product's place in the tile")
+        for turn in placements(probe):
+            moved = machine.words(ptx, chosen.a, chosen.b, c, steps=probe.steps, turn=turn)
+            if (d != moved).any():
+                raise CannotRecord(f"{ptx}: {int((d != moved).sum())} words change with the product's place in the tile")
         arrays |= {c_name: c, d_name: d}
     return arrays | {"meta": np.array(json.dumps(meta(device, probe) | origin(device, data_seed)))}
 

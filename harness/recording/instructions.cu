@@ -26,7 +26,7 @@ constexpr int GROUP = 8;  // products an instruction
 struct Placement {  // where product j of a group lies
     int turn;
     __device__ int product_of_row(int row) const {
-        int j = turn ? 15 - row : row;
+        int j = turn == 0 ? row : turn == 1 ? 15 - row : 63 - row;  // 2: in the last warp of a warpgroup
         return (j >= 0 && j < GROUP) ? j : -1;
     }
     __device__ int product_of_column(int column) const { return turn ? (column + 5) % GROUP : column; }
@@ -121,6 +121,12 @@ __device__ uint64_t descriptor(const void* shared, uint32_t leading, uint32_t st
     return encode(uint32_t(__cvta_generic_to_shared(shared))) | encode(leading) << 16 | encode(stride) << 32;
 }
 
+// The asynchronous instruction reads and writes registers behind the compiler's back: nothing may be moved across.
+template <int N>
+__device__ void hold(uint32_t (&r)[N]) {
+    for (int i = 0; i < N; ++i) asm volatile("" : "+r"(r[i])::"memory");
+}
+
 template <class Instruction>
 __global__ void wgmma_rows(Operands<typename Instruction::Word> o, int turn) {
     using Word = typename Instruction::Word;
@@ -141,10 +147,12 @@ __global__ void wgmma_rows(Operands<typename Instruction::Word> o, int turn) {
         }
         asm volatile("fence.proxy.async;" ::: "memory");  // plain stores above, read by the asynchronous proxy below
         __syncthreads();
+        hold(acc);
         asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
         Instruction::issue(acc, descriptor(a, sizeof(a[0]), 128), descriptor(b, sizeof(b[0]), 128));
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
         asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+        hold(acc);
         __syncthreads();
     }
     store_d<Word>(acc, o, at, group, 16 * warp + g, t);

@@ -109,8 +109,13 @@ def drawn_mantissas(rng: np.random.Generator, format: Format, plain: np.ndarray)
     return np.where(plain, 0, drawn)
 
 
-def terms(asked: Asked, exponents: np.ndarray, signs: np.ndarray, plain: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def terms(
+    asked: Asked, exponents: np.ndarray, signs: np.ndarray, plain: np.ndarray, *, normal: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     """Codes a, b whose products have these exponents (before a significand product of 2 or more carries) and signs.
+
+    With `normal` no operand is subnormal where that is possible: the instruction reads a subnormal with the exponent of the
+    smallest normal number, which raises the alignment exponent above the product's own.
 
     An absent term is a zero, of either sign, times any finite number, large ones included. Out of range counts as absent.
     """
@@ -118,7 +123,11 @@ def terms(asked: Asked, exponents: np.ndarray, signs: np.ndarray, plain: np.ndar
     high_a, high_b = highest_exponent(asked.a), highest_exponent(asked.b)
     absent = (exponents < asked.lowest) | (exponents > asked.highest)
     q = np.where(absent, low_a + high_b, exponents)
-    split = rng.integers(np.maximum(low_a, q - high_b), np.minimum(high_a, q - low_b) + 1)
+    least, most = np.maximum(low_a, q - high_b), np.minimum(high_a, q - low_b)
+    if normal:
+        above = np.maximum(least, asked.a.smallest_exponent), np.minimum(most, q - asked.b.smallest_exponent)
+        least, most = np.where(above[0] <= above[1], above, (least, most))
+    split = rng.integers(least, most + 1)
     sign_a = rng.integers(0, 2, q.shape)
     zero_a = absent & (rng.random(q.shape) < 0.5)
     zero_b = absent & (~zero_a | (rng.random(q.shape) < 0.2))
@@ -252,17 +261,29 @@ def cancel(asked: Asked) -> dict[str, np.ndarray]:
 
 
 def floor(asked: Asked) -> dict[str, np.ndarray]:
-    of_fp32 = (asked.rng.random(asked.count) < 0.6) if asked.lowest < -149 else np.zeros(asked.count, bool)
+    """A few units of the smallest subnormal, and something tiny against them: whether it is seen shows how far down E goes.
+
+    fp32 truncates, so the tiny term has the other sign; fp16 rounds to nearest, so it stands beside half a unit.
+    """
+    of_fp32 = (asked.rng.random(asked.count) < 0.7) if asked.lowest < -149 else np.zeros(asked.count, bool)
     smallest = np.where(of_fp32, -149, -24)
-    base = smallest + asked.rng.integers(-2, 12, asked.count)
-    half = np.where(asked.signs((asked.count,)) == 1, smallest - 1, ABSENT)
-    tiny = np.where(of_fp32, asked.rng.integers(-195, -149, asked.count), asked.rng.integers(-48, -25, asked.count))
-    other = np.where(asked.signs((asked.count,)) == 1, tiny - asked.rng.integers(0, 4, asked.count), ABSENT)
-    exponents = scattered(asked, [base, half, tiny, other])
-    signs = np.where(exponents < smallest[:, None], 1, 0) ^ asked.signs((asked.count,))[:, None]
-    signs = np.where(asked.rng.random(asked.count)[:, None] < 0.3, asked.signs(asked.shape), signs)
-    a, b = terms(asked, exponents, signs, np.ones(asked.shape, bool))
-    c_exponent = np.where(asked.rng.random(asked.count) < 0.5, ABSENT, smallest + asked.rng.integers(0, 4, asked.count))
+    some = asked.signs((asked.count,)) == 1
+    base = smallest + asked.choose([0, 0, 1, 1, 2, 5, 9, 14], (asked.count,))
+    unit = np.where(some, smallest, ABSENT)
+    half = np.where(of_fp32 & (asked.rng.random(asked.count) < 0.8), ABSENT, smallest - 1)
+    tiny = np.where(of_fp32, asked.rng.integers(-178, -149, asked.count), asked.rng.integers(-48, -34, asked.count))
+    tiny = np.where(~of_fp32 & some, np.maximum(asked.lowest, -48), tiny)
+    columns = [np.where(of_fp32 | some, base, ABSENT), unit, half, tiny]
+    table, signs = np.full(asked.shape, ABSENT), np.zeros(asked.shape, np.int64)
+    sign = asked.signs((asked.count,))
+    against = np.where(of_fp32, 1 - sign, asked.signs((asked.count,)))
+    for column, exponent in enumerate(columns[: asked.k]):
+        table[:, column] = exponent
+        signs[:, column] = against if column == 3 else sign
+    order = asked.rng.permuted(np.tile(np.arange(asked.k), (asked.count, 1)), axis=1)
+    table, signs = np.take_along_axis(table, order, 1), np.take_along_axis(signs, order, 1)
+    a, b = terms(asked, table, signs, np.ones(asked.shape, bool), normal=True)
+    c_exponent = np.where(asked.rng.random(asked.count) < 0.85, ABSENT, smallest + asked.rng.integers(0, 4, asked.count))
     return {"a": a, "b": b, **accumulators(asked, c_exponent)}
 
 
