@@ -1,9 +1,9 @@
 """What the arithmetic of the tile program computes, word for word.
 
-Values are held in logical order: integers as NumPy integers (scalars as Python ints), fp32 as float32, narrower floats as their codes.
-Every function here is one whose lowering is known to round once and correctly (PTX ISA 9.7: add, mul, fma, cvt with ``.rn``), or to be
-exact; what rounds otherwise (division, ``math.*``) is not here, and is refused by the translator. fp32 NaN results are 0x7FFFFFFF
-(PTX ISA 9.7.3, "NaN results are canonical"), fp16 and bf16 ones 0x7FFF.
+Values are held in logical order: integers as NumPy integers (scalars as Python ints), fp32 as float32, narrower floats as their
+codes. Every function here is one whose lowering is known to round once and correctly (PTX ISA 9.7: add, mul, fma, cvt with
+``.rn``), or to be exact; what rounds otherwise (division, ``math.*``) is not here, and is refused by the translator. fp32 NaN
+results are 0x7FFFFFFF (PTX ISA 9.7.3, "NaN results are canonical"), fp16 and bf16 ones 0x7FFF.
 """
 
 from __future__ import annotations
@@ -79,11 +79,13 @@ def _to_odd_sum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def convert_float(source: str, destination: str, arch: str) -> Callable:
     """The target's own conversion between two float formats, on values as this module holds them."""
+
     def run(values: np.ndarray) -> np.ndarray:
         values = np.asarray(values)
         codes = values.view(np.uint32) if source == "fp32" else values
         codes = convert(FORMATS[source], FORMATS[destination], codes, arch)
         return codes.view(np.float32) if destination == "fp32" else codes
+
     return run
 
 
@@ -100,23 +102,26 @@ def float_from_int(bits: int, fmt: str, *, signed: bool) -> Callable:
         if fmt == "fp32":
             return values.astype(np.float32)
         return narrow(values.astype(np.float64), fmt)
+
     return run
 
 
 def int_from_float(fmt: str | None, bits: int, *, signed: bool) -> Callable:
-    """fptosi, fptoui as cvt.rzi: toward zero, clamped to the range of 32 or 64 bits, NaN to 0 (PTX ISA, cvt). Narrower results take
-    the low bits of the 32-bit one, as the lowering does."""
-    wide = 64 if bits == 64 else 32
-    dtype = np.dtype({(32, True): np.int32, (64, True): np.int64, (32, False): np.uint32, (64, False): np.uint64}[(wide, signed)])
+    """fptosi, fptoui as cvt.rzi: toward zero, clamped to the range of the instruction's integer, NaN to 0 (PTX ISA, cvt). 8-bit
+    results take the low bits of a 16-bit one, as the lowering does."""
+    wide = max(bits, 16)
+    dtype = np.dtype(f"{'i' if signed else 'u'}{wide // 8}")
     target = np.dtype({1: np.int8, 8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}[bits])
-    lowest, highest = float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)
+    top = (1 << (wide - 1 if signed else wide)) - 1
+    lowest, highest = float(-top - 1 if signed else 0), float(top)
 
     def run(values: np.ndarray) -> np.ndarray:
         real = np.trunc(widen(values, fmt))
         real = np.where(np.isnan(real), 0.0, real)
         inside = np.clip(real, lowest, highest)
-        whole = np.where(inside >= highest, np.iinfo(dtype).max, np.where(inside >= highest, 0.0, inside).astype(dtype)).astype(dtype)
+        whole = np.where(inside >= highest, dtype.type(top), np.where(inside >= highest, 0.0, inside).astype(dtype))
         return whole.view(f"i{dtype.itemsize}").astype(target)
+
     return run
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.emulator.faults import EmulatedFault
 from harness.emulator.memory import View
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 class InFlight:
     """One asynchronous operation. `pipe` names the unit that executes its operations in the order of issue ("" for none)."""
 
-    __slots__ = ("op", "kind", "pipe", "reads", "writes", "landing", "landed", "complete", "number", "value")
+    __slots__ = ("complete", "kind", "landed", "landing", "number", "op", "pipe", "reads", "value", "writes")
 
-    def __init__(self, op: Operation, kind: str, pipe: str, reads: list[View], writes: list[View], landing: Callable[[], None]) -> None:
+    def __init__(
+        self, op: Operation, kind: str, pipe: str, reads: list[View], writes: list[View], landing: Callable[[], None]
+    ) -> None:
         self.op, self.kind, self.pipe, self.reads, self.writes, self.landing = op, kind, pipe, reads, writes, landing
         self.landed = self.complete = False
         self.number = 0
-        self.value = None
+        self.value: Any = None
 
 
 class PendingTensor:
@@ -37,8 +39,12 @@ class PendingTensor:
         self.operation = operation
 
     def __array__(self, *_: object, **__: object) -> object:
-        raise EmulatedFault("race", f"registers are read while the {self.operation.kind} that writes them is in flight",
-                            self.operation.op.location, {"operation": self.operation.op.brief})
+        raise EmulatedFault(
+            "race",
+            f"registers are read while the {self.operation.kind} that writes them is in flight",
+            self.operation.op.location,
+            {"operation": self.operation.op.brief},
+        )
 
 
 class Schedule:
@@ -123,9 +129,13 @@ class Flights:
         for flight in self.pending:
             self._collide(flight.writes, view, op, flight, "reads", "writes")
         if not (view.known == view.full).all():
-            raise EmulatedFault("uninitialised read", f"{op.name} reads {view}, of which "
-                                f"{int((view.known != view.full).sum())} of {view.known.size} elements were never written",
-                                op.location, {"operation": op.brief})
+            raise EmulatedFault(
+                "uninitialised read",
+                f"{op.name} reads {view}, of which "
+                f"{int((view.known != view.full).sum())} of {view.known.size} elements were never written",
+                op.location,
+                {"operation": op.brief},
+            )
 
     def write(self, op: Operation, view: View) -> None:
         """The program overwrites `view`: a race with what is in flight there."""
@@ -137,10 +147,18 @@ class Flights:
         for other in views:
             if other.overlaps(view):
                 raise EmulatedFault(
-                    "race", f"{op.name} {verb} {view} while the {flight.kind} issued at {flight.op.location or 'an unknown line'} still "
-                    f"{busy} {other}: no wait orders them", op.location,
-                    {"operation": op.brief, "other operation": flight.op.brief, "other location": flight.op.location,
-                     "other landed": flight.landed, "schedule": self.schedule.text})
+                    "race",
+                    f"{op.name} {verb} {view} while the {flight.kind} issued at {flight.op.location or 'an unknown line'} still "
+                    f"{busy} {other}: no wait orders them",
+                    op.location,
+                    {
+                        "operation": op.brief,
+                        "other operation": flight.op.brief,
+                        "other location": flight.op.location,
+                        "other landed": flight.landed,
+                        "schedule": self.schedule.text,
+                    },
+                )
 
     # -- cp.async (PTX ISA 9.7.9.25.3) --------------------------------------------------------------------------------
     def commit_copies(self) -> None:

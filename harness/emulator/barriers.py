@@ -37,17 +37,27 @@ class Barriers:
         """The barrier in `view`; a conviction when none was initialised there, or it was invalidated."""
         found = self.live.get(view.offset)
         if found is None:
-            raise EmulatedFault("barrier misuse", f"{op.name} on {view}, where no barrier is initialised", op.location,
-                                {"operation": op.brief, "barriers": self.state()})
+            raise EmulatedFault(
+                "barrier misuse",
+                f"{op.name} on {view}, where no barrier is initialised",
+                op.location,
+                {"operation": op.brief, "barriers": self.state()},
+            )
         return found
 
     def state(self) -> dict[str, str]:
-        return {f"byte {offset}": f"{barrier} (initialised at {barrier.op.location})" for offset, barrier in sorted(self.live.items())}
+        return {
+            f"byte {offset}": f"{barrier} (initialised at {barrier.op.location})" for offset, barrier in sorted(self.live.items())
+        }
 
     def init(self, op: Operation, view: View, count: int) -> None:
         if view.offset in self.live:
-            raise EmulatedFault("barrier misuse", f"{op.name} on {view}, where a barrier lives already: invalidate it first", op.location,
-                                {"operation": op.brief, "barriers": self.state()})
+            raise EmulatedFault(
+                "barrier misuse",
+                f"{op.name} on {view}, where a barrier lives already: invalidate it first",
+                op.location,
+                {"operation": op.brief, "barriers": self.state()},
+            )
         self.flights.write(op, view)
         view.array[...] = count
         view.known[...] = view.full
@@ -61,8 +71,12 @@ class Barriers:
         """`count` arrivals that stand for the completion of `carried`."""
         barrier = self.at(op, view)
         if count > barrier.arrivals:
-            raise EmulatedFault("barrier misuse", f"{count} arrivals at a barrier that expects {barrier.arrivals} more in this phase",
-                                op.location, {"operation": op.brief, "barriers": self.state()})
+            raise EmulatedFault(
+                "barrier misuse",
+                f"{count} arrivals at a barrier that expects {barrier.arrivals} more in this phase",
+                op.location,
+                {"operation": op.brief, "barriers": self.state()},
+            )
         barrier.arrivals -= count
         barrier.carried += carried
         self.settle(barrier)
@@ -81,8 +95,13 @@ class Barriers:
         while (barrier.phase - 1) & 1 != parity & 1:
             waiting = next((f for f in self.flights.pending if not f.landed), None)
             if waiting is None:
-                raise EmulatedFault("deadlock", f"{op.name} waits for parity {parity & 1} of the barrier at {view} ({barrier}) and "
-                                    "nothing is left that could arrive", op.location, {"operation": op.brief, "barriers": self.state()})
+                raise EmulatedFault(
+                    "deadlock",
+                    f"{op.name} waits for parity {parity & 1} of the barrier at {view} ({barrier}) and "
+                    "nothing is left that could arrive",
+                    op.location,
+                    {"operation": op.brief, "barriers": self.state()},
+                )
             self.flights.land(waiting)
         for flight in barrier.finished:
             self.flights.complete(flight)

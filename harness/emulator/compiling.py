@@ -32,8 +32,11 @@ def check_release() -> None:
     """RuntimeError, with what is missing, for a Triton release whose compiler this module does not know."""
     missing = [f"{room}.{name}" for room, place, name, _ in _PASSES if not hasattr(place, name)]
     if missing or not triton.__version__.startswith(SUPPORTED):
-        raise RuntimeError(f"triton {triton.__version__}: the emulated GPU knows the compiler of {', '.join(v + 'x' for v in SUPPORTED)}"
-                           + (f"; this one lacks {', '.join(missing)}" if missing else "") + "; install triton 3.9.0")
+        raise RuntimeError(
+            f"triton {triton.__version__}: the emulated GPU knows the compiler of {', '.join(v + 'x' for v in SUPPORTED)}"
+            + (f"; this one lacks {', '.join(missing)}" if missing else "")
+            + "; install triton 3.9.0"
+        )
 
 
 def _key() -> str:
@@ -45,8 +48,14 @@ class Stages:
 
     key = _key()
 
-    def __call__(self, backend: object = None, stages: dict | None = None, options: Any = None, language: object = None,
-                 capability: int | None = None) -> tuple[str, str] | None:
+    def __call__(
+        self,
+        backend: object = None,
+        stages: dict | None = None,
+        options: Any = None,
+        language: object = None,
+        capability: int | None = None,
+    ) -> tuple[str, str] | None:
         if backend is None:  # the compile cache asks for its key
             return "tile program", self.key
         assert stages is not None and capability is not None
@@ -59,10 +68,16 @@ class Stages:
 
 def tile_program(options: Any, capability: int) -> Callable[[Any, dict], bytes]:
     """The stage that ends the compilation: TTGIR module and metadata in, the text of the tile program out."""
+
     def stage(module: Any, metadata: dict) -> bytes:
         from triton.backends.nvidia.compiler import get_ptx_version_from_options
-        given = {"": (), "consan": (False,), "capability": (capability,),
-                 "capability, ptx": (capability, get_ptx_version_from_options(options, capability))}
+
+        given = {
+            "": (),
+            "consan": (False,),
+            "capability": (capability,),
+            "capability, ptx": (capability, get_ptx_version_from_options(options, capability)),
+        }
         manager = ir.pass_manager(module.context)
         for _, place, name, arguments in _PASSES:
             getattr(place, name)(manager, *given[arguments])
@@ -70,16 +85,24 @@ def tile_program(options: Any, capability: int) -> Callable[[Any, dict], bytes]:
         total = module.get_int_attr("ttg.total-num-warps")
         if total is not None:
             metadata["num_warps"] = total
-        metadata.update(name=module.get_entry_func_name(), shared=module.get_int_attr("ttg.shared"),
-                        tmem_size=module.get_int_attr("ttg.tensor_memory_size"), global_scratch_size=0, global_scratch_align=1,
-                        profile_scratch_size=0, profile_scratch_align=1)
+        metadata.update(
+            name=module.get_entry_func_name(),
+            shared=module.get_int_attr("ttg.shared"),
+            tmem_size=module.get_int_attr("ttg.tensor_memory_size"),
+            global_scratch_size=0,
+            global_scratch_align=1,
+            profile_scratch_size=0,
+            profile_scratch_align=1,
+        )
         return generic_text(module).encode()
+
     return stage
 
 
 def generic_text(module: Any) -> str:
-    """The module in MLIR's generic assembly, locations included. The bindings print the short forms, except of a module that does not
-    verify: so it is made not to, by an attribute that belongs on functions only, at the end, when nothing else will look at it."""
+    """The module in MLIR's generic assembly, locations included. The bindings print the short forms, except of a module that does
+    not verify: so it is made not to, by an attribute that belongs on functions only, at the end, when nothing else will look at
+    it."""
     module.set_attr("nvvm.kernel", ir.builder(module.context).get_string_attr("tile program"))
     text = module.str()
     if '"builtin.module"(' not in text:

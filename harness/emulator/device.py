@@ -75,8 +75,11 @@ class Device:
     @property
     def advice(self) -> list[str]:
         """What is not wrong as compiled, but rests on the compiler."""
-        return sorted(f"{location}: relies on a fence the compiler inserts" for name, location in self._notes
-                      if name == "ttng.fence_async_shared")
+        return sorted(
+            f"{location}: relies on a fence the compiler inserts"
+            for name, location in self._notes
+            if name == "ttng.fence_async_shared"
+        )
 
     def translated(self, program: bytes, fused: bool) -> Translated:
         text = program
@@ -99,7 +102,9 @@ class Device:
 
     def _run(self, program: bytes, metadata: Any, grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any]) -> None:
         if getattr(metadata, "num_ctas", 1) != 1:
-            raise EmulatedFault("not modelled", f"num_ctas = {metadata.num_ctas}: clusters are not modelled, launch with num_ctas=1")
+            raise EmulatedFault(
+                "not modelled", f"num_ctas = {metadata.num_ctas}: clusters are not modelled, launch with num_ctas=1"
+            )
         ready = self.translated(program, bool(metadata.enable_fp_fusion))
         launch = Launch(metadata.name, grid, metadata._asdict(), ready.program.text, products=Counter(ready.products))
         self.launches.append(launch)
@@ -107,8 +112,15 @@ class Device:
             return
         memory = GlobalMemory()
         arguments = flatten(memory, names, values, ready.arguments)
-        machine = Machine(memory, grid, self.schedule, shared=ready.program.integer("ttg.shared"),
-                          tensor=ready.program.integer("ttg.tensor_memory_size"), blocks=len(ready.blocks), step_limit=STEP_LIMIT)
+        machine = Machine(
+            memory,
+            grid,
+            self.schedule,
+            shared=ready.program.integer("ttg.shared"),
+            tensor=ready.program.integer("ttg.tensor_memory_size"),
+            blocks=len(ready.blocks),
+            step_limit=STEP_LIMIT,
+        )
         try:
             with np.errstate(all="ignore"):
                 for number in self.schedule.programs(prod(grid)):
@@ -134,8 +146,15 @@ class _Utils:
     def unload_module(self, module: object) -> None: ...
 
     def get_device_properties(self, device: int) -> dict[str, int]:
-        return {"max_shared_mem": self.device.shared_memory, "multiprocessor_count": 4, "warpSize": 32, "max_num_regs": 65536,
-                "sm_clock_rate": 1, "mem_clock_rate": 1, "mem_bus_width": 1}
+        return {
+            "max_shared_mem": self.device.shared_memory,
+            "multiprocessor_count": 4,
+            "warpSize": 32,
+            "max_num_regs": 65536,
+            "sm_clock_rate": 1,
+            "mem_clock_rate": 1,
+            "mem_bus_width": 1,
+        }
 
 
 class _Launcher:
@@ -144,14 +163,26 @@ class _Launcher:
     def __init__(self, source: Any, metadata: Any) -> None:
         self.signature, self.metadata = dict(source.signature), metadata
 
-    def __call__(self, x: int, y: int, z: int, stream: int, function: bytes, packed: Any, launch_metadata: Any, enter: Any, leave: Any,
-                 *values: Any) -> None:
+    def __call__(
+        self,
+        x: int,
+        y: int,
+        z: int,
+        stream: int,
+        function: bytes,
+        packed: Any,
+        launch_metadata: Any,
+        enter: Any,
+        leave: Any,
+        *values: Any,
+    ) -> None:
         given = [(name, value) for (name, kind), value in zip(self.signature.items(), values, strict=True) if kind != "constexpr"]
         driver.active.device.run(function, self.metadata, (x, y, z), [n for n, _ in given], [v for _, v in given])
 
 
 class EmulatedDriver(DriverBase):
-    """Triton's view of a `Device`. Each architecture has a device number of its own, so that Triton's caches per device never mix."""
+    """Triton's view of a `Device`. Each architecture has a device number of its own, so that Triton's caches per device never
+    mix."""
 
     def __init__(self, device: Device) -> None:
         self.device, self.utils, self.launcher_cls = device, _Utils(device), _Launcher
@@ -179,15 +210,18 @@ class EmulatedDriver(DriverBase):
 
     def get_active_torch_device(self) -> Any:
         import torch
+
         return torch.device("cpu")
 
     def get_device_interface(self) -> Any:
         import torch
+
         return torch.cpu
 
     def get_benchmarker(self) -> Callable[..., list[float]]:
         """Time nothing: each candidate is compiled and held to the device's resources, and all take equally long, so the first that
         fits wins, always."""
+
         def bench(call: Callable[[], Any], **_: Any) -> list[float]:
             before, self.device.dry = self.device.dry, True
             try:
@@ -195,6 +229,7 @@ class EmulatedDriver(DriverBase):
             finally:
                 self.device.dry = before
             return [1.0, 1.0, 1.0]
+
         return bench
 
     def get_empty_cache_for_benchmark(self) -> Any:
@@ -207,6 +242,7 @@ class EmulatedDriver(DriverBase):
 def _autotuners(own: EmulatedDriver) -> Iterator[None]:
     """Autotuners remember their winner by argument, not by target, and their benchmarker for ever: give each target its own."""
     from triton.runtime.autotuner import Autotuner
+
     original = Autotuner.run
 
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -221,6 +257,7 @@ def _autotuners(own: EmulatedDriver) -> Iterator[None]:
             del self.__dict__["do_bench"]
             if chosen is not None:
                 self.__dict__["do_bench"] = chosen
+
     Autotuner.run = run
     try:
         yield
@@ -232,8 +269,8 @@ def _autotuners(own: EmulatedDriver) -> Iterator[None]:
 def emulated(arch: str, schedule: str = "eager") -> Iterator[Device]:
     """Launches go to an emulated `arch` ("sm_80", "sm_90", "sm_100") until the end of the block; tensors are CPU tensors.
 
-    `schedule`: "eager", "latest" or "drawn:<schedule_seed>" (when asynchronous operations land). ValueError for another arch or schedule,
-    RuntimeError for a Triton release that is not known.
+    `schedule`: "eager", "latest" or "drawn:<schedule_seed>" (when asynchronous operations land). ValueError for another arch or
+    schedule, RuntimeError for a Triton release that is not known.
     """
     check_release()
     device = Device(arch, schedule)

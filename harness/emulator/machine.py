@@ -26,8 +26,17 @@ TIMELINE = 200
 class Machine:
     """`shared` bytes of shared memory; tensor memory only when `tensor` columns are asked for."""
 
-    def __init__(self, memory: GlobalMemory, grid: tuple[int, int, int], schedule: Schedule, *, shared: int, tensor: int, blocks: int,
-                 step_limit: int) -> None:
+    def __init__(
+        self,
+        memory: GlobalMemory,
+        grid: tuple[int, int, int],
+        schedule: Schedule,
+        *,
+        shared: int,
+        tensor: int,
+        blocks: int,
+        step_limit: int,
+    ) -> None:
         self.memory, self.grid, self.schedule = memory, grid, schedule
         self.shared = Space("shared memory", shared)
         self.tensor = Space("tensor memory", TENSOR_BYTES if tensor else 0)
@@ -51,7 +60,9 @@ class Machine:
     def record(self, what: str, flight: InFlight) -> None:
         if what == "issued":
             flight.number = self.steps
-        self.timeline.append(f"program {self.program} step {self.steps}: {flight.kind} {what} ({flight.op.location}, issued at step {flight.number})")
+        self.timeline.append(
+            f"program {self.program} step {self.steps}: {flight.kind} {what} ({flight.op.location}, issued at step {flight.number})"
+        )
 
     def tick(self, block: int, operations: int) -> None:
         self.runs[block] += 1
@@ -62,13 +73,19 @@ class Machine:
     def note(self, op: Operation) -> None:
         self.notes.add((op.name, op.location))
 
-    def check(self, op: Operation, condition: object) -> None:
+    def check(self, op: Operation, condition: np.ndarray | bool) -> None:
         if not np.all(condition):
-            raise EmulatedFault("device assert", op.attributes.get("message", op.attributes.get("msg", "")).strip('"'), op.location,
-                                {"operation": op.brief, "program": str(self.program)})
+            raise EmulatedFault(
+                "device assert",
+                op.attributes.get("message", op.attributes.get("msg", "")).strip('"'),
+                op.location,
+                {"operation": op.brief, "program": str(self.program)},
+            )
 
     # -- global memory ------------------------------------------------------------------------------------------------
-    def load(self, op: Operation, pointer: np.ndarray, mask: np.ndarray | None, other: np.ndarray | None, dtype: np.dtype, single: bool):
+    def load(
+        self, op: Operation, pointer: np.ndarray, mask: np.ndarray | None, other: np.ndarray | None, dtype: np.dtype, single: bool
+    ):
         memory_type = np.dtype(np.uint8) if dtype == np.bool_ else dtype
         if single:
             pointer = np.array([pointer], np.int64)
@@ -91,12 +108,26 @@ class Machine:
         self.memory.store(op, pointer, value, mask, str(self.program), self.number)
 
     # -- shared and tensor memory -------------------------------------------------------------------------------------
-    def allocate(self, op: Operation, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype,
-                 value: np.ndarray | None) -> View:
+    def allocate(
+        self,
+        op: Operation,
+        offset: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: np.dtype,
+        value: np.ndarray | None,
+    ) -> View:
         return self._fresh(op, View(self.shared, offset, shape, strides, dtype), value)
 
-    def allocate_tensor(self, op: Operation, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype,
-                        value: np.ndarray | None) -> View:
+    def allocate_tensor(
+        self,
+        op: Operation,
+        offset: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: np.dtype,
+        value: np.ndarray | None,
+    ) -> View:
         return self._fresh(op, View(self.tensor, offset, shape, strides, dtype), value)
 
     def _fresh(self, op: Operation, view: View, value: np.ndarray | None) -> View:
@@ -118,8 +149,12 @@ class Machine:
 
     def index(self, op: Operation, view: View, at: int) -> View:
         if not 0 <= at < view.shape[0]:
-            raise EmulatedFault("illegal address", f"index {at} of a descriptor of {view.shape[0]} buffers at {view}", op.location,
-                                {"operation": op.brief})
+            raise EmulatedFault(
+                "illegal address",
+                f"index {at} of a descriptor of {view.shape[0]} buffers at {view}",
+                op.location,
+                {"operation": op.brief},
+            )
         return view.index(at)
 
     def read(self, op: Operation, view: View) -> np.ndarray:
@@ -140,10 +175,19 @@ class Machine:
         def land() -> None:
             view.array[...] = self.memory.load(op, pointer, mask, zero, view.dtype, str(self.program))
             view.known[...] = view.full
+
         self.flights.copies.append(self.flights.issue(InFlight(op, "cp.async", "", [], [view], land)))
 
-    def warp_group_dot(self, op: Operation, run: Callable, a: np.ndarray | View, b: View, c: np.ndarray | PendingTensor, use: object,
-                       is_async: bool) -> np.ndarray | PendingTensor:
+    def warp_group_dot(
+        self,
+        op: Operation,
+        run: Callable,
+        a: np.ndarray | View,
+        b: View,
+        c: np.ndarray | PendingTensor,
+        use: object,
+        is_async: bool,
+    ) -> np.ndarray | PendingTensor:
         """wgmma: operands in shared memory are read until its group is waited for; the result is registers in flight."""
         reads = [v for v in (a, b) if isinstance(v, View)]
         for view in reads:
@@ -153,6 +197,7 @@ class Machine:
             before = c.operation.value if isinstance(c, PendingTensor) else c
             left = a.array if isinstance(a, View) else a
             flight.value = run(left, b.array, before if use else np.zeros_like(before))
+
         flight = InFlight(op, "wgmma", "wgmma", reads, [], land)
         self.flights.issue(flight)
         self.flights.dots.append(flight)
@@ -166,8 +211,11 @@ class Machine:
         """`value` after a wait: registers no longer in flight are ordinary again."""
         return value.operation.value if isinstance(value, PendingTensor) and value.operation.complete else value
 
-    def tensor_core_mma(self, op: Operation, run: Callable, a: View, b: View, d: View, use: object, signals: tuple, is_async: bool) -> None:
-        """tcgen05.mma and the commit behind it: operands are read, and the accumulator written, until a barrier it signals is waited for."""
+    def tensor_core_mma(
+        self, op: Operation, run: Callable, a: View, b: View, d: View, use: object, signals: tuple, is_async: bool
+    ) -> None:
+        """tcgen05.mma and the commit behind it: operands are read, and the accumulator written, until a barrier it signals is
+        waited for."""
         flights = self.flights
         for view in (a, b):
             flights.read(op, view)
@@ -176,14 +224,19 @@ class Machine:
 
         def land() -> None:
             if use and not (d.known == d.full).all():
-                raise EmulatedFault("uninitialised read", f"{op.name} accumulates on {d}, which was never written", op.location,
-                                    {"operation": op.brief})
+                raise EmulatedFault(
+                    "uninitialised read",
+                    f"{op.name} accumulates on {d}, which was never written",
+                    op.location,
+                    {"operation": op.brief},
+                )
             d.array[...] = run(a.array, b.array, d.array if use else np.zeros_like(d.array))
             d.known[...] = d.full
             earlier = [f for f in flights.pending if f.pipe == "tcgen05" and f.number <= flight.number and f.landed]
             for barrier, when in signals:
                 if when:
                     self.barriers.arrive(op, barrier, 1, earlier)
+
         flight = InFlight(op, "tcgen05.mma", "tcgen05", [a, b], [d], land)
         flights.issue(flight)
         if not is_async:

@@ -1,8 +1,9 @@
-"""The memories of the emulated GPU: global memory as the launch's own tensors, shared and tensor memory as bytes with what is known of each.
+"""The memories of the emulated GPU: global memory as the launch's own tensors, shared and tensor memory as bytes with what is
+known of each.
 
-Global memory is reached by real addresses, so pointer arithmetic goes wrong here as it does on a GPU. Shared memory has the compiler's
-offsets; inside one allocation elements lie row-major, which is a bijection of where the swizzle puts them, so that overlap,
-reuse and what is uninitialised show as they will.
+Global memory is reached by real addresses, so pointer arithmetic goes wrong here as it does on a GPU. Shared memory has the
+compiler's offsets; inside one allocation elements lie row-major, which is a bijection of where the swizzle puts them, so that
+overlap, reuse and what is uninitialised show as they will.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from harness.emulator.program import Operation
 
 POISON = 0xFF  # a NaN in every float format we hold, and conspicuous as an integer
-_UNSIGNED = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+_UNSIGNED: dict[int, np.dtype] = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 
 
 class Space:
@@ -38,7 +39,7 @@ class Space:
 class View:
     """A memory descriptor: `shape` elements of `dtype` in `space`, from byte `offset`, `strides` bytes apart."""
 
-    __slots__ = ("space", "offset", "shape", "strides", "dtype", "low", "high", "_array", "_known")
+    __slots__ = ("_array", "_known", "dtype", "high", "low", "offset", "shape", "space", "strides")
 
     def __init__(self, space: Space, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype) -> None:
         self.space, self.offset, self.shape, self.strides, self.dtype = space, offset, shape, strides, dtype
@@ -101,8 +102,8 @@ def row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 @dataclass(eq=False)
 class Region:
-    """One storage that the launch was given. Bytes `low`..`high` of it are reachable through its tensors' sizes and strides; `allowed`
-    says which of them are, where that is not all."""
+    """One storage that the launch was given. Bytes `low`..`high` of it are reachable through its tensors' sizes and strides;
+    `allowed` says which of them are, where that is not all."""
 
     base: int
     raw: np.ndarray  # (bytes,) uint8
@@ -127,6 +128,7 @@ class GlobalMemory:
     def add(self, name: str, tensor: Any) -> int:
         """Make `tensor` (torch, CPU) reachable; returns the address of its first element."""
         import torch
+
         storage = tensor.untyped_storage()
         address = tensor.data_ptr()
         if tensor.numel() == 0 or storage.nbytes() == 0:
@@ -149,16 +151,19 @@ class GlobalMemory:
         if region.allowed is None:
             region.allowed = np.zeros(region.raw.size, np.uint8)
             if not fresh:
-                region.allowed[region.low:region.high] = 1
+                region.allowed[region.low : region.high] = 1
         region.low, region.high = min(region.low, start), max(region.high, high)
         if dense:
             region.allowed[start:high] = 1
         else:
-            np.ndarray(shape, np.dtype((np.void, size)), region.allowed, start, strides)[...] = np.ones(size, np.uint8).view(f"V{size}")[0]
+            np.ndarray(shape, np.dtype((np.void, size)), region.allowed, start, strides)[...] = np.ones(size, np.uint8).view(
+                f"V{size}"
+            )[0]
         return address
 
-    def _locate(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, *, write: bool, program: str
-                ) -> Iterator[tuple[Region, np.ndarray, np.ndarray | None]]:
+    def _locate(
+        self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, *, write: bool, program: str
+    ) -> Iterator[tuple[Region, np.ndarray, np.ndarray | None]]:
         """(region, byte offsets, mask) for each storage touched; a conviction for an address no tensor of the launch reaches."""
         if mask is not None and not mask.all():
             if not mask.any():
@@ -170,8 +175,12 @@ class GlobalMemory:
         region = next((r for r in self.regions if r.base <= low < r.end), None)
         verb = "write" if write else "read"
         if region is None:
-            raise EmulatedFault("illegal address", f"{verb} of {size} bytes at {low:#x}, which is inside no tensor of the launch "
-                                f"({self._nearest(low)})", op.location, {"operation": op.brief, "program": program})
+            raise EmulatedFault(
+                "illegal address",
+                f"{verb} of {size} bytes at {low:#x}, which is inside no tensor of the launch ({self._nearest(low)})",
+                op.location,
+                {"operation": op.brief, "program": program},
+            )
         if high > region.end:
             inside = addresses < region.end
             if mask is not None:
@@ -180,20 +189,31 @@ class GlobalMemory:
             yield from self._locate(op, addresses, ~inside if mask is None else ~inside & mask, size, write=write, program=program)
             return
         if size > 1 and int(np.bitwise_or.reduce(addresses, axis=None)) & (size - 1):
-            raise EmulatedFault("misaligned address", f"{verb} of {size} bytes at an address that is no multiple of {size}", op.location,
-                                {"operation": op.brief, "program": program})
+            raise EmulatedFault(
+                "misaligned address",
+                f"{verb} of {size} bytes at an address that is no multiple of {size}",
+                op.location,
+                {"operation": op.brief, "program": program},
+            )
         offsets = addresses - region.base
-        if low - region.base < region.low or high - region.base > region.high or (
-                region.allowed is not None and not region.allowed.take(offsets).all()):
+        if (
+            low - region.base < region.low
+            or high - region.base > region.high
+            or (region.allowed is not None and not region.allowed.take(offsets).all())
+        ):
             bad = (offsets < region.low) | (offsets + size > region.high)
             if region.allowed is not None:
                 bad |= region.allowed.take(offsets) == 0
             where = np.argwhere(bad)[0]
             first = int(offsets[tuple(where)])
-            raise EmulatedFault(f"stray {verb}", f"{verb} at byte {first - region.low} of {region.name}, which its sizes and strides do "
-                                f"not reach (it spans {region.high - region.low} bytes); {int(bad.sum())} such elements, first at "
-                                f"{where.tolist()} of the tile, in program {program}", op.location,
-                                {"operation": op.brief, "program": program, "argument": region.name, "offset": first - region.low})
+            raise EmulatedFault(
+                f"stray {verb}",
+                f"{verb} at byte {first - region.low} of {region.name}, which its sizes and strides do "
+                f"not reach (it spans {region.high - region.low} bytes); {int(bad.sum())} such elements, first at "
+                f"{where.tolist()} of the tile, in program {program}",
+                op.location,
+                {"operation": op.brief, "program": program, "argument": region.name, "offset": first - region.low},
+            )
         yield region, offsets, mask
 
     def _nearest(self, address: int) -> str:
@@ -202,8 +222,9 @@ class GlobalMemory:
         region = min(self.regions, key=lambda r: max(r.base - address, address - r.end))
         return f"nearest: {region.name}, {address - region.base - region.low} bytes from its start"
 
-    def load(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, other: np.ndarray | None, dtype: np.dtype, program: str
-             ) -> np.ndarray:
+    def load(
+        self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, other: np.ndarray | None, dtype: np.dtype, program: str
+    ) -> np.ndarray:
         """What lies at `addresses` (int64, any shape), `other` (None: poison, the value is undefined) where `mask` is False."""
         size = dtype.itemsize
         result: np.ndarray | None = None
@@ -212,13 +233,19 @@ class GlobalMemory:
             if result is None:
                 if inside is None:
                     return found
-                result = _undefined(addresses.shape, dtype) if other is None else np.broadcast_to(other, addresses.shape).astype(dtype)
+                result = (
+                    _undefined(addresses.shape, dtype) if other is None else np.broadcast_to(other, addresses.shape).astype(dtype)
+                )
             np.copyto(result, found, where=True if inside is None else inside)
         if result is None:
-            result = _undefined(addresses.shape, dtype) if other is None else np.array(np.broadcast_to(other, addresses.shape), dtype)
+            result = (
+                _undefined(addresses.shape, dtype) if other is None else np.array(np.broadcast_to(other, addresses.shape), dtype)
+            )
         return result
 
-    def store(self, op: Operation, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray | None, program: str, number: int) -> None:
+    def store(
+        self, op: Operation, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray | None, program: str, number: int
+    ) -> None:
         """`values` to `addresses`. A race: two lanes of one store, or two programs, leave different values at one address."""
         size = values.dtype.itemsize
         words = values.view(_UNSIGNED[size])
@@ -235,14 +262,22 @@ class GlobalMemory:
             others = (before != 0) & (before != number + 1)
             if others.any() and (clash := others & (memory.take(places) != chosen)).any():
                 at = tuple(np.argwhere(clash)[0])
-                raise EmulatedFault("race", f"programs {int(before[at]) - 1} and {number} write different values to byte "
-                                    f"{int(offsets[at]) - region.low} of {region.name}", op.location,
-                                    {"operation": op.brief, "program": program})
+                raise EmulatedFault(
+                    "race",
+                    f"programs {int(before[at]) - 1} and {number} write different values to byte "
+                    f"{int(offsets[at]) - region.low} of {region.name}",
+                    op.location,
+                    {"operation": op.brief, "program": program},
+                )
             memory[places] = chosen
             region.writer[offsets] = number + 1
             if (memory.take(places) != chosen).any():
-                raise EmulatedFault("race", f"lanes of one store write different values to one address of {region.name}", op.location,
-                                    {"operation": op.brief, "program": program})
+                raise EmulatedFault(
+                    "race",
+                    f"lanes of one store write different values to one address of {region.name}",
+                    op.location,
+                    {"operation": op.brief, "program": program},
+                )
 
 
 def _undefined(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -1,7 +1,7 @@
 """The tile program: functions, blocks and operations, read from MLIR's generic assembly.
 
-The generic form has one grammar for every operation (name, operands, successors, properties, regions, types, location), so an operation
-that nobody has seen before is still read, and refused by name rather than misread.
+The generic form has one grammar for every operation (name, operands, successors, properties, regions, types, location), so an
+operation that nobody has seen before is still read, and refused by name rather than misread.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ class Operation:
     def integers(self, name: str) -> list[int]:
         """`array<i32: 1, 2>` or `[1 : i32, ...]` as a list."""
         text = self.attributes[name]
-        return [int(n) for n in re.findall(r"-?\d+", text.split(":", 1)[1] if text.startswith("array<") else re.sub(r": i\d+", "", text))]
+        return [
+            int(n)
+            for n in re.findall(r"-?\d+", text.split(":", 1)[1] if text.startswith("array<") else re.sub(r": i\d+", "", text))
+        ]
 
     def flag(self, name: str) -> bool:
         return self.attributes.get(name, "false") != "false"
@@ -58,7 +61,7 @@ class Operation:
         """Operands by the groups that `operandSegmentSizes` counts."""
         groups, at = [], 0
         for size in self.integers("operandSegmentSizes"):
-            groups.append(self.operands[at:at + size])
+            groups.append(self.operands[at : at + size])
             at += size
         return groups
 
@@ -136,7 +139,7 @@ class _Reader:
         elif text.startswith("loc("):
             answer = self.location(text[4:-1])
         elif text.startswith("callsite("):
-            callee, _, caller = text[len("callsite("):-1].partition(" at ")
+            callee, _, caller = text[len("callsite(") : -1].partition(" at ")
             answer = self.location(callee)
             if not answer[1]:
                 answer = self.location(caller)
@@ -158,14 +161,14 @@ class _Reader:
         if not found:
             raise ValueError(f"line {self.at} of the tile program is no operation: {line.strip()[:120]}")
         results, name, operands, successors = found.groups()
-        rest = line[found.end():]
+        rest = line[found.end() :]
         attributes: dict[str, str] = {}
         if rest.startswith(" <{"):
             end = closing(rest, 1)
-            attributes |= _attributes(rest[3:end - 2])
+            attributes |= _attributes(rest[3 : end - 2])
             rest = rest[end:]
         regions = []
-        while rest.startswith(" ({") or rest.startswith(", {"):
+        while rest.startswith((" ({", ", {")):
             regions.append(self.region())
             rest = self.lines[self.at].strip()[1:]  # past the brace that ends the region
             self.at += 1
@@ -174,21 +177,31 @@ class _Reader:
                 break
         if rest.startswith(" {"):
             end = closing(rest, 1)
-            attributes |= _attributes(rest[2:end - 1])
+            attributes |= _attributes(rest[2 : end - 1])
             rest = rest[end:]
         if not rest.startswith(" : "):
             raise ValueError(f"line {self.at} of the tile program has no types: {line.strip()[:120]}")
         rest, _, place = rest[3:].rpartition(" loc(")
         end = closing(rest, 0)
-        inputs = split_top(rest[1:end - 1])
+        inputs = split_top(rest[1 : end - 1])
         outputs_text = rest[end:].removeprefix(" -> ").strip()
         outputs = split_top(outputs_text[1:-1]) if outputs_text.startswith("(") else [outputs_text]
         names: list[str] = []
         for part in split_top(results or ""):
             base, _, count = part.partition(":")
             names += [f"{base}#{i}" for i in range(int(count))] if count else [base]
-        return Operation(name, names, split_top(operands), attributes, inputs, outputs,
-                         [s.strip() for s in (successors or "").split(",") if s.strip()], self.location(place[:-1])[0], line.strip(), regions)
+        return Operation(
+            name,
+            names,
+            split_top(operands),
+            attributes,
+            inputs,
+            outputs,
+            [s.strip() for s in (successors or "").split(",") if s.strip()],
+            self.location(place[:-1])[0],
+            line.strip(),
+            regions,
+        )
 
     def region(self) -> list[Block]:
         blocks = [Block("^entry")]
@@ -203,7 +216,7 @@ class _Reader:
                 label, _, rest = line.partition("(") if re.match(r"\^\w+\(", line) else (line.split(":")[0], "", "")
                 arguments = []
                 if rest:
-                    inside = line[len(label) + 1:closing(line, len(label)) - 1]
+                    inside = line[len(label) + 1 : closing(line, len(label)) - 1]
                     for part in split_top(inside):
                         value, _, typed = part.partition(": ")
                         arguments.append((value, re.sub(r" loc\(.*\)$", "", typed)))
@@ -228,5 +241,7 @@ def parse_program(text: str) -> Program:
     for operation in module.regions[0][0].operations:
         if operation.name == "tt.func":
             name = operation.attributes["sym_name"].strip('"')
-            functions[name] = Function(name, operation.attributes.get("sym_visibility", '"public"') == '"public"', operation.regions[0])
+            functions[name] = Function(
+                name, operation.attributes.get("sym_visibility", '"public"') == '"public"', operation.regions[0]
+            )
     return Program(functions, module.attributes, reader.aliases, text)

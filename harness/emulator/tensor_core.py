@@ -1,14 +1,15 @@
 """Which tensor-core law a matrix product of the tile program follows, and its application.
 
-The family is the operation's and its layout's; block, fraction bits and rounding are `reference.tensor_core`'s. What the lowering adds
-is here: the order in which mma.sync with wide operand registers takes k, the partial accumulators of fp8 wgmma, truncation to tf32.
+The family is the operation's and its layout's; block, fraction bits and rounding are `reference.tensor_core`'s. What the lowering
+adds is here: the order in which mma.sync with wide operand registers takes k, the partial accumulators of fp8 wgmma, truncation to
+tf32.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -19,8 +20,8 @@ from reference import tensor_core
 def k_order(k: int, width: int, bits: int) -> np.ndarray | None:
     """The k that mma.sync takes at each place of its chain; None when that is ascending.
 
-    A thread holds `width` neighbouring k of `bits` bits (the layout's kWidth) in `width * bits / 32` registers. The lowering splits the
-    product so that each mma takes one register of every thread (`MMAv2.cpp`, "large K"): first all k with
+    A thread holds `width` neighbouring k of `bits` bits (the layout's kWidth) in `width * bits / 32` registers. The lowering
+    splits the product so that each mma takes one register of every thread (`MMAv2.cpp`, "large K"): first all k with
     ``k mod width`` in the first register, then the next. ValueError when `k` does not fill them.
     """
     each = 32 // bits
@@ -34,8 +35,8 @@ def k_order(k: int, width: int, bits: int) -> np.ndarray | None:
     return np.lexsort(keys)
 
 
-@lru_cache(maxsize=None)
-def _instruction(arch: str, family: str, a: str, b: str, d: str) -> object:
+@cache
+def _instruction(arch: str, family: str, a: str, b: str, d: str) -> tensor_core.Instruction:
     return tensor_core.instruction(arch, family, a, b, d)
 
 
@@ -73,14 +74,14 @@ def partial_product(arch: str, formats: tuple[str, str, str], a: np.ndarray, b: 
     step = max(32, -(-most // 32) * 32)
     zero = np.zeros_like(c)
     for at in range(0, k, step):
-        c = canonical(c + product(arch, "wgmma", formats, a[:, at:at + step], b[at:at + step], zero))
+        c = canonical(c + product(arch, "wgmma", formats, a[:, at : at + step], b[at : at + step], zero))
     return c
 
 
 def fma_product(a: np.ndarray, b: np.ndarray, c: np.ndarray, *, fused: bool) -> np.ndarray:
     """fp32 product without tensor cores: one ascending chain of multiply-adds per element, each rounded once when `fused`."""
     for k in range(a.shape[1]):
-        left, right = a[:, k:k + 1], b[k:k + 1]
+        left, right = a[:, k : k + 1], b[k : k + 1]
         c = fma(left, right, c) if fused else canonical(c + canonical(left * right))
     return c
 

@@ -1,8 +1,8 @@
 """From a tile program to Python: each function is translated once, to a generator that runs one program of the grid.
 
-Every operation has an entry in `LOWERINGS`, the table that says what its lowering decides. An operation without one, or in a form that
-is not known, is refused here, before anything runs. The code is straight lines of calls, one local variable a value, one branch a
-block; it yields where the program may have to wait for another agent.
+Every operation has an entry in `LOWERINGS`, the table that says what its lowering decides. An operation without one, or in a form
+that is not known, is refused here, before anything runs. The code is straight lines of calls, one local variable a value, one
+branch a block; it yields where the program may have to wait for another agent.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ LOWERINGS: dict[str, Lowering] = {}
 
 def lowers(*names: str) -> Callable[[Lowering], Lowering]:
     """Register the lowering of the operations `names`."""
+
     def register(function: Lowering) -> Lowering:
         for name in names:
             LOWERINGS[name] = function
         return function
+
     return register
 
 
@@ -34,13 +36,18 @@ class NotModelled(EmulatedFault):
     """An operation, or a form of it, that the emulator does not know: nothing of the launch has run."""
 
     def __init__(self, op: Operation, why: str = "") -> None:
-        super().__init__("not modelled", f"{op.name}{': ' + why if why else ' is no operation the emulator knows'}", op.location,
-                         {"operation": op.brief, "text": op.text})
+        super().__init__(
+            "not modelled",
+            f"{op.name}{': ' + why if why else ' is no operation the emulator knows'}",
+            op.location,
+            {"operation": op.brief, "text": op.text},
+        )
 
 
 @dataclass(eq=False)
 class Translated:
-    """A program ready to run: `entry(machine, *arguments)` is a generator. `blocks[i]` are the operations of block i, for the counts."""
+    """A program ready to run: `entry(machine, *arguments)` is a generator. `blocks[i]` are the operations of block i, for the
+    counts."""
 
     program: Program
     entry: Callable
@@ -162,6 +169,7 @@ class Translator:
             taken = [self.value(a) for a, _ in blocks[at].arguments]
             move = f"{', '.join(taken)} = {self.values(given)}; " if taken else ""
             return f"{move}b = {at}"
+
         if op.name == "cf.br":
             self.emit(go(op.successors[0], op.operands))
         elif op.name == "cf.cond_br":
@@ -195,11 +203,15 @@ def _entry_types(function: Function) -> list[Type]:
 
 
 def translate(text: str, *, arch: str, fused: bool) -> Translated:
-    """The tile program `text` as Python. Raises EmulatedFault "not modelled", with the operation and its line, for what is not known."""
+    """The tile program `text` as Python. Raises EmulatedFault "not modelled", with the operation and its line, for what is not
+    known."""
     from harness.emulator import lowerings  # noqa: F401  (fills the table)
+
     program = parse_program(text)
     if program.integer("ttg.num-ctas", 1) != 1:
-        raise EmulatedFault("not modelled", f"num_ctas = {program.integer('ttg.num-ctas')}: clusters are not modelled, launch with num_ctas=1")
+        raise EmulatedFault(
+            "not modelled", f"num_ctas = {program.integer('ttg.num-ctas')}: clusters are not modelled, launch with num_ctas=1"
+        )
     translator = Translator(program, arch=arch, fused=fused)
     for function in program.functions.values():
         translator.scan(function.blocks)
@@ -208,6 +220,8 @@ def translate(text: str, *, arch: str, fused: bool) -> Translated:
     source = "\n".join(translator.lines)
     namespace = dict(translator.constants)
     name = hashlib.sha256(text.encode()).hexdigest()[:12]
-    exec(compile(source, f"<tile program {name}>", "exec"), namespace)  # the text is ours: made by this module from a parsed program
+    exec(
+        compile(source, f"<tile program {name}>", "exec"), namespace
+    )  # the text is ours: made by this module from a parsed program
     entry = program.entry
     return Translated(program, namespace[f"f_{entry.name}"], _entry_types(entry), translator.blocks, source, translator.products)

@@ -8,23 +8,39 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
 # element -> (bits, format name in `reference.formats`, or None for integers)
 ELEMENTS: dict[str, tuple[int, str | None]] = {
-    "i1": (1, None), "i8": (8, None), "i16": (16, None), "i32": (32, None), "i64": (64, None), "index": (64, None),
-    "f8E4M3FN": (8, "e4m3"), "f8E5M2": (8, "e5m2"), "f16": (16, "fp16"), "bf16": (16, "bf16"), "f32": (32, "fp32"), "f64": (64, None),
+    "i1": (1, None),
+    "i8": (8, None),
+    "i16": (16, None),
+    "i32": (32, None),
+    "i64": (64, None),
+    "index": (64, None),
+    "f8E4M3FN": (8, "e4m3"),
+    "f8E5M2": (8, "e5m2"),
+    "f16": (16, "fp16"),
+    "bf16": (16, "bf16"),
+    "f32": (32, "fp32"),
+    "f64": (64, None),
 }
-_CODES = {8: np.dtype(np.uint8), 16: np.dtype(np.uint16), 32: np.dtype(np.uint32)}
-_INTS = {1: np.dtype(np.bool_), 8: np.dtype(np.int8), 16: np.dtype(np.int16), 32: np.dtype(np.int32), 64: np.dtype(np.int64)}
+_CODES: dict[int, np.dtype] = {8: np.dtype(np.uint8), 16: np.dtype(np.uint16), 32: np.dtype(np.uint32)}
+_INTS: dict[int, np.dtype] = {
+    1: np.dtype(np.bool_),
+    8: np.dtype(np.int8),
+    16: np.dtype(np.int16),
+    32: np.dtype(np.int32),
+    64: np.dtype(np.int64),
+}
 
 
 @dataclass(frozen=True)
 class Type:
-    """`kind`: scalar, pointer, tensor, memdesc, token, desc (tensor descriptor). `element` names a scalar of ELEMENTS, of what a pointer
-    points to when `pointers`; `shape` is empty for scalars."""
+    """`kind`: scalar, pointer, tensor, memdesc, token, desc (tensor descriptor). `element` names a scalar of ELEMENTS, of what a
+    pointer points to when `pointers`; `shape` is empty for scalars."""
 
     text: str
     kind: str
@@ -73,7 +89,7 @@ _POINTER = re.compile(r"!tt\.ptr<(\w+)(?:, \d+)?>$")
 _SHAPED = re.compile(r"((?:\d+x)*)(!tt\.ptr<\w+(?:, \d+)?>|\w+)$")
 
 
-@lru_cache(maxsize=None)
+@cache
 def parse_type(text: str) -> Type | None:
     """The type written `text`; None for one that is not modelled (the caller names the operation)."""
     text = text.strip()
@@ -84,14 +100,14 @@ def parse_type(text: str) -> Type | None:
     if text == "!ttg.async.token":
         return Type(text, "token")
     if text.startswith("tensor<"):
-        parts = split_top(text[len("tensor<"):-1])
+        parts = split_top(text[len("tensor<") : -1])
         shaped = _shaped(parts[0])
         if shaped is None:
             return None
         shape, element, pointers = shaped
         return Type(text, "tensor", element, pointers, shape, ", ".join(parts[1:]))
     if text.startswith("!ttg.memdesc<"):
-        parts = split_top(text[len("!ttg.memdesc<"):-1])
+        parts = split_top(text[len("!ttg.memdesc<") : -1])
         shaped = _shaped(parts[0])
         if shaped is None:
             return None
@@ -100,10 +116,10 @@ def parse_type(text: str) -> Type | None:
         allocation = next((tuple(int(n) for n in p.split("x")) for p in parts[3:] if re.fullmatch(r"\d+(x\d+)*", p)), shape)
         return Type(text, "memdesc", element, pointers, shape, parts[1], space, allocation)
     if text.startswith(("!tt.tensordesc<", "!ttng.tensordesc_im2col<")):
-        parts = split_top(text[text.index("<") + 1:-1])
+        parts = split_top(text[text.index("<") + 1 : -1])
         inner = parts[0]
         if inner.startswith("tensor<"):
-            inner = split_top(inner[len("tensor<"):-1])[0]
+            inner = split_top(inner[len("tensor<") : -1])[0]
         shaped = _shaped(inner)
         if shaped is None:
             return None
@@ -134,7 +150,7 @@ def split_top(text: str) -> list[str]:
         elif mark in ">)}]":
             depth -= 1
         elif mark == "," and depth == 0:
-            parts.append(text[start:found.start()].strip())
+            parts.append(text[start : found.start()].strip())
             start = found.end()
     rest = text[start:].strip()
     return [*parts, rest] if rest or parts else []
@@ -151,4 +167,4 @@ def closing(text: str, opening: int) -> int:
             depth -= 1
             if depth == 0:
                 return found.end()
-    raise ValueError(f"no closing bracket for {text[opening:opening + 40]!r}")
+    raise ValueError(f"no closing bracket for {text[opening : opening + 40]!r}")

@@ -1,7 +1,7 @@
 """Floating-point operations whose lowering rounds once, and the contraction of a product that feeds a sum.
 
-`a * b + c` of the tile program becomes one fma where LLVM and ptxas contract (`enable_fp_fusion`): here where the product has that sum
-as its only use. A product used more than once, or a sum of two products, may go either way and is refused.
+`a * b + c` of the tile program becomes one fma where LLVM and ptxas contract (`enable_fp_fusion`): here where the product has that
+sum as its only use. A product used more than once, or a sum of two products, may go either way and is refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def arithmetic(t: Translator, op: Operation) -> None:
         t.call(op, binary(_NUMPY[op.name], kind.format))
         return
     if len(found) == 2 or t.uses[found[0].results[0]] > 1 or kind.element != "f32" or op.operands[0] == op.operands[1]:
-        raise NotModelled(op, "a sum whose product the compiler may or may not contract to an fma; compile with enable_fp_fusion=False")
+        raise NotModelled(
+            op, "a sum whose product the compiler may or may not contract to an fma; compile with enable_fp_fusion=False"
+        )
     if found[0].results[0] not in op.operands:
         raise NotModelled(op, "a sum whose product reaches it through a layout conversion, with contraction")
     which = products.index(found[0])
@@ -84,6 +86,7 @@ def compare(t: Translator, op: Operation) -> None:
         if predicate == 6:
             return np.not_equal(a, b) & ~neither
         return _COMPARE[predicate - 7](a, b) | neither
+
     t.call(op, run)
 
 
@@ -97,15 +100,24 @@ def extremes(t: Translator, op: Operation) -> None:
         x, y = widen(a, fmt), widen(b, fmt)
         chosen = (x > y) | ((x == y) & ~np.signbit(x)) if largest else (x < y) | ((x == y) & np.signbit(x))
         found = np.where(chosen, x, y)
-        found = np.where(np.isnan(x) | np.isnan(y), np.nan, found) if keep_nan else np.where(np.isnan(x), y, np.where(np.isnan(y), x, found))
+        found = (
+            np.where(np.isnan(x) | np.isnan(y), np.nan, found)
+            if keep_nan
+            else np.where(np.isnan(x), y, np.where(np.isnan(y), x, found))
+        )
         return narrow(found, fmt)
+
     t.call(op, run)
 
 
 @lowers("arith.truncf", "arith.extf", "tt.fp_to_fp")
 def convert(t: Translator, op: Operation) -> None:
     source, target = t.operand(op, 0), t.result(op)
-    if op.attributes.get("rounding", "1 : i32").split(" ")[0] not in ("1",) and op.name == "tt.fp_to_fp" and source.bits > target.bits:
+    if (
+        op.attributes.get("rounding", "1 : i32").split(" ")[0] not in ("1",)
+        and op.name == "tt.fp_to_fp"
+        and source.bits > target.bits
+    ):
         raise NotModelled(op, f"rounding {op.attributes['rounding']}")
     if source.format is None or target.format is None:
         if target.element == "f64":
@@ -118,7 +130,7 @@ def convert(t: Translator, op: Operation) -> None:
 @lowers("arith.sitofp", "arith.uitofp")
 def from_integer(t: Translator, op: Operation) -> None:
     source, target = t.operand(op, 0), t.result(op)
-    if source.bits == 64 and target.format != "fp32" or target.format is None or target.bits == 8:
+    if (source.bits == 64 and target.format != "fp32") or target.format is None or target.bits == 8:
         raise NotModelled(op, f"from {source.element} to {target.element}")
     t.call(op, float_from_int(source.bits, target.format, signed=op.name == "arith.sitofp"))
 
@@ -128,5 +140,3 @@ def to_integer(t: Translator, op: Operation) -> None:
     source, target = t.operand(op, 0), t.result(op)
     run = int_from_float(source.format, target.bits, signed=op.name == "arith.fptosi")
     t.call(op, (lambda a: int(run(a))) if target.kind == "scalar" else run)
-
-

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from harness.emulator.program import Operation
 from harness.emulator.translate import NotModelled, Translator, lowers
 
@@ -22,5 +21,3 @@ def store(t: Translator, op: Operation) -> None:
     arguments = [t.value(n) for n in op.operands] + ["None"] * (3 - len(op.operands))
     kind = t.operand(op, 1)
     t.emit(f"m.store({t.constant(op)}, {', '.join(arguments)}, {t.constant(kind.dtype)})")
-
-

@@ -38,6 +38,7 @@ def scalar(text: str, kind: Type) -> int | np.ndarray:
     if text.startswith("0x"):
         return np.array(int(text, 16), {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[kind.itemsize]).view(kind.dtype)
     from harness.emulator.arithmetic import narrow
+
     if kind.element == "f32":
         return np.array(float(text), np.float32)
     return narrow(np.array(float(text)), kind.format)
@@ -57,6 +58,7 @@ def _unsigned(function: Callable) -> Callable:
     def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         unsigned = _UNSIGNED[8 * a.dtype.itemsize]
         return function(a.view(unsigned), b.view(unsigned)).view(a.dtype)
+
     return run
 
 
@@ -65,15 +67,22 @@ def _mod(value: int, bits: int) -> int:
 
 
 _BINARY: dict[str, tuple[Callable, Callable]] = {
-    "arith.addi": (np.add, lambda a, b: a + b), "arith.subi": (np.subtract, lambda a, b: a - b),
-    "arith.muli": (np.multiply, lambda a, b: a * b), "arith.divsi": (divide, divide_scalar), "arith.remsi": (remainder, remainder_scalar),
-    "arith.minsi": (np.minimum, min), "arith.maxsi": (np.maximum, max), "arith.andi": (np.bitwise_and, lambda a, b: a & b),
-    "arith.ori": (np.bitwise_or, lambda a, b: a | b), "arith.xori": (np.bitwise_xor, lambda a, b: a ^ b),
+    "arith.addi": (np.add, lambda a, b: a + b),
+    "arith.subi": (np.subtract, lambda a, b: a - b),
+    "arith.muli": (np.multiply, lambda a, b: a * b),
+    "arith.divsi": (divide, divide_scalar),
+    "arith.remsi": (remainder, remainder_scalar),
+    "arith.minsi": (np.minimum, min),
+    "arith.maxsi": (np.maximum, max),
+    "arith.andi": (np.bitwise_and, lambda a, b: a & b),
+    "arith.ori": (np.bitwise_or, lambda a, b: a | b),
+    "arith.xori": (np.bitwise_xor, lambda a, b: a ^ b),
 }
 _BINARY_UNSIGNED: dict[str, tuple[Callable, Callable]] = {
     "arith.divui": (lambda a, b: a // np.where(b == 0, 1, b).astype(b.dtype), lambda a, b: a // b if b else -1),
     "arith.remui": (lambda a, b: a % np.where(b == 0, 1, b).astype(b.dtype), lambda a, b: a % b if b else a),
-    "arith.minui": (np.minimum, min), "arith.maxui": (np.maximum, max),
+    "arith.minui": (np.minimum, min),
+    "arith.maxui": (np.maximum, max),
 }
 
 
@@ -113,6 +122,7 @@ def shift(t: Translator, op: Operation) -> None:
         if amount >= bits:
             return 0
         return a << amount if op.name == "arith.shli" else _mod(a, bits) >> amount
+
     _both(t, op, array, single)
 
 

@@ -6,7 +6,14 @@ import numpy as np
 
 from harness.emulator.program import Operation
 from harness.emulator.tensor_core import (
-    OPERAND_FORMATS, RESULT_FORMATS, Dot, fma_product, k_order, layout_number, partial_product, product,
+    OPERAND_FORMATS,
+    RESULT_FORMATS,
+    Dot,
+    fma_product,
+    k_order,
+    layout_number,
+    partial_product,
+    product,
 )
 from harness.emulator.translate import NotModelled, Translator, lowers
 from harness.emulator.types import Type
@@ -44,6 +51,7 @@ def dot(t: Translator, op: Operation) -> None:
         if order is not None:
             left, right = left[:, order], right[order]
         return product(arch, "mma.sync", formats, left, right, c)
+
     t.call(op, run)
 
 
@@ -68,9 +76,12 @@ def warp_group_dot(t: Translator, op: Operation) -> None:
         if a.bits == 8 and formats[2] == "fp32":
             return partial_product(arch, formats, left, right, c, most)
         return product(arch, "wgmma", formats, left, right, c)
+
     use = t.value(op.operands[3]) if len(op.operands) > 3 else "True"
     left, right, c = (t.value(n) for n in op.operands[:3])
-    t.emit(f"{t.target(op)}m.warp_group_dot({t.constant(op)}, {t.constant(run)}, {left}, {right}, {c}, {use}, {op.flag('isAsync')})")
+    t.emit(
+        f"{t.target(op)}m.warp_group_dot({t.constant(op)}, {t.constant(run)}, {left}, {right}, {c}, {use}, {op.flag('isAsync')})"
+    )
 
 
 @lowers("ttng.warp_group_dot_wait")
@@ -91,10 +102,13 @@ def tensor_core_mma(t: Translator, op: Operation) -> None:
 
     def run(left: np.ndarray, right: np.ndarray, c: np.ndarray) -> np.ndarray:
         return product(arch, "tcgen05", formats, left, right, c)
+
     left, right, into, _token, use, enabled, barriers, conditions = op.segments()
     signals = "".join(f"({t.value(bar)}, {t.value(when)}), " for bar, when in zip(barriers, conditions, strict=True))
-    t.emit(f"if {t.value(enabled[0])}: m.tensor_core_mma({t.constant(op)}, {t.constant(run)}, {t.value(left[0])}, {t.value(right[0])}, "
-           f"{t.value(into[0])}, {t.value(use[0])}, ({signals}), {'is_async' in op.attributes})")
+    t.emit(
+        f"if {t.value(enabled[0])}: m.tensor_core_mma({t.constant(op)}, {t.constant(run)}, {t.value(left[0])}, "
+        f"{t.value(right[0])}, {t.value(into[0])}, {t.value(use[0])}, ({signals}), {'is_async' in op.attributes})"
+    )
     for token in op.results:
         t.emit(f"{t.value(token)} = None")
 

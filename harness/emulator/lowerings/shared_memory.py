@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from harness.emulator.memory import row_major
 from harness.emulator.program import Operation
 from harness.emulator.tensor_core import layout_number
@@ -16,8 +15,10 @@ TENSOR_ROW = 512 * 4  # bytes of one lane's 512 columns
 def allocate(t: Translator, op: Operation) -> None:
     kind = t.result(op)
     source = t.value(op.operands[0]) if op.operands else "None"
-    t.emit(f"{t.target(op)}m.allocate({t.constant(op)}, {op.integer('allocation.offset')}, {kind.shape}, "
-           f"{row_major(kind.shape, kind.itemsize)}, {t.constant(kind.dtype)}, {source})")
+    t.emit(
+        f"{t.target(op)}m.allocate({t.constant(op)}, {op.integer('allocation.offset')}, {kind.shape}, "
+        f"{row_major(kind.shape, kind.itemsize)}, {t.constant(kind.dtype)}, {source})"
+    )
 
 
 @lowers("ttg.local_dealloc")
@@ -60,7 +61,7 @@ def tensor_strides(kind: Type, layout: str, op: Operation) -> tuple[int, ...]:
     if len(kind.shape) < 2 or block_m is None or kind.allocation[-2] > 128:
         raise NotModelled(op, "this tensor-memory layout")
     step = max(kind.itemsize, 1) * column
-    strides = (TENSOR_ROW, step)
+    strides: tuple[int, ...] = (TENSOR_ROW, step)
     for size in reversed(kind.shape[:-2]):
         strides = (kind.shape[-1] * step, *strides) if len(strides) == 2 else (strides[0] * size, *strides)
     return strides
@@ -73,7 +74,10 @@ def allocate_tensor(t: Translator, op: Operation) -> None:
     row = op.integer("tensor_memory_row_offset")
     offset = (row // 16 * 64 if row % 32 else row) * TENSOR_ROW + op.integer("tensor_memory_col_offset") * 4
     source = t.value(op.operands[0]) if op.operands else "None"
-    t.emit(f"{t.values(op.results[:1])} = m.allocate_tensor({t.constant(op)}, {offset}, {kind.shape}, {strides}, {t.constant(kind.dtype)}, {source})")
+    t.emit(
+        f"{t.values(op.results[:1])} = m.allocate_tensor({t.constant(op)}, {offset}, {kind.shape}, {strides}, "
+        f"{t.constant(kind.dtype)}, {source})"
+    )
     for token in op.results[1:]:
         t.emit(f"{t.value(token)} = None")
 
@@ -99,5 +103,3 @@ def tensor_store(t: Translator, op: Operation) -> None:
 def ordered(t: Translator, op: Operation) -> None:
     """Inserted, or checked, by the compiler for one partition: noted for the advice."""
     t.emit(f"m.note({t.constant(op)})")
-
-

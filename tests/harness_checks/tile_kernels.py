@@ -1,0 +1,92 @@
+"""Small Triton kernels that the emulator's checks launch: a matmul, masked copies, and forms that must be convicted or refused."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def product(
+    a,
+    b,
+    c,
+    m,
+    n,
+    k,
+    stride_am,
+    stride_bk,
+    stride_cm,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    ACCUMULATOR: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # (BLOCK_M,)
+    columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)  # (BLOCK_N,)
+    steps = tl.arange(0, BLOCK_K)  # (BLOCK_K,)
+    a_at = a + rows[:, None] * stride_am + steps[None, :]
+    b_at = b + steps[:, None] * stride_bk + columns[None, :]
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=ACCUMULATOR)
+    for start in range(0, k, BLOCK_K):
+        left = tl.load(a_at, mask=(rows[:, None] < m) & (steps[None, :] < k - start), other=0.0)
+        right = tl.load(b_at, mask=(columns[None, :] < n) & (steps[:, None] < k - start), other=0.0)
+        total = tl.dot(left, right, total, out_dtype=ACCUMULATOR, input_precision=PRECISION)
+        a_at += BLOCK_K
+        b_at += BLOCK_K * stride_bk
+    tl.store(
+        c + rows[:, None] * stride_cm + columns[None, :],
+        total.to(c.dtype.element_ty),
+        mask=(rows[:, None] < m) & (columns[None, :] < n),
+    )
+
+
+@triton.jit
+def copy(source, destination, size, reach, BLOCK: tl.constexpr):
+    """Writes `reach` elements and reads as many of `source`, whatever the size of either."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # (BLOCK,)
+    tl.store(destination + at, tl.load(source + at, mask=at < size, other=0.0), mask=at < reach)
+
+
+@triton.jit
+def collide(destination, BLOCK: tl.constexpr):
+    """Every program writes its own number to the same elements."""
+    tl.store(destination + tl.arange(0, BLOCK), tl.program_id(0) + tl.zeros((BLOCK,), tl.int32))
+
+
+@triton.jit
+def lanes_collide(destination, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)  # (BLOCK,)
+    tl.store(destination + at // 2, at)
+
+
+@triton.jit
+def sine(source, destination, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)  # (BLOCK,)
+    tl.store(destination + at, tl.sin(tl.load(source + at)))
+
+
+@triton.jit
+def multiply_add(a, b, c, destination, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)  # (BLOCK,)
+    tl.store(destination + at, tl.load(a + at) * tl.load(b + at) + tl.load(c + at))
+
+
+@triton.jit
+def integers(a, b, quotient, remainder, product_of, shifted, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)  # (BLOCK,)
+    x = tl.load(a + at)
+    y = tl.load(b + at)
+    tl.store(quotient + at, x // y)
+    tl.store(remainder + at, x % y)
+    tl.store(product_of + at, x * y)
+    tl.store(shifted + at, x >> 3)
+
+
+@triton.jit
+def spin(destination, count):
+    at = 0
+    while at < count:
+        at += 1
+    tl.store(destination, at)
