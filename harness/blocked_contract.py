@@ -1,0 +1,92 @@
+"""What the tiled multiplications have in common: A (M, K) and B (K, N) or (N, K), a tile, ragged sizes, rows with a gap after
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from harness.contract import Case, Expected, Operand
+from harness.kernel_contract import BUDGET, Fields, KernelContract, aligned_pad, drawn_operand, multiplied
+from harness.targets import Target
+from harness.verdict import RestsOn
+
+TILES = (2, 2, 4)  # largest counts of tiles and of K blocks drawn, before the budget
+
+
+class BlockedContract(KernelContract):
+    """`family` multiplies; B lies as (N, K) where the problem says so, or always where `always_transposed`."""
+
+    family = "tcgen05"
+    always_transposed = False
+
+    def draw_problem(self, draw: Callable, problem: Fields, config: Any, target: Target) -> Fields:
+        from hypothesis import strategies as st
+
+        from harness import strategies
+
+        tile = (config.block_m, config.block_n, config.block_k)
+        sizes = [draw(strategies.sizes(t, count, draw(st.sampled_from(strategies.KINDS)))) for t,
+                 count in zip(tile, TILES, strict=True)]
+        m, n, k = (max(size, 1) for size in strategies.within(sizes, tile, BUDGET))
+        return self.sized(problem, m, n, k, draw(st.integers(0, 2)))
+
+    def sized(self, problem: Fields, m: int, n: int, k: int, extra: int = 0) -> Fields:
+        """Fields of sizes and of gaps after rows that keep them on 16 bytes."""
+        dtype = problem.get("dtype", "fp16")
+        transposed = self.always_transposed or problem.get("transpose_b", False)
+        fields = {"m": m, "n": n, "k": k, "a_pad": aligned_pad(k, dtype, extra),
+                  "b_pad": aligned_pad(k if transposed else n, dtype, extra)}
+        return problem | fields | self.result_pad(problem, n, extra)
+
+    def result_pad(self, problem: Fields, n: int, extra: int) -> Fields:
+        return {"c_pad": aligned_pad(n, problem.get("out", problem.get("dtype", "fp16")), extra)}
+
+    def corners(self, pool: list[tuple[Fields, Fields]]) -> Iterable[tuple[Fields, Fields]]:
+        """One ragged problem a specialisation: below, at and above the tile, and one, two and more K blocks."""
+        for place, (problem, config) in enumerate(pool):
+            made = self.module.Config(**config)
+            step = (-1, 0, 1, 5)[place % 4]
+            m = made.block_m * (1 + place % 2) + step if place % 5 else 1
+            n = max(made.block_n * (1 + place // 2 % 2) + (-3, 0, 2)[place % 3], 1)
+            k = max(made.block_k * (1 + place % 4) + (0, -5, 3)[place % 3], 1)
+            yield self.sized(problem, max(m, 1), n, k, place % 2), config
+
+    def operands(self, case: Case) -> list[Operand]:
+        p = case.problem
+        transposed = self.always_transposed or p.transpose_b
+        offset = getattr(p, "b_offset", 0)
+        return [drawn_operand(case, "a", p.dtype, (p.m, p.k), pad=p.a_pad, offset=p.a_offset),
+                drawn_operand(case, "b", p.dtype, (p.n, p.k) if transposed else (p.k, p.n), pad=p.b_pad, offset=offset)]
+
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+        p, c, b = case.problem, case.config, operands["b"].codes
+        out = self.out_format(p)
+        words = multiplied(target.arch, self.family, p.dtype, out, operands["a"].codes,
+                           b.T if self.always_transposed or p.transpose_b else b)
+        return [Expected(name="c", format=out, shape=(p.m, p.n), words=words, tile=(c.block_m, c.block_n), k_block=c.block_k,
+                         rests_on=RestsOn.WORDS)]
+
+    def out_format(self, problem: Any) -> str:
+        return problem.dtype
+
+    def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
+        p, c = case.problem, case.config
+        blocks = -(-p.k // c.block_k)
+        return super().coverage(case, target) | {"K blocks": min(blocks, 4), "K ragged": str(p.k % c.block_k != 0),
+                                                 "B": "transposed" if self.always_transposed or p.transpose_b else "as it is"}
+
+
+def tiled_refusals(sizes: Fields, *, tensor_memory: bool) -> Iterable[tuple[Fields, Fields]]:
+    """Problems and configurations that each break one clause every tiled multiplication has."""
+    yield sizes | {"dtype": "fp32"}, {}
+    yield sizes | {"k": 0}, {}
+    yield sizes, {"block_k": 48}
+    yield sizes, {"block_k": 8}
+    yield sizes, {"block_n": 8}
+    yield sizes | {"a_pad": 1}, {}
+    yield sizes | {"a_offset": 1}, {}
+    if tensor_memory:
+        yield sizes, {"num_warps": 2}
+        yield sizes, {"block_m": 32}
+        yield sizes, {"block_m": 128, "block_n": 256, "block_k": 512}

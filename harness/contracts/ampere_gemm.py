@@ -1,0 +1,76 @@
+"""What `kernels/ampere_gemm.py` owes: one chain of mma.sync over all of K, in fp32, word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import Any
+
+import kernels.ampere_gemm
+from harness import strategies
+from harness.blocked_contract import BlockedContract, tiled_refusals
+from harness.contract import Case
+from harness.kernel_contract import BUDGET, Fields, empty, launched
+from harness.targets import Target
+
+SEED = {"m, n, k": ((64, 64, 64), (64, 64, 256), (128, 128, 128), (256, 256, 256), (512, 512, 512), (1024, 1024, 1024),
+                    (2048, 2048, 2048),
+                    (4096, 4096, 4096))}
+
+
+class AmpereGemmContract(BlockedContract):
+    family = "mma.sync"
+    always_transposed = True
+    parameters = "(a, bt, d=None)"
+
+    def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
+        tiles = [(64, 64, 16, 2, 4), (32, 64, 32, 3, 4), (64, 32, 16, 1, 2), (16, 16, 64, 4, 1), (128, 64, 32, 2, 8),
+                 (32, 16, 16, 5, 4)]
+        names = ("block_m", "block_n", "block_k", "stages", "num_warps")
+        return [({"dtype": dtype}, dict(zip(names, tile, strict=True))) for dtype in ("bf16", "fp16") for tile in tiles]
+
+    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        for blocks in range(5):  # of a ring of four: fewer than stages, as many, more; with and without a remainder
+            for rest in (0, 9):
+                if blocks or rest:
+                    yield self.sized({}, 40, 33, 16 * blocks + rest), {"stages": 4}
+        yield from self.corners(self.pool(target))
+        for sizes in SEED["m, n, k"]:
+            yield self.seed_case(sizes)
+
+    def seed_case(self, sizes: tuple) -> tuple[Fields, Fields]:
+        """The seed's sizes; past the budget, smaller by whole tiles, so that every residue stays."""
+        return self.sized({"dtype": "bf16"}, *strategies.within(sizes, (64, 64, 16), BUDGET)), {}
+
+    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        sizes = {"m": 64, "n": 64, "k": 64}
+        yield from tiled_refusals(sizes, tensor_memory=False)
+        yield sizes | {"dtype": "e4m3"}, {}
+        yield sizes | {"b_pad": 3}, {}
+        yield sizes | {"b_offset": 2}, {}
+        yield sizes, {"stages": 0}
+        yield sizes, {"num_warps": 32}
+        yield sizes, {"stages": 64, "block_k": 32}
+
+    def shared_bytes(self, case: Case) -> int:
+        return self.module.shared_bytes(case.config)
+
+    def result_pad(self, problem: Fields, n: int, extra: int) -> Fields:
+        return {"d_pad": 3 * extra}  # an ordinary store: no unit
+
+    def out_format(self, problem: Any) -> str:
+        return "fp32"
+
+    def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
+        p, g = case.problem, case.config
+        d = empty(tensors["a"], (p.m, p.n), pad=p.d_pad, dtype="fp32")
+        got = launched(launcher or self.module.ampere_gemm, tensors["a"], tensors["b"], d=d, block_m=g.block_m, block_n=g.block_n,
+                       block_k=g.block_k, stages=g.stages, num_warps=g.num_warps)
+        return {"c": got}
+
+
+def contract(module: ModuleType) -> AmpereGemmContract:
+    return AmpereGemmContract(module, "ampere_gemm")
+
+
+CONTRACT = contract(kernels.ampere_gemm)

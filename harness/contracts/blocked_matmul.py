@@ -1,0 +1,55 @@
+"""What `kernels/blocked_matmul.py` owes: one chain of tcgen05 over all of K, converted once, word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import product
+from types import ModuleType
+
+import kernels.blocked_matmul
+from harness import strategies
+from harness.blocked_contract import BlockedContract, tiled_refusals
+from harness.contract import Case
+from harness.kernel_contract import BUDGET, Fields, empty
+from harness.targets import Target
+
+SEED = {"m, n, k": ((208, 416, 304), (2000, 1000, 2000)), "block_m, block_n, block_k": ((64, 64, 64), (128, 128, 128)),
+        "transpose_b": (False, True), "num_warps": (4, 8)}
+
+
+class BlockedMatmulContract(BlockedContract):
+    parameters = "(a, b, c, block_m, block_n, block_k, transpose_b, num_warps)"
+
+    def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
+        tiles = [(64, 64, 32), (128, 32, 64), (64, 32, 128), (128, 64, 32)]
+        forms = product(("fp16", "bf16", "e4m3", "e5m2"), (False, True), (4, 8))
+        return [({"dtype": dtype, "transpose_b": transposed},
+                 dict(zip(("block_m", "block_n", "block_k"), tiles[place % 4], strict=True))
+                 | {"num_warps": warps}) for place, (dtype, transposed, warps) in enumerate(forms)]
+
+    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        yield from self.corners(self.pool(target))
+        for sizes, tile, transposed, warps in product(*SEED.values()):
+            yield self.seed_case(sizes, tile, transposed, warps)
+
+    def seed_case(self, sizes: tuple, tile: tuple, transpose_b: bool, num_warps: int) -> tuple[Fields, Fields]:
+        """The seed's parameters; sizes past the budget are made smaller by whole tiles, so that every residue stays."""
+        problem = self.sized({"transpose_b": transpose_b}, *strategies.within(sizes, tile, 4 * BUDGET))
+        return problem, dict(zip(("block_m", "block_n", "block_k"), tile, strict=True)) | {"num_warps": num_warps}
+
+    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        return tiled_refusals({"m": 64, "n": 64, "k": 64}, tensor_memory=True)
+
+    def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
+        p, g = case.problem, case.config
+        c = empty(tensors["a"], (p.m, p.n), pad=p.c_pad)
+        (launcher or self.module.blocked_matmul)(tensors["a"], tensors["b"], c, g.block_m, g.block_n, g.block_k, p.transpose_b,
+                                                 g.num_warps)
+        return {"c": c}
+
+
+def contract(module: ModuleType) -> BlockedMatmulContract:
+    return BlockedMatmulContract(module, "blocked_matmul")
+
+
+CONTRACT = contract(kernels.blocked_matmul)

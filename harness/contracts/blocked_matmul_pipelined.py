@@ -1,0 +1,57 @@
+"""What `kernels/blocked_matmul_pipelined.py` owes: the words of `blocked_matmul`, for one K block as for many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import product
+from types import ModuleType
+
+import kernels.blocked_matmul_pipelined
+from harness import strategies
+from harness.blocked_contract import BlockedContract, tiled_refusals
+from harness.contract import Case
+from harness.kernel_contract import BUDGET, Fields, empty
+from harness.targets import Target
+
+SEED = {"m, n, k": ((208, 416, 304), (2000, 1000, 2000)), "block_m, block_n, block_k": ((64, 64, 64), (128, 128, 128)),
+        "num_warps": (4, 8)}
+
+
+class PipelinedContract(BlockedContract):
+    parameters = "(a, b, c, block_m, block_n, block_k, num_warps)"
+
+    def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
+        tiles = [(64, 32, 32), (64, 64, 64), (128, 32, 32)]
+        forms = product(("fp16", "bf16", "e4m3", "e5m2"), (4, 8))
+        return [({"dtype": dtype},
+                 dict(zip(("block_m", "block_n", "block_k"), tiles[(place + shift) % 3], strict=True)) | {"num_warps": warps})
+                for place, (dtype, warps) in enumerate(forms) for shift in (0, 1)]
+
+    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        for blocks in (1, 2, 3):  # of K: the ring's drain alone, and one turn of its loop
+            yield self.sized({}, 130, 64, 32 * blocks), {"block_m": 64, "block_n": 64, "block_k": 32}
+        yield from self.corners(self.pool(target))
+        for sizes, tile, warps in product(*SEED.values()):
+            yield self.seed_case(sizes, tile, warps)
+
+    def seed_case(self, sizes: tuple, tile: tuple, num_warps: int) -> tuple[Fields, Fields]:
+        """The seed's parameters; sizes past the budget are made smaller by whole tiles, so that every residue stays."""
+        problem = self.sized({}, *strategies.within(sizes, tile, 4 * BUDGET))
+        return problem, dict(zip(("block_m", "block_n", "block_k"), tile, strict=True)) | {"num_warps": num_warps}
+
+    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        return tiled_refusals({"m": 64, "n": 64, "k": 64}, tensor_memory=True)
+
+    def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
+        p, g = case.problem, case.config
+        c = empty(tensors["a"], (p.m, p.n), pad=p.c_pad)
+        (launcher or self.module.blocked_matmul_pipelined)(tensors["a"], tensors["b"], c, g.block_m, g.block_n, g.block_k,
+                                                           g.num_warps)
+        return {"c": c}
+
+
+def contract(module: ModuleType) -> PipelinedContract:
+    return PipelinedContract(module, "blocked_matmul_pipelined")
+
+
+CONTRACT = contract(kernels.blocked_matmul_pipelined)

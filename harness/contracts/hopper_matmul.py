@@ -1,0 +1,63 @@
+"""What `kernels/hopper_matmul.py` owes: one chain of wgmma over all of K, converted once, word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import Any
+
+import kernels.hopper_matmul
+from harness.blocked_contract import BlockedContract, tiled_refusals
+from harness.contract import Case
+from harness.kernel_contract import Fields, empty, launched
+from harness.targets import Target
+
+NAMES = ("block_m", "block_n", "block_k", "stages", "num_warps")
+
+
+class HopperMatmulContract(BlockedContract):
+    family = "wgmma"
+    parameters = "(a, b, c=None, *, transpose_b=False)"
+
+    def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
+        tiles = [(64, 64, 32, 3, 4), (64, 32, 64, 1, 4), (128, 64, 32, 2, 8), (64, 128, 32, 4, 4)]
+        kinds = [("fp16", "fp16", False), ("bf16", "bf16", True), ("fp16", "fp32", True), ("bf16", "fp32", False),
+                 ("e4m3", "e4m3", True),
+                 ("e5m2", "fp32", True), ("e4m3", "fp32", True)]
+        return [({"dtype": dtype, "out": out, "transpose_b": transposed}, dict(zip(NAMES, tiles[(place + shift) % 4], strict=True)))
+                for place, (dtype, out, transposed) in enumerate(kinds) for shift in (0, 1)]
+
+    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        for stages in (1, 3):
+            for blocks in (1, 2, 3, 7):  # of K: fewer than stages, as many, more, and the second turn of a phase
+                yield self.sized({}, 70, 72, 32 * blocks), dict(zip(NAMES, (64, 64, 32, stages, 4), strict=True))
+        yield from self.corners(self.pool(target))
+
+    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        sizes = {"m": 64, "n": 64, "k": 64}
+        yield from tiled_refusals(sizes, tensor_memory=False)
+        yield sizes | {"out": "bf16"}, {}
+        yield sizes | {"dtype": "e4m3", "out": "e4m3"}, {}
+        yield sizes, {"num_warps": 2}
+        yield sizes, {"block_m": 64, "num_warps": 8}
+        yield sizes, {"stages": 0}
+        yield sizes, {"stages": 12}
+        yield sizes | {"n": 60}, {}
+
+    def out_format(self, problem: Any) -> str:
+        return problem.out
+
+    def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
+        p, g = case.problem, case.config
+        c = empty(tensors["a"], (p.m, p.n), pad=p.c_pad, dtype=p.out)
+        got = launched(launcher or self.module.hopper_matmul, tensors["a"], tensors["b"], c=c, transpose_b=p.transpose_b,
+                       block_m=g.block_m,
+                       block_n=g.block_n, block_k=g.block_k, stages=g.stages, num_warps=g.num_warps)
+        return {"c": got}
+
+
+def contract(module: ModuleType) -> HopperMatmulContract:
+    return HopperMatmulContract(module, "hopper_matmul")
+
+
+CONTRACT = contract(kernels.hopper_matmul)

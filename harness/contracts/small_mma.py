@@ -1,0 +1,85 @@
+"""What `kernels/small_mma.py` owes: one chain of tcgen05 that starts at C, word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import product
+from types import ModuleType
+
+import kernels.small_mma
+from harness.contract import Case, Expected, Operand
+from harness.kernel_contract import Fields, KernelContract, drawn_operand, empty, multiplied
+from harness.targets import Target
+from harness.verdict import RestsOn
+
+SEED = {"m, n, k": ((128, 128, 128), (64, 128, 128), (64, 256, 256), (256, 64, 64)), "lhs_in_tmem": (False, True),
+        "use_commit": (False, True), "num_warps": (4, 8)}
+LEFT = {False: "shared", True: "tensor memory"}
+
+
+class SmallMmaContract(KernelContract):
+    parameters = "(a, b, c, d, tmem_block, lhs_in_tmem, use_commit, num_warps)"
+
+    def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
+        sizes = [(64, 32, 32), (64, 64, 128), (128, 16, 64), (128, 64, 32), (128, 32, 256), (256, 32, 32)]
+        forms = list(product(("fp16", "bf16", "e4m3", "e5m2"), ("shared", "tensor memory"), ("commit", "barrier", "conditional"),
+                             (4, 8)))
+        return [({"m": m, "n": n, "k": k, "dtype": dtype}, {"left": left, "completion": completion, "num_warps": warps})
+                for place, (dtype, left, completion, warps) in enumerate(forms) for m, n,
+                k in (sizes[place % 6], sizes[(place + 3) % 6])
+                if n * (1 if dtype[0] == "e" else 2) >= 32]
+
+    def draw_problem(self, draw: Callable, problem: Fields, config: object, target: Target) -> Fields:
+        from hypothesis import strategies as st
+
+        pads = st.sampled_from((0, 16))
+        return {"a_pad": draw(pads), "b_pad": draw(pads), "c_pad": draw(pads), "d_pad": draw(pads), "a_offset": 0}
+
+    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        for (m, n, k), left, commit, warps in product(*SEED.values()):
+            yield ({"m": m, "n": n, "k": k}, {"block_m": min(128, m), "block_n": n, "left": LEFT[left],
+                                              "completion": "commit" if commit else "barrier", "num_warps": warps})
+        yield from self.pool(target)[::3]
+
+    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        sizes = {"m": 128, "n": 64, "k": 64}
+        yield sizes | {"dtype": "fp32"}, {}
+        yield sizes | {"m": 96}, {}
+        yield sizes | {"k": 8}, {}
+        yield sizes | {"n": 8}, {}
+        yield sizes, {"num_warps": 2}
+        yield sizes, {"block_m": 32}
+        yield sizes, {"block_n": 48}
+        yield sizes, {"block_m": 64}
+        yield sizes | {"k": 512}, {"left": "tensor memory"}
+        yield sizes | {"m": 256, "n": 256, "k": 128}, {}
+        yield sizes | {"a_pad": 1}, {}
+        yield sizes | {"a_offset": 1}, {}
+
+    def operands(self, case: Case) -> list[Operand]:
+        p = case.problem
+        return [drawn_operand(case, "a", p.dtype, (p.m, p.k), pad=p.a_pad, offset=p.a_offset),
+                drawn_operand(case, "b", p.dtype, (p.k, p.n), pad=p.b_pad),
+                drawn_operand(case, "c", "fp32", (p.m, p.n), pad=p.c_pad)]
+
+    def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
+        p, c = case.problem, case.config
+        d = empty(tensors["c"], (p.m, p.n), pad=p.d_pad)
+        block = (c.block_m, c.block_n) if c.block_m or c.block_n else None
+        rest = {} if launcher else {"completion": self.module.Completion(c.completion), "chosen": case.data_seed % 2}
+        (launcher or self.module.small_mma)(tensors["a"], tensors["b"], tensors["c"], d, block, c.left != "shared",
+                                            c.completion == "commit", c.num_warps, **rest)
+        return {"d": d}
+
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+        p = case.problem
+        words = multiplied(target.arch, "tcgen05", p.dtype, "fp32", *(operands[name].codes for name in "abc"))
+        tile = self.module.block(p, case.config)
+        return [Expected(name="d", format="fp32", shape=(p.m, p.n), words=words, tile=tile, k_block=p.k, rests_on=RestsOn.WORDS)]
+
+
+def contract(module: ModuleType) -> SmallMmaContract:
+    return SmallMmaContract(module, "small_mma")
+
+
+CONTRACT = contract(kernels.small_mma)

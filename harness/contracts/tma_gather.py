@@ -1,0 +1,96 @@
+"""What `kernels/tma_gather.py` owes: the rows asked for, bit for bit, and zeros for what lies outside the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import product
+from types import ModuleType
+from typing import Any
+
+import kernels.tma_gather
+from harness.contract import Case, Expected, Operand
+from harness.kernel_contract import Fields, RowsContract, aligned_pad, drawn_operand, launched, row_numbers
+from harness.targets import Target
+from harness.verdict import RestsOn
+from kernels.element_types import bits_of
+
+SEED = {"dtype": ("bf16", "fp32"), "block_x": (8, 128), "block_y": (16, 128), "column_offset": (-16, 0, 48, 1000),
+        "table": ((1024, 1024),)}
+
+
+class TmaGatherContract(RowsContract):
+    parameters = "(table, row_offsets, column_offset, block_x, block_y)"
+
+    def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
+        blocks = [(8, 32, 4), (16, 64, 8), (32, 128, 1), (64, 32, 2), (128, 64, 4), (8, 256, 4)]
+        dtypes = ("bf16", "fp32", "fp16", "e4m3", "e5m2", "int8", "int16", "int32")
+        return [({"dtype": dtype},
+                 dict(zip(("block_x", "block_y", "num_warps"), blocks[(place + shift) % len(blocks)], strict=True)))
+                for place, dtype in enumerate(dtypes) for shift in (0, 2)]
+
+    def draw_problem(self, draw: Callable, problem: Fields, config: Any, target: Target) -> Fields:
+        from hypothesis import strategies as st
+
+        unit = 128 // bits_of(problem["dtype"])
+        columns = draw(st.integers(1, 3 * config.block_y))
+        low = 0 if self.stem == "tma_scatter" else -2 * config.block_y // unit
+        return {"table_rows": draw(st.integers(1, 70)), "table_columns": columns,
+                "offsets": draw(st.integers(1, 2 * config.block_x + 1)),
+                "column_offset": unit * draw(st.integers(low, (columns + config.block_y) // unit)),
+                "table_pad": aligned_pad(columns, problem["dtype"], draw(st.integers(0, 1)))}
+
+    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        for dtype, x, y, column, table in product(*SEED.values()):
+            yield self.seed_case(dtype, x, y, column, table)
+        for place, (problem, config) in enumerate(self.pool(target)):
+            unit = 128 // bits_of(problem["dtype"])
+            columns = config["block_y"] + 3 * place % 11 + 1
+            yield (problem | {"table_rows": 1 + 7 * place, "table_columns": columns,
+                              "offsets": config["block_x"] + (-3, 0, 5)[place % 3],
+                              "column_offset": unit * (place % 3), "table_pad": aligned_pad(columns, problem["dtype"], place % 2)},
+                   config)
+
+    def seed_case(self, dtype: str, block_x: int, block_y: int, column_offset: int, table: tuple) -> tuple[Fields, Fields]:
+        return ({"dtype": dtype, "table_rows": table[0], "table_columns": table[1], "offsets": block_x,
+                 "column_offset": column_offset},
+                {"block_x": block_x, "block_y": block_y})
+
+    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        table = {"table_rows": 9, "table_columns": 64, "offsets": 8}
+        block = {"block_x": 8, "block_y": 64}
+        yield table | {"column_offset": 2}, block
+        yield table | {"column_offset": 1, "dtype": "fp32"}, block
+        yield table, block | {"block_x": 4}
+        yield table, block | {"block_y": 8}
+        yield table, block | {"block_x": 24}
+        yield table, block | {"num_warps": 16}
+        yield table, {"block_x": 1024, "block_y": 256}
+        yield table | {"table_pad": 1}, block
+        yield table | {"table_offset": 1}, block
+
+    def operands(self, case: Case) -> list[Operand]:
+        p = case.problem
+        return [drawn_operand(case, "table", p.dtype, (p.table_rows, p.table_columns), pad=p.table_pad, offset=p.table_offset),
+                row_numbers(case, "row_offsets", p.offsets, p.table_rows, negative=True)]
+
+    def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
+        p, c = case.problem, case.config
+        got = launched(launcher or self.module.tma_gather, tensors["table"], tensors["row_offsets"], p.column_offset, c.block_x,
+                       c.block_y,
+                       num_warps=c.num_warps)
+        return {"gathered": got}
+
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+        from reference.gather_scatter import gather
+
+        p, c = case.problem, case.config
+        words = gather(operands["table"].codes, operands["row_offsets"].codes, p.column_offset, c.block_y)
+        return [Expected(name="gathered", format=p.dtype, shape=(p.offsets, c.block_y), words=words, tile=(c.block_x, c.block_y),
+                         rests_on=RestsOn.EXACT)]
+
+
+def contract(module: ModuleType) -> TmaGatherContract:
+    return TmaGatherContract(module, "tma_gather")
+
+
+CONTRACT = contract(kernels.tma_gather)

@@ -1,0 +1,87 @@
+"""What `kernels/tma_scatter.py` owes: the table with the source's rows in it, every other word as it was, and an illegal
+instruction for a negative row, which no launcher can see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import product
+from types import ModuleType
+
+import numpy as np
+
+import kernels.tma_scatter
+from harness.contract import Case, Expected, Operand, Owed
+from harness.contracts.tma_gather import TmaGatherContract
+from harness.kernel_contract import Fields, drawn_operand, empty, launched, row_numbers
+from harness.targets import Target
+from harness.verdict import RestsOn
+
+SEED = {"dtype": ("bf16", "fp32"), "block_x": (8, 128), "block_y": (16, 128), "column_offset": (0, 48, 1000),
+        "table": ((1024, 1024),)}
+
+
+class TmaScatterContract(TmaGatherContract):
+    parameters = "(table, row_offsets, column_offset, source, block_x, block_y)"
+
+    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        for dtype, x, y, column, table in product(*SEED.values()):
+            yield self.seed_case(dtype, x, y, column, table)
+        yield from [made for made in super().listed(target) if made[0]["table_rows"] < 1000]
+
+    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        yield from super().refused(target)
+        yield {"table_rows": 9, "table_columns": 64, "offsets": 8, "column_offset": -16}, {"block_x": 8, "block_y": 64}
+
+    def required(self, target: Target) -> list[Case]:
+        negative = self.case({"table_rows": 9, "table_columns": 64, "offsets": 8}, {"block_x": 8, "block_y": 64},
+                             regime="normal/negative")
+        return [*super().required(target), negative]
+
+    def owed(self, case: Case, target: Target) -> Owed:
+        owed = super().owed(case, target)
+        if owed.result and case.regime.endswith("/negative"):
+            return Owed(result=False, outcome="illegal instruction", layer="hardware", reason="a scatter's row number is negative")
+        return owed
+
+    def operands(self, case: Case) -> list[Operand]:
+        p, c = case.problem, case.config
+        return [drawn_operand(case, "table", p.dtype, (p.table_rows, p.table_columns), pad=p.table_pad, offset=p.table_offset),
+                row_numbers(case, "row_offsets", p.offsets, p.table_rows, negative=False),
+                drawn_operand(case, "source", p.dtype, (p.offsets, c.block_y), pad=p.source_pad)]
+
+    def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
+        p, c = case.problem, case.config
+        table = tensors["table"]
+        if not p.table_offset:  # the operand must not change: the launch gets a table of its own, guarded as an output is
+            table = empty(table, (p.table_rows, p.table_columns), pad=p.table_pad)
+            table.copy_(tensors["table"])
+        launched(launcher or self.module.tma_scatter, table, tensors["row_offsets"], p.column_offset, tensors["source"], c.block_x,
+                 c.block_y,
+                 num_warps=c.num_warps)
+        return {"table": table}
+
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+        from reference.gather_scatter import scatter
+
+        p, c = case.problem, case.config
+        left = scatter(operands["table"].codes, operands["row_offsets"].codes, p.column_offset, operands["source"].codes)
+        return [Expected(name="table", format=p.dtype, shape=left.table.shape, words=left.table, undecided=several_writers(left),
+                         tile=(1, c.block_y), rests_on=RestsOn.EXACT)]
+
+
+def several_writers(left) -> np.ndarray:
+    """(table rows, columns) True where two writers of one element bring different words: either may stay."""
+    undecided = np.zeros(left.table.shape, bool)  # (table rows, columns)
+    block = slice(left.first, left.first + left.words.shape[1])
+    bits = left.words.view(f"u{left.words.dtype.itemsize}")  # (writers, columns that land)
+    for row in left.repeated_rows:
+        writers = bits[left.rows == row]  # (writers of this row, columns that land)
+        undecided[row, block] = (writers != writers[0]).any(axis=0)
+    return undecided
+
+
+def contract(module: ModuleType) -> TmaScatterContract:
+    return TmaScatterContract(module, "tma_scatter")
+
+
+CONTRACT = contract(kernels.tma_scatter)

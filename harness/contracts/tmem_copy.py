@@ -1,0 +1,68 @@
+"""What `kernels/tmem_copy.py` owes: its source, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import product
+from types import ModuleType
+
+import kernels.tmem_copy
+from harness.contract import Case, Expected, Operand
+from harness.kernel_contract import Fields, KernelContract, drawn_operand, launched
+from harness.targets import Target
+from harness.verdict import RestsOn
+
+SEED = {"m": (64, 128, 256), "n": (64, 128), "num_warps": (4, 8)}
+
+
+class TmemCopyContract(KernelContract):
+    parameters = "(source, destination=None, num_warps=4)"
+
+    def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
+        tiles = [(64, 64, 64, 64), (128, 64, 64, 32), (128, 128, 128, 64), (256, 32, 128, 32), (64, 16, 64, 16), (256, 64, 64, 64),
+                 (128, 256, 128, 128), (64, 8, 64, 8)]
+        made = [({"dtype": dtype, "m": m, "n": n}, {"block_m": bm, "block_n": bn, "num_warps": warps, "packed": packed})
+                for (m, n, bm, bn), dtype, warps,
+                packed in product(tiles, ("fp32", "fp16", "bf16", "int32"), (4, 8), (False, True))]
+        return [special for special in made if self.legal(*special)]
+
+    def legal(self, problem: Fields, config: Fields) -> bool:
+        wide = problem["dtype"] in ("fp32", "int32")
+        return not (wide and config["packed"])
+
+    def draw_problem(self, draw: Callable, problem: Fields, config: object, target: Target) -> Fields:
+        return {}
+
+    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        for m, n, warps in product(*SEED.values()):
+            yield {"m": m, "n": n}, {"num_warps": warps}
+        yield from self.pool(target)[::5]
+
+    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        yield {"m": 64, "n": 64, "dtype": "e4m3"}, {}
+        yield {"m": 64, "n": 64}, {"num_warps": 2}
+        yield {"m": 64, "n": 64}, {"block_m": 32}
+        yield {"m": 64, "n": 64}, {"block_n": 48}
+        yield {"m": 96, "n": 64}, {}
+        yield {"m": 256, "n": 512}, {"block_m": 128, "block_n": 128}
+
+    def operands(self, case: Case) -> list[Operand]:
+        return [drawn_operand(case, "source", case.problem.dtype, (case.problem.m, case.problem.n))]
+
+    def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
+        c = case.config
+        run = launcher or self.module.tmem_copy
+        return {"destination": launched(run, tensors["source"], num_warps=c.num_warps, block_m=c.block_m, block_n=c.block_n,
+                                        packed=c.packed)}
+
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+        source = operands["source"]
+        return [Expected(name="destination", format=source.format, shape=source.codes.shape, words=source.codes,
+                         tile=(case.config.block_m, case.config.block_n), rests_on=RestsOn.EXACT)]
+
+
+def contract(module: ModuleType) -> TmemCopyContract:
+    return TmemCopyContract(module, "tmem_copy")
+
+
+CONTRACT = contract(kernels.tmem_copy)
