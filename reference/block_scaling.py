@@ -1,7 +1,7 @@
 """Formats whose elements share a scale by block: what they are, how values become them, and what they mean.
 
-Source: OCP Microscaling Formats (MX) 1.0, section 5.2 and table 1 (the formats), section 5.3 (value = element times scale), section
-6.3 (the conversion); for NVFP4 PTX ISA, `tcgen05.mma` block scaling (ue4m3 scale for 16 e2m1), with one fp32 scale a tensor
+Source: OCP Microscaling Formats (MX) 1.0, section 5 (the formats; a value is its element times the scale) and section 6.3
+(the conversion); for NVFP4 PTX ISA, `tcgen05.mma` block scaling (ue4m3 scale for 16 e2m1), with one fp32 scale a tensor
 as in NVIDIA's recipe.
 
 OCP's conversion: the shared exponent is floor(log2(largest |value| of the block)) less the element format's largest exponent; each

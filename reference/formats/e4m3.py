@@ -1,4 +1,4 @@
-"""E4M3: the finer 8-bit float (OCP OFP8 1.0, section 4, table 1; PTX ISA, alternate data formats). Triton's fp8e4nv.
+"""E4M3: the finer 8-bit float (OCP OFP8 1.0, table 1; PTX ISA, alternate data formats). Triton's fp8e4nv.
 
 The largest exponent is an ordinary one: only the magnitude 0x7F is NaN and there is no infinity, so 448 is the largest.
 """

@@ -1,4 +1,4 @@
-"""E5M2: the wider 8-bit float (OCP OFP8 1.0, section 4, table 1; PTX ISA, alternate data formats). Triton's fp8e5.
+"""E5M2: the wider 8-bit float (OCP OFP8 1.0, table 1; PTX ISA, alternate data formats). Triton's fp8e5.
 
 IEEE-like: the top byte of an fp16. Infinity 0x7C; NaNs 0x7D, 0x7E, 0x7F, of which NVIDIA's `cvt` writes 0x7F.
 """

@@ -29,7 +29,7 @@ mx_by_name = pytest.mark.parametrize("block_format", MX, ids=lambda block_format
 
 
 def test_block_formats_are_those_of_the_tables() -> None:
-    """OCP MX 1.0, table 1; PTX ISA for NVFP4. The last is emax_elem of OCP section 6.3."""
+    """OCP MX 1.0, section 5; PTX ISA for NVFP4. The last is emax_elem of OCP section 6.3."""
     table = {
         (block_format.element.name, block_format.scale.name, block_format.block_size, block_format.largest_exponent)
         for block_format in BLOCK_FORMATS.values()

@@ -1,4 +1,4 @@
-"""Contract under test: on the GPU at hand, each conversion gives the words that `convert` gives for its architecture, NaNs included.
+"""Contract under test: on the GPU at hand, a conversion gives the words that `convert` gives for its architecture, NaNs included.
 
 Every code of the narrow sources; for fp32 and int32 the words around each midpoint, random ones, both ends.
 """

@@ -23,7 +23,7 @@ ML_DTYPES = {
     "bf16": ml_dtypes.bfloat16,
 }
 
-# OCP Microscaling Formats 1.0, section 5.3, and OCP OFP8 1.0, table 2: largest, smallest normal, smallest, and the special codes.
+# OCP Microscaling Formats 1.0, section 5.3, and OCP OFP8 1.0, table 1: largest, smallest normal, smallest, and the special codes.
 ENDS = [
     (E2M1, 6.0, 1.0, 0.5),
     (E2M3, 7.5, 1.0, 0.125),
