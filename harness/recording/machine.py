@@ -71,6 +71,12 @@ def driver_version() -> str:
         return "unknown"
 
 
+def slug(name: str) -> str:
+    """Short name of a GPU for files: "NVIDIA H200" is "h200"."""
+    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word not in ("nvidia", "tesla", "")]
+    return words[0] if words else "gpu"
+
+
 @dataclass(frozen=True)
 class Device:
     """What `describe` found: GPU name, architecture such as "sm_90", and the CUDA versions of driver and runtime."""
@@ -82,9 +88,8 @@ class Device:
 
     @property
     def slug(self) -> str:
-        """Short name for files: "NVIDIA H200" is "h200"."""
-        words = [word for word in re.split(r"[^a-z0-9]+", self.name.lower()) if word not in ("nvidia", "tesla", "")]
-        return words[0] if words else "gpu"
+        """Short name for files."""
+        return slug(self.name)
 
 
 class Machine:
