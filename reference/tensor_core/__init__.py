@@ -4,6 +4,7 @@ One step (`fused_sum`), chained over K (`chain`), with one file of numbers an ar
 `lookup.INSTRUCTIONS`.
 """
 
+from reference.tensor_core.block_scaled import scaled_elements, scaled_product
 from reference.tensor_core.lookup import INSTRUCTIONS, instruction
 from reference.tensor_core.product import elements, product
 from reference.tensor_core.record import (
@@ -16,6 +17,7 @@ from reference.tensor_core.record import (
     ScaledWindow,
     ZeroTerms,
 )
+from reference.tensor_core.upcast import ScaleLaw, upcast_operand, upcast_product
 
 __all__ = [
     "INSTRUCTIONS",
@@ -24,10 +26,15 @@ __all__ = [
     "ExponentFloor",
     "InfiniteAccumulator",
     "Instruction",
+    "ScaleLaw",
     "ScaledGroups",
     "ScaledWindow",
     "ZeroTerms",
     "elements",
     "instruction",
     "product",
+    "scaled_elements",
+    "scaled_product",
+    "upcast_operand",
+    "upcast_product",
 ]

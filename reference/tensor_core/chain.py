@@ -16,9 +16,11 @@ from reference.tensor_core.fused_sum import (
     lowest_alignment,
     round_sum,
 )
-from reference.tensor_core.record import Accumulator, ExponentFloor, Instruction, ZeroTerms
+from reference.tensor_core.grouped_sum import grouped_sum
+from reference.tensor_core.record import Accumulator, ExponentFloor, Instruction, ScaledWindow, ZeroTerms
 
 TERMS_AT_ONCE = 1 << 16  # products alive at a time: 512 KiB of float64, a second-level cache
+OF_ZERO_THAT_TAKES_PART = -126
 LOWEST_BIT_OF_ZERO = 8192  # a zero is a multiple of every power of two
 
 
@@ -30,36 +32,43 @@ class Terms:
     exponents: np.ndarray  # (K, L) int16
     lowest_bits: np.ndarray  # (K, L) int16: the value is a multiple of 2^this
     specials: np.ndarray | None  # (K, L) the NaN and infinities, the sign of what is finite elsewhere; None when all are finite
+    scale_exponents: np.ndarray | None  # (K, L) int16: the part of `exponents` that the block scale brought; None without scales
 
     def take(self, lanes: slice | np.ndarray) -> Terms:
         """The same for some of the L."""
         specials = None if self.specials is None else self.specials[:, lanes]  # (K, l)
-        return Terms(self.values[:, lanes], self.exponents[:, lanes], self.lowest_bits[:, lanes], specials)
+        scales = None if self.scale_exponents is None else self.scale_exponents[:, lanes]  # (K, l)
+        return Terms(self.values[:, lanes], self.exponents[:, lanes], self.lowest_bits[:, lanes], specials, scales)
 
 
-def terms(values: np.ndarray, smallest: int, rule: Instruction, scale_exponents: np.ndarray | None = None) -> Terms:
+def terms(
+    values: np.ndarray,
+    smallest: int,
+    rule: Instruction,
+    scale_exponents: np.ndarray | None = None,
+    scales: np.ndarray | None = None,
+) -> Terms:
     """`values` (K, L) float64 of a format whose smallest normal exponent is `smallest`, K padded to whole spans.
 
-    `scale_exponents` (K, L): what a block scale adds to the exponent of a value that already contains it.
+    With block scales `values` contain them already; `scales` (K, L) float64 says which, `scale_exponents` (K, L) int16 what they
+    add to the exponents.
     """
-    short = -values.shape[0] % rule.span
-    if short:
-        values = np.concatenate([values, np.zeros((short, values.shape[1]))])  # (K', L)
-    values = np.ascontiguousarray(values)  # (K', L)
+    padding = ((0, -values.shape[0] % rule.span), (0, 0))
+    values = np.pad(values, padding)  # (K', L)
     finite = np.isfinite(values)  # (K', L)
     specials = None
     if not finite.all():
         specials = np.where(finite, np.sign(values), values)  # (K', L)
         values = np.where(finite, values, 0.0)  # (K', L)
-    of_zero = NO_EXPONENT if rule.choices.zero_terms is ZeroTerms.LEFT_OUT else -126
-    if scale_exponents is None:
-        found = exponents(values, smallest, of_zero)  # (K', L)
-    else:
-        scaling = np.pad(scale_exponents, ((0, short), (0, 0))).astype(np.int64)  # (K', L)
-        unscaled = np.ldexp(values, -scaling)  # (K', L)
-        found = exponents(unscaled, smallest, of_zero)  # (K', L)
-        np.add(found, scaling.astype(np.int16), out=found, where=found > NO_EXPONENT)
-    return Terms(values, found, _lowest_bits(values), specials)
+    of_zero = NO_EXPONENT if rule.choices.zero_terms is ZeroTerms.LEFT_OUT else OF_ZERO_THAT_TAKES_PART
+    if scale_exponents is None or scales is None:
+        return Terms(values, exponents(values, smallest, of_zero), _lowest_bits(values), specials, None)
+    divisor = np.pad(scales, padding)  # (K', L)
+    unscaled = np.divide(values, divisor, out=np.zeros(values.shape), where=values != 0)  # (K', L) exact: the element itself
+    scaling = np.pad(scale_exponents, padding)  # (K', L)
+    found = exponents(unscaled, smallest, of_zero)  # (K', L)
+    np.add(found, scaling, out=found, where=found > NO_EXPONENT)
+    return Terms(values, found, _lowest_bits(values), specials, scaling)
 
 
 def _lowest_bits(values: np.ndarray) -> np.ndarray:
@@ -119,7 +128,10 @@ def _run(rule: Instruction, a: Terms, b: Terms, c: np.ndarray, *, paired: bool) 
             low = int(a.lowest_bits[k].min()) + int(b.lowest_bits[k].min())
             grid = min(grid, low)
             sides = a.values[k], a.exponents[k], b.values[k], b.exponents[k]  # each (block, ...)
-            if paired or grid < int(sides[1].max()) + int(sides[3].max()) - rule.fraction_bits:
+            if rule.grouped:
+                pairs = sides[1][left] + sides[3][right]  # (64, ...)
+                exact = grouped_sum(sides[0][left] * sides[2][right], pairs, _scale_pairs(a, b, k, left, right), total, rule)
+            elif paired or grid < int(sides[1].max()) + int(sides[3].max()) - rule.fraction_bits:
                 exact = fused_sum(sides[0][left], sides[1][left], sides[2][right], sides[3][right], total, rule)  # (...)
             else:
                 exact = _mostly_exact(*sides, total, grid, rule)  # (...)
@@ -128,6 +140,12 @@ def _run(rule: Instruction, a: Terms, b: Terms, c: np.ndarray, *, paired: bool) 
                 total = _add_specials(total, special)  # (...)
         c = total if rule.accumulator is Accumulator.IN_SUM else _ieee_add(total, c, rule)
     return c
+
+
+def _scale_pairs(a: Terms, b: Terms, k: slice | np.ndarray, left: tuple, right: tuple) -> np.ndarray:
+    if a.scale_exponents is None or b.scale_exponents is None:
+        raise ValueError("mxf4 and mxf4nvf4 need block scales on both sides")
+    return a.scale_exponents[k][left] + b.scale_exponents[k][right]  # (64, ...)
 
 
 def _mostly_exact(
@@ -199,12 +217,15 @@ def _exact_product(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.n
     the output, every partial sum of any subset in any order is a multiple of 2^low below 2^(low + p): a number of the output
     format, so no step rounds it. If no exponent exceeds low + F, no alignment cuts into a multiple of 2^low. Then the chain is
     the exact sum, and so is a BLAS product in a type with p bits or more. The sum of magnitudes is bounded by
-    Cauchy and Schwarz: |a_m| |b_n| in the Euclidean norm, which costs one pass over each operand.
+    Cauchy and Schwarz: |a_m| |b_n| in the Euclidean norm, which costs one pass over each operand. It holds for the grouped kinds
+    too: their cut is never above max(R, C) - F, because no pair of scales exceeds R.
     """
     if a.specials is not None or b.specials is not None or not np.isfinite(c).all() or not c.size:
         return None
     if not a.values.shape[0]:
         return c
+    if rule.grouped and rule.choices.scaled_window is ScaledWindow.BY_SCALE:
+        return None  # the cut follows the scales, which the proof does not look at
     low = int(a.lowest_bits.min()) + int(b.lowest_bits.min())
     low = min(low, _grid(c))
     if low > LOWEST_BIT_OF_ZERO // 2:

@@ -89,8 +89,8 @@ def round_sum(total: np.ndarray, output: Format, fraction_bits: int, rounding: R
             return total.astype(np.float16).astype(np.float64) + 0.0
     else:
         largest = exponents(total, output.smallest_exponent, output.smallest_exponent)  # (...)
-        unit = largest.astype(np.int64) - fraction_bits  # (...)
-        kept = np.rint(total * power_of_two(-unit)) * power_of_two(unit)  # (...)
+        places = largest.astype(np.int64) - fraction_bits  # (...)
+        kept = np.rint(total * power_of_two(-places)) * power_of_two(places)  # (...)
     limit = 2.0 ** (output.bias + 1)
     beyond = np.abs(kept) >= limit  # (...)
     if beyond.any():

@@ -17,7 +17,7 @@ def product(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | Non
     """
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(f"a (M, K) and b (K, N) do not meet: {a.shape} and {b.shape}; pass b with K first")
-    c = _accumulator(rule, c, (a.shape[0], b.shape[1]))  # (M, N)
+    c = accumulator(rule, c, (a.shape[0], b.shape[1]))  # (M, N)
     _refuse_scaled(rule)
     if rule.d == "int32":
         return _integers(rule, a.astype(np.float64) @ b.astype(np.float64), c)
@@ -32,7 +32,7 @@ def elements(rule: Instruction, a_rows: np.ndarray, b_columns: np.ndarray, c: np
     """Words of chosen elements: `a_rows` (P, K) with `b_columns` (P, K) pairwise, `c` (P,); shape (P,). Costs P K products."""
     if a_rows.ndim != 2 or a_rows.shape != b_columns.shape:
         raise ValueError(f"a_rows and b_columns pair up, both (P, K): {a_rows.shape} and {b_columns.shape}")
-    c = _accumulator(rule, c, a_rows.shape[:1])  # (P,)
+    c = accumulator(rule, c, a_rows.shape[:1])  # (P,)
     _refuse_scaled(rule)
     if rule.d == "int32":
         return _integers(rule, np.einsum("pk,pk->p", a_rows.astype(np.float64), b_columns.astype(np.float64)), c)
@@ -55,7 +55,8 @@ def _refuse_scaled(rule: Instruction) -> None:
         raise ValueError(f"{rule.name} takes block scales: use scaled_product or scaled_elements")
 
 
-def _accumulator(rule: Instruction, c: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
+def accumulator(rule: Instruction, c: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
+    """`c` checked against `rule` and `shape`, or +0 for None."""
     storage = np.int32 if rule.d == "int32" else rule.output.storage
     if c is None:
         return np.zeros(shape, storage)

@@ -107,6 +107,11 @@ class Instruction:
         return FORMATS[self.d]
 
     @property
+    def grouped(self) -> bool:
+        """Whether small groups of products are added exactly before anything is cut (mxf4, mxf4nvf4)."""
+        return self.kind in ("mxf4", "mxf4nvf4")
+
+    @property
     def span(self) -> int:
         """How many k one round of `passes` takes; K is padded with zeros to a multiple of it."""
         return self.block * (1 if self.passes is None else len(self.passes))

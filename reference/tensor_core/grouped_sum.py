@@ -1,0 +1,60 @@
+"""The step of mxf4 and mxf4nvf4: small groups of products are added exactly, and only the groups are cut.
+
+Source: "Arithmetic of NVIDIA tensor-core MMA" (docs/arithmetic.md), "Block scaling on tcgen05". Few hardware words rest on it;
+where its sources differ the side is chosen in `Choices`. R is the largest exponent of a non-zero scaled product, S the largest
+exponent of a pair of scales whose group has one, C the exponent of c.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reference.tensor_core.fused_sum import LOWEST_EXPONENT, NO_EXPONENT, accumulator_exponents, cut_and_add, power_of_two
+from reference.tensor_core.record import Instruction, ScaledGroups, ScaledWindow
+
+HEADROOM = 4  # a product may reach 2^(F + 4) units: 39 = 35 + 4
+SUBNORMAL_CUT = -174  # below this a group of a lower scale is left out of a subnormal result (ue8m0)
+SUBNORMAL_RESULT = 2.0**-126
+
+
+def grouped_sum(
+    products: np.ndarray, pairs: np.ndarray, scale_pairs: np.ndarray, c: np.ndarray, rule: Instruction
+) -> np.ndarray:
+    """Exact sum, in float64, of c (...) and the cut groups of `products` (64, ...), scales applied, all finite.
+
+    `pairs`, `scale_pairs` (64, ...): exponents of the scaled products and the part that the scales brought, int16.
+    """
+    fraction = rule.fraction_bits
+    c_exponent = accumulator_exponents(c, rule).astype(np.int64)  # (...)
+    sixteen = _groups(products, 16).sum(axis=1)  # (4, ...) exact: one pair of scales a group
+    scale_pair = scale_pairs[::16].astype(np.int64)  # (4, ...)
+    if rule.choices.scaled_window is ScaledWindow.BY_SCALE:
+        return cut_and_add(sixteen, np.maximum(scale_pair.max(axis=0), c_exponent), c, fraction)
+
+    group_highest = _groups(pairs, 16).max(axis=1).astype(np.int64)  # (4, ...)
+    highest = group_highest.max(axis=0)  # (...) R
+    scale_highest = np.where(group_highest > LOWEST_EXPONENT, scale_pair, NO_EXPONENT).max(axis=0)  # (...) S
+    c_leads = c_exponent >= highest  # (...)
+    window = np.maximum(np.maximum(highest, c_exponent) - HEADROOM, scale_highest)  # (...)
+    unit = np.where(c_leads, c_exponent, window) - fraction  # (...)
+    if rule.scale == "ue4m3":
+        if rule.choices.scaled_groups is ScaledGroups.OF_SIXTEEN:
+            return cut_and_add(sixteen, unit + fraction, c, fraction)
+        four = _groups(products, 4).sum(axis=1)  # (16, ...)
+        small = cut_and_add(four, unit + fraction, c, fraction)  # (...)
+        return np.where(c_leads, cut_and_add(sixteen, unit + fraction, c, fraction), small)
+
+    below_c = ~c_leads & (group_highest <= c_exponent)  # (4, ...)
+    units = np.where(below_c, np.maximum(unit, c_exponent - fraction), unit)  # (4, ...)
+    cut = np.trunc(sixteen * power_of_two(-units)) * power_of_two(units)  # (4, ...)
+    kept_c = np.trunc(c * power_of_two(-unit)) * power_of_two(unit)  # (...)
+    total = cut.sum(axis=0) + kept_c  # (...)
+    subnormal = np.abs(total) < SUBNORMAL_RESULT  # (...)
+    if subnormal.any():
+        left_out = subnormal & (scale_pair < scale_highest) & (np.abs(cut) < 2.0**SUBNORMAL_CUT)  # (4, ...)
+        total = np.where(left_out, 0.0, cut).sum(axis=0) + kept_c  # (...)
+    return total
+
+
+def _groups(of_products: np.ndarray, size: int) -> np.ndarray:
+    return of_products.reshape(-1, size, *of_products.shape[1:])  # (64 / size, size, ...)
