@@ -88,6 +88,12 @@ class Tally:
         if verdict.ruling is Ruling.UNDECIDED and verdict.message.startswith("the contract raised"):
             self.contract_errors.append(verdict.message)
 
+    def not_run(self, contract: str, target: str, reason: str) -> None:
+        """A whole contract that a target cannot serve: one line, counted as nothing."""
+        row = self.rows.setdefault((contract, target, ""), Row(contract, target, ""))
+        row.rulings[Ruling.NOT_RUN] += 1
+        row.said.add(reason)
+
     def total(self, ruling: Ruling) -> int:
         return sum(row.rulings[ruling] for row in self.rows.values())
 
@@ -173,9 +179,7 @@ def table(tally: Tally) -> Table:
         cover = f"{tally.covered[key]}/{tally.covered[key] + len(tally.required.get(key, ()))}"
         convicted, undecided = row.rulings[Ruling.CONVICTED], row.rulings[Ruling.UNDECIDED]
         if row.rulings[Ruling.NOT_RUN] == row.cases:
-            shown.add_row(
-                row.contract, row.target, row.dtype, "-", "-", "not run", "", "", "; ".join(sorted(row.said)), "", style="dim"
-            )
+            shown.add_row(row.contract, row.target, row.dtype, "-", "-", "not run", "", "", "", "", style="dim")
             continue
         rests = ", ".join(f"{name} {count}" for name, count in row.rests_on.most_common())
         rests += f" (largest share of the bound {row.bound_used:.2g})" if row.bound_used is not None else ""
@@ -192,6 +196,11 @@ def table(tally: Tally) -> Table:
             cover,
         )
     return shown
+
+
+def not_run_lines(tally: Tally) -> list[str]:
+    """Why lines of the table say "not run": a skip never reads as a pass."""
+    return [f"not run: {row.contract}: {reason}" for row in tally.rows.values() for reason in sorted(row.said)]
 
 
 def coverage_lines(tally: Tally) -> list[str]:
@@ -319,6 +328,14 @@ class Records:
 
 def _printable(text: str) -> str:
     return "".join(c for c in text if c.isprintable() or c in "\n\t")
+
+
+def text_of(*shown: Any) -> str:
+    """What `shown` looks like in a log of 140 columns, without colour."""
+    page = Console(width=140, file=io.StringIO(), record=True)
+    for item in shown:
+        page.print(item)
+    return page.export_text()
 
 
 def console(*, record: bool = False) -> Console:

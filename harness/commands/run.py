@@ -17,7 +17,7 @@ from harness.progress import Showing
 from harness.replay import rerun
 from harness.shrinking import Memory, shrink
 from harness.targets import Target, target, targets
-from harness.verdict import Outcome, Ruling, Verdict
+from harness.verdict import Outcome, Verdict
 
 MOST_BUGS = 4  # shrunk per contract and target; the others are stored as they came
 DRAWN_AT_ONCE = 50
@@ -82,6 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
             shown.print(report.conviction(_named(bug.docket), bug.docket.target.name, bug.case, bug.verdict, notes, line))
             shown.print()
     shown.print(report.table(tally))
+    for line in report.not_run_lines(tally):
+        shown.print(line, markup=False, style="dim")
     if arguments.coverage:
         shown.print("\n".join(report.coverage_lines(tally)), markup=False)
     for advice, count in tally.advice.most_common(5):
@@ -155,10 +157,7 @@ def _cases(
     able = []
     for docket in dockets:
         if docket.lacking:
-            verdict = Verdict(
-                ruling=Ruling.NOT_RUN, outcome=Outcome.NOT_RUN, message=f"{docket.target.name} lacks {', '.join(docket.lacking)}"
-            )
-            tally.count(Case(contract=docket.address, problem=None), _named(docket), docket.target.name, {}, verdict)
+            tally.not_run(_named(docket), docket.target.name, f"{docket.target.name} lacks {', '.join(docket.lacking)}")
         else:
             able.append(docket)
     most = arguments.max_cases

@@ -28,10 +28,10 @@ from kernels.features import Feature
 
 ADDRESS = "tests.harness_checks.vector_add:CONTRACT"
 BLOCK = 64
+FAULT_FROM = 5  # elements from which a fault shows
 FAULTS = (
     "",
     "wrong",
-    "late",
     "unwritten",
     "sign",
     "stray",
@@ -52,7 +52,6 @@ class Problem:
     n: int
     stride: int = 1
     fault: str = ""
-    fault_from: int = 0  # the fault shows from this n on
 
 
 @triton.jit
@@ -123,9 +122,7 @@ class VectorAdd(Contract):
         self.fault, self.requires = fault, requires
 
     def cases(self, target: Target) -> st.SearchStrategy[Case]:
-        problems = st.builds(
-            Problem, n=st.integers(0, 200), stride=st.sampled_from((1, 1, 3)), fault=st.just(self.fault), fault_from=st.just(5)
-        )
+        problems = st.builds(Problem, n=st.integers(0, 200), stride=st.sampled_from((1, 1, 3)), fault=st.just(self.fault))
         return st.builds(
             Case,
             contract=st.just(self.address),
@@ -135,7 +132,7 @@ class VectorAdd(Contract):
         )
 
     def required(self, target: Target) -> list[Case]:
-        return [Case(contract=self.address, problem=Problem(n=n)) for n in (0, 1, BLOCK - 1, BLOCK, BLOCK + 1)]
+        return [Case(contract=self.address, problem=Problem(n=n, fault=self.fault)) for n in (0, 1, BLOCK - 1, BLOCK, BLOCK + 1)]
 
     def owed(self, case: Case, target: Target) -> Owed:
         if case.problem.n < 0:
@@ -155,7 +152,7 @@ class VectorAdd(Contract):
         if case.problem.n < 0:
             raise ValueError(f"n = {case.problem.n}: must be at least 0; pass a vector")
         c = (launcher or (add_by_torch if case.config == "torch" or case.problem.fault else add))(a, b)  # (n,)
-        if case.problem.fault and case.problem.n >= case.problem.fault_from:
+        if case.problem.fault and case.problem.n >= FAULT_FROM:
             misbehave(case.problem.fault, a, b, c)
         return {"c": c}
 
@@ -186,7 +183,7 @@ class Host(Target):
 
 HOST = Host("host", "sm_90")
 CONTRACT = VectorAdd()
-HANGS, CRASHES, WRONG, LATE = (VectorAdd(fault=fault) for fault in ("hang", "segfault", "wrong", "late"))
+HANGS, CRASHES, WRONG = (VectorAdd(fault=fault) for fault in ("hang", "segfault", "wrong"))
 
 
 def case(n: int = 100, *, fault: str = "", stride: int = 1, data_seed: int = 0, launcher: str = "") -> Case:

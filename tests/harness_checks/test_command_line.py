@@ -1,0 +1,124 @@
+"""Contract under test: the command line judges, stores, replays and promotes; bad input is told in one line and leaves no file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.__main__ import main
+
+ADD = "tests.harness_checks.vector_add"
+SM_90 = ["--target", "emulated:sm_90"]
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def run(*words: str) -> int:
+    return main(["run", *words, "--jobs", "1"])
+
+
+def test_a_right_kernel_is_acquitted_with_status_0(capsys: pytest.CaptureFixture, state: Path) -> None:
+    assert run("--contract", f"{ADD}:CONTRACT", *SM_90, "--max-cases", "8") == 0
+    out = capsys.readouterr().out
+    assert "5/5" in out and "cases judged" in out and "│ exact" in out
+    assert not (state / "failures").exists()
+
+
+def test_a_wrong_kernel_is_convicted_shrunk_stored_and_replayed(capsys: pytest.CaptureFixture, state: Path, tmp_path: Path) -> None:
+    outputs = ["--json", str(tmp_path / "run.jsonl"), "--junit", str(tmp_path / "run.xml"), "--html", str(tmp_path / "run.html")]
+    assert run("--contract", f"{ADD}:WRONG", *SM_90, "--max-cases", "15", *outputs) == 1
+    out = capsys.readouterr().out
+    assert "CONVICTED" in out and "n=5" in out and "first at [2]" in out
+    (stored,) = (state / "failures").glob("*.json")
+    assert f"python -m harness replay {stored}" in out.replace("\n", "")
+    assert json.loads(stored.read_text())["case"]["problem"]["n"] == 5
+    assert "CONVICTED" in (tmp_path / "run.html").read_text()
+    assert main(["replay", str(stored)]) == 1
+    assert "convicted again: the same bug" in capsys.readouterr().out
+
+
+def test_a_crash_is_convicted_and_does_not_end_the_run(capsys: pytest.CaptureFixture) -> None:
+    assert run("--contract", f"{ADD}:CRASHES", *SM_90, "--max-cases", "10", "--shrink-seconds", "0") == 1
+    out = capsys.readouterr().out
+    assert "segmentation fault" in out and "SIGSEGV" in out and "2 right, 7 convicted" in out
+
+
+def test_a_hang_is_convicted_as_a_timeout(capsys: pytest.CaptureFixture) -> None:
+    assert run("--contract", f"{ADD}:HANGS", *SM_90, "--max-cases", "3", "--timeout", "3") == 1
+    assert "no verdict within 3 s" in capsys.readouterr().out
+
+
+def test_a_users_launcher_outside_the_checkout_is_judged(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("def add(a, b):\n    return a + b\n")
+    assert run("--contract", f"{ADD}:CONTRACT", *SM_90, "--launcher", f"{mine}:add", "--max-cases", "6") == 0
+    assert f"{mine}:add" in capsys.readouterr().out.replace("\n", "")
+
+
+def test_a_kernel_whose_feature_no_target_has_is_not_run_and_not_right(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+    needy = tmp_path / "needy.py"
+    imports = f"from {ADD} import VectorAdd\nfrom kernels.features import Feature\n"
+    needy.write_text(imports + "CONTRACT = VectorAdd(requires=frozenset({Feature.TCGEN05}))\n")
+    assert run("--contract", f"{needy}:CONTRACT", *SM_90) == 5
+    assert "lacks tcgen05.mma" in capsys.readouterr().out
+
+
+def test_promoting_moves_the_file_and_says_what_is_owed(
+    capsys: pytest.CaptureFixture, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.seed_files.promote.__defaults__", (tmp_path / "seeds",))
+    run("--contract", f"{ADD}:WRONG", *SM_90, "--max-cases", "6", "--shrink-seconds", "0")
+    (stored,) = (state / "failures").glob("*.json")
+    assert main(["promote", str(stored), "--owed", "convicted"]) == 0
+    (kept,) = (tmp_path / "seeds").iterdir()
+    assert not stored.exists() and json.loads(kept.read_text())["owed"] == {"ruling": "convicted"}
+
+
+def test_targets_are_listed_with_their_features(capsys: pytest.CaptureFixture) -> None:
+    assert main(["targets"]) == 0
+    assert "emulated:sm_100  sm_100  emulated" in capsys.readouterr().out
+
+
+BAD = [
+    (["run", "matmull"], "contract 'matmull': no such kernel; known: "),
+    (["run", "matmul", "--target", "emulated:sm_75"], "target 'emulated:sm_75': must be emulated:sm_NN or cuda:N; targets here: "),
+    (["run", "matmul", "--target", "cuda:77"], "target 'cuda:77': no such GPU is visible"),
+    (["run", "matmul", "--launcher", "nowhere.py:f"], "there is no file nowhere.py; give a path to an existing Python file"),
+    (["run", "matmul", "--launcher", "nowhere.py"], "address 'nowhere.py': must be package.module:NAME or path/file.py:NAME"),
+    (["run", "matmul", "--launcher", "no.such.module:f"], "address 'no.such.module:f': cannot import no.such.module"),
+    (["run", "matmul", "--launcher", "{tmp}/mine.py:g"], "has no g; it has x, f"),
+    (["run", "matmul", "--launcher", "{tmp}/mine.py:x"], "is a int, must be a function (a, b, activation='', *, out_dtype=None)"),
+    (["run", "--launcher", "{tmp}/mine.py:f", "matmul", "matmul"], "name it, for example: run matmul"),
+    (["run", "--contract", "{tmp}/mine.py:f"], "is a function, must be a harness.contract.Contract"),
+    (["run", "matmul", "--contract", "a:b"], "give kernels or one contract, not both"),
+    (["run", "matmul", "--max-cases", "0"], "--max-cases 0: must be at least 1"),
+    (["run", "matmul", "--jobs", "-1"], "--jobs -1: must be at least 0"),
+    (["run", "matmul", "--json", "{tmp}/none/run.json"], "must be a file in a directory that exists; make "),
+    (["replay", "{tmp}/none.json"], "cannot be read (No such file or directory); give a file of .harness/failures or tests/seeds"),
+    (["replay", "{tmp}/cut.json"], "is not JSON"),
+    (["replay", "{tmp}/version.json"], "version 99, this checkout reads version 1"),
+    (["replay", "{tmp}/case.json"], "case of version None: this checkout reads version 1"),
+    (["promote", "{tmp}/cut.json"], "is not JSON"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), BAD, ids=[" ".join(words) for words, _ in BAD])
+def test_bad_input_is_one_line_with_value_rule_and_remedy_and_leaves_no_file(
+    capsys: pytest.CaptureFixture, tmp_path: Path, state: Path, words: list[str], said: str
+) -> None:
+    (tmp_path / "mine.py").write_text("x = 3\ndef f(a, b): ...\n")
+    (tmp_path / "cut.json").write_text('{"version": 1, "case": {"contr')
+    (tmp_path / "version.json").write_text('{"version": 99}')
+    good = {"version": 1, "target": "emulated:sm_90", "verdict": {}, "signature": ["a", "b", "c"]}
+    (tmp_path / "case.json").write_text(json.dumps({**good, "case": {"contract": "matmul"}}))
+    before = sorted(tmp_path.iterdir())
+    assert main([word.format(tmp=tmp_path) for word in words]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.startswith("error: ") and error.count("\n") == 1
+    assert sorted(tmp_path.iterdir()) == before and not state.exists()

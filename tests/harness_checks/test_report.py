@@ -1,0 +1,113 @@
+"""Contract under test: the report counts what was judged, says what verdicts rest on, and its status follows from the counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from harness import report
+from harness.judge import judge
+from harness.progress import Showing
+from harness.report import Records, Tally
+from harness.verdict import Outcome, Ruling, Verdict
+from tests.harness_checks.vector_add import HOST, case
+
+
+def counted(*rulings: Ruling, message: str = "") -> Tally:
+    tally = Tally()
+    for number, ruling in enumerate(rulings):
+        verdict = Verdict(ruling=ruling, outcome=Outcome.RIGHT, message=message, rests_on="words: the plan's", words=10)
+        tally.count(case(number), "add", "host", {"dtype": "fp32"}, verdict)
+    return tally
+
+
+R, C, U, N = Ruling.RIGHT, Ruling.CONVICTED, Ruling.UNDECIDED, Ruling.NOT_RUN
+
+
+@pytest.mark.parametrize(
+    ("rulings", "status"),
+    [([R], 0), ([R, C], 1), ([C, U, N], 1), ([R] * 19 + [U], 0), ([R] * 18 + [U], 3), ([U], 3), ([N, N], 5), ([], 5), ([R, N], 0)],
+)
+def test_the_status_follows_from_the_rulings(rulings: list[Ruling], status: int) -> None:
+    assert counted(*rulings).status() == status
+
+
+def test_a_cover_list_that_was_not_judged_whole_is_not_right() -> None:
+    tally = Tally()
+    tally.require("add", "host", [case(1), case(2)])
+    verdict = judge(case(1), HOST)
+    tally.count(case(1), "add", "host", {}, verdict)
+    assert tally.status() == 3 and "1 cases of the cover lists were not judged" in tally.sentence()
+    tally.count(case(2), "add", "host", {}, verdict)
+    assert tally.status() == 0
+
+
+def test_a_contract_that_raised_once_in_many_cases_is_not_right() -> None:
+    tally = counted(*[R] * 100)
+    raised = Verdict(ruling=U, outcome=Outcome.UNDECIDED, message="the contract raised KeyError: 'c'")
+    tally.count(case(500), "add", "host", {}, raised)
+    assert tally.status() == 3 and "KeyError" in tally.sentence()
+
+
+def test_the_table_says_what_verdicts_rest_on_and_what_was_not_run() -> None:
+    tally = counted(R, R, C)
+    tally.not_run("add", "elsewhere", "elsewhere lacks tcgen05.mma")
+    shown = report.text_of(report.table(tally), *report.not_run_lines(tally))
+    assert "words 3" in shown and "elsewhere lacks tcgen05.mma" in shown and "not run" in shown
+
+
+def test_a_conviction_shows_words_clusters_picture_and_the_line_that_replays_it() -> None:
+    heat = {"cell": [8, 8], "tile": [8, 8], "percent": [[0, 100], [10, 0]]}
+    details = {
+        "clusters": ["only in the last row of tiles"],
+        "heat": heat,
+        "first": [{"at": [1, 2], "got": "0x1", "expected": "0x2", "ulp": 1}] * 2,
+    }
+    verdict = Verdict(
+        ruling=C, outcome=Outcome.WRONG_WORDS, message="c: 2 of 4 words differ", location="mine.py:3", details=details
+    )
+    shown = report.text_of(
+        report.conviction("add", "host", case(3), verdict, ["5 cases show it"], "python -m harness replay x.json")
+    )
+    for part in (
+        "CONVICTED add on host: wrong words",
+        "at mine.py:3",
+        "last row of tiles",
+        "0x2",
+        "| █|",
+        "|· |",
+        "n=3",
+        "5 cases show it",
+        "replay x.json",
+    ):
+        assert part in shown
+
+
+def test_json_lines_and_junit_are_whole_at_any_time(tmp_path: Path) -> None:
+    records = Records(tmp_path / "run.jsonl", tmp_path / "run.xml")
+    records.begin({"profile": "quick"})
+    tally = Tally()
+    for fault in ("", "wrong"):
+        verdict = judge(case(20, fault=fault), HOST)
+        records.verdict(case(20, fault=fault), "add", "host", verdict)
+        tally.count(case(20, fault=fault), "add", "host", {}, verdict)
+        events = [json.loads(line)["event"] for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+        assert events[-1] == "verdict"
+        ElementTree.parse(tmp_path / "run.xml")
+    records.end(tally)
+    suite = ElementTree.parse(tmp_path / "run.xml").getroot()[0]
+    assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("add-host", "2", "1")
+    summary = json.loads((tmp_path / "run.jsonl").read_text().splitlines()[-1])
+    assert summary["status"] == 1 and summary["rows"][0]["words"] == 40
+
+
+def test_a_log_gets_the_first_verdict_at_once(capsys: pytest.CaptureFixture) -> None:
+    with Showing(report.console()) as showing:
+        showing.expect(2)
+        showing.step("add", "host", judge(case(3), HOST))
+        showing.step("add", "host", judge(case(3), HOST))
+    out = capsys.readouterr().out
+    assert "1/2 cases, last add on host: right" in out and "2/2" not in out

@@ -1,0 +1,21 @@
+"""Contract under test: each stored failing case gets the ruling that is owed; one not promoted owes to be right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness import report, seed_files
+from harness.pytest_hooks import Court
+from harness.replay import replay
+
+
+def test_a_stored_case_gets_the_ruling_that_is_owed(seed_file: Path, court: Court, record_property) -> None:
+    owed = (seed_files.read(seed_file).owed or {"ruling": "right"})["ruling"]
+    replayed = replay(seed_file, court.bench)
+    line = f"python -m harness replay {seed_file}"
+    if replayed.verdict.ruling != owed:
+        record_property("replay", line)
+    shown = report.conviction(
+        replayed.case.contract, seed_files.read(seed_file).target, replayed.case, replayed.verdict, replayed.notes, line
+    )
+    assert replayed.verdict.ruling == owed, report.text_of(shown)
