@@ -7,10 +7,10 @@ power of two not above x. The kernel may visit K in any order, in one chain or i
    to -N, with P + N = G and P - N = s, so every subset lies within X = max(P, N) = (G + |s|) / 2.
 2. Alignment. In a block, E is the largest exponent of its terms, products and c: 2^E <= X, since one term is a subset too. (A
    product with a subnormal operand is aligned by the exponent of the smallest normal number: then 2^E may be larger, up to
-   `alignment`; and a subnormal c by that of the output.) A term is cut toward zero at 2^(E - F), so it loses less than that. The term whose
-   exponent is E has at most F fraction bits and loses nothing: fp8 products have 6 or less against F = 13 or more, fp16, bf16 and
-   tf32 products 20 or less against 24 or 25. (A c from outside has 23, and may lose against 13: one more.) So n products and c lose less
-   than n 2^(E - F), and K of them less than K 2^([X] - F).
+   `alignment`; and a subnormal c by that of the output.) A term is cut toward zero at 2^(E - F), so it loses less than that. The
+   term whose exponent is E has at most F fraction bits and loses nothing: fp8 products have 6 or less against F = 13 or more,
+   fp16, bf16 and tf32 products 20 or less against 24 or 25. (A c from outside has 23, and may lose against 13: one more.) So n
+   products and c lose less than n 2^(E - F), and K of them less than K 2^([X] - F).
 3. The grid. If all products and c are multiples of 2^g, so is everything that is cut off: a term loses at most 2^(E - F) - 2^g, and
    nothing when E - F <= g. Likewise nothing is rounded while a sum stays below 2^(g + p + 1), p the output's fraction bits.
 4. Rounding of a block's result: toward zero at most 2^([X] - p) - 2^g, to nearest even at most 2^([X] - p - 1). There are at most

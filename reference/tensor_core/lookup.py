@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from reference.tensor_core import sm_80, sm_89, sm_90, sm_100
-from reference.tensor_core.record import Choices, Instruction
+from reference.tensor_core.record import Accumulator, Choices, Instruction
+from reference.tensor_core.sm_90 import register_halves
 
 INSTRUCTIONS: tuple[Instruction, ...] = sm_80.INSTRUCTIONS + sm_89.INSTRUCTIONS + sm_90.INSTRUCTIONS + sm_100.INSTRUCTIONS
 
@@ -20,12 +21,14 @@ def instruction(
     scale: str | None = None,
     scale_block: int | None = None,
     kind: str | None = None,
+    k: int | None = None,
     choices: Choices | None = None,
 ) -> Instruction:
     """The record for `arch` ("sm_90"), `family` ("mma.sync", "wgmma", "tcgen05") and format names of a, b and d.
 
-    Block-scaled kinds need `scale` ("e8m0", "ue4m3"), and `scale_block` or `kind` where several have it. Raises ValueError with
-    what there is when there is none, or more than one.
+    Block-scaled kinds need `scale` ("e8m0", "ue4m3"), and `scale_block` or `kind` where several have it. `k` is the K of the
+    instruction's shape where it is one of the short ones (mma.sync fp16 k8, tf32 k4, fp8 k16): its block is then no longer than
+    that. Raises ValueError with what there is when there is none, or more than one.
     """
     same_chip = [known for known in INSTRUCTIONS if (known.arch, known.family) == (arch, family)]
     if not same_chip:
@@ -38,4 +41,9 @@ def instruction(
     if not found:
         there = sorted({f"{known.a} x {known.b} -> {known.d}" for known in same_chip if known.scale == scale})
         raise ValueError(f"{arch} {family} has no {a} x {b} -> {d} with scale {scale}; there are: {', '.join(there) or 'none'}")
-    return found[0] if choices is None else replace(found[0], choices=choices)
+    rule = found[0] if choices is None else replace(found[0], choices=choices)
+    if k is None or k >= rule.span:
+        return rule
+    if rule.accumulator is Accumulator.ADDED_AFTER:
+        return replace(rule, block=k // 2, passes=register_halves(k), evidence="by analogy with k32; machine code (nvcc 13.0)")
+    return replace(rule, block=k)
