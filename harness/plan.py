@@ -7,18 +7,34 @@ assumption."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import numpy as np
 
 from reference.fused_multiply_add import chain
 from reference.k_order import instruction_order
-from reference.tensor_core import instruction, product
+from reference.tensor_core import Instruction, instruction, product
 
 BITS = {"fp16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "int8": 8, "fp32": 32}
 _NEVER_SATURATES = 1 << 17  # products of at most 2^14 each: fewer than this stay within int32
 _TCGEN05 = ("sm_100", "sm_103", "sm_110")
 FMA = "fma"
+
+Law = Callable[[Instruction, np.ndarray, np.ndarray], np.ndarray]
+_law: ContextVar[Law] = ContextVar("law", default=product)
+
+
+@contextmanager
+def moved_law(law: Law) -> Iterator[None]:
+    """While entered, accumulator words are `law`'s: how many words a wrong constant would change is what agreement is worth."""
+    token = _law.set(law)
+    try:
+        yield
+    finally:
+        _law.reset(token)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +99,7 @@ def accumulator_words(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     rule = instruction(plan.arch, plan.family, plan.operand, plan.operand, plan.accumulator)
     if plan.dtype == "int8" and plan.family == "mma.sync" and k >= _NEVER_SATURATES:
         return _saturating(a, b)
-    if k == 0:
+    if k == 0 or not a.shape[0] or not b.shape[1]:
         return np.zeros((a.shape[0], b.shape[1]), np.int32 if plan.accumulator == "int32" else np.uint32)
     if plan.operand != plan.dtype and plan.operand == "fp16":
         a, b = _widened(a), _widened(b)
@@ -93,7 +109,7 @@ def accumulator_words(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         order = instruction_order(whole, BITS[plan.operand], plan.k_width)  # (whole,)
         a = np.pad(a, ((0, 0), (0, whole - k)))[:, order]  # (M, whole)
         b = np.pad(b, ((0, whole - k), (0, 0)))[order]  # (whole, N)
-    return product(rule, np.ascontiguousarray(a), np.ascontiguousarray(b))
+    return _law.get()(rule, np.ascontiguousarray(a), np.ascontiguousarray(b))
 
 
 def _saturating(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -49,5 +49,7 @@ def features_of(arch: str) -> frozenset[Feature]:
     try:
         return _FEATURES[arch]
     except KeyError:
-        raise ValueError(f"architecture {arch!r}: not in the table of features; use one of {', '.join(_FEATURES)}, "
-                         "or add its line to kernels/features.py") from None
+        raise ValueError(
+            f"architecture {arch!r}: not in the table of features; use one of {', '.join(_FEATURES)}, "
+            "or add its line to kernels/features.py"
+        ) from None

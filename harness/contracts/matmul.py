@@ -17,6 +17,7 @@ import kernels.matmul
 from harness import operands as regimes
 from harness.contract import Case, Contract, Expected, Operand, Owed
 from harness.plan import accumulator_words, dot_plan
+from harness.product_bound import bounded_product
 from harness.verdict import RestsOn
 from kernels.clauses import broken
 from kernels.element_types import ELEMENT_TYPES
@@ -34,7 +35,7 @@ KINDS = (("fp16", "tf32"), ("bf16", "tf32"), ("e4m3", "tf32"), ("int8", "tf32"),
 BUDGET = 1 << 24  # products of one case, masked elements of its tiles included: what an emulated launch may cost
 HARDWARE_BUDGET = 1 << 22  # products of one case on hardware: what its expected words may cost
 POOL = 48  # specialisations drawn from in one run: every kind with every configuration, once
-_TILES = (3, 2, 5)  # largest counts of tiles and K blocks drawn, before the budget
+_TILES = (10, 3, 5)  # largest counts of tiles and K blocks drawn, before the budget: more rows of tiles than one group has
 
 
 class MatmulContract(Contract):
@@ -82,7 +83,7 @@ class MatmulContract(Contract):
         pairs = [(kind, config) for config in configs for kind in KINDS]
         lacking = [pair for pair in pairs if not has_type(pair[0][0], target)]
         pairs = [pair for pair in pairs if pair not in lacking[2:]]
-        return [_special(kind, config, rng) for kind, config in pairs]
+        return [_special(kind, config, rng, target) for kind, config in pairs]
 
     def required(self, target: Target) -> list[Case]:
         """A covering list: every kind with every configuration; sizes, residues, layouts, outputs, regimes and schedules go
@@ -98,7 +99,7 @@ class MatmulContract(Contract):
                 sizes = [
                     16 * (1 + place % 5) + place % 16,
                     16 * (1 + place % 3) + (place // 2 + 5 * (place % 3)) % 16,
-                    tile[2] * (1 + place % 2) + (place // 2 * 3) % 16,
+                    tile[2] * (1 + place % 2) + ((place // 2 * 3) % 16 or 16),
                 ]
             case = self._case(
                 target,
@@ -113,7 +114,7 @@ class MatmulContract(Contract):
 
     def _small(self, target: Target) -> list[Case]:
         problem, small = self.module.Problem, self.module.configurations("cuda")[-1]
-        sizes = [(0, 3, 5), (3, 0, 5), (3, 5, 0), (1, 1, 1), (1, 33, 40), (33, 1, 40), (40, 33, 1), (0, 0, 0)]
+        sizes = [(0, 3, 5), (3, 0, 5), (3, 5, 0), (1, 1, 1), (1, 33, 40), (33, 1, 40), (40, 33, 1), (300, 70, 33)]
         cases = [
             Case(
                 contract=self.address,
@@ -124,6 +125,8 @@ class MatmulContract(Contract):
             )
             for (m, n, k), activation in zip(sizes, ("", "leaky_relu") * 4, strict=True)
         ]
+        saturating = problem(m=40, n=33, k=48, out="e4m3")
+        cases += [Case(contract=self.address, problem=saturating, config=small, regime=regime) for regime in ("wide", "planted")]
         return cases + [Case(contract=self.address, problem=problem(m=40, n=33, k=48), data_seed=1)]
 
     def _refused(self) -> list[Case]:
@@ -165,7 +168,7 @@ class MatmulContract(Contract):
     # what is owed
 
     def owed(self, case: Case, target: Target) -> Owed:
-        clause = broken(self.module.CLAUSES, case.problem, case.config)
+        clause = broken(kernels.matmul.CLAUSES, case.problem, case.config)  # the law's, also for a copy that lost one
         if clause:
             return Owed(result=False, outcome="refused", layer="launcher", message=clause[0].rule, reason=clause[0].cost)
         return outcome(case.problem, case.config, target)
@@ -198,7 +201,7 @@ class MatmulContract(Contract):
         config = case.config or (self.module.Config(**recorded["config"]) if "config" in recorded else None)
         a, b = operands["a"].codes, operands["b"].codes
         if case.launcher or (config is None and p.m and p.n):
-            return [_bounded(p, a, b)]
+            return [bounded_product(p, a, b, target.arch)]
         tile = config or self.module.configurations("cuda")[0]  # an empty result has no tile, and no words either
         plan = dot_plan(
             target.arch,
@@ -238,7 +241,14 @@ class MatmulContract(Contract):
             "config": c.name if c else "autotuned",
         }
         seen |= {f"{name} mod 16": size % 16 for name, size in (("m", p.m), ("n", p.n), ("k", p.k))}
+        clause = broken(kernels.matmul.CLAUSES, p, c)
+        seen["clause"] = clause[0].name if clause else "none broken"
         if c is not None:
+            tiles = -(-p.m // c.block_m), -(-p.n // c.block_n)
+            seen["tiles"] = {(False, False): "one", (True, False): "a column", (False, True): "a row"}.get(
+                (tiles[0] > 1, tiles[1] > 1), "a grid"
+            )
+            seen["groups"] = "several" if tiles[0] > c.group_m else "one"
             seen["EVEN_K"] = str(p.k % c.block_k == 0)
             seen |= {
                 f"{name} at tile": _place(size, tile) for name, size, tile in zip("mnk", (p.m, p.n, p.k), _tile(c), strict=True)
@@ -321,7 +331,6 @@ def shared_bytes(problem: Any, config: Any, arch: str) -> int:
 def epilogue(accumulator: np.ndarray, problem: Any, arch: str) -> np.ndarray:
     """Output words (M, N) of accumulator words (M, N): activation in fp32, then the one conversion."""
     from reference.activation import leaky_relu
-
     from reference.formats import FORMATS, convert
 
     if problem.dtype == "int8":
@@ -335,10 +344,6 @@ def layout_name(view: Any) -> str:
     return " ".join([view.order, *extras])
 
 
-def _bounded(problem: Any, a: np.ndarray, b: np.ndarray) -> Expected:
-    raise NotImplementedError
-
-
 def _accepted(launcher: Callable, problem: Any, out_dtype: torch.dtype) -> dict:
     """The keywords this launcher takes, of those that say anything beyond its defaults."""
     wanted = {
@@ -350,7 +355,7 @@ def _accepted(launcher: Callable, problem: Any, out_dtype: torch.dtype) -> dict:
     return {name: value for name, value in wanted.items() if name in names}
 
 
-def _special(kind: tuple[str, str], config: Any, rng: random.Random) -> dict:
+def _special(kind: tuple[str, str], config: Any, rng: random.Random, target: Target) -> dict:
     dtype, precision = kind
     views = [
         {
@@ -361,7 +366,8 @@ def _special(kind: tuple[str, str], config: Any, rng: random.Random) -> dict:
         }
         for _ in "ab"
     ]
-    out = rng.choice([dtype, *kernels.matmul.OUTPUTS[dtype]])
+    outputs = [name for name in kernels.matmul.OUTPUTS[dtype] if has_type(name, target)] or [dtype]
+    out = rng.choice([outputs[0] if dtype not in outputs else dtype, *outputs])
     activation = rng.choice(("", "leaky_relu")) if dtype != "int8" else ""
     return {
         "types": {"dtype": dtype, "precision": precision, "out": out, "activation": activation},
