@@ -1,4 +1,4 @@
-"""The command line: ``python -m harness run | replay FILE | promote FILE | targets``.
+"""The command line: ``python -m harness run | replay FILE | promote FILE | targets | crosscheck STEM | record``.
 
 Exit status: 0 all right, 1 convicted, 2 usage, 3 too much undecided, 5 nothing ran.
 """
@@ -20,18 +20,28 @@ def main(words: list[str] | None = None) -> int:
     run = commands.add_parser("run", help="judge kernels, or your own launcher, on targets")
     replay = commands.add_parser("replay", help="judge a stored failing case again")
     promote = commands.add_parser("promote", help="keep a failing case in tests/seeds")
+    crosscheck = commands.add_parser("crosscheck", help="hold a GPU's words against the plan's and the emulated GPU's")
+    record = commands.add_parser("record", help="write hardware words of an instruction or a kernel")
     commands.add_parser("targets", help="list the machines that are here and what they have")
 
+    from harness import record as record_command
+    from harness.commands import crosscheck as crosscheck_command
     from harness.commands import replay as replay_command
     from harness.commands import run as run_command
 
     run_command.add_arguments(run)
+    crosscheck_command.add_arguments(crosscheck)
+    record_command.add_arguments(record)
     replay_command.add_replay_arguments(replay)
     replay_command.add_promote_arguments(promote)
     arguments = parser.parse_args(words)
     try:
         if arguments.command == "run":
             return run_command.run(arguments)
+        if arguments.command == "crosscheck":
+            return crosscheck_command.run(arguments)
+        if arguments.command == "record":
+            return record_command.run(arguments)
         if arguments.command == "replay":
             return replay_command.run_replay(arguments)
         if arguments.command == "promote":
