@@ -248,7 +248,7 @@ def _largest(side: Terms) -> float:
     return float(np.abs(side.values).max(initial=0.0))
 
 
-def operand(name: str, codes: np.ndarray) -> tuple[np.ndarray, int]:
-    """Values of `codes` as the instruction reads them, and the smallest normal exponent of the format."""
-    fmt = FORMATS[name]
-    return decode(fmt, codes), fmt.smallest_exponent
+def operand(rule: Instruction, name: str, codes: np.ndarray) -> Terms:
+    """`codes` (K, L) of format `name` as the instruction reads them."""
+    aligned_as = FORMATS[rule.widened or name]  # whose subnormals are not normalised
+    return terms(decode(FORMATS[name], codes), aligned_as.smallest_exponent, rule)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from reference.formats import Format, decode
-from reference.tensor_core.chain import chain_elements, chain_products, operand, terms
+from reference.tensor_core.chain import chain_elements, chain_products, operand
 from reference.tensor_core.record import Instruction
 
 
@@ -23,8 +23,7 @@ def product(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | Non
         return _integers(rule, a.astype(np.float64) @ b.astype(np.float64), c)
     if a.shape[1] == 0:
         return c
-    left = terms(operand(rule.a, a)[0].T, operand(rule.a, a[:0])[1], rule)
-    right = terms(operand(rule.b, b)[0], operand(rule.b, b[:0])[1], rule)
+    left, right = operand(rule, rule.a, a.T), operand(rule, rule.b, b)
     return words(rule.output, chain_products(rule, left, right, decode(rule.output, c)))  # (M, N)
 
 
@@ -38,8 +37,7 @@ def elements(rule: Instruction, a_rows: np.ndarray, b_columns: np.ndarray, c: np
         return _integers(rule, np.einsum("pk,pk->p", a_rows.astype(np.float64), b_columns.astype(np.float64)), c)
     if a_rows.shape[1] == 0:
         return c
-    left = terms(operand(rule.a, a_rows)[0].T, operand(rule.a, a_rows[:0])[1], rule)
-    right = terms(operand(rule.b, b_columns)[0].T, operand(rule.b, b_columns[:0])[1], rule)
+    left, right = operand(rule, rule.a, a_rows.T), operand(rule, rule.b, b_columns.T)
     return words(rule.output, chain_elements(rule, left, right, decode(rule.output, c)))  # (P,)
 
 

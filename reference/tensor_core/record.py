@@ -96,6 +96,7 @@ class Instruction:
     evidence: str
     passes: tuple[tuple[int, ...], ...] | None = None
     accumulator: Accumulator = Accumulator.IN_SUM
+    widened: str | None = None  # format that a and b are widened to (exactly) before anything else
     scale: str | None = None
     scale_block: int | None = None  # products along K that share a scale
     saturates: bool = False  # integers only: clamp instead of wrap

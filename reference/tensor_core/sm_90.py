@@ -10,12 +10,13 @@ FP8 = ("e4m3", "e5m2")
 BLOCKS = {"fp16": 16, "bf16": 16, "tf32": 8}
 
 
-# ptxas expands an fp8 mma.sync into two fp16 ones: the k of the low half of each 4-byte register, then those of the high half.
 def register_halves(k: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The k of one instruction that each of the two fp16 blocks takes; k = 32 or 16."""
+    """The k that each of the two fp16 blocks takes into which ptxas expands an fp8 mma.sync of this k (32 or 16).
+
+    First the low half of each 4-byte register, then the high halves.
+    """
     low, high = (tuple(i for i in range(k) if i % 4 in half) for half in ((0, 1), (2, 3)))
     return low, high
-
 
 
 _MMA_WORDS = {
@@ -48,7 +49,8 @@ def emulated_fp8(arch: str, a: str, b: str, d: str, evidence: str) -> Instructio
     return Instruction(
         arch=arch, family="mma.sync", kind="mma.sync", a=a, b=b, d=d, block=16, fraction_bits=25,
         rounding=Rounding.NEAREST_EVEN if nearest else Rounding.TOWARD_ZERO, output_fraction_bits=10 if nearest else 23,
-        passes=register_halves(32), accumulator=Accumulator.ADDED_AFTER, evidence=evidence,
+        passes=register_halves(32), accumulator=Accumulator.ADDED_AFTER, widened="fp16",
+        evidence=evidence,
     )  # fmt: skip
 
 
