@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from kernels.features import Feature, features_of
+
 
 @dataclass(frozen=True, kw_only=True)
 class Clause:
@@ -43,3 +45,16 @@ def require(kernel: str, clauses: Iterable[Clause], problem: Any, config: Any) -
     for clause in broken(clauses, problem, config):
         raise ValueError(f"{kernel}: {clause.value(problem, config)}: {clause.rule}; {clause.remedy} "
                          f"(clause {clause.name}: otherwise {clause.cost})")
+
+
+def require_features(kernel: str, needed: frozenset[Feature]) -> None:
+    """Raises ValueError where the active driver's GPU lacks a feature: for launchers whose compiler would not refuse but end the
+    process."""
+    from triton.runtime import driver
+
+    target = driver.active.get_current_target()
+    arch = f"sm_{target.arch}" if target.backend == "cuda" else str(target.arch)
+    lacking = needed - (features_of(arch) if target.backend == "cuda" else frozenset())
+    if lacking:
+        raise ValueError(f"{kernel}: {arch} lacks {', '.join(sorted(lacking))}: the kernel is made of these "
+                         "instructions; use matmul there")

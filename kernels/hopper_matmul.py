@@ -34,7 +34,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 
 from kernels.blocked_matmul import TILE_CLAUSES, described
-from kernels.clauses import Clause, require
+from kernels.clauses import Clause, require, require_features
 from kernels.descriptor_rules import (
     Matrix,
     base_clause,
@@ -212,6 +212,7 @@ def hopper_matmul(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None = Non
                       a_pad=row_padding(a), b_pad=row_padding(b), c_pad=row_padding(c), a_offset=misalignment(a))
     config = Config(block_m=block_m, block_n=block_n, block_k=block_k, stages=stages, num_warps=num_warps)
     require("hopper_matmul", CLAUSES, problem, config)
+    require_features("hopper_matmul", REQUIRES)
     grid = (triton.cdiv(problem.m, block_m), triton.cdiv(problem.n, block_n))
     hopper_matmul_kernel[grid](described(a, [block_m, block_k]),
                                described(b, [block_n, block_k] if transpose_b else [block_k, block_n]),

@@ -1,0 +1,398 @@
+"""Every kernel to the machine code of every GPU it is for, without a GPU: ``python -m harness compile [KERNEL ...]``.
+
+A launch is made as a user makes it, on CPU tensors, under a driver that answers for the target and keeps the compiled kernel
+instead of running it. So host tensor descriptors, specialisation and the launcher's own choices are those of a real launch. Rows
+are compiled in worker processes: a compiler that dies takes its worker and is told of as "compiler abort", not the table.
+
+Registers and stack come from the cubin (`cuobjdump -res-usage`) or, on AMD targets, from the assembly's own metadata.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from harness.compile_rows import Row, rows
+from harness.kernel_contract import SHARED_LIMITS
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+MOST_REGISTERS, MOST_COLUMNS = 255, 512
+REFUSING_LAYERS = ("front end", "verifier", "ptxas", "compiler")
+
+
+@dataclass(kw_only=True)
+class Compiled:
+    """What came of one row: the verdict ("right", or what is wrong), and the figures of the machine code."""
+
+    verdict: str = "right"
+    registers: int = -1
+    stack: int = -1  # bytes of local memory: spills, and arrays that left registers
+    shared: int = -1
+    columns: int = -1  # of tensor memory
+    bytes: int = -1  # of machine code
+    refused_by: str = ""
+    said: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def compile_row(row: Row, contract: Any = None) -> Compiled:
+    """Compiles one row in this process and holds it against what it must and must not be. `contract` may be a faulty copy's."""
+    from harness.contract import resolve
+    from harness.judge import outcome_of
+
+    begun = time.perf_counter()
+    contract = contract or resolve(row.stem)
+    case = contract.case_from_json({"version": 1, "problem": _problem(contract, row), "config": row.config or {},
+                                    "regime": "integers",
+                                    "data_seed": 0, "schedule": "eager", "launcher": ""})
+    try:
+        kernel = _compiled(contract, case, row.arch)
+    except Exception as error:  # whatever the compiler says is a refusal by some layer
+        seen = outcome_of(error)
+        found = Compiled(refused_by=_layer(error, seen), said=_said(seen))
+    else:
+        found = _figures(kernel, row)
+    found.verdict = _verdict(row, found)
+    found.seconds = round(time.perf_counter() - begun, 2)
+    return found
+
+
+def _problem(contract: Any, row: Row) -> dict:
+    """The row's problem with rows on 16-byte boundaries, where the contract knows how to lay them."""
+    from harness.kernel_contract import aligned_pad
+
+    p = dict(row.problem)
+    if hasattr(contract, "family"):
+        sizes = {name: p.pop(name) for name in ("m", "n", "k")}
+        return contract.sized(p, *sizes.values())
+    if row.stem == "fused_gather_scatter_matmul":
+        p |= {"x_pad": aligned_pad(p["k"], p.get("dtype", "bf16"))}
+    return p
+
+
+def _compiled(contract: Any, case: Any, arch: str) -> Any:
+    """The compiled kernel of the one launch that `case` makes on `arch`."""
+    import torch
+
+    from harness.transfer import torch_dtype
+
+    tensors = {}
+    for operand in contract.operands(case):
+        shape, strides = operand.codes.shape, operand.strides
+        reach = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if strides else operand.codes.size
+        flat = torch.zeros(reach + operand.offset, dtype=torch_dtype(operand.format))  # (reach,)
+        tensors[operand.name] = flat.as_strided(shape, strides or (1,) * len(shape), operand.offset)  # (*shape,)
+    with _compiling(arch) as launched:
+        contract.launch(case, tensors, None)
+    if len(launched) != 1:
+        raise RuntimeError(f"{len(launched)} kernels were launched for one case; a row compiles one")
+    return launched[0]
+
+
+@dataclass
+class Kept:
+    """One compiled kernel: its machine code, its assembly text, and Triton's metadata."""
+
+    binary: bytes
+    assembly: str
+    metadata: dict
+
+
+class _Utils:
+    """What a driver answers about a device, for one that is not there."""
+
+    def __init__(self, arch: str, kept: list[Kept]) -> None:
+        self.arch, self.kept, self.files = arch, kept, {}
+
+    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple:
+        by_suffix = {Path(path).suffix: Path(path) for path in self.files.values()}
+        text = by_suffix.get(".ptx") or by_suffix[".amdgcn"]
+        self.kept.append(Kept(kernel, text.read_text(), json.loads(by_suffix[".json"].read_text())))
+        return "module", "function", 0, 0, 1024  # the last: most threads of a program
+
+    def unload_module(self, module: object) -> None:
+        """Nothing was loaded."""
+
+    def get_device_properties(self, device: int) -> dict[str, int]:
+        limit = SHARED_LIMITS.get(self.arch, 64 * 1024)
+        return {"max_shared_mem": limit, "multiprocessor_count": 8, "warpSize": 64 if self.arch.startswith("gfx") else 32,
+                "max_num_regs": 65536}
+
+
+_devices = itertools.count(1)  # every row is a device of its own: Triton keeps compiled kernels, and their target, by device
+
+
+@contextmanager
+def _compiling(arch: str) -> Iterator[list[Kept]]:
+    """While entered, launches compile for `arch` and are kept instead of run; yields the list of what was kept."""
+    import torch
+    from triton import knobs
+    from triton.backends.compiler import GPUTarget
+    from triton.backends.driver import DriverBase
+    from triton.runtime import driver
+
+    kept: list[Kept] = []
+    utilities = _Utils(arch, kept)
+    number = next(_devices)
+    target = GPUTarget("hip", arch, 64) if arch.startswith("gfx") else GPUTarget("cuda", int(arch.removeprefix("sm_")), 32)
+
+    class Launcher:
+        def __init__(self, source: object, metadata: object) -> None:
+            """Nothing to prepare."""
+
+        def __call__(self, *arguments: object) -> None:
+            """Nothing runs."""
+
+    class Driver(DriverBase):
+        utils, launcher_cls = utilities, Launcher
+
+        def __init__(self) -> None:
+            """No device to look for."""
+
+        @classmethod
+        def is_active(cls) -> bool:
+            return True
+
+        def map_python_to_cpp_type(self, ty: str) -> str:
+            return ty
+
+        def get_current_target(self) -> GPUTarget:
+            return target
+
+        def get_current_device(self) -> int:
+            return number
+
+        def get_current_stream(self, device: int = 0) -> int:
+            return 0
+
+        def get_active_torch_device(self) -> torch.device:
+            return torch.device("cpu")
+
+        def get_benchmarker(self) -> Callable:
+            return lambda function, **_: [0.0, 0.0, 0.0]
+
+        def get_device_interface(self) -> Any:
+            return torch.cpu
+
+    def loading(module: object, function: object, name: str, files: dict, digest: str) -> None:
+        utilities.files = files
+
+    before, hook = driver._active, knobs.runtime.kernel_load_start_hook
+    driver.set_active(Driver())
+    knobs.runtime.kernel_load_start_hook = loading
+    try:
+        yield kept
+    finally:
+        driver._active = before
+        knobs.runtime.kernel_load_start_hook = hook
+
+
+def _figures(kept: Kept, row: Row) -> Compiled:
+    registers, stack = amd_resources(kept.assembly) if row.arch.startswith("gfx") else cubin_resources(kept.binary)
+    code = "\n".join(line for line in kept.assembly.splitlines() if not line.lstrip().startswith(("//", ";")))
+    counts = {pattern: len(re.findall(pattern, code)) for pattern in dict.fromkeys((*row.must, *row.counts, *row.must_not))}
+    return Compiled(registers=registers, stack=stack, shared=kept.metadata["shared"], columns=kept.metadata.get("tmem_size") or 0,
+                    bytes=len(kept.binary), counts=counts)
+
+
+def cubin_resources(cubin: bytes) -> tuple[int, int]:
+    """(registers of a thread, bytes of its stack) of the one kernel in a cubin, as cuobjdump reports them; asked once a cubin."""
+    from triton import knobs
+
+    store = Path(knobs.cache.dir) / "bitverdict_resources.json"
+    digest = hashlib.sha256(cubin).hexdigest()
+    known = json.loads(store.read_text()) if store.is_file() else {}
+    if digest not in known:
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+            file.write(cubin)
+            file.flush()
+            asked = subprocess.run([knobs.nvidia.cuobjdump.path, "-res-usage", file.name], capture_output=True, text=True,
+                                   check=True)
+        found = re.search(r"REG:(\d+).*STACK:(\d+).*LOCAL:(\d+)", asked.stdout)
+        if found is None:
+            raise RuntimeError(f"cuobjdump -res-usage says nothing of registers: {asked.stdout[:200]!r}; this Triton has "
+                               "another cuobjdump")
+        known[digest] = [int(found[1]), int(found[2]) + int(found[3])]
+        _replace(store, json.dumps(known))
+    registers, stack = known[digest]
+    return registers, stack
+
+
+def _replace(path: Path, text: str) -> None:
+    """Writes beside and renames: two workers may do it at once, and then one figure is asked for again."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        file.write(text)
+    os.replace(file.name, path)
+
+
+def amd_resources(assembly: str) -> tuple[int, int]:
+    """(vector registers, bytes of scratch) from the metadata at the end of amdgcn assembly."""
+    registers = re.search(r"\.vgpr_count:\s+(\d+)", assembly)
+    scratch = re.search(r"\.private_segment_fixed_size:\s+(\d+)", assembly)
+    if registers is None or scratch is None:
+        raise RuntimeError("the amdgcn assembly has no .vgpr_count or .private_segment_fixed_size; this Triton writes other "
+                           "metadata")
+    return int(registers[1]), int(scratch[1])
+
+
+def _layer(error: Exception, seen: Any) -> str:
+    """Who refused; the compiler's own exceptions that `outcome_of` has no layer for are the compiler's."""
+    if seen.layer == "launcher" and not isinstance(error, ValueError):
+        return "compiler"
+    return seen.layer
+
+
+def _said(seen: Any) -> str:
+    return "\n".join(filter(None, (seen.message, str(seen.details.get("text", "")))))
+
+
+def _verdict(row: Row, found: Compiled) -> str:
+    """"right", or the first thing that is wrong."""
+    if found.refused_by:
+        if row.owed is None:
+            return f"refused by the {found.refused_by}: {found.said.splitlines()[0] if found.said else ''}"
+        layer, words = row.owed
+        same = layer == found.refused_by or (layer == "compiler" and found.refused_by in REFUSING_LAYERS)
+        if same and words in found.said:
+            return "right"
+        return f"owes a refusal by the {layer} saying {words!r}; the {found.refused_by} said {found.said!r}"
+    if row.owed is not None:
+        return f"compiled, but owes a refusal by the {row.owed[0]}"
+    for pattern in row.must:
+        if not found.counts[pattern]:
+            return f"lacks {pattern}"
+    for pattern, count in row.counts.items():
+        if found.counts[pattern] != count:
+            return f"has {found.counts[pattern]} of {pattern}, must have {count}"
+    for pattern in row.must_not:
+        if found.counts[pattern]:
+            return f"has {found.counts[pattern]} of {pattern}, must have none"
+    return _over_limit(row, found)
+
+
+def _over_limit(row: Row, found: Compiled) -> str:
+    limits = (("registers", found.registers, MOST_REGISTERS if not row.arch.startswith("gfx") else 512),
+              ("bytes of stack", found.stack, row.most_stack),
+              ("bytes of shared memory", found.shared, SHARED_LIMITS.get(row.arch, 64 * 1024)),
+              ("columns of tensor memory", found.columns, MOST_COLUMNS))
+    for name, value, limit in limits:
+        if value > limit:
+            return f"{value} {name}, the limit is {limit}"
+    return "right"
+
+
+# the table
+
+
+def compile_rows(wanted: list[Row], workers: int = 0) -> list[Compiled]:
+    """Compiles all rows in worker processes; the order is that of `wanted`."""
+    queue: SimpleQueue = SimpleQueue()
+    for index in range(len(wanted)):
+        queue.put(index)
+    results: list[Compiled | None] = [None] * len(wanted)
+    everything = rows()
+    names = {id(row): everything.index(row) for row in wanted}
+
+    def serve() -> None:
+        worker: subprocess.Popen | None = None
+        while True:
+            try:
+                index = queue.get_nowait()
+            except Empty:
+                break
+            if worker is None:
+                worker = subprocess.Popen([sys.executable, "-m", "harness.offline_compile", "--worker"], stdin=subprocess.PIPE,
+                                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=CHECKOUT)
+            assert worker.stdin and worker.stdout
+            worker.stdin.write(f"{names[id(wanted[index])]}\n")
+            worker.stdin.flush()
+            line = worker.stdout.readline()
+            if line:
+                results[index] = Compiled(**json.loads(line))
+            else:
+                results[index] = Compiled(verdict=f"compiler abort: the worker ended with status {worker.wait()}",
+                                          refused_by="compiler abort")
+                worker = None
+        if worker is not None:
+            assert worker.stdin
+            worker.stdin.close()
+            worker.wait()
+
+    with ThreadPoolExecutor(count := workers or min(os.cpu_count() or 1, 8)) as pool:
+        for ended in [pool.submit(serve) for _ in range(count)]:
+            ended.result()
+    return [result for result in results if result is not None]
+
+
+def _work() -> None:
+    """A worker: row numbers in, one line of JSON out for each."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what the compiler prints is no answer
+    everything = rows()
+    for line in sys.stdin:
+        answers.write(json.dumps(asdict(compile_row(everything[int(line)]))) + "\n")
+    os._exit(0)  # the bindings of the compiler report their leaks at an ordinary end
+
+
+def table(wanted: list[Row], found: list[Compiled]) -> str:
+    """The table, one row a line: figures of what compiled, the layer of what was refused, and what is wrong."""
+    lines = [f"{'kernel':<28}{'arch':<8}{'regs':>5}{'stack':>6}{'shared':>8}{'tmem':>5}{'code':>8}{'s':>6}  verdict, case"]
+    for row, one in zip(wanted, found, strict=True):
+        figures = (f"{one.registers:>5}{one.stack:>6}{one.shared:>8}{one.columns:>5}{one.bytes:>8}" if not one.refused_by
+                   else f"{'refused by the ' + one.refused_by:>32}")
+        said = one.verdict if one.verdict != "right" else "right" if row.owed is None else "right: owed"
+        lines.append(f"{row.stem:<28}{row.arch:<8}{figures}{one.seconds:>6.1f}  {said}, {row.label}")
+    wrong = sum(one.verdict != "right" for one in found)
+    lines.append(f"{len(found)} compilations, {sum(bool(one.refused_by) for one in found)} refusals, {wrong} wrong")
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """``compile [KERNEL ...] [--arch sm_90] [--json FILE]``. Status 0 all right, 1 a row is wrong, 2 usage."""
+    parser = argparse.ArgumentParser(prog="python -m harness compile",
+                                     description="Compile every kernel for every GPU it is for, without one.")
+    parser.add_argument("kernels", nargs="*", metavar="KERNEL", help="stems; all when none is given")
+    parser.add_argument("--arch", action="append", help="only this architecture (may be repeated)")
+    parser.add_argument("--json", help="write the rows and figures to this file")
+    parser.add_argument("--workers", type=int, default=0, help="compiling processes (default: one a core)")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args(argv)
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+    if arguments.worker:
+        _work()
+    try:
+        wanted = [row for stem in arguments.kernels or [None] for row in rows(stem)]
+        wanted = [row for row in wanted if not arguments.arch or row.arch in arguments.arch]
+    except ValueError as error:
+        print(f"compile: {error}", file=sys.stderr)
+        return 2
+    if not wanted:
+        print(f"compile: no row for {', '.join(arguments.arch)}; leave --arch out to see those there are", file=sys.stderr)
+        return 2
+    begun = time.perf_counter()
+    found = compile_rows(wanted, arguments.workers)
+    print(table(wanted, found), f"in {time.perf_counter() - begun:.0f} s")
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps([asdict(row) | {"compiled": asdict(one)} for row,
+                                                    one in zip(wanted, found, strict=True)], indent=1))
+    return 1 if any(one.verdict != "right" for one in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
