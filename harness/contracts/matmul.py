@@ -16,6 +16,7 @@ import numpy as np
 import kernels.matmul
 from harness import operands as regimes
 from harness.contract import Case, Contract, Expected, Operand, Owed
+from harness.matmul_outcomes import KINDS, has_type, outcome
 from harness.plan import accumulator_words, dot_plan
 from harness.product_bound import bounded_product
 from harness.verdict import RestsOn
@@ -29,12 +30,10 @@ if TYPE_CHECKING:
 
     from harness.targets import Target
 
-KINDS = (("fp16", "tf32"), ("bf16", "tf32"), ("e4m3", "tf32"), ("int8", "tf32"), ("fp32", "tf32"), ("fp32", "ieee"))
-"""Element type and precision of what is multiplied: each has its own instruction."""
-
 BUDGET = 1 << 24  # products of one case, masked elements of its tiles included: what an emulated launch may cost
 HARDWARE_BUDGET = 1 << 22  # products of one case on hardware: what its expected words may cost
 POOL = 48  # specialisations drawn from in one run: every kind with every configuration, once
+_KINDS_OF_SIZES = ("16", "16", "odd", "odd", "odd", "odd", "1")  # of m and n, by weight
 _TILES = (10, 3, 5)  # largest counts of tiles and K blocks drawn, before the budget: more rows of tiles than one group has
 
 
@@ -283,51 +282,6 @@ def contract(module: ModuleType) -> MatmulContract:
     return MatmulContract(module, f"{module.__file__}:CONTRACT")
 
 
-def has_type(name: str, target: Target) -> bool:
-    return name not in ("e4m3", "e5m2") or Feature.FP8_E4M3 in target.features
-
-
-def outcome(problem: Any, config: Any, target: Target) -> Owed:
-    """The owed outcome of a legal problem: the table of `docs/matmul_outcomes.md`, as a rule."""
-    if 0 in (problem.m, problem.n):
-        return Owed()
-    if not (has_type(problem.dtype, target) and has_type(problem.out, target)):
-        return Owed(result=False, outcome="refused", layer="front end", message="fp8e4nv", reason=f"{target.arch} has no e4m3")
-    needed = shared_bytes(problem, config, target.arch) if config is not None else 0
-    if needed > SHARED_LIMITS.get(target.arch, needed):
-        return Owed(
-            result=False,
-            outcome="out of resources",
-            layer="capacity",
-            message="shared memory",
-            reason=f"{needed} bytes of shared memory, {target.arch} has {SHARED_LIMITS[target.arch]}",
-        )
-    return Owed()
-
-
-SHARED_LIMITS = {"sm_80": 166912, "sm_86": 101376, "sm_89": 101376, "sm_90": 232448, "sm_100": 232448, "sm_103": 232448}
-"""Bytes of shared memory one program may have (CUDA C++ Programming Guide, technical specifications per compute capability)."""
-
-
-def shared_bytes(problem: Any, config: Any, arch: str) -> int:
-    """Bytes of the ring of operand tiles, for the types whose ring can exceed a limit: fp32, which is always pipelined. One
-    ring slot less than stages where the product reads registers or a synchronous instruction frees its slot at once (mma.sync,
-    fma)."""
-    if problem.dtype != "fp32" or problem.k == 1:  # one K block known to the compiler: no loop, no ring
-        return 0
-    plan = dot_plan(
-        arch,
-        problem.dtype,
-        precision=problem.precision,
-        block_m=config.block_m,
-        block_n=config.block_n,
-        block_k=config.block_k,
-        num_warps=config.num_warps,
-    )
-    slots = config.num_stages if plan.family in ("wgmma", "tcgen05") else config.num_stages - 1
-    return slots * 4 * config.block_k * (config.block_m + config.block_n)
-
-
 def epilogue(accumulator: np.ndarray, problem: Any, arch: str) -> np.ndarray:
     """Output words (M, N) of accumulator words (M, N): activation in fp32, then the one conversion."""
     from reference.activation import leaky_relu
@@ -374,7 +328,7 @@ def _special(kind: tuple[str, str], config: Any, rng: random.Random, target: Tar
         "config": config,
         "a": views[0],
         "b": views[1],
-        "kinds": [rng.choice(("16", "odd", "odd", "1") if axis < 2 else ("16", "16", "odd")) for axis in range(3)],
+        "kinds": [rng.choice(_KINDS_OF_SIZES if axis < 2 else ("16", "odd", "odd")) for axis in range(3)],
     }
 
 

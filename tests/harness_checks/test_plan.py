@@ -11,8 +11,8 @@ import re
 import numpy as np
 import pytest
 
-from harness.contracts.matmul import KINDS
 from harness.emulator.tensor_core import k_order
+from harness.matmul_outcomes import KINDS
 from harness.plan import BITS, Plan, accumulator_words, dot_plan
 from kernels.matmul import CONFIGS, Config
 from reference.formats import BF16, E4M3, FP16, FP32, encode
