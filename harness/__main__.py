@@ -10,49 +10,48 @@ import os
 import sys
 
 
+def parser() -> argparse.ArgumentParser:
+    """Every command and its arguments."""
+    told = "Judge Triton and Gluon kernels, bit for bit where bits are known."
+    made = argparse.ArgumentParser(prog="python -m harness", description=told)
+    commands = made.add_subparsers(dest="command", required=True)
+
+    from harness import record
+    from harness.commands import crosscheck, replay, run
+
+    run.add_arguments(commands.add_parser("run", help="judge kernels, or your own launcher, on targets"))
+    replay.add_replay_arguments(commands.add_parser("replay", help="judge a stored failing case again"))
+    replay.add_promote_arguments(commands.add_parser("promote", help="keep a failing case in tests/seeds"))
+    crosscheck.add_arguments(commands.add_parser("crosscheck", help="hold a GPU's words against the plan's and the emulated GPU's"))
+    record.add_arguments(commands.add_parser("record", help="write hardware words of an instruction or a kernel"))
+    commands.add_parser("targets", help="list the machines that are here and what they have")
+    return made
+
+
 def main(words: list[str] | None = None) -> int:
     """Run one command; returns its exit status. Anything asked that cannot be is told in one line, with status 2."""
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in Triton 3.9 and flips in 3.10: it decides bits
-    parser = argparse.ArgumentParser(
-        prog="python -m harness", description="Judge Triton and Gluon kernels, bit for bit where bits are known."
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("run", help="judge kernels, or your own launcher, on targets")
-    replay = commands.add_parser("replay", help="judge a stored failing case again")
-    promote = commands.add_parser("promote", help="keep a failing case in tests/seeds")
-    crosscheck = commands.add_parser("crosscheck", help="hold a GPU's words against the plan's and the emulated GPU's")
-    record = commands.add_parser("record", help="write hardware words of an instruction or a kernel")
-    commands.add_parser("targets", help="list the machines that are here and what they have")
+    arguments = parser().parse_args(words)
 
-    from harness import record as record_command
-    from harness.commands import crosscheck as crosscheck_command
-    from harness.commands import replay as replay_command
-    from harness.commands import run as run_command
+    from harness import record
+    from harness.commands import crosscheck, replay, run
 
-    run_command.add_arguments(run)
-    crosscheck_command.add_arguments(crosscheck)
-    record_command.add_arguments(record)
-    replay_command.add_replay_arguments(replay)
-    replay_command.add_promote_arguments(promote)
-    arguments = parser.parse_args(words)
+    does = {
+        "run": run.run,
+        "replay": replay.run_replay,
+        "promote": replay.run_promote,
+        "crosscheck": crosscheck.run,
+        "record": record.run,
+        "targets": _targets,
+    }
     try:
-        if arguments.command == "run":
-            return run_command.run(arguments)
-        if arguments.command == "crosscheck":
-            return crosscheck_command.run(arguments)
-        if arguments.command == "record":
-            return record_command.run(arguments)
-        if arguments.command == "replay":
-            return replay_command.run_replay(arguments)
-        if arguments.command == "promote":
-            return replay_command.run_promote(arguments)
-        return _targets()
+        return does[arguments.command](arguments)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
 
-def _targets() -> int:
+def _targets(arguments: argparse.Namespace) -> int:
     from harness.targets import targets
 
     for target in targets():

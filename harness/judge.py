@@ -124,7 +124,7 @@ def launch(
             trespass = guard.trespass()
     except Exception as error:  # whatever a kernel or its launcher does is an outcome
         seen, trespass = outcome_of(error), None
-    seen.advice = tuple(str(a) for a in getattr(device, "advice", None) or ())
+    seen.advice = tuple(_relative(str(a)) for a in getattr(device, "advice", None) or ())
     if trespass is not None:
         seen.outcome, seen.message, seen.details = trespass.outcome, trespass.message, trespass.details
     elif seen.outcome is None:
@@ -145,7 +145,7 @@ def outcome_of(error: BaseException) -> Seen:
             Outcome(str(fault.outcome)),
             "emulator",
             _one_line(str(fault.message)),
-            str(fault.location or where),
+            _relative(str(fault.location or where)),
             dict(fault.details or {}),
         )
     details = {"raised": type(error).__name__, "text": _relevant(text), "traceback": traceback.format_exception(error)[-6:]}
@@ -171,6 +171,12 @@ def outcome_of(error: BaseException) -> Seen:
                 return Seen(outcome, "hardware", str(outcome), where, details)
     if isinstance(error, RuntimeError) and _COMPILER_SAYS.search(text):
         return Seen(Outcome.REFUSED, "verifier", _one_line(_relevant(text)), where, details)
+    if not isinstance(error, ValueError) and _raised_in(
+        error, CHECKOUT / "harness" / "emulator", CHECKOUT / "harness" / "transfer.py"
+    ):
+        return Seen(
+            Outcome.NOT_MODELLED, "emulator", _one_line(f"the emulator failed: {type(error).__name__}: {text}"), where, details
+        )
     if isinstance(error, ValueError | TypeError) and not isinstance(error, UnicodeError):
         refusal = isinstance(error, ValueError)
         return Seen(
@@ -199,6 +205,17 @@ def location_of(error: BaseException) -> str:
             continue
         best = f"{path.relative_to(CHECKOUT) if path.is_relative_to(CHECKOUT) else path.name}:{frame.lineno}"
     return best
+
+
+def _raised_in(error: BaseException, *places: Path) -> bool:
+    """Whether the innermost frame is ours: then the bug is too."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and any(Path(frames[-1].filename).is_relative_to(place) for place in places)
+
+
+def _relative(text: str) -> str:
+    """`text` with paths of this checkout made relative to it, so that a signature means the same in another checkout."""
+    return text.replace(f"{CHECKOUT}/", "")
 
 
 @contextmanager

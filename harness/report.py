@@ -6,6 +6,7 @@ list not seen, 5 nothing ran (2, usage, is the command line's).
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import time
@@ -23,6 +24,7 @@ from harness.contract import Case
 from harness.seed_files import versions, write_atomically
 from harness.verdict import Ruling, Verdict
 
+OURS = ("the contract raised", "the emulator failed")  # bugs of the court, not of the accused
 MOST_UNDECIDED = 0.05  # of the cases that ran; beyond it a run has not judged what it says
 SHADES = " ·░▒▓█"
 RIGHT, CONVICTED, USAGE, UNDECIDED, NOTHING_RAN = 0, 1, 2, 3, 5
@@ -85,7 +87,7 @@ class Tally:
         if case.key in left:
             left.discard(case.key)
             self.covered[contract, target] += 1
-        if verdict.ruling is Ruling.UNDECIDED and verdict.message.startswith("the contract raised"):
+        if verdict.ruling is Ruling.UNDECIDED and verdict.message.startswith(OURS):
             self.contract_errors.append(verdict.message)
 
     def not_run(self, contract: str, target: str, reason: str) -> None:
@@ -123,7 +125,7 @@ class Tally:
         if self.unseen:
             text += f"; {self.unseen} cases of the cover lists were not judged"
         if self.contract_errors:
-            text += f"; {len(self.contract_errors)} cases decide nothing because the contract raised: {self.contract_errors[0]}"
+            text += f"; {len(self.contract_errors)} cases decide nothing because the court itself failed: {self.contract_errors[0]}"
         return text
 
     def to_json(self) -> dict:
@@ -174,9 +176,11 @@ def table(tally: Tally) -> Table:
         shown.add_column(name, justify="right", no_wrap=True)
     shown.add_column("rests on")
     shown.add_column("cover", no_wrap=True)
+    told: set[tuple[str, str]] = set()
     for row in sorted(tally.rows.values(), key=lambda row: (row.contract, row.target, row.dtype)):
         key = (row.contract, row.target)
-        cover = f"{tally.covered[key]}/{tally.covered[key] + len(tally.required.get(key, ()))}"
+        cover = "" if key in told else f"{tally.covered[key]}/{tally.covered[key] + len(tally.required.get(key, ()))}"
+        told.add(key)
         convicted, undecided = row.rulings[Ruling.CONVICTED], row.rulings[Ruling.UNDECIDED]
         if row.rulings[Ruling.NOT_RUN] == row.cases:
             shown.add_row(row.contract, row.target, row.dtype, "-", "-", "not run", "", "", "", "", style="dim")
@@ -239,20 +243,23 @@ def conviction(contract: str, target: str, case: Case, verdict: Verdict, notes: 
 
 
 def describe(case: Case) -> str:
-    """The case in one line: what differs from the defaults."""
-    record = case.to_json()
-    fields = {**(record["problem"] if isinstance(record["problem"], dict) else {"problem": record["problem"]})}
-    if isinstance(record["config"], dict):
-        fields |= record["config"]
-    told = [f"{name}={_short(value)}" for name, value in fields.items() if value not in (None, "", (), [])]
-    told += [f"{name}={record[name]}" for name in ("regime", "data_seed", "schedule", "launcher") if record[name] != ""]
-    return " ".join(told)
+    """The case in one line: what differs from the defaults of its records."""
+    told = [*_told(case.problem), *_told(case.config), f"regime={case.regime}", f"data_seed={case.data_seed}", f"schedule={case.schedule}"]
+    return " ".join([*told, *([f"launcher={case.launcher}"] if case.launcher else [])])
 
 
-def _short(value: Any) -> str:
-    if isinstance(value, dict):
-        return "(" + ",".join(f"{name}:{item}" for name, item in value.items() if item not in (0, None, "")) + ")"
-    return str(value)
+def _told(record: Any) -> list[str]:
+    if record is None:
+        return []
+    if not dataclasses.is_dataclass(record):
+        return [str(record)]
+    told = []
+    for each in dataclasses.fields(record):
+        value = getattr(record, each.name)
+        default = each.default_factory() if each.default_factory is not dataclasses.MISSING else each.default
+        if value != default:
+            told.append(f"{each.name}=({' '.join(_told(value))})" if dataclasses.is_dataclass(value) else f"{each.name}={value}")
+    return told
 
 
 def heat_map(heat: dict) -> str:

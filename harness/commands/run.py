@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rich.console import Console
+
 from harness import report, seed_files
 from harness.contract import Case, load, resolve
 from harness.docket import PROFILES, Docket, Profile, in_turns, stems
@@ -39,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target", action="append", default=[], metavar="T", help="emulated:sm_NN or cuda:N (default: all that are here)"
     )
+    parser.add_argument("--arch", default="", metavar="sm_NN", help="every GPU of this architecture; an error when there is none")
     parser.add_argument("--profile", choices=sorted(PROFILES), default="quick", help="quick: about a minute; ci; exhaustive")
     parser.add_argument(
         "--launcher", default="", metavar="FILE:FUNCTION", help="judge your own launcher by the kernel's mathematics"
@@ -74,13 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
                 _shrink(bugs, profile, arguments, bench, showing)
         except KeyboardInterrupt:
             shown.print(f"cancelled; what was judged is in {bench.journal.path}", style="yellow")
-        for bug in bugs.values():
-            path = seed_files.write(seed_files.seed_of(bug.case, bug.docket.target.name, bug.verdict))
-            records.seed_file(path, bug.docket.address, bug.docket.target.name)
-            notes = [f"{bug.seen} cases show it", *bug.notes] if bug.seen > 1 else bug.notes
-            line = f"python -m harness replay {_near(path)}"
-            shown.print(report.conviction(_named(bug.docket), bug.docket.target.name, bug.case, bug.verdict, notes, line))
-            shown.print()
+        _show_bugs(bugs, shown, records)
     shown.print(report.table(tally))
     for line in report.not_run_lines(tally):
         shown.print(line, markup=False, style="dim")
@@ -93,6 +90,25 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html:
         shown.save_html(str(arguments.html))
     return tally.status()
+
+
+def _show_bugs(bugs: dict[tuple, Bug], shown: Console, records: report.Records) -> None:
+    """Store each bug and show it whole on the first target that has it, by one line on the others."""
+    told: set[tuple] = set()
+    for bug in bugs.values():
+        name, where = _named(bug.docket), bug.docket.target.name
+        path = seed_files.write(seed_files.seed_of(bug.case, where, bug.verdict))
+        records.seed_file(path, bug.docket.address, where)
+        line = f"python -m harness replay {_near(path)}"
+        if (name, bug.verdict.signature) in told:
+            shown.print(f"the same on {where} ({bug.seen} cases): {line}", markup=False, soft_wrap=True)
+            continue
+        told.add((name, bug.verdict.signature))
+        notes = [f"{bug.seen} cases show it", *bug.notes] if bug.seen > 1 else bug.notes
+        shown.print()
+        shown.print(report.conviction(name, where, bug.case, bug.verdict, notes, line), soft_wrap=True)
+    if told:
+        shown.print()
 
 
 def checked(arguments: argparse.Namespace) -> list[Docket]:
@@ -118,6 +134,11 @@ def checked(arguments: argparse.Namespace) -> list[Docket]:
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
             raise ValueError(f"{path}: must be a file in a directory that exists; make {path.absolute().parent} first")
     machines = [target(name) for name in dict.fromkeys(arguments.target)] if arguments.target else targets()
+    if arguments.arch:
+        machines = [machine for machine in targets() if machine.arch == arguments.arch and not machine.emulated]
+        if not machines:
+            here = ", ".join(f"{machine.name} ({machine.arch})" for machine in targets() if not machine.emulated) or "none"
+            raise ValueError(f"--arch {arguments.arch}: no GPU of architecture {arguments.arch!r} is visible; GPUs here: {here}")
     return [Docket(address, machine, arguments.seed, arguments.launcher) for address in addresses for machine in machines]
 
 
