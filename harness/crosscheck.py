@@ -42,10 +42,17 @@ def _sequential(rule: Instruction, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return chain(left, right)
 
 
+def _fewer_bits(rule: Instruction, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return product(rule if rule.d == "int32" else replace(rule, fraction_bits=rule.fraction_bits - 1), a, b)
+
+
+def _longer_blocks(rule: Instruction, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return product(rule if rule.d == "int32" else replace(rule, block=2 * rule.block, passes=None), a, b)
+
+
 MOVED: dict[str, Callable[[Instruction, np.ndarray, np.ndarray], np.ndarray]] = {
-    "one fraction bit fewer": lambda rule, a, b: product(replace(rule, fraction_bits=rule.fraction_bits - 1) if rule.d != "int32" else rule, a, b),
-    "K blocks of twice the length": lambda rule, a, b: product(
-        replace(rule, block=2 * rule.block, passes=None) if rule.d != "int32" else rule, a, b),
+    "one fraction bit fewer": _fewer_bits,
+    "K blocks of twice the length": _longer_blocks,
     "sequential fp32": _sequential,
 }
 """Laws that are wrong in one constant, by name. Integers are exact under all of them."""
@@ -83,8 +90,10 @@ class Tally:
 
 
 def sharpened(case: Case, place: int) -> Case:
-    """`case` where rounding shows: fp32 results of operands that are neither integers nor extreme, over several K blocks. What cannot be
-    asked so (integers, kernels with one output type) stays as it was."""
+    """`case` where rounding shows: fp32 results of operands that are neither integers nor extreme, over several K blocks.
+
+    What cannot be asked so (integers, kernels with one output type) stays as it was.
+    """
     changed: dict[str, Any] = {}
     problem = case.problem
     if getattr(problem, "out", "") and getattr(problem, "dtype", "").startswith(("fp", "bf", "e")):
@@ -94,10 +103,22 @@ def sharpened(case: Case, place: int) -> Case:
     return replace(case, regime=("normal", "wide")[place % 2], problem=replace(problem, **changed))
 
 
-def crosscheck(address: str, hardware: Target, *, cases: int, words: int, seed: int, jobs: int, moved: bool = True, sharp: bool = False,
-               seconds: float | None = None) -> Iterator[dict]:
-    """One row a case, as they come: at least `cases` distinct cases and then until `words` output words are compared, or `seconds` are over.
-    `sharp` asks each case where rounding shows (`sharpened`)."""
+def crosscheck(
+    address: str,
+    hardware: Target,
+    *,
+    cases: int,
+    words: int,
+    seed: int,
+    jobs: int,
+    moved: bool = True,
+    sharp: bool = False,
+    seconds: float | None = None,
+) -> Iterator[dict]:
+    """One row a case, as they come: at least `cases` distinct cases and then until `words` output words are compared.
+
+    `seconds` ends it whatever was reached; `sharp` asks each case where rounding shows (`sharpened`).
+    """
     context = multiprocessing.get_context("spawn")
     begun, counted, judged = time.monotonic(), 0, 0
     with context.Pool(jobs, initializer=_begin, initargs=(address, hardware, moved)) as pool:
@@ -130,8 +151,8 @@ def _compare(record: dict) -> dict:
     """One case on both machines and by the plan. Whatever goes wrong is in the row: nothing is raised into the pool."""
     contract, hardware = _serving["contract"], _serving["hardware"]
     case: Case = contract.case_from_json(record)
-    row: dict[str, Any] = {"key": case.key, "case": record, "kind": _kind(case), "coverage": contract.coverage(case, hardware), "words": 0,
-                           "outcome": "", "differ": {"plan": 0, "emulation": 0}, "moved": {}, "wrong": "", "seconds": {}}
+    row: dict[str, Any] = {"key": case.key, "case": record, "kind": _kind(case), "coverage": contract.coverage(case, hardware)}
+    row |= {"words": 0, "outcome": "", "differ": {"plan": 0, "emulation": 0}, "first": [], "moved": {}, "wrong": "", "seconds": {}}
     try:
         _fill(row, case, contract, hardware)
     except Exception:
@@ -170,7 +191,9 @@ def _fill(row: dict, case: Case, contract: Any, hardware: Target) -> None:
             continue
         owed_words = expected.words.view(got.dtype)
         row["words"] += got.size
-        row["differ"]["plan"] += int((got != owed_words).sum())
+        differ = got != owed_words
+        row["differ"]["plan"] += int(differ.sum())
+        row["first"] += [{"at": at.tolist(), "got": hex(got[tuple(at)]), "plan": hex(owed_words[tuple(at)])} for at in np.argwhere(differ)[:8]]
         if emulated.outcome is None:
             row["differ"]["emulation"] += int((got != emulated.outputs[expected.name]).sum())
         if _serving["moved"]:
@@ -179,7 +202,9 @@ def _fill(row: dict, case: Case, contract: Any, hardware: Target) -> None:
         row["wrong"] = f"words differ: {row['differ']}"
 
 
-def _count_moved(row: dict, case: Case, contract: Any, hardware: Target, operands: dict, recorded: dict, name: str, right: np.ndarray) -> None:
+def _count_moved(
+    row: dict, case: Case, contract: Any, hardware: Target, operands: dict, recorded: dict, name: str, right: np.ndarray
+) -> None:
     for law, words in MOVED.items():
         with plan.moved_law(words):
             other = next(e for e in contract.expected(case, hardware, operands, recorded) if e.name == name)

@@ -13,14 +13,14 @@ from harness.targets import target, targets
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("contract", metavar="STEM", help="kernel, or the address of a contract")
-    parser.add_argument("--target", default="", metavar="cuda:N", help="the GPU to hold against plan and emulation (default: the first)")
+    parser.add_argument("--target", default="", metavar="cuda:N", help="the GPU in question (default: the first)")
     parser.add_argument("--cases", type=int, default=200, metavar="N", help="at least N cases that give words (default 200)")
     parser.add_argument("--words", type=int, default=0, metavar="N", help="and at least N output words")
     parser.add_argument("--seconds", type=float, default=None, metavar="S", help="stop after S seconds whatever was reached")
-    parser.add_argument("--sharp", action="store_true", help="ask each case where rounding shows: fp32 results, normal and wide operands")
+    parser.add_argument("--sharp", action="store_true", help="ask each case where rounding shows")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="base seed of the draws (default 0)")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one a core)")
-    parser.add_argument("--json", type=Path, default=Path(".harness/crosscheck.jsonl"), metavar="FILE", help="a line of JSON a case")
+    parser.add_argument("--json", type=Path, default=Path(".harness/crosscheck.jsonl"), metavar="FILE", help="a line a case")
     parser.add_argument("--without-moved-laws", action="store_true", help="do not count what wrong laws would have shown")
 
 
@@ -65,7 +65,10 @@ def _show(shown, tally, arguments: argparse.Namespace, hardware) -> None:
         table.add_row(kind, *(f"{n:,}" for n in numbers), *(f"{n:,} ({n / words:.1%})" for n in moved))
     shown.print(table)
     if tally.outcomes:
-        shown.print("gave no words: " + ", ".join(f"{kind} {outcome} {count}" for (kind, outcome), count in sorted(tally.outcomes.items())))
-    shown.print(f"{len(tally.keys):,} distinct cases; {len(tally.wrong)} of them differ or end otherwise than owed; rows in {arguments.json}")
+        told = (f"{kind} {outcome or 'no elements'} {count}" for (kind, outcome), count in sorted(tally.outcomes.items()))
+        shown.print("gave no words: " + ", ".join(told))
+    wrong = f"{len(tally.wrong)} of them differ or end otherwise than owed"
+    shown.print(f"{len(tally.keys):,} distinct cases; {wrong}; rows in {arguments.json}")
     for row in tally.wrong[:8]:
-        shown.print(f"  {row['kind']}: {row['wrong'].strip().splitlines()[-1]}\n    {row['key']}", markup=False, style="red")
+        said = row["wrong"].strip().splitlines()[-1]
+        shown.print(f"  {row['kind']}: {said} {row['first'][:3]}\n    {row['key']}", markup=False, style="red")
