@@ -40,7 +40,8 @@ class BlockedContract(KernelContract):
         return problem | fields | self.result_pad(problem, n, extra)
 
     def result_pad(self, problem: Fields, n: int, extra: int) -> Fields:
-        return {"c_pad": aligned_pad(n, problem.get("out", problem.get("dtype", "fp16")), extra)}
+        out: str = problem.get("out") or problem.get("dtype", "fp16")
+        return {"c_pad": aligned_pad(n, out, extra)}
 
     def corners(self, pool: list[tuple[Fields, Fields]]) -> Iterable[tuple[Fields, Fields]]:
         """One ragged problem a specialisation: below, at and above the tile, and one, two and more K blocks."""

@@ -106,7 +106,8 @@ def _by_family(family: str, dtype: str, operand: str) -> dict[str, Any]:
 
 
 def _ampere_gemm() -> Iterator[Row]:
-    tiles = [{}, {"block_m": 128, "block_n": 64, "block_k": 32, "stages": 3, "num_warps": 8}, {"block_k": 64, "stages": 4}]
+    tiles: list[dict[str, int]] = [{}, {"block_m": 128, "block_n": 64, "block_k": 32, "stages": 3, "num_warps": 8},
+                                   {"block_k": 64, "stages": 4}]
     for arch in NVIDIA:
         for place, config in enumerate(tiles):
             dtype = ("bf16", "fp16")[place % 2]
@@ -144,7 +145,8 @@ def _tmem_copy() -> Iterator[Row]:
 
 
 def _small_mma() -> Iterator[Row]:
-    forms = [("fp16", {}), ("bf16", {"left": "tensor memory", "num_warps": 8}), ("e4m3", {"completion": "conditional"}),
+    forms: list[tuple[str, dict[str, Any]]] = [("fp16", {}), ("bf16", {"left": "tensor memory", "num_warps": 8}),
+                                               ("e4m3", {"completion": "conditional"}),
              ("e5m2", {"left": "tensor memory", "completion": "barrier"})]
     for arch in BLACKWELL:
         for dtype, config in forms:

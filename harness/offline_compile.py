@@ -32,6 +32,7 @@ from harness.kernel_contract import SHARED_LIMITS
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 MOST_REGISTERS, MOST_COLUMNS = 255, 512
+WORKER = ("-m", "harness.offline_compile", "--worker")
 REFUSING_LAYERS = ("front end", "verifier", "ptxas", "compiler")
 
 
@@ -98,7 +99,7 @@ def _compiled(contract: Any, case: Any, arch: str) -> Any:
         reach = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if strides else operand.codes.size
         flat = torch.zeros(reach + operand.offset, dtype=torch_dtype(operand.format))  # (reach,)
         tensors[operand.name] = flat.as_strided(shape, strides or (1,) * len(shape), operand.offset)  # (*shape,)
-    with _compiling(arch) as launched:
+    with compiling(arch) as launched:
         contract.launch(case, tensors, None)
     if len(launched) != 1:
         raise RuntimeError(f"{len(launched)} kernels were launched for one case; a row compiles one")
@@ -118,7 +119,8 @@ class _Utils:
     """What a driver answers about a device, for one that is not there."""
 
     def __init__(self, arch: str, kept: list[Kept]) -> None:
-        self.arch, self.kept, self.files = arch, kept, {}
+        self.arch, self.kept = arch, kept
+        self.files: dict[str, str] = {}
 
     def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple:
         by_suffix = {Path(path).suffix: Path(path) for path in self.files.values()}
@@ -139,7 +141,7 @@ _devices = itertools.count(1)  # every row is a device of its own: Triton keeps 
 
 
 @contextmanager
-def _compiling(arch: str) -> Iterator[list[Kept]]:
+def compiling(arch: str) -> Iterator[list[Kept]]:
     """While entered, launches compile for `arch` and are kept instead of run; yields the list of what was kept."""
     import torch
     from triton import knobs
@@ -317,7 +319,7 @@ def compile_rows(wanted: list[Row], workers: int = 0) -> list[Compiled]:
             except Empty:
                 break
             if worker is None:
-                worker = subprocess.Popen([sys.executable, "-m", "harness.offline_compile", "--worker"], stdin=subprocess.PIPE,
+                worker = subprocess.Popen([sys.executable, *WORKER], stdin=subprocess.PIPE,
                                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=CHECKOUT)
             assert worker.stdin and worker.stdout
             worker.stdin.write(f"{names[id(wanted[index])]}\n")

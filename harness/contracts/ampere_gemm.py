@@ -13,7 +13,8 @@ from harness.contract import Case
 from harness.kernel_contract import BUDGET, Fields, empty, launched
 from harness.targets import Target
 
-SEED = {"m, n, k": ((64, 64, 64), (64, 64, 256), (128, 128, 128), (256, 256, 256), (512, 512, 512), (1024, 1024, 1024),
+SEED: dict[str, Any] = {"m, n, k": ((64, 64, 64), (64, 64, 256), (128, 128, 128), (256, 256, 256), (512, 512, 512), (1024, 1024,
+                                                                                                                     1024),
                     (2048, 2048, 2048),
                     (4096, 4096, 4096))}
 

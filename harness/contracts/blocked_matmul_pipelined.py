@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from types import ModuleType
+from typing import Any
 
 import kernels.blocked_matmul_pipelined
 from harness import strategies
@@ -13,7 +14,8 @@ from harness.contract import Case
 from harness.kernel_contract import BUDGET, Fields, empty
 from harness.targets import Target
 
-SEED = {"m, n, k": ((208, 416, 304), (2000, 1000, 2000)), "block_m, block_n, block_k": ((64, 64, 64), (128, 128, 128)),
+SEED: dict[str, Any] = {"m, n, k": ((208, 416, 304), (2000, 1000, 2000)),
+                        "block_m, block_n, block_k": ((64, 64, 64), (128, 128, 128)),
         "num_warps": (4, 8)}
 
 

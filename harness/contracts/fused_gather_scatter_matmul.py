@@ -26,7 +26,7 @@ from harness.kernel_contract import (
 from harness.targets import Target
 from harness.verdict import RestsOn
 
-SEED = {"m, n, k": ((1024, 1024, 2048), (4096, 4096, 4096)), "block_m, block_n": ((128, 128), (128, 64)),
+SEED: dict[str, Any] = {"m, n, k": ((1024, 1024, 2048), (4096, 4096, 4096)), "block_m, block_n": ((128, 128), (128, 64)),
         "block_k, num_buffers": ((128, 2), (64, 3))}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from types import ModuleType
+from typing import Any
 
 import kernels.small_mma
 from harness.contract import Case, Expected, Operand
@@ -12,7 +13,7 @@ from harness.kernel_contract import Fields, KernelContract, drawn_operand, empty
 from harness.targets import Target
 from harness.verdict import RestsOn
 
-SEED = {"m, n, k": ((128, 128, 128), (64, 128, 128), (64, 256, 256), (256, 64, 64)), "lhs_in_tmem": (False, True),
+SEED: dict[str, Any] = {"m, n, k": ((128, 128, 128), (64, 128, 128), (64, 256, 256), (256, 64, 64)), "lhs_in_tmem": (False, True),
         "use_commit": (False, True), "num_warps": (4, 8)}
 LEFT = {False: "shared", True: "tensor memory"}
 

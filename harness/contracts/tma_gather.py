@@ -14,7 +14,7 @@ from harness.targets import Target
 from harness.verdict import RestsOn
 from kernels.element_types import bits_of
 
-SEED = {"dtype": ("bf16", "fp32"), "block_x": (8, 128), "block_y": (16, 128), "column_offset": (-16, 0, 48, 1000),
+SEED: dict[str, Any] = {"dtype": ("bf16", "fp32"), "block_x": (8, 128), "block_y": (16, 128), "column_offset": (-16, 0, 48, 1000),
         "table": ((1024, 1024),)}
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from harness.kernel_contract import Fields, drawn_operand, empty, launched, row_
 from harness.targets import Target
 from harness.verdict import RestsOn
 
-SEED = {"dtype": ("bf16", "fp32"), "block_x": (8, 128), "block_y": (16, 128), "column_offset": (0, 48, 1000),
+SEED: dict[str, Any] = {"dtype": ("bf16", "fp32"), "block_x": (8, 128), "block_y": (16, 128), "column_offset": (0, 48, 1000),
         "table": ((1024, 1024),)}
 
 

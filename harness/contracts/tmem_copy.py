@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from types import ModuleType
+from typing import Any
 
 import kernels.tmem_copy
 from harness.contract import Case, Expected, Operand
@@ -12,7 +13,7 @@ from harness.kernel_contract import Fields, KernelContract, drawn_operand, launc
 from harness.targets import Target
 from harness.verdict import RestsOn
 
-SEED = {"m": (64, 128, 256), "n": (64, 128), "num_warps": (4, 8)}
+SEED: dict[str, Any] = {"m": (64, 128, 256), "n": (64, 128), "num_warps": (4, 8)}
 
 
 class TmemCopyContract(KernelContract):
