@@ -137,7 +137,7 @@ def _run(rule: Instruction, a: Terms, b: Terms, c: np.ndarray, *, paired: bool) 
                 exact = _mostly_exact(*sides, total, grid, rule)  # (...)
             total = round_sum(exact, rule.output, rule.output_fraction_bits, rule.rounding)  # (...)
             if special is not None:
-                total = _add_specials(total, special)  # (...)
+                total = np.where(special == 0, total, special)  # (...) beside an infinity nothing finite overflows
         c = total if rule.accumulator is Accumulator.IN_SUM else _ieee_add(total, c, rule)
     return c
 

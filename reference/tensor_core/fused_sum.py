@@ -68,9 +68,7 @@ def accumulator_exponents(c: np.ndarray, rule: Instruction) -> np.ndarray:
 
 def lowest_alignment(rule: Instruction) -> int:
     """What E is held up at, whatever the terms."""
-    if rule.choices.exponent_floor is not ExponentFloor.PROBED:
-        return LOWEST_EXPONENT
-    return (-132 if rule.d == "fp32" else -20) - (rule.fraction_bits > 24)
+    return rule.floor if rule.choices.exponent_floor is ExponentFloor.PROBED else LOWEST_EXPONENT
 
 
 def round_sum(total: np.ndarray, output: Format, fraction_bits: int, rounding: Rounding) -> np.ndarray:

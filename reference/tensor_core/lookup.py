@@ -45,5 +45,6 @@ def instruction(
     if k is None or k >= rule.span:
         return rule
     if rule.accumulator is Accumulator.ADDED_AFTER:
-        return replace(rule, block=k // 2, passes=register_halves(k), evidence="by analogy with k32; machine code (nvcc 13.0)")
+        evidence = rule.evidence + ", this shape too" if arch == "sm_90" else "by analogy with k32"
+        return replace(rule, block=k // 2, passes=register_halves(k), evidence=evidence)
     return replace(rule, block=k)

@@ -18,18 +18,19 @@ class Accumulator(Enum):
 class ExponentFloor(Enum):
     """Whether the alignment exponent E is held up when every term is tiny (disagreement 1 of docs/arithmetic.md).
 
-    Rests on it: sums near 2^-149 (bf16, tf32), and for fp16 output terms below 2^-44 next to a rounding tie.
+    Rests on it: sums near 2^-149 (bf16, tf32), and for fp16 output terms below 2^-44 next to a rounding tie. Settled on sm_90 by
+    our own words (H200, mma.sync and wgmma): PROBED. Taken for the other mma.sync from the same probes; tcgen05 keeps NONE.
     """
 
     NONE = "E is the largest exponent present, however small [SF]"
-    PROBED = "E is at least -132 (F = 24 or less) or -133 (F = 25) for fp32 output, -20 or -21 for fp16 output [TB]"
+    PROBED = "E is at least -132 (F = 24 or less) or -133 (F = 25) for fp32 output, -20 or -21 for fp16 output [TB, H200 words]"
     ZERO_ACCUMULATOR = "a zero c takes part with exponent -126 [MS]"
 
 
 class ZeroTerms(Enum):
     """Whether a product with a zero operand can raise E (disagreement 2).
 
-    Rests on it: c beside zero products under block scales near 2^127.
+    Rests on it: c beside zero products under block scales near 2^127. Settled on sm_90 by our own words, without scales: LEFT_OUT.
     """
 
     LEFT_OUT = "zero terms take no part in E [TB, ME, SF]"
@@ -65,9 +66,9 @@ class InfiniteAccumulator(Enum):
 
 @dataclass(frozen=True)
 class Choices:
-    """The side taken in each public disagreement; none is settled by a hardware word in reach."""
+    """The side taken in each public disagreement. Only the first two are settled by words in reach, and on sm_90 alone."""
 
-    exponent_floor: ExponentFloor = ExponentFloor.NONE
+    exponent_floor: ExponentFloor = ExponentFloor.PROBED
     zero_terms: ZeroTerms = ZeroTerms.LEFT_OUT
     scaled_groups: ScaledGroups = ScaledGroups.OF_FOUR
     scaled_window: ScaledWindow = ScaledWindow.BY_LARGEST_PRODUCT
@@ -100,7 +101,15 @@ class Instruction:
     scale: str | None = None
     scale_block: int | None = None  # products along K that share a scale
     saturates: bool = False  # integers only: clamp instead of wrap
+    exponent_floor: int | None = None  # where ExponentFloor.PROBED holds E up; None: as probed for the output and F
     choices: Choices = field(default_factory=Choices)
+
+    @property
+    def floor(self) -> int:
+        """`exponent_floor`, spelled out."""
+        if self.exponent_floor is not None:
+            return self.exponent_floor
+        return (-132 if self.d == "fp32" else -20) - (self.fraction_bits > 24)
 
     @property
     def output(self) -> Format:

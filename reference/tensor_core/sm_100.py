@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from reference.formats import Rounding
-from reference.tensor_core.record import Instruction
+from reference.tensor_core.record import Choices, ExponentFloor, Instruction
 from reference.tensor_core.sm_90 import dense, emulated_fp8, integers
 
 ARCH = "sm_100"
 FP8 = ("e4m3", "e5m2")
+NO_FLOOR = Choices(exponent_floor=ExponentFloor.NONE)  # tcgen05, as its random words say [SF]
 NARROW = ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")
 
 _MMA_WORDS = {
@@ -30,7 +33,7 @@ def _narrow(a: str, b: str, d: str) -> Instruction:
     return Instruction(
         arch=ARCH, family="tcgen05", kind="f8f6f4", a=a, b=b, d=d, block=32, fraction_bits=25,
         rounding=Rounding.NEAREST_EVEN if nearest else Rounding.TOWARD_ZERO, output_fraction_bits=10 if nearest else 23,
-        evidence=words,
+        evidence=words, choices=NO_FLOOR,
     )  # fmt: skip
 
 
@@ -39,7 +42,7 @@ def _mx(a: str, b: str) -> Instruction:
     return Instruction(
         arch=ARCH, family="tcgen05", kind="mxf8f6f4", a=a, b=b, d="fp32", block=32, fraction_bits=25,
         rounding=Rounding.TOWARD_ZERO, output_fraction_bits=23, scale="e8m0", scale_block=32,
-        evidence=words + "model only (MMA-Sim, sf-tensor)",
+        evidence=words + "model only (MMA-Sim, sf-tensor)", choices=NO_FLOOR,
     )  # fmt: skip
 
 
@@ -48,7 +51,7 @@ def _fp4(kind: str, scale: str, scale_block: int) -> Instruction:
     return Instruction(
         arch=ARCH, family="tcgen05", kind=kind, a="e2m1", b="e2m1", d="fp32", block=64, fraction_bits=35,
         rounding=Rounding.TOWARD_ZERO, output_fraction_bits=23, scale=scale, scale_block=scale_block,
-        evidence=words + "; else model only (sf-tensor, MMA-Sim differs)",
+        evidence=words + "; else model only (sf-tensor, MMA-Sim differs)", choices=NO_FLOOR,
     )  # fmt: skip
 
 
@@ -58,7 +61,7 @@ INSTRUCTIONS = (
         emulated_fp8(ARCH, a, b, d, "hardware words (B200)" if a == b else "by analogy: mixed operands")
         for d in ("fp32", "fp16") for a in FP8 for b in FP8
     ),
-    *(dense(ARCH, "tcgen05", *key, words) for key, words in _TCGEN05_WORDS.items()),
+    *(replace(dense(ARCH, "tcgen05", *key, words), choices=NO_FLOOR) for key, words in _TCGEN05_WORDS.items()),
     *(_narrow(a, b, d) for d in ("fp32", "fp16") for a in NARROW for b in NARROW),
     *(_mx(a, b) for a in NARROW for b in NARROW),
     _fp4("mxf4", "e8m0", 32),

@@ -19,18 +19,9 @@ def register_halves(k: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return low, high
 
 
-_MMA_WORDS = {
-    ("fp16", "fp32"): "hardware words (H100, H200)",
-    ("bf16", "fp32"): "hardware words (H100, H200)",
-    ("fp16", "fp16"): "hardware words (H100, H200), F not settled",
-    ("tf32", "fp32"): "hardware words (H100, H200), K = 4; whole kernels (H200) settle n = 8",
-}
-_WGMMA_WORDS = {
-    ("fp16", "fp32"): "whole kernels (H200), c = 0",
-    ("bf16", "fp32"): "whole kernels (H200), c = 0",
-    ("fp16", "fp16"): "model only (MMA-Sim)",
-    ("tf32", "fp32"): "whole kernels (H200), c = 0",
-}
+PUBLIC = "hardware words (H100, H200)"
+OWN = "hardware words (H200, our own)"
+DENSE = (("fp16", "fp32"), ("bf16", "fp32"), ("fp16", "fp16"), ("tf32", "fp32"))
 
 
 def dense(arch: str, family: str, kind: str, operand: str, d: str, evidence: str) -> Instruction:
@@ -64,7 +55,8 @@ def integers(arch: str, family: str, kind: str) -> Instruction:
 
 def _wgmma_fp8(a: str, b: str, d: str) -> Instruction:
     nearest = d == "fp16"
-    words = "model only (MMA-Sim)" if nearest or a != b else "hardware words (H100, H200), c = 0; c: model only (MMA-Sim)"
+    mixed = a != b and (a, b) != ("e5m2", "e4m3")
+    words = "by analogy: this mix of operands" if mixed else OWN if nearest or a != b else f"{PUBLIC}, c = 0; {OWN}"
     return Instruction(
         arch=ARCH, family="wgmma", kind="wgmma", a=a, b=b, d=d, block=32, fraction_bits=13,
         rounding=Rounding.NEAREST_EVEN if nearest else Rounding.TOWARD_ZERO, output_fraction_bits=10 if nearest else 13,
@@ -73,14 +65,14 @@ def _wgmma_fp8(a: str, b: str, d: str) -> Instruction:
 
 
 def _mma_fp8(a: str, b: str, d: str) -> Instruction:
-    if a != b:
-        return emulated_fp8(ARCH, a, b, d, "by analogy: mixed operands")
-    return emulated_fp8(ARCH, a, b, d, "hardware words (H100, H200)" if d == "fp16" else "by analogy with B200's words")
+    if a != b and (a, b) != ("e5m2", "e4m3"):
+        return emulated_fp8(ARCH, a, b, d, "by analogy: this mix of operands")
+    return emulated_fp8(ARCH, a, b, d, f"{PUBLIC}; {OWN}" if d == "fp16" and a == b else OWN)
 
 
 INSTRUCTIONS = (
-    *(dense(ARCH, "mma.sync", "mma.sync", *key, words) for key, words in _MMA_WORDS.items()),
-    *(dense(ARCH, "wgmma", "wgmma", *key, words) for key, words in _WGMMA_WORDS.items()),
+    *(dense(ARCH, "mma.sync", "mma.sync", *key, f"{PUBLIC}; {OWN}") for key in DENSE),
+    *(dense(ARCH, "wgmma", "wgmma", *key, OWN) for key in DENSE),
     *(_mma_fp8(a, b, d) for d in ("fp32", "fp16") for a in FP8 for b in FP8),
     *(_wgmma_fp8(a, b, d) for d in ("fp32", "fp16") for a in FP8 for b in FP8),
     *(integers(ARCH, family, family) for family in ("mma.sync", "wgmma")),

@@ -1,0 +1,143 @@
+"""Models of a tensor core with one constant moved by one step, and operands that tell two models apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from reference.formats import FORMATS, Format, Overflow, Rounding, decode, encode
+from reference.tensor_core import Accumulator, ExponentFloor, Instruction, elements
+
+ROWS = 3000
+
+
+def mutants(rule: Instruction) -> dict[str, Instruction]:
+    """By what was moved: block length, fraction bits, rounding, output bits, order of the chain, place of c, lowest E."""
+    two_blocks = (tuple(range(rule.block)), tuple(range(rule.block, 2 * rule.block)))
+    passes = rule.passes or two_blocks
+    found = {
+        "F - 1": replace(rule, fraction_bits=rule.fraction_bits - 1),
+        "F + 1": replace(rule, fraction_bits=rule.fraction_bits + 1),
+        "block halved": _halved(rule),
+        "blocks in reverse": replace(rule, passes=passes[::-1]),
+        "output bits - 1": replace(rule, output_fraction_bits=rule.output_fraction_bits - 1),
+    }
+    if rule.passes is None:
+        found["block doubled"] = replace(rule, block=2 * rule.block)
+    else:
+        found["passes ascending"] = replace(rule, passes=two_blocks)
+    if rule.output_fraction_bits < rule.output.mantissa_bits:
+        found["output bits + 1"] = replace(rule, output_fraction_bits=rule.output_fraction_bits + 1)
+    if floor_is_reached(rule):
+        found["E floor - 1"] = replace(rule, exponent_floor=rule.floor - 1)
+        found["E floor + 1"] = replace(rule, exponent_floor=rule.floor + 1)
+    nearest = rule.rounding is Rounding.NEAREST_EVEN
+    found["rounding"] = replace(rule, rounding=Rounding.TOWARD_ZERO if nearest else Rounding.NEAREST_EVEN)
+    late = rule.accumulator is Accumulator.ADDED_AFTER
+    found["place of c"] = replace(rule, accumulator=Accumulator.IN_SUM if late else Accumulator.ADDED_AFTER)
+    return found
+
+
+def floor_is_reached(rule: Instruction) -> bool:
+    """Whether products are small enough for E to rest on its floor with bits below the cut."""
+    if rule.choices.exponent_floor is not ExponentFloor.PROBED:
+        return False
+    lowest = sum(FORMATS[name].smallest_exponent - FORMATS[name].mantissa_bits for name in (rule.a, rule.b))
+    return lowest < rule.floor - rule.fraction_bits
+
+
+def _halved(rule: Instruction) -> Instruction:
+    half = rule.block // 2
+    if rule.passes is None:
+        return replace(rule, block=half)
+    return replace(rule, block=half, passes=tuple(part for taken in rule.passes for part in (taken[:half], taken[half:])))
+
+
+def settling_row(rule: Instruction, other: Instruction) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """a (1, K), b (1, K), c (1,) for which the two models differ, with as few terms as can be; None where none was found."""
+    for round_ in range(4):
+        rng = np.random.default_rng(round_)
+        for draw in (_powers, _dense, _tiny):
+            a, b, c = draw(rng, rule)  # (R, K), (R, K), (R,)
+            differ = np.nonzero(elements(rule, a, b, c) != elements(other, a, b, c))[0]  # (found,)
+            if differ.size:
+                terms = ((a[differ] & _magnitude(rule.a)) != 0) & ((b[differ] & _magnitude(rule.b)) != 0)  # (found, K)
+                row = differ[np.argmin(terms.sum(axis=1))]
+                return _pruned(rule, other, a[row : row + 1], b[row : row + 1], c[row : row + 1])
+    return None
+
+
+def _magnitude(name: str) -> np.unsignedinteger:
+    fmt = FORMATS[name]
+    return fmt.storage(fmt.sign_bit - 1)
+
+
+def _pruned(rule: Instruction, other: Instruction, *row: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The row without the terms that do not matter."""
+    a, b, c = row
+    for k in range(a.shape[1]):
+        fewer = a.copy(), b.copy()
+        for side in fewer:
+            side[0, k] = 0
+        if elements(rule, *fewer, c) != elements(other, *fewer, c):
+            a, b = fewer
+    return a, b, c
+
+
+def _powers(rng: np.random.Generator, rule: Instruction) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A few powers of two at the distances where something is cut or tied, c among them."""
+    k = 2 * rule.span
+    p, f = rule.output_fraction_bits, rule.fraction_bits
+    menu = np.array([0, 0, -1, -p, -p - 1, -f, -f - 1, 1 - f])
+    drop = rng.choice(menu, (ROWS, k))  # (R, K)
+    highest = _highest(FORMATS[rule.a]) + _highest(FORMATS[rule.b])
+    top = rng.integers(0, min(max(highest - 3, 1), 30), (ROWS, 1))  # (R, 1) c stays finite
+    exponent = top + drop  # (R, K)
+    present = rng.random((ROWS, k)) < 3 / k  # (R, K)
+    half = exponent // 2  # (R, K)
+    a = _power_codes(FORMATS[rule.a], half, rng.choice([-1.0, 1.0], (ROWS, k)) * present)  # (R, K)
+    b = _power_codes(FORMATS[rule.b], exponent - half, np.ones((ROWS, k)))  # (R, K)
+    c_value = np.ldexp(rng.choice([-1.0, 1.0, 0.0], ROWS), top[:, 0] + rng.choice(menu, ROWS))  # (R,)
+    return a, b, encode(rule.output, c_value, overflow=Overflow.SATURATE)
+
+
+def _tiny(rng: np.random.Generator, rule: Instruction) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Powers of two around the smallest result and around the lowest cut there is; c zero or the smallest number."""
+    k = 2 * rule.span
+    smallest, cut = rule.output.smallest_exponent - rule.output.mantissa_bits, rule.floor - rule.fraction_bits
+    menu = np.array([smallest, smallest - 1, cut - 1, cut, cut + 1])
+    exponent = rng.choice(menu, (ROWS, k))  # (R, K)
+    half = exponent // 2  # (R, K)
+    a = _power_codes(FORMATS[rule.a], half, rng.choice([-1.0, 1.0], (ROWS, k)) * (rng.random((ROWS, k)) < 3 / k))  # (R, K)
+    b = _power_codes(FORMATS[rule.b], exponent - half, np.ones((ROWS, k)))  # (R, K)
+    return a, b, encode(rule.output, np.ldexp(rng.choice([-1.0, 1.0, 0.0], ROWS), smallest))
+
+
+def _power_codes(fmt: Format, exponent: np.ndarray, sign: np.ndarray) -> np.ndarray:
+    return encode(fmt, np.ldexp(sign, np.clip(exponent, fmt.smallest_exponent - fmt.mantissa_bits, _highest(fmt))))
+
+
+def _highest(fmt: Format) -> int:
+    return int(np.frexp(fmt.largest)[1]) - 1
+
+
+def _dense(rng: np.random.Generator, rule: Instruction) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Random codes, finite and not far apart, with a random c."""
+    k = 2 * rule.span
+    sides = []
+    for name in (rule.a, rule.b):
+        fmt = FORMATS[name]
+        spread = min(6, _highest(fmt))
+        values = rng.standard_normal((ROWS, k)) * 2.0 ** rng.integers(-spread, 2, (ROWS, k))  # (R, K)
+        sides.append(encode(fmt, values))
+    c = encode(rule.output, rng.standard_normal(ROWS) * 2.0 ** rng.integers(-6, 6, ROWS))  # (R,)
+    return sides[0], sides[1], c
+
+
+def written(rule: Instruction, other: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> str:
+    """The pair as a reader can repeat it: terms that are not zero, c, and the two results."""
+    present = np.nonzero((decode(FORMATS[rule.a], a[0]) != 0) & (decode(FORMATS[rule.b], b[0]) != 0))[0]  # (terms,)
+    terms = " ".join(f"k{k}:{a[0, k]:#x}*{b[0, k]:#x}" for k in present)
+    ours, theirs = elements(rule, a, b, c)[0], elements(other, a, b, c)[0]
+    return f"{terms or 'no product'} + {c[0]:#x} = {ours:#x}, moved: {theirs:#x}"

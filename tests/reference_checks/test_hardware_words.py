@@ -1,0 +1,63 @@
+"""Contract under test: the model gives every word that a real tensor core wrote, bit for bit, NaN words included.
+
+The words are inputs: public ones named by TENSOR_CORE_WORDS and our own. Where CI or TENSOR_CORE_WORDS is set they must be there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reference.tensor_core import product
+from tests.reference_checks.tensor_core_words import Words, files, read, required
+
+PUBLIC_WORDS = 105_061  # golden/README.md: 42 columns of 2,500 and 61 words of tcgen05
+FILES = files()
+NO_WORDS = "no hardware words at hand: name their directory in TENSOR_CORE_WORDS"
+
+
+def public_words() -> list[Words]:
+    return [words for path in FILES if "_own_" not in path.name for words in read(path)]
+
+
+def test_the_public_words_are_all_here() -> None:
+    count = sum(words.d.size for words in public_words())
+    if not count and not required():
+        pytest.skip(NO_WORDS)
+    assert count == PUBLIC_WORDS
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_word_is_reproduced(path: Path) -> None:
+    for words in read(path):
+        got = words.predicted()  # (R,)
+        wrong = np.nonzero(got != words.d)[0]  # (wrong,)
+        first = wrong[:1]
+        assert not wrong.size, (
+            f"{words.label} ({words.rule.name}): {wrong.size} of {got.size} words differ, the first in row {first}: "
+            f"predicted {got[first]}, hardware wrote {words.d[first]}"
+        )
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.stem in ("h100_fp16", "ada_e4m3", "b200_e5m2", "a100_tf32")],
+                         ids=lambda path: path.stem)  # fmt: skip
+def test_a_product_holds_the_same_words_on_its_diagonal(path: Path) -> None:
+    """`product` takes other paths than `elements`: tiles, proofs, matrix products."""
+    for words in read(path):
+        some = slice(0, 200)
+        tile = product(words.rule, words.a[some], words.b[some].T, np.tile(words.c[some], (200, 1)))  # (200, 200)
+        assert (np.diagonal(tile) == words.d[some]).all()
+
+
+def test_a_wrong_word_is_seen() -> None:
+    for words in public_words()[:1]:
+        words.d[7] ^= 1
+        assert words.mismatches() == 1
+
+
+def test_missing_words_fail_where_they_are_required(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TENSOR_CORE_WORDS", str(tmp_path))
+    assert required()
+    assert not [path for path in files() if "_own_" not in path.name]
