@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from harness.emulator.arithmetic import narrow
+from harness.emulator.descriptors import Descriptor
 from harness.emulator.faults import EmulatedFault
 from harness.emulator.memory import GlobalMemory
 from harness.emulator.types import Type
@@ -30,6 +31,8 @@ def _argument(memory: GlobalMemory, name: str, value: Any, kinds: Iterator[Type]
     kind = next(kinds, None)
     if kind is None:
         raise EmulatedFault("not modelled", f"argument {name}: the tile program takes fewer arguments")
+    if hasattr(value, "block_shape") and hasattr(value, "base"):
+        return _descriptor(memory, name, value, kind, kinds)
     if kind.kind == "pointer":
         if hasattr(value, "data_ptr"):
             if getattr(value, "device", None) is not None and value.device.type != "cpu":
@@ -41,3 +44,17 @@ def _argument(memory: GlobalMemory, name: str, value: Any, kinds: Iterator[Type]
             return [np.asarray(narrow(np.array(float(value)), kind.format))]
         return [int(value)]
     raise EmulatedFault("not modelled", f"argument {name} of type {kind.text}")
+
+
+def _descriptor(memory: GlobalMemory, name: str, value: Any, kind: Type, kinds: Iterator[Type]) -> list[Any]:
+    """A host tensor descriptor: itself, its shape and strides; or, where the target has no TMA, the pointer it is rewritten to."""
+    base = memory.add(name, value.base)
+    shape, strides = [int(n) for n in value.shape], [int(n) for n in value.strides]
+    nan = getattr(value, "padding", "zero") == "nan"
+    if kind.kind == "desc":
+        flat: list[Any] = [Descriptor(base, tuple(shape), tuple(strides), value.base.element_size(), nan), *shape, *strides]
+    else:
+        flat = [base, *shape, *strides, int(nan), int(getattr(value, "round_f32_to_tf32", False)), *shape, *strides]
+    for _ in flat[1:]:
+        next(kinds, None)
+    return flat

@@ -1,8 +1,9 @@
 """Time: asynchronous operations are issued, land when the schedule says, and may be relied on only after what PTX says orders them.
 
 Two things are kept apart. *Landing* moves the data: at issue (eager), when something waits for it (latest), or in between (drawn).
-*Completion* is knowledge: an operation is in flight until a wait of the program has covered it, landed or not. A touch of memory
-that an operation in flight still writes, or an overwrite of memory it still reads, is a race under every schedule.
+*Knowledge* is what an agent may rely on: an operation is in flight for an agent until a wait of that agent has covered it, landed
+or not. A touch of memory that an operation in flight still writes, or an overwrite of memory it still reads, is a race under every
+schedule.
 """
 
 from __future__ import annotations
@@ -15,19 +16,35 @@ from harness.emulator.faults import EmulatedFault
 from harness.emulator.memory import View
 
 if TYPE_CHECKING:
+    from harness.emulator.agents import Agent
     from harness.emulator.program import Operation
 
 
 class InFlight:
-    """One asynchronous operation. `pipe` names the unit that executes its operations in the order of issue ("" for none)."""
+    """One asynchronous operation.
 
-    __slots__ = ("complete", "kind", "landed", "landing", "number", "op", "pipe", "reads", "value", "writes")
+    `pipe` names the unit that executes its operations in the order of issue ("" for none); `barriers` are the bytes of shared
+    memory of the mbarriers its landing arrives at; `known` the agents that have waited for it.
+    """
+
+    __slots__ = ("after", "barriers", "kind", "known", "landed", "landing", "number", "op", "pipe", "reads", "value", "writes")
 
     def __init__(
-        self, op: Operation, kind: str, pipe: str, reads: list[View], writes: list[View], landing: Callable[[], None]
+        self,
+        op: Operation,
+        kind: str,
+        landing: Callable[[], None],
+        *,
+        pipe: str = "",
+        reads: tuple[View, ...] = (),
+        writes: tuple[View, ...] = (),
+        barriers: tuple[int, ...] = (),
     ) -> None:
-        self.op, self.kind, self.pipe, self.reads, self.writes, self.landing = op, kind, pipe, reads, writes, landing
-        self.landed = self.complete = False
+        self.op, self.kind, self.landing, self.pipe = op, kind, landing, pipe
+        self.reads, self.writes, self.barriers = reads, writes, barriers
+        self.landed = False
+        self.known: set[int] = set()
+        self.after: list[InFlight] = []  # what its issuer had waited for: its completion implies theirs
         self.number = 0
         self.value: Any = None
 
@@ -35,16 +52,19 @@ class InFlight:
 class PendingTensor:
     """Registers that a wgmma in flight still writes: only its wait, or a wgmma behind it, may touch them."""
 
-    def __init__(self, operation: InFlight) -> None:
-        self.operation = operation
+    def __init__(self, flight: InFlight) -> None:
+        self.flight = flight
 
-    def __array__(self, *_: object, **__: object) -> object:
+    def __getattr__(self, name: str) -> Any:
         raise EmulatedFault(
             "race",
-            f"registers are read while the {self.operation.kind} that writes them is in flight",
-            self.operation.op.location,
-            {"operation": self.operation.op.brief},
+            f"registers are read while the {self.flight.kind} that writes them is in flight: no wait orders them",
+            self.flight.op.location,
+            {"operation": self.flight.op.brief},
         )
+
+    def __array__(self, *_: object, **__: object) -> Any:
+        return self.__getattr__("array")
 
 
 class Schedule:
@@ -62,42 +82,48 @@ class Schedule:
     def lands_now(self) -> bool:
         return self.eager or (self.draw is not None and self.draw.random() < 0.5)
 
-    def programs(self, count: int) -> list[int] | range:
-        """The order in which the programs of a grid run."""
-        if self.draw is None:
-            return range(count) if self.eager else range(count - 1, -1, -1)
+    def order(self, count: int) -> list[int]:
+        """The order in which `count` independent things (programs of a grid, rows of a scatter) happen."""
         order = list(range(count))
-        self.draw.shuffle(order)
+        if self.draw is not None:
+            self.draw.shuffle(order)
+        elif not self.eager:
+            order.reverse()
         return order
+
+    def pick(self, count: int) -> int:
+        """Which of `count` agents that could move does."""
+        if self.draw is not None:
+            return self.draw.randrange(count)
+        return 0 if self.eager else count - 1
 
 
 class Flights:
-    """All operations in flight of one program, and the groups that order them."""
+    """All operations in flight of one program. `agents` are its partitions while it is specialised, or its one agent."""
 
     def __init__(self, schedule: Schedule, record: Callable[[str, InFlight], None]) -> None:
         self.schedule, self.record = schedule, record
         self.pending: list[InFlight] = []
-        self.copies: list[InFlight] = []  # cp.async issued since the last commit
-        self.copy_groups: list[list[InFlight]] = []
-        self.dots: list[InFlight] = []  # wgmma groups, one operation each
+        self.agents: list[Agent] = []
 
-    def issue(self, flight: InFlight) -> InFlight:
+    def issue(self, agent: Agent, flight: InFlight) -> InFlight:
         """Put `flight` in the air; a race when what it touches is still touched by another that nothing orders before it."""
         for earlier in self.pending:
-            if earlier.pipe and earlier.pipe == flight.pipe and _accumulate(earlier, flight):
-                continue
+            if agent.number in earlier.known or (earlier.pipe and earlier.pipe == flight.pipe):
+                continue  # waited for; or of one pipe, which hands accumulators on in order
             for view in flight.reads:
                 self._collide(earlier.writes, view, flight.op, earlier, "reads", "writes")
             for view in flight.writes:
                 self._collide(earlier.writes, view, flight.op, earlier, "writes", "writes")
                 self._collide(earlier.reads, view, flight.op, earlier, "overwrites", "reads")
+        flight.after = [f for f in self.pending if agent.number in f.known]
         self.pending.append(flight)
         self.record("issued", flight)
         if self.schedule.lands_now():
             self.land(flight)
         elif self.schedule.draw is not None:
             for other in list(self.pending):
-                if self.schedule.lands_now():
+                if not other.landed and self.schedule.lands_now():
                     self.land(other)
         return flight
 
@@ -106,50 +132,66 @@ class Flights:
         if flight.landed:
             return
         if flight.pipe:
-            for earlier in self.pending:
+            for earlier in [f for f in self.pending if f.pipe == flight.pipe and not f.landed]:
                 if earlier is flight:
                     break
-                if earlier.pipe == flight.pipe and not earlier.landed:
-                    earlier.landed = True
-                    earlier.landing()
-                    self.record("landed", earlier)
+                self._land(earlier)
+        self._land(flight)
+
+    def _land(self, flight: InFlight) -> None:
         flight.landed = True
         flight.landing()
         self.record("landed", flight)
 
-    def complete(self, flight: InFlight) -> None:
-        """The program has waited for `flight`: it may be relied on from here."""
-        if not flight.complete:
-            self.land(flight)
-            flight.complete = True
+    def before(self, flight: InFlight) -> list[InFlight]:
+        """`flight` and everything before it in its pipe: what a commit covers."""
+        covered = []
+        for other in self.pending:
+            if other.pipe == flight.pipe:
+                covered.append(other)
+            if other is flight:
+                break
+        return covered
+
+    def complete(self, agent: Agent, flight: InFlight) -> None:
+        """`agent` has waited for `flight`: it may rely on it from here."""
+        if agent.number in flight.known:
+            return
+        self.land(flight)
+        flight.known.add(agent.number)
+        for earlier in flight.after:
+            self.complete(agent, earlier)
+        if all(a.number in flight.known for a in self.agents) and flight in self.pending:
             self.pending.remove(flight)
 
-    def read(self, op: Operation, view: View) -> None:
-        """The program reads `view`: a race with what is in flight, or an uninitialised read."""
+    def read(self, agent: Agent, op: Operation, view: View) -> None:
+        """`agent` reads `view`: a race with what is in flight, or an uninitialised read."""
         for flight in self.pending:
-            self._collide(flight.writes, view, op, flight, "reads", "writes")
-        if not (view.known == view.full).all():
+            if agent.number not in flight.known:
+                self._collide(flight.writes, view, op, flight, "reads", "writes")
+        missing = view.unknown()
+        if missing:
             raise EmulatedFault(
                 "uninitialised read",
-                f"{op.name} reads {view}, of which "
-                f"{int((view.known != view.full).sum())} of {view.known.size} elements were never written",
+                f"{op.name} reads {view}, of which {missing} of {view.known.size} elements were never written",
                 op.location,
                 {"operation": op.brief},
             )
 
-    def write(self, op: Operation, view: View) -> None:
-        """The program overwrites `view`: a race with what is in flight there."""
+    def write(self, agent: Agent, op: Operation, view: View) -> None:
+        """`agent` overwrites `view`: a race with what is in flight there."""
         for flight in self.pending:
-            self._collide(flight.writes, view, op, flight, "writes", "writes")
-            self._collide(flight.reads, view, op, flight, "overwrites", "reads")
+            if agent.number not in flight.known:
+                self._collide(flight.writes, view, op, flight, "writes", "writes")
+                self._collide(flight.reads, view, op, flight, "overwrites", "reads")
 
-    def _collide(self, views: list[View], view: View, op: Operation, flight: InFlight, verb: str, busy: str) -> None:
+    def _collide(self, views: tuple[View, ...], view: View, op: Operation, flight: InFlight, verb: str, busy: str) -> None:
         for other in views:
             if other.overlaps(view):
                 raise EmulatedFault(
                     "race",
-                    f"{op.name} {verb} {view} while the {flight.kind} issued at {flight.op.location or 'an unknown line'} still "
-                    f"{busy} {other}: no wait orders them",
+                    f"{op.name} {verb} {view} while the {flight.kind} issued at {flight.op.location or 'an unknown line'} "
+                    f"still {busy} {other}: no wait orders them",
                     op.location,
                     {
                         "operation": op.brief,
@@ -160,29 +202,16 @@ class Flights:
                     },
                 )
 
-    # -- cp.async (PTX ISA 9.7.9.25.3) --------------------------------------------------------------------------------
-    def commit_copies(self) -> None:
-        self.copy_groups.append(self.copies)
-        self.copies = []
-
-    def wait_copies(self, most: int) -> None:
-        """cp.async.wait_group: all but the last `most` committed groups are complete."""
-        while len(self.copy_groups) > most:
-            for flight in self.copy_groups.pop(0):
-                self.complete(flight)
-
-    # -- wgmma (PTX ISA 9.7.15.7) -------------------------------------------------------------------------------------
-    def wait_dots(self, most: int) -> None:
-        """wgmma.wait_group: all but the last `most` are complete."""
-        while len(self.dots) > most:
-            self.complete(self.dots.pop(0))
-
     def finish(self) -> None:
-        """The program has ended: whatever is still in the air lands."""
+        """The program has ended: what is still in the air lands, unless it needs memory that the program no longer owns."""
         for flight in list(self.pending):
-            self.complete(flight)
-
-
-def _accumulate(earlier: InFlight, later: InFlight) -> bool:
-    """Whether what the two share is an accumulator, which their pipe hands on in order (and their operands are only read)."""
-    return earlier.kind == later.kind
+            if flight.kind.startswith(("TMA", "tcgen05")) and flight.kind != "tcgen05.commit":
+                raise EmulatedFault(
+                    "race",
+                    f"the program ends while the {flight.kind} issued at {flight.op.location} still uses "
+                    f"{(*flight.reads, *flight.writes)[0]}: no wait of the program covers it",
+                    flight.op.location,
+                    {"operation": flight.op.brief, "schedule": self.schedule.text},
+                )
+            self.land(flight)
+        self.pending.clear()

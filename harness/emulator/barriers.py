@@ -1,10 +1,12 @@
-"""mbarriers (PTX ISA 9.7.13.15): counts, phases, and what the completion of a phase lets its waiters rely on."""
+"""mbarriers (PTX ISA 9.7.13.15): counts, bytes, phases, and what the completion of a phase lets its waiters rely on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from harness.emulator.agents import Agent, Blocked, Thread
 from harness.emulator.asynchrony import Flights, InFlight
 from harness.emulator.faults import EmulatedFault
 from harness.emulator.memory import View
@@ -14,13 +16,18 @@ if TYPE_CHECKING:
 
 
 class Barrier:
-    """One mbarrier object: `phase` phases are complete; `arrivals` and `bytes` are missing for the next one."""
+    """One mbarrier object: `phase` phases are complete; `arrivals` and `bytes` are missing for the next one.
 
-    def __init__(self, op: Operation, count: int) -> None:
+    What arrived in the open phase is `carried` and `told`; what its completion has made known to waiters is `finished` and `known`.
+    """
+
+    def __init__(self, op: Operation, count: int, agents: int) -> None:
         self.op, self.count = op, count
         self.phase, self.arrivals, self.bytes = 0, count, 0
-        self.carried: list[InFlight] = []  # operations whose completion arrived in the phase that is open
-        self.finished: list[InFlight] = []  # and in those that are complete
+        self.carried: list[InFlight] = []
+        self.finished: list[InFlight] = []
+        self.told = np.zeros(agents, np.int32)  # (agents,)
+        self.known = np.zeros(agents, np.int32)  # (agents,)
 
     def __str__(self) -> str:
         return f"phase {self.phase}, {self.arrivals} of {self.count} arrivals and {self.bytes} bytes missing"
@@ -37,73 +44,80 @@ class Barriers:
         """The barrier in `view`; a conviction when none was initialised there, or it was invalidated."""
         found = self.live.get(view.offset)
         if found is None:
-            raise EmulatedFault(
-                "barrier misuse",
-                f"{op.name} on {view}, where no barrier is initialised",
-                op.location,
-                {"operation": op.brief, "barriers": self.state()},
-            )
-        return found
+            self._misuse(op, f"{op.name} on {view}, where no barrier is initialised")
+        return found  # type: ignore[return-value]
+
+    def _misuse(self, op: Operation, message: str) -> None:
+        raise EmulatedFault("barrier misuse", message, op.location, {"operation": op.brief, "barriers": self.state()})
 
     def state(self) -> dict[str, str]:
-        return {
-            f"byte {offset}": f"{barrier} (initialised at {barrier.op.location})" for offset, barrier in sorted(self.live.items())
-        }
+        """Each live barrier, for a person to read."""
+        return {f"byte {offset}": f"{bar} (initialised at {bar.op.location})" for offset, bar in sorted(self.live.items())}
 
-    def init(self, op: Operation, view: View, count: int) -> None:
+    def init(self, agent: Agent, op: Operation, view: View, count: int) -> None:
         if view.offset in self.live:
-            raise EmulatedFault(
-                "barrier misuse",
-                f"{op.name} on {view}, where a barrier lives already: invalidate it first",
-                op.location,
-                {"operation": op.brief, "barriers": self.state()},
-            )
-        self.flights.write(op, view)
+            self._misuse(op, f"{op.name} on {view}, where a barrier lives already: invalidate it first")
+        self.flights.write(agent, op, view)
         view.array[...] = count
         view.known[...] = view.full
-        self.live[view.offset] = Barrier(op, count)
+        self.live[view.offset] = Barrier(op, count, len(agent.clock))
 
     def invalidate(self, op: Operation, view: View) -> None:
         self.at(op, view)
         del self.live[view.offset]
 
-    def arrive(self, op: Operation, view: View, count: int, carried: list[InFlight]) -> None:
-        """`count` arrivals that stand for the completion of `carried`."""
+    def overwritten(self, op: Operation, view: View) -> None:
+        """An ordinary write to `view`: no barrier may live there."""
+        for offset in self.live:
+            if view.low <= offset < view.high:
+                self._misuse(op, f"{op.name} overwrites {view}, where a barrier lives: invalidate it first")
+
+    def arrive(self, op: Operation, view: View, count: int, carried: list[InFlight], told: np.ndarray | None = None) -> None:
+        """`count` arrivals that stand for the completion of `carried`, and for what an agent has `told`."""
         barrier = self.at(op, view)
         if count > barrier.arrivals:
-            raise EmulatedFault(
-                "barrier misuse",
-                f"{count} arrivals at a barrier that expects {barrier.arrivals} more in this phase",
-                op.location,
-                {"operation": op.brief, "barriers": self.state()},
-            )
+            self._misuse(op, f"{count} arrivals at a barrier that expects {barrier.arrivals} more in this phase")
         barrier.arrivals -= count
         barrier.carried += carried
-        self.settle(barrier)
+        if told is not None:
+            np.maximum(barrier.told, told, out=barrier.told)
+        self._settle(op, barrier)
 
-    def settle(self, barrier: Barrier) -> None:
+    def expect(self, op: Operation, view: View, size: int, carried: list[InFlight], told: np.ndarray) -> None:
+        """mbarrier.arrive.expect_tx: `size` bytes more, then one arrival."""
+        self.at(op, view).bytes += size
+        self.arrive(op, view, 1, carried, told)
+
+    def receive(self, op: Operation, view: View, size: int, flight: InFlight) -> None:
+        """complete_tx: `size` bytes of `flight` are in."""
+        barrier = self.at(op, view)
+        barrier.bytes -= size
+        barrier.carried.append(flight)
+        self._settle(op, barrier)
+
+    def _settle(self, op: Operation, barrier: Barrier) -> None:
         """Complete the open phase when nothing is missing."""
-        if barrier.arrivals == 0 and barrier.bytes == 0:
+        if barrier.arrivals:
+            return
+        if barrier.bytes < 0:
+            self._misuse(op, f"{-barrier.bytes} bytes more arrived at a barrier than it was told to expect in this phase")
+        if barrier.bytes == 0:
             barrier.phase += 1
             barrier.arrivals = barrier.count
             barrier.finished += barrier.carried
             barrier.carried = []
+            barrier.known = np.maximum(barrier.known, barrier.told)
 
-    def wait(self, op: Operation, view: View, parity: int) -> Iterator[None]:
+    def wait(self, agent: Agent, op: Operation, view: View, parity: int) -> Thread:
         """try_wait.parity in a loop: passes when the last completed phase has `parity`; the phase before the first has parity 1."""
         barrier = self.at(op, view)
-        while (barrier.phase - 1) & 1 != parity & 1:
-            waiting = next((f for f in self.flights.pending if not f.landed), None)
-            if waiting is None:
-                raise EmulatedFault(
-                    "deadlock",
-                    f"{op.name} waits for parity {parity & 1} of the barrier at {view} ({barrier}) and "
-                    "nothing is left that could arrive",
-                    op.location,
-                    {"operation": op.brief, "barriers": self.state()},
-                )
-            self.flights.land(waiting)
+
+        def passes() -> bool:
+            return (barrier.phase - 1) & 1 == parity & 1
+
+        if not passes():
+            yield Blocked(op, passes, lambda: f"parity {parity & 1} of the barrier at {view} ({barrier})", view.offset)
         for flight in barrier.finished:
-            self.flights.complete(flight)
-        barrier.finished.clear()
-        yield from ()
+            self.flights.complete(agent, flight)
+        barrier.finished = [f for f in barrier.finished if f in self.flights.pending]
+        agent.acquire(barrier.known)

@@ -123,11 +123,9 @@ class Device:
         )
         try:
             with np.errstate(all="ignore"):
-                for number in self.schedule.programs(prod(grid)):
+                for number in self.schedule.order(prod(grid)):
                     machine.start(number)
-                    for _ in ready.entry(machine, *arguments):
-                        raise EmulatedFault("deadlock", "a single agent waits for another")
-                    machine.finish()
+                    machine.run(ready.entry(machine, *arguments))
         finally:
             launch.operations = ready.counts(machine.runs)
             launch.timeline = list(machine.timeline)

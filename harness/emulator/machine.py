@@ -1,4 +1,4 @@
-"""One program (CTA) of a launch while it runs: its identity, its on-chip memories, what it has in flight.
+"""One program (CTA) of a launch while it runs: its identity, its on-chip memories, its agents, what it has in flight.
 
 The translated code calls the methods of `Machine`; each checks what the operation it stands for may rely on, then moves the bits.
 """
@@ -6,13 +6,15 @@ The translated code calls the methods of `Machine`; each checks what the operati
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.emulator.agents import Agent, Footprints, Thread, drive
 from harness.emulator.asynchrony import Flights, InFlight, PendingTensor, Schedule
 from harness.emulator.barriers import Barriers
+from harness.emulator.bulk_copies import BulkCopies
 from harness.emulator.faults import EmulatedFault
 from harness.emulator.memory import GlobalMemory, Space, View
 
@@ -21,9 +23,10 @@ if TYPE_CHECKING:
 
 TENSOR_BYTES = 128 * 512 * 4
 TIMELINE = 200
+MOST_AGENTS = 16
 
 
-class Machine:
+class Machine(BulkCopies):
     """`shared` bytes of shared memory; tensor memory only when `tensor` columns are asked for."""
 
     def __init__(
@@ -47,7 +50,7 @@ class Machine:
         self.start(0)
 
     def start(self, number: int) -> None:
-        """Become program `number` of the grid: fresh, poisoned memories, nothing in flight."""
+        """Become program `number` of the grid: fresh, poisoned memories, one agent, nothing in flight."""
         x, y, _ = self.grid
         self.number = number
         self.program = (number % x, number // x % y, number // (x * y))
@@ -56,12 +59,55 @@ class Machine:
             self.tensor.reset()
         self.flights = Flights(self.schedule, self.record)
         self.barriers = Barriers(self.flights)
+        self.agent = Agent(0, "the program", _first_clock())
+        self.flights.agents = [self.agent]
+        self.footprints: dict[str, Footprints] = {}
 
+    def run(self, thread: Thread) -> None:
+        """Run the program that `thread` is to its end."""
+        self.agent.thread = thread
+        drive([self.agent], self.flights, self._turn, self.barriers.state)
+        self.flights.finish()
+
+    def _turn(self, agent: Agent) -> None:
+        self.agent = agent
+
+    def specialize(self, op: Operation, default: Thread, partitions: list[Thread]) -> Any:
+        """warp_specialize: the default region and each partition run as agents of their own, until all have ended."""
+        parent, outer = self.agent, self.flights.agents
+        if len(outer) > 1 or len(partitions) + 1 > MOST_AGENTS:
+            raise EmulatedFault("not modelled", f"{op.name} inside another, or with {len(partitions)} partitions", op.location)
+        names = ["the default partition", *(f"partition {i}" for i in range(len(partitions)))]
+        known = parent.release()
+        agents = [Agent(i, name, known.copy()) for i, name in enumerate(names)]
+        for agent, thread in zip(agents, [default, *partitions], strict=True):
+            agent.thread = thread
+            agent.clock[agent.number] = parent.clock[0] + 1
+        default_agent = agents[0]
+        default_agent.copies, default_agent.copy_groups = parent.copies, parent.copy_groups
+        default_agent.dots, default_agent.stores = parent.dots, parent.stores
+        for flight in self.flights.pending:
+            if parent.number in flight.known:
+                flight.known.update(a.number for a in agents)
+        self.flights.agents = agents
+        self.footprints = {space.name: Footprints(space, len(agents)) for space in (self.shared, self.tensor)}
+        drive(agents, self.flights, self._turn, self.barriers.state)
+        self.agent, self.flights.agents, self.footprints = parent, outer, {}
+        for agent in agents:
+            parent.acquire(agent.clock)
+        parent.clock[0] += 1
+        self.flights.pending = [f for f in self.flights.pending if not f.known]  # what one of them knew, the join knows
+        return default_agent.result
+
+    # -- bookkeeping --------------------------------------------------------------------------------------------------
     def record(self, what: str, flight: InFlight) -> None:
+        """A line of the timeline."""
         if what == "issued":
             flight.number = self.steps
+        place = flight.op.location.rsplit("/", 1)[-1]
         self.timeline.append(
-            f"program {self.program} step {self.steps}: {flight.kind} {what} ({flight.op.location}, issued at step {flight.number})"
+            f"program {self.program} step {self.steps}: {flight.kind} at {place} {what}"
+            + (f" (issued at step {flight.number})" if what != "issued" else f" by {self.agent.name}")
         )
 
     def tick(self, block: int, operations: int) -> None:
@@ -75,33 +121,28 @@ class Machine:
 
     def check(self, op: Operation, condition: np.ndarray | bool) -> None:
         if not np.all(condition):
-            raise EmulatedFault(
-                "device assert",
-                op.attributes.get("message", op.attributes.get("msg", "")).strip('"'),
-                op.location,
-                {"operation": op.brief, "program": str(self.program)},
-            )
+            message = op.attributes.get("message", op.attributes.get("msg", "")).strip('"')
+            raise EmulatedFault("device assert", message, op.location, {"operation": op.brief, "program": str(self.program)})
 
     # -- global memory ------------------------------------------------------------------------------------------------
-    def load(
-        self, op: Operation, pointer: np.ndarray, mask: np.ndarray | None, other: np.ndarray | None, dtype: np.dtype, single: bool
-    ):
-        memory_type = np.dtype(np.uint8) if dtype == np.bool_ else dtype
+    def load(self, op: Operation, pointer: Any, mask: Any, other: Any, dtype: np.dtype, single: bool) -> Any:
+        """tt.load; a `single` element as a Python int or a 0-d array."""
+        held = np.dtype(np.uint8) if dtype == np.bool_ else dtype
         if single:
             pointer = np.array([pointer], np.int64)
             mask = None if mask is None else np.array([bool(mask)])
             other = None if other is None else np.asarray(other, dtype).reshape(1)
-        found = self.memory.load(op, pointer, mask, other, memory_type, str(self.program))
+        found = self.memory.load(op, pointer, mask, other, held, str(self.program))
         if dtype == np.bool_:
             found = found != 0
         if not single:
             return found
         return found[0] if dtype.kind in "fu" else int(found[0])
 
-    def store(self, op: Operation, pointer: np.ndarray, value: np.ndarray, mask: np.ndarray | None, dtype: np.dtype) -> None:
+    def store(self, op: Operation, pointer: Any, value: Any, mask: Any, dtype: np.dtype) -> None:
+        """tt.store, of a tensor or of one element."""
         pointer = np.atleast_1d(np.asarray(pointer, np.int64))
-        if mask is not None:
-            mask = np.atleast_1d(mask)
+        mask = None if mask is None else np.atleast_1d(mask)
         value = np.atleast_1d(np.asarray(value, dtype))
         if dtype == np.bool_:
             value = value.astype(np.uint8)
@@ -111,40 +152,28 @@ class Machine:
     def allocate(
         self,
         op: Operation,
+        tensor: bool,
         offset: int,
         shape: tuple[int, ...],
         strides: tuple[int, ...],
         dtype: np.dtype,
+        pieces: tuple[int, ...] | None,
         value: np.ndarray | None,
     ) -> View:
-        return self._fresh(op, View(self.shared, offset, shape, strides, dtype), value)
-
-    def allocate_tensor(
-        self,
-        op: Operation,
-        offset: int,
-        shape: tuple[int, ...],
-        strides: tuple[int, ...],
-        dtype: np.dtype,
-        value: np.ndarray | None,
-    ) -> View:
-        return self._fresh(op, View(self.tensor, offset, shape, strides, dtype), value)
-
-    def _fresh(self, op: Operation, view: View, value: np.ndarray | None) -> View:
+        """local_alloc and tmem_alloc: a view, written when there is a `value`, unknown otherwise."""
+        view = View(self.tensor if tensor else self.shared, offset, shape, strides, dtype, pieces)
         if value is not None:
             self.write(op, view, value)
         else:
+            self.flights.write(self.agent, op, view)
             view.known[...] = 0
         return view
-
-    def release(self, op: Operation, view: View) -> None:
-        """The compiler may lay something else here from now on."""
 
     def scratch(self, op: Operation, offset: int, size: int) -> None:
         """The lowering of `op` uses `size` bytes of shared memory for itself: what was there is lost."""
         if size:
             view = View(self.shared, offset, (size,), (1,), np.dtype(np.uint8))
-            self.flights.write(op, view)
+            self._touch(op, view, write=True)
             view.known[...] = 0
 
     def index(self, op: Operation, view: View, at: int) -> View:
@@ -157,90 +186,197 @@ class Machine:
             )
         return view.index(at)
 
+    def _prepare(self, op: Operation, view: View) -> None:
+        """An operation in flight is about to write `view`: no other partition may still use it."""
+        if self.footprints:
+            self.footprints[view.space.name].touch(self.agent, op, view, write=True, keep=False)
+
+    def _touch(self, op: Operation, view: View, *, write: bool, keep: bool = True) -> None:
+        """An access: held against what is in flight, and against other partitions."""
+        if write:
+            self.flights.write(self.agent, op, view)
+            if view.space is self.shared:
+                self.barriers.overwritten(op, view)
+        else:
+            self.flights.read(self.agent, op, view)
+        if self.footprints:
+            self.footprints[view.space.name].touch(self.agent, op, view, write=write, keep=keep)
+
     def read(self, op: Operation, view: View) -> np.ndarray:
-        self.flights.read(op, view)
-        return view.array.copy()
+        self._touch(op, view, write=False)
+        return view.get()
 
     def write(self, op: Operation, view: View, value: np.ndarray) -> None:
-        self.flights.write(op, view)
-        view.array[...] = value
-        view.known[...] = view.full
+        self._touch(op, view, write=True)
+        view.put(value)
+        if view.space is self.shared:
+            self.wrote(op, view)
 
-    # -- asynchronous operations --------------------------------------------------------------------------------------
+    # -- proxies ------------------------------------------------------------------------------------------------------
+    def wrote(self, op: Operation, view: View) -> None:
+        """Ordinary stores (or cp.async) wrote `view`: the async proxy may not read it before a proxy fence."""
+        self.shared.unfenced(view, op, self.agent.number, int(self.agent.clock[self.agent.number]))
+
+    def fence(self, op: Operation) -> None:
+        """fence.proxy.async: what this agent knows to be written becomes visible to the async proxy."""
+        self.notes.add((op.name, op.location))
+        self.shared.fence(self.agent.clock)
+
+    def async_read(self, op: Operation, views: Iterable[View]) -> None:
+        """The async proxy (TMA, wgmma, tcgen05) reads `views`, and the agent that asks it to must know them to be there."""
+        for view in views:
+            self._touch(op, view, write=False, keep=False)
+            if view.space is self.shared and (earlier := self.shared.hidden(view)) is not None:
+                raise EmulatedFault(
+                    "race",
+                    f"{op.name} reads {view} through the async proxy, which {earlier.name} at {earlier.location} wrote through the "
+                    "generic one: no proxy fence (fence_async_shared) between them",
+                    op.location,
+                    {"operation": op.brief, "other operation": earlier.brief, "other location": earlier.location},
+                )
+
+    def async_write(self, op: Operation, view: View) -> None:
+        """The async proxy is about to write `view`: nobody may still use it. What it writes needs no fence to be read again."""
+        self._prepare(op, view)
+        if view.space is self.shared:
+            self.barriers.overwritten(op, view)
+            self.shared.clean(view)
+
+    # -- cp.async (PTX ISA 9.7.9.25.3) --------------------------------------------------------------------------------
     def copy(self, op: Operation, pointer: np.ndarray, view: View, mask: np.ndarray | None) -> None:
         """cp.async: addresses are checked at issue, the source is read at landing."""
         zero = np.zeros((), view.dtype)
-        self.memory.load(op, pointer, mask, zero, view.dtype, str(self.program))
+        program = str(self.program)
+        self.memory.load(op, pointer, mask, zero, view.dtype, program)
+        self._prepare(op, view)
+        self.barriers.overwritten(op, view)
+        flight = InFlight(
+            op, "cp.async", lambda: view.put(self.memory.load(op, pointer, mask, zero, view.dtype, program)), writes=(view,)
+        )
+        self.agent.copies.append(self.issue(flight))
 
-        def land() -> None:
-            view.array[...] = self.memory.load(op, pointer, mask, zero, view.dtype, str(self.program))
-            view.known[...] = view.full
+    def commit_copies(self) -> None:
+        self.agent.copy_groups.append(self.agent.copies)
+        self.agent.copies = []
 
-        self.flights.copies.append(self.flights.issue(InFlight(op, "cp.async", "", [], [view], land)))
+    def wait_copies(self, most: int) -> None:
+        """cp.async.wait_group: all but the last `most` committed groups are complete."""
+        groups = self.agent.copy_groups
+        while len(groups) > most:
+            for flight in groups.pop(0):
+                self.flights.complete(self.agent, flight)
+                self.wrote(flight.op, flight.writes[0])
 
+    def issue(self, flight: InFlight) -> InFlight:
+        return self.flights.issue(self.agent, flight)
+
+    # -- wgmma (PTX ISA 9.7.15.7) -------------------------------------------------------------------------------------
     def warp_group_dot(
-        self,
-        op: Operation,
-        run: Callable,
-        a: np.ndarray | View,
-        b: View,
-        c: np.ndarray | PendingTensor,
-        use: object,
-        is_async: bool,
+        self, op: Operation, run: Callable, a: np.ndarray | View, b: View, c: Any, use: Any, is_async: bool
     ) -> np.ndarray | PendingTensor:
         """wgmma: operands in shared memory are read until its group is waited for; the result is registers in flight."""
-        reads = [v for v in (a, b) if isinstance(v, View)]
-        for view in reads:
-            self.flights.read(op, view)
+        reads = tuple(v for v in (a, b) if isinstance(v, View))
+        self.async_read(op, reads)
 
         def land() -> None:
-            before = c.operation.value if isinstance(c, PendingTensor) else c
-            left = a.array if isinstance(a, View) else a
-            flight.value = run(left, b.array, before if use else np.zeros_like(before))
+            before = c.flight.value if isinstance(c, PendingTensor) else c
+            left = a.get() if isinstance(a, View) else a
+            flight.value = run(left, b.get(), before if use else np.zeros_like(before))
 
-        flight = InFlight(op, "wgmma", "wgmma", reads, [], land)
-        self.flights.issue(flight)
-        self.flights.dots.append(flight)
+        flight = InFlight(op, "wgmma", land, pipe=f"wgmma {self.agent.number}", reads=reads)
+        self.issue(flight)
+        self.agent.dots.append(flight)
         if is_async:
             return PendingTensor(flight)
-        self.flights.wait_dots(0)
+        self.wait_dots(0)
         return flight.value
 
-    @staticmethod
-    def arrived(value: object) -> object:
-        """`value` after a wait: registers no longer in flight are ordinary again."""
-        return value.operation.value if isinstance(value, PendingTensor) and value.operation.complete else value
+    def wait_dots(self, most: int) -> None:
+        """wgmma.wait_group: all but the last `most` are complete."""
+        dots = self.agent.dots
+        while len(dots) > most:
+            self.flights.complete(self.agent, dots.pop(0))
 
+    def arrived(self, value: Any) -> Any:
+        """`value` after a wait: registers no longer in flight are ordinary again."""
+        if isinstance(value, PendingTensor) and self.agent.number in value.flight.known:
+            return value.flight.value
+        return value
+
+    # -- tcgen05 (PTX ISA 9.7.16) -------------------------------------------------------------------------------------
     def tensor_core_mma(
-        self, op: Operation, run: Callable, a: View, b: View, d: View, use: object, signals: tuple, is_async: bool
+        self, op: Operation, run: Callable, a: View, b: View, d: View, use: Any, signals: tuple, is_async: bool
     ) -> None:
-        """tcgen05.mma and the commit behind it: operands are read, and the accumulator written, until a barrier it signals is
-        waited for."""
+        """tcgen05.mma, and the commit behind it: operands are read, and the accumulator written, until a barrier it signals is
+        waited for. The pipe hands the accumulator from one to the next in order."""
         flights = self.flights
-        for view in (a, b):
-            flights.read(op, view)
-        if use and not any(f.kind == "tcgen05.mma" and any(w.overlaps(d) for w in f.writes) for f in flights.pending):
-            flights.read(op, d)
+        self.async_read(op, (a, b))
+        self._prepare(op, d)
 
         def land() -> None:
-            if use and not (d.known == d.full).all():
+            if use and (missing := d.unknown()):
                 raise EmulatedFault(
                     "uninitialised read",
-                    f"{op.name} accumulates on {d}, which was never written",
+                    f"{op.name} accumulates on {d}, of which {missing} elements were never written",
                     op.location,
                     {"operation": op.brief},
                 )
-            d.array[...] = run(a.array, b.array, d.array if use else np.zeros_like(d.array))
-            d.known[...] = d.full
-            earlier = [f for f in flights.pending if f.pipe == "tcgen05" and f.number <= flight.number and f.landed]
+            before = d.get()
+            d.put(run(a.get(), b.get(), before if use else np.zeros_like(before)))
             for barrier, when in signals:
                 if when:
-                    self.barriers.arrive(op, barrier, 1, earlier)
+                    self.barriers.arrive(op, barrier, 1, flights.before(flight))
 
-        flight = InFlight(op, "tcgen05.mma", "tcgen05", [a, b], [d], land)
-        flights.issue(flight)
+        barriers = tuple(barrier.offset for barrier, when in signals if when)
+        flight = InFlight(op, "tcgen05.mma", land, pipe="tcgen05", reads=(a, b), writes=(d,), barriers=barriers)
+        self.issue(flight)
         if not is_async:
-            flights.complete(flight)
+            flights.complete(self.agent, flight)
 
-    def finish(self) -> None:
-        self.flights.finish()
+    def tensor_core_copy(self, op: Operation, source: View, target: View, barrier: View | None) -> None:
+        """tcgen05.cp: shared to tensor memory, in the order of the pipe."""
+        self.async_read(op, (source,))
+        self._prepare(op, target)
+
+        def land() -> None:
+            target.put(source.get().reshape(target.shape))
+            if barrier is not None:
+                self.barriers.arrive(op, barrier, 1, self.flights.before(flight))
+
+        signals = () if barrier is None else (barrier.offset,)
+        flight = InFlight(op, "tcgen05.cp", land, pipe="tcgen05", reads=(source,), writes=(target,), barriers=signals)
+        self.issue(flight)
+
+    def tensor_core_commit(self, op: Operation, barrier: View) -> None:
+        """tcgen05.commit: one arrival when everything before it in the pipe has completed."""
+        self.barriers.at(op, barrier)
+
+        def land() -> None:
+            self.barriers.arrive(op, barrier, 1, self.flights.before(flight))
+
+        flight = InFlight(op, "tcgen05.commit", land, pipe="tcgen05", barriers=(barrier.offset,))
+        self.issue(flight)
+
+    # -- mbarriers ----------------------------------------------------------------------------------------------------
+    def init_barrier(self, op: Operation, view: View, count: int) -> None:
+        if self.footprints:
+            self.footprints[view.space.name].touch(self.agent, op, view, write=True)
+        self.barriers.init(self.agent, op, view, count)
+
+    def arrive(self, op: Operation, view: View, count: int) -> None:
+        self.barriers.arrive(op, view, count, self._known_flights(), self.agent.release())
+
+    def expect(self, op: Operation, view: View, size: int) -> None:
+        self.barriers.expect(op, view, size, self._known_flights(), self.agent.release())
+
+    def _known_flights(self) -> list[InFlight]:
+        return [f for f in self.flights.pending if self.agent.number in f.known]
+
+    def wait(self, op: Operation, view: View, parity: int) -> Thread:
+        return self.barriers.wait(self.agent, op, view, parity)
+
+
+def _first_clock() -> np.ndarray:
+    clock = np.zeros(MOST_AGENTS, np.int32)
+    clock[0] = 1
+    return clock

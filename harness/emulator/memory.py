@@ -31,34 +31,106 @@ class Space:
         self.data = np.full(size, POISON, np.uint8)  # (size,)
         self.known = np.zeros(size, np.uint8)  # (size,) 0xFF where written
 
+        self.hiding = np.zeros(size, np.uint16)  # (size,) 1 + the generic write that no proxy fence has followed, 0 for none
+        self.hidden_by: list[tuple[Operation, int, int]] = []  # operation, agent, epoch of each such write
+
     def reset(self) -> None:
+        """Fresh: poisoned, nothing known."""
         self.data.fill(POISON)
         self.known.fill(0)
+        self.hiding.fill(0)
+        self.hidden_by = []
+
+    def unfenced(self, view: View, op: Operation, agent: int, epoch: int) -> None:
+        """`view` was written through the generic proxy."""
+        if len(self.hidden_by) >= 0xFFFE:
+            self.hidden_by = []
+            self.hiding.fill(0)
+        self.hidden_by.append((op, agent, epoch))
+        where: slice | np.ndarray = slice(view.low, view.high) if view.dense else view.bytes()
+        self.hiding[where] = len(self.hidden_by)
+
+    def fence(self, clock: np.ndarray) -> None:
+        """A proxy fence by one who knows `clock`: the writes it knows of become visible to the async proxy."""
+        if not self.hidden_by:
+            return
+        shown = np.array([False] + [epoch <= clock[agent] for _, agent, epoch in self.hidden_by])
+        if shown[1:].all():
+            self.hiding.fill(0)
+            self.hidden_by = []
+        else:
+            self.hiding[shown[self.hiding]] = 0
+
+    def hidden(self, view: View) -> Operation | None:
+        """The generic write that the async proxy would miss in `view`, if any."""
+        if not self.hidden_by:
+            return None
+        numbers = self.hiding[slice(view.low, view.high) if view.dense else view.bytes()]
+        return self.hidden_by[int(numbers.max()) - 1][0] if numbers.any() else None
+
+    def clean(self, view: View) -> None:
+        """The async proxy wrote `view` itself."""
+        if self.hidden_by:
+            self.hiding[slice(view.low, view.high) if view.dense else view.bytes()] = 0
 
 
 class View:
-    """A memory descriptor: `shape` elements of `dtype` in `space`, from byte `offset`, `strides` bytes apart."""
+    """A memory descriptor: `shape` elements of `dtype` in `space`, from byte `offset`, `strides` bytes apart.
 
-    __slots__ = ("_array", "_known", "dtype", "high", "low", "offset", "shape", "space", "strides")
+    Tensor memory cuts a tensor into blocks of rows: there `pieces` is the shape that `strides` belong to, and `shape` what it
+    reads as, row-major.
+    """
 
-    def __init__(self, space: Space, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype) -> None:
+    __slots__ = ("_array", "_known", "dtype", "high", "low", "offset", "pieces", "shape", "space", "strides")
+
+    def __init__(
+        self,
+        space: Space,
+        offset: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: np.dtype,
+        pieces: tuple[int, ...] | None = None,
+    ) -> None:
         self.space, self.offset, self.shape, self.strides, self.dtype = space, offset, shape, strides, dtype
+        self.pieces = pieces or shape
         self.low = offset
-        self.high = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + dtype.itemsize
+        self.high = offset + sum((n - 1) * s for n, s in zip(self.pieces, strides, strict=True)) + dtype.itemsize
+        if self.high > space.size:
+            raise EmulatedFault("illegal address", f"a descriptor reaches byte {self.high} of {space.size} of {space.name}")
         self._array: np.ndarray | None = None
         self._known: np.ndarray | None = None
 
     @property
     def array(self) -> np.ndarray:
+        """The bits themselves, in `pieces`."""
         if self._array is None:
-            self._array = np.ndarray(self.shape, self.dtype, self.space.data, self.offset, self.strides)
+            self._array = np.ndarray(self.pieces, self.dtype, self.space.data, self.offset, self.strides)
         return self._array
 
     @property
     def known(self) -> np.ndarray:
+        """What is known of each element, in `pieces`: `full` where it was written."""
         if self._known is None:
-            self._known = np.ndarray(self.shape, _UNSIGNED[self.dtype.itemsize], self.space.known, self.offset, self.strides)
+            self._known = self._of(self.space.known)
         return self._known
+
+    def _of(self, state: np.ndarray) -> np.ndarray:
+        return np.ndarray(self.pieces, _UNSIGNED[self.dtype.itemsize], state, self.offset, self.strides)
+
+    def get(self) -> np.ndarray:
+        """A copy of the elements, in `shape`."""
+        return self.array.reshape(self.shape) if self.pieces != self.shape else self.array.copy()
+
+    def put(self, values: np.ndarray) -> None:
+        """Write `values` of `shape`, and know them."""
+        self.array[...] = values if self.pieces == self.shape else np.reshape(values, self.pieces)
+        self.known[...] = self.full
+
+    def unknown(self) -> int:
+        """How many elements were never written."""
+        known = self.known
+        return 0 if bool((known == self.full).all()) else int((known != self.full).sum())
 
     @property
     def full(self) -> int:
@@ -68,28 +140,52 @@ class View:
     def dense(self) -> bool:
         return self.high - self.low == self.dtype.itemsize * int(np.prod(self.shape))
 
+    def bytes(self) -> np.ndarray:
+        """Positions in the space of all bytes of the view, ascending."""
+        if self.dense:
+            return np.arange(self.low, self.high)
+        marks = np.zeros(self.space.size, np.uint8)
+        self._of(marks)[...] = self.full
+        return np.flatnonzero(marks)
+
     def overlaps(self, other: View) -> bool:
+        """Whether the two have a byte in common."""
         if self.space is not other.space or self.low >= other.high or other.low >= self.high:
             return False
         if self.dense and other.dense:
             return True
         marks = np.zeros(self.space.size, np.uint8)
-        np.ndarray(self.shape, _UNSIGNED[self.dtype.itemsize], marks, self.offset, self.strides)[...] = self.full
-        return bool(np.ndarray(other.shape, _UNSIGNED[other.dtype.itemsize], marks, other.offset, other.strides).any())
+        self._of(marks)[...] = self.full
+        return bool(other._of(marks).any())
 
     def index(self, at: int) -> View:
-        return View(self.space, self.offset + at * self.strides[0], self.shape[1:], self.strides[1:], self.dtype)
+        """Buffer `at` of an allocation of several."""
+        return View(
+            self.space,
+            self.offset + at * self.strides[0],
+            self.shape[1:],
+            self.strides[1:],
+            self.dtype,
+            self.pieces[1:] if self.pieces != self.shape else None,
+        )
 
     def subslice(self, offsets: list[int], shape: tuple[int, ...]) -> View:
-        start = self.offset + sum(o * s for o, s in zip(offsets, self.strides, strict=True))
-        return View(self.space, start, shape, self.strides, self.dtype)
+        """`shape` elements from `offsets` on."""
+        if self.pieces == self.shape:
+            start = self.offset + sum(o * s for o, s in zip(offsets, self.strides, strict=True))
+            return View(self.space, start, shape, self.strides, self.dtype)
+        pieces = (*self.pieces[:-1], shape[-1])
+        return View(self.space, self.offset + offsets[-1] * self.strides[-1], shape, self.strides, self.dtype, pieces)
 
     def transposed(self, order: list[int]) -> View:
+        """The axes in another order."""
         return View(self.space, self.offset, tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order), self.dtype)
 
     def __str__(self) -> str:
-        where = "columns" if self.space.name == "tensor memory" else "bytes"
-        return f"{self.space.name} {where} {self.low}..{self.high - 1}"
+        if self.space.name == "tensor memory":
+            row = 512 * 4
+            return f"tensor memory columns {self.low % row // 4}..{(self.high - 1) % row // 4}"
+        return f"{self.space.name} bytes {self.low}..{self.high - 1}"
 
 
 def row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
@@ -242,6 +338,11 @@ class GlobalMemory:
                 _undefined(addresses.shape, dtype) if other is None else np.array(np.broadcast_to(other, addresses.shape), dtype)
             )
         return result
+
+    def check(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, program: str) -> None:
+        """Convict what a store to `addresses` would be convicted of for where it goes."""
+        for _ in self._locate(op, addresses, mask, size, write=True, program=program):
+            pass
 
     def store(
         self, op: Operation, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray | None, program: str, number: int

@@ -80,7 +80,8 @@ class Translator:
         self.blocks: list[list[Operation]] = []
         self.products: Counter = Counter()
         self.names: dict[str, str] = {}
-        self.skipped: set[int] = set()
+        self.numbers = 0
+        self.last = ""
 
     # -- what lowerings use -------------------------------------------------------------------------------------------
     def constant(self, value: Any) -> str:
@@ -127,11 +128,30 @@ class Translator:
         return found
 
     # -- the translation ----------------------------------------------------------------------------------------------
-    def region(self, name: str, blocks: list[Block], captures: list[str] | None = None) -> str:
-        """Translate `blocks` into a generator function; returns its name in the generated code."""
-        outer, self.lines, self.indent = self.lines, [], "    "
+    def number(self) -> int:
+        """A number that names something new."""
+        self.numbers += 1
+        return self.numbers
+
+    def kind_of(self, name: str) -> str:
+        """Kind of the type of the value `name`; empty when it is not modelled."""
+        found = self.types.get(name)
+        return found.kind if found else ""
+
+    def nested(self, name: str, blocks: list[Block]) -> None:
+        """A generator function inside the one being written, which sees its values; `last` is its name."""
+        depth = self.indent
+        lines = self.function(name, blocks)
+        for line in lines:
+            self.lines.append(depth + line)
+        self.indent = depth
+        self.last = name
+
+    def function(self, name: str, blocks: list[Block]) -> list[str]:
+        """The lines of a generator function that runs `blocks`."""
+        outer, depth = self.lines, self.indent
+        self.lines, self.indent = [], "    "
         arguments = [self.value(a) for a, _ in blocks[0].arguments]
-        head = f"def {name}({', '.join(['m', *(captures or []), *arguments])}):"
         labels = {block.label: i for i, block in enumerate(blocks)}
         self.emit("if False: yield")
         if len(blocks) > 1:
@@ -142,14 +162,12 @@ class Translator:
                 self.indent = "        "
                 self.emit(f"{'if' if i == 0 else 'elif'} b == {i}:")
                 self.indent = "            "
-            number = len(self.blocks)
+            self.emit(f"m.tick({len(self.blocks)}, {len(block.operations)})")
             self.blocks.append(block.operations)
-            self.emit(f"m.tick({number}, {len(block.operations)})")
             for operation in block.operations:
                 self.operation(operation, blocks, labels)
-        body, self.lines, self.indent = self.lines, outer, ""
-        self.lines += [head, *body]
-        return name
+        body, self.lines, self.indent = self.lines, outer, depth
+        return [f"def {name}({', '.join(['m', *arguments])}):", *body]
 
     def operation(self, op: Operation, blocks: list[Block], labels: dict[str, int]) -> None:
         if op.successors:
@@ -186,8 +204,9 @@ class Translator:
                 self.types[value] = parse_type(text)
             for op in block.operations:
                 self.uses.update(op.operands)
-                for value in op.results:
+                for value, found in zip(op.results, op.outputs, strict=True):
                     self.defined[value] = op
+                    self.types[value] = found
                 for region in op.regions:
                     self.scan(region)
 
@@ -216,7 +235,7 @@ def translate(text: str, *, arch: str, fused: bool) -> Translated:
     for function in program.functions.values():
         translator.scan(function.blocks)
     for function in program.functions.values():
-        translator.region(f"f_{function.name}" if function.name.isidentifier() else f"f{hash(function.name):x}", function.blocks)
+        translator.lines += translator.function(f"f_{function.name}", function.blocks)
     source = "\n".join(translator.lines)
     namespace = dict(translator.constants)
     name = hashlib.sha256(text.encode()).hexdigest()[:12]

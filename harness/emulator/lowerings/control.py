@@ -6,7 +6,7 @@ from harness.emulator.program import Operation
 from harness.emulator.translate import NotModelled, Translator, lowers
 
 
-@lowers("tt.return", "ttg.warp_return")
+@lowers("tt.return")
 def finish(t: Translator, op: Operation) -> None:
     t.emit(f"return {t.values(op.operands)}")
 

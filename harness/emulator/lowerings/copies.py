@@ -1,9 +1,9 @@
-"""cp.async: copies from global to shared memory that land until their group is waited for (PTX ISA 9.7.9.25.3)."""
+"""Asynchronous copies: cp.async by groups, TMA through descriptors, tcgen05.cp into tensor memory."""
 
 from __future__ import annotations
 
 from harness.emulator.program import Operation
-from harness.emulator.translate import Translator, lowers
+from harness.emulator.translate import NotModelled, Translator, lowers
 
 
 @lowers("ttg.async_copy_global_to_local")
@@ -17,12 +17,66 @@ def copy(t: Translator, op: Operation) -> None:
 
 @lowers("ttg.async_commit_group")
 def commit(t: Translator, op: Operation) -> None:
-    t.emit("m.flights.commit_copies()")
+    t.emit("m.commit_copies()")
     t.emit(f"{t.value(op.results[0])} = None")
 
 
 @lowers("ttg.async_wait")
 def wait(t: Translator, op: Operation) -> None:
-    t.emit(f"m.flights.wait_copies({op.integer('num')})")
+    t.emit(f"m.wait_copies({op.integer('num')})")
     if op.results:
         t.emit(f"{t.value(op.results[0])} = None")
+
+
+def _guarded(t: Translator, op: Operation, condition: list[str], call: str) -> None:
+    t.emit(f"if {t.value(condition[0])}: {call}" if condition else call)
+    for token in op.results:
+        t.emit(f"{t.value(token)} = None")
+
+
+@lowers("ttng.async_tma_copy_global_to_local")
+def bulk_load(t: Translator, op: Operation) -> None:
+    descriptor, starts, offsets, barrier, target, when = op.segments()[:6]
+    if offsets or op.flag("multicast"):
+        raise NotModelled(op, "im2col or multicast")
+    where = "".join(f"{t.value(s)}, " for s in starts)
+    t.emit(
+        f"m.bulk_load({t.constant(op)}, {t.value(descriptor[0])}, ({where}), {t.value(barrier[0])}, {t.value(target[0])}, "
+        f"{t.value(when[0])})"
+    )
+    for token in op.results:
+        t.emit(f"{t.value(token)} = None")
+
+
+@lowers("ttng.async_tma_gather")
+def bulk_gather(t: Translator, op: Operation) -> None:
+    t.emit(f"m.bulk_gather({t.constant(op)}, {t.values(op.operands[:6])})")
+
+
+@lowers("ttng.async_tma_copy_local_to_global")
+def bulk_store(t: Translator, op: Operation) -> None:
+    descriptor, *starts, source = (t.value(n) for n in op.operands if t.kind_of(n) != "token")
+    t.emit(f"m.bulk_store({t.constant(op)}, {descriptor}, ({''.join(s + ', ' for s in starts)}), {source})")
+    for token in op.results:
+        t.emit(f"{t.value(token)} = None")
+
+
+@lowers("ttng.async_tma_scatter")
+def bulk_scatter(t: Translator, op: Operation) -> None:
+    t.emit(f"m.bulk_scatter({t.constant(op)}, {t.values(op.operands[:4])})")
+    for token in op.results:
+        t.emit(f"{t.value(token)} = None")
+
+
+@lowers("ttng.async_tma_store_wait")
+def bulk_store_wait(t: Translator, op: Operation) -> None:
+    t.emit(f"m.bulk_store_wait({op.integer('pendings')})")
+
+
+@lowers("ttng.tmem_copy")
+def tensor_core_copy(t: Translator, op: Operation) -> None:
+    source, target = t.operand(op, 0), t.operand(op, 1)
+    if source.shape != target.shape or "scales" in t.program.expand(target.layout):
+        raise NotModelled(op, "into scales, or between shapes")
+    barrier = t.value(op.operands[2]) if len(op.operands) > 2 else "None"
+    t.emit(f"m.tensor_core_copy({t.constant(op)}, {t.values(op.operands[:2])}, {barrier})")

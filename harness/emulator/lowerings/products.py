@@ -86,7 +86,7 @@ def warp_group_dot(t: Translator, op: Operation) -> None:
 
 @lowers("ttng.warp_group_dot_wait")
 def warp_group_dot_wait(t: Translator, op: Operation) -> None:
-    t.emit(f"m.flights.wait_dots({op.integer('pendings')})")
+    t.emit(f"m.wait_dots({op.integer('pendings')})")
     for result, operand in zip(op.results, op.operands, strict=True):
         t.emit(f"{t.value(result)} = m.arrived({t.value(operand)})")
 
@@ -111,20 +111,3 @@ def tensor_core_mma(t: Translator, op: Operation) -> None:
     )
     for token in op.results:
         t.emit(f"{t.value(token)} = None")
-
-
-@lowers("ttng.init_barrier")
-def init_barrier(t: Translator, op: Operation) -> None:
-    t.emit(f"m.barriers.init({t.constant(op)}, {t.value(op.operands[0])}, {op.integer('count')})")
-
-
-@lowers("ttng.inval_barrier")
-def invalidate(t: Translator, op: Operation) -> None:
-    t.emit(f"m.barriers.invalidate({t.constant(op)}, {t.value(op.operands[0])})")
-
-
-@lowers("ttng.wait_barrier")
-def wait_barrier(t: Translator, op: Operation) -> None:
-    barrier, phase, condition = op.segments()[:3]
-    guard = f"if {t.value(condition[0])}: " if condition else ""
-    t.emit(f"{guard}yield from m.barriers.wait({t.constant(op)}, {t.value(barrier[0])}, {t.value(phase[0])})")

@@ -16,14 +16,14 @@ def allocate(t: Translator, op: Operation) -> None:
     kind = t.result(op)
     source = t.value(op.operands[0]) if op.operands else "None"
     t.emit(
-        f"{t.target(op)}m.allocate({t.constant(op)}, {op.integer('allocation.offset')}, {kind.shape}, "
-        f"{row_major(kind.shape, kind.itemsize)}, {t.constant(kind.dtype)}, {source})"
+        f"{t.target(op)}m.allocate({t.constant(op)}, False, {op.integer('allocation.offset')}, {kind.shape}, "
+        f"{row_major(kind.shape, kind.itemsize)}, {t.constant(kind.dtype)}, None, {source})"
     )
 
 
 @lowers("ttg.local_dealloc")
 def release(t: Translator, op: Operation) -> None:
-    t.emit(f"m.release({t.constant(op)}, {t.value(op.operands[0])})")
+    """The compiler may lay something else here from now on: that shows as what it does to the bytes."""
 
 
 @lowers("ttg.local_load")
@@ -55,28 +55,41 @@ def transpose(t: Translator, op: Operation) -> None:
     t.emit(f"{t.target(op)}{t.value(op.operands[0])}.transposed({op.integers('order')})")
 
 
-def tensor_strides(kind: Type, layout: str, op: Operation) -> tuple[int, ...]:
-    """Byte strides of a tensor-memory descriptor: a row a lane, elements along a lane's columns."""
-    block_m, column = layout_number(layout, "blockM"), layout_number(layout, "colStride") or 1
-    if len(kind.shape) < 2 or block_m is None or kind.allocation[-2] > 128:
-        raise NotModelled(op, "this tensor-memory layout")
-    step = max(kind.itemsize, 1) * column
-    strides: tuple[int, ...] = (TENSOR_ROW, step)
-    for size in reversed(kind.shape[:-2]):
-        strides = (kind.shape[-1] * step, *strides) if len(strides) == 2 else (strides[0] * size, *strides)
-    return strides
+def tensor_pieces(kind: Type, layout: str, op: Operation) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(pieces, byte strides) of a tensor-memory allocation: a row a lane, elements along a lane's columns, blocks of rows one above
+    the other (64 rows), then side by side."""
+    block, column = layout_number(layout, "blockM"), layout_number(layout, "colStride") or 1
+    if len(kind.shape) < 2 or block not in (64, 128) or kind.shape != kind.allocation:
+        raise NotModelled(op, f"the tensor-memory layout {layout[:100]}")
+    *outer, rows, columns = kind.shape
+    step = kind.itemsize * column
+    high = min(block, rows)
+    blocks = rows // high
+    above = 2 if block == 64 and blocks % 2 == 0 else 1
+    if block == 64 and blocks > 1 and above == 1:
+        raise NotModelled(op, f"{blocks} blocks of 64 rows")
+    across = blocks // above
+    pieces: list[int] = [high, columns]
+    strides: list[int] = [TENSOR_ROW, step]
+    if blocks > 1:
+        pieces, strides = [across, above, *pieces], [columns * step, 64 * TENSOR_ROW, *strides]
+    reach = across * columns * step
+    for size in reversed(outer):
+        pieces, strides = [size, *pieces], [reach, *strides]
+        reach *= size
+    return tuple(pieces), tuple(strides)
 
 
 @lowers("ttng.tmem_alloc")
 def allocate_tensor(t: Translator, op: Operation) -> None:
     kind = t.result(op)
-    strides = tensor_strides(kind, t.program.expand(kind.layout), op)
+    pieces, strides = tensor_pieces(kind, t.program.expand(kind.layout), op)
     row = op.integer("tensor_memory_row_offset")
     offset = (row // 16 * 64 if row % 32 else row) * TENSOR_ROW + op.integer("tensor_memory_col_offset") * 4
     source = t.value(op.operands[0]) if op.operands else "None"
     t.emit(
-        f"{t.values(op.results[:1])} = m.allocate_tensor({t.constant(op)}, {offset}, {kind.shape}, {strides}, "
-        f"{t.constant(kind.dtype)}, {source})"
+        f"{t.values(op.results[:1])} = m.allocate({t.constant(op)}, True, {offset}, {kind.shape}, {strides}, "
+        f"{t.constant(kind.dtype)}, {pieces if pieces != kind.shape else None}, {source})"
     )
     for token in op.results[1:]:
         t.emit(f"{t.value(token)} = None")
@@ -99,7 +112,12 @@ def tensor_store(t: Translator, op: Operation) -> None:
         t.emit(f"{t.value(token)} = None")
 
 
-@lowers("ttng.tmem_wait", "ttng.fence_async_shared", "ttng.fence", "ttng.fence_mbarrier_init_release_cluster")
+@lowers("ttng.fence_async_shared")
+def proxy_fence(t: Translator, op: Operation) -> None:
+    t.emit(f"m.fence({t.constant(op)})")
+
+
+@lowers("ttng.tmem_wait", "ttng.fence", "ttng.fence_mbarrier_init_release_cluster")
 def ordered(t: Translator, op: Operation) -> None:
     """Inserted, or checked, by the compiler for one partition: noted for the advice."""
     t.emit(f"m.note({t.constant(op)})")

@@ -1,0 +1,137 @@
+"""Agents: the partitions of a program, who knows what of whom, and the drive that lets them run.
+
+An unspecialised program is one agent: order among its threads is the compiler's (membar). Under `warp_specialize` each partition
+is an agent; only mbarriers order them, so each agent keeps a vector clock and each byte remembers who wrote and who read it last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.emulator.asynchrony import Flights, InFlight
+from harness.emulator.faults import EmulatedFault
+from harness.emulator.memory import Space, View
+
+if TYPE_CHECKING:
+    from harness.emulator.program import Operation
+
+
+@dataclass
+class Blocked:
+    """What an agent that cannot move waits for."""
+
+    op: Operation
+    passes: Callable[[], bool]
+    describe: Callable[[], str]
+    barrier: int  # byte of shared memory
+
+
+Thread = Generator[Blocked, None, Any]
+
+
+@dataclass(eq=False)
+class Agent:
+    """One partition: its number and name, its clock, and the groups of operations that its own waits count."""
+
+    number: int
+    name: str
+    clock: np.ndarray  # (agents,) int32: what it knows of each agent's epochs
+    thread: Thread | None = None
+    blocked: Blocked | None = None
+    result: Any = None
+    copies: list[InFlight] = field(default_factory=list)  # cp.async issued since the last commit
+    copy_groups: list[list[InFlight]] = field(default_factory=list)
+    dots: list[InFlight] = field(default_factory=list)  # wgmma groups, one operation each
+    stores: list[InFlight] = field(default_factory=list)  # bulk store groups, one operation each
+
+    def release(self) -> np.ndarray:
+        """What others learn by acquiring now; later acts of this agent are a new epoch."""
+        known = self.clock.copy()
+        self.clock[self.number] += 1
+        return known
+
+    def acquire(self, known: np.ndarray) -> None:
+        np.maximum(self.clock, known, out=self.clock)
+
+
+class Footprints:
+    """Who touched each byte of a space last, while a program is specialised."""
+
+    def __init__(self, space: Space, agents: int) -> None:
+        self.space = space
+        self.operations: list[Operation] = []
+        self.writer = np.zeros(space.size, np.uint8)  # (size,)
+        self.written = np.zeros(space.size, np.int32)  # (size,) epoch of the writer, 0 for never
+        self.write_op = np.zeros(space.size, np.int32)  # (size,) index into operations
+        self.read = np.zeros((agents, space.size), np.int32)  # (agents, size) epoch
+        self.read_op = np.zeros((agents, space.size), np.int32)  # (agents, size)
+
+    def touch(self, agent: Agent, op: Operation, view: View, *, write: bool, keep: bool = True) -> None:
+        """An access; a race when a conflicting one of another agent is not known to this one. It is remembered when `keep`: what an
+        operation in flight touches is not, since its own completion tells who may rely on it."""
+        where = view.bytes()  # (bytes,) positions
+        unseen = self.written[where] > agent.clock[self.writer[where]]
+        if unseen.any():
+            self._convict(agent, op, view, self.write_op[where[unseen.argmax()]], "writes" if write else "reads", "wrote")
+        if write:
+            for other in range(len(self.read)):
+                if other != agent.number and (late := self.read[other, where] > agent.clock[other]).any():
+                    self._convict(agent, op, view, self.read_op[other, where[late.argmax()]], "overwrites", "read")
+        if not keep:
+            return
+        self.operations.append(op)
+        if write:
+            self.writer[where], self.written[where] = agent.number, agent.clock[agent.number]
+            self.write_op[where] = len(self.operations) - 1
+        else:
+            self.read[agent.number, where] = agent.clock[agent.number]
+            self.read_op[agent.number, where] = len(self.operations) - 1
+
+    def _convict(self, agent: Agent, op: Operation, view: View, other: int, verb: str, did: str) -> None:
+        earlier = self.operations[other]
+        raise EmulatedFault(
+            "race",
+            f"{op.name} in {agent.name} {verb} {view}, which {earlier.name} at {earlier.location} {did} in another partition: "
+            "no barrier orders them",
+            op.location,
+            {"operation": op.brief, "other operation": earlier.brief, "other location": earlier.location},
+        )
+
+
+def drive(agents: list[Agent], flights: Flights, turn: Callable[[Agent], None], state: Callable[[], dict[str, str]]) -> None:
+    """Run `agents` until all have ended. `turn` makes one of them current. Raises EmulatedFault "deadlock" when nobody can move."""
+    running = list(agents)
+    while running:
+        ready = [a for a in running if a.blocked is None or a.blocked.passes()]
+        if not ready:
+            awaited = {a.blocked.barrier for a in running if a.blocked is not None}
+            flight = next((f for f in flights.pending if not f.landed and awaited.intersection(f.barriers)), None)
+            if flight is None:
+                _deadlock(running, state())
+            else:
+                flights.land(flight)
+            continue
+        agent = ready[flights.schedule.pick(len(ready))] if len(ready) > 1 else ready[0]
+        turn(agent)
+        assert agent.thread is not None
+        try:
+            agent.blocked = next(agent.thread)
+        except StopIteration as end:
+            agent.result = end.value
+            running.remove(agent)
+
+
+def _deadlock(running: list[Agent], state: dict[str, str]) -> None:
+    waits = {a.name: f"{a.blocked.op.location}: {a.blocked.describe()}" for a in running if a.blocked is not None}
+    first = next(a.blocked for a in running if a.blocked is not None)
+    said = "; ".join(f"{name} waits at {wait}" for name, wait in waits.items())
+    raise EmulatedFault(
+        "deadlock",
+        f"nobody can move and nothing is left that could arrive: {said}",
+        first.op.location,
+        {"operation": first.op.brief, "waits": waits, "barriers": state},
+    )

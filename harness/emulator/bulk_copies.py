@@ -1,0 +1,123 @@
+"""TMA: copies between global and shared memory through tensor descriptors (PTX ISA 9.7.9.27, cp.async.bulk.tensor)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.emulator.asynchrony import Flights, InFlight
+from harness.emulator.descriptors import Descriptor, check_alignment, check_sign
+from harness.emulator.memory import GlobalMemory, View
+
+if TYPE_CHECKING:
+    from harness.emulator.agents import Agent
+    from harness.emulator.asynchrony import Schedule
+    from harness.emulator.barriers import Barriers
+    from harness.emulator.program import Operation
+
+
+class BulkCopies:
+    """The part of a program that issues TMA operations."""
+
+    memory: GlobalMemory
+    flights: Flights
+    barriers: Barriers
+    schedule: Schedule
+    agent: Agent
+    program: tuple[int, int, int]
+    number: int
+    notes: set[tuple[str, str]]
+
+    def issue(self, flight: InFlight) -> InFlight: ...  # type: ignore[empty-body]
+    def async_read(self, op: Operation, views: Any) -> None: ...
+    def async_write(self, op: Operation, view: View) -> None: ...
+
+    def bulk_load(
+        self, op: Operation, descriptor: Descriptor, starts: tuple[int, ...], barrier: View, target: View, when: Any
+    ) -> None:
+        """A tile into shared memory; its bytes, those outside the tensor included, are counted by `barrier`."""
+        if when:
+            check_alignment(op, starts[-1], descriptor.itemsize)
+            lead = (1,) * (len(starts) - len(target.shape))
+            self._load(op, "TMA load", descriptor, *descriptor.box(starts, (*lead, *target.shape)), barrier, target)
+
+    def bulk_gather(
+        self, op: Operation, descriptor: Descriptor, rows: np.ndarray, column: int, barrier: View, target: View, when: Any
+    ) -> None:
+        """Chosen rows into shared memory, from `column` on."""
+        if when:
+            check_alignment(op, column, descriptor.itemsize)
+            self._load(op, "TMA gather", descriptor, *descriptor.rows(rows, column, target.shape[-1]), barrier, target)
+
+    def _load(
+        self,
+        op: Operation,
+        kind: str,
+        descriptor: Descriptor,
+        addresses: np.ndarray,
+        inside: np.ndarray | None,
+        barrier: View,
+        target: View,
+    ) -> None:
+        self.barriers.at(op, barrier)
+        self.async_write(op, target)
+        padding, program = descriptor.padding(target.dtype), str(self.program)
+        self.memory.load(op, addresses, inside, padding, target.dtype, program)
+
+        def land() -> None:
+            found = self.memory.load(op, addresses, inside, padding, target.dtype, program)
+            target.put(found.reshape(target.shape))
+            self.barriers.receive(op, barrier, addresses.size * target.dtype.itemsize, flight)
+
+        flight = InFlight(op, kind, land, writes=(target,), barriers=(barrier.offset,))
+        self.issue(flight)
+
+    def bulk_store(self, op: Operation, descriptor: Descriptor, starts: tuple[int, ...], source: View) -> None:
+        """A tile from shared memory; nothing is written outside the tensor."""
+        check_alignment(op, starts[-1], descriptor.itemsize)
+        check_sign(op, starts, "coordinates")
+        lead = (1,) * (len(starts) - len(source.shape))
+        self._store(op, "TMA store", *descriptor.box(starts, (*lead, *source.shape)), source)
+
+    def bulk_scatter(self, op: Operation, descriptor: Descriptor, rows: np.ndarray, column: int, source: View) -> None:
+        """Rows of shared memory to chosen rows. Nothing orders two rows that go to one place: the schedule does."""
+        check_alignment(op, column, descriptor.itemsize)
+        check_sign(op, [column], "column")
+        check_sign(op, [int(np.min(rows, initial=0))], "row")
+        reached = rows[(rows >= 0) & (rows < descriptor.shape[0])]
+        if np.unique(reached).size != reached.size:
+            self.notes.add(("duplicate rows", op.location))
+        self._store(op, "TMA scatter", *descriptor.rows(rows, column, source.shape[-1]), source, np.array(rows))
+
+    def _store(
+        self,
+        op: Operation,
+        kind: str,
+        addresses: np.ndarray,
+        inside: np.ndarray | None,
+        source: View,
+        rows: np.ndarray | None = None,
+    ) -> None:
+        self.async_read(op, (source,))
+        program, number = str(self.program), self.number
+        self.memory.check(op, addresses, inside, source.dtype.itemsize, program)
+
+        def land() -> None:
+            values = source.get()
+            if rows is None:
+                self.memory.store(op, addresses, values.reshape(addresses.shape), inside, program, number)
+                return
+            for row in self.schedule.order(len(rows)) if np.unique(rows).size != rows.size else [slice(None)]:
+                at = slice(row, row + 1) if isinstance(row, int) else row
+                self.memory.store(op, addresses[at], values[at], None if inside is None else inside[at], program, number)
+
+        flight = InFlight(op, kind, land, reads=(source,))
+        self.agent.stores.append(self.issue(flight))
+
+    def bulk_store_wait(self, most: int) -> None:
+        """cp.async.bulk.wait_group(.read): all but the last `most` have read their source. That they have written as well concerns
+        only who reads global memory, which no program here does behind them."""
+        stores = self.agent.stores
+        while len(stores) > most:
+            self.flights.complete(self.agent, stores.pop(0))
