@@ -13,6 +13,10 @@ from typing import Any
 import triton
 from triton._C.libtriton import ir, nvidia, passes
 
+from harness.emulator.program import places
+
+FENCE = "ttng.fence_async_shared"
+WRITTEN = "// fences before lowering: "  # first line of a tile program's text
 SUPPORTED = ("3.9.",)
 _PASSES: tuple[tuple[str, Any, str, str], ...] = (
     ("passes.ttgpuir", passes.ttgpuir, "add_combine_tensor_select_and_if", ""),
@@ -40,7 +44,7 @@ def check_release() -> None:
 
 
 def _key() -> str:
-    return hashlib.sha256(repr([(room, name, given) for room, _, name, given in _PASSES]).encode() + b"generic 1").hexdigest()
+    return hashlib.sha256(repr([(room, name, given) for room, _, name, given in _PASSES]).encode() + b"generic 2").hexdigest()
 
 
 class Stages:
@@ -78,6 +82,7 @@ def tile_program(options: Any, capability: int) -> Callable[[Any, dict], bytes]:
             "capability": (capability,),
             "capability, ptx": (capability, get_ptx_version_from_options(options, capability)),
         }
+        written = places(module.str(), FENCE)
         manager = ir.pass_manager(module.context)
         for _, place, name, arguments in _PASSES:
             getattr(place, name)(manager, *given[arguments])
@@ -94,7 +99,7 @@ def tile_program(options: Any, capability: int) -> Callable[[Any, dict], bytes]:
             profile_scratch_size=0,
             profile_scratch_align=1,
         )
-        return generic_text(module).encode()
+        return f"{WRITTEN}{';'.join(written)}\n{generic_text(module)}".encode()
 
     return stage
 

@@ -23,7 +23,7 @@ from triton.runtime import driver
 
 from harness.emulator.arguments import flatten
 from harness.emulator.asynchrony import Schedule
-from harness.emulator.compiling import Stages, check_release
+from harness.emulator.compiling import FENCE, WRITTEN, Stages, check_release
 from harness.emulator.faults import EmulatedFault
 from harness.emulator.machine import Machine
 from harness.emulator.memory import GlobalMemory
@@ -66,7 +66,7 @@ class Device:
         self.findings: list[EmulatedFault] = []
         self.dry = False  # compile and check resources, execute nothing
         self._rewrites: list[Callable[[str], str]] = []
-        self._notes: set[tuple[str, str]] = set()
+        self._advice: set[str] = set()
 
     def rewrite(self, function: Callable[[str], str]) -> None:
         """Let `function` change the text of each tile program before it is executed: a compiler's fault, planted."""
@@ -75,11 +75,7 @@ class Device:
     @property
     def advice(self) -> list[str]:
         """What is not wrong as compiled, but rests on the compiler."""
-        return sorted(
-            f"{location}: relies on a fence the compiler inserts"
-            for name, location in self._notes
-            if name == "ttng.fence_async_shared"
-        )
+        return sorted(self._advice)
 
     def translated(self, program: bytes, fused: bool) -> Translated:
         text = program
@@ -129,7 +125,12 @@ class Device:
         finally:
             launch.operations = ready.counts(machine.runs)
             launch.timeline = list(machine.timeline)
-            self._notes |= machine.notes
+            written = program.decode().split("\n", 1)[0].removeprefix(WRITTEN).split(";")
+            for name, location in machine.notes:
+                if name == FENCE and location not in written:
+                    self._advice.add(f"{location}: relies on a proxy fence that the compiler inserts")
+                elif name == "duplicate rows":
+                    self._advice.add(f"{location}: scatters two rows to one place: either may win")
 
 
 class _Utils:

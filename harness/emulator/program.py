@@ -119,40 +119,53 @@ _OPERATION = re.compile(r'\s*(?:(%[^=]*?) = )?"([\w.\-]+)"\(([^)]*)\)(?:\[([^\]]
 _ALIAS = re.compile(r"^(#\w+) = (.*)$")
 
 
-class _Reader:
-    def __init__(self, text: str) -> None:
-        self.lines = text.splitlines()
+class _Locations:
+    """The location aliases of a module's text, resolved to ``file:line``."""
+
+    def __init__(self, lines: list[str]) -> None:
         self.aliases: dict[str, str] = {}
         self.locations: dict[str, str] = {}
         self.resolved: dict[str, tuple[str, bool]] = {}
-        for line in self.lines:
+        for line in lines:
             if line.startswith("#") and (found := _ALIAS.match(line)):
                 (self.locations if found[2].startswith("loc(") else self.aliases)[found[1]] = found[2]
-        self.at = next(i for i, line in enumerate(self.lines) if line.startswith('"builtin.module"'))
 
-    def location(self, text: str) -> tuple[str, bool]:
+    def resolve(self, text: str) -> tuple[str, bool]:
         """(file:line, whether it lies outside Triton) of a location's text."""
-        if text in self.resolved:
-            return self.resolved[text]
+        if text not in self.resolved:
+            self.resolved[text] = self._resolve(text)
+        return self.resolved[text]
+
+    def _resolve(self, text: str) -> tuple[str, bool]:
         if text.startswith("#"):
-            answer = self.location(self.locations.get(text, "unknown"))
-        elif text.startswith("loc("):
-            answer = self.location(text[4:-1])
-        elif text.startswith("callsite("):
+            return self.resolve(self.locations.get(text, "unknown"))
+        if text.startswith("loc("):
+            return self.resolve(text[4:-1])
+        if text.startswith("callsite("):
             callee, _, caller = text[len("callsite(") : -1].partition(" at ")
-            answer = self.location(callee)
-            if not answer[1]:
-                answer = self.location(caller)
-        elif found := re.match(r'"([^"]*)":(\d+):\d+', text):
-            answer = (f"{found[1]}:{found[2]}", "/triton/" not in found[1])
-        elif found := re.match(r'"[^"]*"\((.*)\)$', text):
-            answer = self.location(found[1])
-        elif found := re.match(r"fused(?:<.*?>)?\[(.*)\]$", text):
-            answer = next((a for part in split_top(found[1]) if (a := self.location(part))[1]), ("", False))
-        else:
-            answer = ("", False)
-        self.resolved[text] = answer
-        return answer
+            found = self.resolve(callee)
+            return found if found[1] else self.resolve(caller)
+        if plain := re.match(r'"([^"]*)":(\d+):\d+', text):
+            return f"{plain[1]}:{plain[2]}", "/triton/" not in plain[1]
+        if named := re.match(r'"[^"]*"\((.*)\)$', text):
+            return self.resolve(named[1])
+        if fused := re.match(r"fused(?:<.*?>)?\[(.*)\]$", text):
+            return next((found for part in split_top(fused[1]) if (found := self.resolve(part))[1]), ("", False))
+        return "", False
+
+
+def places(text: str, name: str) -> list[str]:
+    """``file:line`` of each operation `name` in a module's text, in either assembly."""
+    lines = text.splitlines()
+    locations = _Locations(lines)
+    return [locations.resolve(line.rpartition(" loc(")[2][:-1])[0] for line in lines if re.search(rf"\b{re.escape(name)}\b", line)]
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.lines = text.splitlines()
+        self.locations = _Locations(self.lines)
+        self.at = next(i for i, line in enumerate(self.lines) if line.startswith('"builtin.module"'))
 
     def operation(self) -> Operation:
         line = self.lines[self.at]
@@ -198,7 +211,7 @@ class _Reader:
             inputs,
             outputs,
             [s.strip() for s in (successors or "").split(",") if s.strip()],
-            self.location(place[:-1])[0],
+            self.locations.resolve(place[:-1])[0],
             line.strip(),
             regions,
         )
@@ -244,4 +257,4 @@ def parse_program(text: str) -> Program:
             functions[name] = Function(
                 name, operation.attributes.get("sym_visibility", '"public"') == '"public"', operation.regions[0]
             )
-    return Program(functions, module.attributes, reader.aliases, text)
+    return Program(functions, module.attributes, reader.locations.aliases, text)
