@@ -90,25 +90,23 @@ class MatmulContract(Contract):
         launcher, and one case a clause."""
         from harness import strategies
 
-        rng, cases = random.Random(0), []
+        rng, cases, ragged = random.Random(0), [], 0
         for place, special in enumerate(self.pool(target, 0)):
-            tile, edge = _tile(special["config"]), strategies.cycled((-1, 0, 1), place)
-            sizes = [tile[0] + edge, tile[1] + strategies.cycled((-1, 0, 1), place // 3), tile[2] * (1 + place % 3)]
-            if place % 2:
-                sizes = [
-                    16 * (1 + place % 5) + place % 16,
-                    16 * (1 + place % 3) + (place // 2 + 5 * (place % 3)) % 16,
-                    tile[2] * (1 + place % 2) + ((place // 2 * 3) % 16 or 16),
-                ]
-            case = self._case(
-                target,
-                special,
-                sizes,
-                strategies.cycled(regimes.REGIMES, place),
-                rng.randrange(1 << 31),
-                strategies.cycled(("eager", "latest", f"drawn:{place}"), place // 2) if target.emulated else "eager",
-            )
-            cases.append(case)
+            turn = place + place // len(KINDS)  # shifts by one from configuration to configuration, so that no kind keeps one value
+            tile = _tile(special["config"])
+            around = [
+                strategies.cycled((-1, 0, 1), turn),
+                strategies.cycled((-1, 0, 1), turn // 3),
+                strategies.cycled((0, -1, 0, 1), place),
+            ]
+            sizes = [tile[0] + around[0], tile[1] + around[1], tile[2] * (1 + place % 3) + around[2]]
+            if turn % 2:
+                residues = [(5 * ragged + 3) % 16, ragged % 16, (3 * ragged + 1) % 16]  # each meets all sixteen
+                sizes = [16 * (1 + place % 5) + residues[0], 16 * (1 + place % 3) + residues[1], tile[2] + 16 + residues[2]]
+                ragged += 1
+            schedule = strategies.cycled(("eager", "latest", f"drawn:{place}"), turn) if target.emulated else "eager"
+            regime = strategies.cycled(regimes.REGIMES, turn)
+            cases.append(self._case(target, special, sizes, regime, rng.randrange(1 << 31), schedule))
         return _interleaved(cases) + self._small(target) + self._refused()
 
     def _small(self, target: Target) -> list[Case]:

@@ -1,0 +1,257 @@
+"""Contract under test: matmul owes the words of its plan for every legal problem, in every configuration, and says what else it
+owes.
+
+Drawn cases are judged in `test_contracts.py`; here are the promises a draw does not show: that the cover list covers, that the
+table of outcomes is the compiler's, that the autotuned launch is the configured one, that offsets past 2^31 hold, that AMD's
+list is chosen by target."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from triton.compiler.errors import CompilationError
+from triton.runtime.errors import OutOfResources
+
+import kernels.matmul
+from harness.contract import Case, Operand
+from harness.contracts.matmul import CONTRACT
+from harness.emulator import EmulatedFault, emulated
+from harness.judge import judge
+from harness.matmul_outcomes import ARCHS, KINDS, render, row
+from harness.product_bound import bounded_product
+from harness.targets import Target, target
+from harness.transfer import Guard, Poison, words
+from harness.verdict import RestsOn, Ruling
+from kernels.element_types import ELEMENT_TYPES
+from kernels.features import Feature, features_of
+from kernels.matmul import CONFIGS, Config, Problem, View
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SMALL = CONFIGS["cuda"][-1]
+
+
+def emulated_targets() -> list[Target]:
+    return [target(f"emulated:{arch}") for arch in ARCHS]
+
+
+def case(**fields) -> Case:
+    return Case(contract="matmul", problem=Problem(**fields), config=SMALL)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_the_cover_list_meets_every_class_of_every_dimension(arch: str) -> None:
+    where = target(f"emulated:{arch}")
+    seen: dict[str, Counter] = {}
+    for required in CONTRACT.required(where):
+        for dimension, value in CONTRACT.coverage(required, where).items():
+            seen.setdefault(dimension, Counter())[value] += 1
+    assert set(seen["config"]) == {config.name for config in CONFIGS["cuda"]} | {"autotuned"}
+    assert {"fp16", "bf16", "e4m3", "int8", "fp32 tf32", "fp32 ieee"} <= set(seen["dtype"])
+    assert set(seen["EVEN_K"]) == {"True", "False"}
+    for size in "mnk":
+        assert set(seen[f"{size} mod 16"]) == set(range(16)), size
+        assert {"tile - 1", "tile", "tile + 1"} <= set(seen[f"{size} at tile"]), size
+    assert {"eager", "latest", "drawn"} == set(seen["schedule"])
+    assert {"one", "a row", "a column", "a grid"} == set(seen["tiles"])
+    assert set(seen["groups"]) == {"one", "several"}
+    assert set(seen["activation"]) >= {"none", "leaky_relu"}
+    assert set(seen["clause"]) == {clause.name for clause in kernels.matmul.CLAUSES} - {"sizes"} | {"none broken"}
+
+
+def test_the_cover_list_starts_with_a_cheap_case() -> None:
+    for where in emulated_targets():
+        first = CONTRACT.required(where)[0]
+        assert first.config in CONFIGS["cuda"][-2:]
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("kind", KINDS, ids=" ".join)
+def test_each_row_of_the_table_of_outcomes_is_what_the_compiler_makes(arch: str, kind: tuple[str, str]) -> None:
+    dtype, precision = kind
+    torch_dtype = ELEMENT_TYPES[dtype].torch
+    with emulated(arch) as device:
+        device.dry = True
+        for config in CONFIGS["cuda"]:
+            a, b = torch.zeros(128, 128, dtype=torch_dtype), torch.zeros(128, 128, dtype=torch_dtype)
+            try:
+                kernels.matmul.matmul_configured(a, b, "", None, config, precision)
+                told = "words: " + " ".join(sorted(device.launches[-1].instructions))
+            except OutOfResources as error:
+                told = f"out of resources: {error.required} of {error.limit} bytes"
+            except CompilationError as error:
+                told = "refused: no e4m3" if "fp8e4nv" in str(error) else str(error)
+            owed = row(arch, kind, config)
+            assert agree(owed, told), (config.name, owed, told)
+
+
+def agree(owed: str, told: str) -> bool:
+    if owed.startswith("out of resources"):  # the barriers of tcgen05 come on top of the ring: some bytes, not a tile
+        needed, said = (int(text.split()[3]) for text in (owed, told if told.startswith("out") else "out of resources: 0"))
+        return told.split()[-2] == owed.split()[-2] and 0 <= said - needed < 1024
+    return told.replace("words: fma", "words: fp32 fused multiply-adds") == owed.partition(",")[0]
+
+
+def test_a_wrong_row_does_not_agree_with_the_compiler() -> None:
+    assert agree("words: mma.sync, e4m3 as fp16", "words: mma.sync")
+    assert not agree("words: wgmma", "words: mma.sync")
+    assert not agree("out of resources: 196608 of 166912 bytes", "words: mma.sync")
+    assert not agree("out of resources: 196608 of 166912 bytes", "out of resources: 294912 of 166912 bytes")
+    assert agree("out of resources: 294912 of 232448 bytes", "out of resources: 294928 of 232448 bytes")
+
+
+def test_the_page_of_outcomes_is_the_rule() -> None:
+    assert (CHECKOUT / "docs" / "matmul_outcomes.md").read_text() == render()
+
+
+def test_one_k_block_known_to_the_compiler_needs_no_ring() -> None:
+    """K = 1 is a constant of the program, so what is out of resources otherwise fits."""
+    where = target("emulated:sm_90")
+    big = CONFIGS["cuda"][0]
+    for k, owed in ((1, "right"), (2, "out of resources")):
+        ragged = Case(contract="matmul", problem=Problem(m=5, n=7, k=k, dtype="fp32", out="fp32"), config=big)
+        assert CONTRACT.owed(ragged, where).outcome == owed
+        verdict = judge(ragged, where)
+        assert (verdict.ruling, verdict.outcome) == (Ruling.RIGHT, owed)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_an_empty_sum_is_the_activation_of_zero(arch: str) -> None:
+    with emulated(arch):
+        for activation, value in (("", 0.0), ("leaky_relu", 1.0)):
+            c = kernels.matmul.matmul_configured(torch.zeros(3, 0), torch.zeros(0, 5), activation, None, SMALL)
+            assert torch.equal(c, torch.full((3, 5), value))
+
+
+@pytest.mark.parametrize("sizes", [(0, 5, 4), (5, 0, 4), (0, 0, 0)])
+def test_an_empty_result_is_returned_without_a_launch(sizes: tuple[int, int, int]) -> None:
+    m, n, k = sizes
+    with emulated("sm_90") as device:
+        c = kernels.matmul.matmul(torch.zeros(m, k), torch.zeros(k, n))
+    assert c.shape == (m, n)
+    assert not device.launches
+
+
+def test_the_autotuned_launch_records_its_winner_and_owes_its_words() -> None:
+    where = target("emulated:sm_90")
+    drawn = Case(contract="matmul", problem=Problem(m=40, n=33, k=48, dtype="e4m3", out="fp32"), regime="wide")
+    verdict = judge(drawn, where)
+    assert (verdict.ruling, verdict.rests_on) == (Ruling.RIGHT, RestsOn.WORDS)
+    won = Config(**verdict.recorded["config"])
+    assert won in CONFIGS["cuda"]
+    operands = {operand.name: operand for operand in CONTRACT.operands(drawn)}
+    other = next(c for c in CONFIGS["cuda"] if (c.num_warps == 2) != (won.num_warps == 2))
+    owed, not_owed = (CONTRACT.expected(drawn, where, operands, {"config": dataclasses.asdict(c)})[0].words for c in (won, other))
+    assert not np.array_equal(owed, not_owed), "the winner decides bits: a record of another one would convict"
+
+
+def test_the_autotuner_tunes_again_for_another_layout_or_type() -> None:
+    keys = kernels.matmul._tuner("cuda").keys
+    assert {"m", "n", "k", "LAYOUT", "ACTIVATION", "PRECISION"} <= set(keys)
+    row_major, column_major = torch.zeros(4, 8), torch.zeros(8, 4).T
+    assert kernels.matmul._order(row_major) != kernels.matmul._order(column_major)
+
+
+def test_offsets_in_64_bits_give_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    where = target("emulated:sm_80")
+    ragged = Case(contract="matmul", problem=Problem(m=70, n=90, k=45, a=View(order="column", pad=3), b=View(step=2)), config=SMALL)
+    monkeypatch.setattr(kernels.matmul, "_reach", lambda *tensors: 2**31)
+    assert judge(ragged, where).ruling is Ruling.RIGHT
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_an_operand_past_2_to_the_31_elements_needs_64_bit_offsets(wide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three rows 2^30 elements apart: the last begins at element 2^31. Pages never touched cost no memory."""
+    storage = torch.empty(2**31 + 64, dtype=torch.int8)
+    a = storage.as_strided((3, 32), (2**30, 1))  # (3, 32)
+    a.copy_((torch.arange(96) % 7).to(torch.int8).reshape(3, 32))
+    b = (torch.arange(32 * 16) % 5 - 2).to(torch.int8).reshape(32, 16)
+    if not wide:
+        monkeypatch.setattr(kernels.matmul, "_reach", lambda *tensors: 0)
+    with emulated("sm_80"):
+        if not wide:
+            with pytest.raises(EmulatedFault, match="read"):
+                kernels.matmul.matmul_configured(a, b, "", torch.int32, SMALL)
+            return
+        assert kernels.matmul._reach(a, b) >= 2**31
+        c = kernels.matmul.matmul_configured(a, b, "", torch.int32, SMALL)
+    assert torch.equal(c, a.int() @ b.int())
+
+
+def test_int8_results_are_the_sum_modulo_256_and_e4m3_results_saturate() -> None:
+    with emulated("sm_90"):
+        full = torch.full((2, 40), 127, dtype=torch.int8)
+        assert kernels.matmul.matmul_configured(full, full.T, "", None, SMALL)[0, 0] == np.int32(127 * 127 * 40).astype(np.int8)
+        large = torch.full((2, 40), 256.0, dtype=torch.float16)
+        assert kernels.matmul.matmul_configured(large, large.T, "", torch.float8_e4m3fn, SMALL).float()[0, 0] == 448
+
+
+def test_the_list_of_configurations_follows_the_target_and_not_this_machine() -> None:
+    assert kernels.matmul.configurations("hip") is CONFIGS["hip"]
+    assert all(config.waves_per_eu for config in CONFIGS["hip"])
+    assert not any(config.waves_per_eu for config in kernels.matmul.configurations("cuda"))
+    with pytest.raises(ValueError, match="must be one of cuda, hip"):
+        kernels.matmul.configurations("xpu")
+
+
+def test_every_user_case_is_one_that_a_plain_launcher_takes() -> None:
+    for required in CONTRACT.required(target("emulated:sm_90")):
+        asked = CONTRACT.for_launcher(required, "somewhere.py:matmul")
+        assert asked.config is None
+        assert (asked.problem.dtype, asked.problem.out, asked.problem.activation) == ("fp16", "fp16", "")
+        assert min(asked.problem.m, asked.problem.n, asked.problem.k) >= 1
+        assert asked.problem.a == asked.problem.b == View()
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_the_plans_words_lie_within_the_bound_that_a_users_launcher_gets(arch: str) -> None:
+    where, shares = target(f"emulated:{arch}"), []
+    for required in CONTRACT.required(where):
+        if not CONTRACT.owed(required, where).result or required.config is None:
+            continue
+        operands = {operand.name: operand for operand in CONTRACT.operands(required)}
+        owed = CONTRACT.expected(required, where, operands, {})[0]
+        got = owed.words.view(f"u{owed.words.dtype.itemsize}")
+        from harness.comparison import compare
+
+        found = compare(bounded_product(required.problem, operands["a"].codes, operands["b"].codes, arch), got)
+        assert found.outcome in ("right", "undecided"), (required.key, found.message)
+        shares.append(found.bound_used or 0.0)
+    assert max(shares) > 0.2, "a bound that nothing comes near convicts nobody"
+
+
+def test_a_case_goes_through_json_unchanged() -> None:
+    for where in emulated_targets():
+        for required in CONTRACT.required(where):
+            assert CONTRACT.case_from_json(json.loads(json.dumps(required.to_json()))) == required
+
+
+@pytest.mark.parametrize("broken", [{"version": 99}, {"problem": {"m": 1}}, {"problem": {"rows": 1}}, {"config": {"tile": 3}}])
+def test_a_record_that_is_no_case_is_refused(broken: dict) -> None:
+    record = case(m=1, n=2, k=3).to_json() | broken
+    with pytest.raises(ValueError, match="must have the fields|reads version"):
+        CONTRACT.case_from_json(record)
+
+
+@pytest.mark.parametrize("view", [View(), View(order="column"), View(pad=3), View(order="column", pad=16, step=2, offset=5)])
+def test_operands_lie_as_their_view_says(view: View) -> None:
+    asked = case(m=5, n=4, k=7, a=view)
+    a = CONTRACT.operands(asked)[0]
+    assert isinstance(a, Operand)
+    tensor = Guard(Poison.of(0)).lend(a, torch.device("cpu"))
+    assert tensor.stride() == view.strides(5, 7)
+    assert np.array_equal(words(tensor), a.codes)
+
+
+def test_what_hardware_a_target_has_is_a_set_of_features() -> None:
+    assert Feature.FP8_E4M3 not in features_of("sm_80")
+    assert Feature.WGMMA in features_of("sm_90")
+    assert Feature.WGMMA not in features_of("sm_100")
+    assert {Feature.TCGEN05, Feature.TMA_SCATTER} <= features_of("sm_100")
+    with pytest.raises(ValueError, match="not in the table"):
+        features_of("sm_20")
