@@ -71,7 +71,7 @@ def _message(expected: Expected, details: dict) -> str:
     """The first line names the bug (it is the signature once its numbers are out), the second gives the first word."""
     what = "words differ" if expected.words is not None else "elements lie outside the bound"
     head = f"{expected.name}: {details['wrong']} of {details['of']} {what}"
-    if details["never_written"]:
+    if 10 * details["never_written"] >= details["wrong"]:  # fewer hold the poison's value by chance
         head += f", {details['never_written']} of them never written (they hold the poison)"
     first = details["first"][0]
     distance = f", {first['ulp']} ulp" if first.get("ulp") is not None else ""

@@ -6,6 +6,7 @@ outcomes with a name. A death of the process itself is `harness.isolation`'s to 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import time
@@ -117,7 +118,13 @@ def launch(
     try:
         with clock.on("transfer"):
             tensors = {name: guard.lend(operand, target.device) for name, operand in operands.items()}
-        with clock.on("launch"), _compilations(clock), target.enter(case.schedule) as device, guarded_allocations(guard):
+        with (
+            clock.on("launch"),
+            _compilations(clock),
+            _own_cache(case),
+            target.enter(case.schedule) as device,
+            guarded_allocations(guard),
+        ):
             outputs = dict(contract.launch(case, tensors, launcher))
         with clock.on("transfer"):
             seen = Seen(outputs={name: words(tensor) for name, tensor in outputs.items()})
@@ -205,6 +212,25 @@ def location_of(error: BaseException) -> str:
             continue
         best = f"{path.relative_to(CHECKOUT) if path.is_relative_to(CHECKOUT) else path.name}:{frame.lineno}"
     return best
+
+
+@contextmanager
+def _own_cache(case: Case) -> Iterator[None]:
+    """A directory of Triton's cache for this checkout and this accused file alone.
+
+    Triton finds a compiled kernel by its text: a copy of a file would be answered with the lines, and the name, of the other.
+    """
+    from triton import knobs
+
+    places = (address.rpartition(":")[0] for address in (case.contract, case.launcher))
+    accused = [str(Path(place).resolve()) for place in places if place.endswith(".py")]
+    digest = hashlib.sha256("\0".join([str(CHECKOUT), *accused]).encode()).hexdigest()[:12]
+    earlier = os.environ.get("TRITON_CACHE_DIR")
+    os.environ["TRITON_CACHE_DIR"] = str(Path(knobs.cache.dir) / f"bitverdict-{digest}")
+    try:
+        yield
+    finally:
+        os.environ.pop("TRITON_CACHE_DIR") if earlier is None else os.environ.__setitem__("TRITON_CACHE_DIR", earlier)
 
 
 def _raised_in(error: BaseException, *places: Path) -> bool:

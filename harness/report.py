@@ -76,7 +76,7 @@ class Tally:
             row.said.add(verdict.message)
         else:
             row.rests_on[verdict.rests_on.partition(":")[0]] += 1
-        if verdict.bound_used is not None:
+        if verdict.bound_used is not None and verdict.ruling is Ruling.RIGHT:
             row.bound_used = max(row.bound_used or 0.0, verdict.bound_used)
         for name, spent in verdict.seconds.items():
             self.bucket_seconds[name] += spent
@@ -174,7 +174,7 @@ def table(tally: Tally) -> Table:
         shown.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     for name in ("convicted", "undecided"):
         shown.add_column(name, justify="right", no_wrap=True)
-    shown.add_column("rests on")
+    shown.add_column("rests on", min_width=24)
     shown.add_column("cover", no_wrap=True)
     told: set[tuple[str, str]] = set()
     for row in sorted(tally.rows.values(), key=lambda row: (row.contract, row.target, row.dtype)):
@@ -229,8 +229,10 @@ def conviction(contract: str, target: str, case: Case, verdict: Verdict, notes: 
         for row in details["first"]:
             words.add_row(str(row["at"]), row["got"], row["expected"], "" if row["ulp"] is None else str(row["ulp"]))
         parts.append(words)
-    if details.get("heat"):
+    if details.get("heat") and cells(details["heat"]) > 1:
         parts.append(Text(heat_map(details["heat"]), style="red"))
+    if details.get("heat_before"):
+        parts.append(Text("  before it was shrunk:\n" + heat_map(details["heat_before"]), style="red"))
     for name in ("owed", "text", "stderr", "first_access", "second_access", "barriers", "schedule"):
         if details.get(name):
             value = details[name]
@@ -244,7 +246,13 @@ def conviction(contract: str, target: str, case: Case, verdict: Verdict, notes: 
 
 def describe(case: Case) -> str:
     """The case in one line: what differs from the defaults of its records."""
-    told = [*_told(case.problem), *_told(case.config), f"regime={case.regime}", f"data_seed={case.data_seed}", f"schedule={case.schedule}"]
+    told = [
+        *_told(case.problem),
+        *_told(case.config),
+        f"regime={case.regime}",
+        f"data_seed={case.data_seed}",
+        f"schedule={case.schedule}",
+    ]
     return " ".join([*told, *([f"launcher={case.launcher}"] if case.launcher else [])])
 
 
@@ -256,10 +264,16 @@ def _told(record: Any) -> list[str]:
     told = []
     for each in dataclasses.fields(record):
         value = getattr(record, each.name)
-        default = each.default_factory() if each.default_factory is not dataclasses.MISSING else each.default
+        factory = each.default_factory
+        default = factory() if factory is not dataclasses.MISSING else each.default
         if value != default:
             told.append(f"{each.name}=({' '.join(_told(value))})" if dataclasses.is_dataclass(value) else f"{each.name}={value}")
     return told
+
+
+def cells(heat: dict | None) -> int:
+    """Cells of a picture: one says nothing."""
+    return sum(map(len, heat["percent"])) if heat else 0
 
 
 def heat_map(heat: dict) -> str:

@@ -217,10 +217,12 @@ def _shrink(bugs: dict[tuple, Bug], profile: Profile, arguments: argparse.Namesp
         if seconds and shrunk[place] <= MOST_BUGS and bug.verdict.outcome is not Outcome.TIMEOUT:
             memory = Memory(judged)
             memory.known[bug.case.key] = bug.verdict
-            before = bug.case
+            before, first = bug.case, bug.verdict
             bug.case, bug.verdict = shrink(
                 bug.docket, bug.case, bug.verdict, memory, draws=min(profile.draws, 200), seconds=seconds
             )
+            if report.cells(first.details.get("heat")) > max(4, report.cells(bug.verdict.details.get("heat"))):
+                bug.verdict.details["heat_before"] = first.details["heat"]
             if bug.case.key != before.key:
                 bug.notes.append(f"shrunk in {memory.asked} launches from: {report.describe(before)}")
             flaky = rerun(bug.case, where.name, bug.verdict, bench)
@@ -229,7 +231,10 @@ def _shrink(bugs: dict[tuple, Bug], profile: Profile, arguments: argparse.Namesp
 
 
 def _named(docket: Docket) -> str:
-    return docket.launcher or docket.address
+    """The accused as the table names it: a file without its directory."""
+    address = docket.launcher or docket.address
+    place, _, name = address.rpartition(":")
+    return f"{Path(place).name}:{name}" if place.endswith(".py") else address
 
 
 def _near(path: Path) -> str:

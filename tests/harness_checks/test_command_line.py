@@ -58,7 +58,7 @@ def test_a_users_launcher_outside_the_checkout_is_judged(capsys: pytest.CaptureF
     mine = tmp_path / "mine.py"
     mine.write_text("def add(a, b):\n    return a + b\n")
     assert run("--contract", f"{ADD}:CONTRACT", *SM_90, "--launcher", f"{mine}:add", "--max-cases", "6") == 0
-    assert f"{mine}:add" in capsys.readouterr().out.replace("\n", "")
+    assert "mine.py:add" in capsys.readouterr().out
 
 
 def test_a_kernel_whose_feature_no_target_has_is_not_run_and_not_right(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""Contract under test: what README, tox and CI promise is what they run."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PASSED = {"CI", "CUDA_*", "TRITON_*", "HARNESS_*", "HYPOTHESIS_*", "TORCH_*", "PYTHONPATH", "LD_LIBRARY_PATH", "TENSOR_CORE_WORDS"}
+PASSED |= {"PYTEST_XDIST_AUTO_NUM_WORKERS"}
+
+
+def test_tox_passes_the_variables_that_decide_what_is_judged() -> None:
+    pytest.importorskip("tox", reason="tox is not installed")
+    command = [sys.executable, "-m", "tox", "config", "-e", "cpu,ampere,hopper,blackwell", "-k", "pass_env"]
+    told = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+    blocks = re.split(r"^\[testenv:", told, flags=re.MULTILINE)[1:]
+    assert len(blocks) == 4
+    for block in blocks:
+        assert set(block.split()) >= PASSED, block
+
+
+def test_the_gpu_environments_judge_the_python_they_are_given_and_install_nothing() -> None:
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(CHECKOUT / "tox.ini")
+    gpu = tox["testenv:{ampere,hopper,blackwell}"]
+    assert "deps" not in gpu and "HARNESS_PYTHON" in tox["gpu"]["judge"]
+    assert [line.split("--arch ")[1].split()[0] for line in gpu["commands"].split("\n") if line] == ["sm_80", "sm_90", "sm_100"]
+
+
+def test_a_run_for_an_architecture_that_is_not_there_fails() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", "run", "--arch", "sm_999"], cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2 and "no GPU of architecture 'sm_999' is visible" in done.stderr
+
+
+def readme_commands() -> list[str]:
+    text = (CHECKOUT / "README.md").read_text()
+    return [
+        line
+        for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+        for line in block.splitlines()
+        if line and not line.startswith("#")
+    ]
+
+
+def test_readme_has_two_lines_that_do_all_the_set_up() -> None:
+    judging, testing = [line for line in readme_commands() if "-m venv" in line]
+    assert "requirements.txt" in judging and judging.endswith("-m harness run matmul")
+    assert "requirements.txt" in testing and testing.endswith("-m pytest -n auto")
+
+
+def test_ci_runs_the_test_command_of_readme_after_the_pinned_torch_and_then_lints() -> None:
+    script = (CHECKOUT / ".ci" / "run").read_text()
+    order = [script.index(text) for text in ('"torch==2.13.0"', "-r requirements.txt\n", "-m pytest -n auto", "ruff check", "mypy")]
+    assert order == sorted(order) and "TENSOR_CORE_WORDS" in script
+
+
+def test_every_requirement_says_what_it_is_for() -> None:
+    lines = [line for line in (CHECKOUT / "requirements.txt").read_text().splitlines() if line and not line.startswith("#")]
+    assert lines and all(re.match(r"[a-z_-]+>=[\d.]+ +# \S", line) for line in lines)
+
+
+def test_every_command_of_readme_that_names_the_harness_is_one_it_takes() -> None:
+    from harness.__main__ import parser
+
+    for line in readme_commands():
+        for words in re.findall(r"-m harness ((?:[^&|#\n])+)", line):
+            parser().parse_args(words.split())
+
+
+def test_no_tracked_file_names_a_place_of_one_machine() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout.split()
+    place = re.compile(r"(^|[^a-zA-Z0-9_.])/(work|root|home/[a-z]+)/")
+    wrong = []
+    for name in listed:
+        path = CHECKOUT / name
+        if path.is_file() and path.stat().st_size < 1 << 20:
+            text = path.read_text(errors="ignore")
+            wrong += [f"{name}:{number}" for number, line in enumerate(text.splitlines(), 1) if place.search(line)]
+    assert not wrong, wrong

@@ -1,0 +1,70 @@
+"""Contract under test: a tutorial's matmul in a file of its own, unmodified, is judged; with its K mask removed it is convicted."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.__main__ import main
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+TUTORIAL = CHECKOUT / "docs" / "examples" / "tutorial_matmul.py"
+MASK = re.compile(r", mask=offs_k.*, other=0\.0\)")
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory that is not the checkout, where the run's state goes too."""
+    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_the_tutorial_is_right_on_three_machines(outside: Path, capsys: pytest.CaptureFixture) -> None:
+    mine = shutil.copy(TUTORIAL, outside / "mine.py")
+    targets = [word for arch in ("sm_80", "sm_90", "sm_100") for word in ("--target", f"emulated:{arch}")]
+    assert main(["run", "matmul", "--launcher", f"{mine}:matmul", *targets, "--max-cases", "10", "--jobs", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "30 cases judged" in out and out.count("│ bound 10") == 3
+
+
+def test_without_its_k_mask_it_is_convicted_and_its_seed_file_replays_where_the_file_is_gone(
+    outside: Path, capsys: pytest.CaptureFixture
+) -> None:
+    broken = outside / "forgotten_mask.py"
+    text, removed = MASK.subn(")", TUTORIAL.read_text())
+    broken.write_text(text)
+    assert removed == 2
+    words = ["--launcher", "forgotten_mask.py:matmul", "--target", "emulated:sm_90", "--max-cases", "20", "--jobs", "1"]
+    assert main(["run", "matmul", *words]) == 1
+    out = capsys.readouterr().out
+    first = out[out.index("CONVICTED") :].splitlines()
+    assert first[0] == "CONVICTED forgotten_mask.py:matmul on emulated:sm_90: stray read"
+    line = next(number for number, written in enumerate(text.splitlines(), 1) if "a = tl.load(a_ptrs)" in written)
+    assert first[2].strip() in (f"at forgotten_mask.py:{line}", f"at {broken}:{line}")
+    stored = sorted((outside / "state" / "failures").glob("*.json"))
+    assert stored and json.loads(stored[0].read_text())["sources"]["forgotten_mask.py"] == text
+    assert main(["replay", str(stored[0])]) == 1
+    broken.unlink()
+    capsys.readouterr()
+    assert main(["replay", str(stored[0])]) == 1
+    assert "convicted again: the same bug" in capsys.readouterr().out
+    shutil.copy(TUTORIAL, broken)
+    assert main(["replay", str(stored[0])]) == 0
+    assert "right now" in capsys.readouterr().out
+
+
+def test_readmes_example_is_what_the_command_prints() -> None:
+    readme = (CHECKOUT / "README.md").read_text()
+    shown = readme[readme.index("```text\nCONVICTED") :]
+    for said in (
+        "CONVICTED forgotten_mask.py:matmul on emulated:sm_90: stray read\n",
+        "  at forgotten_mask.py:23\n",
+        "case: m=1 n=1 k=1 ",
+    ):
+        assert said in shown
+    assert TUTORIAL.read_text().splitlines()[22].strip().startswith("a = tl.load(a_ptrs, mask=")
