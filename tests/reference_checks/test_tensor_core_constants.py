@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import cache
 
 import pytest
 
@@ -39,6 +40,8 @@ OPEN = {
     "sm_90 wgmma e4m3 x e4m3 -> fp32": {"place of c"},
     "sm_90 wgmma e5m2 x e5m2 -> fp32": {"place of c"},
 }
+# What our own words leave open besides the chain of one-block shapes, by instruction and block.
+OPEN_IN_OUR_OWN = {("sm_90 mma.sync bf16 x bf16 -> fp32", 8): {"E floor - 1"}}
 
 
 @dataclass
@@ -66,6 +69,7 @@ class Row:
         return NOT_SEEN_IN_ONE_BLOCK if self.longest <= self.rule.span and self.rule.passes is None else set()
 
 
+@cache
 def table(*, own: bool) -> dict[Instruction, Row]:
     rows: dict[Instruction, Row] = {}
     for path in FILES:
@@ -110,5 +114,7 @@ def test_with_our_own_words_nothing_more_is_open() -> None:
     printed({rule: row for rule, row in rows.items() if rule not in public or row.words > public[rule].words})
     for rule, row in rows.items():
         has_own = rule not in public or row.words > public[rule].words
-        allowed = row.blind if has_own else OPEN.get(rule.name, set()) | row.blind | NOT_REACHED
-        assert row.unsettled <= allowed, rule.name
+        listed = OPEN_IN_OUR_OWN.get((rule.name, rule.block), set()) if has_own else OPEN.get(rule.name, set()) | NOT_REACHED
+        assert row.unsettled <= listed | row.blind, rule.name
+        for constant in sorted(row.unsettled if has_own else ()):
+            print(settled_by(row, constant))

@@ -1,0 +1,318 @@
+"""Contract under test: `reference.tensor_core` computes the block step, its chains and its special values, by every path alike.
+
+Three layers: words worked by hand, an independent prototype in Python integers on drawn rows, and agreement of the fast paths.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from reference.formats import FORMATS, FP16, Format, Overflow, Rounding, decode, encode
+from reference.tensor_core import (
+    INSTRUCTIONS,
+    Accumulator,
+    Choices,
+    ExponentFloor,
+    Instruction,
+    ZeroTerms,
+    elements,
+    instruction,
+    product,
+)
+from reference.tensor_core.chain import _exact_product, operand
+
+DENSE = [rule for rule in INSTRUCTIONS if rule.scale is None and rule.d != "int32"]
+FP32_NAN, FP16_NAN = 0x7FFFFFFF, 0x7FFF
+HOPPER = instruction("sm_90", "wgmma", "fp16", "fp16", "fp32")
+HOPPER_BF16 = instruction("sm_90", "wgmma", "bf16", "bf16", "fp32")
+HOPPER_HALF = instruction("sm_90", "wgmma", "fp16", "fp16", "fp16")
+HOPPER_FP8 = instruction("sm_90", "wgmma", "e4m3", "e4m3", "fp32")
+
+
+def word(rule: Instruction, a: list[float], b: list[float], c: float = 0.0) -> int:
+    """The word of one inner product of values."""
+    codes = [encode(FORMATS[name], np.array([values])) for name, values in ((rule.a, a), (rule.b, b))]
+    return int(elements(rule, codes[0], codes[1], encode(rule.output, np.array([c])))[0])
+
+
+def value(rule: Instruction, a: list[float], b: list[float], c: float = 0.0) -> float:
+    return float(decode(rule.output, np.array([word(rule, a, b, c)], rule.output.storage))[0])
+
+
+# ------------------------------------------------------------------------------------------------------------- by hand
+def test_a_term_below_the_cut_is_lost_even_when_it_would_be_the_whole_result() -> None:
+    """1 - 1 + 2^-26: the last term lies below 2^(0 - 25). On sm_80 2^-25 is lost too, F being 24."""
+    assert value(HOPPER, [1, -1, 2.0**-13], [1, 1, 2.0**-12]) == 2.0**-25
+    assert value(HOPPER, [1, -1, 2.0**-13], [1, 1, 2.0**-13]) == 0
+    assert value(instruction("sm_80", "mma.sync", "fp16", "fp16", "fp32"), [1, -1, 2.0**-13], [1, 1, 2.0**-12]) == 0
+
+
+def test_the_cut_is_toward_zero_for_both_signs() -> None:
+    for sign in (1, -1):
+        assert value(HOPPER, [1, sign * 1.5 * 2.0**-13], [1, 2.0**-12], -1) == sign * 2.0**-25
+
+
+def test_the_result_is_truncated_not_rounded() -> None:
+    assert value(HOPPER, [1, 2.0**-12, 2.0**-13], [1, 2.0**-12, 2.0**-12]) == 1  # 1 + 1.5 * 2^-24: nearest would be 1 + 2^-23
+
+
+def test_fp8_on_hopper_keeps_thirteen_bits_of_c_and_of_the_result() -> None:
+    assert value(HOPPER_FP8, [0.0], [0.0], 1 + 2.0**-13) == 1 + 2.0**-13
+    assert value(HOPPER_FP8, [0.0], [0.0], 1 + 2.0**-14) == 1
+    assert word(HOPPER_FP8, [1.75, 0.0625], [1.75, 0.0625], 100.0) & 0x3FF == 0
+
+
+def test_an_fp16_result_is_rounded_to_nearest_from_the_sum_itself() -> None:
+    """1 + 2^-11 is a tie; 2^-25 above it decides, although an fp32 in between would keep only 2^-23."""
+    assert value(HOPPER_HALF, [1, 2.0**-5, 2.0**-13], [1, 2.0**-6, 2.0**-12]) == 1 + 2.0**-10
+    assert value(HOPPER_HALF, [1, 2.0**-5], [1, 2.0**-6]) == 1
+
+
+def test_sm_80_splits_sixteen_products_and_hopper_does_not() -> None:
+    a, b = [1.0] + [0.0] * 7 + [-1.0] + [0.0] * 7, [1.0] * 16  # the blocks of sm_80 are the two halves
+    ampere = instruction("sm_80", "mma.sync", "fp16", "fp16", "fp32")
+    c = 2.0**24  # 2^24 + 1 needs 25 bits: truncated after the first half
+    assert value(ampere, a, b, c) == 2.0**24 - 1
+    assert value(HOPPER, a, b, c) == 2.0**24
+
+
+def test_subnormal_operands_are_aligned_by_the_smallest_normal_exponent() -> None:
+    """A product of two subnormals has exponent -28, though it is 2^-48: it cuts at 2^-53, and not lower."""
+    tiny = 2.0**-24
+    assert value(HOPPER, [tiny], [tiny]) == 2.0**-48
+
+
+@pytest.mark.parametrize("rule", DENSE, ids=lambda rule: rule.name)
+def test_special_values_follow_the_table(rule: Instruction) -> None:
+    nan = FP32_NAN if rule.d == "fp32" else FP16_NAN
+    infinity = int(rule.output.infinity_code or 0)
+    a_format = FORMATS[rule.a]
+    assert word(rule, [0.0], [1.0], np.nan) == nan
+    assert word(rule, [1.0], [1.0], np.inf) == infinity
+    assert word(rule, [1.0], [1.0], -np.inf) == infinity | rule.output.sign_bit
+    assert word(rule, [0.0], [-1.0], -0.0) == 0
+    assert word(rule, [1.0, -1.0], [1.0, 1.0]) == 0
+    if a_format.nan_code is not None:
+        assert word(rule, [np.nan], [0.0]) == nan
+    if a_format.infinity_code is not None:
+        assert word(rule, [np.inf], [0.0]) == nan
+        assert word(rule, [np.inf], [-1.0]) == infinity | rule.output.sign_bit
+        assert word(rule, [np.inf], [1.0], -np.inf) == nan
+        assert word(rule, [np.inf, -np.inf], [1.0, 1.0]) == nan
+
+
+def test_overflow_truncated_gives_infinity_and_inside_a_step_nothing_overflows() -> None:
+    huge = 2.0**100
+    assert word(HOPPER_BF16, [huge], [-huge]) == 0xFF800000
+    assert value(HOPPER_BF16, [huge, -huge], [huge, huge], 3.0) == 0  # c lies below the cut at 2^175
+    assert word(HOPPER_BF16, [np.inf, -huge], [1.0, huge]) == 0x7F800000  # no finite sum makes an infinity against one
+    largest = np.float32(3.4028235e38)
+    assert word(HOPPER_BF16, [2.0**60], [2.0**20], float(largest)) == 0x7F7FFFFF  # truncated, below 2^128
+
+
+def test_a_result_that_vanishes_is_positive_zero() -> None:
+    assert word(HOPPER_BF16, [-(2.0**-100)], [2.0**-100]) == 0
+    assert word(HOPPER_HALF, [-(2.0**-14)], [2.0**-14]) == 0
+
+
+def test_tf32_drops_thirteen_bits_before_anything_else() -> None:
+    rule = instruction("sm_90", "wgmma", "tf32", "tf32", "fp32")
+    one = np.array([[0x3F800000]], np.uint32)
+    assert elements(rule, np.array([[0x3F801FFF]], np.uint32), one)[0] == 0x3F800000
+    assert elements(rule, np.array([[0x7F800001]], np.uint32), one)[0] == 0x7F800000
+
+
+def test_emulated_fp8_takes_register_halves_and_adds_c_last() -> None:
+    rule = instruction("sm_90", "mma.sync", "e4m3", "e4m3", "fp32")
+    assert rule.steps[0][:4] == (0, 1, 4, 5) and rule.steps[1][:4] == (2, 3, 6, 7)
+    a, b = [256.0, 2.0**-9, -256.0], [256.0, 2.0**-9, 256.0]  # k0 and k1 meet first: 2^-18 is cut at 2^-9, k2 comes later
+    assert value(rule, a, b) == 0
+    assert value(rule, [256.0, -256.0, 2.0**-9], [256.0, 256.0, 2.0**-9]) == 2.0**-18
+    assert value(rule, [1.0], [1.0], 2.0**-24) == 1.0  # one IEEE addition, a tie to even
+    assert value(rule, [1.0], [1.0], 1.5 * 2.0**-24) == 1 + 2.0**-23
+
+
+def test_integers_wrap_or_saturate() -> None:
+    rule = instruction("sm_90", "wgmma", "int8", "int8", "int32")
+    a, b = np.full((1, 64), 127, np.int8), np.full((64, 1), 127, np.int8)
+    c = np.array([[2**31 - 1]], np.int32)
+    assert product(rule, a, b, c)[0, 0] == -(2**31) + 64 * 127 * 127 - 1
+    assert product(replace(rule, saturates=True), a, b, c)[0, 0] == 2**31 - 1
+
+
+def test_an_unknown_instruction_is_refused_with_what_there_is() -> None:
+    with pytest.raises(ValueError, match=r"sm_80 mma\.sync"):
+        instruction("sm_80", "wgmma", "fp16", "fp16", "fp32")
+    with pytest.raises(ValueError, match="fp16 x fp16 -> fp32"):
+        instruction("sm_80", "mma.sync", "e4m3", "e4m3", "fp32")
+    with pytest.raises(ValueError, match="K first"):
+        product(HOPPER, np.zeros((2, 3), np.uint16), np.zeros((2, 3), np.uint16))
+
+
+# --------------------------------------------------------------------------------------------- an independent prototype
+def prototype(rule: Instruction, a: np.ndarray, b: np.ndarray, c: int) -> int:
+    """One element by the written rule, in Python's integers and fractions; finite operands, no scales."""
+    out = rule.output
+    infinite = 0  # sign of an infinity that c has become
+    total = Fraction(float(decode(out, np.array([c], out.storage))[0]))
+    pairs = [(_parts(rule, rule.a, x), _parts(rule, rule.b, y)) for x, y in zip(a, b, strict=True)]
+    pairs += [((Fraction(0), 0), (Fraction(0), 0))] * (-len(pairs) % rule.span)
+    for start in range(0, len(pairs), rule.span):
+        late = rule.accumulator is Accumulator.ADDED_AFTER
+        outside, inner = (total, Fraction(0)) if late else (Fraction(0), total)
+        beyond = 0 if late else infinite
+        for taken in rule.steps:
+            block = [pairs[start + k] for k in taken]
+            terms = [(x[0] * y[0], x[1] + y[1]) for x, y in block if x[0] and y[0]]
+            if inner:
+                terms.append((inner, max(_exponent(inner), out.smallest_exponent)))
+            top = max([exponent for _, exponent in terms] + ([rule.floor] if _floored(rule) else []), default=0)
+            unit = Fraction(2) ** (top - rule.fraction_bits)
+            exact = sum((int(term / unit) * unit for term, _ in terms), Fraction(0))  # int() cuts toward zero
+            inner = _rounded(exact, out.smallest_exponent, rule.output_fraction_bits, rule.rounding)
+            beyond = beyond or _overflow(inner, out)
+            inner = Fraction(0) if beyond else inner
+        total = _rounded(inner + outside, out.smallest_exponent, out.mantissa_bits, Rounding.NEAREST_EVEN) if late else inner
+        if beyond * infinite < 0:
+            return int(out.nan_code or 0)
+        infinite = infinite or beyond or _overflow(total, out)
+    if infinite:
+        return int(out.infinity_code or 0) | (out.sign_bit if infinite < 0 else 0)
+    return int(encode(out, np.array([float(total)]))[0])
+
+
+def _overflow(exact: Fraction, out: Format) -> int:
+    """The sign of the infinity that `exact` is in format `out`, or 0."""
+    return 0 if abs(exact) < Fraction(2) ** (out.bias + 1) else 1 if exact > 0 else -1
+
+
+def _floored(rule: Instruction) -> bool:
+    return rule.choices.exponent_floor is ExponentFloor.PROBED
+
+
+def _parts(rule: Instruction, name: str, code: int) -> tuple[Fraction, int]:
+    found = Fraction(float(decode(FORMATS[name], np.array([code]))[0]))
+    smallest = FORMATS[rule.widened or name].smallest_exponent
+    return found, max(_exponent(found), smallest) if found else 0
+
+
+def _exponent(found: Fraction) -> int:
+    exponent = abs(found).numerator.bit_length() - found.denominator.bit_length()
+    return exponent if abs(found) >= Fraction(2) ** exponent else exponent - 1
+
+
+def _rounded(exact: Fraction, smallest: int, bits: int, rounding: Rounding) -> Fraction:
+    if not exact:
+        return exact
+    unit = Fraction(2) ** (max(_exponent(exact), smallest) - bits)
+    return (int(exact / unit) if rounding is Rounding.TOWARD_ZERO else round(exact / unit)) * unit  # round() ties to even
+
+
+def drawn(rule: Instruction, rows: int, k: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Finite codes of all exponents in one half of the rows, near 1 in the other; c likewise."""
+    rng = np.random.default_rng(seed)
+    sides = []
+    for name, shape in ((rule.a, (rows, k)), (rule.b, (rows, k)), (rule.d, (rows,))):
+        fmt = FORMATS[name]
+        anywhere = rng.integers(0, 1 << fmt.width, shape).astype(fmt.storage)
+        reach = 60 if fmt.exponent_bits == 8 else 8
+        spread = rng.standard_normal(shape) * 2.0 ** rng.integers(-reach, reach // 2, shape)
+        near = encode(fmt, spread, overflow=Overflow.SATURATE)
+        finite = np.isfinite(decode(fmt, anywhere)) & (np.abs(decode(fmt, anywhere)) < 2.0**50)
+        pick = rng.random((rows,) + (1,) * (len(shape) - 1)) < 0.5
+        sides.append(np.where(finite & pick, anywhere, near).astype(fmt.storage))
+    return sides[0], sides[1], sides[2]
+
+
+SOME = [rule for rule in DENSE if rule.a == rule.b and (rule.arch, rule.kind) != ("sm_89", "wgmma")]
+
+
+@pytest.mark.parametrize("rule", SOME, ids=lambda rule: rule.name)
+def test_the_prototype_in_integers_agrees(rule: Instruction) -> None:
+    a, b, c = drawn(rule, 24, 2 * rule.span - 3, seed=hash_of(rule))
+    got = elements(rule, a, b, c)  # (R,)
+    finite = [row for row in range(24) if np.isfinite(decode(rule.output, c[row : row + 1]))[0]]
+    for row in finite:
+        assert got[row] == prototype(rule, a[row], b[row], int(c[row])), (rule.name, row)
+
+
+def hash_of(rule: Instruction) -> int:
+    return sum(ord(letter) * 31**place for place, letter in enumerate(rule.name)) % 2**32
+
+
+# ---------------------------------------------------------------------------------------------------- paths of one law
+REGIMES = {
+    "wide": lambda rng, shape: rng.standard_normal(shape) * 2.0 ** rng.integers(-12, 10, shape),
+    "narrow": lambda rng, shape: rng.uniform(1, 2, shape) * rng.choice([-1, 1], shape),
+    "positive": lambda rng, shape: rng.uniform(1, 2, shape),
+    "integers": lambda rng, shape: rng.integers(-7, 8, shape).astype(np.float64),
+    "zeros": lambda rng, shape: rng.standard_normal(shape) * (rng.random(shape) < 0.1),
+    "special": lambda rng, shape: np.where(rng.random(shape) < 0.01, np.inf, rng.standard_normal(shape)),
+}
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+@pytest.mark.parametrize(
+    "rule", [HOPPER, HOPPER_HALF, HOPPER_FP8, DENSE[0], instruction("sm_100", "mma.sync", "e5m2", "e5m2", "fp32")],
+    ids=lambda rule: rule.name,
+)  # fmt: skip
+def test_a_whole_product_is_its_elements(rule: Instruction, regime: str) -> None:
+    """`product` may prove that nothing is cut and multiply matrices; `elements` never does."""
+    rng = np.random.default_rng(5)
+    m, n, k = 37, 141, 100
+    a = encode(FORMATS[rule.a], REGIMES[regime](rng, (m, k)), overflow=Overflow.SATURATE)
+    b = encode(FORMATS[rule.b], REGIMES[regime](rng, (k, n)), overflow=Overflow.SATURATE)
+    c = encode(rule.output, REGIMES[regime](rng, (m, n)))
+    row, column = np.divmod(np.arange(m * n), n)
+    assert (product(rule, a, b, c).ravel() == elements(rule, a[row], b.T[column], c.ravel())).all()
+
+
+def test_the_proof_is_taken_for_integers_and_refused_where_a_bit_could_be_cut() -> None:
+    def proven(values: np.ndarray, c: float = 0.0) -> bool:
+        codes = encode(FP16, values)
+        sides = operand(HOPPER, "fp16", codes.T), operand(HOPPER, "fp16", codes.T)
+        return _exact_product(HOPPER, *sides, np.full((len(values), len(values)), c)) is not None
+
+    whole = np.full((4, 64), 3.0)
+    assert proven(whole)
+    assert proven(whole, c=2.0**23 - 1000)
+    assert not proven(whole, c=2.0**24)  # sums of 25 bits would be truncated
+    assert not proven(whole, c=2.0**-15)
+    assert not proven(np.full((4, 64), 1 + 2.0**-10))
+    assert not proven(np.full((4, 64), np.inf))
+
+
+def test_ragged_k_is_padded_with_terms_that_take_no_part() -> None:
+    a, b, c = drawn(HOPPER, 50, 21, seed=3)
+    wider = [np.pad(side, ((0, 0), (0, 11))) for side in (a, b)]
+    assert (elements(HOPPER, a, b, c) == elements(HOPPER, *wider, c)).all()
+    assert (elements(HOPPER, a[:, :0], b[:, :0], c) == c).all()
+
+
+# --------------------------------------------------------------------------------------------------- named choices
+def test_the_exponent_floor_is_switchable_and_decides_sums_near_the_smallest_number() -> None:
+    """2^-149 - 2^-160: a floor of -133 cuts at 2^-158 and loses the second term; without one the result is truncated to zero."""
+    a, b = [2.0**-75, -(2.0**-80)], [2.0**-74, 2.0**-80]
+    assert word(HOPPER_BF16, a, b) == 1
+    none = replace(HOPPER_BF16, choices=Choices(exponent_floor=ExponentFloor.NONE))
+    assert word(none, a, b) == 0
+    zero = replace(HOPPER_BF16, choices=Choices(exponent_floor=ExponentFloor.ZERO_ACCUMULATOR))
+    near = [2.0**-75, -(2.0**-77)], [2.0**-74, 2.0**-76]  # 2^-149 - 2^-153: above the cut of -133, below that of -126
+    assert word(HOPPER_BF16, *near) == 0
+    assert word(zero, *near) == 1
+
+
+def test_zero_terms_are_switchable_and_decide_whether_a_zero_can_push_c_out() -> None:
+    a, b = [0.0], [2.0**127]
+    assert value(HOPPER_BF16, a, b, 2.0**-100) == 2.0**-100
+    taking_part = replace(HOPPER_BF16, choices=Choices(zero_terms=ZeroTerms.TAKE_PART))
+    assert value(taking_part, a, b, 2.0**-100) == 0
+
+
+def test_every_instruction_says_what_it_rests_on() -> None:
+    for rule in INSTRUCTIONS:
+        assert any(mark in rule.evidence for mark in ("words", "model only", "by analogy", "exact integers")), rule.name
