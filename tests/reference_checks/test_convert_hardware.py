@@ -37,7 +37,7 @@ CARRIERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 def cast(source, destination, size, TYPE: tl.constexpr, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = offsets < size
-    tl.store(destination + offsets, tl.load(source + offsets, mask=inside, other=0).to(TYPE), mask=inside)
+    tl.store(destination + offsets, tl.load(source + offsets, mask=inside).to(TYPE), mask=inside)
 
 
 def codes_of(name: str) -> np.ndarray:
