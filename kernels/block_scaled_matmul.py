@@ -36,6 +36,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from kernels.clauses import Clause, require
 from kernels.descriptor_rules import ALIGNMENT_BYTES, base_clause, is_power_of_two, positive_clause, stride_clause
 from kernels.element_types import ELEMENT_TYPES
+from kernels.features import Feature
 from kernels.scaled_operands import (
     FORMATS,
     SPREAD_UNIT,
@@ -49,6 +50,7 @@ from kernels.scaled_operands import (
     spread,
 )
 
+REQUIRES = frozenset({Feature.MMA_SYNC})  # the compiler widens where there is no block-scaled instruction
 OUTPUTS = ("fp32", "fp16", "e4m3")
 LARGEST_SIZE = 2**31 - 1 - 256  # a size plus one tile still fits the 32-bit arithmetic of the tile numbers
 

@@ -1,0 +1,262 @@
+"""What `kernels/block_scaled_matmul.py` owes: words by its plan (the scaled tcgen05 law, or the compiler's widening), a refusal where a
+clause or the target's lack of e4m3 says so, out of resources where a wide tile is widened, and, of a user's launcher, the
+mathematics within the derived bound."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import kernels.block_scaled_matmul
+from harness import operand_coverage, scaled_operands
+from harness.contract import Case, Expected, Operand, Owed
+from harness.kernel_contract import SHARED_LIMITS, Fields, KernelContract
+from harness.scaled_plan import result_words, scaled_plan
+from harness.verdict import RestsOn
+from kernels.clauses import broken
+from kernels.element_types import ELEMENT_TYPES
+from kernels.features import Feature
+from kernels.scaled_operands import FORMATS, packing, spread
+
+if TYPE_CHECKING:
+    import torch
+
+    from harness.targets import Target
+
+BUDGET = 1 << 24  # products of one drawn case, masked elements of its tiles included
+COVER = ("cover a", "cover b")
+ROW_PADS, TILE_PADS = (0, 16, 512, 24), (0, 64, 512)  # bytes after a row of scale tiles, after a tile
+OUTS = ("fp16", "fp32", "e4m3")
+TILES = ({}, {"block_m": 256}, {"block_n": 256, "num_warps": 8}, {"block_k": 256, "num_stages": 2}, {"num_warps": 8, "num_stages": 1},
+         {"block_n": 256, "block_k": 256, "num_stages": 4})  # fmt: skip
+"""What `Config` differs in from its defaults; the last is the tutorial's for fp4."""
+
+
+class BlockScaledMatmulContract(KernelContract):
+    """The contract of one block_scaled_matmul module: the kernel's own, or a copy of it with a planted fault."""
+
+    parameters = "(a, a_scale, b, b_scale, out_dtype=torch.float16)"
+
+    def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
+        """Every format with every way to load; outputs and tiles go round. A format the target lacks stays in by one case."""
+        made, lacking = [], set()
+        for place, name in enumerate(FORMATS):
+            if not has_format(name, "fp32", target) and lacking:
+                continue
+            lacking |= {name} if not has_format(name, "fp32", target) else set()
+            for turn, (load, where) in enumerate((x, y) for x in ("2D", "5D") for y in ("host", "device")):
+                for shift in (0, 3):
+                    step = place + turn + shift
+                    out, tile = OUTS[step % 3], TILES[step % len(TILES)]
+                    made.append(({"format": name, "out": out}, tile | {"scale_load": load, "descriptors": where}))
+        return made
+
+    def draw_problem(self, draw: Callable, problem: Fields, config: Any, target: Target) -> Fields:
+        from hypothesis import strategies as st
+
+        from harness import strategies
+
+        tile = (config.block_m, config.block_n, config.block_k)
+        sizes = [draw(strategies.sizes(t, 2, draw(st.sampled_from(strategies.KINDS)))) for t in tile]
+        m, n, k = strategies.within(sizes, tile, BUDGET)
+        extra = {side: draw(st.integers(0, 2)) for side in "ab"}
+        fields = self.sized(problem["format"], max(m, 1), max(n, 1), max(k, 1), extra["a"], extra["b"])
+        pads = {f"{side}_scale_pad": draw(st.sampled_from(ROW_PADS)) for side in "ab"}
+        if config.scale_load == "5D":
+            pads |= {f"{side}_tile_pad": draw(st.sampled_from(TILE_PADS)) for side in "ab"}
+        return fields | pads | {"a_offset": 16 * extra["b"], "b_offset": 32 * extra["a"]}
+
+    def draw_regime(self, draw: Callable) -> str:
+        from hypothesis import strategies as st
+
+        return draw(st.sampled_from(scaled_operands.REGIMES))
+
+    def sized(self, name: str, m: int, n: int, k: int, a_extra: int = 0, b_extra: int = 0) -> Fields:
+        """Sizes near those asked for that the format can have, rows of operands that begin on the boundaries TMA needs."""
+        f = FORMATS[name]
+        if spread(name):
+            k = max(1, round(k / 128)) * 128
+        elif f.a == "e2m1":
+            k += k % 2
+        b_unit = 32 if spread(name) else 16
+        return {"m": m, "n": n, "k": k, "a_pad": -(k // packing(f.a)) % 16 + 16 * a_extra,
+                "b_pad": -(k // packing(f.b)) % b_unit + b_unit * b_extra}  # fmt: skip
+
+    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        """The cover cases, then the pool at the tiles' edges, then every residue of m, n and k."""
+        names = [name for name in FORMATS if has_format(name, "fp32", target)]
+        for name in names:
+            for place, dense in enumerate("ab"):
+                m, n = cover_sizes(dense)
+                config = {"scale_load": ("2D", "5D")[place], "descriptors": ("device", "host")[place]}
+                yield self.sized(name, m, n, operand_coverage.COVER_K) | {"format": name, "out": "fp32"}, config
+        for place, (problem, config) in enumerate(self.pool(target)):
+            made = self.module.Config(**config)
+            m, n = made.block_m + (-1, 0, 1, 3)[place % 4], max(made.block_n // (1 + place % 2) + (0, -3, 2)[place % 3], 1)
+            k = made.block_k * (1 + place % 3) + (0, -31, 34, -64, 2)[place % 5]
+            fields = self.sized(problem["format"], m, n, max(k, 1), place % 2, place // 2 % 2)
+            yield problem | fields | self._pads(place, made.scale_load), config
+        for residue in range(16):
+            name = names[residue % len(names)]
+            k = 32 * (2 + residue % 4) + (2 * residue + residue // 8 if FORMATS[name].a != "e2m1" else 2 * residue)
+            fields = self.sized(name, 32 + residue, 16 + (5 * residue + 3) % 16, k) | {"format": name}
+            yield fields | {"out": OUTS[residue % 3] if has_format(name, "e4m3", target) else "fp32"}, {}
+        for name in names:  # one short block, one element, the launcher's own configuration is in `required`
+            yield self.sized(name, 1, 1, 2) | {"format": name, "out": "fp32"}, {"scale_load": "5D"}
+
+    def _pads(self, place: int, load: str) -> Fields:
+        pads = {"a_scale_pad": ROW_PADS[place % 4], "b_scale_pad": ROW_PADS[(place // 2 + 1) % 4]}
+        if load == "5D":
+            pads |= {"a_tile_pad": TILE_PADS[place % 3], "b_tile_pad": TILE_PADS[(place + 1) % 3]}
+        return pads | {"a_offset": 16 * (place % 3), "b_offset": 32 * (place % 2)}
+
+    def required(self, target: Target) -> list[Case]:
+        from harness import strategies
+
+        schedules = ("eager", "latest", "drawn:1") if target.emulated else ("eager",)
+        cover = 2 * sum(has_format(name, "fp32", target) for name in FORMATS)
+        made = []
+        for place, (problem, config) in enumerate(self.listed(target)):
+            regime = COVER[place % 2] if place < cover else scaled_operands.REGIMES[place % len(scaled_operands.REGIMES)]
+            schedule = strategies.cycled(schedules, place // 2)
+            made.append(self.case(problem, config, regime=regime, data_seed=place, schedule=schedule))
+        sizes = self.sized("mxfp4", 130, 40, 64) | {"format": "mxfp4", "out": "fp32"}
+        made.append(Case(contract=self.address, problem=self.module.Problem(**sizes), regime="layer"))
+        return made + [self.case(problem, config) for problem, config in self.refused(target)]
+
+    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        fields = self.sized("mxfp8", 64, 64, 128) | {"format": "mxfp8", "out": "fp32"}
+        yield fields | {"out": "bf16"}, {}
+        yield fields, {"block_m": 64}
+        yield fields, {"block_n": 512}
+        yield fields, {"block_k": 64}
+        yield fields, {"block_k": 96}
+        yield fields, {"num_warps": 2}
+        yield fields, {"scale_load": "3D"}
+        yield fields, {"descriptors": "nowhere"}
+        yield fields | {"k": 256, "a_tile_pad": 64}, {"scale_load": "2D"}
+        yield fields | {"a_pad": 8}, {}
+        yield fields | {"a_offset": 8}, {}
+        mixed = self.sized("mixed", 64, 64, 128) | {"format": "mixed", "out": "fp32"}
+        yield mixed | {"k": 64, "b_pad": 0}, {}
+        yield mixed | {"b_pad": 16}, {}
+        yield mixed | {"b_offset": 16}, {}
+
+    # what is owed
+
+    def owed(self, case: Case, target: Target) -> Owed:
+        p, config = case.problem, case.config
+        clause = broken(kernels.block_scaled_matmul.CLAUSES, p, config or self.module.Config())  # the law's, also for a copy
+        if clause:
+            return Owed(result=False, outcome="refused", layer="launcher", message=clause[0].rule, reason=clause[0].cost)
+        if not has_format(p.format, p.out, target):
+            return Owed(result=False, outcome="refused", layer="front end", message="fp8e4nv", reason=f"{target.arch} has no e4m3")
+        needed, limit = shared_bytes(p, config, target.arch) if config else 0, SHARED_LIMITS.get(target.arch, 0)
+        if needed > limit:
+            return Owed(result=False, outcome="out of resources", layer="capacity", message="shared memory",
+                        reason=f"{needed} bytes of shared memory, {target.arch} has {limit}")  # fmt: skip
+        return Owed()
+
+    def operands(self, case: Case) -> list[Operand]:
+        p, f = case.problem, FORMATS[case.problem.format]
+        if case.regime in COVER:
+            a, b = operand_coverage.cover(case.regime[-1], f.a, f.b, f.scale, f.block_size, case.data_seed)
+        else:
+            a, b = (
+                scaled_operands.draw(case.regime, element, f.scale, f.block_size, rows, p.k, case.data_seed, name)
+                for name, element, rows in (("a", f.a, p.m), ("b", f.b, p.n))
+            )
+        made = []
+        for name, element, side in (("a", f.a, a), ("b", f.b, b)):
+            pad, offset, row_pad, tile_pad = (
+                getattr(p, f"{name}_{what}") for what in ("pad", "offset", "scale_pad", "tile_pad")
+            )
+            made.append(scaled_operands.element_operand(name, element, side, pad=pad, offset=offset))
+            scales = scaled_operands.scale_operand(f"{name}_scale", f.scale, side, case.data_seed, row_pad=row_pad, tile_pad=tile_pad)
+            made.append(scales)
+        return made
+
+    def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Callable | None) -> Mapping[str, torch.Tensor]:
+        import torch
+
+        p = case.problem
+        as_scale = torch.float8_e4m3fn if FORMATS[p.format].scale == "ue4m3" else torch.uint8
+        given = [tensors["a"], tensors["a_scale"].view(as_scale), tensors["b"], tensors["b_scale"].view(as_scale)]
+        out_dtype = ELEMENT_TYPES[p.out].torch
+        if launcher is not None:
+            keywords = {"out_dtype": out_dtype} if "out_dtype" in inspect.signature(launcher).parameters else {}
+            return {"c": launcher(*given, **keywords)}
+        return {"c": self.module.block_scaled_matmul(*given, out_dtype, configs=case.config)}
+
+    def sides(self, case: Case, operands: Mapping[str, Operand]) -> tuple[scaled_operands.Side, scaled_operands.Side]:
+        """The logical operands: codes (M, K) and (N, K), scales one for a block."""
+        p, size = case.problem, FORMATS[case.problem.format].block_size
+        return (scaled_operands.read_back(operands["a"], operands["a_scale"], p.m, p.k, size),
+                scaled_operands.read_back(operands["b"], operands["b_scale"], p.n, p.k, size))  # fmt: skip
+
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+        p, f = case.problem, FORMATS[case.problem.format]
+        a, b = self.sides(case, operands)
+        if case.launcher:
+            from harness.scaled_bound import bounded_scaled_product
+
+            return [bounded_scaled_product(f, p.out, a, b, target.arch)]
+        plan = scaled_plan(target.arch, f.a, f.b, f.scale, f.block_size)
+        words = result_words(plan, p.out, target.arch, a.codes, a.scales, b.codes, b.scales)  # (M, N)
+        tile = case.config or self.module.Config()
+        return [Expected(name="c", format=p.out, shape=(p.m, p.n), words=words, tile=(tile.block_m, tile.block_n),
+                         k_block=tile.block_k, rests_on=f"{RestsOn.WORDS} ({plan.evidence})")]  # fmt: skip
+
+    def for_launcher(self, case: Case, launcher: str) -> Case:
+        """`case` as a user's launcher can be asked it: operands and scales contiguous, but for rows TMA could not take."""
+        p = case.problem
+        problem = self.module.Problem(**self.sized(p.format, p.m, p.n, p.k), format=p.format, out=p.out)
+        return dataclasses.replace(case, config=None, launcher=launcher, problem=problem)
+
+    # what was seen
+
+    def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
+        p, c = case.problem, case.config
+        seen: dict[str, str | int] = {"target": target.name, "regime": case.regime, "schedule": case.schedule.partition(":")[0]}
+        seen |= {"dtype": p.format, "out": p.out, "config": c.name if c else "the launcher's own"}
+        seen |= {f"{name} mod 16": getattr(p, name) % 16 for name in ("m", "n", "k")}
+        if c is not None and p.format in FORMATS:
+            size = FORMATS[p.format].block_size
+            seen["scale tiles of K"] = "whole" if -(-p.k // size) % (c.block_k // size) == 0 else "ragged"
+            seen["last block"] = "whole" if p.k % size == 0 else "short"
+            seen["loads"] = f"{c.scale_load} {c.descriptors}"
+        return seen
+
+
+def cover_sizes(dense: str) -> tuple[int, int]:
+    """(m, n) of the cover case whose `dense` side is named."""
+    sizes = operand_coverage.COVER_DENSE, operand_coverage.COVER_PROBE
+    return sizes if dense == "a" else sizes[::-1]
+
+
+def has_format(name: str, out: str, target: Target) -> bool:
+    """Whether the target has every type that the format and the output are made of."""
+    f = FORMATS[name]
+    return Feature.FP8_E4M3 in target.features or (f.a, f.b, f.scale) == ("e2m1", "e2m1", "e8m0") and out != "e4m3"
+
+
+def shared_bytes(problem: Any, config: Any, arch: str) -> int:
+    """Bytes of the ring of operands and scales, and of B widened to bf16 beside it (wgmma reads it from there), for a machine that
+    widens. The last slot of the ring is the one being read, so there is one less than stages. 0 where everything fits."""
+    if arch != "sm_90":
+        return 0
+    f = FORMATS[problem.format]
+    operands = config.block_k * (config.block_m // packing(f.a) + config.block_n // packing(f.b))
+    scales = (config.block_m + config.block_n) * config.block_k // f.block_size
+    return (config.num_stages - 1) * (operands + scales) + 2 * config.block_k * config.block_n
+
+
+def contract(module: ModuleType) -> BlockScaledMatmulContract:
+    """The contract for `module`, which is kernels.block_scaled_matmul or a copy of its source."""
+    return BlockScaledMatmulContract(module, "block_scaled_matmul")
+
+
+CONTRACT = contract(kernels.block_scaled_matmul)

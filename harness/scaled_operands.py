@@ -1,0 +1,114 @@
+"""Operands with block scales, drawn as logical codes and laid out as a launcher takes them: packed nibbles, packed scales, padding
+that holds garbage.
+
+Regimes beyond those of `harness.operands`: what their elements and their scales are is said at `REGIMES`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness import operands as plain
+from harness.contract import Operand
+from reference import packing, scale_layout
+from reference.block_scaling import BLOCK_FORMATS, quantize
+from reference.formats import FORMATS
+
+REGIMES = ("normal", "codes", "spread", "ends", "nan", "layer")
+"""normal: elements of normal deviates, scales near one. codes: every finite element code alike often, scales near one. spread:
+the same with scales over many exponents, so that within one sum most products are cut off. ends: the smallest and the largest
+scales, so that sums overflow and vanish. nan: as codes, with a few NaN scales, and NaN elements where the format has them.
+layer: weights and activations of a small transformer layer, quantized. ``cover a``, ``cover b``: see `harness.operand_coverage`."""
+
+NEAR = {"e8m0": 4, "ue4m3": 24}  # codes to either side of one
+ONE = {"e8m0": 0x7F, "ue4m3": 0x38}
+
+
+@dataclass(frozen=True)
+class Side:
+    """One operand as the mathematics sees it: element codes (rows, k), scale codes (rows, ceil(k / block))."""
+
+    codes: np.ndarray
+    scales: np.ndarray
+
+
+def draw(regime: str, element: str, scale: str, block_size: int, rows: int, k: int, data_seed: int, name: str) -> Side:
+    """The `name` ("a" or "b") operand of a case. ValueError for an unknown regime."""
+    rng = plain.generator(data_seed, name)
+    if regime == "layer":
+        return _quantized(element, scale, block_size, rows, k, data_seed, name)
+    if regime not in REGIMES:
+        raise ValueError(f"regime {regime!r}: unknown; use one of {', '.join(REGIMES)}")
+    codes = plain.draw(element, (rows, k), "normal", rng) if regime == "normal" else _any_finite(element, (rows, k), rng)
+    shape = rows, scale_layout.scale_columns(k, block_size)
+    scales = _scales(regime, scale, shape, rng)  # (rows, blocks)
+    if regime == "nan":
+        _strike(codes, FORMATS[element].nan_code, rng)
+        _strike(scales, FORMATS[scale].nan_code, rng)
+    return Side(codes, scales)
+
+
+def _any_finite(element: str, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+    fmt = FORMATS[element]
+    codes = rng.integers(0, 1 << fmt.width, shape).astype(fmt.storage)  # (rows, k)
+    if fmt.nan_code is not None:
+        codes[(codes & ~fmt.storage(fmt.sign_bit)) == fmt.nan_code] = fmt.largest_code
+    return codes
+
+
+def _scales(regime: str, scale: str, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
+    last = FORMATS[scale].largest_code
+    if regime == "ends":
+        ends = np.array([0, 1, 2, 3, last - 3, last - 2, last - 1, last], np.uint8)
+        return ends[rng.integers(0, 8, shape)]
+    if regime == "spread":
+        low, high = (ONE[scale] - 40, ONE[scale] + 41) if scale == "e8m0" else (0, last + 1)
+        return rng.integers(low, high, shape).astype(np.uint8)
+    return rng.integers(ONE[scale] - NEAR[scale], ONE[scale] + NEAR[scale] + 1, shape).astype(np.uint8)
+
+
+def _strike(codes: np.ndarray, nan: int | None, rng: np.random.Generator) -> None:
+    """Put one or two NaN into `codes`, in place."""
+    if nan is not None and codes.size:
+        places = rng.integers(0, codes.size, int(rng.integers(1, 3)))
+        codes.reshape(-1)[places] = nan
+
+
+def _quantized(element: str, scale: str, block_size: int, rows: int, k: int, data_seed: int, name: str) -> Side:
+    from harness.transformer_layer import activations, weights
+
+    values = activations(rows, k, data_seed) if name == "a" else weights(rows, k, data_seed)  # (rows, k) float32
+    block_format = next(
+        f for f in BLOCK_FORMATS.values() if (f.element.name, f.scale.name, f.block_size) == (element, scale, block_size)
+    )
+    made = quantize(block_format, values)
+    return Side(made.elements, made.scales)
+
+
+def element_operand(name: str, element: str, side: Side, *, pad: int, offset: int) -> Operand:
+    """The elements as a launcher takes them: two e2m1 a byte, `pad` bytes after each row, `offset` bytes before the first."""
+    packed = element == "e2m1"
+    codes = packing.pack(side.codes) if packed else side.codes  # (rows, bytes)
+    return Operand(
+        name=name, format="uint8" if packed else element, codes=codes, strides=(codes.shape[1] + pad, 1), offset=offset
+    )
+
+
+def scale_operand(name: str, scale: str, side: Side, data_seed: int, *, row_pad: int, tile_pad: int) -> Operand:
+    """The scales packed in five dimensions; every byte of padding inside the tiles is garbage, NaN codes among it."""
+    packed = scale_layout.pack(side.scales)  # (row tiles, column tiles, 32, 4, 4)
+    padding = scale_layout.padding_mask(*side.scales.shape)
+    rng = plain.generator(data_seed, f"{name} padding")
+    nan = FORMATS[scale].nan_code or 0
+    garbage = np.where(rng.random(packed.shape) < 0.5, nan, rng.integers(0, 256, packed.shape))
+    packed = np.where(padding, garbage, packed).astype(np.uint8)
+    tile = scale_layout.TILE_BYTES + tile_pad
+    return Operand(name=name, format=scale, codes=packed, strides=(packed.shape[1] * tile + row_pad, tile, 16, 4, 1))
+
+
+def read_back(elements: Operand, scales: Operand, rows: int, k: int, block_size: int) -> Side:
+    """The logical side that two operands lay out."""
+    codes = packing.unpack(elements.codes, length=k) if elements.format == "uint8" else elements.codes  # (rows, k)
+    return Side(codes, scale_layout.unpack(scales.codes, rows, scale_layout.scale_columns(k, block_size)))
