@@ -36,7 +36,7 @@ class BlockedContract(KernelContract):
         dtype = problem.get("dtype", "fp16")
         transposed = self.always_transposed or problem.get("transpose_b", False)
         fields = {"m": m, "n": n, "k": k, "a_pad": aligned_pad(k, dtype, extra),
-                  "b_pad": aligned_pad(k if transposed else n, dtype, extra)}
+                  "b_pad": aligned_pad(k if transposed else n, dtype, (extra + n) % 3)}  # not A's gap
         return problem | fields | self.result_pad(problem, n, extra)
 
     def result_pad(self, problem: Fields, n: int, extra: int) -> Fields:

@@ -167,8 +167,13 @@ ROW_KINDS = ("permuted", "anywhere", "repeated", "edges")
 anywhere: from below 0 to past the end. repeated: a few rows over and over. edges: first, last, one past it, far past it."""
 
 
-def row_numbers(case: Case, name: str, count: int, rows: int, *, negative: bool) -> Operand:
-    """`count` int32 row numbers for a table of `rows`, of the kind that the case's regime names; below 0 only where `negative`."""
+def row_numbers(case: Case, name: str, count: int, rows: int, *, scattered_in_blocks_of: int = 0) -> Operand:
+    """`count` int32 row numbers for a table of `rows`, of the kind that the case's regime names.
+
+    For a scatter none is below 0, and a row is named again only inside the block of one program: two programs that write one row
+    race, and nothing is owed there.
+    """
+    negative = not scattered_in_blocks_of
     kind = case.regime.partition("/")[2] or "permuted"
     rng = regimes.generator(case.data_seed, name)
     low = -rows - 3 if negative else 0
@@ -184,6 +189,10 @@ def row_numbers(case: Case, name: str, count: int, rows: int, *, negative: bool)
     else:
         ends = np.array([0, rows - 1, rows, rows + 1, 2**31 - 1, *((-1, -2, -(2**31)) if negative else ())])
         codes = ends[rng.integers(0, len(ends), count)]
+    if scattered_in_blocks_of:
+        _, first, which = np.unique(codes, return_index=True, return_inverse=True)
+        elsewhere = np.arange(count) // scattered_in_blocks_of != first[which] // scattered_in_blocks_of  # (count,)
+        codes = np.where(elsewhere & (codes >= 0), rows + 1, codes)
     return Operand(name=name, format="int32", codes=codes.astype(np.int32))
 
 

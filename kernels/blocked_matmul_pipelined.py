@@ -155,6 +155,10 @@ def blocked_matmul_pipelined_kernel(a_matrix, b_matrix, c_matrix):
 
     last = blocks - 1
     mbarrier.wait(upper_done.index(last % 2), last // 2 & 1)
+    for stage in gl.static_range(2):  # the tile of C may be laid over the barriers that nobody waits for any more
+        mbarrier.invalidate(upper_and_b.index(stage))
+        mbarrier.invalidate(lower_loaded.index(stage))
+        mbarrier.invalidate(upper_done.index(stage))
     c_tile = gl.allocate_shared_memory(c_matrix.dtype, c_matrix.block_shape, c_matrix.layout)  # (BLOCK_M, BLOCK_N)
     c_tile.store(upper_sum.load().to(c_matrix.dtype))
     fence_async_shared()

@@ -182,6 +182,8 @@ def hopper_matmul_kernel(a_matrix, b_matrix, c_matrix, TRANSPOSE_B: gl.constexpr
                        a_ring.index(freed % STAGES),
                        b_ring.index(freed % STAGES), TRANSPOSE_B)
     sums = warpgroup_mma_wait(0, deps=(sums,))
+    for last in gl.static_range(STAGES):
+        mbarrier.invalidate(arrived.index(last))  # the tile of C may be laid over the barriers
 
     c_tile = gl.allocate_shared_memory(c_matrix.dtype, c_matrix.block_shape, c_matrix.layout)  # (BLOCK_M, BLOCK_N)
     c_tile.store(sums.to(c_matrix.dtype))

@@ -65,7 +65,7 @@ class FusedContract(RowsContract):
             rows = config["block_m"] * (1 + place % 4) + (-1, 0, 1, 7)[place % 4]
             yield self.sized(problem, rows, config["block_n"] * (1 + place % 3) + place % 2,
                              config["block_k"] * (1 + place % 5) - place % 2,
-                             1 + 31 * place % 140, 1 + 57 * place % 190, place % 2), config
+                             1 + 31 * place % 140, 40 + 57 * place % 150, place % 2), config
         for sizes, tile, depth in product(*SEED.values()):
             yield self.seed_case(sizes, tile, depth)
 
@@ -104,8 +104,8 @@ class FusedContract(RowsContract):
         return [drawn_operand(case, "x", p.dtype, (p.table_rows, p.k), pad=p.x_pad, offset=p.x_offset),
                 drawn_operand(case, "w", p.dtype, (p.k, p.n), pad=p.w_pad),
                 drawn_operand(case, "out", p.dtype, (p.out_rows, p.n), pad=p.out_pad),
-                row_numbers(case, "gather", p.rows, p.table_rows, negative=True),
-                row_numbers(case, "scatter", p.rows, p.out_rows, negative=False)]
+                row_numbers(case, "gather", p.rows, p.table_rows),
+                row_numbers(case, "scatter", p.rows, p.out_rows, scattered_in_blocks_of=case.config.block_m)]
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, g = case.problem, case.config

@@ -37,7 +37,11 @@ class TmaGatherContract(RowsContract):
         return {"table_rows": draw(st.integers(1, 70)), "table_columns": columns,
                 "offsets": draw(st.integers(1, 2 * config.block_x + 1)),
                 "column_offset": unit * draw(st.integers(low, (columns + config.block_y) // unit)),
-                "table_pad": aligned_pad(columns, problem["dtype"], draw(st.integers(0, 1)))}
+                "table_pad": aligned_pad(columns, problem["dtype"], draw(st.integers(0, 1)))} | self.source_fields(config.block_y)
+
+    def source_fields(self, seed: int) -> Fields:
+        """Fields of the operand that only a scatter has."""
+        return {}
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         for dtype, x, y, column, table in product(*SEED.values()):
@@ -71,7 +75,7 @@ class TmaGatherContract(RowsContract):
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
         return [drawn_operand(case, "table", p.dtype, (p.table_rows, p.table_columns), pad=p.table_pad, offset=p.table_offset),
-                row_numbers(case, "row_offsets", p.offsets, p.table_rows, negative=True)]
+                row_numbers(case, "row_offsets", p.offsets, p.table_rows)]
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, c = case.problem, case.config

@@ -29,6 +29,9 @@ class TmaScatterContract(TmaGatherContract):
             yield self.seed_case(dtype, x, y, column, table)
         yield from [made for made in super().listed(target) if made[0]["table_rows"] < 1000]
 
+    def source_fields(self, seed: int) -> Fields:
+        return {"source_pad": 5 * (seed % 2)}  # an ordinary load: no unit
+
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield from super().refused(target)
         yield {"table_rows": 9, "table_columns": 64, "offsets": 8, "column_offset": -16}, {"block_x": 8, "block_y": 64}
@@ -47,7 +50,7 @@ class TmaScatterContract(TmaGatherContract):
     def operands(self, case: Case) -> list[Operand]:
         p, c = case.problem, case.config
         return [drawn_operand(case, "table", p.dtype, (p.table_rows, p.table_columns), pad=p.table_pad, offset=p.table_offset),
-                row_numbers(case, "row_offsets", p.offsets, p.table_rows, negative=False),
+                row_numbers(case, "row_offsets", p.offsets, p.table_rows, scattered_in_blocks_of=c.block_x),
                 drawn_operand(case, "source", p.dtype, (p.offsets, c.block_y), pad=p.source_pad)]
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:

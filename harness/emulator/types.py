@@ -120,7 +120,7 @@ def parse_type(text: str) -> Type | None:
         inner = parts[0]
         if inner.startswith("tensor<"):
             inner = split_top(inner[len("tensor<") : -1])[0]
-        shaped = _shaped(inner)
+        shaped = _shaped(re.sub(r"x[su](i\d+)$", r"x\1", inner))  # a descriptor's integers have a sign, a tensor's none
         if shaped is None:
             return None
         return Type(text, "desc", shaped[1], False, shaped[0], ", ".join(parts[1:]))
