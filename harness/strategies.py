@@ -70,10 +70,17 @@ def within(sizes_drawn: Sequence[int], tile: Sequence[int], budget: int) -> tupl
             total *= count * t
         return total
 
-    while work() > budget and max(counts()) > 1:
-        largest = max(range(len(sizes_now)), key=lambda i: (counts()[i], i))
-        less = sizes_now[largest] - tile[largest]
-        sizes_now[largest] = less if less > 1 or sizes_now[largest] == 1 else DIVISOR + less  # 0 and 1 are classes of their own
+    def less(axis: int) -> int:
+        """One tile fewer; 0 and 1 are classes of their own, so what would become one of them keeps its residue otherwise."""
+        left = sizes_now[axis] - tile[axis]
+        return left if left > 1 else DIVISOR + left
+
+    while work() > budget:
+        able = [axis for axis in range(len(sizes_now)) if counts()[axis] > 1 and less(axis) < sizes_now[axis]]
+        if not able:
+            break
+        largest = max(able, key=lambda axis: (counts()[axis], axis))
+        sizes_now[largest] = less(largest)
     return tuple(sizes_now)
 
 

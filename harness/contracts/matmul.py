@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from harness.targets import Target
 
+_RESIDUES = (16, 16, 16)  # sizes shrink by these where the tile's masked elements cost nothing
 BUDGET = 1 << 24  # products of one case, masked elements of its tiles included: what an emulated launch may cost
 HARDWARE_BUDGET = 1 << 22  # products of one case on hardware: what its expected words may cost
 POOL = 48  # specialisations drawn from in one run: every kind with every configuration, once
@@ -145,7 +146,7 @@ class MatmulContract(Contract):
 
         tile = _tile(special["config"])
         m, n, k = (
-            strategies.within(sizes, tile, BUDGET) if target.emulated else strategies.within(sizes, (1, 1, 1), HARDWARE_BUDGET)
+            strategies.within(sizes, tile, BUDGET) if target.emulated else strategies.within(sizes, _RESIDUES, HARDWARE_BUDGET)
         )
         problem = self.module.Problem(m=m, n=n, k=k, a=self._view(special["a"]), b=self._view(special["b"]), **special["types"])
         return Case(

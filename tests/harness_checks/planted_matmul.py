@@ -36,7 +36,14 @@ UNSEEN_BY_ITS_OWN_TEST = (
     _fault("tail without a fill", _BOTH_TAILS, _BOTH_TAILS.replace(", other=0.0", ""), WRONG, "uninitialised read"),
     _fault("tail counted from the first block", "left = k - block * BLOCK_K", "left = k", STRAY_READ, WRONG),
     _fault("tail counted in blocks of 16", "left = k - block * BLOCK_K", "left = k - block * 16", STRAY_READ, WRONG),
-    _fault("EVEN_K for multiples of 16", '% args["BLOCK_K"] == 0', "% 16 == 0", STRAY_READ, WRONG),
+    _fault(
+        "EVEN_K for multiples of 16",
+        '% args["BLOCK_K"] == 0',
+        "% 16 == 0",
+        STRAY_READ,
+        WRONG,
+        **{"k mod 16": "0", "EVEN_K": "False"},
+    ),
     _fault(
         "EVEN_K for one block",
         '% args["BLOCK_K"] == 0',
@@ -66,7 +73,13 @@ UNSEEN_BY_ITS_OWN_TEST = (
         on=("emulated:sm_90",),
         dtype="e4m3",
     ),
-    _fault("empty K left unwritten", "if c.numel() == 0:", "if c.numel() == 0 or problem.k == 0:", WRONG, EVEN_K="True"),
+    _fault(
+        "empty K left unwritten",
+        "if c.numel() == 0:",
+        "if c.numel() == 0 or problem.k == 0:",
+        WRONG,
+        **{"k at tile": "below", "EVEN_K": "True"},
+    ),
     _fault(
         "types not compared",
         'holds=lambda p, c: p.dtype_of_b in ("", p.dtype)',

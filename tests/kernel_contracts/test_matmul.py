@@ -234,7 +234,7 @@ def test_a_case_goes_through_json_unchanged() -> None:
 @pytest.mark.parametrize("broken", [{"version": 99}, {"problem": {"m": 1}}, {"problem": {"rows": 1}}, {"config": {"tile": 3}}])
 def test_a_record_that_is_no_case_is_refused(broken: dict) -> None:
     record = case(m=1, n=2, k=3).to_json() | broken
-    with pytest.raises(ValueError, match="must have the fields|reads version"):
+    with pytest.raises(ValueError, match=r"must have the fields|reads version"):
         CONTRACT.case_from_json(record)
 
 

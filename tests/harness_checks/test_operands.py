@@ -1,0 +1,108 @@
+"""Contract under test: a regime and a seed make the same codes everywhere, in the regime's range, and each regime can show what
+it is for."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from harness.operands import REGIMES, decisive_codes, draw, generator, special_codes
+from reference.formats import E4M3, FORMATS, decode
+
+FLOATS = ("fp16", "bf16", "e4m3", "fp32", "tf32", "e5m2")
+SHAPE = (37, 53)
+
+
+def drawn(name: str, regime: str, data_seed: int = 5, shape: tuple[int, ...] = SHAPE) -> np.ndarray:
+    return draw(name, shape, regime, generator(data_seed, "a"))
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+@pytest.mark.parametrize("name", [*FLOATS, "int8", "int32"])
+def test_each_regime_draws_codes_of_the_format_in_its_storage(name: str, regime: str) -> None:
+    codes = drawn(name, regime)
+    assert codes.shape == SHAPE
+    assert codes.dtype == (FORMATS[name].storage if name in FORMATS else np.dtype(name))
+    assert np.array_equal(codes, drawn(name, regime)), "the same seed draws the same codes"
+    assert not np.array_equal(codes, drawn(name, regime, data_seed=6))
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1)])
+def test_empty_and_single_operands_are_drawn(regime: str, shape: tuple[int, int]) -> None:
+    assert drawn("fp16", regime, shape=shape).shape == shape
+
+
+def test_operands_of_one_case_are_independent() -> None:
+    a, b = (draw("fp16", SHAPE, "normal", generator(5, name)) for name in "ab")
+    assert not np.array_equal(a, b)
+
+
+def test_the_stream_is_pinned() -> None:
+    """A seed file holds a seed, not data: another stream would replay another case."""
+    digest = hashlib.sha256(b"".join(drawn("e4m3", regime).tobytes() for regime in ("integers", "wide", "subnormals"))).hexdigest()
+    assert digest[:16] == "e7a73cfeaa64206f"
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_integers_are_small_and_finite_regimes_are_finite(name: str) -> None:
+    fmt = FORMATS[name]
+    assert set(np.unique(decode(fmt, drawn(name, "integers")))) <= {-2.0, -1.0, 0.0, 1.0, 2.0}
+    for regime in ("normal", "wide", "subnormals", "largest"):
+        assert np.isfinite(decode(fmt, drawn(name, regime))).all(), regime
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_subnormals_and_the_largest_are_there(name: str) -> None:
+    fmt = FORMATS[name]
+    tiny = np.abs(decode(fmt, drawn(name, "subnormals")))
+    assert 0.3 < (tiny < fmt.smallest_normal).mean() < 0.7
+    assert (np.abs(decode(fmt, drawn(name, "largest"))) > fmt.largest / 2.01).all()
+
+
+@pytest.mark.parametrize("name", ["fp16", "bf16", "fp32"])
+def test_wide_exponents_span_half_the_format(name: str) -> None:
+    exponents = np.frexp(decode(FORMATS[name], drawn(name, "wide")))[1]
+    assert np.ptp(exponents) >= (1 << FORMATS[name].exponent_bits) // 2 - 3
+
+
+@pytest.mark.parametrize("name", ["fp16", "bf16", "e4m3", "fp32"])
+def test_every_special_is_planted_and_few_of_them_decide_whole_rows(name: str) -> None:
+    fmt = FORMATS[name]
+    seen: set[int] = set()
+    for data_seed in range(24):
+        codes = drawn(name, "planted", data_seed)
+        decisive = np.isin(codes, list(decisive_codes(fmt).values()))
+        assert decisive.sum() <= 2
+        seen |= set(codes.ravel().tolist())
+    assert set(special_codes(fmt).values()) <= seen
+    assert set(decisive_codes(fmt).values()) <= seen
+
+
+def test_specials_are_what_they_are_called() -> None:
+    codes = special_codes(E4M3)
+    values = {name: float(decode(E4M3, np.array([code], np.uint8))[0]) for name, code in codes.items()}
+    assert values["largest"] == 448
+    assert values["smallest subnormal"] == 2.0**-9
+    assert values["-smallest normal"] == -(2.0**-6)
+    assert np.isnan(decode(E4M3, np.array([decisive_codes(E4M3)["nan"]], np.uint8))).all()
+    assert "inf" not in decisive_codes(E4M3)
+
+
+@pytest.mark.parametrize(("name", "regime", "said"), [("fp16", "gaussian", "regime"), ("fp13", "normal", "format")])
+def test_an_unknown_regime_or_format_is_refused_with_the_known_ones(name: str, regime: str, said: str) -> None:
+    with pytest.raises(ValueError, match=f"{said} '.*': unknown; use one of"):
+        drawn(name, regime)
+
+
+def test_the_integers_regime_would_not_show_a_rounding_and_the_wide_one_does() -> None:
+    """Why there is more than one regime: half-precision accumulation is exact on small integers."""
+    for regime, same in (("integers", True), ("wide", False)):
+        a, b = (decode(FORMATS["fp16"], draw("fp16", (8, 40), regime, generator(1, name))) for name in "ab")
+        rounded = np.zeros((8, 8))
+        for k in range(40):
+            with np.errstate(over="ignore", invalid="ignore"):
+                rounded = (rounded + a[:, k, None] * b[None, :, k]).astype(np.float16).astype(np.float64)
+        assert np.array_equal(rounded, a @ b.T) is same

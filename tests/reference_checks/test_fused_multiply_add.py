@@ -1,0 +1,61 @@
+"""Contract under test: the fp32 fused multiply-add rounds the exact a * b + c once, to nearest even, and chains ascend over K."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from reference.formats import FP32, encode
+from reference.fused_multiply_add import chain, fused_multiply_add
+
+
+def by_fractions(a: float, b: float, c: float) -> int:
+    """The definition, in rational arithmetic: the nearest of the float32 neighbours of the exact value, ties to the even code."""
+    exact = Fraction(a) * Fraction(b) + Fraction(c)
+    guess = np.float32(float(exact))
+    near = [np.nextafter(guess, np.float32(-np.inf)), guess, np.nextafter(guess, np.float32(np.inf))]
+    finite = [n for n in near if np.isfinite(n)]
+    best = min(finite, key=lambda n: (abs(Fraction(float(n)) - exact), int(n.view(np.uint32)) & 1))
+    return int(best.view(np.uint32))
+
+
+def words(seed: int, count: int, exponents: tuple[int, int]) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    bits = rng.integers(0, 2, count) << 31 | rng.integers(*exponents, count) << 23 | rng.integers(0, 1 << 23, count)
+    return bits.astype(np.uint32).view(np.float32)
+
+
+@pytest.mark.parametrize("exponents", [(120, 134), (1, 64), (0, 2), (100, 160)])
+def test_it_rounds_once(exponents: tuple[int, int]) -> None:
+    a, b, c = (words(seed, 600, exponents) for seed in (1, 2, 3))
+    c = np.where(np.arange(600) % 2, c, -(a * b).astype(np.float32))  # cancellation leaves the product's low bits
+    got = fused_multiply_add(a, b, c)
+    for i in range(600):
+        owed = by_fractions(float(a[i]), float(b[i]), float(c[i]))
+        assert got[i] == owed or got[i] & 0x7FFFFFFF == owed & 0x7FFFFFFF == 0, i
+
+
+def test_rounding_twice_would_be_wrong() -> None:
+    """a * b + c just below a tie of fp32, by less than float64 shows: there it is the tie, and goes to the even neighbour above."""
+    a, b, c = (np.array([value], np.float32) for value in (2.0**-24 * (1 + 2.0**-23), 1 - 2.0**-23, 1 + 2.0**-23))
+    twice = (a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)).astype(np.float32)
+    assert twice[0] == 1 + 2.0**-22
+    assert fused_multiply_add(a, b, c).view(np.float32)[0] == 1 + 2.0**-23
+
+
+def test_specials_are_as_ptx_says() -> None:
+    inf, nan, one, zero = np.float32(np.inf), np.float32(np.nan), np.float32(1), np.float32(0)
+    rows = [(inf, zero, one, 0x7FFFFFFF), (nan, one, one, 0x7FFFFFFF), (inf, one, -inf, 0x7FFFFFFF), (-one, inf, one, 0xFF800000),
+            (-zero, one, zero, 0), (-zero, one, -zero, 0x80000000), (one, one, -one, 0), (np.float32(3e38), np.float32(10), -inf, 0xFF800000)]  # fmt: skip
+    for a, b, c, owed in rows:
+        assert fused_multiply_add(np.array([a]), np.array([b]), np.array([c]))[0] == owed
+
+
+def test_a_chain_ascends_and_starts_where_it_is_told() -> None:
+    a, b = encode(FP32, np.array([[1.0, 2.0**24, 1.0]])), encode(FP32, np.array([[1.0], [1.0], [-1.0]]))
+    assert chain(a, b).view(np.float32)[0, 0] == 2.0**24 - 1  # 1 + 2^24 rounds to 2^24, and then one is taken away
+    assert chain(a[:, ::-1], b[::-1]).view(np.float32)[0, 0] == 2.0**24
+    assert chain(a[:, :0], b[:0], encode(FP32, np.array([[7.0]]))).view(np.float32)[0, 0] == 7
+    assert chain(a[:, :0], b[:0]).tolist() == [[0]]
