@@ -61,7 +61,7 @@ class Stages:
         capability: int | None = None,
     ) -> tuple[str, str] | None:
         if backend is None:  # the compile cache asks for its key
-            return "tile program", self.key
+            return self.key, self.key
         assert stages is not None and capability is not None
         if options.num_ctas != 1:
             return None  # the launch refuses it by name

@@ -116,6 +116,7 @@ class Device:
             tensor=ready.program.integer("ttg.tensor_memory_size"),
             blocks=len(ready.blocks),
             step_limit=STEP_LIMIT,
+            written=frozenset(program.decode().split("\n", 1)[0].removeprefix(WRITTEN).split(";")),
         )
         try:
             with np.errstate(all="ignore"):
@@ -125,10 +126,11 @@ class Device:
         finally:
             launch.operations = ready.counts(machine.runs)
             launch.timeline = list(machine.timeline)
-            written = program.decode().split("\n", 1)[0].removeprefix(WRITTEN).split(";")
             for name, location in machine.notes:
-                if name == FENCE and location not in written:
-                    self._advice.add(f"{location}: relies on a proxy fence that the compiler inserts")
+                if name == FENCE:
+                    self._advice.add(
+                        f"{location}: what is written here reaches the async proxy only by a proxy fence that the compiler inserts"
+                    )
                 elif name == "duplicate rows":
                     self._advice.add(f"{location}: scatters two rows to one place: either may win")
 
@@ -139,8 +141,8 @@ class _Utils:
     def __init__(self, device: Device) -> None:
         self.device = device
 
-    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[str, bytes, int, int, int]:
-        return "module", kernel, 0, 0, 1024  # the program's text is the function; registers, spills, most threads
+    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[None, bytes, int, int, int]:
+        return None, kernel, 0, 0, 1024  # no module to unload; the program's text; registers, spills, most threads
 
     def unload_module(self, module: object) -> None: ...
 

@@ -15,6 +15,7 @@ from harness.emulator.agents import Agent, Footprints, Thread, drive
 from harness.emulator.asynchrony import Flights, InFlight, PendingTensor, Schedule
 from harness.emulator.barriers import Barriers
 from harness.emulator.bulk_copies import BulkCopies
+from harness.emulator.descriptors import Descriptor
 from harness.emulator.faults import EmulatedFault
 from harness.emulator.memory import GlobalMemory, Space, View
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 TENSOR_BYTES = 128 * 512 * 4
 TIMELINE = 200
+FENCE = "ttng.fence_async_shared"
 MOST_AGENTS = 16
 
 
@@ -39,10 +41,12 @@ class Machine(BulkCopies):
         tensor: int,
         blocks: int,
         step_limit: int,
+        written: frozenset[str] = frozenset(),
     ) -> None:
         self.memory, self.grid, self.schedule = memory, grid, schedule
         self.shared = Space("shared memory", shared)
         self.tensor = Space("tensor memory", TENSOR_BYTES if tensor else 0)
+        self.written = written  # where the author wrote a proxy fence
         self.runs = [0] * blocks
         self.steps, self.step_limit = 0, step_limit
         self.timeline: deque[str] = deque(maxlen=TIMELINE)
@@ -62,6 +66,8 @@ class Machine(BulkCopies):
         self.agent = Agent(0, "the program", _first_clock())
         self.flights.agents = [self.agent]
         self.footprints: dict[str, Footprints] = {}
+        self.tensor_maps: dict[int, Descriptor] = {}  # descriptors the program made, by their place in scratch memory
+        self.unfenced_maps: set[int] = set()
 
     def run(self, thread: Thread) -> None:
         """Run the program that `thread` is to its end."""
@@ -219,21 +225,25 @@ class Machine(BulkCopies):
 
     def fence(self, op: Operation) -> None:
         """fence.proxy.async: what this agent knows to be written becomes visible to the async proxy."""
-        self.notes.add((op.name, op.location))
-        self.shared.fence(self.agent.clock)
+        self.shared.fence(self.agent.clock, op, written=op.location in self.written)
 
     def async_read(self, op: Operation, views: Iterable[View]) -> None:
         """The async proxy (TMA, wgmma, tcgen05) reads `views`, and the agent that asks it to must know them to be there."""
         for view in views:
             self._touch(op, view, write=False, keep=False)
-            if view.space is self.shared and (earlier := self.shared.hidden(view)) is not None:
-                raise EmulatedFault(
-                    "race",
-                    f"{op.name} reads {view} through the async proxy, which {earlier.name} at {earlier.location} wrote through the "
-                    "generic one: no proxy fence (fence_async_shared) between them",
-                    op.location,
-                    {"operation": op.brief, "other operation": earlier.brief, "other location": earlier.location},
-                )
+            if view.space is not self.shared or (hidden := self.shared.hidden(view)) is None:
+                continue
+            if hidden.repaired is not None:
+                self.notes.add((FENCE, hidden.op.location))
+                continue
+            earlier = hidden.op
+            raise EmulatedFault(
+                "race",
+                f"{op.name} reads {view} through the async proxy, which {earlier.name} at {earlier.location} wrote through the "
+                "generic one: no proxy fence (fence_async_shared) between them",
+                op.location,
+                {"operation": op.brief, "other operation": earlier.brief, "other location": earlier.location},
+            )
 
     def async_write(self, op: Operation, view: View) -> None:
         """The async proxy is about to write `view`: nobody may still use it. What it writes needs no fence to be read again."""
@@ -304,9 +314,7 @@ class Machine(BulkCopies):
         return value
 
     # -- tcgen05 (PTX ISA 9.7.16) -------------------------------------------------------------------------------------
-    def tensor_core_mma(
-        self, op: Operation, run: Callable, a: View, b: View, d: View, use: Any, signals: tuple, is_async: bool
-    ) -> None:
+    def tensor_core_mma(self, op: Operation, run: Callable, a: View, b: View, d: View, use: Any, signals: tuple) -> None:
         """tcgen05.mma, and the commit behind it: operands are read, and the accumulator written, until a barrier it signals is
         waited for. The pipe hands the accumulator from one to the next in order."""
         flights = self.flights
@@ -330,8 +338,6 @@ class Machine(BulkCopies):
         barriers = tuple(barrier.offset for barrier, when in signals if when)
         flight = InFlight(op, "tcgen05.mma", land, pipe="tcgen05", reads=(a, b), writes=(d,), barriers=barriers)
         self.issue(flight)
-        if not is_async:
-            flights.complete(self.agent, flight)
 
     def tensor_core_copy(self, op: Operation, source: View, target: View, barrier: View | None) -> None:
         """tcgen05.cp: shared to tensor memory, in the order of the pipe."""

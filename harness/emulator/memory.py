@@ -23,6 +23,16 @@ POISON = 0xFF  # a NaN in every float format we hold, and conspicuous as an inte
 _UNSIGNED: dict[int, np.dtype] = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 
 
+@dataclass
+class Hidden:
+    """A write through the generic proxy by `agent` in `epoch`; `repaired` is the fence, not of the author's, that followed."""
+
+    op: Operation
+    agent: int
+    epoch: int
+    repaired: Operation | None = None
+
+
 class Space:
     """One on-chip memory of one program: its bytes, and for each byte whether it was written since it was allocated."""
 
@@ -32,7 +42,7 @@ class Space:
         self.known = np.zeros(size, np.uint8)  # (size,) 0xFF where written
 
         self.hiding = np.zeros(size, np.uint16)  # (size,) 1 + the generic write that no proxy fence has followed, 0 for none
-        self.hidden_by: list[tuple[Operation, int, int]] = []  # operation, agent, epoch of each such write
+        self.hidden_by: list[Hidden] = []
 
     def reset(self) -> None:
         """Fresh: poisoned, nothing known."""
@@ -46,32 +56,37 @@ class Space:
         if len(self.hidden_by) >= 0xFFFE:
             self.hidden_by = []
             self.hiding.fill(0)
-        self.hidden_by.append((op, agent, epoch))
-        where: slice | np.ndarray = slice(view.low, view.high) if view.dense else view.bytes()
-        self.hiding[where] = len(self.hidden_by)
+        self.hidden_by.append(Hidden(op, agent, epoch))
+        self.hiding[view.extent] = len(self.hidden_by)
 
-    def fence(self, clock: np.ndarray) -> None:
-        """A proxy fence by one who knows `clock`: the writes it knows of become visible to the async proxy."""
+    def fence(self, clock: np.ndarray, op: Operation, *, written: bool) -> None:
+        """A proxy fence by one who knows `clock`: the writes it knows of become visible to the async proxy. One that the program's
+        author has not `written` is remembered by what it repairs."""
         if not self.hidden_by:
             return
-        shown = np.array([False] + [epoch <= clock[agent] for _, agent, epoch in self.hidden_by])
-        if shown[1:].all():
+        shown = [entry.epoch <= clock[entry.agent] for entry in self.hidden_by]
+        if not written:
+            for entry, now in zip(self.hidden_by, shown, strict=True):
+                if now and entry.repaired is None:
+                    entry.repaired = op
+        elif all(shown):
             self.hiding.fill(0)
             self.hidden_by = []
         else:
-            self.hiding[shown[self.hiding]] = 0
+            self.hiding[np.array([False, *shown])[self.hiding]] = 0
 
-    def hidden(self, view: View) -> Operation | None:
-        """The generic write that the async proxy would miss in `view`, if any."""
+    def hidden(self, view: View) -> Hidden | None:
+        """The generic write that the async proxy would miss in `view`, or would but for the compiler's fence; if any."""
         if not self.hidden_by:
             return None
-        numbers = self.hiding[slice(view.low, view.high) if view.dense else view.bytes()]
-        return self.hidden_by[int(numbers.max()) - 1][0] if numbers.any() else None
+        numbers = np.unique(self.hiding[view.extent])
+        found = [self.hidden_by[n - 1] for n in numbers.tolist() if n]
+        return next((entry for entry in found if entry.repaired is None), found[0] if found else None)
 
     def clean(self, view: View) -> None:
         """The async proxy wrote `view` itself."""
         if self.hidden_by:
-            self.hiding[slice(view.low, view.high) if view.dense else view.bytes()] = 0
+            self.hiding[view.extent] = 0
 
 
 class View:
@@ -139,6 +154,11 @@ class View:
     @property
     def dense(self) -> bool:
         return self.high - self.low == self.dtype.itemsize * int(np.prod(self.shape))
+
+    @property
+    def extent(self) -> slice | np.ndarray:
+        """What indexes the space's bytes that the view covers."""
+        return slice(self.low, self.high) if self.dense else self.bytes()
 
     def bytes(self) -> np.ndarray:
         """Positions in the space of all bytes of the view, ascending."""

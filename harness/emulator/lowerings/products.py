@@ -107,7 +107,7 @@ def tensor_core_mma(t: Translator, op: Operation) -> None:
     signals = "".join(f"({t.value(bar)}, {t.value(when)}), " for bar, when in zip(barriers, conditions, strict=True))
     t.emit(
         f"if {t.value(enabled[0])}: m.tensor_core_mma({t.constant(op)}, {t.constant(run)}, {t.value(left[0])}, "
-        f"{t.value(right[0])}, {t.value(into[0])}, {t.value(use[0])}, ({signals}), {'is_async' in op.attributes})"
+        f"{t.value(right[0])}, {t.value(into[0])}, {t.value(use[0])}, ({signals}))"
     )
     for token in op.results:
         t.emit(f"{t.value(token)} = None")
