@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.emulator.arithmetic import binary, convert_float, float_from_int, fma, int_from_float, narrow, widen
+from harness.emulator.arithmetic import binary, convert_float, float_from_int, fma, int_from_float, narrow, narrow_fma, widen
 from harness.emulator.program import Operation
 from harness.emulator.translate import NotModelled, Translator, lowers
 
@@ -55,9 +55,13 @@ def _product(t: Translator, name: str) -> Operation | None:
 
 @lowers("math.fma")
 def fused(t: Translator, op: Operation) -> None:
-    if t.result(op).element != "f32":
-        raise NotModelled(op, f"on {t.result(op).element}")
-    t.call(op, fma)
+    kind = t.result(op)
+    if kind.format in ("fp16", "bf16"):
+        t.call(op, narrow_fma(kind.format))
+    elif kind.element == "f32":
+        t.call(op, fma)
+    else:
+        raise NotModelled(op, f"on {kind.element}")
 
 
 @lowers("arith.negf", "math.absf")

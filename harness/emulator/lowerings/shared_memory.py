@@ -83,7 +83,13 @@ def tensor_pieces(kind: Type, layout: str, op: Operation) -> tuple[tuple[int, ..
 @lowers("ttng.tmem_alloc")
 def allocate_tensor(t: Translator, op: Operation) -> None:
     kind = t.result(op)
-    pieces, strides = tensor_pieces(kind, t.program.expand(kind.layout), op)
+    layout = t.program.expand(kind.layout)
+    if "tensor_memory_scales" in layout:
+        from harness.emulator.lowerings.block_scaled import allocate_scales
+
+        allocate_scales(t, op, kind)
+        return
+    pieces, strides = tensor_pieces(kind, layout, op)
     row = op.integer("tensor_memory_row_offset")
     offset = (row // 16 * 64 if row % 32 else row) * TENSOR_ROW + op.integer("tensor_memory_col_offset") * 4
     source = t.value(op.operands[0]) if op.operands else "None"
