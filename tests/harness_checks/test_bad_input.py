@@ -32,22 +32,50 @@ LAUNCHER_ROWS: dict[str, tuple[Callable, str, str, str]] = {
     "layout": (lambda: matmul(A, B.to_sparse()), "sparse", "must be strided", ".to_dense()"),
     "K": (lambda: matmul(A, half(7, 4)), "8 columns and b has 7 rows", "must be the rows of b", "transpose or slice"),
     "element type": (lambda: matmul(A.double(), B.double()), "float64", "must be one of fp16, bf16", "convert"),
-    "element type of 8 bits": (lambda: matmul(A.to(torch.float8_e5m2), B.to(torch.float8_e5m2)), "e5m2", "must be one of", "convert"),
+    "element type of 8 bits": (
+        lambda: matmul(A.to(torch.float8_e5m2), B.to(torch.float8_e5m2)),
+        "e5m2",
+        "must be one of",
+        "convert",
+    ),
     "types differ": (lambda: matmul(A, B.bfloat16()), "a is fp16 and b is bf16", "same element type", "convert one"),
     "devices differ": (lambda: matmul(A, B.to("meta")), "a is on cpu and b on meta", "one device", ".to(...)"),
-    "device is not the target's": (lambda: matmul(A.to("meta"), B.to("meta")), "a is on meta", "takes operands on cpu", "move a and b"),
+    "device is not the target's": (
+        lambda: matmul(A.to("meta"), B.to("meta")),
+        "a is on meta",
+        "takes operands on cpu",
+        "move a and b",
+    ),
     "activation": (lambda: matmul(A, B, "gelu"), "activation 'gelu'", "must be one of '', 'leaky_relu'", "apply another function"),
-    "activation of integers": (lambda: matmul(A.to(torch.int8), B.to(torch.int8), "leaky_relu"), "with int8 operands", "is a fraction",
-                               "torch.int32"),
+    "activation of integers": (
+        lambda: matmul(A.to(torch.int8), B.to(torch.int8), "leaky_relu"),
+        "with int8 operands",
+        "is a fraction",
+        "torch.int32",
+    ),
     "output type": (lambda: matmul(A, B, out_dtype=torch.int8), "out_dtype int8", "float operands give", "convert afterwards"),
-    "output type of integers": (lambda: matmul(A.to(torch.int8), B.to(torch.int8), out_dtype=torch.float16), "out_dtype fp16 for operands in int8",
-                                "int8 operands give int8", "convert afterwards"),
+    "output type of integers": (
+        lambda: matmul(A.to(torch.int8), B.to(torch.int8), out_dtype=torch.float16),
+        "out_dtype fp16 for operands in int8",
+        "int8 operands give int8",
+        "convert afterwards",
+    ),
     "output is no type": (lambda: matmul(A, B, out_dtype="half"), "out_dtype 'half'", "must be a torch.dtype", "torch.float32"),
-    "precision": (lambda: matmul(A.float(), B.float(), precision="bf16x3"), "precision 'bf16x3'", "must be one of 'tf32', 'ieee'", "leave it out"),
+    "precision": (
+        lambda: matmul(A.float(), B.float(), precision="bf16x3"),
+        "precision 'bf16x3'",
+        "must be one of 'tf32', 'ieee'",
+        "leave it out",
+    ),
     "size": (lambda: matmul(half(1, 8).expand(2**31 - 1, 8), B), "m=2147483647", "no size may be above", "in parts"),
-    "configured, K": (lambda: matmul_configured(A, half(9, 4), "", None, SMALL), "b has 9 rows", "must be the rows of b", "transpose or slice"),
+    "configured, K": (
+        lambda: matmul_configured(A, half(9, 4), "", None, SMALL),
+        "b has 9 rows",
+        "must be the rows of b",
+        "transpose or slice",
+    ),
     "backend": (lambda: kernels.matmul.configurations("xpu"), "backend 'xpu'", "no list of configurations", "one of cuda, hip"),
-}  # fmt: skip
+}
 
 
 def no_file(directory: Path) -> bool:
@@ -78,9 +106,19 @@ COURT_ROWS: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
     "seed file": (lambda d: seed_files.read(d / "none.json"), "none.json", "cannot be read", "give a file"),
     "regime": (lambda d: operands.draw("fp16", (1, 1), "gauss", operands.generator(0, "a")), "'gauss'", "unknown", "use one of"),
     "format": (lambda d: operands.draw("fp12", (1, 1), "normal", operands.generator(0, "a")), "'fp12'", "unknown", "use one of"),
-    "version of a case": (lambda d: CONTRACT.case_from_json({"version": 0}), "version 0", "reads version", "checkout that wrote it"),
-    "fields of a case": (lambda d: CONTRACT.case_from_json({"version": 1, "problem": {}}), "matmul", "must have the fields", "Case.to_json"),
-}  # fmt: skip
+    "version of a case": (
+        lambda d: CONTRACT.case_from_json({"version": 0}),
+        "version 0",
+        "reads version",
+        "checkout that wrote it",
+    ),
+    "fields of a case": (
+        lambda d: CONTRACT.case_from_json({"version": 1, "problem": {}}),
+        "matmul",
+        "must have the fields",
+        "Case.to_json",
+    ),
+}
 
 
 @pytest.mark.parametrize("row", COURT_ROWS)
@@ -112,7 +150,7 @@ def test_without_any_gpu_the_launcher_says_where_a_kernel_can_run(monkeypatch: p
             raise RuntimeError("0 active drivers ([]). There should only be one.")
 
     monkeypatch.setattr(kernels.matmul, "driver", Nothing())
-    with pytest.raises(ValueError, match="a is on cpu and Triton finds no GPU here.*move them to a GPU, or run under"):
+    with pytest.raises(ValueError, match=r"a is on cpu and Triton finds no GPU here.*move them to a GPU, or run under"):
         matmul(A, B)
 
 

@@ -47,8 +47,16 @@ def test_rounding_twice_would_be_wrong() -> None:
 
 def test_specials_are_as_ptx_says() -> None:
     inf, nan, one, zero = np.float32(np.inf), np.float32(np.nan), np.float32(1), np.float32(0)
-    rows = [(inf, zero, one, 0x7FFFFFFF), (nan, one, one, 0x7FFFFFFF), (inf, one, -inf, 0x7FFFFFFF), (-one, inf, one, 0xFF800000),
-            (-zero, one, zero, 0), (-zero, one, -zero, 0x80000000), (one, one, -one, 0), (np.float32(3e38), np.float32(10), -inf, 0xFF800000)]  # fmt: skip
+    rows = [
+        (inf, zero, one, 0x7FFFFFFF),
+        (nan, one, one, 0x7FFFFFFF),
+        (inf, one, -inf, 0x7FFFFFFF),
+        (-one, inf, one, 0xFF800000),
+        (-zero, one, zero, 0),
+        (-zero, one, -zero, 0x80000000),
+        (one, one, -one, 0),
+        (np.float32(3e38), np.float32(10), -inf, 0xFF800000),
+    ]
     for a, b, c, owed in rows:
         assert fused_multiply_add(np.array([a]), np.array([b]), np.array([c]))[0] == owed
 
