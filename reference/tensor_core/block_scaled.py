@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from reference.formats import FORMATS, decode
-from reference.tensor_core.chain import Terms, chain_elements, chain_products, terms
+from reference.tensor_core.chain import chain_elements, chain_products
 from reference.tensor_core.fused_sum import exponents
 from reference.tensor_core.product import accumulator, words
 from reference.tensor_core.record import InfiniteAccumulator, Instruction
+from reference.tensor_core.terms import Terms, scaled_operand
 
 
 def scaled_product(
@@ -66,7 +67,7 @@ def _scaled_terms(rule: Instruction, name: str, codes: np.ndarray, scales: np.nd
     scale_exponents = exponents(finite, scale_fmt.smallest_exponent, 0)  # (L, blocks)
     spread = [np.repeat(each, rule.scale_block, axis=1)[:, : codes.shape[1]].T for each in (scale_values, scale_exponents)]
     values = decode(fmt, codes).T * spread[0]  # (K, L) exact in float64
-    return terms(values, fmt.smallest_exponent, rule, spread[1], spread[0])
+    return scaled_operand(rule, name, values, spread[0], spread[1])
 
 
 def _values(rule: Instruction, c: np.ndarray) -> np.ndarray:

@@ -2,82 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from reference.formats import FORMATS, decode
 from reference.tensor_core.fused_sum import (
-    NO_EXPONENT,
     ZERO_ACCUMULATOR_EXPONENT,
+    Scratch,
     accumulator_exponents,
-    exponents,
     fused_sum,
     lowest_alignment,
     round_sum,
 )
 from reference.tensor_core.grouped_sum import grouped_sum
-from reference.tensor_core.record import Accumulator, ExponentFloor, Instruction, ScaledWindow, ZeroTerms
+from reference.tensor_core.record import Accumulator, ExponentFloor, Instruction, ScaledWindow
+from reference.tensor_core.terms import LOWEST_BIT_OF_ZERO, Terms, lowest_bits
 
-TERMS_AT_ONCE = 1 << 16  # products alive at a time: 512 KiB of float64, a second-level cache
-OF_ZERO_THAT_TAKES_PART = -126
-LOWEST_BIT_OF_ZERO = 8192  # a zero is a multiple of every power of two
-
-
-@dataclass(frozen=True)
-class Terms:
-    """One side of a product, ready for `fused_sum`; k first, so that a block is a slice."""
-
-    values: np.ndarray  # (K, L) float64, finite: NaN and infinities replaced by zero
-    exponents: np.ndarray  # (K, L) int16
-    lowest_bits: np.ndarray  # (K, L) int16: the value is a multiple of 2^this
-    specials: np.ndarray | None  # (K, L) the NaN and infinities, the sign of what is finite elsewhere; None when all are finite
-    scale_exponents: np.ndarray | None  # (K, L) int16: the part of `exponents` that the block scale brought; None without scales
-
-    def take(self, lanes: slice | np.ndarray) -> Terms:
-        """The same for some of the L."""
-        specials = None if self.specials is None else self.specials[:, lanes]  # (K, l)
-        scales = None if self.scale_exponents is None else self.scale_exponents[:, lanes]  # (K, l)
-        return Terms(self.values[:, lanes], self.exponents[:, lanes], self.lowest_bits[:, lanes], specials, scales)
-
-
-def terms(
-    values: np.ndarray,
-    smallest: int,
-    rule: Instruction,
-    scale_exponents: np.ndarray | None = None,
-    scales: np.ndarray | None = None,
-) -> Terms:
-    """`values` (K, L) float64 of a format whose smallest normal exponent is `smallest`, K padded to whole spans.
-
-    With block scales `values` contain them already; `scales` (K, L) float64 says which, `scale_exponents` (K, L) int16 what they
-    add to the exponents.
-    """
-    padding = ((0, -values.shape[0] % rule.span), (0, 0))
-    values = np.pad(values, padding)  # (K', L)
-    finite = np.isfinite(values)  # (K', L)
-    specials = None
-    if not finite.all():
-        specials = np.where(finite, np.sign(values), values)  # (K', L)
-        values = np.where(finite, values, 0.0)  # (K', L)
-    of_zero = NO_EXPONENT if rule.choices.zero_terms is ZeroTerms.LEFT_OUT else OF_ZERO_THAT_TAKES_PART
-    if scale_exponents is None or scales is None:
-        return Terms(values, exponents(values, smallest, of_zero), _lowest_bits(values), specials, None)
-    divisor = np.pad(scales, padding)  # (K', L)
-    unscaled = np.divide(values, divisor, out=np.zeros(values.shape), where=values != 0)  # (K', L) exact: the element itself
-    scaling = np.pad(scale_exponents, padding)  # (K', L)
-    found = exponents(unscaled, smallest, of_zero)  # (K', L)
-    np.add(found, scaling, out=found, where=found > NO_EXPONENT)
-    return Terms(values, found, _lowest_bits(values), specials, scaling)
-
-
-def _lowest_bits(values: np.ndarray) -> np.ndarray:
-    """Exponent of the last bit that is set: a value is a multiple of 2^this."""
-    words = values.view(np.int64)  # (K, L)
-    significand = (words & ((1 << 52) - 1)) | (1 << 52)  # (K, L)
-    last = np.frexp((significand & -significand).astype(np.float64))[1] - 1  # (K, L) trailing zeros
-    field = (words >> 52) & 0x7FF  # (K, L)
-    return np.where(values == 0, LOWEST_BIT_OF_ZERO, field - 1075 + last).astype(np.int16)  # (K, L)
+TERMS_AT_ONCE = 1 << 16  # products alive at a time: 256 or 512 KiB, a second-level cache
 
 
 def chain_products(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.ndarray:
@@ -111,35 +50,49 @@ def chain_elements(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.n
 
 def _run(rule: Instruction, a: Terms, b: Terms, c: np.ndarray, *, paired: bool) -> np.ndarray:
     """The chain on one tile: results (M, N), or (P,) when `paired`."""
-    left = (slice(None), slice(None)) if paired else (slice(None), slice(None), None)
-    right = (slice(None), slice(None)) if paired else (slice(None), None, slice(None))
     grid = _grid(c)
+    scratch = Scratch.of(rule.block, c.shape, a.narrow is not None and b.narrow is not None)
     for start in range(0, a.values.shape[0], rule.span):
         total = c if rule.accumulator is Accumulator.IN_SUM else np.zeros(c.shape)  # (...)
         for taken in rule.steps:
             ascending = taken[-1] - taken[0] == len(taken) - 1
             k = slice(start + taken[0], start + taken[-1] + 1) if ascending else np.add(taken, start)
-            special = _special_terms(a, b, k, left, right)  # (...) or None
-            finite = np.isfinite(total)  # (...)
-            if not finite.all():
-                beyond = np.where(finite, 0.0, total)  # (...)
-                special = beyond if special is None else _add_specials(special, beyond)  # (...)
-                total = np.where(finite, total, 0.0)  # (...)
-            low = int(a.lowest_bits[k].min()) + int(b.lowest_bits[k].min())
-            grid = min(grid, low)
-            sides = a.values[k], a.exponents[k], b.values[k], b.exponents[k]  # each (block, ...)
-            if rule.grouped:
-                pairs = sides[1][left] + sides[3][right]  # (64, ...)
-                exact = grouped_sum(sides[0][left] * sides[2][right], pairs, _scale_pairs(a, b, k, left, right), total, rule)
-            elif paired or grid < int(sides[1].max()) + int(sides[3].max()) - rule.fraction_bits:
-                exact = fused_sum(sides[0][left], sides[1][left], sides[2][right], sides[3][right], total, rule)  # (...)
-            else:
-                exact = _mostly_exact(*sides, total, grid, rule)  # (...)
-            total = round_sum(exact, rule.output, rule.output_fraction_bits, rule.rounding)  # (...)
-            if special is not None:
-                total = np.where(special == 0, total, special)  # (...) beside an infinity nothing finite overflows
+            grid = min(grid, int(a.lowest_bits[k].min()) + int(b.lowest_bits[k].min()))
+            total = _step(rule, a, b, k, total, grid, scratch, paired)  # (...)
         c = total if rule.accumulator is Accumulator.IN_SUM else _ieee_add(total, c, rule)
     return c
+
+
+def _step(
+    rule: Instruction,
+    a: Terms,
+    b: Terms,
+    k: slice | np.ndarray,
+    c: np.ndarray,
+    grid: int,
+    scratch: Scratch,
+    paired: bool,
+) -> np.ndarray:
+    """One block on one tile; everything in it, c included, is a multiple of 2^grid."""
+    left = (slice(None), slice(None)) if paired else (slice(None), slice(None), None)
+    right = (slice(None), slice(None)) if paired else (slice(None), None, slice(None))
+    special = _special_terms(a, b, k, left, right)  # (...) or None
+    finite = np.isfinite(c)  # (...)
+    if not finite.all():
+        beyond = np.where(finite, 0.0, c)  # (...)
+        special = beyond if special is None else _add_specials(special, beyond)  # (...)
+        c = np.where(finite, c, 0.0)  # (...)
+    sides = a.values[k], a.exponents[k], b.values[k], b.exponents[k]  # each (block, ...)
+    if rule.grouped:
+        pairs = sides[1][left] + sides[3][right]  # (64, ...)
+        exact = grouped_sum(sides[0][left] * sides[2][right], pairs, _scale_pairs(a, b, k, left, right), c, rule)  # (...)
+    elif paired or grid < int(sides[1].max()) + int(sides[3].max()) - rule.fraction_bits:
+        exact = _fused(rule, a, b, k, c, scratch, left, right)  # (...)
+    else:
+        exact = _mostly_exact(rule, a, b, k, c, grid, scratch)  # (...)
+    total = round_sum(exact, rule.output, rule.output_fraction_bits, rule.rounding)  # (...)
+    # Beside an infinity nothing finite overflows: the infinity, or the NaN, is the result.
+    return total if special is None else np.where(special == 0, total, special)
 
 
 def _scale_pairs(a: Terms, b: Terms, k: slice | np.ndarray, left: tuple, right: tuple) -> np.ndarray:
@@ -148,23 +101,35 @@ def _scale_pairs(a: Terms, b: Terms, k: slice | np.ndarray, left: tuple, right: 
     return a.scale_exponents[k][left] + b.scale_exponents[k][right]  # (64, ...)
 
 
+def _fused(
+    rule: Instruction, a: Terms, b: Terms, k: slice | np.ndarray, c: np.ndarray, scratch: Scratch, left: tuple, right: tuple
+) -> np.ndarray:
+    """`fused_sum` of the block, in the dtype of the scratch."""
+    if a.narrow is not None and b.narrow is not None:
+        a_values, b_values = a.narrow[k], b.narrow[k]  # (block, ...)
+    else:
+        a_values, b_values = a.values[k], b.values[k]  # (block, ...)
+    return fused_sum(a_values[left], a.exponents[k][left], b_values[right], b.exponents[k][right], c, rule, scratch)
+
+
 def _mostly_exact(
-    a: np.ndarray, a_exponents: np.ndarray, b: np.ndarray, b_exponents: np.ndarray, c: np.ndarray, grid: int, rule: Instruction
+    rule: Instruction, a: Terms, b: Terms, k: slice | np.ndarray, c: np.ndarray, grid: int, scratch: Scratch
 ) -> np.ndarray:
     """A block whose products alone lose no bit: a matrix product, and `fused_sum` only where c's exponent is too high for that.
 
     Every term is a multiple of 2^grid; where no exponent exceeds grid + F, the cut at E - F removes nothing, and the sum is below
     2^(grid + F + 8): exact in float64 in any order.
     """
-    exact = a.T @ b + c  # (M, N)
+    exact = a.values[k].T @ b.values[k] + c  # (M, N)
     if _highest(c, rule) <= grid + rule.fraction_bits:
         return exact
     cut = accumulator_exponents(c, rule) > grid + rule.fraction_bits  # (M, N)
     rows, columns = np.nonzero(cut)  # (P,), (P,)
     if 4 * rows.size > cut.size:
-        return fused_sum(a[:, :, None], a_exponents[:, :, None], b[:, None, :], b_exponents[:, None, :], c, rule)
-    pairs = a[:, rows], a_exponents[:, rows], b[:, columns], b_exponents[:, columns]  # each (block, P)
-    exact[rows, columns] = fused_sum(*pairs, c[rows, columns], rule)
+        return _fused(rule, a, b, k, c, scratch, (slice(None), slice(None), None), (slice(None), None, slice(None)))
+    pairs = a.values[k][:, rows], a.exponents[k][:, rows], b.values[k][:, columns], b.exponents[k][:, columns]  # each (block, P)
+    room = Scratch.of(rule.block, rows.shape, narrow=False)
+    exact[rows, columns] = fused_sum(*pairs, c[rows, columns], rule, room)
     return exact
 
 
@@ -172,7 +137,7 @@ def _grid(c: np.ndarray) -> int:
     """Largest exponent such that every finite element of `c` is a multiple of 2^it."""
     if not c.any():
         return LOWEST_BIT_OF_ZERO
-    return int(_lowest_bits(np.where(np.isfinite(c), c, 0.0)).min())
+    return int(lowest_bits(np.where(np.isfinite(c), c, 0.0)).min())
 
 
 def _highest(c: np.ndarray, rule: Instruction) -> int:
@@ -246,9 +211,3 @@ def _exact_product(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.n
 
 def _largest(side: Terms) -> float:
     return float(np.abs(side.values).max(initial=0.0))
-
-
-def operand(rule: Instruction, name: str, codes: np.ndarray) -> Terms:
-    """`codes` (K, L) of format `name` as the instruction reads them."""
-    aligned_as = FORMATS[rule.widened or name]  # whose subnormals are not normalised
-    return terms(decode(FORMATS[name], codes), aligned_as.smallest_exponent, rule)

@@ -7,6 +7,8 @@ stays below 2^53.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from reference.formats import Format, Rounding
@@ -14,6 +16,7 @@ from reference.tensor_core.record import ExponentFloor, Instruction
 
 NO_EXPONENT = -8192  # of a zero: below every exponent that a term can have, alone or added to another operand's
 LOWEST_EXPONENT = -900  # all terms zero: any unit will do, and 2^-this must stay finite
+LOWEST_OF_FLOAT32 = -100
 ZERO_ACCUMULATOR_EXPONENT = -126
 _MASK = np.int64(0x7FF)
 
@@ -31,16 +34,40 @@ def power_of_two(exponent: np.ndarray) -> np.ndarray:
     return ((exponent.astype(np.int64) + 1023) << 52).view(np.float64)
 
 
+@dataclass(frozen=True)
+class Scratch:
+    """Room for the terms of one step, so that no step allocates: (block, ...) products and the sums of their exponents.
+
+    The products may be float32 where that holds each of them, before and after it is cut (`terms.fits_float32`).
+    """
+
+    products: np.ndarray
+    pairs: np.ndarray
+
+    @classmethod
+    def of(cls, block: int, shape: tuple[int, ...], narrow: bool) -> Scratch:
+        """Room for `block` terms of each of `shape`."""
+        return cls(np.empty((block, *shape), np.float32 if narrow else np.float64), np.empty((block, *shape), np.int16))
+
+
 def fused_sum(
-    a: np.ndarray, a_exponents: np.ndarray, b: np.ndarray, b_exponents: np.ndarray, c: np.ndarray, rule: Instruction
+    a: np.ndarray,
+    a_exponents: np.ndarray,
+    b: np.ndarray,
+    b_exponents: np.ndarray,
+    c: np.ndarray,
+    rule: Instruction,
+    scratch: Scratch,
 ) -> np.ndarray:
     """sum_k a[k] b[k] + c with every term truncated at 2^(E - F): the exact sum of the truncated terms, in float64.
 
-    `a`, `b`: (block, ...) finite float64 that broadcast to `c` (...), finite; the exponents are int16 of the shapes of `a` and `b`.
+    `a`, `b`: (block, ...) finite, of the dtype of `scratch.products`, that broadcast to `c` (...), finite float64; the exponents
+    are int16 of the shapes of `a` and `b`.
     """
-    pairs = a_exponents + b_exponents  # (block, ...)
-    largest = np.maximum(pairs.max(axis=0), accumulator_exponents(c, rule))  # (...)
-    return cut_and_add(a * b, largest, c, rule.fraction_bits)
+    np.add(a_exponents, b_exponents, out=scratch.pairs)
+    np.multiply(a, b, out=scratch.products)
+    largest = np.maximum(scratch.pairs.max(axis=0), accumulator_exponents(c, rule))  # (...)
+    return cut_and_add(scratch.products, largest, c, rule.fraction_bits)
 
 
 def cut_and_add(terms: np.ndarray, largest: np.ndarray, c: np.ndarray, fraction_bits: int) -> np.ndarray:
@@ -50,9 +77,12 @@ def cut_and_add(terms: np.ndarray, largest: np.ndarray, c: np.ndarray, fraction_
     """
     unit = largest.astype(np.int64) - fraction_bits  # (...)
     inverse = power_of_two(-unit)  # (...)
-    np.multiply(terms, inverse, out=terms)
+    if terms.dtype == np.float32:  # below 2^-100 there is only c, and float32 could not hold the inverse
+        np.multiply(terms, power_of_two(fraction_bits - np.maximum(largest, LOWEST_OF_FLOAT32)).astype(np.float32), out=terms)
+    else:
+        np.multiply(terms, inverse, out=terms)
     np.trunc(terms, out=terms)
-    total = terms.sum(axis=0)  # (...)
+    total = terms.sum(axis=0, dtype=np.float64)  # (...)
     total += np.trunc(c * inverse)
     total *= power_of_two(unit)
     return total

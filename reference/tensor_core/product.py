@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from reference.formats import Format, decode
-from reference.tensor_core.chain import chain_elements, chain_products, operand
+from reference.tensor_core.chain import chain_elements, chain_products
 from reference.tensor_core.record import Instruction
+from reference.tensor_core.terms import operand
+
+LANES_AT_ONCE, DEPTH_AT_ONCE = 4096, 128  # elements, and k of each: what is decoded at a time stays in the caches
 
 
 def product(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
@@ -37,8 +40,14 @@ def elements(rule: Instruction, a_rows: np.ndarray, b_columns: np.ndarray, c: np
         return _integers(rule, np.einsum("pk,pk->p", a_rows.astype(np.float64), b_columns.astype(np.float64)), c)
     if a_rows.shape[1] == 0:
         return c
-    left, right = operand(rule, rule.a, a_rows.T), operand(rule, rule.b, b_columns.T)
-    return words(rule.output, chain_elements(rule, left, right, decode(rule.output, c)))  # (P,)
+    values = decode(rule.output, c)  # (P,)
+    depth = rule.span * max(1, DEPTH_AT_ONCE // rule.span)
+    for start in range(0, len(values), LANES_AT_ONCE):
+        lanes = slice(start, start + LANES_AT_ONCE)
+        for k in range(0, a_rows.shape[1], depth):
+            left, right = (codes[lanes, k : k + depth].T for codes in (a_rows, b_columns))  # (depth, lanes)
+            values[lanes] = chain_elements(rule, operand(rule, rule.a, left), operand(rule, rule.b, right), values[lanes])
+    return words(rule.output, values)  # (P,)
 
 
 def words(output: Format, values: np.ndarray) -> np.ndarray:

@@ -23,7 +23,8 @@ from reference.tensor_core import (
     instruction,
     product,
 )
-from reference.tensor_core.chain import _exact_product, operand
+from reference.tensor_core.chain import _exact_product
+from reference.tensor_core.terms import operand
 
 DENSE = [rule for rule in INSTRUCTIONS if rule.scale is None and rule.d != "int32"]
 FP32_NAN, FP16_NAN = 0x7FFFFFFF, 0x7FFF
