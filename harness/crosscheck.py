@@ -193,7 +193,8 @@ def _fill(row: dict, case: Case, contract: Any, hardware: Target) -> None:
         row["words"] += got.size
         differ = got != owed_words
         row["differ"]["plan"] += int(differ.sum())
-        row["first"] += [{"at": at.tolist(), "got": hex(got[tuple(at)]), "plan": hex(owed_words[tuple(at)])} for at in np.argwhere(differ)[:8]]
+        places = [tuple(at) for at in np.argwhere(differ)[:8].tolist()]
+        row["first"] += [{"at": list(at), "got": hex(got[at]), "plan": hex(owed_words[at])} for at in places]
         if emulated.outcome is None:
             row["differ"]["emulation"] += int((got != emulated.outputs[expected.name]).sum())
         if _serving["moved"]:
