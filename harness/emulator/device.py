@@ -131,6 +131,8 @@ class Device:
                     self._advice.add(
                         f"{location}: what is written here reaches the async proxy only by a proxy fence that the compiler inserts"
                     )
+                elif name == "rounding atomics":
+                    self._advice.add(f"{location}: an atomic sum of floats depends on the order of programs: one order was taken")
                 elif name == "duplicate rows":
                     self._advice.add(f"{location}: scatters two rows to one place: either may win")
 

@@ -56,7 +56,7 @@ class Machine(BulkCopies):
     def start(self, number: int) -> None:
         """Become program `number` of the grid: fresh, poisoned memories, one agent, nothing in flight."""
         x, y, _ = self.grid
-        self.number = number
+        self.number = self.memory.running = number
         self.program = (number % x, number // x % y, number // (x * y))
         self.shared.reset()
         if self.tensor.size:
@@ -153,6 +153,30 @@ class Machine(BulkCopies):
         if dtype == np.bool_:
             value = value.astype(np.uint8)
         self.memory.store(op, pointer, value, mask, str(self.program), self.number)
+
+    def atomic(
+        self, op: Operation, function: Callable, pointer: Any, value: Any, mask: Any, dtype: np.dtype, single: bool, rounds: bool
+    ) -> Any:
+        """tt.atomic_rmw: `function` of what is there and `value` goes there; what was there comes back."""
+        if rounds:
+            self.notes.add(("rounding atomics", op.location))
+        pointer = np.atleast_1d(np.asarray(pointer, np.int64))
+        mask = None if mask is None else np.atleast_1d(np.asarray(mask, np.bool_))
+        value = np.broadcast_to(np.atleast_1d(np.asarray(value, dtype)), pointer.shape)
+        found = self.memory.update(op, function, pointer, value, mask, str(self.program))
+        if not single:
+            return found
+        return found[0] if dtype.kind in "fu" else int(found[0])
+
+    def compare_and_swap(self, op: Operation, pointer: Any, expected: Any, value: Any, dtype: np.dtype, single: bool) -> Any:
+        """tt.atomic_cas: `value` where what is there has the bits of `expected`."""
+        expected = np.broadcast_to(np.atleast_1d(np.asarray(expected, dtype)), np.shape(np.atleast_1d(pointer)))
+        seen = iter(expected.ravel())
+
+        def swap(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+            return new if old.tobytes() == next(seen).tobytes() else old
+
+        return self.atomic(op, swap, pointer, value, None, dtype, single, False)
 
     # -- shared and tensor memory -------------------------------------------------------------------------------------
     def allocate(

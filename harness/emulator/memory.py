@@ -8,7 +8,7 @@ overlap, reuse and what is uninitialised show as they will.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -240,6 +240,8 @@ class GlobalMemory:
 
     def __init__(self) -> None:
         self.regions: list[Region] = []
+        self.atomics = False  # programs may then order one another
+        self.running = 0  # number of the program that runs
 
     def add(self, name: str, tensor: Any) -> int:
         """Make `tensor` (torch, CPU) reachable; returns the address of its first element."""
@@ -346,6 +348,7 @@ class GlobalMemory:
         result: np.ndarray | None = None
         for region, offsets, inside in self._locate(op, addresses, mask, size, write=False, program=program):
             found = region.raw[: region.raw.size // size * size].view(dtype).take(offsets // size if size > 1 else offsets)
+            self._own(op, region, offsets, inside, program)
             if result is None:
                 if inside is None:
                     return found
@@ -358,6 +361,24 @@ class GlobalMemory:
                 _undefined(addresses.shape, dtype) if other is None else np.array(np.broadcast_to(other, addresses.shape), dtype)
             )
         return result
+
+    def _own(self, op: Operation, region: Region, offsets: np.ndarray, inside: np.ndarray | None, program: str) -> None:
+        """A race when another program of the launch wrote what is read: nothing orders programs, unless they use atomics."""
+        if region.writer is None or self.atomics:
+            return
+        writer = region.writer.take(offsets)
+        foreign = (writer != 0) & (writer != self.running + 1)
+        if inside is not None:
+            foreign &= inside
+        if foreign.any():
+            at = tuple(np.argwhere(foreign)[0])
+            raise EmulatedFault(
+                "race",
+                f"program {self.running} reads byte {int(offsets[at]) - region.low} of {region.name}, which program "
+                f"{int(writer[at]) - 1} of the same launch writes: nothing orders them",
+                op.location,
+                {"operation": op.brief, "program": program},
+            )
 
     def check(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, program: str) -> None:
         """Convict what a store to `addresses` would be convicted of for where it goes."""
@@ -399,6 +420,22 @@ class GlobalMemory:
                     op.location,
                     {"operation": op.brief, "program": program},
                 )
+
+    def update(
+        self, op: Operation, function: Callable, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray | None, program: str
+    ) -> np.ndarray:
+        """Atomic updates, one after another in the order of the elements; the words before each."""
+        self.atomics = True
+        size = values.dtype.itemsize
+        found = _undefined(addresses.shape, values.dtype)
+        for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, program=program):
+            memory = region.raw[: region.raw.size // size * size].view(values.dtype)
+            for at in np.ndindex(addresses.shape):
+                if inside is None or inside[at]:
+                    place = slice(int(offsets[at]) // size, int(offsets[at]) // size + 1)
+                    found[at] = memory[place][0]
+                    memory[place] = function(memory[place].copy(), values[at].reshape(1))
+        return found
 
 
 def _undefined(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -15,24 +15,12 @@ import numpy as np
 
 from harness.emulator.arithmetic import canonical, fma
 from reference import tensor_core
+from reference.k_order import instruction_order
 
 
 def k_order(k: int, width: int, bits: int) -> np.ndarray | None:
-    """The k that mma.sync takes at each place of its chain; None when that is ascending.
-
-    A thread holds `width` neighbouring k of `bits` bits (the layout's kWidth) in `width * bits / 32` registers. The lowering
-    splits the product so that each mma takes one register of every thread (`MMAv2.cpp`, "large K"): first all k with
-    ``k mod width`` in the first register, then the next. ValueError when `k` does not fill them.
-    """
-    each = 32 // bits
-    if width <= each:
-        return None
-    reach = 8 * width
-    if k % reach:
-        raise ValueError(f"k = {k} is no multiple of 8 * kWidth = {reach}")
-    at = np.arange(k)  # (k,)
-    keys = (at % each, at % (4 * width) // width, at % reach // (4 * width), at % width // each, at // reach)
-    return np.lexsort(keys)
+    """The k that mma.sync takes at each place of its chain for a layout's kWidth; None when that is ascending."""
+    return None if width * bits <= 32 else instruction_order(k, bits, width)
 
 
 @cache

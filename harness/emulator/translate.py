@@ -75,6 +75,7 @@ class Translator:
         self.types: dict[str, Type | None] = {}
         self.defined: dict[str, Operation] = {}
         self.uses: Counter = Counter()
+        self.users: dict[str, list[Operation]] = {}
         self.lines: list[str] = []
         self.indent = ""
         self.blocks: list[list[Operation]] = []
@@ -204,6 +205,8 @@ class Translator:
                 self.types[value] = parse_type(text)
             for op in block.operations:
                 self.uses.update(op.operands)
+                for value in op.operands:
+                    self.users.setdefault(value, []).append(op)
                 for value, found in zip(op.results, op.outputs, strict=True):
                     self.defined[value] = op
                     self.types[value] = found

@@ -180,7 +180,8 @@ PLANTED = [
         "ampere_gemm",
         "        copy_block(bt, b_chunks, column, n, (block + STAGES) * BLOCK_K, b_ring.index(stage))\n"
         "        async_copy.commit_group()\n",
-        "        async_copy.commit_group()\n        copy_block(bt, b_chunks, column, n, (block + STAGES) * BLOCK_K, b_ring.index(stage))\n",
+        "        async_copy.commit_group()\n"
+        "        copy_block(bt, b_chunks, column, n, (block + STAGES) * BLOCK_K, b_ring.index(stage))\n",
         "race",
     ),
     Planted("specialised", "    fence_async_shared()  # before the arrival\n", "", "race"),

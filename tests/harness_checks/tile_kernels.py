@@ -90,3 +90,49 @@ def spin(destination, count):
     while at < count:
         at += 1
     tl.store(destination, at)
+
+
+@triton.jit
+def reductions(a, largest, where, total, running, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    rows = tl.arange(0, ROWS)  # (ROWS,)
+    x = tl.load(a + rows[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :])  # (ROWS, COLUMNS)
+    tl.store(largest + rows, tl.max(x, 1))
+    tl.store(where + rows, tl.argmax(x, 1))
+    tl.store(total + rows, tl.sum(x, 1))
+    tl.store(running + rows, tl.cumsum(tl.sum(x, 1)))
+
+
+@triton.jit
+def float_sum(a, total, BLOCK: tl.constexpr):
+    tl.store(total, tl.sum(tl.load(a + tl.arange(0, BLOCK))))
+
+
+@triton.jit
+def atomics(counter, largest, flag, BLOCK: tl.constexpr):
+    tl.atomic_add(counter + tl.arange(0, BLOCK) % 4, 1)
+    tl.atomic_max(largest, tl.program_id(0))
+    tl.atomic_cas(flag, 0, tl.program_id(0) + 1)
+
+
+@triton.jit
+def neighbour(values, BLOCK: tl.constexpr):
+    """Each program reads what the next one writes."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # (BLOCK,)
+    there = (tl.program_id(0) + 1) % tl.num_programs(0) * BLOCK + tl.arange(0, BLOCK)  # (BLOCK,)
+    tl.store(values + at, tl.load(values + there) + 1)
+
+
+@triton.jit
+def rounded(a, b, quotient, root, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)  # (BLOCK,)
+    x = tl.load(a + at)
+    tl.store(quotient + at, tl.div_rn(x, tl.load(b + at)))
+    tl.store(root + at, tl.sqrt_rn(tl.abs(x)))
+
+
+@triton.jit
+def to_integers(a, small, large, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)  # (BLOCK,)
+    x = tl.load(a + at)
+    tl.store(small + at, x.to(tl.int8))
+    tl.store(large + at, x.to(tl.int32))

@@ -1,6 +1,7 @@
 """The op table: one lowering for each operation of the tile program, by what it works on. Importing the package fills the table."""
 
 from harness.emulator.lowerings import (  # noqa: F401
+    atomics,
     barriers,
     block_scaled,
     control,
@@ -9,6 +10,7 @@ from harness.emulator.lowerings import (  # noqa: F401
     global_memory,
     integers,
     products,
+    reductions,
     shapes,
     shared_memory,
     tensor_maps,

@@ -19,7 +19,7 @@ def call(t: Translator, op: Operation) -> None:
     t.emit(f"{t.target(op)}yield from f_{callee}({', '.join(['m', *(t.value(n) for n in op.operands)])})")
 
 
-@lowers("ttg.barrier", "gpu.barrier", "llvm.intr.assume", "tt.assume")
+@lowers("ttg.barrier", "gpu.barrier", "tt.debug_barrier", "llvm.intr.assume", "tt.assume")
 def nothing(t: Translator, op: Operation) -> None:
     """Threads of one partition are not agents: order among them is membar's, and is the compiler's duty."""
 

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.emulator.arithmetic import binary, convert_float, float_from_int, fma, int_from_float, narrow, narrow_fma, widen
+from harness.emulator.arithmetic import (
+    binary,
+    canonical,
+    convert_float,
+    float_from_int,
+    fma,
+    int_from_float,
+    narrow,
+    narrow_fma,
+    widen,
+)
 from harness.emulator.program import Operation
 from harness.emulator.translate import NotModelled, Translator, lowers
 
@@ -144,3 +154,37 @@ def to_integer(t: Translator, op: Operation) -> None:
     source, target = t.operand(op, 0), t.result(op)
     run = int_from_float(source.format, target.bits, signed=op.name == "arith.fptosi")
     t.call(op, (lambda a: int(run(a))) if target.kind == "scalar" else run)
+
+
+@lowers("tt.precise_divf", "tt.precise_sqrt")
+def correctly_rounded(t: Translator, op: Operation) -> None:
+    """div.rn.f32 and sqrt.rn.f32 round once, as NumPy does."""
+    if t.result(op).element != "f32":
+        raise NotModelled(op, f"on {t.result(op).element}")
+    run = np.divide if op.name == "tt.precise_divf" else np.sqrt
+    t.call(op, lambda *values: canonical(run(*values)))
+
+
+@lowers("math.floor", "math.ceil")
+def whole(t: Translator, op: Operation) -> None:
+    if t.result(op).element != "f32":
+        raise NotModelled(op, f"on {t.result(op).element}")
+    run = np.floor if op.name == "math.floor" else np.ceil
+    t.call(op, lambda a: canonical(run(a)))
+
+
+@lowers("tt.clampf")
+def clamp(t: Translator, op: Operation) -> None:
+    """min(max(x, low), high); NaN gives the bound unless it propagates."""
+    if t.result(op).element != "f32":
+        raise NotModelled(op, f"on {t.result(op).element}")
+    propagate = op.integer("propagateNan") != 0
+    if propagate:
+        t.call(op, lambda x, low, high: canonical(np.minimum(np.maximum(x, low), high)))
+    else:
+        t.call(op, lambda x, low, high: canonical(np.fmin(np.fmax(x, low), high)))
+
+
+@lowers("arith.divf")
+def divide(t: Translator, op: Operation) -> None:
+    raise NotModelled(op, "a division by div.full.f32, which does not round correctly; write tl.div_rn for one that does")

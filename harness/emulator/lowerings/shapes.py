@@ -44,9 +44,17 @@ def broadcast(t: Translator, op: Operation) -> None:
     t.emit(f"{t.target(op)}{t.constant(np.broadcast_to)}({t.value(op.operands[0])}, {t.result(op).shape})")
 
 
+def _order_is_free(t: Translator, op: Operation) -> bool:
+    """Whether all that is done with the result is an exact reduction to one element."""
+    users = t.users.get(op.results[0], [])
+    return all(
+        user.name == "tt.reduce" and len(user.operands) == 1 and not user.result_types[0].startswith("tensor") for user in users
+    )
+
+
 @lowers("tt.reshape")
 def reshape(t: Translator, op: Operation) -> None:
-    if "allow_reorder" in op.attributes:
+    if "allow_reorder" in op.attributes and op.operand_types != op.result_types and not _order_is_free(t, op):
         raise NotModelled(op, "allow_reorder: which element lands where is the layout's choice")
     t.emit(f"{t.target(op)}{t.value(op.operands[0])}.reshape({t.result(op).shape})")
 
