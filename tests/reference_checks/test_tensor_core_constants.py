@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from reference.tensor_core import Instruction
 from tests.reference_checks.tensor_core_mutants import mutants, settling_row, written
-from tests.reference_checks.tensor_core_words import Words, files, read, required
+from tests.reference_checks.tensor_core_words import files, read, required
 
 FILES = files()
 FEW = 100  # rows: below, a kind has special words only, and settles nothing by itself
@@ -53,11 +54,11 @@ class Row:
     longest: int = 0  # K of the longest row
     mismatches: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
-    def add(self, held: Words) -> None:
-        self.words += held.d.size
-        self.longest = max(self.longest, held.a.shape[1])
-        for constant, moved in mutants(self.rule).items():
-            self.mismatches[constant] += held.mismatches(moved)
+    def add(self, counted: Row) -> None:
+        self.words += counted.words
+        self.longest = max(self.longest, counted.longest)
+        for constant, count in counted.mismatches.items():
+            self.mismatches[constant] += count
 
     @property
     def unsettled(self) -> set[str]:
@@ -70,15 +71,22 @@ class Row:
 
 
 @cache
+def counted(path: Path) -> tuple[Row, ...]:
+    """A row for each instruction whose words the file holds."""
+    return tuple(
+        Row(held.rule, held.d.size, held.a.shape[1], {name: held.mismatches(moved) for name, moved in mutants(held.rule).items()})
+        for held in read(path)
+        if held.rule.d != "int32" and held.scale_a is None and held.d.size >= FEW
+    )
+
+
 def table(*, own: bool) -> dict[Instruction, Row]:
     rows: dict[Instruction, Row] = {}
     for path in FILES:
         if "_own_" in path.name and not own:
             continue
-        for held in read(path):
-            if held.rule.d == "int32" or held.scale_a is not None or held.d.size < FEW:
-                continue
-            rows.setdefault(held.rule, Row(held.rule)).add(held)
+        for row in counted(path):
+            rows.setdefault(row.rule, Row(row.rule)).add(row)
     return rows
 
 
