@@ -1,5 +1,5 @@
-"""What `kernels/block_scaled_matmul.py` owes: words by its plan (the scaled tcgen05 law, or the compiler's widening), a refusal where a
-clause or the target's lack of e4m3 says so, out of resources where a wide tile is widened, and, of a user's launcher, the
+"""What `kernels/block_scaled_matmul.py` owes: words by its plan (the scaled tcgen05 law, or the compiler's widening), a refusal
+where a clause or the target's lack of e4m3 says so, out of resources where a tile does not fit, and, of a user's launcher, the
 mathematics within the derived bound."""
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ BUDGET = 1 << 24  # products of one drawn case, masked elements of its tiles inc
 COVER = ("cover a", "cover b")
 ROW_PADS, TILE_PADS = (0, 16, 512, 24), (0, 64, 512)  # bytes after a row of scale tiles, after a tile
 OUTS = ("fp16", "fp32", "e4m3")
-TILES = ({}, {"block_m": 256}, {"block_n": 256, "num_warps": 8}, {"block_k": 256, "num_stages": 2}, {"num_warps": 8, "num_stages": 1},
-         {"block_n": 256, "block_k": 256, "num_stages": 4})  # fmt: skip
+TILES = ({}, {"block_m": 256}, {"block_n": 256, "num_warps": 8}, {"block_k": 256, "num_stages": 2},
+         {"num_warps": 8, "num_stages": 1}, {"block_n": 256, "block_k": 256, "num_stages": 4})  # fmt: skip
 """What `Config` differs in from its defaults; the last is the tutorial's for fp4."""
 
 
@@ -175,8 +175,8 @@ class BlockScaledMatmulContract(KernelContract):
                 getattr(p, f"{name}_{what}") for what in ("pad", "offset", "scale_pad", "tile_pad")
             )
             made.append(scaled_operands.element_operand(name, element, side, pad=pad, offset=offset))
-            scales = scaled_operands.scale_operand(f"{name}_scale", f.scale, side, case.data_seed, row_pad=row_pad, tile_pad=tile_pad)
-            made.append(scales)
+            pads = {"row_pad": row_pad, "tile_pad": tile_pad}
+            made.append(scaled_operands.scale_operand(f"{name}_scale", f.scale, side, case.data_seed, **pads))
         return made
 
     def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Callable | None) -> Mapping[str, torch.Tensor]:
@@ -211,10 +211,13 @@ class BlockScaledMatmulContract(KernelContract):
                          k_block=tile.block_k, rests_on=f"{RestsOn.WORDS} ({plan.evidence})")]  # fmt: skip
 
     def for_launcher(self, case: Case, launcher: str) -> Case:
-        """`case` as a user's launcher can be asked it: operands and scales contiguous, but for rows TMA could not take."""
+        """`case` as a user's launcher can be asked it: operands and scales contiguous, but for rows TMA could not take; values
+        that the bound can decide."""
         p = case.problem
-        problem = self.module.Problem(**self.sized(p.format, p.m, p.n, p.k), format=p.format, out=p.out)
-        return dataclasses.replace(case, config=None, launcher=launcher, problem=problem)
+        fields = self.sized(p.format, p.m, p.n, p.k) if p.format in FORMATS and min(p.m, p.n, p.k) > 0 else {"m": 0, "n": 0, "k": 0}
+        regime = "normal" if p.out == "e4m3" else "spread" if case.regime == "ends" else case.regime
+        problem = self.module.Problem(**fields, format=p.format, out=p.out)
+        return dataclasses.replace(case, config=None, launcher=launcher, problem=problem, regime=regime)
 
     # what was seen
 
@@ -240,16 +243,22 @@ def cover_sizes(dense: str) -> tuple[int, int]:
 def has_format(name: str, out: str, target: Target) -> bool:
     """Whether the target has every type that the format and the output are made of."""
     f = FORMATS[name]
-    return Feature.FP8_E4M3 in target.features or (f.a, f.b, f.scale) == ("e2m1", "e2m1", "e8m0") and out != "e4m3"
+    return Feature.FP8_E4M3 in target.features or ((f.a, f.b, f.scale) == ("e2m1", "e2m1", "e8m0") and out != "e4m3")
 
 
 def shared_bytes(problem: Any, config: Any, arch: str) -> int:
-    """Bytes of the ring of operands and scales, and of B widened to bf16 beside it (wgmma reads it from there), for a machine that
-    widens. The last slot of the ring is the one being read, so there is one less than stages. 0 where everything fits."""
-    if arch != "sm_90":
-        return 0
+    """Bytes of shared memory that decide whether the launch fits: the ring of operands, one slot less than stages.
+
+    A machine that widens keeps the scales in the ring too, and B in bf16 beside it, where wgmma reads it. tcgen05 takes e2m1 beside
+    e4m3 from a byte each. 0 for mma.sync, whose operands are in registers: no tile drawn here fills an A100.
+    """
     f = FORMATS[problem.format]
-    operands = config.block_k * (config.block_m // packing(f.a) + config.block_n // packing(f.b))
+    if arch not in ("sm_90", "sm_100", "sm_103") or problem.k == 1:  # one block of K, known to the compiler: no ring
+        return 0
+    b_packing = 1 if arch != "sm_90" and spread(problem.format) else packing(f.b)
+    operands = config.block_k * (config.block_m // packing(f.a) + config.block_n // b_packing)
+    if arch != "sm_90":
+        return (config.num_stages - 1) * operands
     scales = (config.block_m + config.block_n) * config.block_k // f.block_size
     return (config.num_stages - 1) * (operands + scales) + 2 * config.block_k * config.block_n
 

@@ -1,0 +1,92 @@
+"""What any kernel of a block-scaled product must give: the exact value and a derived bound, whatever machine and order.
+
+The steps are those of `reference.error_bound`, for operands that are elements times scales. A kernel may also widen: element times
+scale in bf16 is exact in bf16's normal range, loses at most half a last place below it, and is left undecided above it. So is what
+stands under a ue4m3 scale with bit 7 set, which machines ignore and compilers take for a sign.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.contract import Expected
+from harness.scaled_operands import Side
+from harness.verdict import RestsOn
+from kernels.scaled_operands import ScaledFormat
+from reference.error_bound import (
+    accumulation_bound,
+    converted_bound,
+    field_powers,
+    of_instruction,
+    plain_fp32,
+    products_grid,
+    raised_alignment,
+)
+from reference.exact_gemm import exact_gemm, scale_values
+from reference.formats import BF16, FORMATS, FP32, decode
+from reference.tensor_core import INSTRUCTIONS, Instruction
+
+SHORTEST_BLOCK = 16  # products a kernel may sum before it starts another chain
+
+
+def bounded_scaled_product(f: ScaledFormat, out: str, a: Side, b: Side, arch: str) -> Expected:
+    """C (M, N) in `out` of sides a (M, K) and b (N, K), as value and bound, infinite (undecided) where the way could overflow."""
+    left, left_powers = _scaled(f.a, f.scale, f.block_size, a)  # (M, K) each
+    right, right_powers = (side.T for side in _scaled(f.b, f.scale, f.block_size, b))  # (K, N) each
+    k = left.shape[1]
+    exact = exact_gemm(left, right)
+    chains = max(1, -(-k // SHORTEST_BLOCK))
+    possible = [of_instruction(rule, k, chains=chains) for rule in instructions(f, arch)] + [plain_fp32(chains=chains)]
+    alignment = raised_alignment(left, left_powers, right, right_powers)  # (M, N)
+    error, grid = np.zeros(exact.value.shape), products_grid(left, right)  # (M, N) each
+    with np.errstate(invalid="ignore", over="ignore"):
+        for how in possible:
+            bound = accumulation_bound(exact.value, exact.magnitude, k, accumulation=how, alignment=alignment, grid=grid)
+            error = np.maximum(error, bound)  # (M, N)
+        error = error + _lost_below(left) @ _magnitude(right) + _magnitude(left) @ _lost_below(right)  # (M, N)
+        bound = converted_bound(exact.value, error, FORMATS[out])  # (M, N)
+        undecided = _unsettled(left, a, f).any(axis=1)[:, None] | _unsettled(right.T, b, f).any(axis=1)[None, :]
+        undecided |= ~np.isnan(exact.value) & ~(np.abs(exact.value) <= FP32.largest)
+        undecided |= np.isfinite(exact.value) & ~np.isfinite(bound)
+        bound = np.where(undecided, np.inf, bound)  # (M, N)
+    return Expected(
+        name="c", format=out, shape=exact.value.shape, value=exact.value, bound=bound, undecided=undecided, rests_on=RestsOn.BOUND
+    )
+
+
+def instructions(f: ScaledFormat, arch: str) -> list[Instruction]:
+    """Every instruction a compiler could multiply these operands with on `arch`: scaled, or widened."""
+    return [
+        rule
+        for rule in INSTRUCTIONS
+        if rule.arch == arch and rule.d == "fp32"
+        and ((rule.a, rule.b, rule.scale) == (f.a, f.b, f.scale) or (rule.scale is None and rule.a == rule.b == "bf16"))
+    ]  # fmt: skip
+
+
+def _scaled(element: str, scale: str, block_size: int, side: Side) -> tuple[np.ndarray, np.ndarray]:
+    """(values, what their exponent fields mean) of an operand (rows, K)."""
+    fmt, scale_fmt = FORMATS[element], FORMATS[scale]
+    values, scales = decode(fmt, side.codes), decode(scale_fmt, side.scales)
+    powers = scale_values(
+        field_powers(values, fmt.smallest_normal), field_powers(scales, scale_fmt.smallest_normal), block_size
+    )
+    return scale_values(values, scales, block_size), powers
+
+
+def _magnitude(values: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(values), np.abs(values), 0.0)
+
+
+def _lost_below(values: np.ndarray) -> np.ndarray:
+    """Half a last place of bf16's subnormals, where widening may round."""
+    return np.where((np.abs(values) < BF16.smallest_normal) & (values != 0), BF16.smallest / 2, 0.0)
+
+
+def _unsettled(values: np.ndarray, side: Side, f: ScaledFormat) -> np.ndarray:
+    """(rows, K): elements whose scaled value a machine and a compiler need not agree on."""
+    beyond = np.abs(values) > BF16.largest
+    if f.scale != "ue4m3":
+        return beyond
+    signs = np.repeat(side.scales > 0x7F, f.block_size, axis=1)[:, : values.shape[1]]
+    return beyond | signs
