@@ -15,6 +15,7 @@ import numpy as np
 from harness.emulator.asynchrony import Flights, InFlight
 from harness.emulator.faults import EmulatedFault
 from harness.emulator.memory import Space, View
+from harness.emulator.ordering import rule_of
 
 if TYPE_CHECKING:
     from harness.emulator.program import Operation
@@ -98,7 +99,12 @@ class Footprints:
             f"{op.name} in {agent.name} {verb} {view}, which {earlier.name} at {earlier.location} {did} in another partition: "
             "no barrier orders them",
             op.location,
-            {"operation": op.brief, "other operation": earlier.brief, "other location": earlier.location},
+            {
+                "rule": rule_of("another partition"),
+                "operation": op.brief,
+                "other operation": earlier.brief,
+                "other location": earlier.location,
+            },
         )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.emulator.faults import EmulatedFault
 from harness.emulator.memory import View
+from harness.emulator.ordering import rule_of
 
 if TYPE_CHECKING:
     from harness.emulator.agents import Agent
@@ -60,7 +61,7 @@ class PendingTensor:
             "race",
             f"registers are read while the {self.flight.kind} that writes them is in flight: no wait orders them",
             self.flight.op.location,
-            {"operation": self.flight.op.brief},
+            {"rule": rule_of(self.flight.kind), "operation": self.flight.op.brief},
         )
 
     def __array__(self, *_: object, **__: object) -> Any:
@@ -194,6 +195,7 @@ class Flights:
                     f"still {busy} {other}: no wait orders them",
                     op.location,
                     {
+                        "rule": rule_of(flight.kind),
                         "operation": op.brief,
                         "other operation": flight.op.brief,
                         "other location": flight.op.location,
@@ -211,7 +213,7 @@ class Flights:
                     f"the program ends while the {flight.kind} issued at {flight.op.location} still uses "
                     f"{(*flight.reads, *flight.writes)[0]}: no wait of the program covers it",
                     flight.op.location,
-                    {"operation": flight.op.brief, "schedule": self.schedule.text},
+                    {"rule": rule_of(flight.kind), "operation": flight.op.brief, "schedule": self.schedule.text},
                 )
             self.land(flight)
         self.pending.clear()

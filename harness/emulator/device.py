@@ -8,6 +8,7 @@ The driver answers for the target, `compiling` stops the compiler at the tile pr
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -165,6 +166,9 @@ class _Launcher:
 
     def __init__(self, source: Any, metadata: Any) -> None:
         self.signature, self.metadata = dict(source.signature), metadata
+        kernel = getattr(getattr(source, "fn", None), "fn", None)
+        self.file = kernel.__code__.co_filename if kernel is not None else ""
+        self.program: bytes | None = None
 
     def __call__(
         self,
@@ -180,7 +184,18 @@ class _Launcher:
         *values: Any,
     ) -> None:
         given = [(name, value) for (name, kind), value in zip(self.signature.items(), values, strict=True) if kind != "constexpr"]
-        driver.active.device.run(function, self.metadata, (x, y, z), [n for n, _ in given], [v for _, v in given])
+        if self.program is None:
+            self.program = _relocated(function, self.file)
+        driver.active.device.run(self.program, self.metadata, (x, y, z), [n for n, _ in given], [v for _, v in given])
+
+
+def _relocated(program: bytes, file: str) -> bytes:
+    """`program` with the lines of the kernel's own `file`. Triton's cache goes by source, not by place: what it hands out may have
+    been compiled from a copy of the file that lay elsewhere."""
+    found = re.search(rb'^#loc = loc\("([^"]+)":', program, re.MULTILINE)
+    if not file or not found or found[1] == file.encode():
+        return program
+    return program.replace(b'"' + found[1] + b'":', b'"' + file.encode() + b'":').replace(found[1] + b":", file.encode() + b":")
 
 
 class EmulatedDriver(DriverBase):

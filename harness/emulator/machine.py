@@ -18,6 +18,7 @@ from harness.emulator.bulk_copies import BulkCopies
 from harness.emulator.descriptors import Descriptor
 from harness.emulator.faults import EmulatedFault
 from harness.emulator.memory import GlobalMemory, Space, View
+from harness.emulator.ordering import rule_of
 
 if TYPE_CHECKING:
     from harness.emulator.program import Operation
@@ -266,7 +267,12 @@ class Machine(BulkCopies):
                 f"{op.name} reads {view} through the async proxy, which {earlier.name} at {earlier.location} wrote through the "
                 "generic one: no proxy fence (fence_async_shared) between them",
                 op.location,
-                {"operation": op.brief, "other operation": earlier.brief, "other location": earlier.location},
+                {
+                    "rule": rule_of("ordinary store"),
+                    "operation": op.brief,
+                    "other operation": earlier.brief,
+                    "other location": earlier.location,
+                },
             )
 
     def async_write(self, op: Operation, view: View) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.emulator.faults import EmulatedFault
+from harness.emulator.ordering import rule_of
 
 if TYPE_CHECKING:
     from harness.emulator.program import Operation
@@ -377,7 +378,7 @@ class GlobalMemory:
                 f"program {self.running} reads byte {int(offsets[at]) - region.low} of {region.name}, which program "
                 f"{int(writer[at]) - 1} of the same launch writes: nothing orders them",
                 op.location,
-                {"operation": op.brief, "program": program},
+                {"rule": rule_of("another program"), "operation": op.brief, "program": program},
             )
 
     def check(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, program: str) -> None:

@@ -4,6 +4,7 @@ known is refused before anything runs; and nothing of Triton's own state is left
 
 from __future__ import annotations
 
+import importlib.util
 import re
 
 import numpy as np
@@ -302,3 +303,17 @@ def test_the_autotuner_takes_the_first_configuration_that_fits_and_executes_it_o
 def test_an_unknown_target_or_schedule_is_a_value_error(arch, schedule):
     with pytest.raises(ValueError, match=r"sm_75|schedule"), emulated(arch, schedule):
         pass
+
+
+def test_a_finding_names_the_file_that_was_launched_not_the_one_that_was_compiled(tmp_path):
+    for name in ("first.py", "second.py"):
+        path = tmp_path / name
+        path.write_text(
+            "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef stray(x):\n    tl.store(x + 100000, 1.0)\n"
+        )
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        with emulated("sm_90"), pytest.raises(EmulatedFault) as raised:
+            module.stray[(1,)](torch.zeros(4))
+        assert raised.value.location == f"{path}:7"

@@ -1,0 +1,96 @@
+"""What orders what: for each kind of asynchronous operation, the one thing after which a program may rely on it.
+
+This is the table the emulator goes by and `docs/emulator.md` shows. A finding names the rule that was broken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`until`: what an agent must have passed before it touches what `operation` touches. `source`: where PTX says so."""
+
+    operation: str
+    touches: str
+    until: str
+    source: str
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "cp.async",
+        "writes shared memory",
+        "cp.async.wait_group by which its committed group, and all older ones, are complete",
+        "PTX ISA, cp.async.wait_group",
+    ),
+    Rule(
+        "wgmma",
+        "reads shared memory, writes registers",
+        "wgmma.wait_group by which its group is complete; a wgmma behind it may take its accumulator",
+        "PTX ISA, wgmma.wait_group and wgmma.mma_async",
+    ),
+    Rule(
+        "TMA load",
+        "writes shared memory",
+        "a wait on the mbarrier that counts its bytes, for the phase they complete; no proxy fence is needed then",
+        "PTX ISA, cp.async.bulk.tensor; mbarrier.try_wait",
+    ),
+    Rule(
+        "TMA gather",
+        "writes shared memory",
+        "as a TMA load: its bytes count like a tile's",
+        "PTX ISA, cp.async.bulk.tensor .tile::gather4",
+    ),
+    Rule(
+        "TMA store",
+        "reads shared memory",
+        "cp.async.bulk.wait_group (.read) by which its group is complete, before the source is reused and before the program ends",
+        "PTX ISA, cp.async.bulk.wait_group",
+    ),
+    Rule("TMA scatter", "reads shared memory", "as a TMA store", "PTX ISA, cp.async.bulk.tensor .tile::scatter4"),
+    Rule(
+        "tcgen05.mma",
+        "reads shared and tensor memory, writes tensor memory",
+        "a wait on an mbarrier signalled by a commit behind it; tcgen05.mma, cp and commit follow one another in order",
+        "PTX ISA, tcgen05.commit; tcgen05 memory consistency model, pipelined instructions",
+    ),
+    Rule(
+        "tcgen05.cp",
+        "reads shared memory, writes tensor memory",
+        "as tcgen05.mma, which may follow it directly",
+        "PTX ISA, tcgen05.cp",
+    ),
+    Rule(
+        "tcgen05.commit",
+        "signals an mbarrier",
+        "it arrives once everything before it in the pipe is complete",
+        "PTX ISA, tcgen05.commit",
+    ),
+    Rule(
+        "ordinary store",
+        "writes shared memory through the generic proxy",
+        "fence.proxy.async, before TMA, wgmma or tcgen05 reads it",
+        "PTX ISA, membar/fence: proxy fences; async proxy",
+    ),
+    Rule(
+        "another partition",
+        "reads and writes shared and tensor memory",
+        "an arrival of that partition on an mbarrier, and a wait of this one for the phase it completes",
+        "PTX ISA, mbarrier.arrive (release) and mbarrier.try_wait (acquire)",
+    ),
+    Rule(
+        "another program",
+        "reads and writes global memory",
+        "nothing, within one launch, but atomics",
+        "PTX ISA, memory consistency model",
+    ),
+)
+_BY_OPERATION = {rule.operation: rule for rule in RULES}
+
+
+def rule_of(operation: str) -> str:
+    """The rule for `operation` in one line, empty for one that has none."""
+    rule = _BY_OPERATION.get(operation)
+    return f"{rule.operation} {rule.touches} until {rule.until} ({rule.source})" if rule else ""
