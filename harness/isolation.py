@@ -59,6 +59,10 @@ _starting = threading.Lock()
 _numbers = itertools.count()
 
 
+class Cancelled(Exception):
+    """The run was ended while a case was out. No verdict."""
+
+
 class Cell:
     """One child for one target. Not thread-safe; `close` ends the child and its session."""
 
@@ -67,9 +71,21 @@ class Cell:
         self.log = directory / f"cell-{os.getpid()}-{next(_numbers)}.log"  # what the child prints; outlives a killed parent
         self.process: Any = None
         self.connection: Any = None
+        self.ended = False
 
     def judge(self, case: Case) -> Verdict:
-        """The verdict on `case`; a death or a hang of the child is one, and the next call starts a fresh child."""
+        """The verdict on `case`; a death or a hang of the child is one, and the next call starts a fresh child.
+
+        Cancelled when `end` is called meanwhile: what a cancelled case came to is not a verdict.
+        """
+        try:
+            return self._judge(case)
+        except Exception:
+            if self.ended:
+                raise Cancelled from None
+            raise
+
+    def _judge(self, case: Case) -> Verdict:
         if self.process is None:
             self._start()
         self.log.write_bytes(b"")
@@ -95,15 +111,22 @@ class Cell:
             self.close()
         return verdict
 
+    def end(self) -> None:
+        """Close for good, from any thread."""
+        with _starting:  # a child that is being started is there, and ends too
+            self.ended = True
+        self.close()
+
     def close(self) -> None:
-        if self.process is not None:
-            with contextlib.suppress(OSError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            with contextlib.suppress(OSError):
-                os.kill(self.process.pid, signal.SIGKILL)
-            self.process.join(5)
-            self.connection.close()
-            self.process = self.connection = None
+        """End the child and its session; the next case would start another."""
+        process, connection = self.process, self.connection
+        self.process = self.connection = None
+        if process is not None:
+            for kill in (os.killpg, os.kill):
+                with contextlib.suppress(OSError):
+                    kill(process.pid, signal.SIGKILL)
+            process.join(5)
+            connection.close()
         self.log.unlink(missing_ok=True)
 
     def _start(self) -> None:
@@ -113,10 +136,12 @@ class Cell:
             variables.update(CUDA_VISIBLE_DEVICES=visible_device(self.target.index), HARNESS_ONE_GPU="1")
         self.log.touch()
         with _starting, _forkserver() as context:
-            self.process = context.Process(target=_serve, args=(theirs, self.target, str(self.log), variables), daemon=True)
-            self.process.start()
+            if self.ended:
+                raise Cancelled
+            process = context.Process(target=_serve, args=(theirs, self.target, str(self.log), variables), daemon=True)
+            process.start()
+            self.process, self.connection = process, ours
         theirs.close()
-        self.connection = ours
 
     def _said(self) -> list[str]:
         with contextlib.suppress(OSError):
@@ -124,6 +149,8 @@ class Cell:
         return []
 
     def _died(self, seconds: float) -> Verdict:
+        if self.ended:
+            raise Cancelled
         self.process.join(10)
         status, said = self.process.exitcode, self._said()
         self.close()
@@ -153,6 +180,7 @@ class Bench:
         self.jobs, self.timeout = jobs, timeout
         self.journal = journal if journal is not None else Journal()
         self.cells: dict[tuple[int, str], Cell] = {}
+        self.closed = False
 
     def __enter__(self) -> Bench:
         return self
@@ -161,14 +189,17 @@ class Bench:
         self.close()
 
     def close(self) -> None:
+        self.closed = True
         for cell in list(self.cells.values()):
-            cell.close()
+            cell.end()
         self.cells.clear()
         self.journal.close()
 
     def judge(self, case: Case, target: Target, *, place: int = 0) -> Verdict:
         """The verdict on one case, in the cell that `place` has for `target`."""
         key = (place, target.name)
+        if self.closed:
+            raise Cancelled
         if key not in self.cells:
             self.cells[key] = Cell(target, timeout=self.timeout, directory=self.journal.path.parent)
         number = self.journal.begin(case, target.name)  # creates the directory too
@@ -186,6 +217,8 @@ class Bench:
                 case, target = item
                 try:
                     done.put((case, target, self.judge(case, target, place=place)))
+                except Cancelled:
+                    return
                 except Exception as error:
                     done.put((case, target, error))
 

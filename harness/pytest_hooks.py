@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ import pytest
 
 from harness import seed_files
 from harness.contract import Case
-from harness.docket import PROFILES, Docket, stems, walk
+from harness.docket import PROFILES, Docket, derived_seed, stems, walk
 from harness.isolation import Bench
 from harness.lease import lease, slots
+from harness.replay import rerun
+from harness.report import MOST_UNDECIDED
 from harness.shrinking import Convicted, Memory, conviction_class, shrink
 from harness.targets import EMULATED_ARCHITECTURES, Target, target, targets, visible_device
 from harness.verdict import Ruling, Verdict
@@ -36,6 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="T",
         help="emulated:sm_NN, cuda:N, or cuda: one leased GPU a worker",
     )
+    group.addoption(
+        "--harness-shards", type=int, default=1, metavar="N", help="split each node in N, for long profiles on many cores"
+    )
     group.addoption("--replay", type=Path, default=None, metavar="DIR", help="judge the seed files of DIR too, each as a test")
 
 
@@ -48,6 +54,8 @@ def pytest_configure(config: pytest.Config) -> None:
             f"harness-{name}", database=None, deadline=None, derandomize=False, max_examples=profile.draws, print_blob=False
         )
     hypothesis.settings.load_profile(f"harness-{config.getoption('--harness-profile')}")
+    if config.getoption("--harness-shards") < 1:
+        raise pytest.UsageError(f"--harness-shards {config.getoption('--harness-shards')}: must be at least 1")
     replayed = config.getoption("--replay")
     if replayed is not None and not replayed.is_dir():
         raise pytest.UsageError(f"--replay {replayed}: must be a directory of seed files, such as .harness/failures")
@@ -60,7 +68,8 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "node" in metafunc.fixturenames:
-        nodes = [Node(stem, name) for stem in stems() for name in _target_names(metafunc.config)]
+        shards, names = metafunc.config.getoption("--harness-shards"), _target_names(metafunc.config)
+        nodes = [Node(stem, name, shard, shards) for stem in stems() for name in names for shard in range(shards)]
         metafunc.parametrize("node", nodes, ids=str)
     if "seed_file" in metafunc.fixturenames:
         given = metafunc.config.getoption("--replay")
@@ -93,9 +102,11 @@ class Node:
 
     stem: str
     target: str
+    shard: int = 0
+    shards: int = 1
 
     def __str__(self) -> str:
-        return f"{self.stem}-{self.target}"
+        return f"{self.stem}-{self.target}" + (f"-{self.shard + 1}of{self.shards}" if self.shards > 1 else "")
 
 
 class Court:
@@ -124,24 +135,25 @@ class Court:
         A cover list that is not decided, or more than one drawn case in twenty undecided, fails too.
         """
         __tracebackhide__ = True
-        docket = Docket(node.stem, self.machine(node.target), self.seed)
+        seed = self.seed if node.shards == 1 else derived_seed(self.seed, str(node.shard), str(node.shards))
+        docket = Docket(node.stem, self.machine(node.target), seed)
         if docket.lacking:
             pytest.skip(f"{docket.target.name} lacks {', '.join(docket.lacking)}")
         memory = Memory(lambda case: self.bench.judge(case, docket.target))
-        for case in docket.required():
+        for case in docket.required()[node.shard :: node.shards]:
             if memory(case).convicted:
                 self._convict(docket, case, memory(case), memory, properties)
-        convicted = self._first_drawn(docket, memory)
+        convicted = self._first_drawn(docket, memory, -(-self.profile.draws // node.shards))
         if convicted is not None:
             self._convict(docket, convicted, memory(convicted), memory, properties)
-        undecided = [verdict for verdict in memory.known.values() if verdict.ruling is Ruling.UNDECIDED]
-        assert len(undecided) <= len(memory.known) / 20, (
-            f"{len(undecided)} of {len(memory.known)} cases undecided: {undecided[0].message}"
-        )
+        undecided = Counter(verdict.message for verdict in memory.known.values() if verdict.ruling is Ruling.UNDECIDED)
+        if undecided.total() > MOST_UNDECIDED * len(memory.known):
+            reasons = "\n".join(f"  {count} x {message}" for message, count in undecided.most_common(8))
+            pytest.fail(f"{undecided.total()} of {len(memory.known)} cases decide nothing:\n{reasons}", pytrace=False)
         properties.append(("cases", len(memory.known)))
         properties.append(("words", sum(verdict.words for verdict in memory.known.values())))
 
-    def _first_drawn(self, docket: Docket, memory: Memory) -> Case | None:
+    def _first_drawn(self, docket: Docket, memory: Memory, draws: int) -> Case | None:
         end = None if self.profile.seconds is None else time.monotonic() + self.profile.seconds
         first: list[Case] = []
 
@@ -151,7 +163,7 @@ class Court:
             if memory(case).convicted:
                 first.append(case)
 
-        walk(docket, self.profile.draws, visit)
+        walk(docket, draws, visit)
         return first[0] if first else None
 
     def _convict(self, docket: Docket, case: Case, verdict: Verdict, memory: Memory, properties: list[tuple[str, object]]) -> None:
@@ -159,12 +171,12 @@ class Court:
         from harness import report
 
         case, verdict = shrink(docket, case, verdict, memory, draws=self.profile.draws, seconds=self.profile.shrink_seconds)
+        flaky = rerun(case, docket.target.name, verdict, self.bench)
         path = seed_files.write(seed_files.seed_of(case, docket.target.name, verdict))
         line = f"python -m harness replay {path}"
         properties.append(("replay", line))
-        raise conviction_class(verdict.signature)(
-            "\n" + report.text_of(report.conviction(docket.address, docket.target.name, case, verdict, [], line))
-        )
+        shown = report.conviction(docket.address, docket.target.name, case, verdict, [flaky] if flaky else [], line)
+        raise conviction_class(verdict.signature)("\n" + report.text_of(shown))
 
 
 @pytest.fixture(scope="session")

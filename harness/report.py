@@ -61,6 +61,7 @@ class Tally:
     bucket_seconds: Counter = field(default_factory=Counter)
     advice: Counter = field(default_factory=Counter)
     contract_errors: list[str] = field(default_factory=list)
+    cancelled: bool = False
 
     def require(self, contract: str, target: str, cases: list[Case]) -> None:
         self.required[contract, target] = {case.key for case in cases}
@@ -111,9 +112,9 @@ class Tally:
         """The exit status of the run."""
         if self.total(Ruling.CONVICTED):
             return CONVICTED
-        if not self.ran:
+        if not self.ran and not self.cancelled:
             return NOTHING_RAN
-        if self.total(Ruling.UNDECIDED) > MOST_UNDECIDED * self.ran or self.unseen or self.contract_errors:
+        if self.total(Ruling.UNDECIDED) > MOST_UNDECIDED * self.ran or self.unseen or self.contract_errors or self.cancelled:
             return UNDECIDED
         return RIGHT
 
@@ -122,6 +123,8 @@ class Tally:
         words = sum(row.words for row in self.rows.values())
         counts = ", ".join(f"{self.total(ruling)} {ruling}" for ruling in Ruling if self.total(ruling))
         text = f"{self.ran} cases judged, {words:,} output words compared: {counts or 'nothing ran'}"
+        if self.cancelled:
+            text += "; cancelled"
         if self.unseen:
             text += f"; {self.unseen} cases of the cover lists were not judged"
         if self.contract_errors:
@@ -205,6 +208,13 @@ def table(tally: Tally) -> Table:
 def not_run_lines(tally: Tally) -> list[str]:
     """Why lines of the table say "not run": a skip never reads as a pass."""
     return [f"not run: {row.contract}: {reason}" for row in tally.rows.values() for reason in sorted(row.said)]
+
+
+def time_line(tally: Tally) -> str:
+    """Where the time went, summed over all children."""
+    spent = {name: seconds for name, seconds in tally.bucket_seconds.items() if name != "total"}
+    parts = [f"{name} {seconds:.1f} s" for name, seconds in sorted(spent.items(), key=lambda item: -item[1]) if seconds >= 0.05]
+    return "time in children: " + ", ".join(parts) if parts else ""
 
 
 def coverage_lines(tally: Tally) -> list[str]:

@@ -76,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
                 _judge(dockets, profile, arguments, bench, tally, bugs, records, showing)
                 _shrink(bugs, profile, arguments, bench, showing)
         except KeyboardInterrupt:
+            tally.cancelled = True
             shown.print(f"cancelled; what was judged is in {bench.journal.path}", style="yellow")
         _show_bugs(bugs, shown, records)
     shown.print(report.table(tally))
@@ -85,6 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
         shown.print("\n".join(report.coverage_lines(tally)), markup=False)
     for advice, count in tally.advice.most_common(5):
         shown.print(f"advice ({count} cases): {advice}", markup=False)
+    if time_line := report.time_line(tally):
+        shown.print(time_line, markup=False, style="dim")
     shown.print(tally.sentence(), markup=False, style="bold")
     records.end(tally)
     if arguments.html:

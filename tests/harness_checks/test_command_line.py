@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,7 @@ import pytest
 from harness.__main__ import main
 
 ADD = "tests.harness_checks.vector_add"
+CHECKOUT = Path(__file__).resolve().parents[2]
 SM_90 = ["--target", "emulated:sm_90"]
 
 
@@ -59,6 +64,25 @@ def test_a_users_launcher_outside_the_checkout_is_judged(capsys: pytest.CaptureF
     mine.write_text("def add(a, b):\n    return a + b\n")
     assert run("--contract", f"{ADD}:CONTRACT", *SM_90, "--launcher", f"{mine}:add", "--max-cases", "6") == 0
     assert "mine.py:add" in capsys.readouterr().out
+
+
+def test_ctrl_c_says_cancelled_and_leaves_the_journal_and_no_child(tmp_path: Path, state: Path) -> None:
+    command = [sys.executable, "-m", "harness", "run", "--contract", f"{ADD}:HANGS", *SM_90, "--jobs", "2"]
+    run = subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not any(path.read_text().count("begin") == 4 for path in state.glob("journal/*.jsonl")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    out, error = run.communicate(timeout=30)
+    assert run.returncode == 3 and "2 right; cancelled" in out and "Traceback" not in error, (out, error)
+    assert not any(str(state) in path.read_text() for path in Path("/proc").glob("[0-9]*/environ") if readable(path))
+
+
+def readable(path: Path) -> bool:
+    try:
+        return bool(path.read_text())
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def test_a_kernel_whose_feature_no_target_has_is_not_run_and_not_right(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:

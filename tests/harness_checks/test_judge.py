@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from harness.contract import Case
 from harness.judge import judge
@@ -86,3 +87,31 @@ def test_a_users_launcher_is_judged_by_the_same_mathematics() -> None:
     launcher = "tests.harness_checks.vector_add:add_off_by_one"
     assert judge(case(4, launcher=launcher), HOST).ruling is Ruling.RIGHT
     assert judge(case(5, launcher=launcher), HOST).outcome is Outcome.WRONG_WORDS
+
+
+def test_on_hardware_the_launch_that_is_judged_comes_after_the_one_that_tunes() -> None:
+    class Machine(type(HOST)):
+        @property
+        def emulated(self) -> bool:
+            return False
+
+        @property
+        def device(self) -> torch.device:
+            return torch.device("cpu")
+
+    class Tuned(VectorAdd):
+        """Writes its first half in its first launch only, as an autotuner's losing candidate may."""
+
+        launches = 0
+
+        def launch(self, case, tensors, launcher):
+            self.launches += 1
+            c = torch.empty_like(tensors["b"])  # (n,)
+            c[50:] = (tensors["a"] + tensors["b"])[50:]
+            if self.launches == 1:
+                c[:50] = (tensors["a"] + tensors["b"])[:50]
+            return {"c": c}
+
+    contract = Tuned()
+    verdict = judge(Case(contract=ADDRESS, problem=Problem(n=100)), Machine("cuda:0", "sm_90", 0), contract)
+    assert contract.launches == 2 and "50 of them never written" in verdict.message
