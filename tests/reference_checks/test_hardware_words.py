@@ -52,9 +52,9 @@ def test_a_product_holds_the_same_words_on_its_diagonal(path: Path) -> None:
 
 
 def test_a_wrong_word_is_seen() -> None:
-    for words in public_words()[:1]:
-        words.d[7] ^= 1
-        assert words.mismatches() == 1
+    words = next(words for path in FILES for words in read(path) if words.d.size > 100)
+    words.d[7] ^= 1
+    assert words.mismatches() == 1
 
 
 def test_missing_words_fail_where_they_are_required(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
