@@ -1,8 +1,7 @@
 """What a kernel is fed: a regime and a data seed make the codes of an operand, the same on every machine.
 
-Codes, not values, are drawn, so that every element is what its format can hold and nothing is rounded on the way in. The generator
-is NumPy's PCG64, whose stream NumPy guarantees over releases (NEP 19 keeps bit streams, not distributions: so only `integers` and
-`random` are used, and the normal deviates are made here).
+Codes, not values, are drawn, so that every element is what its format can hold and nothing is rounded on the way in. The
+generator is NumPy's PCG64 under the pinned NumPy; a test pins the stream, because a seed file holds a seed and not data.
 """
 
 from __future__ import annotations

@@ -48,9 +48,7 @@ def test_the_interpreter_multiplies_half_precision_rightly() -> None:
 
 def test_the_interpreter_gives_garbage_for_a_bf16_dot_and_says_nothing() -> None:
     wrong = interpreted("bfloat16") != exact("bfloat16")
-    assert wrong.any(), (
-        "Triton's interpreter multiplies bf16 rightly now: take this trap out of the documentation"
-    )
+    assert wrong.any(), "Triton's interpreter multiplies bf16 rightly now: take this trap out of the documentation"
     assert wrong.float().mean() > 0.5
 
 

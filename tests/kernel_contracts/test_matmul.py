@@ -15,6 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources
 
@@ -197,6 +201,37 @@ def test_the_list_of_configurations_follows_the_target_and_not_this_machine() ->
     assert not any(config.waves_per_eu for config in kernels.matmul.configurations("cuda"))
     with pytest.raises(ValueError, match="must be one of cuda, hip"):
         kernels.matmul.configurations("xpu")
+
+
+@pytest.mark.parametrize("config", CONFIGS["hip"], ids=lambda config: config.name.replace(" ", "-"))
+def test_each_amd_configuration_compiles_to_machine_code_with_wrapped_offsets(config: Config, tmp_path: Path, monkeypatch) -> None:
+    """The tutorial's AMD branch has no modulo and reads past a ragged operand; here there is one path, compiled for gfx942."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    function = kernels.matmul.matmul_kernel.fn
+    constants = {
+        "stride_ak": 1,
+        "stride_bn": 1,
+        "stride_cn": 1,
+        "EVEN_K": False,
+        "ACTIVATION": "",
+        "PRECISION": "tf32",
+        "WIDE": False,
+        "LAYOUT": "row row",
+        "ACCUMULATOR": tl.float32,
+        "BLOCK_M": config.block_m,
+        "BLOCK_N": config.block_n,
+        "BLOCK_K": config.block_k,
+        "GROUP_M": config.group_m,
+    }
+    signature = {name: "constexpr" if name in constants else "i32" for name in function.arg_names}
+    signature |= dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16")
+    options = {"num_warps": config.num_warps, "num_stages": config.num_stages, "waves_per_eu": config.waves_per_eu}
+    compiled = triton.compile(
+        ASTSource(function, signature, constexprs=constants), target=GPUTarget("hip", "gfx942", 64), options=options
+    )
+    assert compiled.asm["hsaco"]
+    vectors = [line for line in compiled.asm["ttir"].splitlines() if "arith.remsi" in line and "tensor<" in line]
+    assert len(vectors) == 2, "rows modulo m and columns modulo n"
 
 
 def test_every_user_case_is_one_that_a_plain_launcher_takes() -> None:
