@@ -33,7 +33,7 @@ from kernels.element_types import bits_of
 from kernels.features import Feature
 
 REQUIRES = frozenset({Feature.TENSOR_MEMORY})
-DTYPES = ("fp32", "int32", "fp16", "bf16")
+DTYPES = ("fp32", "int32", "fp16", "bf16", "int16", "e4m3", "e5m2", "int8")
 
 
 @dataclass(frozen=True, kw_only=True)

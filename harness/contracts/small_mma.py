@@ -37,10 +37,10 @@ class SmallMmaContract(KernelContract):
         return {"a_pad": draw(pads), "b_pad": draw(pads), "c_pad": draw(pads), "d_pad": draw(pads), "a_offset": 0}
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        yield from self.pool(target)[::3]
         for (m, n, k), left, commit, warps in product(*SEED.values()):
             yield ({"m": m, "n": n, "k": k}, {"block_m": min(128, m), "block_n": n, "left": LEFT[left],
                                               "completion": "commit" if commit else "barrier", "num_warps": warps})
-        yield from self.pool(target)[::3]
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"m": 128, "n": 64, "k": 64}

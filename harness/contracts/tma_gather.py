@@ -44,15 +44,18 @@ class TmaGatherContract(RowsContract):
         return {}
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
-        for dtype, x, y, column, table in product(*SEED.values()):
-            yield self.seed_case(dtype, x, y, column, table)
         for place, (problem, config) in enumerate(self.pool(target)):
             unit = 128 // bits_of(problem["dtype"])
             columns = config["block_y"] + 3 * place % 11 + 1
+            steps = (0, 1, 2, -1, columns // unit + 1)[place % 5]  # in units of 16 bytes; the last begins past the end
+            if self.stem == "tma_scatter":
+                steps = abs(steps)
             yield (problem | {"table_rows": 1 + 7 * place, "table_columns": columns,
                               "offsets": config["block_x"] + (-3, 0, 5)[place % 3],
-                              "column_offset": unit * (place % 3), "table_pad": aligned_pad(columns, problem["dtype"], place % 2)},
-                   config)
+                              "column_offset": unit * steps, "table_pad": aligned_pad(columns, problem["dtype"], place % 2)}
+                   | self.source_fields(place), config)
+        for dtype, x, y, column, table in product(*SEED.values()):
+            yield self.seed_case(dtype, x, y, column, table)
 
     def seed_case(self, dtype: str, block_x: int, block_y: int, column_offset: int, table: tuple) -> tuple[Fields, Fields]:
         return ({"dtype": dtype, "table_rows": table[0], "table_columns": table[1], "offsets": block_x,

@@ -25,9 +25,9 @@ class TmaScatterContract(TmaGatherContract):
     parameters = "(table, row_offsets, column_offset, source, block_x, block_y)"
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        yield from [made for made in super().listed(target) if made[0]["table_rows"] < 1000]
         for dtype, x, y, column, table in product(*SEED.values()):
             yield self.seed_case(dtype, x, y, column, table)
-        yield from [made for made in super().listed(target) if made[0]["table_rows"] < 1000]
 
     def source_fields(self, seed: int) -> Fields:
         return {"source_pad": 5 * (seed % 2)}  # an ordinary load: no unit

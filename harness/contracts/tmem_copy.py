@@ -24,7 +24,7 @@ class TmemCopyContract(KernelContract):
                  (128, 256, 128, 128), (64, 8, 64, 8)]
         made = [({"dtype": dtype, "m": m, "n": n}, {"block_m": bm, "block_n": bn, "num_warps": warps, "packed": packed})
                 for (m, n, bm, bn), dtype, warps,
-                packed in product(tiles, ("fp32", "fp16", "bf16", "int32"), (4, 8), (False, True))]
+                packed in product(tiles, ("fp32", "fp16", "bf16", "int32", "e4m3", "int8"), (4, 8), (False, True))]
         return [special for special in made if self.legal(*special)]
 
     def legal(self, problem: Fields, config: Fields) -> bool:
@@ -35,12 +35,11 @@ class TmemCopyContract(KernelContract):
         return {}
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        yield from self.pool(target)[::7]
         for m, n, warps in product(*SEED.values()):
             yield {"m": m, "n": n}, {"num_warps": warps}
-        yield from self.pool(target)[::5]
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
-        yield {"m": 64, "n": 64, "dtype": "e4m3"}, {}
         yield {"m": 64, "n": 64}, {"num_warps": 2}
         yield {"m": 64, "n": 64}, {"block_m": 32}
         yield {"m": 64, "n": 64}, {"block_n": 48}
