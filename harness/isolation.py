@@ -23,7 +23,7 @@ import threading
 import time
 import traceback
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ _DEATHS = {
     signal.SIGTERM: Outcome.KILLED,
 }
 _PR_SET_PDEATHSIG = 1
+SLICE = 0.25  # seconds between two looks at whether the run was interrupted
 _starting = threading.Lock()
 _numbers = itertools.count()
 
@@ -73,26 +74,29 @@ class Cell:
         self.connection: Any = None
         self.ended = False
 
-    def judge(self, case: Case) -> Verdict:
+    def judge(self, case: Case, tick: Callable[[], None] = lambda: None) -> Verdict:
         """The verdict on `case`; a death or a hang of the child is one, and the next call starts a fresh child.
 
-        Cancelled when `end` is called meanwhile: what a cancelled case came to is not a verdict.
+        `tick` is called while the verdict is waited for, and may raise. Cancelled when `end` is called meanwhile: what a cancelled case came to is not a verdict.
         """
         try:
-            return self._judge(case)
+            return self._judge(case, tick)
         except Exception:
             if self.ended:
                 raise Cancelled from None
             raise
 
-    def _judge(self, case: Case) -> Verdict:
+    def _judge(self, case: Case, tick: Callable[[], None]) -> Verdict:
         if self.process is None:
             self._start()
         self.log.write_bytes(b"")
         begun = time.perf_counter()
         try:
             self.connection.send(case.to_json())
-            answered = self.connection.poll(self.timeout)
+            answered = self.connection.poll(min(SLICE, self.timeout))
+            while not answered and time.perf_counter() - begun < self.timeout:
+                tick()
+                answered = self.connection.poll(SLICE)
             verdict = Verdict.from_json(self.connection.recv()) if answered else None
         except (EOFError, BrokenPipeError, ConnectionResetError):
             return self._died(time.perf_counter() - begun)
@@ -180,7 +184,7 @@ class Bench:
         self.jobs, self.timeout = jobs, timeout
         self.journal = journal if journal is not None else Journal()
         self.cells: dict[tuple[int, str], Cell] = {}
-        self.closed = False
+        self.closed = self.interrupted = False
 
     def __enter__(self) -> Bench:
         return self
@@ -195,15 +199,34 @@ class Bench:
         self.cells.clear()
         self.journal.close()
 
+    @contextlib.contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Ctrl-C raises KeyboardInterrupt where this thread waits for a verdict, and nowhere else; a second one, anywhere.
+
+        Left to itself Python raises it wherever it is, and drops it in a callback of the garbage collector (Hypothesis has one).
+        """
+
+        def interrupt(number: int, frame: Any) -> None:
+            if self.interrupted:
+                raise KeyboardInterrupt
+            self.interrupted = True
+
+        earlier = signal.signal(signal.SIGINT, interrupt)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, earlier)
+
     def judge(self, case: Case, target: Target, *, place: int = 0) -> Verdict:
         """The verdict on one case, in the cell that `place` has for `target`."""
         key = (place, target.name)
+        self._tick()
         if self.closed:
             raise Cancelled
         if key not in self.cells:
             self.cells[key] = Cell(target, timeout=self.timeout, directory=self.journal.path.parent)
         number = self.journal.begin(case, target.name)  # creates the directory too
-        verdict = self.cells[key].judge(case)
+        verdict = self.cells[key].judge(case, self._tick)
         self.journal.end(number, verdict)
         return verdict
 
@@ -231,10 +254,10 @@ class Bench:
                 todo.put(item)
                 out += 1
                 while out >= 2 * self.jobs or not done.empty():
-                    yield _unwrap(done.get())
+                    yield self._next(done)
                     out -= 1
             while out:
-                yield _unwrap(done.get())
+                yield self._next(done)
                 out -= 1
         finally:
             for _ in threads:
@@ -243,11 +266,18 @@ class Bench:
                 for thread in threads:
                     thread.join()
 
+    def _tick(self) -> None:
+        if self.interrupted and threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
 
-def _unwrap(answer: tuple[Case, Target, Any]) -> tuple[Case, Target, Verdict]:
-    if isinstance(answer[2], Exception):
-        raise answer[2]
-    return answer
+    def _next(self, done: queue.SimpleQueue) -> tuple[Case, Target, Verdict]:
+        while True:
+            self._tick()
+            with contextlib.suppress(queue.Empty):
+                answer = done.get(timeout=SLICE)
+                if isinstance(answer[2], Exception):
+                    raise answer[2]
+                return answer
 
 
 @contextlib.contextmanager

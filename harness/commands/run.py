@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     tally, bugs = report.Tally(), dict[tuple, Bug]()
     with Bench(jobs=arguments.jobs or os.cpu_count() or 1, timeout=arguments.timeout) as bench:
         try:
-            with Showing(shown) as showing:
+            with bench.interruptible(), Showing(shown) as showing:
                 _judge(dockets, profile, arguments, bench, tally, bugs, records, showing)
                 _shrink(bugs, profile, arguments, bench, showing)
         except KeyboardInterrupt:

@@ -73,7 +73,10 @@ def test_ctrl_c_says_cancelled_and_leaves_the_journal_and_no_child(tmp_path: Pat
     while not any(path.read_text().count("begin") == 4 for path in state.glob("journal/*.jsonl")) and time.monotonic() < deadline:
         time.sleep(0.05)
     run.send_signal(signal.SIGINT)
-    out, error = run.communicate(timeout=30)
+    try:
+        out, error = run.communicate(timeout=30)
+    finally:
+        run.kill()
     assert run.returncode == 3 and "2 right; cancelled" in out and "Traceback" not in error, (out, error)
     assert not any(str(state) in path.read_text() for path in Path("/proc").glob("[0-9]*/environ") if readable(path))
 
