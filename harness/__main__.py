@@ -1,4 +1,4 @@
-"""The command line: ``python -m harness run | replay FILE | promote FILE | targets | crosscheck STEM | record``.
+"""The command line: ``python -m harness run | replay FILE | promote FILE | targets | crosscheck STEM | record | compile``.
 
 Exit status: 0 all right, 1 convicted, 2 usage, 3 too much undecided, 5 nothing ran.
 """
@@ -16,13 +16,14 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m harness", description=told)
     commands = made.add_subparsers(dest="command", required=True)
 
-    from harness import record
+    from harness import offline_compile, record
     from harness.commands import crosscheck, replay, run
 
     run.add_arguments(commands.add_parser("run", help="judge kernels, or your own launcher, on targets"))
     replay.add_replay_arguments(commands.add_parser("replay", help="judge a stored failing case again"))
     replay.add_promote_arguments(commands.add_parser("promote", help="keep a failing case in tests/seeds"))
     crosscheck.add_arguments(commands.add_parser("crosscheck", help="hold a GPU's words against the plan's and the emulated GPU's"))
+    offline_compile.add_arguments(commands.add_parser("compile", help="compile every kernel for every GPU it is for, without one"))
     record.add_arguments(commands.add_parser("record", help="write hardware words of an instruction or a kernel"))
     commands.add_parser("targets", help="list the machines that are here and what they have")
     return made
@@ -33,11 +34,12 @@ def main(words: list[str] | None = None) -> int:
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in Triton 3.9 and flips in 3.10: it decides bits
     arguments = parser().parse_args(words)
 
-    from harness import record
+    from harness import offline_compile, record
     from harness.commands import crosscheck, replay, run
 
     does = {
         "run": run.run,
+        "compile": offline_compile.run,
         "replay": replay.run_replay,
         "promote": replay.run_promote,
         "crosscheck": crosscheck.run,

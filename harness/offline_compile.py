@@ -28,11 +28,10 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from harness.compile_rows import Row, rows
-from harness.kernel_contract import SHARED_LIMITS
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 MOST_REGISTERS, MOST_COLUMNS = 255, 512
-WORKER = ("-m", "harness.offline_compile", "--worker")
+WORKER = ("-m", "harness.offline_compile")
 REFUSING_LAYERS = ("front end", "verifier", "ptxas", "compiler")
 
 
@@ -132,8 +131,8 @@ class _Utils:
         """Nothing was loaded."""
 
     def get_device_properties(self, device: int) -> dict[str, int]:
-        limit = SHARED_LIMITS.get(self.arch, 64 * 1024)
-        return {"max_shared_mem": limit, "multiprocessor_count": 8, "warpSize": 64 if self.arch.startswith("gfx") else 32,
+        return {"max_shared_mem": shared_limit(self.arch), "multiprocessor_count": 8,
+                "warpSize": 64 if self.arch.startswith("gfx") else 32,
                 "max_num_regs": 65536}
 
 
@@ -203,6 +202,13 @@ def compiling(arch: str) -> Iterator[list[Kept]]:
     finally:
         driver._active = before
         knobs.runtime.kernel_load_start_hook = hook
+
+
+def shared_limit(arch: str) -> int:
+    """Bytes of shared memory one program may have; of AMD's local data share for gfx."""
+    from harness.kernel_contract import SHARED_LIMITS  # not at the top: it needs torch, and the command line only names this module
+
+    return SHARED_LIMITS.get(arch, 64 * 1024)
 
 
 def _figures(kept: Kept, row: Row) -> Compiled:
@@ -291,7 +297,7 @@ def _verdict(row: Row, found: Compiled) -> str:
 def _over_limit(row: Row, found: Compiled) -> str:
     limits = (("registers", found.registers, MOST_REGISTERS if not row.arch.startswith("gfx") else 512),
               ("bytes of stack", found.stack, row.most_stack),
-              ("bytes of shared memory", found.shared, SHARED_LIMITS.get(row.arch, 64 * 1024)),
+              ("bytes of shared memory", found.shared, shared_limit(row.arch)),
               ("columns of tensor memory", found.columns, MOST_COLUMNS))
     for name, value, limit in limits:
         if value > limit:
@@ -365,36 +371,42 @@ def table(wanted: list[Row], found: list[Compiled]) -> str:
     return "\n".join(lines)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """``compile [KERNEL ...] [--arch sm_90] [--json FILE]``. Status 0 all right, 1 a row is wrong, 2 usage."""
-    parser = argparse.ArgumentParser(prog="python -m harness compile",
-                                     description="Compile every kernel for every GPU it is for, without one.")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``compile``."""
     parser.add_argument("kernels", nargs="*", metavar="KERNEL", help="stems; all when none is given")
-    parser.add_argument("--arch", action="append", help="only this architecture (may be repeated)")
-    parser.add_argument("--json", help="write the rows and figures to this file")
+    parser.add_argument("--arch", action="append", metavar="sm_NN", help="only this architecture (may be repeated)")
+    parser.add_argument("--json", metavar="FILE", help="write the rows and figures to this file")
     parser.add_argument("--workers", type=int, default=0, help="compiling processes (default: one a core)")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args(argv)
-    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
-    if arguments.worker:
-        _work()
-    try:
-        wanted = [row for stem in arguments.kernels or [None] for row in rows(stem)]
-        wanted = [row for row in wanted if not arguments.arch or row.arch in arguments.arch]
-    except ValueError as error:
-        print(f"compile: {error}", file=sys.stderr)
-        return 2
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compile and print the table. Status 0 all right, 1 a row is wrong. ValueError for a kernel or architecture without rows."""
+    wanted = [row for stem in arguments.kernels or [None] for row in rows(stem)]
+    wanted = [row for row in wanted if not arguments.arch or row.arch in arguments.arch]
     if not wanted:
-        print(f"compile: no row for {', '.join(arguments.arch)}; leave --arch out to see those there are", file=sys.stderr)
-        return 2
+        raise ValueError(f"compile: no row for {', '.join(arguments.arch)}; leave --arch out to see those there are")
     begun = time.perf_counter()
     found = compile_rows(wanted, arguments.workers)
     print(table(wanted, found), f"in {time.perf_counter() - begun:.0f} s")
     if arguments.json:
-        Path(arguments.json).write_text(json.dumps([asdict(row) | {"compiled": asdict(one)} for row,
-                                                    one in zip(wanted, found, strict=True)], indent=1))
+        records = [asdict(row) | {"compiled": asdict(one)} for row, one in zip(wanted, found, strict=True)]
+        Path(arguments.json).write_text(json.dumps(records, indent=1))
     return 1 if any(one.verdict != "right" for one in found) else 0
 
 
+def main(argv: list[str] | None = None) -> int:
+    """``python -m harness compile`` without the rest of the command line. Status as `run`, 2 for usage."""
+    parser = argparse.ArgumentParser(prog="python -m harness compile", description="Compile every kernel for every GPU it is for.")
+    add_arguments(parser)
+    arguments = parser.parse_args(argv)
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+    try:
+        return run(arguments)
+    except ValueError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+    _work()
