@@ -77,7 +77,8 @@ class Cell:
     def judge(self, case: Case, tick: Callable[[], None] = lambda: None) -> Verdict:
         """The verdict on `case`; a death or a hang of the child is one, and the next call starts a fresh child.
 
-        `tick` is called while the verdict is waited for, and may raise. Cancelled when `end` is called meanwhile: what a cancelled case came to is not a verdict.
+        `tick` is called while the verdict is waited for, and may raise. Cancelled when `end` is called meanwhile: what a cancelled
+        case came to is not a verdict.
         """
         try:
             return self._judge(case, tick)
