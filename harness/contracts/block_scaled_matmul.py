@@ -19,7 +19,7 @@ from harness.verdict import RestsOn
 from kernels.clauses import broken
 from kernels.element_types import ELEMENT_TYPES
 from kernels.features import Feature
-from kernels.scaled_operands import FORMATS, packing, spread
+from kernels.scaled_operands import FORMATS, TILE_ROWS, packing, spread
 
 if TYPE_CHECKING:
     import torch
@@ -231,6 +231,10 @@ class BlockScaledMatmulContract(KernelContract):
             seen["scale tiles of K"] = "whole" if -(-p.k // size) % (c.block_k // size) == 0 else "ragged"
             seen["last block"] = "whole" if p.k % size == 0 else "short"
             seen["loads"] = f"{c.scale_load} {c.descriptors}"
+            alike = p.a_tile_pad == p.b_tile_pad and (p.a_scale_pad == p.b_scale_pad or p.n <= TILE_ROWS)
+            seen["scale strides"] = "one for both" if alike else "of their own"
+            rows = [-(-rows // TILE_ROWS) for rows in (p.m, p.n)]
+            seen["scale tile rows"] = "as many" if rows[0] == rows[1] else "more of A" if rows[0] > rows[1] else "more of B"
         return seen
 
 
