@@ -147,7 +147,7 @@ def load_block(x, w, gather, rows, row, column, k, step, arrived, x_ring, w_ring
     tma.async_load(w, [k, column], arrived.index(stage), w_ring.index(stage), pred=wanted)
 
 
-@gluon.jit
+@gluon.jit(do_not_specialize=["rows"])  # one row would be a constant, and no program for it
 def fused_gather_scatter_matmul_kernel(x, w, out, gather, scatter, rows, BLOCK_M: gl.constexpr, GROUP_M: gl.constexpr,
                                        BUFFERS: gl.constexpr):
     BLOCK_K: gl.constexpr = w.block_shape[0]

@@ -47,7 +47,7 @@ class FusedContract(RowsContract):
         tile = (config.block_m, config.block_n, config.block_k)
         sizes = [draw(st.integers(1, count * t)) for count, t in zip((4, 3, 4), tile, strict=True)]
         rows, n, k = strategies.within(sizes, tile, BUDGET)
-        return self.sized(problem, max(rows, 1), max(n, 1), max(k, 1), draw(st.integers(1, 200)), draw(st.integers(1, 200)),
+        return self.sized(problem, max(rows, 1), max(n, 1), max(k, 1), draw(st.integers(1, 200)), draw(st.integers(12, 200)),
                           draw(st.integers(0, 1)))
 
     def sized(self, problem: Fields, rows: int, n: int, k: int, table_rows: int, out_rows: int, extra: int = 0) -> Fields:

@@ -34,7 +34,7 @@ class TmaGatherContract(RowsContract):
         unit = 128 // bits_of(problem["dtype"])
         columns = draw(st.integers(1, 3 * config.block_y))
         low = 0 if self.stem == "tma_scatter" else -2 * config.block_y // unit
-        return {"table_rows": draw(st.integers(1, 70)), "table_columns": columns,
+        return {"table_rows": draw(st.integers(1 if self.stem == "tma_gather" else 12, 70)), "table_columns": columns,
                 "offsets": draw(st.integers(1, 2 * config.block_x + 1)),
                 "column_offset": unit * draw(st.integers(low, (columns + config.block_y) // unit)),
                 "table_pad": aligned_pad(columns, problem["dtype"], draw(st.integers(0, 1)))} | self.source_fields(config.block_y)
