@@ -69,16 +69,20 @@ class PendingTensor:
 
 
 class Schedule:
-    """When operations land: "eager", "latest" or "drawn:<schedule_seed>" (ValueError for anything else)."""
+    """When operations land: "eager", "latest" or "drawn:<schedule_seed>" (ValueError for anything else).
+
+    "immediate" is for comparison only: operations land and are known to be complete at issue, as in a simulator without time.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.draw: random.Random | None = None
         if text.startswith("drawn:") and text[6:].lstrip("-").isdigit():
             self.draw = random.Random(int(text[6:]))
-        elif text not in ("eager", "latest"):
+        elif text not in ("eager", "latest", "immediate"):
             raise ValueError(f"schedule {text!r}: must be 'eager', 'latest' or 'drawn:<integer>'")
-        self.eager = text == "eager"
+        self.timeless = text == "immediate"
+        self.eager = text == "eager" or self.timeless
 
     def lands_now(self) -> bool:
         return self.eager or (self.draw is not None and self.draw.random() < 0.5)
@@ -122,6 +126,9 @@ class Flights:
         self.record("issued", flight)
         if self.schedule.lands_now():
             self.land(flight)
+            if self.schedule.timeless:
+                flight.known.update(a.number for a in self.agents)
+                self.pending.remove(flight)
         elif self.schedule.draw is not None:
             for other in list(self.pending):
                 if not other.landed and self.schedule.lands_now():

@@ -74,11 +74,11 @@ class BulkCopies:
         self.issue(flight)
 
     def bulk_store(self, op: Operation, descriptor: Descriptor, starts: tuple[int, ...], source: View) -> None:
-        """A tile from shared memory; nothing is written outside the tensor."""
+        """A tile from shared memory; nothing is written outside the tensor but what is left of a row's last 16 bytes."""
         check_alignment(op, starts[-1], descriptor.itemsize)
         check_sign(op, starts, "coordinates")
         lead = (1,) * (len(starts) - len(source.shape))
-        self._store(op, "TMA store", *descriptor.box(starts, (*lead, *source.shape)), source)
+        self._store(op, "TMA store", *descriptor.written.box(starts, (*lead, *source.shape)), source)
 
     def bulk_scatter(self, op: Operation, descriptor: Descriptor, rows: np.ndarray, column: int, source: View) -> None:
         """Rows of shared memory to chosen rows. Nothing orders two rows that go to one place: the schedule does."""
@@ -88,7 +88,7 @@ class BulkCopies:
         reached = rows[(rows >= 0) & (rows < descriptor.shape[0])]
         if np.unique(reached).size != reached.size:
             self.notes.add(("duplicate rows", op.location))
-        self._store(op, "TMA scatter", *descriptor.rows(rows, column, source.shape[-1]), source, np.array(rows))
+        self._store(op, "TMA scatter", *descriptor.written.rows(rows, column, source.shape[-1]), source, np.array(rows))
 
     def _store(
         self,

@@ -1,19 +1,21 @@
 """Tensor descriptors, and the copies that TMA makes through them.
 
 Rules of what is outside, and of what traps, are those measured on an H200 for tiled copies and documented for gather and scatter:
-an element outside the tensor is read as zero (or NaN, as the descriptor says) and not written; the innermost coordinate must be a
-multiple of 16 bytes; a store must not begin at a negative coordinate (PTX ISA, cp.async.bulk.tensor).
+an element outside the tensor is read as zero (or NaN, as the descriptor says) and not written, but that a store cuts each row in
+whole units of 16 bytes: the padding in a row's last unit is overwritten; the innermost coordinate must be a multiple of 16 bytes; a
+store must not begin at a negative coordinate (PTX ISA, cp.async.bulk.tensor; `reference.tiled_copy`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from harness.emulator.faults import EmulatedFault
+from reference.tiled_copy import written_columns
 
 if TYPE_CHECKING:
     from harness.emulator.program import Operation
@@ -35,6 +37,12 @@ class Descriptor:
         """(addresses, which lie inside or None for all) of the box at `starts`; both of shape `sizes` without leading ones kept."""
         axes = [np.arange(size, dtype=np.int64) + start for start, size in zip(starts, sizes, strict=True)]
         return self._reach(axes)
+
+    @property
+    def written(self) -> Descriptor:
+        """The tensor as a store sees it: rows reach to the end of their last unit of 16 bytes."""
+        columns = written_columns(self.shape[-1], self.itemsize)
+        return self if columns == self.shape[-1] else replace(self, shape=(*self.shape[:-1], columns))
 
     def rows(self, row_offsets: np.ndarray, column: int, columns: int) -> tuple[np.ndarray, np.ndarray | None]:
         """(addresses, which lie inside) of chosen rows, (rows, columns)."""

@@ -192,7 +192,8 @@ class _Launcher:
 def _relocated(program: bytes, file: str) -> bytes:
     """`program` with the lines of the kernel's own `file`. Triton's cache goes by source, not by place: what it hands out may have
     been compiled from a copy of the file that lay elsewhere."""
-    found = re.search(rb'^#loc = loc\("([^"]+)":', program, re.MULTILINE)
+    end = re.search(rb"^  \}\).*loc\((#loc\d*)\)$", program, re.MULTILINE)  # of the first function: the kernel
+    found = end and re.search(rb"^" + end[1] + rb' = loc\("([^"]+)":', program, re.MULTILINE)
     if not file or not found or found[1] == file.encode():
         return program
     return program.replace(b'"' + found[1] + b'":', b'"' + file.encode() + b'":').replace(found[1] + b":", file.encode() + b":")

@@ -97,7 +97,8 @@ class Machine(BulkCopies):
             if parent.number in flight.known:
                 flight.known.update(a.number for a in agents)
         self.flights.agents = agents
-        self.footprints = {space.name: Footprints(space, len(agents)) for space in (self.shared, self.tensor)}
+        if not self.schedule.timeless:
+            self.footprints = {space.name: Footprints(space, len(agents)) for space in (self.shared, self.tensor)}
         drive(agents, self.flights, self._turn, self.barriers.state)
         self.agent, self.flights.agents, self.footprints = parent, outer, {}
         for agent in agents:
@@ -246,7 +247,8 @@ class Machine(BulkCopies):
     # -- proxies ------------------------------------------------------------------------------------------------------
     def wrote(self, op: Operation, view: View) -> None:
         """Ordinary stores (or cp.async) wrote `view`: the async proxy may not read it before a proxy fence."""
-        self.shared.unfenced(view, op, self.agent.number, int(self.agent.clock[self.agent.number]))
+        if not self.schedule.timeless:
+            self.shared.unfenced(view, op, self.agent.number, int(self.agent.clock[self.agent.number]))
 
     def fence(self, op: Operation) -> None:
         """fence.proxy.async: what this agent knows to be written becomes visible to the async proxy."""

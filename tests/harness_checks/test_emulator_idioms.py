@@ -1,0 +1,125 @@
+"""Contract under test: what is legal but looks wrong is acquitted on the emulated GPU under every schedule; its twin, which
+differs by one text, is convicted by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness.emulator import EmulatedFault, emulated
+from tests.harness_checks.test_emulator_time import SCHEDULES, described, load, matrix
+
+SOURCE = Path(__file__).with_name("gluon_idioms.py")
+# idiom, what its twin replaces, by what, convicted as
+TWINS = [
+    ("copy_waits_twice", "    mbarrier.wait(arrived, 0)  # the phase", "    mbarrier.wait(arrived, 1)  # the phase", "deadlock"),
+    (
+        "copy_loads_before_it_expects",
+        "    mbarrier.expect(arrived, a.nbytes_per_cta)\n",
+        "    mbarrier.expect(arrived, 64)\n",
+        "barrier misuse",
+    ),
+    ("copy_expects_in_two_parts", "barrier_of(2)", "barrier_of(1)", "barrier misuse"),
+    ("copy_counts_what_lies_outside", "2 * a.nbytes_per_cta", "a.nbytes_per_cta", "race"),
+    (
+        "copy_counts_what_lies_outside",
+        "tma.async_store(out, [4096, 0], outside)",
+        "tma.async_store(out, [-4096, 0], outside)",
+        "illegal instruction",
+    ),
+    (
+        "copy_reuses_the_source_of_the_older_store",
+        "arrived, first)\n    mbarrier.wait(arrived, 1)",
+        "arrived, second)\n    mbarrier.wait(arrived, 1)",
+        "race",
+    ),
+    ("copy_reuses_the_source_of_the_older_store", "tma.store_wait(pendings=1)", "tma.store_wait(pendings=2)", "race"),
+    ("copy_skips_a_wait_by_predicate", "pred=False", "pred=True", "deadlock"),
+    ("copy_counts_arrivals_of_two_kinds", "count=2", "count=3", "race"),
+    ("copy_counts_arrivals_of_two_kinds", "barrier_of(3)", "barrier_of(4)", "deadlock"),
+    (
+        "product_commits_once_for_two",
+        "    tcgen05_mma(a_tile, b_tile, sums, use_acc=False)\n    tcgen05_commit(done)  # covers both\n",
+        "    tcgen05_commit(done)\n    tcgen05_mma(a_tile, b_tile, sums, use_acc=False)\n",
+        "race",
+    ),
+    (
+        "product_accumulates_without_a_wait",
+        "    tcgen05_mma(a_tile, b_tile, sums, use_acc=False)  # behind",
+        "    stored(out, sums)  # behind",
+        "race",
+    ),
+    (
+        "product_accumulates_without_a_wait",
+        "    tcgen05_mma(a_tile, b_tile, sums, use_acc=False)\n",
+        "    tcgen05_mma(a_tile, b_tile, sums)\n",
+        "uninitialised read",
+    ),
+    ("product_signals_without_a_commit", ", mbarriers=[done]", "", "deadlock"),
+    ("product_commits_to_two_barriers", "    mbarrier.wait(second, 0)  # either will do\n", "", "race"),
+    ("product_refills_while_the_sum_is_read", "    mbarrier.wait(done, 0)\n", "", "race"),
+    ("product_refills_while_the_sum_is_read", "    mbarrier.wait(done, 1)\n", "    mbarrier.wait(done, 0)\n", "race or deadlock"),
+    (
+        "copy_is_read_by_two_partitions_at_once",
+        "    value = a_tile.load(layout)  # (M, K), read only\n",
+        "    value = a_tile.load(layout)\n    a_tile.store(value)\n",
+        "race",
+    ),
+    ("copy_is_read_by_two_partitions_at_once", "barrier_of(2)  # of", "barrier_of(3)  # of", "deadlock"),
+    (
+        "copy_is_fenced_by_the_partition_that_sends",
+        "    mbarrier.wait(stored, 0)\n    fence_async_shared()",
+        "    fence_async_shared()\n    mbarrier.wait(stored, 0)",
+        "race",
+    ),
+    ("copy_commits_empty_groups", "wait_group(2)", "wait_group(3)", "race"),
+]
+IDIOMS = sorted({name for name, *_ in TWINS})
+
+
+def run(module, idiom: str) -> None:
+    """Launch the idiom and hold its result to what its name promises."""
+    a, b, out = matrix(128, 64), matrix(64, 64, 1), torch.full((128, 64), float("nan"), dtype=torch.float16)
+    if idiom == "copy_commits_empty_groups":
+        module.copy_commits_empty_groups[(1,)](a, 128, out, num_warps=4)
+    else:
+        getattr(module, idiom)[(1,)](described(a, [128, 64]), described(b, [64, 64]), described(out, [128, 64]), num_warps=4)
+    if idiom.startswith("copy"):
+        assert torch.equal(out, a)
+    else:
+        assert ((out.double() - a.double() @ b.double()).abs() < 0.1).all()
+
+
+@pytest.mark.parametrize("idiom", IDIOMS)
+def test_what_is_legal_but_looks_wrong_is_acquitted_under_every_schedule(idiom):
+    module = load(SOURCE)
+    for schedule in SCHEDULES:
+        with emulated("sm_100", schedule) as device:
+            run(module, idiom)
+        assert not device.findings
+
+
+@pytest.mark.parametrize("twin", TWINS, ids=lambda t: f"{t[0]}-{TWINS.index(t)}")
+def test_its_twin_is_convicted_by_name_under_every_schedule(twin, tmp_path):
+    idiom, replace, by, outcome = twin
+    head, found, body = SOURCE.read_text().partition(f"def {idiom}(")
+    if replace not in body.partition("\n\n\n")[0]:  # it is in a partition's function, which only this idiom uses
+        text = (head + found + body).replace(replace, by)
+        assert (head + found + body).count(replace) == 1
+    else:
+        assert body.partition("\n\n\n")[0].count(replace) == 1
+        text = head + found + body.replace(replace, by, 1)
+    path = tmp_path / "twin.py"
+    path.write_text(text)
+    module = load(path)
+    said = {}
+    for schedule in SCHEDULES:
+        try:
+            with emulated("sm_100", schedule):
+                run(module, idiom)
+            said[schedule] = "acquitted"
+        except EmulatedFault as raised:
+            said[schedule] = raised.outcome
+    assert set(said.values()) <= set(outcome.split(" or ")), said  # a wait for another phase returns at once or never
