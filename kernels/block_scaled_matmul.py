@@ -275,7 +275,8 @@ def _config(configs: Config | dict | None, format_name: str) -> Config:
 def _launch(a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.Tensor, p: Problem, c: Config) -> torch.Tensor:
     f, out = FORMATS[p.format], ELEMENT_TYPES[p.out]
     unit = ALIGNMENT_BYTES * 8 // out.bits
-    output = torch.empty((p.m, triton.cdiv(p.n, unit) * unit), dtype=out.torch, device=a.device)[:, : p.n]
+    padded = torch.empty((p.m, triton.cdiv(p.n, unit) * unit), dtype=out.torch, device=a.device)  # TMA stores whole units of a row
+    output = padded[:, : p.n]
     meta = {"A": f.a, "B": f.b, "BLOCK_SIZE": f.block_size, "ONE": f.one, "FLAT": c.scale_load == "2D", "NUM_STAGES": c.num_stages}
     meta |= {"BLOCK_M": c.block_m, "BLOCK_N": c.block_n, "BLOCK_K": c.block_k, "num_warps": c.num_warps}
     meta["WHOLE"] = triton.cdiv(p.k, f.block_size) % (c.block_k // f.block_size) == 0
@@ -284,12 +285,12 @@ def _launch(a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: to
     if c.descriptors == "device":  # they lie in memory that Triton asks its host for
         triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device=a.device))
         strides = a.stride(0), b.stride(0), output.stride(0)
-        block_scaled_matmul_device_kernel[grid](a, a_scale, b, b_scale, output, *tail, *strides, **meta)
+        block_scaled_matmul_device_kernel[grid](a, a_scale, b, b_scale, padded, *tail, *strides, **meta)
         return output
     boxes = [c.block_m, c.block_k // packing(f.a)], [c.block_n, c.block_k // packing(f.b)], [c.block_m, c.block_n]
     a_desc, b_desc, c_desc = (
-        TensorDescriptor(tensor, list(tensor.shape), [tensor.stride(0), 1], box)
-        for tensor, box in zip((a, b, output), boxes, strict=True)
+        TensorDescriptor(tensor, shape, [tensor.stride(0), 1], box)
+        for tensor, shape, box in zip((a, b, padded), (list(a.shape), list(b.shape), [p.m, p.n]), boxes, strict=True)
     )
     block_scaled_matmul_kernel[grid](a_desc, a_scale, b_desc, b_scale, c_desc, *tail, **meta)
     return output
