@@ -55,6 +55,7 @@ _DEATHS = {
     signal.SIGTERM: Outcome.KILLED,
 }
 _PR_SET_PDEATHSIG = 1
+RECYCLED_AFTER = 1000  # cases of one child: the compiler's and the emulator's caches grow with each specialisation
 SLICE = 0.25  # seconds between two looks at whether the run was interrupted
 _starting = threading.Lock()
 _numbers = itertools.count()
@@ -73,6 +74,7 @@ class Cell:
         self.process: Any = None
         self.connection: Any = None
         self.ended = False
+        self.served = 0
 
     def judge(self, case: Case, tick: Callable[[], None] = lambda: None) -> Verdict:
         """The verdict on `case`; a death or a hang of the child is one, and the next call starts a fresh child.
@@ -88,8 +90,11 @@ class Cell:
             raise
 
     def _judge(self, case: Case, tick: Callable[[], None]) -> Verdict:
+        if self.served >= RECYCLED_AFTER:
+            self.close()
         if self.process is None:
             self._start()
+        self.served += 1
         self.log.write_bytes(b"")
         begun = time.perf_counter()
         try:
@@ -126,6 +131,7 @@ class Cell:
         """End the child and its session; the next case would start another."""
         process, connection = self.process, self.connection
         self.process = self.connection = None
+        self.served = 0
         if process is not None:
             for kill in (os.killpg, os.kill):
                 with contextlib.suppress(OSError):

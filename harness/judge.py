@@ -140,7 +140,7 @@ def launch(
         seen.details = {
             f"poison of {name}": poison_word(guard.poison.output, word.dtype.itemsize) for name, word in seen.outputs.items()
         }
-        seen.recorded = contract.recorded(case)
+        seen.recorded = contract.recorded(case) | _launched(device)
     return seen
 
 
@@ -221,6 +221,20 @@ def location_of(error: BaseException) -> str:
             continue
         best = f"{path.relative_to(CHECKOUT) if path.is_relative_to(CHECKOUT) else path.name}:{frame.lineno}"
     return best
+
+
+def _launched(device: Any) -> dict:
+    """What an emulated device executed: kernel, grid, families of matrix instructions, digest of the tile program."""
+    launches = [
+        {
+            "kernel": done.name,
+            "grid": list(done.grid),
+            "instructions": sorted(done.instructions),
+            "program": hashlib.sha256(done.program.encode()).hexdigest()[:12],
+        }
+        for done in getattr(device, "launches", None) or ()
+    ]
+    return {"launches": launches[-8:]} if launches else {}
 
 
 @contextmanager

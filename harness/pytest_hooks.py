@@ -172,7 +172,7 @@ class Court:
 
         case, verdict = shrink(docket, case, verdict, memory, draws=self.profile.draws, seconds=self.profile.shrink_seconds)
         flaky = rerun(case, docket.target.name, verdict, self.bench)
-        path = seed_files.write(seed_files.seed_of(case, docket.target.name, verdict))
+        path = seed_files.write(seed_files.seed_of(case, docket.target.name, verdict, model=docket.target.model))
         line = f"python -m harness replay {path}"
         properties.append(("replay", line))
         shown = report.conviction(docket.address, docket.target.name, case, verdict, [flaky] if flaky else [], line)

@@ -38,6 +38,7 @@ class SeedFile:
     verdict: dict
     signature: tuple[str, str, str]
     versions: dict = field(default_factory=dict)
+    machine: str = ""  # model of the GPU
     knobs: dict = field(default_factory=dict)
     sources: dict = field(default_factory=dict)
     owed: dict | None = None  # promoted files only: {"ruling": ..., "outcome": ...}
@@ -51,7 +52,7 @@ class SeedFile:
         return f"{stem}-{self.target.replace(':', '_')}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
 
 
-def seed_of(case: Case, target: str, verdict: Verdict) -> SeedFile:
+def seed_of(case: Case, target: str, verdict: Verdict, *, model: str = "") -> SeedFile:
     """The seed file of a verdict, with what is needed to judge the case again elsewhere."""
     record = case.to_json()
     return SeedFile(
@@ -60,6 +61,7 @@ def seed_of(case: Case, target: str, verdict: Verdict) -> SeedFile:
         verdict=verdict.to_json(),
         signature=verdict.signature,
         versions=versions(),
+        machine=model,
         knobs={name: os.environ[name] for name in KNOBS if name in os.environ},
         sources=_sources(record),
     )

@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
     records = report.Records(arguments.json, arguments.junit)
     records.begin({name: str(value) for name, value in vars(arguments).items() if name != "command"})
     tally, bugs = report.Tally(), dict[tuple, Bug]()
-    with Bench(jobs=arguments.jobs or os.cpu_count() or 1, timeout=arguments.timeout) as bench:
+    with Bench(jobs=arguments.jobs or len(os.sched_getaffinity(0)), timeout=arguments.timeout) as bench:
         try:
             with bench.interruptible(), Showing(shown) as showing:
                 _judge(dockets, profile, arguments, bench, tally, bugs, records, showing)
@@ -100,7 +100,7 @@ def _show_bugs(bugs: dict[tuple, Bug], shown: Console, records: report.Records) 
     told: set[tuple] = set()
     for bug in bugs.values():
         name, where = _named(bug.docket), bug.docket.target.name
-        path = seed_files.write(seed_files.seed_of(bug.case, where, bug.verdict))
+        path = seed_files.write(seed_files.seed_of(bug.case, where, bug.verdict, model=bug.docket.target.model))
         records.seed_file(path, bug.docket.address, where)
         line = f"python -m harness replay {_near(path)}"
         if (name, bug.verdict.signature) in told:

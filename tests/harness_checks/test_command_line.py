@@ -149,3 +149,12 @@ def test_bad_input_is_one_line_with_value_rule_and_remedy_and_leaves_no_file(
     error = capsys.readouterr().err
     assert said in error and error.startswith("error: ") and error.count("\n") == 1
     assert sorted(tmp_path.iterdir()) == before and not state.exists()
+
+
+def test_a_seed_file_tells_what_was_executed(state: Path) -> None:
+    run("--contract", f"{ADD}:CONTRACT", *SM_90, "--launcher", f"{ADD}:add_off_by_one", "--max-cases", "5", "--shrink-seconds", "0")
+    run("--contract", f"{ADD}:DOUBLED", *SM_90, "--max-cases", "5", "--shrink-seconds", "0")
+    told = [json.loads(path.read_text())["verdict"]["recorded"].get("launches") for path in (state / "failures").iterdir()]
+    assert None in told
+    (launch,) = next(launches for launches in told if launches)
+    assert launch["kernel"] == "add_kernel" and launch["instructions"] == [] and len(launch["program"]) == 12

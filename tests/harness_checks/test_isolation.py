@@ -129,3 +129,13 @@ def test_the_forkserver_never_touches_cuda() -> None:
     )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=CHECKOUT)
     assert done.stdout.strip() == "False"
+
+
+def test_a_child_is_replaced_after_its_number_of_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.isolation.RECYCLED_AFTER", 2)
+    served = []
+    with Bench(journal=Journal(tmp_path / "j.jsonl")) as bench:
+        for n in range(4):
+            assert bench.judge(case(n), HOST).ruling is Ruling.RIGHT
+            served.append(bench.cells[0, "host"].process.pid)
+    assert served[0] == served[1] != served[2] == served[3]

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -168,6 +168,15 @@ class VectorAdd(Contract):
         return Case(problem=Problem(**record["problem"]), **fields)
 
 
+class Doubled(VectorAdd):
+    """Owes twice what the kernel computes: convicts a launch that is right."""
+
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+        (right,) = super().expected(case, target, operands, recorded)
+        assert right.words is not None
+        return [replace(right, words=(right.words.view(np.float32) * 2).view(np.uint32))]
+
+
 @dataclass(frozen=True)
 class Host(Target):
     """This process and torch, no GPU of any kind: for checks of the court alone."""
@@ -182,7 +191,7 @@ class Host(Target):
 
 
 HOST = Host("host", "sm_90")
-CONTRACT = VectorAdd()
+CONTRACT, DOUBLED = VectorAdd(), Doubled()
 HANGS, CRASHES, WRONG = (VectorAdd(fault=fault) for fault in ("hang", "segfault", "wrong"))
 
 
