@@ -32,6 +32,7 @@ from harness.emulator.translate import Translated, translate
 
 # shared memory one program may use, in bytes (CUDA programming guide, "Technical specifications per compute capability")
 ARCHITECTURES: dict[str, tuple[int, int]] = {"sm_80": (80, 163 * 1024), "sm_90": (90, 227 * 1024), "sm_100": (100, 227 * 1024)}
+KEPT = 512  # translated programs
 STEP_LIMIT = 50_000_000  # operations of the tile program in one launch: far beyond any judged case
 _translations: dict[tuple[bytes, str, bool], Translated] = {}
 
@@ -84,6 +85,8 @@ class Device:
             text = function(text.decode()).encode()
         key = (text, self.arch, fused)
         if key not in _translations:
+            if len(_translations) >= KEPT:
+                _translations.clear()
             _translations[key] = translate(text.decode(), arch=self.arch, fused=fused)
         return _translations[key]
 

@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 from triton.runtime import driver
 from triton.runtime.errors import OutOfResources
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from harness.emulator import EmulatedFault, emulated
 from reference import tensor_core
@@ -317,3 +318,57 @@ def test_a_finding_names_the_file_that_was_launched_not_the_one_that_was_compile
         with emulated("sm_90"), pytest.raises(EmulatedFault) as raised:
             module.stray[(1,)](torch.zeros(4))
         assert raised.value.location == f"{path}:7"
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_host_descriptors_are_tma_where_the_target_has_it_and_pointers_where_not(arch, schedule):
+    a, b = operands("fp16", 100, 72, 136)
+    c = torch.full((100, 72), float("nan"), dtype=torch.float16)
+    with emulated(arch, schedule) as device:
+        kernels.descriptor_product[(2, 2)](
+            TensorDescriptor.from_tensor(a, [64, 32]),
+            TensorDescriptor.from_tensor(b, [32, 64]),
+            TensorDescriptor.from_tensor(c, [64, 64]),
+            136,
+            BLOCK_M=64,
+            BLOCK_N=64,
+            BLOCK_K=32,
+            num_stages=3,
+        )
+    rule = tensor_core.instruction(arch, FAMILIES[arch], "fp16", "fp16", "fp32")
+    expected = tensor_core.product(rule, codes(a, "fp16"), codes(b, "fp16")).view(np.float32).astype(np.float16)
+    np.testing.assert_array_equal(c.numpy().view(np.uint16), expected.view(np.uint16))
+    assert ("ttng.async_tma_copy_global_to_local" in device.launches[-1].operations) == (arch != "sm_80")
+
+
+def test_clusters_are_refused_by_name():
+    with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"not modelled.*num_ctas"):
+        kernels.copy[(2,)](torch.zeros(64), torch.zeros(64), 64, 64, BLOCK=64, num_ctas=2)
+
+
+def test_another_release_of_triton_is_refused_with_what_is_known(monkeypatch):
+    monkeypatch.setattr(triton, "__version__", "3.8.0")
+    with pytest.raises(RuntimeError, match=r"triton 3\.8\.0.*3\.9"), emulated("sm_90"):
+        pass
+
+
+def test_a_pass_that_is_missing_is_named(monkeypatch):
+    from harness.emulator import compiling
+
+    monkeypatch.setattr(compiling, "_PASSES", (*compiling._PASSES, ("passes.ttgpuir", object(), "add_something", "")))
+    with pytest.raises(RuntimeError, match="add_something"), emulated("sm_90"):
+        pass
+
+
+def test_a_drawn_schedule_repeats_itself():
+    a, b = operands("fp16", 128, 128, 256)
+    said = []
+    for _ in range(2):
+        with emulated("sm_80", "drawn:11") as device:
+            multiply(device, a, b, tile=(64, 64, 32))
+        said.append(device.launches[-1].timeline)
+    assert said[0] == said[1]
+    with emulated("sm_80", "drawn:12") as device:
+        multiply(device, a, b, tile=(64, 64, 32))
+    assert device.launches[-1].timeline != said[0]

@@ -136,3 +136,14 @@ def to_integers(a, small, large, BLOCK: tl.constexpr):
     x = tl.load(a + at)
     tl.store(small + at, x.to(tl.int8))
     tl.store(large + at, x.to(tl.int32))
+
+
+@triton.jit
+def descriptor_product(a, b, c, k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+    """a, b, c: host tensor descriptors."""
+    row = tl.program_id(0) * BLOCK_M
+    column = tl.program_id(1) * BLOCK_N
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, k, BLOCK_K):
+        total = tl.dot(a.load([row, start]), b.load([start, column]), total)
+    c.store([row, column], total.to(tl.float16))
