@@ -154,7 +154,7 @@ class Court:
         properties.append(("words", sum(verdict.words for verdict in memory.known.values())))
 
     def _first_drawn(self, docket: Docket, memory: Memory, draws: int) -> Case | None:
-        end = None if self.profile.seconds is None else time.monotonic() + self.profile.seconds
+        end = None if self.profile.node_seconds is None else time.monotonic() + self.profile.node_seconds
         first: list[Case] = []
 
         def visit(case: Case) -> None:
