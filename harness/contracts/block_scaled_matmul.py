@@ -99,9 +99,10 @@ class BlockScaledMatmulContract(KernelContract):
             k = made.block_k * (1 + place % 3) + (0, -31, 34, -64, 2)[place % 5]
             fields = self.sized(problem["format"], m, n, max(k, 1), place % 2, place // 2 % 2)
             yield problem | fields | self._pads(place, made.scale_load), config
-        for residue in range(16):
-            name = names[residue % len(names)]
-            k = 32 * (2 + residue % 4) + (2 * residue + residue // 8 if FORMATS[name].a != "e2m1" else 2 * residue)
+        even = [name for name in names if FORMATS[name].b == "e2m1" and not spread(name)]
+        for residue in range(16):  # only e4m3 can have an odd K
+            name = "mxfp8" if residue % 2 and "mxfp8" in names else even[residue // 2 % len(even)]
+            k = 32 * (2 + residue % 4) + residue
             fields = self.sized(name, 32 + residue, 16 + (5 * residue + 3) % 16, k) | {"format": name}
             yield fields | {"out": OUTS[residue % 3] if has_format(name, "e4m3", target) else "fp32"}, {}
         for name in names:  # one short block, one element, the launcher's own configuration is in `required`
