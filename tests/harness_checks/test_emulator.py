@@ -372,3 +372,28 @@ def test_a_drawn_schedule_repeats_itself():
     with emulated("sm_80", "drawn:12") as device:
         multiply(device, a, b, tile=(64, 64, 32))
     assert device.launches[-1].timeline != said[0]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_a_loop_that_the_compiler_specialises_gives_the_same_words(arch, schedule):
+    a, b = operands("fp16", 200, 136, 192)
+    c = torch.full((200, 136), float("nan"), dtype=torch.float16)
+    with emulated(arch, schedule) as device:
+        kernels.persistent_product[(2,)](
+            TensorDescriptor.from_tensor(a, [128, 64]),
+            TensorDescriptor.from_tensor(b.T.contiguous(), [64, 64]),
+            TensorDescriptor.from_tensor(c, [128, 64]),
+            200,
+            136,
+            192,
+            BLOCK_M=128,
+            BLOCK_N=64,
+            BLOCK_K=64,
+            PROGRAMS=2,
+            num_stages=3,
+        )
+    rule = tensor_core.instruction(arch, FAMILIES[arch], "fp16", "fp16", "fp32")
+    expected = tensor_core.product(rule, codes(a, "fp16"), codes(b, "fp16")).view(np.float32).astype(np.float16)
+    np.testing.assert_array_equal(c.numpy().view(np.uint16), expected.view(np.uint16))
+    assert ("ttg.warp_specialize" in device.launches[-1].operations) == (arch == "sm_100")

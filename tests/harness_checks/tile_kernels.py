@@ -147,3 +147,18 @@ def descriptor_product(a, b, c, k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     for start in range(0, k, BLOCK_K):
         total = tl.dot(a.load([row, start]), b.load([start, column]), total)
     c.store([row, column], total.to(tl.float16))
+
+
+@triton.jit
+def persistent_product(
+    a, b, c, m, n, k, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, PROGRAMS: tl.constexpr
+):
+    """a (m, k), b (n, k) and c as host descriptors; the compiler cuts the loop into partitions where the target lets it."""
+    columns = tl.cdiv(n, BLOCK_N)
+    for tile in tl.range(tl.program_id(0), tl.cdiv(m, BLOCK_M) * columns, PROGRAMS, flatten=True, warp_specialize=True):
+        row = tile // columns * BLOCK_M
+        column = tile % columns * BLOCK_N
+        total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        for step in range(tl.cdiv(k, BLOCK_K)):
+            total = tl.dot(a.load([row, step * BLOCK_K]), b.load([column, step * BLOCK_K]).T, total)
+        c.store([row, column], total.to(tl.float16))

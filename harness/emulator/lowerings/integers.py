@@ -66,6 +66,11 @@ def _mod(value: int, bits: int) -> int:
     return value & ((1 << bits) - 1)
 
 
+def _nonzero(divisor: np.ndarray) -> np.ndarray:
+    """Division by zero is undefined: any word will do."""
+    return np.where(divisor == 0, 1, divisor).astype(divisor.dtype)
+
+
 _BINARY: dict[str, tuple[Callable, Callable]] = {
     "arith.addi": (np.add, lambda a, b: a + b),
     "arith.subi": (np.subtract, lambda a, b: a - b),
@@ -77,10 +82,16 @@ _BINARY: dict[str, tuple[Callable, Callable]] = {
     "arith.andi": (np.bitwise_and, lambda a, b: a & b),
     "arith.ori": (np.bitwise_or, lambda a, b: a | b),
     "arith.xori": (np.bitwise_xor, lambda a, b: a ^ b),
+    "arith.ceildivsi": (lambda a, b: -(-a // _nonzero(b)), lambda a, b: -(-a // b) if b else -1),
+    "arith.floordivsi": (lambda a, b: a // _nonzero(b), lambda a, b: a // b if b else -1),
 }
 _BINARY_UNSIGNED: dict[str, tuple[Callable, Callable]] = {
-    "arith.divui": (lambda a, b: a // np.where(b == 0, 1, b).astype(b.dtype), lambda a, b: a // b if b else -1),
-    "arith.remui": (lambda a, b: a % np.where(b == 0, 1, b).astype(b.dtype), lambda a, b: a % b if b else a),
+    "arith.divui": (lambda a, b: a // _nonzero(b), lambda a, b: a // b if b else -1),
+    "arith.remui": (lambda a, b: a % _nonzero(b), lambda a, b: a % b if b else a),
+    "arith.ceildivui": (
+        lambda a, b: a // _nonzero(b) + (a % _nonzero(b) != 0).astype(a.dtype),
+        lambda a, b: -(-a // b) if b else -1,
+    ),
     "arith.minui": (np.minimum, min),
     "arith.maxui": (np.maximum, max),
 }
