@@ -134,13 +134,14 @@ def launch(
     except Exception as error:  # whatever a kernel or its launcher does is an outcome
         seen, trespass = outcome_of(error), None
     seen.advice = tuple(_relative(str(a)) for a in getattr(device, "advice", None) or ())
+    seen.recorded = _launched(device)
     if trespass is not None:
         seen.outcome, seen.message, seen.details = trespass.outcome, trespass.message, trespass.details
     elif seen.outcome is None:
         seen.details = {
             f"poison of {name}": poison_word(guard.poison.output, word.dtype.itemsize) for name, word in seen.outputs.items()
         }
-        seen.recorded = contract.recorded(case) | _launched(device)
+        seen.recorded |= contract.recorded(case)
     return seen
 
 

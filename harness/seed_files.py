@@ -148,7 +148,9 @@ def restored(seed: SeedFile, *, embedded: bool = False) -> tuple[Case, list[str]
 
 def promote(path: Path, ruling: Ruling, directory: Path = PROMOTED) -> Path:
     """Move a seed file to where it is kept, with the ruling that is owed from now on. Returns the new path."""
-    seed = replace(read(path), owed={"ruling": str(ruling)})
+    stored = read(path)
+    owed = {"ruling": str(ruling)} | ({"outcome": stored.signature[0]} if ruling is Ruling.CONVICTED else {})
+    seed = replace(stored, owed=owed)
     kept = write(seed, directory)
     if kept.resolve() != path.resolve():
         path.unlink()

@@ -104,7 +104,7 @@ def test_promoting_moves_the_file_and_says_what_is_owed(
     (stored,) = (state / "failures").glob("*.json")
     assert main(["promote", str(stored), "--owed", "convicted"]) == 0
     (kept,) = (tmp_path / "seeds").iterdir()
-    assert not stored.exists() and json.loads(kept.read_text())["owed"] == {"ruling": "convicted"}
+    assert not stored.exists() and json.loads(kept.read_text())["owed"] == {"ruling": "convicted", "outcome": "wrong words"}
 
 
 def test_targets_are_listed_with_their_features(capsys: pytest.CaptureFixture) -> None:

@@ -10,12 +10,13 @@ from harness.replay import replay
 
 
 def test_a_stored_case_gets_the_ruling_that_is_owed(seed_file: Path, court: Court, record_property) -> None:
-    owed = (seed_files.read(seed_file).owed or {"ruling": "right"})["ruling"]
+    owed = seed_files.read(seed_file).owed or {"ruling": "right"}
     replayed = replay(seed_file, court.bench)
     line = f"python -m harness replay {seed_file}"
-    if replayed.verdict.ruling != owed:
+    got = {"ruling": str(replayed.verdict.ruling), "outcome": str(replayed.verdict.outcome)}
+    if not owed.items() <= got.items():
         record_property("replay", line)
     shown = report.conviction(
         replayed.case.contract, seed_files.read(seed_file).target, replayed.case, replayed.verdict, replayed.notes, line
     )
-    assert replayed.verdict.ruling == owed, report.text_of(shown)
+    assert owed.items() <= got.items(), report.text_of(shown)
