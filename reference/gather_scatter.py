@@ -7,7 +7,8 @@ Rule (PTX ISA, ``cp.async.bulk.tensor`` with ``.tile::gather4`` and ``.tile::sca
 and Scatter", whose test holds them; the tiled copies on an H200 follow the same rules, `reference.tiled_copy`):
 
 - a gathered element outside the table is zero, whichever side it lies on;
-- a scattered element outside above is not written; one negative row or a negative column faults the whole launch;
+- a scattered row outside above is not written, nor are columns past the unit of 16 bytes in which a row ends (taken over from the
+  tiled store, `tiled_copy.written_columns`: no word of a scatter); one negative row or a negative column faults the whole launch;
 - the column offset must be a multiple of 16 bytes, for both;
 - a block has at least 8 rows and at least ``8 * (32 / bits)`` columns (32 bytes): a compiler's rule, refused;
 - gather4 needs sm_100, sm_103, sm_110 or sm_120, scatter4 the same but not sm_120: ptxas refuses it elsewhere.

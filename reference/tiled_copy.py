@@ -3,7 +3,9 @@
 Rule (measured on an H200, sm_90, driver 580; PTX ISA, ``cp.async.bulk.tensor``, "Bounds checking"; the same on sm_100):
 
 - load: elements outside the tensor are zero, below as well as above, in every dimension;
-- store: elements outside above are not written; any negative coordinate is an illegal instruction;
+- store: rows outside above are not written, nor are columns past the unit of 16 bytes in which a row ends: a row is cut in whole
+  units, so up to 15 bytes of padding after it are overwritten with the tile's own (H200 measurement 2026-11-21; sm_100 assumed
+  alike, no word). Any negative coordinate of a store is an illegal instruction;
 - the innermost coordinate must be a multiple of 16 bytes, for both, or it is an illegal instruction.
 
 With Triton's iisan instrumentation the unaligned case becomes a device assert; a negative store stays an illegal instruction, since
@@ -17,7 +19,7 @@ from enum import Enum
 
 import numpy as np
 
-ALIGNMENT = 16  # bytes, of the innermost coordinate
+ALIGNMENT = 16  # bytes, of the innermost coordinate, and of what a store cuts off at the end of a row
 
 
 class Direction(Enum):
@@ -62,6 +64,14 @@ def fault(direction: Direction, origin: tuple[int, ...], element_bytes: int, arc
     return None
 
 
+def written_columns(columns: int, element_bytes: int) -> int:
+    """Columns of a row of `columns` that a store may write: those of the tensor, and what is left of the last unit of 16 bytes.
+
+    Columns past `columns` are padding of the row, whose stride is a multiple of 16 bytes; they get what the tile holds there.
+    """
+    return -(-columns * element_bytes // ALIGNMENT) * ALIGNMENT // element_bytes
+
+
 def load(tensor: np.ndarray, origin: tuple[int, ...], box: tuple[int, ...]) -> np.ndarray:
     """The box at `origin`, zeros outside the tensor. Shape `box`; for coordinates that owe no fault."""
     result = np.zeros(box, tensor.dtype)
@@ -72,7 +82,10 @@ def load(tensor: np.ndarray, origin: tuple[int, ...], box: tuple[int, ...]) -> n
 
 
 def store(tensor: np.ndarray, origin: tuple[int, ...], source: np.ndarray) -> np.ndarray:
-    """A copy of the tensor with `source` written at `origin`, nothing outside; for coordinates that owe no fault."""
+    """A copy of the tensor with `source` written at `origin`; for coordinates that owe no fault.
+
+    What happens to the padding after each row is not part of the tensor: `written_columns`.
+    """
     result = tensor.copy()
     inside = _overlap(tensor.shape, origin, source.shape)
     if inside is not None:
