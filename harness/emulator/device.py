@@ -33,7 +33,7 @@ from harness.emulator.translate import Translated, translate
 # shared memory one program may use, in bytes (CUDA programming guide, "Technical specifications per compute capability")
 ARCHITECTURES: dict[str, tuple[int, int]] = {"sm_80": (80, 163 * 1024), "sm_90": (90, 227 * 1024), "sm_100": (100, 227 * 1024)}
 KEPT = 512  # translated programs
-STEP_LIMIT = 50_000_000  # operations of the tile program in one launch: far beyond any judged case
+STEP_LIMIT = 20_000_000  # operations of the tile program in one launch: far beyond any judged case
 _translations: dict[tuple[bytes, str, bool], Translated] = {}
 
 
@@ -96,8 +96,6 @@ class Device:
             self._run(program, metadata, grid, names, values)
         except EmulatedFault as fault:
             self.findings.append(fault)
-            if self.launches and self.launches[-1].timeline:
-                fault.details.setdefault("timeline", self.launches[-1].timeline[-40:])
             raise
 
     def _run(self, program: bytes, metadata: Any, grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any]) -> None:
@@ -127,6 +125,10 @@ class Device:
                 for number in self.schedule.order(prod(grid)):
                     machine.start(number)
                     machine.run(ready.entry(machine, *arguments))
+        except EmulatedFault as fault:
+            for name, value in machine.state().items():
+                fault.details.setdefault(name, value)
+            raise
         finally:
             launch.operations = ready.counts(machine.runs)
             launch.timeline = list(machine.timeline)

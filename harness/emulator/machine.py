@@ -118,6 +118,17 @@ class Machine(BulkCopies):
             + (f" (issued at step {flight.number})" if what != "issued" else f" by {self.agent.name}")
         )
 
+    def state(self) -> dict[str, Any]:
+        """Where the program is, for a finding: what is in flight, its barriers, the end of the timeline."""
+        flying = [f"{f.kind} at {f.op.location} ({'landed' if f.landed else 'not landed'})" for f in self.flights.pending]
+        return {
+            "program": str(self.program),
+            "schedule": self.schedule.text,
+            "in flight": flying[-20:],
+            "barriers": self.barriers.state(),
+            "timeline": list(self.timeline)[-40:],
+        }
+
     def tick(self, block: int, operations: int) -> None:
         self.runs[block] += 1
         self.steps += operations
