@@ -78,7 +78,7 @@ class Config:
 def configurations(format_name: str, *, block_scaled_mma: bool) -> tuple[Config, ...]:
     """Tiles worth trying, the default first; where the machine lacks the instruction a wide tile's bf16 copies would not fit."""
     deep = 256 if format_name in ("mxfp4", "nvfp4") else 128
-    small = (Config(), Config(block_m=256), Config(block_n=256), Config(num_warps=8, num_stages=2))
+    small = (Config(num_warps=8), Config(), Config(block_m=256), Config(block_n=256))  # with 4 warps the widened operands spill
     return (Config(block_n=256, block_k=deep, num_stages=4), *small) if block_scaled_mma else small
 
 

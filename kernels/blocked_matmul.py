@@ -8,8 +8,8 @@ can be seen.
 Preconditions, and what each costs when broken:
 
 - Rows of A, B and C start on 16-byte boundaries: a tensor map has no other unit. Refused by the launcher. No size needs to be a
-  multiple of a tile: TMA reads zeros outside a matrix and writes nothing there, and a zero product does not change a sum, so ragged
-  M, N and K need no mask at all.
+  multiple of a tile: TMA reads zeros outside a matrix and writes nothing past the 16 bytes in which a row ends (`store_target` sees
+  to those), and a zero product does not change a sum, so ragged M, N and K need no mask at all.
 - A tile of C has 64 or 128 rows: the heights of `tcgen05.mma`. Refused.
 - Both barriers complete once in each turn, so one phase bit serves both. A wait with the wrong phase returns at once, on data of
   the turn before.
@@ -50,6 +50,7 @@ from kernels.descriptor_rules import (
     row_padding,
     same_place,
     same_type,
+    store_target,
     stride_clause,
 )
 from kernels.element_types import bits_of, element_type
@@ -207,8 +208,9 @@ def blocked_matmul(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, block_m: i
     problem = problem_of("blocked_matmul", a, b, c, transpose_b=transpose_b)
     config = Config(block_m=block_m, block_n=block_n, block_k=block_k, num_warps=num_warps)
     require("blocked_matmul", CLAUSES, problem, config)
+    target = store_target(c)
     grid = (triton.cdiv(problem.m, block_m), triton.cdiv(problem.n, block_n))
     blocked_matmul_kernel[grid](described(a, [block_m, block_k]),
                                 described(b, [block_n, block_k] if transpose_b else [block_k, block_n]),
-                                described(c, [block_m, block_n]), transpose_b, num_warps=num_warps)
-    return c
+                                described(target, [block_m, block_n]), transpose_b, num_warps=num_warps)
+    return c if target is c else c.copy_(target[:, : problem.n])

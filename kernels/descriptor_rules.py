@@ -38,6 +38,27 @@ def row_padding(tensor: torch.Tensor) -> int:
     return max(tensor.stride(0) - columns, 0)
 
 
+def whole_units(columns: int, dtype: str) -> int:
+    """`columns` rounded up to whole units of 16 bytes: as far as a TMA store into a row that ends inside a unit may write."""
+    unit = 8 * ALIGNMENT_BYTES // bits_of(dtype)
+    return -(-columns // unit) * unit
+
+
+def store_target(result: torch.Tensor, *, keep: bool = False) -> torch.Tensor:
+    """Where TMA may store (m, n) `result`: itself, or a matrix of whole 16-byte units where its rows end inside one.
+
+    A TMA store writes the whole unit that a row ends in (measured on an H200), and what follows the row is not ours. `keep` carries
+    over what `result` holds, for a kernel that writes some rows only. The caller copies the first n columns back.
+    """
+    columns = whole_units(result.shape[1], element_type(result.dtype).name)
+    if columns == result.shape[1]:
+        return result
+    target = torch.empty((result.shape[0], columns), dtype=result.dtype, device=result.device)
+    if keep:
+        target[:, : result.shape[1]].copy_(result)
+    return target
+
+
 def misalignment(tensor: torch.Tensor) -> int:
     """Elements past the last 16-byte boundary at which the tensor's first element lies."""
     return tensor.data_ptr() % ALIGNMENT_BYTES // tensor.element_size()
@@ -50,7 +71,7 @@ def stride_clause(matrices: Callable[[Any, Any], list[Matrix]]) -> Clause:
     return Clause(
         name="row strides of 16 bytes", holds=lambda p, c: not off(p, c),
         value=lambda p, c: ", ".join(f"row stride of {m.name} = {m.row_stride} x {m.dtype}" for m in off(p, c)),
-        rule="must be a multiple of 16 bytes", remedy="allocate the matrix with padded rows and pass the view",
+        rule="row strides are multiples of 16 bytes", remedy="allocate the matrix with padded rows and pass the view",
         cost="the tensor map cannot be encoded: the hardware keeps strides in units of 16 bytes", layer="driver")
 
 
@@ -69,7 +90,7 @@ def dtype_clause(allowed: tuple[str, ...], cost: str) -> Clause:
     """`Problem.dtype` is one that the kernel's instruction takes."""
     return Clause(
         name="element type", holds=lambda p, c: p.dtype in allowed, value=lambda p, c: f"dtype = {p.dtype}",
-        rule=f"must be one of {', '.join(allowed)}", remedy="convert the operands first", cost=cost, layer="verifier")
+        rule=f"the element type is one of {', '.join(allowed)}", remedy="convert the operands first", cost=cost, layer="verifier")
 
 
 def positive_clause(*names: str) -> Clause:

@@ -11,7 +11,7 @@ one multiplication stays under way while the block before it is replaced:
 Preconditions, and what each costs when broken:
 
 - Rows of A, B and C start on 16-byte boundaries: a tensor map has no other unit. Refused by the launcher. Sizes may be ragged: TMA
-  reads zeros outside and writes nothing there.
+  reads zeros outside and writes nothing past the 16 bytes in which a row ends (`store_target` sees to those).
 - Warps come in groups of four, with 64 rows of the tile each: wgmma is an instruction of four warps and 64 rows. Refused.
 - 8-bit B must be given as its transpose: wgmma transposes 16-bit operands only. Refused.
 - A barrier stands between a multiplication's end and the load that replaces its operands. `wgmma.wait_group` speaks for one group
@@ -44,6 +44,7 @@ from kernels.descriptor_rules import (
     row_padding,
     same_place,
     same_type,
+    store_target,
     stride_clause,
 )
 from kernels.element_types import bits_of, element_type
@@ -215,8 +216,9 @@ def hopper_matmul(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None = Non
     config = Config(block_m=block_m, block_n=block_n, block_k=block_k, stages=stages, num_warps=num_warps)
     require("hopper_matmul", CLAUSES, problem, config)
     require_features("hopper_matmul", REQUIRES)
+    target = store_target(c)
     grid = (triton.cdiv(problem.m, block_m), triton.cdiv(problem.n, block_n))
     hopper_matmul_kernel[grid](described(a, [block_m, block_k]),
                                described(b, [block_n, block_k] if transpose_b else [block_k, block_n]),
-                               described(c, [block_m, block_n]), transpose_b, stages, num_warps=num_warps)
-    return c
+                               described(target, [block_m, block_n]), transpose_b, stages, num_warps=num_warps)
+    return c if target is c else c.copy_(target[:, : problem.n])

@@ -12,6 +12,8 @@ Preconditions, and what each costs when broken:
 - Two equal row offsets write one row in no order; which of the two is kept, even element by element, is not defined.
 - A proxy fence stands between the ordinary store of the tile to shared memory and the scatter, which reads it through the async
   proxy: without one it may read what was there before.
+- Rows of the table end with a whole unit of 16 bytes, unless the columns written end before: TMA writes the whole unit in which a
+  row ends (measured on an H200), and what follows the row is somebody else's. Refused by the launcher.
 - The program waits for the scatter before it ends: shared memory is given to the next program while TMA still reads it.
 - The number of offsets need not be a multiple of the block: the missing ones of the last block are the number of rows, which lies
   outside and is ignored. It must not be -1, the gather's choice.
@@ -38,7 +40,9 @@ from kernels.descriptor_rules import (
     same_place,
     same_type,
     stride_clause,
+    whole_units,
 )
+from kernels.element_types import bits_of
 from kernels.features import Feature
 from kernels.offset_layout import offset_layout
 from kernels.tma_gather import DTYPES, Config, described_rows, row_clauses, row_offsets_of
@@ -72,6 +76,13 @@ CLAUSES = (
            value=lambda p, c: f"column_offset = {p.column_offset}",
            rule="a scatter's column offset is not negative", remedy="start at column 0 and drop the first columns of the source",
            cost="an illegal instruction", layer="hardware"),
+    Clause(name="whole units",
+           holds=lambda p, c: bits_of(p.dtype) == 0 or whole_units(p.table_columns, p.dtype) == p.table_columns
+           or p.column_offset + c.block_y <= p.table_columns or p.column_offset >= p.table_columns,
+           value=lambda p, c: f"table_columns = {p.table_columns} x {p.dtype}, written from {p.column_offset} on",
+           rule="a scatter that reaches the end of a row needs rows of whole 16-byte units",
+           remedy="give the table columns up to a multiple of 16 bytes",
+           cost="what follows the row in its last 16 bytes is overwritten"),
     *row_clauses("are scattered"),
     stride_clause(matrices),
     base_clause(matrices),

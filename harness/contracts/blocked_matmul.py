@@ -40,7 +40,9 @@ class BlockedMatmulContract(BlockedContract):
         return problem, dict(zip(("block_m", "block_n", "block_k"), tile, strict=True)) | {"num_warps": num_warps}
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
-        return tiled_refusals({"m": 64, "n": 64, "k": 64}, tensor_memory=True)
+        sizes = {"m": 64, "n": 64, "k": 64}
+        yield from tiled_refusals(sizes, tensor_memory=True)
+        yield sizes | {"transpose_b": True}, {"block_m": 128, "block_n": 256, "block_k": 512}
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, g = case.problem, case.config

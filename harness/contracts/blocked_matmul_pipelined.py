@@ -42,7 +42,9 @@ class PipelinedContract(BlockedContract):
         return problem, dict(zip(("block_m", "block_n", "block_k"), tile, strict=True)) | {"num_warps": num_warps}
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
-        return tiled_refusals({"m": 64, "n": 64, "k": 64}, tensor_memory=True)
+        sizes = {"m": 64, "n": 64, "k": 64}
+        yield from tiled_refusals(sizes, tensor_memory=True)
+        yield sizes, {"block_n": 256, "block_k": 256}
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, g = case.problem, case.config

@@ -81,6 +81,8 @@ class FusedContract(RowsContract):
         yield sizes, {"block_m": 32}
         yield sizes, {"block_n": 48}
         yield sizes, {"block_k": 8}
+        yield sizes, {"block_n": 8}
+        yield sizes | {"rows": 0}, {}
         yield sizes, {"num_warps": 2}
         yield sizes, {"num_buffers": 1}
         yield sizes, {"group_size_m": 0}

@@ -42,6 +42,7 @@ class HopperMatmulContract(BlockedContract):
         yield sizes, {"block_m": 64, "num_warps": 8}
         yield sizes, {"stages": 0}
         yield sizes, {"stages": 12}
+        yield sizes, {"block_k": 512}
         yield sizes | {"n": 60}, {}
 
     def out_format(self, problem: Any) -> str:

@@ -32,12 +32,16 @@ class TmaGatherContract(RowsContract):
         from hypothesis import strategies as st
 
         unit = 128 // bits_of(problem["dtype"])
-        columns = draw(st.integers(1, 3 * config.block_y))
+        columns = self.columns(draw(st.integers(1, 3 * config.block_y)), unit)
         low = 0 if self.stem == "tma_scatter" else -2 * config.block_y // unit
         return {"table_rows": draw(st.integers(1 if self.stem == "tma_gather" else 12, 70)), "table_columns": columns,
                 "offsets": draw(st.integers(1, 2 * config.block_x + 1)),
                 "column_offset": unit * draw(st.integers(low, (columns + config.block_y) // unit)),
                 "table_pad": aligned_pad(columns, problem["dtype"], draw(st.integers(0, 1)))} | self.source_fields(config.block_y)
+
+    def columns(self, drawn: int, unit: int) -> int:
+        """Columns of a table, `drawn` or near it; `unit` columns are 16 bytes."""
+        return drawn
 
     def source_fields(self, seed: int) -> Fields:
         """Fields of the operand that only a scatter has."""
@@ -46,7 +50,7 @@ class TmaGatherContract(RowsContract):
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         for place, (problem, config) in enumerate(self.pool(target)):
             unit = 128 // bits_of(problem["dtype"])
-            columns = config["block_y"] + 3 * place % 11 + 1
+            columns = self.columns(config["block_y"] + 3 * place % 11 + 1, unit)
             steps = (0, 1, 2, -1, columns // unit + 1)[place % 5]  # in units of 16 bytes; the last begins past the end
             if self.stem == "tma_scatter":
                 steps = abs(steps)
@@ -67,6 +71,7 @@ class TmaGatherContract(RowsContract):
         block = {"block_x": 8, "block_y": 64}
         yield table | {"column_offset": 2}, block
         yield table | {"column_offset": 1, "dtype": "fp32"}, block
+        yield table | {"offsets": 0}, block
         yield table, block | {"block_x": 4}
         yield table, block | {"block_y": 8}
         yield table, block | {"block_x": 24}

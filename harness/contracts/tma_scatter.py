@@ -29,10 +29,14 @@ class TmaScatterContract(TmaGatherContract):
         for dtype, x, y, column, table in product(*SEED.values()):
             yield self.seed_case(dtype, x, y, column, table)
 
+    def columns(self, drawn: int, unit: int) -> int:
+        return drawn if drawn % 8 == 0 else -(-drawn // unit) * unit  # rows that end inside a unit are refused
+
     def source_fields(self, seed: int) -> Fields:
         return {"source_pad": 5 * (seed % 2)}  # an ordinary load: no unit
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        yield {"table_rows": 9, "table_columns": 61, "offsets": 8, "table_pad": 3}, {"block_x": 8, "block_y": 64}
         yield from super().refused(target)
         yield {"table_rows": 9, "table_columns": 64, "offsets": 8, "column_offset": -16}, {"block_x": 8, "block_y": 64}
 

@@ -61,6 +61,10 @@ _TEXTS = (
         "grid = (triton.cdiv(problem.m, 2 * block_m),",
         "grid = (max(problem.m // (2 * block_m), 1),",
         ("wrong words",)),
+    ("what follows a row overwritten",
+        "target = store_target(c)",
+        "target = c",
+        ("stray write",)),
 )
 
 FAULTS = tuple(Fault(name=name, kernel="blocked_matmul_pipelined", replace=replace, by=by, convicted_as=named) for name, replace,

@@ -62,6 +62,14 @@ _TEXTS = (
         "        sums.settle()\n        result",
         "        result",
         ("race", "wrong words")),
+    ("what follows a row overwritten",
+        "target = store_target(out, keep=True)",
+        "target = out",
+        ("stray write",)),
+    ("rows that nobody names are lost",
+        "target = store_target(out, keep=True)",
+        "target = store_target(out)",
+        ("wrong words",)),
 )
 
 FAULTS = tuple(Fault(name=name, kernel="fused_gather_scatter_matmul", replace=replace, by=by, convicted_as=named) for name, replace,

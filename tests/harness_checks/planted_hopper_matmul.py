@@ -58,6 +58,10 @@ _TEXTS = (
         "        mbarrier.invalidate(arrived.index(last))",
         "        last = last",
         ("barrier misuse",)),
+    ("what follows a row overwritten",
+        "target = store_target(c)",
+        "target = c",
+        ("stray write",)),
 )
 
 FAULTS = tuple(Fault(name=name, kernel="hopper_matmul", replace=replace, by=by, convicted_as=named) for name, replace, by,

@@ -49,6 +49,10 @@ _TEXTS = (
         "    tma.async_scatter(table, targets, column_offset, tile)\n",
         "    tma.async_scatter(table, targets, column_offset, tile)\n    tile.store(values + values)\n",
         ("race", "wrong words")),
+    ("whole units not checked",
+        "holds=lambda p, c: bits_of(p.dtype) == 0 or whole_units(",
+        "holds=lambda p, c: True or whole_units(",
+        ("stray write", "not refused")),
 )
 
 FAULTS = tuple(Fault(name=name, kernel="tma_scatter", replace=replace, by=by, convicted_as=named) for name, replace, by,

@@ -1,0 +1,53 @@
+"""Contract under test: docs/kernels.md says what the kernels' clauses say, and every clause of every Gluon kernel can be broken.
+
+A clause that no case of the contract breaks would be a rule that nobody ever saw hold.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from harness.contract import resolve
+from harness.kernel_pages import STEMS, page
+from harness.targets import Target
+from kernels.clauses import Clause, broken, require
+
+PAGE = Path(__file__).parents[2] / "docs" / "kernels.md"
+MACHINES = {"ampere_gemm": "sm_80", "hopper_matmul": "sm_90"}
+
+
+def test_the_page_is_what_the_clauses_print() -> None:
+    assert PAGE.read_text() == page(), "write it anew: python -m harness.kernel_pages > docs/kernels.md"
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_each_refusal_of_the_cover_list_is_of_a_clause_of_its_own(stem: str) -> None:
+    arch = MACHINES.get(stem, "sm_100")
+    contract = resolve(stem)
+    clauses = importlib.import_module(f"kernels.{stem}").CLAUSES
+    seen = {found[0].name for case in contract.required(Target(f"emulated:{arch}", arch))
+            if (found := broken(clauses, case.problem, case.config))}
+    never = [clause.name for clause in clauses if clause.name not in seen]
+    assert set(never) == UNREACHED.get(stem, set())
+
+
+UNREACHED = {  # by a case: an earlier clause covers what would break them
+    "tmem_copy": {"element type"},  # every type that torch and Gluon share is copied
+    "small_mma": {"boxes", "whole blocks", "capacity"},
+    "blocked_matmul": {"block columns", "whole blocks", "capacity"},
+    "blocked_matmul_pipelined": {"block columns", "whole blocks", "capacity"},
+    "fused_gather_scatter_matmul": {"boxes", "block columns", "whole blocks", "capacity"},
+    "tma_gather": {"element type"},
+    "tma_scatter": {"element type"},
+}
+
+
+def test_a_broken_clause_is_told_with_value_rule_remedy_and_cost() -> None:
+    clause = Clause(name="even", holds=lambda p, c: p % 2 == 0, value=lambda p, c: f"p = {p}", rule="p is even", remedy="add one",
+                    cost="an odd result")
+    require("kernel", (clause,), 2, None)
+    with pytest.raises(ValueError, match=r"kernel: p = 3: p is even; add one .*otherwise an odd result"):
+        require("kernel", (clause,), 3, None)

@@ -1,0 +1,113 @@
+"""Contract under test: the persistent scheduler deals out every tile once, in the law's grouped order, and stays inside past the
+last.
+
+`kernels/tile_scheduler.py` runs on the emulated GPU and is held to `reference.tile_order`; texts changed in its source must show.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+from harness.emulator import emulated
+from reference.tile_order import grouped
+
+SOURCE = Path(__file__).parents[2] / "kernels" / "tile_scheduler.py"
+DEALING = '''
+
+@gluon.jit(do_not_specialize=["m", "n"])
+def deal(out, counts, m, n, TURNS: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, GROUP_M: gl.constexpr):
+    tiles = GroupedTiles.of_program(m, n, BLOCK_M, BLOCK_N, GROUP_M)
+    gl.store(counts + gl.program_id(0), tiles.count())
+    for turn in range(TURNS):
+        row, column = tiles.tile(turn)
+        place = (gl.program_id(0) * TURNS + turn) * 2
+        gl.store(out + place, row)
+        gl.store(out + place + 1, column)
+'''
+BLOCK = 16
+
+
+def scheduler(directory: Path, replace: str = "", by: str = "") -> ModuleType:
+    """The module with a kernel that writes its tiles down, one text replaced."""
+    source = SOURCE.read_text()
+    assert not replace or source.count(replace) == 1
+    path = directory / "scheduler_under_test.py"
+    path.write_text(source.replace(replace, by) + DEALING if replace else source + DEALING)
+    name = f"scheduler_{abs(hash(str(path)))}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def dealt(module: ModuleType, m: int, n: int, group: int, programs: int, turns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Tiles (programs, turns, 2) as (row, column), and how many each program takes (programs,)."""
+    out = torch.full((programs, turns, 2), -1, dtype=torch.int32)
+    counts = torch.zeros(programs, dtype=torch.int32)
+    with emulated("sm_80"):
+        module.deal[(programs,)](out, counts, m, n, turns, BLOCK, BLOCK, group, num_warps=4)
+    return out.numpy(), counts.numpy()
+
+
+SIZES = [(1, 1, 8, 1), (160, 48, 4, 3), (170, 49, 3, 4), (33, 200, 8, 5), (97, 97, 2, 7), (16, 160, 1, 4)]
+
+
+def wrong(module: ModuleType, m: int, n: int, group: int, programs: int) -> bool:
+    """Whether any tile differs from the law's, or one past the last lies outside."""
+    rows, columns = -(-m // BLOCK), -(-n // BLOCK)
+    total = rows * columns
+    turns = -(-total // programs) + 1
+    tiles, counts = dealt(module, m, n, group, programs, turns)
+    for program in range(programs):
+        numbers = np.arange(program, total, programs)
+        if counts[program] != len(numbers):
+            return True
+        expected = np.stack(grouped(numbers, rows, columns, group), axis=1)
+        if not np.array_equal(tiles[program, : len(numbers)], expected):
+            return True
+        beyond = tiles[program, len(numbers) :]
+        if not ((beyond >= 0).all() and (beyond[:, 0] < rows).all() and (beyond[:, 1] < columns).all()):
+            return True
+    return False
+
+
+@pytest.mark.parametrize(("m", "n", "group", "programs"), SIZES)
+def test_tiles_are_dealt_out_in_the_laws_order(m: int, n: int, group: int, programs: int, tmp_path: Path) -> None:
+    assert not wrong(scheduler(tmp_path), m, n, group, programs)
+
+
+FAULTS = {
+    "last group as high as the others": ("gl.minimum(self.tiles_m - first_row, self.GROUP_M)", "self.GROUP_M"),
+    "number past the last not held back": ("gl.minimum(self.first + turn * self.step, self.tiles_m * self.tiles_n - 1)",
+                                           "self.first + turn * self.step"),
+    "columns before rows": ("first_row + place % height, place // height",
+                            "first_row + place // self.tiles_n, place % self.tiles_n"),
+    "turns one apart": ("self.first + turn * self.step", "self.first + turn"),
+    "count rounded down": ("gl.cdiv(self.tiles_m * self.tiles_n - self.first, self.step)",
+                           "(self.tiles_m * self.tiles_n - self.first) // self.step"),
+    "group not counted in rows": ("number // in_group * self.GROUP_M", "number // in_group"),
+    "tiles of M rounded down": ("gl.cdiv(m, BLOCK_M)", "gl.maximum(m // BLOCK_M, 1)"),
+    "tiles of N counted by M": ("gl.cdiv(n, BLOCK_N)", "gl.cdiv(m, BLOCK_N)"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_of_the_scheduler_shows(name: str, tmp_path: Path) -> None:
+    faulty = scheduler(tmp_path, *FAULTS[name])
+
+    def shows(size: tuple[int, int, int, int]) -> bool:
+        try:
+            return wrong(faulty, *size)
+        except Exception:  # a division by zero, found by the emulated GPU
+            return True
+
+    assert any(shows(size) for size in SIZES)
