@@ -218,6 +218,33 @@ def _fused_gather_scatter_matmul() -> Iterator[Row]:
     yield Row(stem="fused_gather_scatter_matmul", arch="sm_120", problem=sizes, owed=("compiler", ""))
 
 
+SCALED_KINDS = {"mxfp4": r"kind::mxf4\.block_scale\.block32", "nvfp4": r"kind::mxf4nvf4\.block_scale\.block16",
+                "mxfp8": r"kind::mxf8f6f4\.block_scale\.block32", "mixed": r"kind::mxf8f6f4\.block_scale\.block32"}
+
+
+def _block_scaled_matmul() -> Iterator[Row]:
+    """Whole tiles of scales go from shared to tensor memory by tcgen05.cp; a ragged K takes them through registers."""
+    wide = {"block_n": 256, "num_stages": 4}
+    for name, kind in SCALED_KINDS.items():
+        whole = {"m": 512, "n": 512, "k": 1024, "format": name}
+        ragged = whole | {"m": 200, "n": 72, "k": 384, "out": "e4m3"}
+        for arch in BLACKWELL:
+            yield Row(stem="block_scaled_matmul", arch=arch, problem=whole,
+                      config=wide | {"block_k": 256 if "fp4" in name else 128},
+                      must=(rf"tcgen05\.mma\.cta_group::1\.{kind}", r"tcgen05\.cp\.cta_group::1\.warpx4", TMA_LOAD, TMA_STORE),
+                      must_not=(*LOCAL, ANY_MMA_SYNC))
+        yield Row(stem="block_scaled_matmul", arch="sm_100", problem=ragged,
+                  config={"block_k": 256, "num_stages": 2, "scale_load": "5D", "descriptors": "device"},
+                  must=(rf"tcgen05\.mma\.cta_group::1\.{kind}", r"tcgen05\.st", r"tensormap\.replace"),
+                  must_not=(*LOCAL, r"tcgen05\.cp", ANY_MMA_SYNC))
+        yield Row(stem="block_scaled_matmul", arch="sm_90", problem=whole, config={"num_warps": 8},
+                  must=(WGMMA["bf16"], r"mul\.bf16x2", TMA_LOAD), must_not=(*LOCAL, ANY_MMA_SYNC, ANY_TCGEN05))
+    yield Row(stem="block_scaled_matmul", arch="sm_80", problem={"m": 512, "n": 512, "k": 1024, "format": "mxfp4"},
+              config={"num_warps": 8}, must=(MMA_SYNC["bf16"],), must_not=(ANY_WGMMA, ANY_TCGEN05), most_stack=512)
+    yield Row(stem="block_scaled_matmul", arch="sm_80", problem={"m": 512, "n": 512, "k": 1024, "format": "nvfp4"}, config={},
+              owed=("front end", "fp8e4nv not supported"))
+
+
 TABLES = (_matmul, _ampere_gemm, _hopper_matmul, _tmem_copy, _small_mma, _blocked_matmul, _blocked_matmul_pipelined, _tma_gather,
           _tma_scatter,
-          _fused_gather_scatter_matmul)
+          _fused_gather_scatter_matmul, _block_scaled_matmul)

@@ -35,7 +35,7 @@ class Counted:
 
     def rows(self) -> list[tuple[str, ...]]:
         """One line for each format and side, numbers with what there is to reach."""
-        lines = []
+        lines: list[tuple[str, ...]] = []
         for (name, side), seen in sorted(self.sides.items()):
             f = FORMATS[name]
             codes = 1 << (4 if getattr(f, side) == "e2m1" else 8)
@@ -60,9 +60,9 @@ class Counted:
             ):
                 if count < wanted:
                     found.append(f"{name} {side}: {count} of {wanted} {what}")
-        for size, seen in self.residues.items():
-            if len(seen) < self.possible(size):
-                found.append(f"{size}: {len(seen)} of {self.possible(size)} residues")
+        for size, met in self.residues.items():
+            if len(met) < self.possible(size):
+                found.append(f"{size}: {len(met)} of {self.possible(size)} residues")
         return found
 
     def possible(self, size: str) -> int:

@@ -45,7 +45,8 @@ def bounded_scaled_product(f: ScaledFormat, out: str, a: Side, b: Side, arch: st
             error = np.maximum(error, bound)  # (M, N)
         error = error + _lost_below(left) @ _magnitude(right) + _magnitude(left) @ _lost_below(right)  # (M, N)
         bound = converted_bound(exact.value, error, FORMATS[out])  # (M, N)
-        undecided = _unsettled(left, a, f).any(axis=1)[:, None] | _unsettled(right.T, b, f).any(axis=1)[None, :]
+        unsettled = [np.asarray(_unsettled(v, side, f).any(axis=1)) for v, side in ((left, a), (right.T, b))]  # (M,), (N,)
+        undecided = unsettled[0][:, None] | unsettled[1][None, :]
         undecided |= ~np.isnan(exact.value) & ~(np.abs(exact.value) <= FP32.largest)
         undecided |= np.isfinite(exact.value) & ~np.isfinite(bound)
         bound = np.where(undecided, np.inf, bound)  # (M, N)

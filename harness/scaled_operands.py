@@ -16,11 +16,12 @@ from reference import packing, scale_layout
 from reference.block_scaling import BLOCK_FORMATS, quantize
 from reference.formats import FORMATS
 
-REGIMES = ("normal", "codes", "spread", "ends", "nan", "layer")
-"""normal: elements of normal deviates, scales near one. codes: every finite element code alike often, scales near one. spread:
-the same with scales over many exponents, so that within one sum most products are cut off. ends: the smallest and the largest
-scales, so that sums overflow and vanish. nan: as codes, with a few NaN scales, and NaN elements where the format has them.
-layer: weights and activations of a small transformer layer, quantized. ``cover a``, ``cover b``: see `harness.operand_coverage`."""
+REGIMES = ("normal", "integers", "codes", "spread", "ends", "nan", "layer")
+"""normal: elements of normal deviates, scales near one. integers: elements -2..2, scales one. codes: every finite element code
+alike often, scales near one. spread: the same with scales over many exponents, so that within one sum most products are cut off.
+ends: the smallest and the largest scales, so that sums overflow and vanish. nan: as codes, with a few NaN scales, and NaN elements
+where the format has them. layer: weights and activations of a small transformer layer, quantized. ``cover a``, ``cover b``: see
+`harness.operand_coverage`."""
 
 NEAR = {"e8m0": 4, "ue4m3": 24}  # codes to either side of one
 ONE = {"e8m0": 0x7F, "ue4m3": 0x38}
@@ -41,7 +42,10 @@ def draw(regime: str, element: str, scale: str, block_size: int, rows: int, k: i
         return _quantized(element, scale, block_size, rows, k, data_seed, name)
     if regime not in REGIMES:
         raise ValueError(f"regime {regime!r}: unknown; use one of {', '.join(REGIMES)}")
-    codes = plain.draw(element, (rows, k), "normal", rng) if regime == "normal" else _any_finite(element, (rows, k), rng)
+    if regime in ("normal", "integers"):
+        codes = plain.draw(element, (rows, k), regime, rng)  # (rows, k)
+    else:
+        codes = _any_finite(element, (rows, k), rng)  # (rows, k)
     shape = rows, scale_layout.scale_columns(k, block_size)
     scales = _scales(regime, scale, shape, rng)  # (rows, blocks)
     if regime == "nan":
@@ -60,6 +64,8 @@ def _any_finite(element: str, shape: tuple[int, int], rng: np.random.Generator) 
 
 def _scales(regime: str, scale: str, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
     last = FORMATS[scale].largest_code
+    if regime == "integers":
+        return np.full(shape, ONE[scale], np.uint8)
     if regime == "ends":
         ends = np.array([0, 1, 2, 3, last - 3, last - 2, last - 1, last], np.uint8)
         return ends[rng.integers(0, 8, shape)]

@@ -30,7 +30,7 @@ BUDGET = 1 << 24  # products of one drawn case, masked elements of its tiles inc
 COVER = ("cover a", "cover b")
 ROW_PADS, TILE_PADS = (0, 16, 512, 24), (0, 64, 512)  # bytes after a row of scale tiles, after a tile
 OUTS = ("fp16", "fp32", "e4m3")
-TILES = ({}, {"block_m": 256}, {"block_n": 256, "num_warps": 8}, {"block_k": 256, "num_stages": 2},
+TILES: tuple[Fields, ...] = ({}, {"block_m": 256}, {"block_n": 256, "num_warps": 8}, {"block_k": 256, "num_stages": 2},
          {"num_warps": 8, "num_stages": 1}, {"block_n": 256, "block_k": 256, "num_stages": 4})  # fmt: skip
 """What `Config` differs in from its defaults; the last is the tutorial's for fp4."""
 
@@ -42,7 +42,8 @@ class BlockScaledMatmulContract(KernelContract):
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         """Every format with every way to load; outputs and tiles go round. A format the target lacks stays in by one case."""
-        made, lacking = [], set()
+        made: list[tuple[Fields, Fields]] = []
+        lacking: set[str] = set()
         for place, name in enumerate(FORMATS):
             if not has_format(name, "fp32", target) and lacking:
                 continue

@@ -107,7 +107,7 @@ def _law(t: Translator, op: Operation, elements: tuple, scales: tuple, a: Type) 
     both_fp4 = elements == ("e2m1", "e2m1")
     kind = "mxf8f6f4" if not both_fp4 else "mxf4" if scale == "e8m0" else "mxf4nvf4"
     size = k // scales[0].shape[1]
-    return instruction(t.arch, "tcgen05", *elements, "fp32", scale=scale, scale_block=size, kind=kind)
+    return instruction(t.arch, "tcgen05", elements[0], elements[1], "fp32", scale=scale, scale_block=size, kind=kind)
 
 
 def issue(
