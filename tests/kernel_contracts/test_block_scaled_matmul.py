@@ -1,0 +1,215 @@
+"""Contract under test: what block_scaled_matmul promises beyond a case: its plan is what the compiler makes, its padding is never
+read as a scale, its launcher is the tutorial's and refuses by name, its metadata counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from harness.contracts.block_scaled_matmul import CONTRACT
+from harness.emulator import Device, emulated
+from harness.judge import judge
+from harness.scaled_plan import scaled_plan
+from harness.targets import target
+from harness.verdict import Outcome, Ruling
+from kernels.block_scaled_matmul import CLAUSES, Config, Problem, block_scaled_matmul, configurations, launch_metadata
+from kernels.scaled_operands import FORMATS, packing, scale_shape
+
+KINDS = {"mxfp4": "mxf4", "nvfp4": "mxf4nvf4", "mxfp8": "mxf8f6f4", "mixed": "mxf8f6f4"}
+
+
+def zeros(name: str, m: int = 128, n: int = 128, k: int = 256) -> list[torch.Tensor]:
+    """Operands of a format, all zero: a, its scales, b, its scales."""
+    f, made = FORMATS[name], []
+    for rows, element in ((m, f.a), (n, f.b)):
+        dtype = torch.uint8 if element == "e2m1" else torch.float8_e4m3fn
+        made.append(torch.zeros((rows, k // packing(element)), dtype=dtype))
+        scale = torch.float8_e4m3fn if f.scale == "ue4m3" else torch.uint8
+        made.append(torch.zeros(scale_shape(rows, k, f.block_size), dtype=scale))
+    return made
+
+
+@pytest.fixture
+def machine() -> Iterator:
+    """A function that launches nothing but compiles: (arch) -> the emulated device."""
+    opened = []
+
+    def enter(arch: str) -> Device:
+        manager = emulated(arch)
+        device = manager.__enter__()
+        device.dry = True
+        opened.append(manager)
+        return device
+
+    yield enter
+    for manager in reversed(opened):
+        manager.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+def test_the_plan_names_the_instruction_that_the_compiler_chose(name: str, arch: str, machine) -> None:
+    f = FORMATS[name]
+    if arch == "sm_80" and name != "mxfp4":
+        return  # owed a refusal by the front end: judged with the contract's cases
+    plan = scaled_plan(arch, f.a, f.b, f.scale, f.block_size)
+    device = machine(arch)
+    block_scaled_matmul(*zeros(name), configs=Config())
+    (found,) = device.launches[-1].products
+    family, a, b, d, m, n, k = found
+    assert (family, d, m, n, k) == (plan.family, "fp32", 128, 128, 128)
+    assert (a, b) == ((f.a, f.b) if arch == "sm_100" else ("bf16", "bf16"))
+    if arch == "sm_100":
+        assert plan.rule.kind == KINDS[name]
+    if arch == "sm_80":  # what the plan's order of K rests on
+        assert set(re.findall(r"opIdx = \d, parent = #mma, kWidth = (\d+)", device.launches[-1].program)) >= {"8"}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_scales_of_whole_tiles_are_copied_and_ragged_ones_replaced(name: str, machine) -> None:
+    device = machine("sm_100")
+    block_scaled_matmul(*zeros(name), configs=Config())
+    assert "ttng.tmem_copy" in device.launches[-1].program
+    block_scaled_matmul(*zeros(name, k=384), configs=Config(block_k=256))
+    assert "ttng.tmem_copy" not in device.launches[-1].program
+
+
+@pytest.mark.parametrize("padding", [0x00, 0x7F, 0xFF])
+@pytest.mark.parametrize("name", ["mxfp4", "nvfp4"])
+def test_what_the_padding_of_scales_holds_changes_no_word(name: str, padding: int) -> None:
+    where = target("emulated:sm_90")
+    problem = CONTRACT.sized(name, 40, 24, 130) | {"format": name, "out": "fp32"}
+    case = CONTRACT.case(problem, {}, regime="codes")
+
+    class Padded(type(CONTRACT)):  # type: ignore[misc]
+        def operands(self, case):
+            made = {operand.name: operand for operand in super().operands(case)}
+            a, b = self.sides(case, made)
+            for operand, side in ((made["a_scale"], a), (made["b_scale"], b)):
+                from reference import scale_layout
+
+                made[operand.name] = dataclasses.replace(operand, codes=scale_layout.pack(side.scales, padding=padding))
+            return list(made.values())
+
+    verdict = judge(case, where, Padded(CONTRACT.module, CONTRACT.stem))
+    assert verdict.ruling is Ruling.RIGHT, verdict.message
+
+
+def test_the_tutorials_call_is_taken_as_it_is() -> None:
+    a, a_scale, b, b_scale = zeros("mxfp8", 256, 256, 256)
+    sizes = {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 256, "BLOCK_SIZE_K": 128, "num_stages": 4, "ELEM_PER_BYTE_A": 1, "VEC_SIZE": 32}
+    a_desc, b_desc = TensorDescriptor.from_tensor(a, [128, 128]), TensorDescriptor.from_tensor(b, [256, 128])
+    with emulated("sm_100") as device:
+        out = block_scaled_matmul(a_desc, a_scale, b_desc, b_scale, torch.float16, 256, 256, 256, sizes)
+    assert (out.shape, out.dtype, out.any().item()) == ((256, 256), torch.float16, False)
+    assert device.launches[-1].grid == (2, 1, 1)
+
+
+def test_results_are_views_of_rows_on_16_bytes() -> None:
+    with emulated("sm_90"):
+        out = block_scaled_matmul(*zeros("mxfp8", 3, 5, 128), torch.float32)
+    assert (out.shape, out.stride()) == ((3, 5), (8, 1))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda o: [o[0].to(torch.int16), *o[1:]], "spell no format"),
+        (lambda o: [o[0][:, :32], *o[1:]], r"must be \(m, k\) and \(n, k\) with one k"),
+        (lambda o: [o[0], o[1][:, :1], *o[2:]], "pack them in tiles of 128 x 4"),
+        (lambda o: [o[0], o[1].transpose(2, 3).reshape(o[1].shape).mT, *o[2:]], r"call .contiguous\(\)"),
+        (lambda o: [o[0].T.contiguous().T, *o[1:]], "rows must be contiguous along K"),
+    ],
+)
+def test_operands_that_do_not_belong_together_are_refused_by_name(wrong, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        block_scaled_matmul(*wrong(zeros("mxfp4")), configs=Config())
+
+
+def test_sizes_that_are_not_the_operands_are_refused() -> None:
+    with pytest.raises(ValueError, match="must be the same; slice them"):
+        block_scaled_matmul(*zeros("mxfp4"), torch.float16, 128, 128, 512)
+
+
+def test_every_clause_is_broken_by_a_case_of_the_cover_list() -> None:
+    where = target("emulated:sm_90")
+    rules = {CONTRACT.owed(case, where).message for case in CONTRACT.required(where) if not CONTRACT.owed(case, where).result}
+    unbroken = {clause.name for clause in CLAUSES if clause.rule not in rules}
+    assert unbroken == {"format", "sizes", "largest sizes", "whole bytes"}  # no tensor poses them: held just below
+
+
+@pytest.mark.parametrize(("fields", "name"), [({"format": "mxfp6"}, "format"), ({"m": 0}, "sizes"), ({"n": 2**31}, "largest sizes"),
+                                              ({"k": 33}, "whole bytes")])  # fmt: skip
+def test_the_clauses_that_no_tensor_poses_hold_all_the_same(fields: dict, name: str) -> None:
+    from kernels.clauses import broken
+
+    problem = Problem(**{"m": 64, "n": 64, "k": 64, "format": "mxfp4"} | fields)
+    assert [clause.name for clause in broken(CLAUSES, problem, Config())] == [name]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_metadata_names_format_and_sizes_and_counts_operations(name: str) -> None:
+    f = FORMATS[name]
+
+    class Kernel:
+        name = "kernel"
+
+    told = launch_metadata(None, Kernel, {"m": 256, "n": 128, "k": 64, "A": f.a, "B": f.b, "BLOCK_SIZE": f.block_size})
+    assert told["name"] == f"kernel_{name} [M=256, N=128, K=64]"
+    assert told["flops"] == 2 * 256 * 128 * 64
+    assert told["bytes"] == 256 * 64 // packing(f.a) + 128 * 64 // packing(f.b) + 384 * 64 // f.block_size
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_default_tile_fits_the_machine_it_is_for(name: str, machine) -> None:
+    for arch in ("sm_90", "sm_100") if name != "mxfp4" else ("sm_80", "sm_90", "sm_100"):
+        machine(arch)
+        assert block_scaled_matmul(*zeros(name)).shape == (128, 128)
+        assert configurations(name, block_scaled_mma=arch == "sm_100")[0].num_stages in (3, 4)
+
+
+def test_a_users_right_launcher_is_acquitted_and_a_wrong_layout_is_convicted(tmp_path) -> None:
+    path = tmp_path / "user.py"
+    path.write_text(USER)
+    where = target("emulated:sm_90")
+    case = CONTRACT.case(CONTRACT.sized("nvfp4", 130, 40, 96) | {"format": "nvfp4", "out": "fp32"}, {}, regime="normal")
+    right, wrong = (judge(CONTRACT.for_launcher(case, f"{path}:{name}"), where, CONTRACT) for name in ("right", "row_major"))
+    assert (right.ruling, wrong.outcome) == (Ruling.RIGHT, Outcome.OUTSIDE_BOUND)
+    assert right.words == 130 * 40
+
+
+USER = '''
+import numpy as np
+import torch
+
+TABLE = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+def widened(packed, scale, axes):
+    values = torch.stack((TABLE[(packed & 15).long()], TABLE[(packed >> 4).long()]), -1).flatten(1).double()
+    rows, k = values.shape
+    tiles = scale.float().permute(axes).reshape(scale.shape[0] * 128, scale.shape[1] * 4)
+    return values * tiles[:rows].double().repeat_interleave(16, 1)[:, :k]
+
+def multiplied(a, a_scale, b, b_scale, out_dtype, axes):
+    return (widened(a, a_scale, axes) @ widened(b, b_scale, axes).T).to(out_dtype)
+
+def right(a, a_scale, b, b_scale, out_dtype=torch.float16):
+    return multiplied(a, a_scale, b, b_scale, out_dtype, (0, 3, 2, 1, 4))
+
+def row_major(a, a_scale, b, b_scale, out_dtype=torch.float16):
+    return multiplied(a, a_scale, b, b_scale, out_dtype, (0, 1, 2, 3, 4))
+'''
+
+
+def test_the_layer_regime_is_a_layers_own_values_quantized() -> None:
+    operands = {o.name: o for o in CONTRACT.operands(CONTRACT.case(CONTRACT.sized("nvfp4", 64, 48, 64) | {"format": "nvfp4"}, {},
+                                                                   regime="layer", data_seed=3))}  # fmt: skip
+    a, b = CONTRACT.sides(CONTRACT.case(CONTRACT.sized("nvfp4", 64, 48, 64) | {"format": "nvfp4"}, {}), operands)
+    assert len(np.unique(a.codes)) == 16
+    assert len(np.unique(a.scales)) > 20 and len(np.unique(b.scales)) > 3
