@@ -169,13 +169,14 @@ class Court:
     def _convict(self, docket: Docket, case: Case, verdict: Verdict, memory: Memory, properties: list[tuple[str, object]]) -> None:
         __tracebackhide__ = True
         from harness import report
+        from harness.conviction import conviction
 
         case, verdict = shrink(docket, case, verdict, memory, draws=self.profile.draws, seconds=self.profile.shrink_seconds)
         flaky = rerun(case, docket.target.name, verdict, self.bench)
         path = seed_files.write(seed_files.seed_of(case, docket.target.name, verdict, model=docket.target.model))
         line = f"python -m harness replay {path}"
         properties.append(("replay", line))
-        shown = report.conviction(docket.address, docket.target.name, case, verdict, [flaky] if flaky else [], line)
+        shown = conviction(docket.address, docket.target.name, case, verdict, [flaky] if flaky else [], line)
         raise conviction_class(verdict.signature)("\n" + report.text_of(shown))
 
 

@@ -1,4 +1,4 @@
-"""What a run shows: the table of verdicts with what each rests on, convictions with their picture, JSON and JUnit as it goes.
+"""What a run counts and shows: the table of verdicts with what each rests on, the cover lists, the exit status.
 
 Everything here reads verdicts and decides nothing but the exit status: 0 all right, 1 convicted, 3 too much undecided or a cover
 list not seen, 5 nothing ran (2, usage, is the command line's).
@@ -6,27 +6,20 @@ list not seen, 5 nothing ran (2, usage, is the command line's).
 
 from __future__ import annotations
 
-import dataclasses
 import io
-import json
-import time
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from harness.contract import Case
-from harness.seed_files import versions, write_atomically
 from harness.verdict import Ruling, Verdict
 
 OURS = ("the contract raised", "the emulator failed")  # bugs of the court, not of the accused
 MOST_UNDECIDED = 0.05  # of the cases that ran; beyond it a run has not judged what it says
-SHADES = " ·░▒▓█"
 RIGHT, CONVICTED, USAGE, UNDECIDED, NOTHING_RAN = 0, 1, 2, 3, 5
 
 
@@ -224,141 +217,6 @@ def coverage_lines(tally: Tally) -> list[str]:
         rarest = min(counts.items(), key=lambda item: item[1])
         lines.append(f"{dimension}: {len(counts)} classes seen, the rarest {rarest[0]!r} in {rarest[1]} cases")
     return lines
-
-
-def conviction(contract: str, target: str, case: Case, verdict: Verdict, notes: list[str], replay_line: str) -> Group:
-    """What a person reads about one bug: name, first words, clusters, picture, case, and the one line that replays it."""
-    details = verdict.details
-    parts: list[Any] = []
-    parts.append(Text(f"CONVICTED {contract} on {target}: {verdict.outcome}", style="bold red"))
-    parts.append(Text(f"  {verdict.message}".replace("\n", "\n  ") + (f"\n  at {verdict.location}" if verdict.location else "")))
-    for said in details.get("clusters", ()):
-        parts.append(Text(f"  - {said}"))
-    if len(details.get("first", ())) > 1:
-        words = Table("at", "got", "expected", "ulp", box=None, padding=(0, 2), header_style="dim")
-        for row in details["first"]:
-            words.add_row(str(row["at"]), row["got"], row["expected"], "" if row["ulp"] is None else str(row["ulp"]))
-        parts.append(words)
-    if details.get("heat") and cells(details["heat"]) > 1:
-        parts.append(Text(heat_map(details["heat"]), style="red"))
-    if details.get("heat_before"):
-        parts.append(Text("  before it was shrunk:\n" + heat_map(details["heat_before"]), style="red"))
-    for name in ("owed", "text", "stderr", "first_access", "second_access", "barriers", "schedule"):
-        if details.get(name):
-            value = details[name]
-            lines = value if isinstance(value, list) else str(value).splitlines()
-            parts.append(Text(f"  {name}: " + "\n    ".join(str(line) for line in lines[-8:])))
-    parts += [Text(f"  note: {note}", style="yellow") for note in notes]
-    parts.append(Text(f"  case: {describe(case)}"))
-    parts.append(Text.assemble("  replay: ", (replay_line, "bold")))
-    return Group(*parts)
-
-
-def describe(case: Case) -> str:
-    """The case in one line: what differs from the defaults of its records."""
-    told = [
-        *_told(case.problem),
-        *_told(case.config),
-        f"regime={case.regime}",
-        f"data_seed={case.data_seed}",
-        f"schedule={case.schedule}",
-    ]
-    return " ".join([*told, *([f"launcher={case.launcher}"] if case.launcher else [])])
-
-
-def _told(record: Any) -> list[str]:
-    if record is None:
-        return []
-    if not dataclasses.is_dataclass(record):
-        return [str(record)]
-    told = []
-    for each in dataclasses.fields(record):
-        value = getattr(record, each.name)
-        factory = each.default_factory
-        default = factory() if factory is not dataclasses.MISSING else each.default
-        if value != default:
-            told.append(f"{each.name}=({' '.join(_told(value))})" if dataclasses.is_dataclass(value) else f"{each.name}={value}")
-    return told
-
-
-def cells(heat: dict | None) -> int:
-    """Cells of a picture: one says nothing."""
-    return sum(map(len, heat["percent"])) if heat else 0
-
-
-def heat_map(heat: dict) -> str:
-    """The picture of a wrong output: one character a cell, darker where more of its words are wrong."""
-    cell_m, cell_n = heat["cell"]
-    tile = f", tiles of {heat['tile'][0]}x{heat['tile'][1]}" if heat["tile"] else ""
-    lines = [f"  wrong words by cell of {cell_m}x{cell_n}{tile} (blank none, {SHADES[1]} some, {SHADES[-1]} all):"]
-    edge = "  +" + "-" * len(heat["percent"][0]) + "+"
-    rows = ["  |" + "".join(SHADES[0 if p == 0 else min(5, 1 + p * 4 // 100)] for p in row) + "|" for row in heat["percent"]]
-    return "\n".join([*lines, edge, *rows, edge])
-
-
-class Records:
-    """JSON lines and JUnit, written while the run goes, so that a kill loses nothing."""
-
-    EVERY = 2.0  # seconds between two writes of the JUnit file, which is always whole
-
-    def __init__(self, json_path: Path | None, junit_path: Path | None) -> None:
-        self.json = json_path.open("w") if json_path else None
-        self.junit_path, self.junit = junit_path, ElementTree.Element("testsuites", name="bitverdict")
-        self._suites: dict[str, ElementTree.Element] = {}
-        self._written = 0.0
-
-    def begin(self, arguments: dict) -> None:
-        self._line({"event": "run", "time": time.time(), "versions": versions(), "arguments": arguments})
-
-    def verdict(self, case: Case, contract: str, target: str, verdict: Verdict) -> None:
-        record = verdict.to_json()
-        if verdict.ruling is Ruling.RIGHT:
-            record = {name: value for name, value in record.items() if name not in ("details",) and value not in ([], {}, None, "")}
-        self._line({"event": "verdict", "contract": contract, "target": target, "case": case.to_json(), "verdict": record})
-        suite = self._suites.get(f"{contract}-{target}")
-        if suite is None:
-            suite = self._suites[f"{contract}-{target}"] = ElementTree.SubElement(
-                self.junit, "testsuite", name=f"{contract}-{target}"
-            )
-        seconds = f"{verdict.seconds.get('total', 0.0):.3f}"
-        entry = ElementTree.SubElement(suite, "testcase", classname=f"{contract}-{target}", name=describe(case), time=seconds)
-        kind = {Ruling.CONVICTED: "failure", Ruling.UNDECIDED: "skipped", Ruling.NOT_RUN: "skipped"}.get(verdict.ruling)
-        if kind:
-            ElementTree.SubElement(
-                entry, kind, message=_printable(f"{verdict.outcome}: {verdict.message}"), type=str(verdict.outcome)
-            )
-        if time.monotonic() - self._written > self.EVERY:
-            self._write_junit()
-
-    def seed_file(self, path: Path, contract: str, target: str) -> None:
-        self._line({"event": "seed file", "contract": contract, "target": target, "path": str(path)})
-
-    def end(self, tally: Tally) -> None:
-        self._line({"event": "summary", "time": time.time(), **tally.to_json()})
-        self._write_junit()
-        if self.json:
-            self.json.close()
-
-    def _line(self, record: dict) -> None:
-        if self.json:
-            self.json.write(json.dumps(record, default=str) + "\n")
-            self.json.flush()
-
-    def _write_junit(self) -> None:
-        if not self.junit_path:
-            return
-        for suite in self._suites.values():
-            suite.set("tests", str(len(suite)))
-            suite.set("failures", str(sum(entry.find("failure") is not None for entry in suite)))
-            suite.set("skipped", str(sum(entry.find("skipped") is not None for entry in suite)))
-        text = io.BytesIO()
-        ElementTree.ElementTree(self.junit).write(text, encoding="utf-8", xml_declaration=True)
-        write_atomically(self.junit_path, text.getvalue().decode())
-        self._written = time.monotonic()
-
-
-def _printable(text: str) -> str:
-    return "".join(c for c in text if c.isprintable() or c in "\n\t")
 
 
 def text_of(*shown: Any) -> str:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from harness import report, seed_files
+from harness.conviction import conviction
 from harness.isolation import Bench
 from harness.replay import replay
 from harness.verdict import Ruling
@@ -26,7 +27,7 @@ def run_replay(arguments: argparse.Namespace) -> int:
     if replayed.verdict.ruling is Ruling.CONVICTED:
         line = f"python -m harness replay {arguments.file}"
         named = replayed.case.launcher or replayed.case.contract
-        shown.print(report.conviction(named, seed.target, replayed.case, replayed.verdict, replayed.notes, line))
+        shown.print(conviction(named, seed.target, replayed.case, replayed.verdict, replayed.notes, line))
     else:
         for note in replayed.notes:
             shown.print(f"note: {note}", markup=False)

@@ -13,9 +13,11 @@ from rich.console import Console
 
 from harness import report, seed_files
 from harness.contract import Case, load, resolve
+from harness.conviction import cells, conviction, describe
 from harness.docket import PROFILES, Docket, Profile, in_turns, stems
 from harness.isolation import Bench
 from harness.progress import Showing
+from harness.records import Records
 from harness.replay import rerun
 from harness.shrinking import Memory, shrink
 from harness.targets import Target, target, targets
@@ -67,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     profile, dockets = PROFILES[arguments.profile], checked(arguments)
     os.environ.setdefault("HARNESS_POOL_SEED", str(arguments.seed))
     shown = report.console(record=arguments.html is not None)
-    records = report.Records(arguments.json, arguments.junit)
+    records = Records(arguments.json, arguments.junit)
     records.begin({name: str(value) for name, value in vars(arguments).items() if name != "command"})
     tally, bugs = report.Tally(), dict[tuple, Bug]()
     with Bench(jobs=arguments.jobs or len(os.sched_getaffinity(0)), timeout=arguments.timeout) as bench:
@@ -95,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     return tally.status()
 
 
-def _show_bugs(bugs: dict[tuple, Bug], shown: Console, records: report.Records) -> None:
+def _show_bugs(bugs: dict[tuple, Bug], shown: Console, records: Records) -> None:
     """Store each bug and show it whole on the first target that has it, by one line on the others."""
     told: set[tuple] = set()
     for bug in bugs.values():
@@ -109,7 +111,7 @@ def _show_bugs(bugs: dict[tuple, Bug], shown: Console, records: report.Records) 
         told.add((name, bug.verdict.signature))
         notes = [f"{bug.seen} cases show it", *bug.notes] if bug.seen > 1 else bug.notes
         shown.print()
-        shown.print(report.conviction(name, where, bug.case, bug.verdict, notes, line), soft_wrap=True)
+        shown.print(conviction(name, where, bug.case, bug.verdict, notes, line), soft_wrap=True)
     if told:
         shown.print()
 
@@ -152,7 +154,7 @@ def _judge(
     bench: Bench,
     tally: report.Tally,
     bugs: dict[tuple, Bug],
-    records: report.Records,
+    records: Records,
     showing: Showing,
 ) -> None:
     by_key: dict[tuple[str, str], Docket] = {}
@@ -224,10 +226,10 @@ def _shrink(bugs: dict[tuple, Bug], profile: Profile, arguments: argparse.Namesp
             bug.case, bug.verdict = shrink(
                 bug.docket, bug.case, bug.verdict, memory, draws=min(profile.draws, 200), seconds=seconds
             )
-            if report.cells(first.details.get("heat")) > max(4, report.cells(bug.verdict.details.get("heat"))):
+            if cells(first.details.get("heat")) > max(4, cells(bug.verdict.details.get("heat"))):
                 bug.verdict.details["heat_before"] = first.details["heat"]
             if bug.case.key != before.key:
-                bug.notes.append(f"shrunk in {memory.asked} launches from: {report.describe(before)}")
+                bug.notes.append(f"shrunk in {memory.asked} launches from: {describe(before)}")
             flaky = rerun(bug.case, where.name, bug.verdict, bench)
             if flaky:
                 bug.notes.append(flaky)

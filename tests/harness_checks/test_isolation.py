@@ -124,7 +124,7 @@ def test_a_parent_that_ends_leaves_no_orphan_and_the_case_it_was_at(tmp_path: Pa
 
 def test_the_forkserver_never_touches_cuda() -> None:
     check = (
-        "from harness.isolation import PRELOADED; import importlib, torch; "
+        "from harness.cell import PRELOADED; import importlib, torch; "
         "[importlib.import_module(m) for m in PRELOADED]; print(torch.cuda.is_initialized())"
     )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=CHECKOUT)
@@ -132,7 +132,7 @@ def test_the_forkserver_never_touches_cuda() -> None:
 
 
 def test_a_child_is_replaced_after_its_number_of_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.isolation.RECYCLED_AFTER", 2)
+    monkeypatch.setattr("harness.cell.RECYCLED_AFTER", 2)
     served = []
     with Bench(journal=Journal(tmp_path / "j.jsonl")) as bench:
         for n in range(4):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from harness import report, seed_files
+from harness.conviction import conviction
 from harness.pytest_hooks import Court
 from harness.replay import replay
 
@@ -16,7 +17,7 @@ def test_a_stored_case_gets_the_ruling_that_is_owed(seed_file: Path, court: Cour
     got = {"ruling": str(replayed.verdict.ruling), "outcome": str(replayed.verdict.outcome)}
     if not owed.items() <= got.items():
         record_property("replay", line)
-    shown = report.conviction(
+    shown = conviction(
         replayed.case.contract, seed_files.read(seed_file).target, replayed.case, replayed.verdict, replayed.notes, line
     )
     assert owed.items() <= got.items(), report.text_of(shown)

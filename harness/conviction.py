@@ -1,0 +1,93 @@
+"""How one bug is told to a person: its name, the first wrong words, clusters, a picture, the case, the line that replays it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from harness.contract import Case
+from harness.verdict import Verdict
+
+SHADES = " ·░▒▓█"
+MOST_LINES = 10  # of one detail
+TOLD_ELSEWHERE = {"first", "clusters", "heat", "heat_before", "output", "wrong", "of", "never_written", "undecided_words"}
+TOLD_ELSEWHERE |= {"traceback", "raised", "buffer", "first_byte", "last_byte", "bytes", "written", "status", "layer"}
+"""Details that are part of the message or of the picture, or for a program only."""
+
+
+def conviction(contract: str, target: str, case: Case, verdict: Verdict, notes: list[str], replay_line: str) -> Group:
+    """What a person reads about one bug: name, first words, clusters, picture, case, and the one line that replays it."""
+    details = verdict.details
+    parts: list[Any] = []
+    parts.append(Text(f"CONVICTED {contract} on {target}: {verdict.outcome}", style="bold red"))
+    parts.append(Text(f"  {verdict.message}".replace("\n", "\n  ") + (f"\n  at {verdict.location}" if verdict.location else "")))
+    for said in details.get("clusters", ()):
+        parts.append(Text(f"  - {said}"))
+    if len(details.get("first", ())) > 1:
+        words = Table("at", "got", "expected", "ulp", box=None, padding=(0, 2), header_style="dim")
+        for row in details["first"]:
+            words.add_row(str(row["at"]), row["got"], row["expected"], "" if row["ulp"] is None else str(row["ulp"]))
+        parts.append(words)
+    if details.get("heat") and cells(details["heat"]) > 1:
+        parts.append(Text(heat_map(details["heat"]), style="red"))
+    if details.get("heat_before"):
+        parts.append(Text("  before it was shrunk:\n" + heat_map(details["heat_before"]), style="red"))
+    for name, value in details.items():
+        if name not in TOLD_ELSEWHERE and value not in (None, "", [], {}):
+            parts.append(Text(f"  {name}: " + "\n    ".join(_lines(value))))
+    parts += [Text(f"  note: {note}", style="yellow") for note in notes]
+    parts.append(Text(f"  case: {describe(case)}"))
+    parts.append(Text.assemble("  replay: ", (replay_line, "bold")))
+    return Group(*parts)
+
+
+def _lines(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [f"{name}: {item}" for name, item in value.items()][:MOST_LINES]
+    return [str(line) for line in (value if isinstance(value, list) else str(value).splitlines())][-MOST_LINES:]
+
+
+def describe(case: Case) -> str:
+    """The case in one line: what differs from the defaults of its records."""
+    told = [
+        *_told(case.problem),
+        *_told(case.config),
+        f"regime={case.regime}",
+        f"data_seed={case.data_seed}",
+        f"schedule={case.schedule}",
+    ]
+    return " ".join([*told, *([f"launcher={case.launcher}"] if case.launcher else [])])
+
+
+def _told(record: Any) -> list[str]:
+    if record is None:
+        return []
+    if not dataclasses.is_dataclass(record):
+        return [str(record)]
+    told = []
+    for each in dataclasses.fields(record):
+        value = getattr(record, each.name)
+        factory = each.default_factory
+        default = factory() if factory is not dataclasses.MISSING else each.default
+        if value != default:
+            told.append(f"{each.name}=({' '.join(_told(value))})" if dataclasses.is_dataclass(value) else f"{each.name}={value}")
+    return told
+
+
+def cells(heat: dict | None) -> int:
+    """Cells of a picture: one says nothing."""
+    return sum(map(len, heat["percent"])) if heat else 0
+
+
+def heat_map(heat: dict) -> str:
+    """The picture of a wrong output: one character a cell, darker where more of its words are wrong."""
+    cell_m, cell_n = heat["cell"]
+    tile = f", tiles of {heat['tile'][0]}x{heat['tile'][1]}" if heat["tile"] else ""
+    lines = [f"  wrong words by cell of {cell_m}x{cell_n}{tile} (blank none, {SHADES[1]} some, {SHADES[-1]} all):"]
+    edge = "  +" + "-" * len(heat["percent"][0]) + "+"
+    rows = ["  |" + "".join(SHADES[0 if p == 0 else min(5, 1 + p * 4 // 100)] for p in row) + "|" for row in heat["percent"]]
+    return "\n".join([*lines, edge, *rows, edge])

@@ -1,0 +1,135 @@
+"""What a launch came to: the name of whatever was raised, the layer that raised it, one sentence, and the line it came from."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.verdict import Outcome
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+_DEVICE_SAYS = (
+    (r"illegal instruction", Outcome.ILLEGAL_INSTRUCTION),
+    (r"illegal memory access", Outcome.ILLEGAL_ADDRESS),
+    (r"misaligned address", Outcome.MISALIGNED_ADDRESS),
+    (r"device-side assert|device assert", Outcome.DEVICE_ASSERT),
+    (r"unspecified launch failure|launch failure", Outcome.LAUNCH_FAILURE),
+    (r"out of memory", Outcome.OUT_OF_MEMORY),
+    (r"launch timed out|launch timeout", Outcome.TIMEOUT),
+)
+_COMPILER_SAYS = re.compile(r"PassManager::run failed|error encountered during parsing|failed to verify|LLVM ERROR|verif")
+
+
+@dataclass
+class Seen:
+    """What a launch came to: an outcome that is not a result, or outputs by name."""
+
+    outcome: Outcome | None = None
+    layer: str = ""
+    message: str = ""
+    location: str = ""
+    details: dict = field(default_factory=dict)
+    outputs: dict[str, Any] = field(default_factory=dict)  # name -> unsigned words
+    recorded: dict = field(default_factory=dict)
+    advice: tuple[str, ...] = ()
+
+
+def outcome_of(error: BaseException) -> Seen:
+    """The name of what a launcher raised, the layer that raised it, one sentence, and the line of ours it came from."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    text, where = str(error), location_of(error)
+    fault: Any = error
+    if "EmulatedFault" in names:
+        return Seen(
+            Outcome(str(fault.outcome)),
+            "emulator",
+            _one_line(str(fault.message)),
+            relative(str(fault.location or where)),
+            dict(fault.details or {}),
+        )
+    details = {"raised": type(error).__name__, "text": _relevant(text), "traceback": traceback.format_exception(error)[-6:]}
+    if "OutOfResources" in names:
+        return Seen(Outcome.OUT_OF_RESOURCES, "capacity", _one_line(text), where, details)
+    if "PTXASError" in names:
+        return Seen(Outcome.REFUSED, "ptxas", _one_line(_relevant(text)), where, details)
+    if "CompilationError" in names or "UnsupportedLanguageConstruct" in names:
+        cause = error.__cause__
+        said = (
+            str(cause)
+            if cause is not None and str(cause)
+            else text.strip().splitlines()[-1]
+            if text.strip()
+            else type(error).__name__
+        )
+        return Seen(Outcome.REFUSED, "front end", _one_line(said), where, details)
+    if isinstance(error, MemoryError) or "OutOfMemoryError" in names:
+        return Seen(Outcome.OUT_OF_MEMORY, "hardware", _one_line(text), where, details)
+    if "AcceleratorError" in names or "CUDA" in text:
+        for pattern, outcome in _DEVICE_SAYS:
+            if re.search(pattern, text, re.IGNORECASE):
+                return Seen(outcome, "hardware", str(outcome), where, details)
+    if isinstance(error, RuntimeError) and _COMPILER_SAYS.search(text):
+        return Seen(Outcome.REFUSED, "verifier", _one_line(_relevant(text)), where, details)
+    if not isinstance(error, ValueError) and _raised_in(
+        error, CHECKOUT / "harness" / "emulator", CHECKOUT / "harness" / "transfer.py"
+    ):
+        return Seen(
+            Outcome.NOT_MODELLED, "emulator", _one_line(f"the emulator failed: {type(error).__name__}: {text}"), where, details
+        )
+    if isinstance(error, ValueError | TypeError) and not isinstance(error, UnicodeError):
+        refusal = isinstance(error, ValueError)
+        return Seen(
+            Outcome.REFUSED if refusal else Outcome.LAUNCHER_ERROR,
+            "launcher",
+            _one_line(f"{type(error).__name__}: {text}"),
+            where,
+            details,
+        )
+    return Seen(Outcome.LAUNCHER_ERROR, "launcher", _one_line(f"{type(error).__name__}: {text}"), where, details)
+
+
+def location_of(error: BaseException) -> str:
+    """``file:line`` of the innermost frame outside installed packages and the court, relative to the checkout if in it."""
+    best = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        path = Path(frame.filename)
+        if (
+            "site-packages" in path.parts
+            or "<" in frame.filename
+            or "dist-packages" in path.parts
+            or path.is_relative_to(Path(os.__file__).parent)
+        ):
+            continue
+        if path.parent in (CHECKOUT / "harness", CHECKOUT / "harness" / "emulator"):
+            continue
+        best = f"{path.relative_to(CHECKOUT) if path.is_relative_to(CHECKOUT) else path.name}:{frame.lineno}"
+    return best
+
+
+def _raised_in(error: BaseException, *places: Path) -> bool:
+    """Whether the innermost frame is ours: then the bug is too."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and any(Path(frames[-1].filename).is_relative_to(place) for place in places)
+
+
+def relative(text: str) -> str:
+    """`text` with paths of this checkout made relative to it, so that a signature means the same in another checkout."""
+    return text.replace(f"{CHECKOUT}/", "")
+
+
+def _one_line(text: str) -> str:
+    return text.strip().splitlines()[0][:400] if text.strip() else ""
+
+
+def _relevant(text: str) -> str:
+    """The lines of a long report of the compiler that say what is wrong."""
+    lines = [
+        line
+        for line in text.splitlines()
+        if re.search(r"error|fatal|not supported|failed|unsupported|must|expected", line, re.IGNORECASE)
+    ]
+    return "\n".join(line[:300] for line in (lines or text.splitlines())[:12])
