@@ -28,18 +28,18 @@ def described(tensor: torch.Tensor, box: list[int]) -> TensorDescriptor:
 
 
 def blocked(module) -> tuple[torch.Tensor, torch.Tensor]:
-    a, b, c = matrix(130, 200), matrix(200, 136, 1), torch.empty(130, 136, dtype=torch.float16)
-    return module.blocked_matmul(a, b, c), a.double() @ b.double()
+    a, b, c = matrix(70, 200), matrix(200, 72, 1), torch.empty(70, 72, dtype=torch.float16)
+    return module.blocked_matmul(a, b, c, 64, 64, 64), a.double() @ b.double()
 
 
 def pipelined(module) -> tuple[torch.Tensor, torch.Tensor]:
-    a, b, c = matrix(250, 328), matrix(328, 136, 1), torch.empty(250, 136, dtype=torch.float16)
-    return module.blocked_matmul_pipelined(a, b, c), a.double() @ b.double()
+    a, b, c = matrix(130, 328), matrix(328, 56, 1), torch.empty(130, 56, dtype=torch.float16)
+    return module.blocked_matmul_pipelined(a, b, c, 64, 64, 64), a.double() @ b.double()
 
 
 def hopper(module) -> tuple[torch.Tensor, torch.Tensor]:
-    a, b = matrix(130, 328), matrix(328, 136, 1)
-    return module.hopper_matmul(a, b), a.double() @ b.double()
+    a, b = matrix(70, 328), matrix(328, 56, 1)
+    return module.hopper_matmul(a, b, block_m=64, block_n=64), a.double() @ b.double()
 
 
 def ampere(module) -> tuple[torch.Tensor, torch.Tensor]:
