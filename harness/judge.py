@@ -1,7 +1,7 @@
 """One case on one target, judged in this process: what is owed, what came, what the difference is called.
 
 `judge` never raises for what a kernel does: a refusal, a fault of the device or of the emulated one, and a bug in a launcher are
-outcomes with a name. A death of the process itself is `harness.isolation`'s to name. What it does raise is a fault of the contract.
+outcomes with a name. A death of the process itself is `harness.cell`'s to name. What it does raise is a fault of the contract.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ CONTRACTS_MAY_NOT = {
     "harness.emulator",
     "harness.judge",
     "harness.isolation",
+    "harness.cell",
     "harness.commands",
     "harness.report",
     "harness.replay",

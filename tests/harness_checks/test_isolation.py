@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.cell import asserted
 from harness.isolation import Bench
 from harness.journal import Journal, unfinished
-from harness.verdict import Outcome, Ruling
+from harness.verdict import Outcome, Ruling, Verdict
 from tests.harness_checks.vector_add import HOST, case
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -139,3 +140,13 @@ def test_a_child_is_replaced_after_its_number_of_cases(tmp_path: Path, monkeypat
             assert bench.judge(case(n), HOST).ruling is Ruling.RIGHT
             served.append(bench.cells[0, "host"].process.pid)
     assert served[0] == served[1] != served[2] == served[3]
+
+
+def test_a_device_assert_is_told_with_what_the_device_printed_and_its_line() -> None:
+    fault = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.DEVICE_ASSERT, message="device assert", location="kernels/matmul.py:9")
+    printed = ["noise", f"{CHECKOUT}/kernels/tma_gather.py:128: kernel: block: [0,0,0], thread: [5,0,0] Assertion `x is aligned` failed."]
+    told = asserted(fault, printed)
+    assert (told.message, told.location) == ("x is aligned", "kernels/tma_gather.py:128")
+    assert asserted(fault, ["noise"]) == fault
+    other = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.ILLEGAL_ADDRESS)
+    assert asserted(other, printed) == other
