@@ -144,7 +144,8 @@ def test_a_child_is_replaced_after_its_number_of_cases(tmp_path: Path, monkeypat
 
 def test_a_device_assert_is_told_with_what_the_device_printed_and_its_line() -> None:
     fault = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.DEVICE_ASSERT, message="device assert", location="kernels/matmul.py:9")
-    printed = ["noise", f"{CHECKOUT}/kernels/tma_gather.py:128: kernel: block: [0,0,0], thread: [5,0,0] Assertion `x is aligned` failed."]
+    line = f"{CHECKOUT}/kernels/tma_gather.py:128"
+    printed = ["noise", f"{line}: kernel: block: [0,0,0], thread: [5,0,0] Assertion `x is aligned` failed."]
     told = asserted(fault, printed)
     assert (told.message, told.location) == ("x is aligned", "kernels/tma_gather.py:128")
     assert asserted(fault, ["noise"]) == fault
