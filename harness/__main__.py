@@ -17,7 +17,7 @@ def parser() -> argparse.ArgumentParser:
     commands = made.add_subparsers(dest="command", required=True)
 
     from harness import offline_compile, record
-    from harness.commands import crosscheck, replay, run
+    from harness.commands import crosscheck, frontier, replay, run, sanitize
 
     run.add_arguments(commands.add_parser("run", help="judge kernels, or your own launcher, on targets"))
     replay.add_replay_arguments(commands.add_parser("replay", help="judge a stored failing case again"))
@@ -25,6 +25,8 @@ def parser() -> argparse.ArgumentParser:
     crosscheck.add_arguments(commands.add_parser("crosscheck", help="hold a GPU's words against the plan's and the emulated GPU's"))
     offline_compile.add_arguments(commands.add_parser("compile", help="compile every kernel for every GPU it is for, without one"))
     record.add_arguments(commands.add_parser("record", help="write hardware words of an instruction or a kernel"))
+    frontier.add_arguments(commands.add_parser("frontier", help="where the legality of TMA operations ends"))
+    sanitize.add_arguments(commands.add_parser("sanitize", help="cases under iisan, consan, fpsan and compute-sanitizer"))
     commands.add_parser("targets", help="list the machines that are here and what they have")
     return made
 
@@ -35,7 +37,7 @@ def main(words: list[str] | None = None) -> int:
     arguments = parser().parse_args(words)
 
     from harness import offline_compile, record
-    from harness.commands import crosscheck, replay, run
+    from harness.commands import crosscheck, frontier, replay, run, sanitize
 
     does = {
         "run": run.run,
@@ -44,6 +46,8 @@ def main(words: list[str] | None = None) -> int:
         "promote": replay.run_promote,
         "crosscheck": crosscheck.run,
         "record": record.run,
+        "frontier": frontier.run,
+        "sanitize": sanitize.run,
         "targets": _targets,
     }
     try:

@@ -7,7 +7,7 @@ against the rule.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ MODES = ("", "iisan")
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """How the kernel is compiled: Triton's instrumentation mode, or none."""
+    """How the kernel is compiled: in Triton's instrumentation mode, or as the process is set."""
 
     mode: str = ""
 
@@ -36,6 +36,12 @@ def case_of(point: Point, mode: str = "") -> Case:
 
 class FrontierContract(Contract):
     stem, address = "frontier", ADDRESS
+
+    def required(self, target: Target) -> list[Case]:
+        """Few: the plain launches, one that iisan names, one that it does not, and one that faults nowhere and damages."""
+        chosen = [Point(operation=operation, precondition="") for operation in ("tiled load", "tiled store")]
+        chosen += [replace(chosen[0], column=2), replace(chosen[1], row=-8), replace(chosen[1], columns=33, pad=7, column=32)]
+        return [case_of(point) for point in chosen]
 
     def operands(self, case: Case) -> list[Operand]:
         """Words from 1 up: none is a padding's zero. A store's source is half as large again, so that it is told from the table."""
@@ -63,7 +69,7 @@ class FrontierContract(Contract):
         else:
             tile = empty(table, (p.block_rows, p.block_columns))
         earlier = knobs.compilation.instrumentation_mode
-        knobs.compilation.instrumentation_mode = case.config.mode
+        knobs.compilation.instrumentation_mode = case.config.mode or earlier
         try:
             self.copy(p, table, tile, tensors)
         finally:
@@ -107,7 +113,7 @@ class FrontierContract(Contract):
         try:
             return case_of(Point(**record["problem"]), record["config"]["mode"])
         except (KeyError, TypeError) as error:
-            raise ValueError(f"case of the frontier: {error}: it must have the fields of Point; write it with Case.to_json") from error
+            raise ValueError(f"case of the frontier: {error}: it must have the fields of Point") from error
 
 
 CONTRACT = FrontierContract()

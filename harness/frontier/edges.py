@@ -1,8 +1,8 @@
 """Which bytes a tiled copy touches at the right and lower edge of a tensor, measured byte by byte.
 
 For every element size (1, 2, 4 bytes), row width, number of rows, box width and first column: the whole buffer is compared with
-what it held, so that each byte written is seen, padding included. A store is told by the bytes it wrote past the end of a row; a load
-by what came for the columns outside, where the tensor's padding holds other words.
+what it held, so that each byte written is seen, padding included. A store is told by the bytes it wrote past the end of a row; a
+load by what came for the columns outside, where the tensor's padding holds other words.
 
     python -m harness.frontier.edges [--emulated sm_90] --json FILE
 """

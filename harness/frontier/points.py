@@ -1,7 +1,7 @@
 """The grid: for each TMA operation and each precondition, points on both sides of it.
 
-A point is a launch of `harness.frontier.copies` and what is documented about it (`rule`): "right", or an outcome by name and who says
-so. Nothing here runs anything.
+A point is a launch of `harness.frontier.copies` and what is documented about it (`rule`): "right", or an outcome by name and who
+says so. Nothing here runs anything.
 """
 
 from __future__ import annotations
@@ -128,14 +128,15 @@ def rule(point: Point, arch: str, *, iisan: bool = False) -> Rule:
     """By `reference.tiled_copy` and `reference.gather_scatter`, the driver API's rules of a descriptor and the tile language's."""
     if any(n < 1 or n & (n - 1) for n in (point.block_rows, point.block_columns)):
         return Rule("refused", "front end", "a tile's sizes are powers of two")
-    if point.tiled and (owed := _tiled(point, arch, iisan)) or not point.tiled and (owed := _rows(point, arch, iisan)):
+    owed = _tiled(point, arch, iisan) if point.tiled else _rows(point, arch, iisan)
+    if owed is not None:
         layer = {"refused": "compiler", "device assert": "iisan"}.get(owed.outcome, "hardware")
         return Rule(owed.outcome, layer, owed.reason)
     reach = tiled_copy.written_columns(point.columns, point.itemsize)
     first, last = max(point.column, point.columns), min(point.column + point.block_columns, reach)
     rows = point.row < point.rows if point.tiled else True
     if point.stores and rows and first < last:
-        return Rule("stray write", "hardware", f"the row ends inside 16 bytes: {(last - first) * point.itemsize} bytes past its end")
+        return Rule("stray write", "hardware", f"the row ends inside 16 bytes: {(last - first) * point.itemsize} bytes beyond")
     return Rule()
 
 

@@ -1,0 +1,142 @@
+"""The columns of the map: what each of them answers at every point.
+
+    rule             what is documented (`points.rule`)
+    compiler         compiled to machine code offline, by ptxas too: "compiles" or "refused"
+    emulated         launched on the emulated GPU
+    emulated iisan   the same program compiled with Triton's iisan
+    hardware, hardware iisan   launched on a GPU, each point that faults at the cost of a child
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness.frontier.contract import CONTRACT, MODES, case_of
+from harness.frontier.points import Point, points, rule
+from harness.journal import Journal
+from harness.targets import Target
+from kernels.features import Feature
+from reference import gather_scatter
+from reference.tiled_copy import Direction
+
+ARCHITECTURES = ("sm_90", "sm_100")
+NOT_THERE = "not there"  # the machine lacks the instruction
+Answers = dict[str, dict]  # key of a point -> {"outcome", "message", "location"}
+
+
+def key(point: Point) -> str:
+    return json.dumps(asdict(point), sort_keys=True, separators=(",", ":"))
+
+
+def has(point: Point, arch: str, features: Iterable[Feature]) -> bool:
+    """Whether a machine of `arch` has the point's instruction."""
+    if point.tiled:
+        return Feature.TMA in features
+    direction = Direction.STORE if point.stores else Direction.LOAD
+    return gather_scatter.refusal(gather_scatter.Request(direction, 8, 32, 4, arch)) is None
+
+
+def by_rule(grid: list[Point], arch: str, *, iisan: bool) -> Answers:
+    return {key(p): {"outcome": (r := rule(p, arch, iisan=iisan)).outcome, "message": r.reason, "location": r.layer} for p in grid}
+
+
+def by_compiler(grid: list[Point], arch: str) -> Answers:
+    """Compile each point for `arch`; a launch that is refused before that is the host's refusal."""
+    import torch
+
+    from harness.judge import outcome_of
+    from harness.offline_compile import compiling
+    from harness.transfer import torch_dtype
+
+    found: Answers = {}
+    with compiling(arch):
+        for point in grid:
+            case = case_of(point)
+            tensors = {}
+            for o in CONTRACT.operands(case):
+                strides = o.strides or tuple([1] * o.codes.ndim if o.codes.ndim == 1 else [o.codes.shape[1], 1])
+                reach = 1 + sum((n - 1) * s for n, s in zip(o.codes.shape, strides, strict=True))
+                flat = torch.zeros(o.offset + reach, dtype=torch_dtype(o.format))  # (reach,)
+                tensors[o.name] = flat.as_strided(o.codes.shape, strides, o.offset)  # (*shape,)
+            try:
+                CONTRACT.launch(case, tensors, None)
+                found[key(point)] = {"outcome": "compiles", "message": "", "location": ""}
+            except Exception as error:  # whatever the compiler or the host says is an answer
+                seen = outcome_of(error)
+                found[key(point)] = {"outcome": str(seen.outcome), "message": seen.message, "location": seen.layer}
+    return found
+
+
+def by_launch(grid: list[Point], target: Target, mode: str, *, jobs: int, timeout: float = 30.0) -> Answers:
+    """Launch every point that `target` has the instruction for, in children; the others answer `NOT_THERE`."""
+    from harness.isolation import Bench
+
+    here = [p for p in grid if has(p, target.arch, target.features)]
+    found: Answers = {key(p): {"outcome": NOT_THERE, "message": "", "location": ""} for p in grid}
+    with Bench(jobs=jobs, timeout=timeout, journal=Journal()) as bench:
+        for case, _, verdict in bench.judge_all((case_of(p, mode), target) for p in here):
+            seconds = verdict.seconds.get("total", 0.0)
+            found[key(case.problem)] = {"outcome": str(verdict.outcome), "message": verdict.message, "location": verdict.location,
+                                        "layer": verdict.details.get("layer", ""), "seconds": round(seconds, 2)}
+    return found
+
+
+def columns(architectures: Iterable[str], *, jobs: int, operations: tuple[str, ...] | None = None) -> dict[str, dict[str, Answers]]:
+    """Architecture -> column -> answers, of all columns that need no GPU."""
+    grid = points(operations) if operations else points()
+    made: dict[str, dict[str, Answers]] = {}
+    for arch in architectures:
+        target = Target(f"emulated:{arch}", arch)
+        made[arch] = {"rule": by_rule(grid, arch, iisan=False), "rule iisan": by_rule(grid, arch, iisan=True),
+                      "compiler": by_compiler(grid, arch)}
+        for mode in MODES:
+            made[arch]["emulated" + (f" {mode}" if mode else "")] = by_launch(grid, target, mode, jobs=jobs)
+    return made
+
+
+def hardware(target: Target, *, jobs: int) -> dict[str, dict[str, Answers]]:
+    """Architecture -> the two hardware columns, of the points that the GPU has the instruction for."""
+    grid = [p for p in points() if has(p, target.arch, target.features)]
+    return {target.arch: {"hardware" + (f" {mode}" if mode else ""): by_launch(grid, target, mode, jobs=jobs) for mode in MODES}}
+
+
+def origin(target: Target | None = None) -> dict[str, str]:
+    """When and with what answers were had."""
+    import torch
+    import triton
+
+    from harness.recording.machine import driver_version
+
+    told = {"date": datetime.now(UTC).date().isoformat(), "triton": triton.__version__, "torch": torch.__version__}
+    return told | ({"machine": target.model, "driver": driver_version()} if target else {})
+
+
+def write(path: Path, made: dict[str, dict[str, Answers]], target: Target | None) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"version": 1, "origin": origin(target), "columns": made}))
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What `write` left. ValueError for anything else."""
+    try:
+        found = json.loads(path.read_text())
+        if found["version"] == 1:
+            return found
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: no answers of a frontier ({error}); write them with frontier --json") from error
+    raise ValueError(f"{path}: version {found['version']}: this checkout reads version 1")
+
+
+def merged(into: dict[str, dict[str, Answers]], other: dict[str, dict[str, Answers]]) -> dict[str, dict[str, Answers]]:
+    """Columns of both; a column of `other` replaces one of the same name."""
+    return {arch: into.get(arch, {}) | other.get(arch, {}) for arch in dict.fromkeys([*into, *other])}
+
+
+def cores() -> int:
+    return min(os.cpu_count() or 1, 16)

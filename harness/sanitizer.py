@@ -1,0 +1,174 @@
+"""A case under a sanitizer, in a child of its own, and what the sanitizer said as a verdict.
+
+    bare                     no sanitizer: what the others are held against
+    iisan, consan, fpsan     Triton's instrumentation, compiled into the kernel (`TRITON_INSTRUMENTATION_MODE`)
+    memcheck, racecheck      NVIDIA's compute-sanitizer around the process; it needs a GPU and a runtime that lets it in
+
+What is not to be had on a target is `not run`, with the reason, never a pass. fpsan replaces floating point by arithmetic of its
+own in which the order of a sum is free: its words are no one's but its own, so they are not compared.
+
+    python -m harness sanitize STEM [--target cuda:0] [--mode iisan ...] [--cases N]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from harness.contract import Case, resolve
+from harness.targets import Target, visible_device
+from harness.verdict import Outcome, RestsOn, Ruling, Verdict
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+COMPILED, AROUND = ("iisan", "consan", "fpsan"), ("memcheck", "racecheck")
+MODES = ("bare", *COMPILED, *AROUND)
+EMULATED_MODES = ("bare", "iisan")  # the others rewrite what comes after the tile program, or watch a GPU
+OF_WORDS = {Outcome.RIGHT, Outcome.WRONG_WORDS, Outcome.OUTSIDE_BOUND, Outcome.UNDECIDED}
+
+_MEMCHECK = (
+    (r"Invalid __(?:global|shared|local)__ (?:write|read|atomic) of size \d+", Outcome.ILLEGAL_ADDRESS),
+    (r"Misaligned (?:\w+ )?(?:Shared|Local|Global)?.*(?:load|store|address)", Outcome.MISALIGNED_ADDRESS),
+    (r"Uninitialized __\w+__ (?:memory )?read", Outcome.UNINITIALISED_READ),
+    (r"(?:Warp|Thread|Lane)? ?[Ii]llegal instruction|Illegal Instruction", Outcome.ILLEGAL_INSTRUCTION),
+)
+_RACECHECK = r"(?:Error|Warning): (?:Potential )?(?:Race reported|WAR hazard|RAW hazard|WAW hazard|.*hazard).*"
+_ASSERTION = re.compile(r"(.+?):(\d+): .*[Aa]ssertion `(.*)` failed")
+_SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:errors?|hazards?)")
+_REFUSED = re.compile(r"Device not supported.*|Unable to .*attach.*|.*not supported on this (?:device|platform|system).*"
+                      r"|Failed to initialize.*|Target application .*failed.*|.*ptrace.*", re.IGNORECASE)
+
+
+def examine(case: Case, machine: Target, mode: str, *, timeout: float = 300.0) -> Verdict:
+    """The verdict on `case` under `mode`. ValueError for a mode that there is not."""
+    if mode not in MODES:
+        raise ValueError(f"sanitizer {mode!r}: there is none of that name; one of {', '.join(MODES)}")
+    if machine.emulated and mode not in EMULATED_MODES:
+        return _not_run(f"{mode} works on machine code; an emulated GPU executes the tile program before it")
+    tool = shutil.which("compute-sanitizer") or _beside_cuda("compute-sanitizer")
+    if mode in AROUND and tool is None:
+        return _not_run("compute-sanitizer is not installed; it comes with the CUDA toolkit")
+    around = [tool, "--tool", mode, "--target-processes", "all", "--print-limit", "20"] if mode in AROUND and tool else []
+    environment = os.environ | {"TRITON_INSTRUMENTATION_MODE": mode if mode in COMPILED else "", "PYTHONPATH": str(CHECKOUT)}
+    environment.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+    if not machine.emulated:
+        environment |= {"CUDA_VISIBLE_DEVICES": visible_device(machine.index), "HARNESS_ONE_GPU": "1"}
+    if mode in AROUND:
+        environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # an allocation a tensor, or its neighbour is the allocator's block
+    begun = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "verdict.json"
+        command = [*around, sys.executable, "-m", "harness.sanitizer", json.dumps(case.to_json()), machine.name, machine.arch,
+                   str(answer)]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                                 env=environment, cwd=CHECKOUT, start_new_session=True)
+        try:
+            said, _ = child.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            said, _ = child.communicate()
+            return Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.TIMEOUT,
+                           message=f"no verdict within {timeout:g} s under {mode}", rests_on=RestsOn.OBSERVED_FAULT,
+                           details={"said": _tail(said)})
+        judged = Verdict.from_json(json.loads(answer.read_text())) if answer.exists() else None
+    found = told(mode, judged, said, child.returncode)
+    return replace(found, seconds=found.seconds | {"child": round(time.perf_counter() - begun, 2)})
+
+
+def told(mode: str, judged: Verdict | None, said: str, status: int | None = 0) -> Verdict:
+    """What the child's verdict and everything that was printed come to. `judged` is None where the child left no verdict."""
+    lines = [line.removeprefix("=========").strip() for line in said.splitlines()]
+    parsed = _around(mode, lines) if mode in AROUND else _asserted(lines)
+    if parsed is not None and (mode in AROUND or judged is None or judged.outcome is Outcome.DEVICE_ASSERT):
+        outcome, message, location = parsed
+        if outcome is Outcome.NOT_RUN:
+            return _not_run(message)
+        return Verdict(ruling=Ruling.CONVICTED, outcome=outcome, message=message, location=location,
+                       rests_on=RestsOn.OBSERVED_FAULT,
+                       details={"said": _tail(said), "judge": str(judged.outcome) if judged else ""})
+    if judged is None:
+        killed = status is not None and status < 0
+        return Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.KILLED if killed else Outcome.LAUNCHER_ERROR,
+                       message=f"the child left no verdict (status {status})", details={"said": _tail(said)},
+                       rests_on=RestsOn.OBSERVED_FAULT)
+    if mode == "fpsan" and judged.outcome in OF_WORDS:
+        return replace(judged, ruling=Ruling.RIGHT, outcome=Outcome.RIGHT, rests_on=RestsOn.NOTHING, details={},
+                       message="ran; its words are fpsan's own and were not compared")
+    return judged
+
+
+def _asserted(lines: Sequence[str]) -> tuple[Outcome, str, str] | None:
+    """The first assertion that the device printed: message, and line relative to the checkout."""
+    for line in lines:
+        if found := _ASSERTION.match(line):
+            path = Path(found[1])
+            place = path.relative_to(CHECKOUT) if path.is_relative_to(CHECKOUT) else path.name
+            return Outcome.DEVICE_ASSERT, found[3], f"{place}:{found[2]}"
+    return None
+
+
+def _around(mode: str, lines: Sequence[str]) -> tuple[Outcome, str, str] | None:
+    """What compute-sanitizer says: its first error and the line it names, or its own refusal; None where it found nothing."""
+    counts = [int(found[1]) for line in lines if (found := _SUMMARY.match(line))]
+    if not counts:
+        why = next((line for line in lines if _REFUSED.match(line)), "it printed no summary")
+        return Outcome.NOT_RUN, f"compute-sanitizer {mode}: {why}", ""
+    if not any(counts):
+        return None
+    kinds = ((_RACECHECK, Outcome.RACE),) if mode == "racecheck" else _MEMCHECK
+    for place, line in enumerate(lines):
+        for pattern, outcome in kinds:
+            if re.match(pattern, line):
+                where = next((m for near in lines[place : place + 4] if (m := re.search(r"in ([^ ]+\.py):(\d+)", near))), None)
+                return outcome, line, f"{Path(where[1]).name}:{where[2]}" if where else ""
+    refused = next((line for line in lines if _REFUSED.match(line)), None)
+    if refused is not None:
+        return Outcome.NOT_RUN, f"compute-sanitizer {mode}: {refused}", ""
+    first = next((line for line in lines if "error" in line.lower() and "SUMMARY" not in line), "an error without a name")
+    return Outcome.LAUNCH_FAILURE, first, ""
+
+
+def _beside_cuda(name: str) -> str | None:
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+    return next((str(p) for p in (Path(home) / "bin" / name, Path(home) / "compute-sanitizer" / name) if p.exists()), None)
+
+
+def _not_run(why: str) -> Verdict:
+    return Verdict(ruling=Ruling.NOT_RUN, outcome=Outcome.NOT_RUN, message=why)
+
+
+def _tail(said: str) -> list[str]:
+    return said.splitlines()[-40:]
+
+
+def _child(words: Sequence[str]) -> None:
+    """Judge one case in this process and leave the verdict in a file."""
+    record, name, arch, answer = json.loads(words[0]), *words[1:]
+    from harness.judge import judge
+
+    machine = Target(name, arch) if name.startswith("emulated:") else Target(name, arch, int(name.partition(":")[2]))
+    contract = resolve(record["contract"])
+    verdict = judge(contract.case_from_json(record), machine, contract)
+    Path(answer).write_text(json.dumps(verdict.to_json()))
+    sys.stdout.flush()
+    if verdict.outcome in (Outcome.DEVICE_ASSERT, Outcome.ILLEGAL_INSTRUCTION, Outcome.ILLEGAL_ADDRESS, Outcome.LAUNCH_FAILURE):
+        os._exit(0)  # the context is dead: an ordinary end would only report that again
+
+
+def chosen(address: str, machine: Target, count: int) -> list[Case]:
+    """The first `count` cases of the cover list that owe a result."""
+    contract = resolve(address)
+    return [case for case in contract.required(machine) if contract.owed(case, machine).result][:count]
+
+
+if __name__ == "__main__":
+    _child(sys.argv[1:])
