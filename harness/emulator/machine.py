@@ -208,8 +208,7 @@ class Machine(BulkCopies):
         if value is not None:
             self.write(op, view, value)
         else:
-            self.flights.write(self.agent, op, view)
-            view.known[...] = 0
+            view.known[...] = 0  # no access yet: what is still in flight here may be waited for before the first one
         return view
 
     def scratch(self, op: Operation, offset: int, size: int) -> None:

@@ -187,6 +187,22 @@ def product_accumulates_without_a_wait(a, b, out):
 
 
 @gluon.jit
+def product_allocates_over_what_is_in_flight(a, b, out):
+    a_tile, b_tile = loaded(a, b)
+    sums = sums_of()
+    done = barrier_of(1)
+    tcgen05_mma(a_tile, b_tile, sums, use_acc=False)
+    tcgen05_commit(done)
+    tile = tile_of(out)  # may lie over a_tile, which the product still reads: no access yet
+    mbarrier.wait(done, 0)
+    mbarrier.invalidate(done)
+    tile.store(sums.load().to(out.dtype))
+    fence_async_shared()
+    tma.async_store(out, [0, 0], tile)
+    tma.store_wait(pendings=0)
+
+
+@gluon.jit
 def product_signals_without_a_commit(a, b, out):
     a_tile, b_tile = loaded(a, b)
     sums = sums_of()

@@ -57,6 +57,13 @@ TWINS = [
         "    tcgen05_mma(a_tile, b_tile, sums)\n",
         "uninitialised read",
     ),
+    (
+        "product_allocates_over_what_is_in_flight",
+        "    mbarrier.wait(done, 0)\n    mbarrier.invalidate(done)\n    tile.store(sums.load().to(out.dtype))\n",
+        "    tile.store(gl.zeros([M, N], out.dtype, gl.BlockedLayout([1, 1], [1, 32], [4, 1], [1, 0])))\n"
+        "    mbarrier.wait(done, 0)\n",
+        "race",
+    ),
     ("product_signals_without_a_commit", ", mbarriers=[done]", "", "deadlock"),
     ("product_commits_to_two_barriers", "    mbarrier.wait(second, 0)  # either will do\n", "", "race"),
     ("product_refills_while_the_sum_is_read", "    mbarrier.wait(done, 0)\n", "", "race"),

@@ -32,3 +32,8 @@ def check(t: Translator, op: Operation) -> None:
 @lowers("tt.print", "ttg.remark")
 def say(t: Translator, op: Operation) -> None:
     """Printing changes no word of any result."""
+
+
+@lowers("tt.elementwise_inline_asm")
+def assembly(t: Translator, op: Operation) -> None:
+    raise NotModelled(op, f"inline assembly {op.attributes['asm_string']}")
