@@ -6,16 +6,18 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from harness.contract import load
 from harness.contracts.block_scaled_matmul import CONTRACT
 from harness.emulator import Device, emulated
 from harness.judge import judge
-from harness.scaled_plan import scaled_plan
+from harness.scaled_plan import element_words, scaled_plan
 from harness.targets import target
 from harness.verdict import Outcome, Ruling
 from kernels.block_scaled_matmul import CLAUSES, Config, Problem, block_scaled_matmul, configurations, launch_metadata
@@ -205,6 +207,17 @@ def right(a, a_scale, b, b_scale, out_dtype=torch.float16):
 def row_major(a, a_scale, b, b_scale, out_dtype=torch.float16):
     return multiplied(a, a_scale, b, b_scale, out_dtype, (0, 1, 2, 3, 4))
 '''
+
+
+@pytest.mark.parametrize(("name", "arch"), [("mxfp4", "sm_80"), ("mxfp8", "sm_90"), ("nvfp4", "sm_100"), ("mixed", "sm_100")])
+def test_the_benchmark_checks_words_before_it_times_and_sees_a_wrong_one(name: str, arch: str, monkeypatch) -> None:
+    path = Path(__file__).resolve().parents[2] / "benchmarks" / "block_scaled_matmul.py"
+    parsed, measured = load(f"{path}:parsed"), load(f"{path}:measured")
+    given = parsed(["--format", name, "--size", "128", "--no-bench", "-K", "128"])
+    with emulated(arch):
+        assert measured(given, given.K, arch, "cpu") == 0
+        monkeypatch.setattr("harness.scaled_plan.element_words", lambda *given: element_words(*given) ^ 1)
+        assert measured(given, given.K, arch, "cpu") == 4096
 
 
 def test_the_layer_regime_is_a_layers_own_values_quantized() -> None:
