@@ -14,7 +14,7 @@ import os
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,26 +31,26 @@ from reference.tensor_core import Instruction, product
 _MIXED_CASES = 8  # handed to a worker at a time
 
 
-def _sequential(rule: Instruction, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _sequential(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> np.ndarray:
     """One fp32 fused multiply-add an element of K: what a float loop on a CPU would give."""
     from reference.formats import FORMATS, decode
     from reference.fused_multiply_add import chain
 
-    if rule.d == "int32":
-        return product(rule, a, b)
+    if rule.d != "fp32":
+        return product(rule, a, b, c)
     left, right = (decode(FORMATS[name], codes).astype(np.float32).view(np.uint32) for name, codes in ((rule.a, a), (rule.b, b)))
-    return chain(left, right)
+    return chain(left, right, c)
 
 
-def _fewer_bits(rule: Instruction, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return product(rule if rule.d == "int32" else replace(rule, fraction_bits=rule.fraction_bits - 1), a, b)
+def _fewer_bits(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> np.ndarray:
+    return product(rule if rule.d == "int32" else replace(rule, fraction_bits=rule.fraction_bits - 1), a, b, c)
 
 
-def _longer_blocks(rule: Instruction, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return product(rule if rule.d == "int32" else replace(rule, block=2 * rule.block, passes=None), a, b)
+def _longer_blocks(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> np.ndarray:
+    return product(rule if rule.d == "int32" else replace(rule, block=2 * rule.block, passes=None), a, b, c)
 
 
-MOVED: dict[str, Callable[[Instruction, np.ndarray, np.ndarray], np.ndarray]] = {
+MOVED: dict[str, plan.Law] = {
     "one fraction bit fewer": _fewer_bits,
     "K blocks of twice the length": _longer_blocks,
     "sequential fp32": _sequential,
@@ -90,16 +90,16 @@ class Tally:
 
 
 def sharpened(case: Case, place: int) -> Case:
-    """`case` where rounding shows: fp32 results of operands that are neither integers nor extreme, over several K blocks.
+    """`case` where rounding shows: fp32 results of operands that are neither integers nor extreme, over several tiles and K blocks.
 
     What cannot be asked so (integers, kernels with one output type) stays as it was.
     """
-    changed: dict[str, Any] = {}
-    problem = case.problem
-    if getattr(problem, "out", "") and getattr(problem, "dtype", "").startswith(("fp", "bf", "e")):
+    problem, changed = case.problem, {}
+    if getattr(problem, "out", "") and getattr(problem, "dtype", "").startswith(("fp", "bf", "e", "mx", "nv")):
         changed["out"] = "fp32"
-    if getattr(problem, "k", 0) > 1:
-        changed["k"] = problem.k + 16 * (place % 24)
+    for name, step in (("m", 128 * (place % 4)), ("n", 128 * (place % 5)), ("k", 16 * (place % 24))):
+        if getattr(problem, name, 0) > 1:
+            changed[name] = getattr(problem, name) + step
     return replace(case, regime=("normal", "wide")[place % 2], problem=replace(problem, **changed))
 
 
@@ -128,7 +128,10 @@ def crosscheck(
             drawn = Docket(address, hardware, seed=seed + batch).drawn(wanted)
             batch += 1
             if sharp:
-                drawn = [sharpened(case, place) for place, case in enumerate(drawn)]
+                contract = resolve(address)
+                sharper = [sharpened(case, place) for place, case in enumerate(drawn)]
+                pairs = zip(drawn, sharper, strict=True)
+                drawn = [sharp if contract.owed(sharp, hardware) == contract.owed(case, hardware) else case for case, sharp in pairs]
             for row in pool.imap_unordered(_compare, [case.to_json() for case in drawn], chunksize=1):
                 judged, counted = judged + (row["words"] > 0), counted + row["words"]
                 yield row
@@ -163,7 +166,7 @@ def _compare(record: dict) -> dict:
 def _kind(case: Case) -> str:
     problem = case.problem
     precision = getattr(problem, "precision", "")
-    dtype = getattr(problem, "dtype", "")
+    dtype = getattr(problem, "dtype", "") or getattr(problem, "format", "")
     return f"{dtype} {precision}" if dtype == "fp32" else dtype
 
 

@@ -213,10 +213,11 @@ def aligned_pad(columns: int, dtype: str, extra: int = 0) -> int:
 def multiplied(arch: str, family: str, dtype: str, out: str, a: np.ndarray, b: np.ndarray,
                c: np.ndarray | None = None) -> np.ndarray:
     """Words (M, N) in `out` of one ascending chain over all of K that starts at `c` (fp32 words; None: +0), converted once."""
+    from harness.plan import chained_product
     from reference.formats import FORMATS, convert
-    from reference.tensor_core import instruction, product
+    from reference.tensor_core import instruction
 
-    sums = product(instruction(arch, family, dtype, dtype, "fp32"), np.ascontiguousarray(a), np.ascontiguousarray(b), c)
+    sums = chained_product(instruction(arch, family, dtype, dtype, "fp32"), a, b, c)
     return sums if out == "fp32" else convert(FORMATS["fp32"], FORMATS[out], sums, arch)
 
 

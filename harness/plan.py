@@ -23,7 +23,7 @@ _NEVER_SATURATES = 1 << 17  # products of at most 2^14 each: fewer than this sta
 _TCGEN05 = ("sm_100", "sm_103", "sm_110")
 FMA = "fma"
 
-Law = Callable[[Instruction, np.ndarray, np.ndarray], np.ndarray]
+Law = Callable[[Instruction, np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
 _law: ContextVar[Law] = ContextVar("law", default=product)
 
 
@@ -35,6 +35,11 @@ def moved_law(law: Law) -> Iterator[None]:
         yield
     finally:
         _law.reset(token)
+
+
+def chained_product(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
+    """Words of A B + C as `reference.tensor_core.product` gives them, or as the moved law does where one is entered."""
+    return _law.get()(rule, np.ascontiguousarray(a), np.ascontiguousarray(b), c)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +114,7 @@ def accumulator_words(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         order = instruction_order(whole, BITS[plan.operand], plan.k_width)  # (whole,)
         a = np.pad(a, ((0, 0), (0, whole - k)))[:, order]  # (M, whole)
         b = np.pad(b, ((0, whole - k), (0, 0)))[order]  # (whole, N)
-    return _law.get()(rule, np.ascontiguousarray(a), np.ascontiguousarray(b))
+    return chained_product(rule, a, b)
 
 
 def _saturating(a: np.ndarray, b: np.ndarray) -> np.ndarray:

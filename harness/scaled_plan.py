@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.plan import chained_product
 from reference.formats import FORMATS, convert
 from reference.k_order import instruction_order
-from reference.tensor_core import Instruction, elements, instruction, product, scaled_elements, scaled_product, upcast_operand
+from reference.tensor_core import Instruction, elements, instruction, scaled_elements, scaled_product, upcast_operand
 
 _SCALED = ("sm_100", "sm_103", "sm_110")
 MMA_SYNC_WIDTH = 8  # bf16 a thread of mma.sync holds of widened operands, four times what one instruction reads
@@ -58,7 +59,7 @@ def result_words(
 ) -> np.ndarray:
     """Words (M, N) in `out`: codes a (M, K) and b (N, K), scale codes (M, blocks) and (N, blocks)."""
     if plan.widened:
-        sums = product(plan.rule, _widened(plan, plan.a, a, a_scales), _widened(plan, plan.b, b, b_scales).T)  # (M, N)
+        sums = chained_product(plan.rule, _widened(plan, plan.a, a, a_scales), _widened(plan, plan.b, b, b_scales).T)  # (M, N)
     else:
         sums = scaled_product(plan.rule, a, a_scales, np.ascontiguousarray(b.T), b_scales)  # (M, N)
     return _converted(sums, out, arch)

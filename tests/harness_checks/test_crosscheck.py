@@ -52,6 +52,7 @@ def test_an_outcome_that_is_not_owed_is_wrong_and_an_owed_refusal_is_not() -> No
 def test_a_sharpened_case_asks_for_fp32_and_keeps_integers_as_they_were() -> None:
     floats = crosscheck.sharpened(case(), 5)
     assert (floats.problem.out, floats.regime, floats.problem.k) == ("fp32", "wide", 96 + 80)
+    assert (floats.problem.m, floats.problem.n) == (33 + 128, 40)
     problem = MATMUL.module.Problem(m=8, n=8, k=8, dtype="int8", out="int8")  # type: ignore[attr-defined]
     assert crosscheck.sharpened(case(problem=problem), 0).problem.out == "int8"
 
@@ -71,7 +72,7 @@ def test_a_sequential_sum_is_the_loop_a_float_program_would_run() -> None:
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((4, 24)).astype(np.float16) for _ in "ab")
     rule = instruction("sm_90", "wgmma", "fp16", "fp16", "fp32")
-    got = crosscheck._sequential(rule, a.view(np.uint16), b.T.copy().view(np.uint16)).view(np.float32)
+    got = crosscheck._sequential(rule, a.view(np.uint16), b.T.copy().view(np.uint16), None).view(np.float32)
     total = np.zeros((4, 4), np.float32)
     for step in range(24):  # every product of two fp16 is exact in fp32
         total = total + np.outer(a[:, step].astype(np.float32), b[:, step].astype(np.float32))
