@@ -203,6 +203,16 @@ def test_a_dropped_cp_async_wait_is_a_race_with_both_lines(arch, wait, attribute
     assert "async_copy_global_to_local" in fault.details["other operation"]
 
 
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+def test_a_dropped_proxy_fence_is_a_race_with_both_lines(arch):
+    a, b = operands("fp16", 128, 128, 70)  # rows that are no multiple of 16 bytes: operands go through registers
+    with emulated(arch) as device, pytest.raises(EmulatedFault, match="proxy fence") as raised:
+        device.rewrite(lambda text: "\n".join(line for line in text.splitlines() if '"ttng.fence_async_shared"' not in line))
+        multiply(device, a, b)
+    assert raised.value.outcome == "race"
+    assert "tile_kernels.py" in raised.value.location and "tile_kernels.py" in raised.value.details["other location"]
+
+
 def test_registers_of_a_wgmma_that_nobody_waited_for_are_a_race():
     a, b = operands("fp16", 128, 128, 64)
     with emulated("sm_90") as device, pytest.raises(EmulatedFault, match="race"):
