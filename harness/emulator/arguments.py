@@ -10,7 +10,7 @@ import numpy as np
 from harness.emulator.arithmetic import narrow
 from harness.emulator.descriptors import Descriptor
 from harness.emulator.faults import EmulatedFault
-from harness.emulator.memory import GlobalMemory
+from harness.emulator.global_memory import GlobalMemory
 from harness.emulator.types import Type
 
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from harness.emulator.asynchrony import Flights, InFlight
 from harness.emulator.descriptors import Descriptor, check_alignment, check_sign
-from harness.emulator.memory import GlobalMemory, View
+from harness.emulator.global_memory import GlobalMemory
+from harness.emulator.memory import View
 
 if TYPE_CHECKING:
     from harness.emulator.agents import Agent

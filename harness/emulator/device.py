@@ -26,8 +26,8 @@ from harness.emulator.arguments import flatten
 from harness.emulator.asynchrony import Schedule
 from harness.emulator.compiling import FENCE, WRITTEN, Stages, check_release
 from harness.emulator.faults import EmulatedFault
+from harness.emulator.global_memory import GlobalMemory
 from harness.emulator.machine import Machine
-from harness.emulator.memory import GlobalMemory
 from harness.emulator.translate import Translated, translate
 
 # shared memory one program may use, in bytes (CUDA programming guide, "Technical specifications per compute capability")
