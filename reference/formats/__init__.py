@@ -1,6 +1,6 @@
 """Number formats: one record type, one decoder, one encoder, one file a format.
 
-A *code* is the bits of a number, a *value* what it means. To add a format: write its file, name it in FORMATS.
+A *code* is the bits of a number, a *value* what it means. To add a format: write its file, import it here (see the guide in docs).
 """
 
 from reference.formats.bf16 import BF16
@@ -21,7 +21,7 @@ from reference.formats.ue4m3 import UE4M3
 
 FORMATS: dict[str, Format] = {
     fmt.name: fmt for fmt in (E2M1, E2M3, E3M2, E4M3, E5M2, E8M0, UE4M3, FP16, BF16, TF32, FP32)
-}
+} | {fmt.name: fmt for fmt in list(globals().values()) if isinstance(fmt, Format)}
 
 __all__ = [
     "BF16",
