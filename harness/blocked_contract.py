@@ -45,6 +45,8 @@ class BlockedContract(KernelContract):
 
     def corners(self, pool: list[tuple[Fields, Fields]]) -> Iterable[tuple[Fields, Fields]]:
         """One ragged problem a specialisation: below, at and above the tile, and one, two and more K blocks."""
+        problem, config = pool[0]
+        yield self.sized(problem, 1, 1, 1), config  # sizes of one are constants to the compiler
         for place, (problem, config) in enumerate(pool):
             made = self.module.Config(**config)
             step = (-1, 0, 1, 5)[place % 4]

@@ -58,6 +58,7 @@ class FusedContract(RowsContract):
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         small = {"block_m": 64, "block_n": 32, "block_k": 32, "programs": 2}
+        yield self.sized({}, 1, 1, 1, 1, 20), small  # sizes of one are constants to the compiler, where it is let
         for buffers, blocks in product((2, 3, 4), (1, 2, 3, 5)):  # K blocks: fewer than are loaded ahead, as many, more
             yield self.sized({}, 150, 40, 32 * blocks - 3 * (blocks % 2), 90, 170), small | {"num_buffers": buffers,
                                                                                              "group_size_m": 2}
