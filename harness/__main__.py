@@ -1,4 +1,4 @@
-"""The command line: ``python -m harness run | replay FILE | promote FILE | targets | crosscheck STEM | record | compile``.
+"""The command line: ``python -m harness run | replay FILE | promote FILE | targets | crosscheck STEM | large | record | compile``.
 
 Exit status: 0 all right, 1 convicted, 2 usage, 3 too much undecided, 5 nothing ran.
 """
@@ -17,12 +17,13 @@ def parser() -> argparse.ArgumentParser:
     commands = made.add_subparsers(dest="command", required=True)
 
     from harness import offline_compile, record
-    from harness.commands import crosscheck, frontier, replay, run, sanitize
+    from harness.commands import crosscheck, frontier, large, replay, run, sanitize
 
     run.add_arguments(commands.add_parser("run", help="judge kernels, or your own launcher, on targets"))
     replay.add_replay_arguments(commands.add_parser("replay", help="judge a stored failing case again"))
     replay.add_promote_arguments(commands.add_parser("promote", help="keep a failing case in tests/seeds"))
     crosscheck.add_arguments(commands.add_parser("crosscheck", help="hold a GPU's words against the plan's and the emulated GPU's"))
+    large.add_arguments(commands.add_parser("large", help="large products on a GPU, bit for bit at chosen elements"))
     offline_compile.add_arguments(commands.add_parser("compile", help="compile every kernel for every GPU it is for, without one"))
     record.add_arguments(commands.add_parser("record", help="write hardware words of an instruction or a kernel"))
     frontier.add_arguments(commands.add_parser("frontier", help="where the legality of TMA operations ends"))
@@ -37,7 +38,7 @@ def main(words: list[str] | None = None) -> int:
     arguments = parser().parse_args(words)
 
     from harness import offline_compile, record
-    from harness.commands import crosscheck, frontier, replay, run, sanitize
+    from harness.commands import crosscheck, frontier, large, replay, run, sanitize
 
     does = {
         "run": run.run,
@@ -45,6 +46,7 @@ def main(words: list[str] | None = None) -> int:
         "replay": replay.run_replay,
         "promote": replay.run_promote,
         "crosscheck": crosscheck.run,
+        "large": large.run,
         "record": record.run,
         "frontier": frontier.run,
         "sanitize": sanitize.run,
