@@ -17,7 +17,7 @@ import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 GUIDES = ("adding_a_kernel", "adding_a_format")
-_BLOCK = re.compile(r"^(?P<said>[^\n]*)\n\n```(?P<kind>\w+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(?P<kind>\w+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"^File `([^`]+)`")
 _BELOW = re.compile(r"^In `([^`]+)`, below the line `([^`]+)`")
 SECONDS = 300
@@ -37,7 +37,8 @@ def steps(page: str) -> list[Step]:
     """The blocks of a page in order. ValueError for a Python block that nobody says the place of."""
     found = []
     for block in _BLOCK.finditer(page):
-        said, kind, body = block["said"], block["kind"], block["body"]
+        kind, body = block["kind"], block["body"]
+        said = (page[: block.start()].rstrip().splitlines() or [""])[-1]
         if kind == "sh":
             found.append(Step("run", body))
         elif place := _BELOW.match(said):
