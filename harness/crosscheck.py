@@ -95,12 +95,13 @@ def sharpened(case: Case, place: int) -> Case:
     What cannot be asked so (integers, kernels with one output type) stays as it was.
     """
     problem, changed = case.problem, {}
-    if getattr(problem, "out", "") and getattr(problem, "dtype", "").startswith(("fp", "bf", "e", "mx", "nv")):
+    kind = getattr(problem, "dtype", "") or getattr(problem, "format", "")
+    if getattr(problem, "out", "") and kind.startswith(("fp", "bf", "e", "mx", "nv", "mixed")):
         changed["out"] = "fp32"
-    for name, step in (("m", 128 * (place % 4)), ("n", 128 * (place % 5)), ("k", 16 * (place % 24))):
+    for name, step in (("m", 128 * (place % 4)), ("n", 128 * (place % 5)), ("k", 32 * (place % 12))):
         if getattr(problem, name, 0) > 1:
             changed[name] = getattr(problem, name) + step
-    return replace(case, regime=("normal", "wide")[place % 2], problem=replace(problem, **changed))
+    return replace(case, regime=("normal", "wide")[place // 4 % 2], problem=replace(problem, **changed))
 
 
 def crosscheck(
@@ -131,7 +132,7 @@ def crosscheck(
                 contract = resolve(address)
                 sharper = [sharpened(case, place) for place, case in enumerate(drawn)]
                 pairs = zip(drawn, sharper, strict=True)
-                drawn = [sharp if contract.owed(sharp, hardware) == contract.owed(case, hardware) else case for case, sharp in pairs]
+                drawn = [s if contract.owed(s, hardware) == contract.owed(case, hardware) else case for case, s in pairs]
             for row in pool.imap_unordered(_compare, [case.to_json() for case in drawn], chunksize=1):
                 judged, counted = judged + (row["words"] > 0), counted + row["words"]
                 yield row
