@@ -16,14 +16,15 @@ from reference import packing, scale_layout
 from reference.block_scaling import BLOCK_FORMATS, quantize
 from reference.formats import FORMATS
 
-REGIMES = ("normal", "integers", "codes", "spread", "ends", "nan", "layer")
+REGIMES = ("normal", "integers", "codes", "wide", "ends", "nan", "layer")
 """normal: elements of normal deviates, scales near one. integers: elements -2..2, scales one. codes: every finite element code
-alike often, scales near one. spread: the same with scales over many exponents, so that within one sum most products are cut off.
-ends: the smallest and the largest scales, so that sums overflow and vanish. nan: as codes, with a few NaN scales, and NaN elements
-where the format has them. layer: weights and activations of a small transformer layer, quantized. ``cover a``, ``cover b``: see
-`harness.operand_coverage`."""
+alike often, scales near one. wide: the same with scales over many exponents, so that within a sum products are cut into, and cut
+off. ends: the smallest and the largest scales, so that sums overflow and vanish. nan: as codes, with a few NaN scales, and NaN
+elements where the format has them. layer: weights and activations of a small transformer layer, quantized. ``cover a``, ``cover
+b``: see `harness.operand_coverage`."""
 
 NEAR = {"e8m0": 4, "ue4m3": 24}  # codes to either side of one
+REACHES = (5, 9, 14, 40)  # exponents to either side of one, a row: about what a sum keeps, and far more
 ONE = {"e8m0": 0x7F, "ue4m3": 0x38}
 
 
@@ -69,9 +70,11 @@ def _scales(regime: str, scale: str, shape: tuple[int, int], rng: np.random.Gene
     if regime == "ends":
         ends = np.array([0, 1, 2, 3, last - 3, last - 2, last - 1, last], np.uint8)
         return ends[rng.integers(0, 8, shape)]
-    if regime == "spread":
-        low, high = (ONE[scale] - 40, ONE[scale] + 41) if scale == "e8m0" else (0, last + 1)
-        return rng.integers(low, high, shape).astype(np.uint8)
+    if regime == "wide":
+        if scale != "e8m0":
+            return rng.integers(0, last + 1, shape).astype(np.uint8)
+        reach = np.array(REACHES)[rng.integers(0, len(REACHES), (shape[0], 1))]  # (rows, 1)
+        return (ONE[scale] + np.rint((2 * rng.random(shape) - 1) * reach)).astype(np.uint8)
     return rng.integers(ONE[scale] - NEAR[scale], ONE[scale] + NEAR[scale] + 1, shape).astype(np.uint8)
 
 
