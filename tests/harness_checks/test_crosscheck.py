@@ -51,7 +51,7 @@ def test_an_outcome_that_is_not_owed_is_wrong_and_an_owed_refusal_is_not() -> No
 
 def test_a_sharpened_case_asks_for_fp32_and_keeps_integers_as_they_were() -> None:
     floats = crosscheck.sharpened(case(), 5)
-    assert (floats.problem.out, floats.regime, floats.problem.k) == ("fp32", "wide", 96 + 80)
+    assert (floats.problem.out, floats.regime, floats.problem.k) == ("fp32", "wide", 96 + 160)
     assert (floats.problem.m, floats.problem.n) == (33 + 128, 40)
     problem = MATMUL.module.Problem(m=8, n=8, k=8, dtype="int8", out="int8")  # type: ignore[attr-defined]
     assert crosscheck.sharpened(case(problem=problem), 0).problem.out == "int8"
