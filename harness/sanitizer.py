@@ -58,7 +58,8 @@ def examine(case: Case, machine: Target, mode: str, *, timeout: float = 300.0) -
     if mode in AROUND and tool is None:
         return _not_run("compute-sanitizer is not installed; it comes with the CUDA toolkit")
     around = [tool, "--tool", mode, "--target-processes", "all", "--print-limit", "20"] if mode in AROUND and tool else []
-    environment = os.environ | {"TRITON_INSTRUMENTATION_MODE": mode if mode in COMPILED else "", "PYTHONPATH": str(CHECKOUT)}
+    paths = [str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"TRITON_INSTRUMENTATION_MODE": mode if mode in COMPILED else "", "PYTHONPATH": os.pathsep.join(paths)}
     environment.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     if not machine.emulated:
         environment |= {"CUDA_VISIBLE_DEVICES": visible_device(machine.index), "HARNESS_ONE_GPU": "1"}
@@ -150,12 +151,22 @@ def _tail(said: str) -> list[str]:
     return said.splitlines()[-40:]
 
 
+def _lend_scratch(machine: Target) -> None:
+    """consan keeps the state of barriers and buffers in global memory, which Triton asks of whoever launches."""
+    import torch
+    import triton
+
+    triton.set_allocator(lambda size, alignment, stream: torch.zeros(size, dtype=torch.int8, device=machine.device))
+
+
 def _child(words: Sequence[str]) -> None:
     """Judge one case in this process and leave the verdict in a file."""
     record, name, arch, answer = json.loads(words[0]), *words[1:]
     from harness.judge import judge
 
     machine = Target(name, arch) if name.startswith("emulated:") else Target(name, arch, int(name.partition(":")[2]))
+    if not machine.emulated:
+        _lend_scratch(machine)
     contract = resolve(record["contract"])
     verdict = judge(contract.case_from_json(record), machine, contract)
     Path(answer).write_text(json.dumps(verdict.to_json()))

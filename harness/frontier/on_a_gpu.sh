@@ -4,7 +4,7 @@
 set -u
 out=${1:?directory for the answers}
 python=${2:-python3}
-export TRITON_DEFAULT_FP_FUSION=1 PYTHONUNBUFFERED=1 PYTHONPATH=$PWD
+export TRITON_DEFAULT_FP_FUSION=1 PYTHONUNBUFFERED=1 PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
 mkdir -p "$out"
 
 $python -m harness.frontier.edges --json "$out/edges.json" 
