@@ -112,6 +112,7 @@ class Contract:
     stem: str = ""
     address: str = ""
     requires: frozenset = frozenset()  # kernels.features.Feature
+    either_row: bool = False  # of two rows that a case scatters to one place either may stay: elsewhere two that differ are a race
     parameters: str = ""  # what a user's launcher must accept, shown in errors: "(a, b, activation='', *, out_dtype=None)"
 
     def cases(self, target: Target) -> SearchStrategy[Case]:

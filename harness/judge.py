@@ -101,6 +101,8 @@ def launch(
             target.enter(case.schedule) as device,
             guarded_allocations(guard),
         ):
+            if device is not None:
+                device.either_row = contract.either_row
             outputs = dict(contract.launch(case, tensors, launcher))
         with clock.on("transfer"):
             seen = Seen(outputs={name: words(tensor) for name, tensor in outputs.items()})

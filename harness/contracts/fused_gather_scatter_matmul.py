@@ -32,6 +32,7 @@ SEED: dict[str, Any] = {"m, n, k": ((1024, 1024, 2048), (4096, 4096, 4096)), "bl
 
 class FusedContract(RowsContract):
     parameters = "(x, gather, w, scatter, block_m, block_n, block_k, group_size_m, num_buffers)"
+    either_row = True
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         tiles = [(64, 32, 32, 2, 2), (128, 64, 32, 1, 3), (64, 64, 64, 8, 4), (64, 32, 32, 3, 3)]

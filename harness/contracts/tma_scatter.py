@@ -23,6 +23,7 @@ SEED: dict[str, Any] = {"dtype": ("bf16", "fp32"), "block_x": (8, 128), "block_y
 
 class TmaScatterContract(TmaGatherContract):
     parameters = "(table, row_offsets, column_offset, source, block_x, block_y)"
+    either_row = True
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield from [made for made in super().listed(target) if made[0]["table_rows"] < 1000]

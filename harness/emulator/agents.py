@@ -29,6 +29,7 @@ class Blocked:
     passes: Callable[[], bool]
     describe: Callable[[], str]
     barrier: int  # byte of shared memory
+    initialised: Operation | None = None  # where that barrier began
 
 
 Thread = Generator[Blocked, None, Any]
@@ -134,10 +135,14 @@ def drive(agents: list[Agent], flights: Flights, turn: Callable[[Agent], None], 
 def _deadlock(running: list[Agent], state: dict[str, str]) -> None:
     waits = {a.name: f"{a.blocked.op.location}: {a.blocked.describe()}" for a in running if a.blocked is not None}
     first = next(a.blocked for a in running if a.blocked is not None)
+    began = {} if first.initialised is None else {
+        "other operation": first.initialised.brief,
+        "other location": first.initialised.location,
+    }
     said = "; ".join(f"{name} waits at {wait}" for name, wait in waits.items())
     raise EmulatedFault(
         "deadlock",
         f"nobody can move and nothing is left that could arrive: {said}",
         first.op.location,
-        {"operation": first.op.brief, "waits": waits, "barriers": state},
+        {"operation": first.op.brief, "waits": waits, "barriers": state, **began},
     )

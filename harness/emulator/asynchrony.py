@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from harness.emulator.program import Operation
 
 
+READ_BY = "read by"  # in the details of a fault whose reader only the running program knows
+
+
 class InFlight:
     """One asynchronous operation.
 
@@ -61,7 +64,7 @@ class PendingTensor:
             "race",
             f"registers are read while the {self.flight.kind} that writes them is in flight: no wait orders them",
             self.flight.op.location,
-            {"rule": rule_of(self.flight.kind), "operation": self.flight.op.brief},
+            {"rule": rule_of(self.flight.kind), "operation": self.flight.op.brief, READ_BY: True},
         )
 
     def __array__(self, *_: object, **__: object) -> Any:
@@ -211,7 +214,7 @@ class Flights:
                     },
                 )
 
-    def finish(self) -> None:
+    def finish(self, end: str = "") -> None:
         """The program has ended: what is still in the air lands, unless it needs memory that the program no longer owns."""
         for flight in list(self.pending):
             if flight.kind.startswith(("TMA", "tcgen05")) and flight.kind != "tcgen05.commit":
@@ -220,7 +223,13 @@ class Flights:
                     f"the program ends while the {flight.kind} issued at {flight.op.location} still uses "
                     f"{(*flight.reads, *flight.writes)[0]}: no wait of the program covers it",
                     flight.op.location,
-                    {"rule": rule_of(flight.kind), "operation": flight.op.brief, "schedule": self.schedule.text},
+                    {
+                        "rule": rule_of(flight.kind),
+                        "operation": flight.op.brief,
+                        "other operation": "the program's end",
+                        "other location": end,
+                        "schedule": self.schedule.text,
+                    },
                 )
             self.land(flight)
         self.pending.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,19 +37,26 @@ class Barrier:
 class Barriers:
     """The mbarriers of one program, by the byte of shared memory they lie at."""
 
-    def __init__(self, flights: Flights) -> None:
-        self.flights = flights
+    def __init__(self, flights: Flights, tell: Callable[[str, Operation, str], None]) -> None:
+        self.flights, self.tell = flights, tell
         self.live: dict[int, Barrier] = {}
+        self.ended: dict[int, Operation] = {}  # by whom the last barrier at a byte was invalidated
 
     def at(self, op: Operation, view: View) -> Barrier:
         """The barrier in `view`; a conviction when none was initialised there, or it was invalidated."""
         found = self.live.get(view.offset)
         if found is None:
-            self._misuse(op, f"{op.name} on {view}, where no barrier is initialised")
+            ended = self.ended.get(view.offset)
+            if ended is None:
+                self._misuse(op, f"{op.name} on {view}, where no barrier is initialised")
+            self._misuse(op, f"{op.name} on {view}, where the barrier was invalidated at {ended.location}", ended)  # type: ignore[union-attr]
         return found  # type: ignore[return-value]
 
-    def _misuse(self, op: Operation, message: str) -> None:
-        raise EmulatedFault("barrier misuse", message, op.location, {"operation": op.brief, "barriers": self.state()})
+    def _misuse(self, op: Operation, message: str, other: Operation | None = None) -> None:
+        details = {"operation": op.brief, "barriers": self.state()}
+        if other is not None:
+            details |= {"other operation": other.brief, "other location": other.location}
+        raise EmulatedFault("barrier misuse", message, op.location, details)
 
     def state(self) -> dict[str, str]:
         """Each live barrier, for a person to read."""
@@ -56,36 +64,40 @@ class Barriers:
 
     def init(self, agent: Agent, op: Operation, view: View, count: int) -> None:
         if view.offset in self.live:
-            self._misuse(op, f"{op.name} on {view}, where a barrier lives already: invalidate it first")
+            self._misuse(op, f"{op.name} on {view}, where a barrier lives already: invalidate it first", self.live[view.offset].op)
         self.flights.write(agent, op, view)
         view.array[...] = count
         view.known[...] = view.full
         self.live[view.offset] = Barrier(op, count, len(agent.clock))
+        self.tell("mbarrier", op, f"initialised at byte {view.offset} for {count} arrivals a phase")
 
     def invalidate(self, op: Operation, view: View) -> None:
         self.at(op, view)
         del self.live[view.offset]
+        self.ended[view.offset] = op
+        self.tell("mbarrier", op, f"invalidated at byte {view.offset}")
 
     def overwritten(self, op: Operation, view: View) -> None:
         """An ordinary write to `view`: no barrier may live there."""
         for offset in self.live:
             if view.low <= offset < view.high:
-                self._misuse(op, f"{op.name} overwrites {view}, where a barrier lives: invalidate it first")
+                self._misuse(op, f"{op.name} overwrites {view}, where a barrier lives: invalidate it first", self.live[offset].op)
 
     def arrive(self, op: Operation, view: View, count: int, carried: list[InFlight], told: np.ndarray | None = None) -> None:
         """`count` arrivals that stand for the completion of `carried`, and for what an agent has `told`."""
         barrier = self.at(op, view)
         if count > barrier.arrivals:
-            self._misuse(op, f"{count} arrivals at a barrier that expects {barrier.arrivals} more in this phase")
+            self._misuse(op, f"{count} arrivals at a barrier that expects {barrier.arrivals} more in this phase", barrier.op)
         barrier.arrivals -= count
         barrier.carried += carried
         if told is not None:
             np.maximum(barrier.told, told, out=barrier.told)
-        self._settle(op, barrier)
+        self._settle(op, view, barrier)
 
     def expect(self, op: Operation, view: View, size: int, carried: list[InFlight], told: np.ndarray) -> None:
         """mbarrier.arrive.expect_tx: `size` bytes more, then one arrival."""
         self.at(op, view).bytes += size
+        self.tell("mbarrier", op, f"at byte {view.offset} told to expect {size} bytes")
         self.arrive(op, view, 1, carried, told)
 
     def receive(self, op: Operation, view: View, size: int, flight: InFlight) -> None:
@@ -93,20 +105,21 @@ class Barriers:
         barrier = self.at(op, view)
         barrier.bytes -= size
         barrier.carried.append(flight)
-        self._settle(op, barrier)
+        self._settle(op, view, barrier)
 
-    def _settle(self, op: Operation, barrier: Barrier) -> None:
+    def _settle(self, op: Operation, view: View, barrier: Barrier) -> None:
         """Complete the open phase when nothing is missing."""
         if barrier.arrivals:
             return
         if barrier.bytes < 0:
-            self._misuse(op, f"{-barrier.bytes} bytes more arrived at a barrier than it was told to expect in this phase")
+            self._misuse(op, f"{-barrier.bytes} bytes more arrived at a barrier than it was told to expect in this phase", barrier.op)
         if barrier.bytes == 0:
             barrier.phase += 1
             barrier.arrivals = barrier.count
             barrier.finished += barrier.carried
             barrier.carried = []
             barrier.known = np.maximum(barrier.known, barrier.told)
+            self.tell("mbarrier", op, f"at byte {view.offset} completes phase {barrier.phase - 1}")
 
     def wait(self, agent: Agent, op: Operation, view: View, parity: int) -> Thread:
         """try_wait.parity in a loop: passes when the last completed phase has `parity`; the phase before the first has parity 1."""
@@ -116,7 +129,9 @@ class Barriers:
             return (barrier.phase - 1) & 1 == parity & 1
 
         if not passes():
-            yield Blocked(op, passes, lambda: f"parity {parity & 1} of the barrier at {view} ({barrier})", view.offset)
+            self.tell("mbarrier", op, f"waits for parity {parity & 1} at byte {view.offset}: {barrier}")
+            yield Blocked(op, passes, lambda: f"parity {parity & 1} of the barrier at {view} ({barrier})", view.offset, barrier.op)
+        self.tell("mbarrier", op, f"wait for parity {parity & 1} at byte {view.offset} passes: {barrier.phase} phases complete")
         for flight in barrier.finished:
             self.flights.complete(agent, flight)
         barrier.finished = [f for f in barrier.finished if f in self.flights.pending]

@@ -8,8 +8,10 @@ import numpy as np
 
 from harness.emulator.asynchrony import Flights, InFlight
 from harness.emulator.descriptors import Descriptor, check_alignment, check_sign
+from harness.emulator.faults import EmulatedFault
 from harness.emulator.global_memory import GlobalMemory
 from harness.emulator.memory import View
+from harness.emulator.ordering import rule_of
 
 if TYPE_CHECKING:
     from harness.emulator.agents import Agent
@@ -29,6 +31,7 @@ class BulkCopies:
     program: tuple[int, int, int]
     number: int
     notes: set[tuple[str, str]]
+    either_row: bool
 
     def issue(self, flight: InFlight) -> InFlight: ...  # type: ignore[empty-body]
     def async_read(self, op: Operation, views: Any) -> None: ...
@@ -89,7 +92,25 @@ class BulkCopies:
         reached = rows[(rows >= 0) & (rows < descriptor.shape[0])]
         if np.unique(reached).size != reached.size:
             self.notes.add(("duplicate rows", op.location))
+            self._differing_rows(op, rows, (rows >= 0) & (rows < descriptor.shape[0]), source)
         self._store(op, "TMA scatter", *descriptor.written.rows(rows, column, source.shape[-1]), source, np.array(rows))
+
+    def _differing_rows(self, op: Operation, rows: np.ndarray, inside: np.ndarray, source: View) -> None:
+        """Two rows of one scatter that go to one place: nothing orders them, a race where they differ and that matters."""
+        if self.either_row or self.schedule.timeless:
+            return
+        self.async_read(op, (source,))
+        held, first = source.get(), dict[int, int]()
+        for place in np.flatnonzero(inside).tolist():
+            earlier = first.setdefault(int(rows[place]), place)
+            if held[earlier].tobytes() != held[place].tobytes():
+                raise EmulatedFault(
+                    "race",
+                    f"{op.name} scatters rows {earlier} and {place} of {source}, which differ, to row {int(rows[place])}: either may "
+                    "stay",
+                    op.location,
+                    {"rule": rule_of("TMA scatter"), "operation": op.brief, "other operation": op.brief, "other location": op.location},
+                )
 
     def _store(
         self,

@@ -23,7 +23,7 @@ from triton.backends.driver import DriverBase
 from triton.runtime import driver
 
 from harness.emulator.arguments import flatten
-from harness.emulator.asynchrony import Schedule
+from harness.emulator.asynchrony import READ_BY, Schedule
 from harness.emulator.compiling import FENCE, WRITTEN, Stages, check_release
 from harness.emulator.faults import EmulatedFault
 from harness.emulator.global_memory import GlobalMemory
@@ -67,6 +67,7 @@ class Device:
         self.launches: list[Launch] = []
         self.findings: list[EmulatedFault] = []
         self.dry = False  # compile and check resources, execute nothing
+        self.either_row = False  # of two rows scattered to one place either may stay: else two that differ are a race
         self._rewrites: list[Callable[[str], str]] = []
         self._advice: set[str] = set()
 
@@ -118,20 +119,25 @@ class Device:
             tensor=ready.program.integer("ttg.tensor_memory_size"),
             blocks=len(ready.blocks),
             step_limit=STEP_LIMIT,
+            end=ready.program.entry.blocks[-1].operations[-1].location,
             written=frozenset(program.decode().split("\n", 1)[0].removeprefix(WRITTEN).split(";")),
         )
+        machine.either_row = self.either_row
         try:
             with np.errstate(all="ignore"):
                 for number in self.schedule.order(prod(grid)):
                     machine.start(number)
                     machine.run(ready.entry(machine, *arguments))
         except EmulatedFault as fault:
-            for name, value in machine.state().items():
-                fault.details.setdefault(name, value)
-            raise
+            found = _read_by(fault, ready.running(fault)) if fault.details.pop(READ_BY, False) else fault
+            for name, value in machine.state(found.location, found.details.get("other location", "")).items():
+                found.details.setdefault(name, value)
+            if found is fault:
+                raise
+            raise found from None
         finally:
             launch.operations = ready.counts(machine.runs)
-            launch.timeline = list(machine.timeline)
+            launch.timeline = machine.timeline.lines()
             for name, location in machine.notes:
                 if name == FENCE:
                     self._advice.add(
@@ -141,6 +147,14 @@ class Device:
                     self._advice.add(f"{location}: an atomic sum of floats depends on the order of programs: one order was taken")
                 elif name == "duplicate rows":
                     self._advice.add(f"{location}: scatters two rows to one place: either may win")
+
+
+def _read_by(fault: EmulatedFault, reader: Any) -> EmulatedFault:
+    """`fault`, which knows what is in flight, told at the line that reads it."""
+    if reader is None:
+        return fault
+    details = {**fault.details, "other operation": fault.details["operation"], "other location": fault.location}
+    return EmulatedFault(fault.outcome, f"{reader.name}: {fault.message}", reader.location, details | {"operation": reader.brief})
 
 
 class _Utils:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +29,7 @@ class Region:
     allowed: np.ndarray | None
     keep: Any
     writer: np.ndarray | None = None  # (bytes,) int32: 1 + the program that wrote an element, at its first byte
+    authors: dict[int, Operation] = field(default_factory=dict)  # a program's last store to it
 
     @property
     def end(self) -> int:
@@ -177,7 +178,7 @@ class GlobalMemory:
                 f"program {self.running} reads byte {int(offsets[at]) - region.low} of {region.name}, which program "
                 f"{int(writer[at]) - 1} of the same launch writes: nothing orders them",
                 op.location,
-                {"rule": rule_of("another program"), "operation": op.brief, "program": program},
+                {"rule": rule_of("another program"), "operation": op.brief, "program": program, **_author(region, writer[at])},
             )
 
     def check(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, program: str) -> None:
@@ -209,16 +210,17 @@ class GlobalMemory:
                     f"programs {int(before[at]) - 1} and {number} write different values to byte "
                     f"{int(offsets[at]) - region.low} of {region.name}",
                     op.location,
-                    {"operation": op.brief, "program": program},
+                    {"rule": rule_of("another program"), "operation": op.brief, "program": program, **_author(region, before[at])},
                 )
             memory[places] = chosen
             region.writer[offsets] = number + 1
+            region.authors[number + 1] = op
             if (memory.take(places) != chosen).any():
                 raise EmulatedFault(
                     "race",
                     f"lanes of one store write different values to one address of {region.name}",
                     op.location,
-                    {"operation": op.brief, "program": program},
+                    {"operation": op.brief, "program": program, "other operation": op.brief, "other location": op.location},
                 )
 
     def update(
@@ -236,6 +238,12 @@ class GlobalMemory:
                     found[at] = memory[place][0]
                     memory[place] = function(memory[place].copy(), values[at].reshape(1))
         return found
+
+
+def _author(region: Region, writer: int) -> dict[str, str]:
+    """The store by which a program wrote to `region`, as the other end of a race."""
+    op = region.authors.get(int(writer))
+    return {} if op is None else {"other operation": op.brief, "other location": op.location}
 
 
 def _undefined(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

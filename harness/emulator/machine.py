@@ -5,7 +5,6 @@ The translated code calls the methods of `Machine`; each checks what the operati
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +20,12 @@ from harness.emulator.global_memory import GlobalMemory
 from harness.emulator.memory import Space, View
 from harness.emulator.ordering import rule_of
 from harness.emulator.tensor_operations import TensorOperations
+from harness.emulator.timeline import Timeline
 
 if TYPE_CHECKING:
     from harness.emulator.program import Operation
 
 TENSOR_BYTES = 128 * 512 * 4
-TIMELINE = 200
 FENCE = "ttng.fence_async_shared"
 MOST_AGENTS = 16
 
@@ -45,14 +44,16 @@ class Machine(BulkCopies, TensorOperations):
         blocks: int,
         step_limit: int,
         written: frozenset[str] = frozenset(),
+        end: str = "",
     ) -> None:
         self.memory, self.grid, self.schedule = memory, grid, schedule
         self.shared = Space("shared memory", shared)
         self.tensor = Space("tensor memory", TENSOR_BYTES if tensor else 0)
         self.written = written  # where the author wrote a proxy fence
+        self.end = end  # the line where a program ends
+        self.either_row = False  # the caller does not care which of two rows scattered to one place stays
         self.runs = [0] * blocks
         self.steps, self.step_limit = 0, step_limit
-        self.timeline: deque[str] = deque(maxlen=TIMELINE)
         self.notes: set[tuple[str, str]] = set()
         self.start(0)
 
@@ -64,8 +65,9 @@ class Machine(BulkCopies, TensorOperations):
         self.shared.reset()
         if self.tensor.size:
             self.tensor.reset()
+        self.timeline = Timeline()
         self.flights = Flights(self.schedule, self.record)
-        self.barriers = Barriers(self.flights)
+        self.barriers = Barriers(self.flights, self.tell)
         self.agent = Agent(0, "the program", _first_clock())
         self.flights.agents = [self.agent]
         self.footprints: dict[str, Footprints] = {}
@@ -76,7 +78,7 @@ class Machine(BulkCopies, TensorOperations):
         """Run the program that `thread` is to its end."""
         self.agent.thread = thread
         drive([self.agent], self.flights, self._turn, self.barriers.state)
-        self.flights.finish()
+        self.flights.finish(self.end)
 
     def _turn(self, agent: Agent) -> None:
         self.agent = agent
@@ -111,16 +113,19 @@ class Machine(BulkCopies, TensorOperations):
 
     # -- bookkeeping --------------------------------------------------------------------------------------------------
     def record(self, what: str, flight: InFlight) -> None:
-        """A line of the timeline."""
+        """An operation was issued, or landed: a line of the timeline."""
         if what == "issued":
             flight.number = self.steps
-        place = flight.op.location.rsplit("/", 1)[-1]
-        self.timeline.append(
-            f"program {self.program} step {self.steps}: {flight.kind} at {place} {what}"
-            + (f" (issued at step {flight.number})" if what != "issued" else f" by {self.agent.name}")
-        )
+            touched = [f"reads {view}" for view in flight.reads] + [f"writes {view}" for view in flight.writes]
+            self.timeline.add(self.steps, self.agent.name, flight.kind, flight.op.location, f"issued: {', '.join(touched)}")
+        else:
+            self.timeline.add(self.steps, "the hardware", flight.kind, flight.op.location, f"{what}, issued at step {flight.number}")
 
-    def state(self) -> dict[str, Any]:
+    def tell(self, what: str, op: Operation, said: str) -> None:
+        """What the running agent did, for the timeline."""
+        self.timeline.add(self.steps, self.agent.name, what, op.location, said)
+
+    def state(self, collides: str = "", other: str = "") -> dict[str, Any]:
         """Where the program is, for a finding: what is in flight, its barriers, the end of the timeline."""
         flying = [f"{f.kind} at {f.op.location} ({'landed' if f.landed else 'not landed'})" for f in self.flights.pending]
         return {
@@ -128,7 +133,7 @@ class Machine(BulkCopies, TensorOperations):
             "schedule": self.schedule.text,
             "in flight": flying[-20:],
             "barriers": self.barriers.state(),
-            "timeline": list(self.timeline)[-40:],
+            "timeline": self.timeline.lines(collides, other),
         }
 
     def tick(self, block: int, operations: int) -> None:
@@ -237,6 +242,8 @@ class Machine(BulkCopies, TensorOperations):
 
     def _touch(self, op: Operation, view: View, *, write: bool, keep: bool = True) -> None:
         """An access: held against what is in flight, and against other partitions."""
+        if keep:
+            self.tell("ordinary store" if write else "ordinary load", op, f"{'writes' if write else 'reads'} {view}")
         if write:
             self.flights.write(self.agent, op, view)
             if view.space is self.shared:
@@ -264,6 +271,7 @@ class Machine(BulkCopies, TensorOperations):
 
     def fence(self, op: Operation) -> None:
         """fence.proxy.async: what this agent knows to be written becomes visible to the async proxy."""
+        self.tell("proxy fence", op, "generic writes so far are shown to the async proxy")
         self.shared.fence(self.agent.clock, op, written=op.location in self.written)
 
     def async_read(self, op: Operation, views: Iterable[View]) -> None:

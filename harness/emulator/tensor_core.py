@@ -41,15 +41,25 @@ def codes(values: np.ndarray, fmt: str) -> np.ndarray:
 def product(arch: str, family: str, formats: tuple[str, str, str], a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """a (M, K) times b (K, N) on accumulator c (M, N), all as the emulator holds them: one ascending chain."""
     if formats[2] == "int32":
-        return integer_product(a, b, c)
+        return integer_product(a, b, c, saturates=family == "mma.sync")
     law = _instruction(arch, family, *formats)
     found = tensor_core.product(law, codes(a, formats[0]), codes(b, formats[1]), codes(c, formats[2]))
     return found.view(np.float32) if formats[2] == "fp32" else found
 
 
-def integer_product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """int8 product on int32 words: exact, modulo 2^32. float32 sums are exact up to 2^24, float64 ones far beyond any tile."""
-    wide = np.float32 if a.shape[-1] << 14 <= 1 << 24 else np.float64
+def integer_product(a: np.ndarray, b: np.ndarray, c: np.ndarray, *, saturates: bool = False) -> np.ndarray:
+    """int8 product on int32 words: exact, modulo 2^32. float32 sums are exact up to 2^24, float64 ones far beyond any tile.
+
+    `saturates`: Triton writes mma.sync m16n8k32 with ``.satfinite``: each instruction of 32 products clamps what it hands on.
+    """
+    k, ends = a.shape[-1], np.iinfo(np.int32)
+    if saturates and int(np.abs(c.astype(np.int64)).max(initial=0)) + (k << 14) > ends.max:
+        total = c.astype(np.int64)
+        for start in range(0, k, 32):
+            part = a[:, start : start + 32].astype(np.float64) @ b[start : start + 32].astype(np.float64)
+            total = np.clip(total + part.astype(np.int64), ends.min, ends.max)
+        return total.astype(np.int32)
+    wide = np.float32 if k << 14 <= 1 << 24 else np.float64
     return (np.matmul(a.astype(wide), b.astype(wide)).astype(np.int64) + c).astype(np.int32)
 
 

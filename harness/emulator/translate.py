@@ -55,6 +55,18 @@ class Translated:
     blocks: list[list[Operation]]
     source: str
     products: Counter = field(default_factory=Counter)  # (family, a, b, d, m, n, k) -> operations in the program
+    operations: list[Operation] = field(default_factory=list)
+
+    def running(self, error: BaseException) -> Operation | None:
+        """The operation that was running when `error` was raised."""
+        found, name = None, self.entry.__code__.co_filename
+        trace = error.__traceback__
+        lines = self.source.splitlines()
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == name:
+                found = self.operations[int(lines[trace.tb_lineno - 1].rpartition("#@")[2])]
+            trace = trace.tb_next
+        return found
 
     def counts(self, runs: list[int]) -> Counter:
         """Operations executed, by name, when block i ran `runs[i]` times."""
@@ -83,6 +95,7 @@ class Translator:
         self.names: dict[str, str] = {}
         self.numbers = 0
         self.last = ""
+        self.done: list[Operation] = []  # operations in the order of their translation: the code's lines end in their number
 
     # -- what lowerings use -------------------------------------------------------------------------------------------
     def constant(self, value: Any) -> str:
@@ -101,7 +114,7 @@ class Translator:
         return ", ".join(self.value(n) for n in names)
 
     def emit(self, line: str) -> None:
-        self.lines.append(self.indent + line)
+        self.lines.append(f"{self.indent}{line}  #@{len(self.done) - 1}")
 
     def call(self, op: Operation, function: Callable, *extra: str) -> None:
         """`results = function(operands..., extra...)`."""
@@ -171,6 +184,7 @@ class Translator:
         return [f"def {name}({', '.join(['m', *arguments])}):", *body]
 
     def operation(self, op: Operation, blocks: list[Block], labels: dict[str, int]) -> None:
+        self.done.append(op)
         if op.successors:
             self.branch(op, blocks, labels)
             return
@@ -246,4 +260,4 @@ def translate(text: str, *, arch: str, fused: bool) -> Translated:
         compile(source, f"<tile program {name}>", "exec"), namespace
     )  # the text is ours: made by this module from a parsed program
     entry = program.entry
-    return Translated(program, namespace[f"f_{entry.name}"], _entry_types(entry), translator.blocks, source, translator.products)
+    return Translated(program, namespace[f"f_{entry.name}"], _entry_types(entry), translator.blocks, source, translator.products, translator.done)

@@ -124,15 +124,15 @@ def extremes(t: Translator, op: Operation) -> None:
     t.call(op, run)
 
 
+_NEAREST_EVEN = "1"  # of tt.fp_to_fp
+
+
 @lowers("arith.truncf", "arith.extf", "tt.fp_to_fp")
 def convert(t: Translator, op: Operation) -> None:
     source, target = t.operand(op, 0), t.result(op)
-    if (
-        op.attributes.get("rounding", "1 : i32").split(" ")[0] not in ("1",)
-        and op.name == "tt.fp_to_fp"
-        and source.bits > target.bits
-    ):
-        raise NotModelled(op, f"rounding {op.attributes['rounding']}")
+    rounding = op.attributes.get("rounding", op.attributes.get("roundingmode", _NEAREST_EVEN)).split(" ")[0]
+    if source.bits > target.bits and rounding != _NEAREST_EVEN:  # TritonAttrDefs: 0 is RTZ; arith: to_nearest_even is 0, not written
+        raise NotModelled(op, f"rounding {rounding} (fp_downcast_rounding=\"rtz\"): only rtne, to nearest even, is known")
     if source.format is None or target.format is None:
         if target.element == "f64":
             t.call(op, lambda a: widen(a, source.format))

@@ -1,0 +1,68 @@
+"""No false alarm: every kernel here judged on the emulated GPU over drawn schedules, and nobody accused.
+
+Run: `python benchmarks/false_alarms.py [cases] [STEM ...]` (500 cases a kernel, shared by the emulated targets that have what it
+needs; 2 cores take about ten minutes). Half of the cases are the contract's cover list as far as it goes, the rest is drawn, and
+each case gets a schedule of its own ("drawn:<place>"). Exit status 1 where a kernel is convicted or fewer than 95 % are decided.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from harness.contract import Case  # noqa: E402
+from harness.docket import Docket, in_turns, stems  # noqa: E402
+from harness.isolation import Bench  # noqa: E402
+from harness.targets import Target, targets  # noqa: E402
+from harness.verdict import Ruling  # noqa: E402
+
+CASES, DECIDED = 500, 0.95
+
+
+def cases_of(stem: str, most: int) -> Iterator[tuple[Case, Target]]:
+    """`most` cases of a kernel over the emulated targets that can run it, each under a drawn schedule of its own."""
+    able = [d for t in targets() if t.emulated and not (d := Docket(stem, t)).lacking]
+    shares = [most // len(able) + (place < most % len(able)) for place in range(len(able))]
+    lists = []
+    for docket, share in zip(able, shares, strict=True):
+        first = docket.required()[: share // 2]
+        more = docket.drawn(2 * (share - len(first)))[: share - len(first)]
+        lists.append([(case, docket.target) for case in [*first, *more]])
+    for place, (case, target) in enumerate(in_turns(lists)):
+        yield replace(case, schedule=f"drawn:{place}"), target
+
+
+def main() -> int:
+    arguments = sys.argv[1:]
+    most = int(arguments.pop(0)) if arguments and arguments[0].isdigit() else CASES
+    alarms, fewest = 0, 1.0
+    print(f"{'kernel':30s} {'cases':>5s} {'right':>6s} {'convicted':>9s} {'undecided':>9s} {'decided':>8s} {'words':>12s} {'s':>6s}  targets")
+    with Bench(jobs=len(os.sched_getaffinity(0))) as bench:
+        for stem in arguments or stems():
+            begun, words, rulings, seen = time.monotonic(), 0, Counter[Ruling](), Counter[str]()
+            for case, target, verdict in bench.judge_all(cases_of(stem, most)):
+                rulings[verdict.ruling] += 1
+                seen[target.name.removeprefix("emulated:")] += 1
+                words += verdict.words
+                if verdict.convicted:
+                    print(f"  {target.name} {case.schedule}: {verdict.outcome}: {verdict.message} [{verdict.location}] {case.to_json()}")
+            count = rulings.total()
+            decided = (rulings[Ruling.RIGHT] + rulings[Ruling.CONVICTED]) / max(count, 1)
+            alarms += rulings[Ruling.CONVICTED]
+            fewest = min(fewest, decided)
+            where = ", ".join(f"{name} {n}" for name, n in sorted(seen.items()))
+            print(f"{stem:30s} {count:5d} {rulings[Ruling.RIGHT]:6d} {rulings[Ruling.CONVICTED]:9d} {rulings[Ruling.UNDECIDED]:9d} "
+                  f"{decided:8.1%} {words:12,d} {time.monotonic() - begun:6.1f}  {where}", flush=True)
+    print(f"{alarms} false alarms; at least {fewest:.1%} decided")
+    return int(alarms > 0 or fewest < DECIDED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
