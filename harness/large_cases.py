@@ -1,10 +1,10 @@
 """Large products judged bit for bit by chosen elements: up to 8192^3 and beyond, by the launcher and at the size that is timed.
 
-The kernel runs whole. Of the result, chosen rows are crossed with chosen columns: the first and the last of every tile, so that each
-tile's four corners, its edges and both sides of every seam are among the words, and others drawn from all. Every tile of the result
-holds chosen words (while there are enough of them for two a tile). What they must be is the contract's answer to the small problem
-of those rows and columns (`harness.large_operands`), computed in processes of their own beside the next launches. A result small
-enough is compared whole.
+The kernel runs whole. Of the result, chosen rows are crossed with chosen columns: the first and the last of every tile, so that
+each tile's four corners, its edges and both sides of every seam are among the words, and others drawn from all. Every tile of the
+result holds chosen words (while there are enough of them for two a tile). What they must be is the contract's answer to the small
+problem of those rows and columns (`harness.large_operands`), computed in processes of their own beside the next launches. A result
+small enough is compared whole.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from harness.contract import Case, Operand, resolve
 from harness.judge import Clock, launch
 from harness.targets import Target
 from harness.verdict import Outcome, Ruling
+from kernels.features import Feature
 
 PRODUCTS = 1 << 30  # of one case: what its expected words may cost, about ten seconds of a core
 PRODUCTS_AT_ONCE = 1 << 27  # of one piece of work
@@ -69,15 +70,16 @@ class Pending:
     owed: list[tuple[slice, slice, Future]]
 
 
-def cases(sizes: Iterable[tuple[int, int, int]]) -> list[Case]:
-    """For each size, every kernel that multiplies, in each of its types; matmul's fp16 by the autotuned launcher."""
-    return [case for size in sizes for case in _of_size(*size)]
+def cases(sizes: Iterable[tuple[int, int, int]], target: Target) -> list[Case]:
+    """For each size, every kernel that multiplies, in each of its types; matmul's fp16 by the autotuned launcher, and in each of
+    the configurations that bring tiles by TMA where the target has it."""
+    return [case for size in sizes for case in _of_size(*size, described=Feature.TMA in target.features)]
 
 
-def _of_size(m: int, n: int, k: int) -> Iterator[Case]:
+def _of_size(m: int, n: int, k: int, *, described: bool) -> Iterator[Case]:
     from kernels import ampere_gemm, block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined, hopper_matmul, matmul
 
-    size = {"m": m, "n": n, "k": k}
+    size: dict[str, Any] = {"m": m, "n": n, "k": k}
 
     def case(contract: str, problem: Any, config: Any) -> Case:
         return Case(contract=contract, problem=problem, config=config, data_seed=DATA_SEED)
@@ -85,6 +87,7 @@ def _of_size(m: int, n: int, k: int) -> Iterator[Case]:
     wide, square = matmul.CONFIGS["cuda"][0], matmul.CONFIGS["cuda"][2]
     kinds: list[tuple[dict, Any]] = [
         ({"dtype": "fp16"}, None),
+        *(({"dtype": "fp16"}, config) for config in (matmul.HOPPER_CONFIGS if described and n % 8 == k % 8 == 0 else ())),
         ({"dtype": "fp16", "out": "fp32", "activation": "leaky_relu"}, wide),
         ({"dtype": "bf16", "out": "bf16"}, wide),
         ({"dtype": "e4m3", "out": "fp16", "b": matmul.View(order="column")}, wide),
@@ -96,9 +99,10 @@ def _of_size(m: int, n: int, k: int) -> Iterator[Case]:
     for fields, config in kinds:
         yield case("matmul", matmul.Problem(**size, **fields), config)
     tile = hopper_matmul.Config(block_m=128, block_n=256, block_k=64, stages=4, num_warps=8)
-    for dtype, out, transposed in (("fp16", "fp16", False), ("bf16", "fp32", False), ("e4m3", "fp32", True), ("e5m2", "fp32", True)):
-        problem = hopper_matmul.Problem(**size, dtype=dtype, out=out, transpose_b=transposed)
-        yield case("hopper_matmul", problem, tile if transposed is False else replace(tile, block_k=128, stages=3))
+    deep = replace(tile, block_k=128, stages=3)
+    for dtype, out, config in (("fp16", "fp16", tile), ("bf16", "fp32", tile), ("e4m3", "fp32", deep), ("e5m2", "fp32", deep)):
+        problem = hopper_matmul.Problem(**size, dtype=dtype, out=out, transpose_b=config is deep)
+        yield case("hopper_matmul", problem, config)
     for dtype, small in (("bf16", True), ("fp16", False)):
         fine = ampere_gemm.Config() if small else ampere_gemm.Config(block_m=128, block_n=128, block_k=32, stages=4, num_warps=8)
         yield case("ampere_gemm", ampere_gemm.Problem(**size, dtype=dtype), fine)
@@ -114,7 +118,7 @@ def judge_large(asked: Iterable[Case], target: Target, *, products: int = PRODUC
     if jobs == 0:
         yield from _judge_all(asked, target, products, Here())
         return
-    alone = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    alone = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     earlier = {name: os.environ.get(name) for name in alone}
     os.environ.update(alone)  # children start while this holds
     try:
@@ -247,8 +251,7 @@ def _told(done: Row | Pending) -> Row:
     row.seconds = dict(row.seconds, **{"expected words, core seconds": round(spent, 3)})
     row.ruling, row.outcome = Ruling.RIGHT, str(Outcome.RIGHT)
     if row.differ:
-        at = np.argwhere(differ)
-        wrong = {(int(tile_rows[i]), int(tile_columns[j])) for i, j in at}
+        wrong = {(int(tile_rows[i]), int(tile_columns[j])) for i, j in np.argwhere(differ)}
         row.wrong_tiles = len(wrong)
         row.never_written = int((differ & (done.got == done.got.dtype.type(done.poison))).sum())
         (r0, r1), (c0, c1) = ((min(axis), max(axis)) for axis in zip(*wrong, strict=True))

@@ -1,8 +1,8 @@
 """Operands of large products, drawn fast, and the smaller problem that chosen rows and columns of them are.
 
-An element of these products is a function of its row of A and its column of B alone, in one order of K that does not depend on where
-the element lies. So the words of any rows and columns of a large result are the words of the small problem made of those rows and
-columns: the contract that judges small cases gives them, by the same plan, and nothing is written twice.
+An element of these products is a function of its row of A and its column of B alone, in one order of K that does not depend on
+where the element lies. So the words of any rows and columns of a large result are the words of the small problem made of those rows
+and columns: the contract that judges small cases gives them, by the same plan, and nothing is written twice.
 
 Codes are normal deviates, drawn in fp16 or fp32 and converted by table; a drawing of 8192 x 8192 takes about a second on one core
 and is the same on any number of cores.
@@ -31,7 +31,8 @@ STRIPE = 1 << 20  # elements drawn from one generator
 
 
 def draw(format_name: str, shape: tuple[int, int], data_seed: int, name: str) -> np.ndarray:
-    """Codes of `shape` in the storage of `format_name`: normal deviates; of "int8" all values alike; of "pairs" (two e2m1) all bytes."""
+    """Codes of `shape` in the storage of `format_name`: normal deviates; all values alike often of "int8", all bytes of "pairs" of
+    e2m1."""
     kind = {"int8": np.int8, "pairs": np.uint8}.get(format_name) or FORMATS[format_name].storage
     made = np.empty(shape, kind)
     rows = max(1, STRIPE // max(shape[1], 1))
@@ -117,7 +118,9 @@ def _scaled(case: Case) -> dict[str, Operand]:
     return {operand.name: operand for operand in made}
 
 
-def _scaled_part(case: Case, given: Mapping[str, Operand], rows: np.ndarray, columns: np.ndarray) -> tuple[Case, dict[str, Operand]]:
+def _scaled_part(
+    case: Case, given: Mapping[str, Operand], rows: np.ndarray, columns: np.ndarray
+) -> tuple[Case, dict[str, Operand]]:
     from kernels.scaled_operands import FORMATS as SCALED
 
     p, f = case.problem, SCALED[case.problem.format]

@@ -14,6 +14,9 @@ Preconditions, and what each costs when broken:
   take the same path.
 - The tail of K is masked with zeros unless ``EVEN_K``: without it the next row's elements are added.
 - Offsets are 32-bit unless ``WIDE``: past 2^31 elements they would wrap to addresses before the operand.
+- With ``DESCRIBED`` the tiles come by TMA, which supplies zeros outside the operand: rows of A, and rows or columns of B, must
+  start on 16 bytes. The tuner tries such configurations only where they do, on targets that have TMA; asked for by name elsewhere,
+  the launcher refuses. The words are those of the same tile loaded by pointers.
 
 Choices that decide bits:
 
@@ -34,6 +37,7 @@ import torch
 import triton
 import triton.language as tl
 from triton.runtime import driver
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels.clauses import Clause, require
 from kernels.element_types import ELEMENT_TYPES
@@ -82,7 +86,8 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """How the kernel is launched. `waves_per_eu` is for AMD targets; 0 leaves it to the compiler."""
+    """How the kernel is launched. `waves_per_eu` is for AMD targets; 0 leaves it to the compiler. `loads`: "pointers", or
+    "descriptors" for tiles brought by TMA."""
 
     block_m: int
     block_n: int
@@ -91,10 +96,12 @@ class Config:
     num_warps: int = 4
     num_stages: int = 3
     waves_per_eu: int = 0
+    loads: str = "pointers"
 
     @property
     def name(self) -> str:
-        return f"{self.block_m}x{self.block_n}x{self.block_k} g{self.group_m} w{self.num_warps} s{self.num_stages}"
+        tiles = " tma" if self.loads == "descriptors" else ""
+        return f"{self.block_m}x{self.block_n}x{self.block_k} g{self.group_m} w{self.num_warps} s{self.num_stages}{tiles}"
 
 
 def _config(
@@ -124,6 +131,15 @@ CONFIGS: dict[str, tuple[Config, ...]] = {
     ),
 }
 # fmt: on
+
+
+HOPPER_CONFIGS: tuple[Config, ...] = tuple(
+    Config(block_m=block_m, block_n=block_n, block_k=64, group_m=group_m, num_warps=8, num_stages=num_stages, loads=loads)
+    for block_m, block_n, group_m, num_stages, loads in (
+        (128, 256, 8, 4, "descriptors"), (128, 256, 16, 4, "descriptors"), (128, 256, 8, 4, "pointers"),
+    )
+)  # fmt: skip
+"""Tried beside those of "cuda" where TMA can bring both operands: what a large product on Hopper is fastest with."""
 
 
 def configurations(backend: str) -> tuple[Config, ...]:
@@ -216,10 +232,12 @@ def leaky_relu(x):
 @triton.jit
 def matmul_kernel(
     a_ptr, b_ptr, c_ptr,
+    a_tiles, b_tiles,  # tensor descriptors of A and B where they can be had, else None
     m, n, k,
     stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, EVEN_K: tl.constexpr,
     ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, ACCUMULATOR: tl.constexpr, WIDE: tl.constexpr,
+    DESCRIBED: tl.constexpr, B_TURNED: tl.constexpr,  # B's descriptor is that of its transpose
     LAYOUT: tl.constexpr,  # read by nobody here: part of the autotuner's key
 ):
     # fmt: on
@@ -258,7 +276,13 @@ def matmul_kernel(
 
     accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=ACCUMULATOR)
     for block in range(tl.cdiv(k, BLOCK_K)):
-        if EVEN_K:
+        if DESCRIBED:
+            a = a_tiles.load([tile_row * BLOCK_M, block * BLOCK_K])  # (BLOCK_M, BLOCK_K)
+            if B_TURNED:
+                b = b_tiles.load([tile_column * BLOCK_N, block * BLOCK_K]).T  # (BLOCK_K, BLOCK_N)
+            else:
+                b = b_tiles.load([block * BLOCK_K, tile_column * BLOCK_N])  # (BLOCK_K, BLOCK_N)
+        elif EVEN_K:
             a = tl.load(a_ptrs)
             b = tl.load(b_ptrs)
         else:
@@ -266,8 +290,9 @@ def matmul_kernel(
             a = tl.load(a_ptrs, mask=steps[None, :] < left, other=0.0)
             b = tl.load(b_ptrs, mask=steps[:, None] < left, other=0.0)
         accumulator = tl.dot(a, b, accumulator, input_precision=PRECISION, out_dtype=ACCUMULATOR)
-        a_ptrs += a_advance * stride_ak
-        b_ptrs += b_advance * stride_bk
+        if not DESCRIBED:
+            a_ptrs += a_advance * stride_ak
+            b_ptrs += b_advance * stride_bk
 
     if ACTIVATION == "leaky_relu":
         accumulator = leaky_relu(accumulator)
@@ -304,15 +329,19 @@ _winner: list[Config] = []
 
 
 @functools.cache
-def _tuner(backend: str):
-    """The autotuner over `configurations(backend)`. Element types of all operands are part of Triton's own key; the layout is
-    ours: a tile that is best for a row-major operand need not be best for its transpose, and the winner decides the bits."""
-    configs = [triton.Config(_meta(c), num_warps=c.num_warps, num_stages=c.num_stages) for c in configurations(backend)]
+def _tuner(backend: str, described: bool = False):
+    """The autotuner over `configurations(backend)`, and `HOPPER_CONFIGS` where TMA can bring the operands. Element types of all
+    operands are part of Triton's own key; the layout is ours: a tile that is best for a row-major operand need not be best for its
+    transpose, and the winner decides the bits."""
+    chosen = configurations(backend) + (HOPPER_CONFIGS if described else ())
+    hook = _set_boxes if described else None
+    configs = [triton.Config(_meta(c), num_warps=c.num_warps, num_stages=c.num_stages, pre_hook=hook) for c in chosen]
     return triton.autotune(configs=configs, key=["m", "n", "k", "LAYOUT", "ACTIVATION", "PRECISION", "WIDE"])(matmul_kernel)
 
 
 def _meta(config: Config) -> dict[str, int]:
-    meta = {"BLOCK_M": config.block_m, "BLOCK_N": config.block_n, "BLOCK_K": config.block_k, "GROUP_M": config.group_m}
+    meta = {"BLOCK_M": config.block_m, "BLOCK_N": config.block_n, "BLOCK_K": config.block_k, "GROUP_M": config.group_m,
+            "DESCRIBED": config.loads == "descriptors"}
     return meta | ({"waves_per_eu": config.waves_per_eu} if config.waves_per_eu else {})
 
 
@@ -320,21 +349,56 @@ def _launch(a: torch.Tensor, b: torch.Tensor, problem: Problem, config: Config |
     c = torch.empty((problem.m, problem.n), device=a.device, dtype=ELEMENT_TYPES[problem.out].torch)
     if c.numel() == 0:
         return c
-    kernel = matmul_kernel if config else _tuner(_backend())
+    tiles = _descriptors(a, b) if config is None or config.loads == "descriptors" else (None, None)
+    if config and config.loads == "descriptors":
+        if tiles[0] is None:
+            raise ValueError(f"matmul: {config.name} on strides {a.stride()} and {b.stride()}: tiles come by TMA, on sm_90 or "
+                             "later, from rows on 16-byte boundaries, of B from columns too, and from them only unless its type "
+                             'has 16 bits; take a configuration that loads by "pointers"')
+        _set_boxes({"a_tiles": tiles[0], "b_tiles": tiles[1], "B_TURNED": _order(b) == "column", **_meta(config)})
+    kernel = matmul_kernel if config else _tuner(_backend(), tiles[0] is not None)
     launch = {**_meta(config), "num_warps": config.num_warps, "num_stages": config.num_stages} if config else {}
 
     def grid(meta):
         return (triton.cdiv(problem.m, meta["BLOCK_M"]) * triton.cdiv(problem.n, meta["BLOCK_N"]),)
 
-    kernel[grid](a, b, c, problem.m, problem.n, problem.k, *a.stride(), *b.stride(), *c.stride(), ACTIVATION=problem.activation,
-                 PRECISION=problem.precision, ACCUMULATOR=tl.int32 if problem.dtype == "int8" else tl.float32,
-                 WIDE=_reach(a, b, c) >= 2**31, LAYOUT=f"{_order(a)} {_order(b)}", **launch)
+    kernel[grid](a, b, c, *tiles, problem.m, problem.n, problem.k, *a.stride(), *b.stride(), *c.stride(),
+                 ACTIVATION=problem.activation, PRECISION=problem.precision,
+                 ACCUMULATOR=tl.int32 if problem.dtype == "int8" else tl.float32,
+                 WIDE=_reach(a, b, c) >= 2**31, LAYOUT=f"{_order(a)} {_order(b)}", B_TURNED=_order(b) == "column",
+                 **launch)
     if config is None:
         best = kernel.best_config
         _winner[:] = [Config(block_m=best.kwargs["BLOCK_M"], block_n=best.kwargs["BLOCK_N"], block_k=best.kwargs["BLOCK_K"],
                              group_m=best.kwargs["GROUP_M"], num_warps=best.num_warps, num_stages=best.num_stages,
-                             waves_per_eu=best.kwargs.get("waves_per_eu", 0))]
+                             waves_per_eu=best.kwargs.get("waves_per_eu", 0),
+                             loads="descriptors" if best.kwargs["DESCRIBED"] else "pointers")]
     return c
+
+
+def _descriptors(a: torch.Tensor, b: torch.Tensor) -> tuple[TensorDescriptor, TensorDescriptor] | tuple[None, None]:
+    """Tensor descriptors of A and of B, or of B's transpose where that lies in rows; None where TMA cannot bring one of them. The
+    tensor core takes B from rows in 16-bit types only, from columns in all. Their boxes are still to be set."""
+    target, turned = driver.active.get_current_target(), _order(b) == "column"
+    held = (a, b.T if turned else b)
+    able = target.backend == "cuda" and target.arch >= 90 and (turned or b.dtype.itemsize == 2)
+    if not able or not all(_aligned(operand) for operand in held):
+        return None, None
+    made = [TensorDescriptor(operand, list(operand.shape), list(operand.stride()), [1, 16]) for operand in held]
+    return made[0], made[1]
+
+
+def _aligned(operand: torch.Tensor) -> bool:
+    """Whether a tensor map can be made: rows of consecutive elements, each on a 16-byte boundary."""
+    starts = operand.data_ptr() % 16 == 0 and operand.stride(0) * operand.dtype.itemsize % 16 == 0
+    return operand.numel() > 0 and operand.stride(1) == 1 and operand.stride(0) >= operand.shape[1] and starts
+
+
+def _set_boxes(given: dict) -> None:
+    """Give the descriptors the tile of the configuration that is about to run."""
+    given["a_tiles"].block_shape = [given["BLOCK_M"], given["BLOCK_K"]]
+    n, k = given["BLOCK_N"], given["BLOCK_K"]
+    given["b_tiles"].block_shape = [n, k] if given["B_TURNED"] else [k, n]
 
 
 def _reach(*tensors: torch.Tensor) -> int:

@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     hardware = target(arguments.target) if arguments.target else next((t for t in targets() if not t.emulated), None)
     if hardware is None:
         raise ValueError("target 'cuda:0': no GPU is visible here; give --target emulated:sm_90 with small --sizes")
-    asked = cases(map(size_of, arguments.sizes))
+    asked = cases(map(size_of, arguments.sizes), hardware)
     known = list(dict.fromkeys(case.contract for case in asked))
     stems = ["matmul"] if arguments.contract else arguments.stems or known
     for stem in stems:
@@ -110,8 +110,10 @@ def table(rows: list, title: str) -> Any:
     from rich.table import Table
 
     shown = Table(title=title, title_justify="left", title_style="bold", pad_edge=False)
-    for column in ("kernel", "type", "M x N x K", "configuration", "words", "of", "tiles", "differ", "verdict", "launch s", "law core s"):
-        shown.add_column(column, justify="left" if column in ("kernel", "type", "configuration", "verdict") else "right", no_wrap=True)
+    named = ("kernel", "type", "configuration", "verdict")
+    others = ("words", "of", "tiles", "differ", "verdict", "launch s", "law core s")
+    for column in ("kernel", "type", "M x N x K", "configuration", *others):
+        shown.add_column(column, justify="left" if column in named else "right", no_wrap=True)
     for r in rows:
         seconds = r.seconds.get("launch", 0) + r.seconds.get("tuning", 0) + r.seconds.get("compile", 0)
         tiles = f"{r.tiles[0]}/{r.tiles[1]}" if r.words else ""

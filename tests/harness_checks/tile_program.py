@@ -31,6 +31,10 @@ def matmul_ttgir(
         "PRECISION": precision,
         "ACCUMULATOR": tl.int32 if dtype == "int8" else tl.float32,
         "WIDE": False,
+        "DESCRIBED": False,
+        "B_TURNED": False,
+        "a_tiles": None,
+        "b_tiles": None,
         "LAYOUT": "row row",
     }
     signature = {name: "constexpr" if name in constants else "i32" for name in function.arg_names}

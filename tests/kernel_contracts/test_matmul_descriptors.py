@@ -1,0 +1,91 @@
+"""Contract under test: tiles that matmul brings by tensor descriptors give the words that its pointers give, on every target that
+has TMA and under every schedule; the autotuner tries them only where a tensor map can be made, and asked for elsewhere they are
+refused with the rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import kernels.matmul
+from harness.contract import Case
+from harness.emulator import emulated
+from harness.judge import judge
+from harness.targets import target
+from harness.verdict import Outcome, Ruling
+from kernels.matmul import HOPPER_CONFIGS, Problem, View
+from tests.harness_checks.planted import Fault, planted_contract
+
+SMALL = replace(HOPPER_CONFIGS[0], block_m=64, block_n=64, block_k=32, group_m=2, num_warps=4)
+KINDS = [("fp16", "row"), ("fp16", "column"), ("bf16", "row"), ("e4m3", "column"), ("int8", "column"), ("fp32", "column")]
+
+
+def case(dtype: str = "fp16", order: str = "row", **fields: object) -> Case:
+    problem = Problem(m=150, n=144, k=112, dtype=dtype, out="int32" if dtype == "int8" else "fp32", b=View(order=order))
+    return Case(**({"contract": "matmul", "problem": problem, "config": SMALL, "data_seed": 4} | fields))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("schedule", ["latest", "drawn:3"])
+@pytest.mark.parametrize(("dtype", "order"), KINDS)
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+def test_described_tiles_give_the_plans_words(arch: str, dtype: str, order: str, schedule: str) -> None:
+    """Ragged in all three sizes: zeros from outside stand for masked elements."""
+    verdict = judge(case(dtype, order, schedule=schedule), target(f"emulated:{arch}"))
+    assert (verdict.ruling, verdict.words) == (Ruling.RIGHT, 150 * 144), verdict.message
+
+
+def test_each_configuration_for_hopper_is_right_at_its_own_size() -> None:
+    for config in HOPPER_CONFIGS:
+        problem = Problem(m=config.block_m + 8, n=config.block_n + 8, k=3 * config.block_k)
+        verdict = judge(case(config=config, problem=problem), target("emulated:sm_90"))
+        assert verdict.ruling is Ruling.RIGHT, (config.name, verdict.message)
+
+
+@pytest.mark.parametrize(
+    ("arch", "fields"),
+    [
+        ("sm_80", {}),
+        ("sm_90", {"k": 113}),
+        ("sm_90", {"n": 150}),
+        ("sm_90", {"a": View(order="column")}),
+        ("sm_90", {"a": View(offset=1)}),
+        ("sm_90", {"b": View(step=2)}),
+        ("sm_90", {"dtype": "e4m3"}),
+    ],
+)
+def test_descriptors_that_cannot_be_made_are_refused_by_rule(arch: str, fields: dict) -> None:
+    where, asked = target(f"emulated:{arch}"), Problem(**({"m": 64, "n": 80, "k": 112, "out": "fp32"} | fields))
+    verdict = judge(Case(contract="matmul", problem=asked, config=SMALL), where)
+    assert verdict.outcome is Outcome.REFUSED and "tma" in verdict.message and "pointers" in verdict.message, verdict
+
+
+def test_the_autotuner_tries_descriptors_only_where_they_can_be_made() -> None:
+    tried = {described: {str(c) for c in kernels.matmul._tuner("cuda", described).configs} for described in (True, False)}
+    assert len(tried[True] - tried[False]) >= len(HOPPER_CONFIGS)
+    assert not any("DESCRIBED: True" in config for config in tried[False])
+    with emulated("sm_90"):
+        a, b = torch.zeros(64, 112), torch.zeros(112, 80)
+        halves = a.half(), b.half()
+        assert None not in kernels.matmul._descriptors(*halves) + kernels.matmul._descriptors(a, b.T.contiguous().T)
+        for left, right in ((a.half()[:, 1:], b.half()[1:]), (a, b), (a.half().T.contiguous().T, b.half())):
+            assert kernels.matmul._descriptors(left, right) == (None, None)
+    with emulated("sm_80"):
+        assert kernels.matmul._descriptors(*halves) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("replace_text", "by"),
+    [
+        ("a_tiles.load([tile_row * BLOCK_M, block * BLOCK_K])", "a_tiles.load([block * BLOCK_K, tile_row * BLOCK_M])"),
+        ("b_tiles.load([block * BLOCK_K, tile_column * BLOCK_N])", "b_tiles.load([block * BLOCK_K, tile_row * BLOCK_N])"),
+        ("a_tiles.load([tile_row * BLOCK_M, block * BLOCK_K])", "a_tiles.load([tile_row * BLOCK_M, block * BLOCK_K + 8])"),
+    ],
+)
+def test_a_wrong_place_of_a_described_tile_is_convicted(replace_text: str, by: str, tmp_path: Path) -> None:
+    fault = Fault(name="wrong place", kernel="matmul", replace=replace_text, by=by, convicted_as=("wrong words",))
+    verdict = judge(case(), target("emulated:sm_90"), planted_contract(fault, tmp_path))
+    assert verdict.outcome is Outcome.WRONG_WORDS, verdict.message
