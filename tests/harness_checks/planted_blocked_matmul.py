@@ -17,7 +17,7 @@ _TEXTS = (
     ("phase never flips",
         "        phase ^= 1\n",
         "",
-        ("race", "wrong words", "uninitialised read")),
+        ("deadlock", "race", "wrong words", "uninitialised read")),  # from the third wait on, whichever comes first
     ("nobody waits for the load",
         "        mbarrier.wait(loaded, phase)\n",
         "",
