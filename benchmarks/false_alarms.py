@@ -17,11 +17,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness.contract import Case  # noqa: E402
-from harness.docket import Docket, in_turns, stems  # noqa: E402
-from harness.isolation import Bench  # noqa: E402
-from harness.targets import Target, targets  # noqa: E402
-from harness.verdict import Ruling  # noqa: E402
+from harness.contract import Case
+from harness.docket import Docket, in_turns, stems
+from harness.isolation import Bench
+from harness.targets import Target, targets
+from harness.verdict import Ruling
 
 CASES, DECIDED = 500, 0.95
 
@@ -43,7 +43,8 @@ def main() -> int:
     arguments = sys.argv[1:]
     most = int(arguments.pop(0)) if arguments and arguments[0].isdigit() else CASES
     alarms, fewest = 0, 1.0
-    print(f"{'kernel':30s} {'cases':>5s} {'right':>6s} {'convicted':>9s} {'undecided':>9s} {'decided':>8s} {'words':>12s} {'s':>6s}  targets")
+    heads = f"{'cases':>5s} {'right':>6s} {'convicted':>9s} {'undecided':>9s} {'decided':>8s} {'words':>12s} {'s':>6s}  targets"
+    print(f"{'kernel':30s} {heads}")
     with Bench(jobs=len(os.sched_getaffinity(0))) as bench:
         for stem in arguments or stems():
             begun, words, rulings, seen = time.monotonic(), 0, Counter[Ruling](), Counter[str]()
@@ -52,7 +53,8 @@ def main() -> int:
                 seen[target.name.removeprefix("emulated:")] += 1
                 words += verdict.words
                 if verdict.convicted:
-                    print(f"  {target.name} {case.schedule}: {verdict.outcome}: {verdict.message} [{verdict.location}] {case.to_json()}")
+                    print(f"  {target.name} {case.schedule}: {verdict.outcome}: {verdict.message} [{verdict.location}]")
+                    print(f"  {case.to_json()}")
             count = rulings.total()
             decided = (rulings[Ruling.RIGHT] + rulings[Ruling.CONVICTED]) / max(count, 1)
             alarms += rulings[Ruling.CONVICTED]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from harness.emulator.arithmetic import narrow
-from harness.emulator.descriptors import Descriptor
+from harness.emulator.descriptors import ALIGNMENT, Descriptor
 from harness.emulator.faults import EmulatedFault
 from harness.emulator.global_memory import GlobalMemory
 from harness.emulator.types import Type
@@ -52,6 +52,12 @@ def _descriptor(memory: GlobalMemory, name: str, value: Any, kind: Type, kinds: 
     shape, strides = [int(n) for n in value.shape], [int(n) for n in value.strides]
     nan = getattr(value, "padding", "zero") == "nan"
     if kind.kind == "desc":
+        if (width := int(value.block_shape[-1]) * value.base.element_size()) < ALIGNMENT:
+            raise RuntimeError(
+                f"Triton Error [CUDA]: Failed to create tensor map descriptor: invalid argument: {name}'s box is {width} bytes "
+                "wide, "
+                f"must be at least {ALIGNMENT}"  # the driver's own words on an H200, then why
+            )
         flat: list[Any] = [Descriptor(base, tuple(shape), tuple(strides), value.base.element_size(), nan), *shape, *strides]
     else:
         flat = [base, *shape, *strides, int(nan), int(getattr(value, "round_f32_to_tf32", False)), *shape, *strides]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -49,10 +49,10 @@ class Barriers:
             ended = self.ended.get(view.offset)
             if ended is None:
                 self._misuse(op, f"{op.name} on {view}, where no barrier is initialised")
-            self._misuse(op, f"{op.name} on {view}, where the barrier was invalidated at {ended.location}", ended)  # type: ignore[union-attr]
-        return found  # type: ignore[return-value]
+            self._misuse(op, f"{op.name} on {view}, where the barrier was invalidated at {ended.location}", ended)
+        return found
 
-    def _misuse(self, op: Operation, message: str, other: Operation | None = None) -> None:
+    def _misuse(self, op: Operation, message: str, other: Operation | None = None) -> NoReturn:
         details = {"operation": op.brief, "barriers": self.state()}
         if other is not None:
             details |= {"other operation": other.brief, "other location": other.location}
@@ -112,7 +112,7 @@ class Barriers:
         if barrier.arrivals:
             return
         if barrier.bytes < 0:
-            self._misuse(op, f"{-barrier.bytes} bytes more arrived at a barrier than it was told to expect in this phase", barrier.op)
+            self._misuse(op, f"{-barrier.bytes} bytes more arrived at a barrier than it was told of in this phase", barrier.op)
         if barrier.bytes == 0:
             barrier.phase += 1
             barrier.arrivals = barrier.count
@@ -131,7 +131,7 @@ class Barriers:
         if not passes():
             self.tell("mbarrier", op, f"waits for parity {parity & 1} at byte {view.offset}: {barrier}")
             yield Blocked(op, passes, lambda: f"parity {parity & 1} of the barrier at {view} ({barrier})", view.offset, barrier.op)
-        self.tell("mbarrier", op, f"wait for parity {parity & 1} at byte {view.offset} passes: {barrier.phase} phases complete")
+        self.tell("mbarrier", op, f"wait for parity {parity & 1} at byte {view.offset} passes, {barrier.phase} phases complete")
         for flight in barrier.finished:
             self.flights.complete(agent, flight)
         barrier.finished = [f for f in barrier.finished if f in self.flights.pending]

@@ -106,10 +106,15 @@ class BulkCopies:
             if held[earlier].tobytes() != held[place].tobytes():
                 raise EmulatedFault(
                     "race",
-                    f"{op.name} scatters rows {earlier} and {place} of {source}, which differ, to row {int(rows[place])}: either may "
-                    "stay",
+                    f"{op.name} scatters rows {earlier} and {place} of {source}, which differ, to row {int(rows[place])}: "
+                    "either may stay",
                     op.location,
-                    {"rule": rule_of("TMA scatter"), "operation": op.brief, "other operation": op.brief, "other location": op.location},
+                    {
+                        "rule": rule_of("TMA scatter"),
+                        "operation": op.brief,
+                        "other operation": op.brief,
+                        "other location": op.location,
+                    },
                 )
 
     def _store(

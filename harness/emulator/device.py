@@ -147,6 +147,8 @@ class Device:
                     self._advice.add(f"{location}: an atomic sum of floats depends on the order of programs: one order was taken")
                 elif name == "duplicate rows":
                     self._advice.add(f"{location}: scatters two rows to one place: either may win")
+                elif name == "stride cut":
+                    self._advice.add(f"{location}: a descriptor's strides must be multiples of 16 bytes: what is over is dropped")
 
 
 def _read_by(fault: EmulatedFault, reader: Any) -> EmulatedFault:

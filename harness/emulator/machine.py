@@ -119,7 +119,8 @@ class Machine(BulkCopies, TensorOperations):
             touched = [f"reads {view}" for view in flight.reads] + [f"writes {view}" for view in flight.writes]
             self.timeline.add(self.steps, self.agent.name, flight.kind, flight.op.location, f"issued: {', '.join(touched)}")
         else:
-            self.timeline.add(self.steps, "the hardware", flight.kind, flight.op.location, f"{what}, issued at step {flight.number}")
+            said = f"{what}, issued at step {flight.number}"
+            self.timeline.add(self.steps, "the hardware", flight.kind, flight.op.location, said)
 
     def tell(self, what: str, op: Operation, said: str) -> None:
         """What the running agent did, for the timeline."""
@@ -272,15 +273,17 @@ class Machine(BulkCopies, TensorOperations):
     def fence(self, op: Operation) -> None:
         """fence.proxy.async: what this agent knows to be written becomes visible to the async proxy."""
         self.tell("proxy fence", op, "generic writes so far are shown to the async proxy")
-        self.shared.fence(self.agent.clock, op, written=op.location in self.written)
+        alone = len(self.flights.agents) == 1
+        self.shared.fence(self.agent.number, self.agent.clock, op, written=op.location in self.written, alone=alone)
 
     def async_read(self, op: Operation, views: Iterable[View]) -> None:
         """The async proxy (TMA, wgmma, tcgen05) reads `views`, and the agent that asks it to must know them to be there."""
         for view in views:
             self._touch(op, view, write=False, keep=False)
-            if view.space is not self.shared or (hidden := self.shared.hidden(view)) is None:
+            if view.space is not self.shared or (found := self.shared.hidden(view, self.agent.clock)) is None:
                 continue
-            if hidden.repaired is not None:
+            hidden, repaired = found
+            if repaired:
                 self.notes.add((FENCE, hidden.op.location))
                 continue
             earlier = hidden.op

@@ -6,7 +6,7 @@ puts them, so that overlap, reuse and what is uninitialised show as they will.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,12 +22,19 @@ UNSIGNED: dict[int, np.dtype] = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 
 
 @dataclass
 class Hidden:
-    """A write through the generic proxy by `agent` in `epoch`; `repaired` is the fence, not of the author's, that followed."""
+    """A write through the generic proxy by `agent` in `epoch`; `fences` are those that followed, by agent the epoch of its first,
+    `repairs` those that the author has not written."""
 
     op: Operation
     agent: int
     epoch: int
-    repaired: Operation | None = None
+    fences: dict[int, int] = field(default_factory=dict)
+    repairs: dict[int, int] = field(default_factory=dict)
+
+    @staticmethod
+    def shown(fences: dict[int, int], clock: np.ndarray) -> bool:
+        """Whether one of `fences` is known to whoever knows `clock`: a fence after the arrival that hands a tile on is not."""
+        return any(epoch <= clock[agent] for agent, epoch in fences.items())
 
 
 class Space:
@@ -56,29 +63,33 @@ class Space:
         self.hidden_by.append(Hidden(op, agent, epoch))
         self.hiding[view.extent] = len(self.hidden_by)
 
-    def fence(self, clock: np.ndarray, op: Operation, *, written: bool) -> None:
-        """A proxy fence by one who knows `clock`: the writes it knows of become visible to the async proxy. One that the program's
-        author has not `written` is remembered by what it repairs."""
+    def fence(self, agent: int, clock: np.ndarray, op: Operation, *, written: bool, alone: bool) -> None:
+        """A proxy fence by `agent`, who knows `clock`: the writes it knows of become visible to the async proxy, for whoever knows
+        of the fence. One that the author has not `written` is remembered by what it repairs. `alone`: there is no other agent."""
         if not self.hidden_by:
             return
         shown = [entry.epoch <= clock[entry.agent] for entry in self.hidden_by]
-        if not written:
-            for entry, now in zip(self.hidden_by, shown, strict=True):
-                if now and entry.repaired is None:
-                    entry.repaired = op
-        elif all(shown):
-            self.hiding.fill(0)
-            self.hidden_by = []
-        else:
-            self.hiding[np.array([False, *shown])[self.hiding]] = 0
+        if written and alone:
+            if all(shown):
+                self.hiding.fill(0)
+                self.hidden_by = []
+            else:
+                self.hiding[np.array([False, *shown])[self.hiding]] = 0
+            return
+        for entry, now in zip(self.hidden_by, shown, strict=True):
+            if now:
+                fences = entry.fences if written else entry.repairs
+                fences.setdefault(agent, int(clock[agent]))  # the first says most
 
-    def hidden(self, view: View) -> Hidden | None:
-        """The generic write that the async proxy would miss in `view`, or would but for the compiler's fence; if any."""
+    def hidden(self, view: View, clock: np.ndarray) -> tuple[Hidden, bool] | None:
+        """The generic write that the async proxy would miss in `view` for one who knows `clock`, or would but for the compiler's
+        fence (then True); None where there is none."""
         if not self.hidden_by:
             return None
         numbers = np.unique(self.hiding[view.extent])
-        found = [self.hidden_by[n - 1] for n in numbers.tolist() if n]
-        return next((entry for entry in found if entry.repaired is None), found[0] if found else None)
+        found = [entry for n in numbers.tolist() if n and not (entry := self.hidden_by[n - 1]).shown(entry.fences, clock)]
+        missed = next((entry for entry in found if not entry.shown(entry.repairs, clock)), None)
+        return (missed, False) if missed is not None else (found[0], True) if found else None
 
     def clean(self, view: View) -> None:
         """The async proxy wrote `view` itself."""

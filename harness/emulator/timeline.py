@@ -19,7 +19,8 @@ class Timeline:
     def lines(self, collides: str = "", other: str = "") -> list[str]:
         """One line an event, the last `SHOWN`; those at the two lines that collide are marked."""
         shown = list(self.events)[-SHOWN:]
-        wide = [max((len(part(e)) for e in shown), default=0) for part in (lambda e: str(e[0]), lambda e: e[1], lambda e: e[2], _place)]
+        columns = (lambda e: str(e[0]), lambda e: e[1], lambda e: e[2], _place)
+        wide = [max((len(column(event)) for event in shown), default=0) for column in columns]
         told = []
         for event in shown:
             step, agent, what, location, said = event

@@ -260,4 +260,5 @@ def translate(text: str, *, arch: str, fused: bool) -> Translated:
         compile(source, f"<tile program {name}>", "exec"), namespace
     )  # the text is ours: made by this module from a parsed program
     entry = program.entry
-    return Translated(program, namespace[f"f_{entry.name}"], _entry_types(entry), translator.blocks, source, translator.products, translator.done)
+    run, types = namespace[f"f_{entry.name}"], _entry_types(entry)
+    return Translated(program, run, types, translator.blocks, source, translator.products, translator.done)

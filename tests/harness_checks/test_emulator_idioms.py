@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from harness.emulator import EmulatedFault, emulated
-from tests.harness_checks.test_emulator_time import SCHEDULES, described, load, matrix
+from tests.harness_checks.emulated_launches import SCHEDULES, described, load, matrix
 
 SOURCE = Path(__file__).with_name("gluon_idioms.py")
 # idiom, what its twin replaces, by what, convicted as

@@ -40,17 +40,33 @@ def make(
     m: Machine, op: Operation, place: int, base: int, sizes: tuple[int, ...], strides: tuple[int, ...], steps: tuple[int, ...],
     itemsize: int, spread: bool, nan: bool,
 ) -> None:  # fmt: skip
-    """Encode: sizes innermost first, strides of the others in bytes. What the hardware cannot hold is refused as it traps there."""
-    wrong = [f"stride {stride}" for stride in strides if stride % (32 if spread else ALIGNMENT)]
-    wrong += [f"base {base:#x}"] if base % (32 if spread else ALIGNMENT) else []
+    """Encode: sizes innermost first, strides of the others in bytes.
+
+    As measured on an H200 (docs/frontier.md): a base off a multiple of 16 bytes is a misaligned address; of a stride the descriptor
+    holds whole units of 16 bytes, what is over is dropped and rows are looked for too early. The rest that the hardware cannot hold
+    traps as an illegal instruction (assumed).
+    """
+    if base % ALIGNMENT and not spread:
+        raise EmulatedFault(
+            "misaligned address",
+            f"{op.name} with base {base:#x}: must be a multiple of {ALIGNMENT} bytes",
+            op.location,
+            {"operation": op.brief},
+        )
+    if not spread and any(stride % ALIGNMENT for stride in strides):
+        m.notes.add(("stride cut", op.location))
+        strides = tuple(stride // ALIGNMENT * ALIGNMENT for stride in strides)
+    wrong = [f"stride {stride}" for stride in strides if spread and stride % 32]
+    wrong += [f"base {base:#x}"] if spread and base % 32 else []
     wrong += [f"size {size}" for size in sizes if size < 1]
     wrong += [f"innermost size {sizes[0]}"] if spread and sizes[0] % 128 else []
     wrong += [f"element step {step}" for step in steps if step != 1]
     if wrong:
         raise EmulatedFault(
             "illegal instruction",
-            f"{op.name} with {', '.join(wrong)}: base and strides must be multiples of {32 if spread else ALIGNMENT} bytes, sizes "
-            "at least 1, fp4 beside fp8 in rows of whole 128",
+            f"{op.name} with {', '.join(wrong)}: sizes must be at least 1, fp4 beside fp8 in rows of whole 128 with base and "
+            "strides in "
+            "multiples of 32 bytes",
             op.location,
             {"operation": op.brief},
         )
