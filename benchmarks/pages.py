@@ -1,12 +1,17 @@
 """What the GPU's runs came to, as tables, a drawing and a page.
 
-    python -m benchmarks.pages DIR > docs/benchmarks.md      from throughput.json, two_gpus.json, large.jsonl, ... in DIR
+    python -m benchmarks.pages DIR > docs/benchmarks.md; cp DIR/throughput.svg docs/throughput.svg
 
-A file that is missing is a section that says that it was not run.
+DIR holds what `benchmarks/on_gpus.sh` and `harness/frontier/on_a_gpu.sh` wrote: throughput.json, large.jsonl, judged_cold.jsonl
+and judged_warm.jsonl (first and last line of a run), two_gpus.json, sanitize.json, planted.json, bait.json. What is missing becomes
+a section that says that it was not run.
 """
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -17,8 +22,6 @@ WIDTH, HEIGHT, LEFT, TOP, BAR = 900, 0, 330, 46, 22
 
 def cells(row: dict) -> list[str]:
     """One row of the throughput table. The quantiles of time are turned round in speed: 0.8 of the time is the slow end."""
-    if row["not_run"]:
-        return [row["kernel"], row["dtype"], row["config"] if not row["m"] else row["size"], "", "not run", "", "", "", "", "", ""]
     speed, peer = row["tflops"], row["peer_tflops"]
     return [row["kernel"], row["dtype"], row["size"], row["config"], f"{speed[0]:.0f}", f"{speed[2]:.0f} to {speed[1]:.0f}",
             row["peer"], f"{peer[0]:.0f}", f"{row['ratio']:.3f}", f"{row['words']:,}", f"{row['differ']:,}"]  # fmt: skip
@@ -31,7 +34,10 @@ def throughput_table(told: dict) -> Any:
     for name in SHOWN:
         table.add_column(name, justify="right" if name[0] in "TMwdr0" else "left")
     for row in told["rows"]:
-        table.add_row(*cells(row))
+        if not row["not_run"]:
+            table.add_row(*cells(row))
+    missing = sum(bool(row["not_run"]) for row in told["rows"])
+    table.caption = f"{missing} rows not run: throughput.json says why" if missing else None
     return table
 
 
@@ -62,3 +68,162 @@ def svg(told: dict) -> str:
             said = f"{speed[0]:.0f}" + (f" ({row['ratio']:.2f})" if not lower else "")
             parts.append(f'<text x="{LEFT + length + 6:.1f}" y="{top + 15}">{said}</text>')
     return "\n".join([*parts, "</svg>", ""])
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = sys.argv[1:] if arguments is None else arguments
+    if len(given) != 1 or not Path(given[0]).is_dir():
+        print("give the directory of the runs' files: python -m benchmarks.pages DIR", file=sys.stderr)
+        return 2
+    print(page(Path(given[0])), end="")
+    return 0
+
+
+def page(place: Path) -> str:
+    """The whole page, Markdown."""
+    parts = [
+        "# What the GPUs said",
+        "",
+        "Rendered by `python -m benchmarks.pages` from the files of the runs; each section says how to repeat it, and with what",
+        "it ran.",
+        "What was not run is said, and counts as nothing.",
+        "",
+        *throughput_section(read(place / "throughput.json")),
+        *large_section(lines(place / "large.jsonl")),
+        *time_section({name: lines(place / f"judged_{name}.jsonl") for name in ("cold", "warm")}),
+        *two_section(read(place / "two_gpus.json")),
+        *sanitizer_section({name: read(place / f"{name}.json") for name in ("sanitize", "planted", "bait")}),
+    ]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()] if path.is_file() else []
+
+
+def grid(head: tuple[str, ...], rows: list[list[str]], *, left: int = 1) -> list[str]:
+    """A Markdown table whose first `left` columns are text."""
+    marks = ["---" if place < left else "---:" for place in range(len(head))]
+    return [f"| {' | '.join(cells)} |" for cells in ([*head], marks, *rows)] + [""]
+
+
+def ran_with(told: dict) -> str:
+    return ", ".join(f"{name} {version}" for name, version in told["versions"].items())
+
+
+def throughput_section(told: dict | None) -> list[str]:
+    made = ["## Throughput beside cuBLAS", ""]
+    if told is None:
+        return [*made, "Not run. `python benchmarks/throughput.py --out DIR`", ""]
+    goal = [row["ratio"] for row in told["rows"] if (row["kernel"], row["dtype"], row["size"]) == ("matmul", "fp16", "8192")]
+    made += [f"{told['model']}, {told['date']}; {ran_with(told)}.", f"`{told['command']}`", ""]
+    made += ["TFLOP/s at the median of the times, then at their quantiles 0.8 and 0.2; kernel and cuBLAS took turns in one run.",
+             "`words`: of the timed launch, at its own size and in its configuration, compared bit for bit with the plan.", ""]
+    for ratio in goal:
+        met = "met" if ratio >= 0.95 else "missed"
+        made.append(f"`matmul` at 8192 cubed in fp16: **{ratio:.3f}** of cuBLAS (goal 0.95: {met}).")
+    made += ["", "![TFLOP/s of each kernel beside cuBLAS](throughput.svg)", ""]
+    made += grid(SHOWN, [cells(row) for row in told["rows"] if not row["not_run"]], left=4)
+    tried = [row for row in told["rows"] if row.get("tried") and not row["not_run"]]
+    if tried:
+        made += ["What was tried (of `matmul` the autotuner's milliseconds, else TFLOP/s):", ""]
+        made += [f"- {row['kernel']} {row['dtype']} {row['size']}: {told_of(row['tried'])}" for row in tried]
+        made.append("")
+    missing = [row for row in told["rows"] if row["not_run"]]
+    if missing:
+        made += ["Not run:", ""]
+        tables: dict[tuple, list[str]] = {}
+        for row in missing:
+            tables.setdefault((row["kernel"], row["dtype"], row["not_run"]), []).append(f"{row['size']} ({row['config']})")
+        made += [f"- {kernel} {dtype}: {reason}. Its rows: {', '.join(rows)}" for (kernel, dtype, reason), rows in tables.items()]
+        made.append("")
+    return made
+
+
+def told_of(tried: dict) -> str:
+    """Each configuration with its figure, or with what refused it."""
+    return "; ".join(f"{name} {value}" for name, value in tried.items())
+
+
+def large_section(rows: list[dict]) -> list[str]:
+    made = ["## Large products, bit for bit", ""]
+    if not rows:
+        return [*made, "Not run. `python -m harness large --target cuda:0 --json FILE`", ""]
+    summary, rows = (rows[-1], rows[:-1]) if rows[-1].get("event") == "summary" else (None, rows)
+    made += ["`python -m harness large --target cuda:0`: chosen rows crossed with chosen columns, both ends of every",
+             "tile among them; the words owed are the plan's.", ""]
+    if summary:
+        made += [f"{summary['model']}; {ran_with(summary)}.", "", f"**{summary['sentence']}**", ""]
+    else:
+        made += ["The run was ended before its last case; what there is:", ""]
+    head = ("kernel", "type", "M x N x K", "configuration", "words", "of", "tiles", "differ", "verdict")
+    table = [[r["contract"], r["kind"], r["size"], r["config"], f"{r['words']:,}", f"{r['of']:,}", "{}/{}".format(*r["tiles"]),
+              f"{r['differ']:,}", r["ruling"]] for r in rows if r["ruling"] != "not run"]  # fmt: skip
+    made += grid(head, table, left=4)
+    missing = dict.fromkeys(f"- not run: {r['contract']}: {r['message']}" for r in rows if r["ruling"] == "not run")
+    return [*made, *missing, ""]
+
+
+def time_section(runs: dict[str, list[dict]]) -> list[str]:
+    """Seconds by bucket of a run that compiles everything and of one that finds it compiled."""
+    made = ["## Where the time goes when judging on a GPU", ""]
+    runs = {name: run for name, run in runs.items() if len(run) == 2 and run[1].get("event") == "summary"}
+    if not runs:
+        return [*made, "Not run. `python -m harness run --target cuda:0 --json FILE`", ""]
+    names = sorted({name for run in runs.values() for name in run[1]["seconds"] if name != "total"})
+    table = []
+    for name, (first, last) in runs.items():
+        wall, total = last["time"] - first["time"], last["seconds"]["total"]
+        cases = sum(sum(n for ruling, n in row["rulings"].items() if ruling != "not run") for row in last["rows"])
+        own = sum(last["seconds"].get(bucket, 0.0) for bucket in ("transfer", "harness")) / max(total, 1e-9)
+        spent = [last["seconds"].get(bucket, 0.0) for bucket in names]
+        shares = [f"{seconds:.1f} ({seconds / max(total, 1e-9):.0%})" for seconds in spent]
+        table.append([f"{name} cache", f"{cases:,}", f"{wall:.0f}", f"{cases / wall:.0f}", *shares, f"{own:.0%}"])
+    made += ["Seconds summed over the children, by bucket; `transfer + harness` is the court's own share (goal: at most a third,",
+             "warm).", ""]
+    made += grid(("run", "cases", "wall s", "cases a second", *names, "transfer + harness"), table)
+    for name, (first, last) in runs.items():
+        made += [f"- {name}: {last['sentence']} ({ran_with(first)})"]
+    return [*made, ""]
+
+
+def two_section(told: dict | None) -> list[str]:
+    made = ["## Two GPUs", ""]
+    if told is None or not told.get("ratio"):
+        return [*made, "Not run. `python benchmarks/two_gpus.py --out DIR`", ""]
+    made += [f"{told['model']}, {told['date']}. `{told['command']}`", ""]
+    made += [f"**{told['sentence']}**: {'met' if told['ratio'] <= told['goal'] else 'missed'}.", ""]
+    table = [[", ".join(run["gpus"]), str(run["shards"]), f"{run['cases']:,}", f"{run['words']:,}", f"{run['seconds']:.1f}"]
+             for run in (told["warming"], *told["one"], *told["two"])]  # fmt: skip
+    table[0][0] += " (first run: compiles)"
+    return made + grid(("GPUs", "shards", "cases", "words", "seconds"), table)
+
+
+def sanitizer_section(found: dict[str, list | None]) -> list[str]:
+    made = ["## Under the sanitizers", ""]
+    if not any(found.values()):
+        return [*made, "Not run. `python -m harness sanitize matmul ampere_gemm hopper_matmul --target cuda:0 --json FILE`", ""]
+    made += ["Cases by kernel and mode: how many came to which outcome. The second table is of planted faults, which are to be",
+             "convicted by the mode that sees them.", ""]
+    for title, names in (("kernels", ("sanitize",)), ("planted faults", ("planted", "bait"))):
+        rows = [row for name in names for row in found.get(name) or []]
+        if not rows:
+            continue
+        modes = list(dict.fromkeys(row["mode"] for row in rows))
+        table = []
+        for contract in dict.fromkeys(row["contract"] for row in rows):
+            line = [contract.rpartition("/")[2]]
+            for mode in modes:
+                here = [row["verdict"]["outcome"] for row in rows if (row["contract"], row["mode"]) == (contract, mode)]
+                line.append(", ".join(f"{outcome} {here.count(outcome)}" for outcome in dict.fromkeys(here)))
+            table.append(line)
+        made += grid((title, *modes), table, left=len(modes) + 1)
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -17,6 +17,8 @@ stays below 0.95 of cuBLAS at 8192^3 in fp16; 2 without a GPU.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import os
 import statistics
@@ -34,14 +36,6 @@ os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 QUANTILES = (0.5, 0.2, 0.8)
 SIZES = ("1024", "2048", "4096", "8192", "9728x8192x65536")  # the tutorial's
 GOAL, GOAL_SIZE = 0.95, (8192, 8192, 8192)
-BLACKWELL = (  # rows of the tutorials' tables for kernels of tcgen05
-    ("blocked_matmul", "8192x8192x16384", [f"{mn}x{mn}x{k} w4" for mn in (64, 128) for k in (64, 128, 256)]),
-    ("blocked_matmul_pipelined", "8192x8192x16384", [f"128x128x{k} w{w}" for k in (64, 128) for w in (4, 8)]),
-    ("block_scaled_matmul nvfp4", "8192x8192x512", ["128x256x256 s4"]),
-    ("block_scaled_matmul mxfp4", "8192x8192x512 to 8192, K in steps of 512", ["128x256x256 s4"]),
-    ("block_scaled_matmul mxfp8", "8192x8192x8192 to 16384, K in steps of 2048", ["128x256x128 s4"]),
-    ("fused_gather_scatter_matmul", "the seed's shapes", ["as launched"]),
-)
 
 
 @dataclass
@@ -88,17 +82,17 @@ class Ask:
     row: Timed
     case: Any
     configs: tuple[Any, ...]
+    needs: frozenset = frozenset()  # features beyond those of the kernel
 
 
 def main(arguments: list[str] | None = None) -> int:
     given = parsed(arguments)
     sizes = [size_of(text) for text in given.sizes]
     if given.dry:
-        for ask in asked(sizes):
+        for ask in [*asked(sizes), *blackwell()]:
             print(ask.row.kernel, ask.row.dtype, ask.row.size, *(named(c) for c in ask.configs), sep="  ")
-        for row in blackwell("this is a dry run"):
-            print(row.kernel, row.config, "  not run:", row.not_run)
         return 0
+    from harness.judge import _own_cache  # the court's place for compiled kernels: what is judged finds what was timed
     from harness.targets import target
 
     try:
@@ -107,14 +101,15 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{error}; this benchmark times launches and needs a CUDA GPU; --dry lists its rows")
         return 2
     given.out.mkdir(parents=True, exist_ok=True)
-    asks = list(asked(sizes))
+    asks = [*asked(sizes, probe=given.probe), *(blackwell() if given.blackwell else ())]
     begun, rows = time.monotonic(), []
     if not hardware.emulated:
-        warm(asks, given.sizes)
+        warm(asks, given.sizes, given.probe)
         print(f"compiled in {time.monotonic() - begun:.0f} s", flush=True)
     for ask in asks:
         try:
-            measure(ask, hardware, given.rounds, given.seconds)
+            with _own_cache(ask.case):
+                measure(ask, hardware, given.rounds, given.seconds)
         except Exception as error:  # a row that fails must not lose the others
             ask.row.not_run = f"{type(error).__name__}: {error}".splitlines()[0][:200]
         rows.append(ask.row)
@@ -122,7 +117,6 @@ def main(arguments: list[str] | None = None) -> int:
         save(given.out, rows, hardware, begun)
     if given.judge:
         judge([ask for ask in asks if ask.row.ms], hardware)
-    rows += blackwell(f"{hardware.name} ({hardware.arch}) has no tcgen05")
     save(given.out, rows, hardware, begun)
     print((given.out / "throughput.txt").read_text())
     return status(rows)
@@ -136,6 +130,8 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="turns that kernel and peer take")
     parser.add_argument("--seconds", type=float, default=0.15, help="of one turn")
     parser.add_argument("--judge", action=argparse.BooleanOptionalAction, default=True, help="judge what was timed")
+    parser.add_argument("--probe", action=argparse.BooleanOptionalAction, default=True, help="configurations matmul might try")
+    parser.add_argument("--blackwell", action=argparse.BooleanOptionalAction, default=True, help="the tutorials' Blackwell tables")
     parser.add_argument("--dry", action="store_true")
     return parser.parse_args(arguments)
 
@@ -146,7 +142,7 @@ def size_of(text: str) -> tuple[int, int, int]:
     return m, n, k
 
 
-def asked(sizes: list[tuple[int, int, int]]) -> Iterator[Ask]:
+def asked(sizes: list[tuple[int, int, int]], *, probe: bool = True) -> Iterator[Ask]:
     """The rows, in the order of what matters most."""
     from harness.contract import Case
     from kernels import ampere_gemm, block_scaled_matmul, hopper_matmul, matmul
@@ -160,6 +156,8 @@ def asked(sizes: list[tuple[int, int, int]]) -> Iterator[Ask]:
     for size in sorted(sizes, key=lambda s: s != largest):
         yield ask("matmul", matmul.Problem(**dict(zip("mnk", size, strict=True))), "fp16", (None,))
     wide = hopper_matmul.Config(block_m=128, block_n=256, block_k=64, stages=4, num_warps=8)
+    if probe:
+        yield from probed(sizes)
     tiles = hopper_matmul.Config(stages=4), wide, replace(wide, stages=3)
     yield ask("hopper_matmul", hopper_matmul.Problem(**side), "fp16", tiles)
     yield ask("hopper_matmul", hopper_matmul.Problem(**side, dtype="bf16", out="bf16"), "bf16", (wide,))
@@ -171,13 +169,51 @@ def asked(sizes: list[tuple[int, int, int]]) -> Iterator[Ask]:
         yield ask("block_scaled_matmul", block_scaled_matmul.Problem(**side, format=name), name, configs)
 
 
-def blackwell(reason: str) -> list[Timed]:
-    """The tutorials' tables for Blackwell, row by row, none of them run."""
-    return [
-        Timed(kernel=kernel, dtype="", m=0, n=0, k=0, config=f"{size}: {config}", not_run=reason)
-        for kernel, size, configs in BLACKWELL
-        for config in configs
+def probed(sizes: list[tuple[int, int, int]]) -> Iterator[Ask]:
+    """Configurations that `matmul` might come to try, each timed once at the goal's size (`--probe`)."""
+    from harness.contract import Case
+    from kernels import matmul
+
+    tiles = (
+        (128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (256, 128, 64, 8, 3), (256, 128, 64, 8, 4), (128, 128, 64, 8, 5),
+        (128, 128, 64, 4, 4), (128, 128, 64, 4, 3), (64, 256, 64, 4, 3), (128, 256, 128, 8, 2), (128, 128, 128, 8, 3),
+    )  # fmt: skip
+    configs = [
+        matmul.Config(block_m=m, block_n=n, block_k=k, group_m=group, num_warps=warps, num_stages=stages, loads="descriptors")
+        for m, n, k, warps, stages in tiles
+        for group in ((4, 6, 8, 12, 16) if (m, n, stages) == (128, 256, 4) else (8,))
     ]
+    m, n, k = max((size for size in sizes if size[2] <= 8192), key=lambda size: size[0], default=sizes[0])
+    row = Timed(kernel="matmul", dtype="fp16, configurations given", m=m, n=n, k=k)
+    case = Case(contract="matmul", problem=matmul.Problem(m=m, n=n, k=k), config=configs[0], data_seed=8192)
+    yield Ask(row, case, tuple(configs))
+
+
+def blackwell() -> Iterator[Ask]:
+    """The tutorials' tables for Blackwell, row by row: they run where there is tcgen05."""
+    from harness.contract import Case
+    from kernels import block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined
+    from kernels.features import Feature
+
+    def ask(contract: str, problem: Any, dtype: str, config: Any) -> Ask:
+        row = Timed(kernel=contract, dtype=dtype, m=problem.m, n=problem.n, k=problem.k, config=named(config))
+        case = Case(contract=contract, problem=problem, config=config, data_seed=8192)
+        return Ask(row, case, (config,), frozenset({Feature.BLOCK_SCALED_MMA} if "scaled" in contract else {Feature.TCGEN05}))
+
+    size = {"m": 8192, "n": 8192, "k": 16384}
+    for side in (64, 128):
+        for depth in (64, 128, 256):
+            tile = blocked_matmul.Config(block_m=side, block_n=side, block_k=depth, num_warps=4)
+            yield ask("blocked_matmul", blocked_matmul.Problem(**size), "fp16", tile)
+    for depth in (64, 128):
+        for warps in (4, 8):
+            half = blocked_matmul_pipelined.Config(block_m=128, block_n=128, block_k=depth, num_warps=warps)
+            yield ask("blocked_matmul_pipelined", blocked_matmul_pipelined.Problem(**size), "fp16", half)
+    ranges = (("nvfp4", range(512, 513, 512)), ("mxfp4", range(512, 8193, 512)), ("mxfp8", range(8192, 16385, 2048)))
+    for name, depths in ranges:
+        best = block_scaled_matmul.configurations(name, block_scaled_mma=True)[0]
+        for k in depths:
+            yield ask("block_scaled_matmul", block_scaled_matmul.Problem(m=8192, n=8192, k=k, format=name), name, best)
 
 
 def named(config: Any) -> str:
@@ -186,15 +222,16 @@ def named(config: Any) -> str:
     return _named(config)
 
 
-def warm(asks: list[Ask], sizes: list[str]) -> None:
+def warm(asks: list[Ask], sizes: list[str], probe: bool) -> None:
     """Compile every configuration into Triton's cache, many at a time, in processes of their own."""
     import subprocess
 
-    script = "import sys; sys.path.insert(0, '.'); from benchmarks import throughput; throughput.compile_one({}, {}, {})"
+    script = "import sys; sys.path.insert(0, '.'); from benchmarks import throughput; throughput.compile_one({}, {}, {}, {})"
 
     def one(job: tuple[int, int]) -> None:
-        subprocess.run([sys.executable, "-c", script.format(sizes, *job)], capture_output=True, timeout=180,
-                       cwd=Path(__file__).resolve().parent.parent, check=False)  # fmt: skip
+        with contextlib.suppress(subprocess.TimeoutExpired):  # then it is compiled where it is timed
+            subprocess.run([sys.executable, "-c", script.format(sizes, probe, *job)], capture_output=True, timeout=90,
+                           cwd=Path(__file__).resolve().parent.parent, check=False)  # fmt: skip
 
     with ThreadPoolExecutor(max(2, len(os.sched_getaffinity(0)) - 2)) as pool:
         list(pool.map(one, variants(asks)))
@@ -206,6 +243,8 @@ def variants(asks: list[Ask]) -> list[tuple[int, int]]:
 
     jobs = []
     for place, ask in enumerate(asks):
+        if ask.needs:
+            continue  # compiled where it is timed
         if ask.configs != (None,):
             jobs += [(place, number) for number in range(len(ask.configs))]
         elif place == 0:
@@ -213,12 +252,13 @@ def variants(asks: list[Ask]) -> list[tuple[int, int]]:
     return jobs
 
 
-def compile_one(sizes: list[str], place: int, number: int, device: str = "cuda:0") -> None:
+def compile_one(sizes: list[str], probe: bool, place: int, number: int, device: str = "cuda:0") -> None:
     """Launch one configuration of one row, on a small problem of the same divisibility. An autotuner's configurations are compiled
     as it compiles them: as the only one that it has."""
+    from harness.judge import _own_cache
     from kernels import matmul
 
-    ask = list(asked([size_of(text) for text in sizes]))[place]
+    ask = list(asked([size_of(text) for text in sizes], probe=probe))[place]
     problem = replace(ask.case.problem, m=512, n=512, k=1024)
     if ask.configs == (None,):
         only = (matmul.CONFIGS["cuda"] + matmul.HOPPER_CONFIGS)[number]
@@ -226,7 +266,8 @@ def compile_one(sizes: list[str], place: int, number: int, device: str = "cuda:0
         config = None
     else:
         config = ask.configs[number]
-    launcher(replace(ask.case, config=config, problem=problem), device)()
+    with _own_cache(ask.case):
+        launcher(replace(ask.case, config=config, problem=problem), device)()
 
 
 def launcher(case: Any, device: str) -> Callable[[], Any]:
@@ -297,7 +338,7 @@ def measure(ask: Ask, hardware: Any, rounds: int, seconds: float) -> None:
     from kernels import matmul
 
     row, contract, device = ask.row, resolve(ask.case.contract), str(hardware.device)
-    if lacking := contract.requires - hardware.features:
+    if lacking := (contract.requires | ask.needs) - hardware.features:
         row.not_run = f"{hardware.name} lacks {', '.join(sorted(map(str, lacking)))}"
         return
     tensors = placed(ask.case, device)
@@ -346,9 +387,12 @@ def tuning() -> dict[str, Any]:
     from kernels import matmul
 
     for described in (True, False):
-        told = getattr(matmul._tuner("cuda", described), "configs_timings", None)
-        if told:
-            return {str(config): round(ms[0] if isinstance(ms, list) else ms, 4) for config, ms in told.items()}
+        tuner = matmul._tuner("cuda", described)
+        chosen = matmul.configurations("cuda") + (matmul.HOPPER_CONFIGS if described else ())
+        if told := getattr(tuner, "configs_timings", None):
+            names = {str(config): c.name for config, c in zip(tuner.configs, chosen, strict=True)}
+            times = {names[str(config)]: round(ms[0] if isinstance(ms, list) else ms, 4) for config, ms in told.items()}
+            return dict(sorted(times.items(), key=lambda item: item[1]))
     return {}
 
 
@@ -380,8 +424,9 @@ def line(row: Timed) -> str:
 
 def save(out: Path, rows: list[Timed], hardware: Any, begun: float) -> None:
     """throughput.json, .txt and .svg of what there is so far."""
+    from rich.console import Console
+
     from benchmarks.pages import svg, throughput_table
-    from harness.report import text_of
     from harness.seed_files import versions
 
     told = {
@@ -393,7 +438,9 @@ def save(out: Path, rows: list[Timed], hardware: Any, begun: float) -> None:
         "rows": [row.to_json() for row in rows],
     }
     (out / "throughput.json").write_text(json.dumps(told, indent=1) + "\n")
-    (out / "throughput.txt").write_text(text_of(throughput_table(told)))
+    page = Console(width=200, file=io.StringIO(), record=True)
+    page.print(throughput_table(told))
+    (out / "throughput.txt").write_text(page.export_text())
     (out / "throughput.svg").write_text(svg(told))
 
 

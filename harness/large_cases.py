@@ -123,10 +123,35 @@ def judge_large(asked: Iterable[Case], target: Target, *, products: int = PRODUC
     os.environ.update(alone)  # children start while this holds
     try:
         with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+            asked = list(asked)
+            if not target.emulated:
+                compile_before(asked, target, pool)
             yield from _judge_all(asked, target, products, pool)
     finally:
         for name, value in earlier.items():
             os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
+
+
+def compile_before(asked: Iterable[Case], target: Target, pool: Executor) -> None:
+    """Fill Triton's cache with what `asked` compiles, each kernel on a small problem of the same divisibility, many at a time. An
+    autotuner's candidates are left to it."""
+    small: dict[str, Case] = {}
+    for case in asked:
+        if case.config is not None:
+            p = case.problem
+            sizes = {name: least + getattr(p, name) % 16 for name, least in (("m", 512), ("n", 512), ("k", 1024))}
+            smaller = replace(case, problem=replace(p, **sizes))
+            small[smaller.key] = smaller
+    for done in [pool.submit(_compiled, case.to_json(), target) for case in small.values()]:
+        done.result()
+
+
+def _compiled(record: Mapping, target: Target) -> None:
+    """Launch once and forget: what goes wrong goes wrong again where it is judged."""
+    contract = resolve(record["contract"])
+    case = contract.case_from_json(record)
+    if not contract.requires - target.features:
+        launch(case, target, contract, None, large_operands.operands(case), Clock())
 
 
 class Here(Executor):

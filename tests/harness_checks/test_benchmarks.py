@@ -1,0 +1,109 @@
+"""Contract under test: the benchmarks' figures are what they are called; a missed goal or a wrong word is a failing status; a row or
+a section that did not run says so and is no figure; what the runs on GPUs will do is tried here on emulated ones.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks import pages, throughput, two_gpus
+from benchmarks.throughput import GOAL_SIZE, Timed
+from harness.targets import target
+
+HOPPER = target("emulated:sm_90")
+ROW = Timed(kernel="matmul", dtype="fp16", m=8192, n=8192, k=8192, config="128x256x64", ms=(2.0, 1.9, 2.2), peer="cuBLAS fp16",
+            peer_ms=(1.9, 1.8, 2.0), words=10)  # fmt: skip
+
+
+def test_quantiles_are_the_median_and_both_fifths() -> None:
+    assert throughput.quantiles([float(t) for t in range(11)]) == (5.0, 2.0, 8.0)
+    assert throughput.quantiles([3.0] * 10) == (3.0, 3.0, 3.0)
+
+
+def test_speed_is_two_operations_a_product_and_the_ratio_is_of_speeds() -> None:
+    assert ROW.tflops(2.0) == pytest.approx(2 * 8192**3 / 2e-3 / 1e12)
+    assert ROW.ratio == pytest.approx(0.95)
+    assert ROW.to_json()["peer_tflops"][0] > ROW.to_json()["tflops"][0]
+
+
+def test_a_missed_goal_or_a_wrong_word_is_a_failing_status() -> None:
+    assert throughput.status([ROW]) == 0 and GOAL_SIZE == (8192, 8192, 8192)
+    assert throughput.status([replace(ROW, ms=(2.01, 1.9, 2.2))]) == 1
+    assert throughput.status([replace(ROW, differ=1)]) == 1
+
+
+def test_every_row_has_a_case_that_its_contract_takes_back() -> None:
+    from harness.contract import resolve
+
+    asks = [*throughput.asked([throughput.size_of(text) for text in throughput.SIZES]), *throughput.blackwell()]
+    kinds = {ask.row.kernel for ask in asks}
+    assert kinds == {"matmul", "hopper_matmul", "ampere_gemm", "block_scaled_matmul", "blocked_matmul", "blocked_matmul_pipelined"}
+    for ask in asks:
+        for config in ask.configs:
+            case = replace(ask.case, config=config)
+            assert resolve(case.contract).case_from_json(json.loads(json.dumps(case.to_json()))) == case
+
+
+def test_a_row_is_measured_and_one_that_lacks_a_feature_is_not() -> None:
+    asks = [*throughput.asked([(64, 64, 64)], probe=False), *throughput.blackwell()]
+    ampere = next(ask for ask in asks if ask.row.kernel == "ampere_gemm")
+    throughput.measure(ampere, HOPPER, 1, 0.01)
+    assert len(ampere.row.ms) == 3 and ampere.row.peer_ms[0] > 0 and not ampere.row.not_run
+    throughput.judge([ampere], HOPPER)
+    assert (ampere.row.words, ampere.row.differ) == (64 * 64, 0)
+    for name in ("blocked_matmul", "block_scaled_matmul"):
+        lacking = next(ask for ask in reversed(asks) if ask.row.kernel == name)
+        throughput.measure(lacking, HOPPER, 1, 0.01)
+        assert "lacks" in lacking.row.not_run and not lacking.row.ms
+
+
+def test_dequantised_operands_are_the_elements_times_their_scales() -> None:
+    import numpy as np
+
+    from harness.contract import Operand
+    from harness.contracts.block_scaled_matmul import CONTRACT
+    from harness.scaled_operands import read_back
+    from harness.transfer import words
+    from kernels.scaled_operands import FORMATS
+    from reference.formats import FORMATS as CODES
+    from reference.formats import decode
+
+    for name, f in FORMATS.items():
+        problem = CONTRACT.module.Problem(m=160, n=40, k=256, format=name)
+        made, wide = throughput.scaled(problem, "cpu")
+        for side, element, size, got in (("a", f.a, 160, wide[0]), ("b", f.b, 40, wide[1])):
+            form = "uint8" if element == "e2m1" else element
+            elements = Operand(name=side, format=form, codes=words(made[side]))
+            factors = Operand(name="s", format=f.scale, codes=words(made[f"{side}_scale"]))
+            logical = read_back(elements, factors, size, 256, f.block_size)
+            scales = np.repeat(decode(CODES[f.scale], logical.scales), f.block_size, axis=1)  # (size, k)
+            exact = decode(CODES[element], logical.codes) * scales
+            assert np.abs(got.double().numpy() - exact).max() <= np.abs(exact).max() / 256, (name, side)
+
+
+def test_a_page_says_what_was_not_run_and_shows_what_was(tmp_path: Path) -> None:
+    assert pages.page(tmp_path).count("Not run.") == 5
+    told = {"date": "today", "command": "python", "model": "a GPU", "versions": {"triton": "3.9.0"}, "seconds": 1.0}
+    rows = [ROW.to_json(), Timed(kernel="blocked_matmul", dtype="fp16", m=1, n=1, k=1, not_run="it lacks tcgen05").to_json()]
+    (tmp_path / "throughput.json").write_text(json.dumps(told | {"rows": rows}))
+    page = pages.page(tmp_path)
+    assert page.count("Not run.") == 4 and "**0.950** of cuBLAS (goal 0.95: met)" in page and "it lacks tcgen05" in page
+    drawn = pages.svg(told | {"rows": rows})
+    assert drawn.startswith("<svg") and "matmul fp16 8192" in drawn and "blocked_matmul" not in drawn
+    assert pages.main([str(tmp_path / "nowhere")]) == 2
+
+
+def test_two_gpus_are_counted_by_what_ran_and_judged_by_the_ratio(tmp_path: Path) -> None:
+    told = '<properties><property name="cases" value="3"/><property name="words" value="70"/></properties>'
+    node = f"<testcase>{told}</testcase>"
+    junit = tmp_path / "junit.xml"
+    junit.write_text(f"<testsuites>{node}{node}<testcase><skipped/></testcase></testsuites>")
+    assert two_gpus.counted(junit) == {"shards": 2, "not_run": 1, "cases": 6, "words": 140}
+    run = {"gpus": ["0"], "status": 0, "shards": 240, "cases": 9, "words": 9}
+    both: dict = {"one": [run | {"seconds": 10.0}], "two": [run | {"seconds": 5.5}]}
+    two_gpus.summary(both)
+    assert both["ratio"] == 0.55 and "240 shards" in both["sentence"]
