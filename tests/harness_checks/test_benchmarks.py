@@ -1,5 +1,5 @@
-"""Contract under test: the benchmarks' figures are what they are called; a missed goal or a wrong word is a failing status; a row or
-a section that did not run says so and is no figure; what the runs on GPUs will do is tried here on emulated ones.
+"""Contract under test: the benchmarks' figures are what they are called; a missed goal or a wrong word is a failing status; a row
+or a section that did not run says so and is no figure; what the runs on GPUs will do is tried here on emulated ones.
 """
 
 from __future__ import annotations
