@@ -21,6 +21,7 @@ _DEVICE_SAYS = (
     (r"out of memory", Outcome.OUT_OF_MEMORY),
     (r"launch timed out|launch timeout", Outcome.TIMEOUT),
 )
+_DRIVER_REFUSES = "Failed to create tensor map descriptor"  # cuTensorMapEncodeTiled says no more than "invalid argument"
 _COMPILER_SAYS = re.compile(r"PassManager::run failed|error encountered during parsing|failed to verify|LLVM ERROR|verif")
 
 
@@ -68,10 +69,12 @@ def outcome_of(error: BaseException) -> Seen:
         return Seen(Outcome.REFUSED, "front end", _one_line(said), where, details)
     if isinstance(error, MemoryError) or "OutOfMemoryError" in names:
         return Seen(Outcome.OUT_OF_MEMORY, "hardware", _one_line(text), where, details)
+    if _DRIVER_REFUSES in text:
+        return Seen(Outcome.REFUSED, "driver", _one_line(text), where, details)
     if "AcceleratorError" in names or "CUDA" in text:
-        for pattern, outcome in _DEVICE_SAYS:
-            if re.search(pattern, text, re.IGNORECASE):
-                return Seen(outcome, "hardware", str(outcome), where, details)
+        outcome = told_by_device(text)
+        if outcome is not None:
+            return Seen(outcome, "hardware", str(outcome), where, details)
     if isinstance(error, RuntimeError) and _COMPILER_SAYS.search(text):
         return Seen(Outcome.REFUSED, "verifier", _one_line(_relevant(text)), where, details)
     if not isinstance(error, ValueError) and _raised_in(
@@ -90,6 +93,13 @@ def outcome_of(error: BaseException) -> Seen:
             details,
         )
     return Seen(Outcome.LAUNCHER_ERROR, "launcher", _one_line(f"{type(error).__name__}: {text}"), where, details)
+
+
+def told_by_device(text: str) -> Outcome | None:
+    """The fault that a message of CUDA or torch names in its first line; further down torch speaks of device-side assertions, for
+    any."""
+    first = _one_line(text)
+    return next((outcome for pattern, outcome in _DEVICE_SAYS if re.search(pattern, first, re.IGNORECASE)), None)
 
 
 def location_of(error: BaseException) -> str:

@@ -59,7 +59,8 @@ def examine(case: Case, machine: Target, mode: str, *, timeout: float = 300.0) -
         return _not_run("compute-sanitizer is not installed; it comes with the CUDA toolkit")
     around = [tool, "--tool", mode, "--target-processes", "all", "--print-limit", "20"] if mode in AROUND and tool else []
     paths = [str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"TRITON_INSTRUMENTATION_MODE": mode if mode in COMPILED else "", "PYTHONPATH": os.pathsep.join(paths)}
+    environment = os.environ | {"TRITON_INSTRUMENTATION_MODE": mode if mode in COMPILED else ""}
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
     environment.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     if not machine.emulated:
         environment |= {"CUDA_VISIBLE_DEVICES": visible_device(machine.index), "HARNESS_ONE_GPU": "1"}
@@ -87,12 +88,12 @@ def examine(case: Case, machine: Target, mode: str, *, timeout: float = 300.0) -
 
 def told(mode: str, judged: Verdict | None, said: str, status: int | None = 0) -> Verdict:
     """What the child's verdict and everything that was printed come to. `judged` is None where the child left no verdict."""
-    lines = [line.removeprefix("=========").strip() for line in said.splitlines()]
+    lines = [line.removeprefix("=========").strip() for line in _apart(said).splitlines()]
     parsed = _around(mode, lines) if mode in AROUND else _asserted(lines)
     if parsed is not None and (mode in AROUND or judged is None or judged.outcome is Outcome.DEVICE_ASSERT):
         outcome, message, location = parsed
         if outcome is Outcome.NOT_RUN:
-            return _not_run(message)
+            return replace(_not_run(message), details={"said": _tail(said), "judge": str(judged.outcome) if judged else ""})
         return Verdict(ruling=Ruling.CONVICTED, outcome=outcome, message=message, location=location,
                        rests_on=RestsOn.OBSERVED_FAULT,
                        details={"said": _tail(said), "judge": str(judged.outcome) if judged else ""})
@@ -105,6 +106,11 @@ def told(mode: str, judged: Verdict | None, said: str, status: int | None = 0) -
         return replace(judged, ruling=Ruling.RIGHT, outcome=Outcome.RIGHT, rests_on=RestsOn.NOTHING, details={},
                        message="ran; its words are fpsan's own and were not compared")
     return judged
+
+
+def _apart(said: str) -> str:
+    """What was printed, each of compute-sanitizer's lines on a line of its own: the process may end without ending its last one."""
+    return re.sub(r"(?<=[^\n])=========", "\n=========", said)
 
 
 def _asserted(lines: Sequence[str]) -> tuple[Outcome, str, str] | None:
@@ -179,6 +185,31 @@ def chosen(address: str, machine: Target, count: int) -> list[Case]:
     """The first `count` cases of the cover list that owe a result."""
     contract = resolve(address)
     return [case for case in contract.required(machine) if contract.owed(case, machine).result][:count]
+
+
+def read(path: Path) -> list[dict]:
+    """The rows of a file that `sanitize --json` wrote. ValueError for anything else."""
+    try:
+        rows = json.loads(path.read_text())
+        if isinstance(rows, list) and all({"contract", "case", "mode", "target", "verdict"} <= set(row) for row in rows):
+            return rows
+        problem = "it is no list of verdicts"
+    except (OSError, ValueError, TypeError) as error:
+        problem = str(error)
+    raise ValueError(f"{path}: {problem}: give a file that sanitize --json wrote")
+
+
+def name_of(address: str) -> str:
+    """A contract's address without the place of its file: a faulty copy has the same name wherever it was written."""
+    path, mark, name = address.rpartition(":")
+    return f"{Path(path).name}:{name}" if mark and path.endswith(".py") else address
+
+
+def cases_of(rows: Sequence[dict], address: str) -> list[Case]:
+    """The different cases of `rows` that are of the contract at `address`, wherever its file lay then."""
+    contract = resolve(address)
+    records = [row["case"] | {"contract": address} for row in rows if name_of(row["contract"]) == name_of(address)]
+    return list({case.key: case for case in map(contract.case_from_json, records)}.values())
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 
@@ -14,6 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", default="", metavar="T", help="machine (default: the first GPU, else emulated:sm_90)")
     parser.add_argument("--mode", action="append", help="bare, iisan, consan, fpsan, memcheck or racecheck")
     parser.add_argument("--cases", type=int, default=3, metavar="N", help="cases of the cover list (default 3)")
+    parser.add_argument("--cases-of", type=Path, metavar="FILE", help="these cases, by --json, not the cover list's")
+    parser.add_argument("--schedule", action="append", help="on an emulated target: under this schedule (may be repeated)")
     parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="seconds for one case in one mode")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="children at a time (default: one a core, at most 8)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every verdict to this file")
@@ -27,8 +30,12 @@ def run(arguments: argparse.Namespace) -> int:
     here = targets() if not arguments.target else []
     machine = target(arguments.target) if arguments.target else next((t for t in here if not t.emulated), target("emulated:sm_90"))
     modes = arguments.mode or list(sanitizer.MODES)
-    work = [(stem, case, mode) for stem in arguments.contracts for case in sanitizer.chosen(stem, machine, arguments.cases)
-            for mode in modes]
+    earlier = sanitizer.read(arguments.cases_of) if arguments.cases_of else None
+    work = []
+    for stem in arguments.contracts:
+        cases = sanitizer.chosen(stem, machine, arguments.cases) if earlier is None else sanitizer.cases_of(earlier, stem)
+        work += [(stem, case if schedule is None else replace(case, schedule=schedule), mode)
+                 for case in cases for schedule in arguments.schedule or [None] for mode in modes]
     if unknown := [mode for mode in modes if mode not in sanitizer.MODES]:
         raise ValueError(f"--mode {unknown[0]!r}: must be one of {', '.join(sanitizer.MODES)}")
     jobs = arguments.jobs or min(os.cpu_count() or 1, 8)

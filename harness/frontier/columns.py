@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.frontier.contract import CONTRACT, MODES, case_of
+from harness.frontier.contract import MODES, case_of
 from harness.frontier.points import Point, points, rule
 from harness.journal import Journal
 from harness.targets import Target
@@ -27,6 +27,8 @@ from reference.tiled_copy import Direction
 
 ARCHITECTURES = ("sm_90", "sm_100")
 NOT_THERE = "not there"  # the machine lacks the instruction
+VERSION = 2  # of the file that `write` leaves
+FIELDS = ("outcome", "message", "location", "layer")
 Answers = dict[str, dict]  # key of a point -> {"outcome", "message", "location"}
 
 
@@ -46,33 +48,6 @@ def by_rule(grid: list[Point], arch: str, *, iisan: bool) -> Answers:
     return {key(p): {"outcome": (r := rule(p, arch, iisan=iisan)).outcome, "message": r.reason, "location": r.layer} for p in grid}
 
 
-def by_compiler(grid: list[Point], arch: str) -> Answers:
-    """Compile each point for `arch`; a launch that is refused before that is the host's refusal."""
-    import torch
-
-    from harness.judge import outcome_of
-    from harness.offline_compile import compiling
-    from harness.transfer import torch_dtype
-
-    found: Answers = {}
-    with compiling(arch):
-        for point in grid:
-            case = case_of(point)
-            tensors = {}
-            for o in CONTRACT.operands(case):
-                strides = o.strides or tuple([1] * o.codes.ndim if o.codes.ndim == 1 else [o.codes.shape[1], 1])
-                reach = 1 + sum((n - 1) * s for n, s in zip(o.codes.shape, strides, strict=True))
-                flat = torch.zeros(o.offset + reach, dtype=torch_dtype(o.format))  # (reach,)
-                tensors[o.name] = flat.as_strided(o.codes.shape, strides, o.offset)  # (*shape,)
-            try:
-                CONTRACT.launch(case, tensors, None)
-                found[key(point)] = {"outcome": "compiles", "message": "", "location": ""}
-            except Exception as error:  # whatever the compiler or the host says is an answer
-                seen = outcome_of(error)
-                found[key(point)] = {"outcome": str(seen.outcome), "message": seen.message, "location": seen.layer}
-    return found
-
-
 def by_launch(grid: list[Point], target: Target, mode: str, *, jobs: int, timeout: float = 30.0) -> Answers:
     """Launch every point that `target` has the instruction for, in children; the others answer `NOT_THERE`."""
     from harness.isolation import Bench
@@ -89,6 +64,8 @@ def by_launch(grid: list[Point], target: Target, mode: str, *, jobs: int, timeou
 
 def columns(architectures: Iterable[str], *, jobs: int, operations: tuple[str, ...] | None = None) -> dict[str, dict[str, Answers]]:
     """Architecture -> column -> answers, of all columns that need no GPU."""
+    from harness.frontier.compiled import by_compiler
+
     grid = points(operations) if operations else points()
     made: dict[str, dict[str, Answers]] = {}
     for arch in architectures:
@@ -119,18 +96,42 @@ def origin(target: Target | None = None) -> dict[str, str]:
 
 def write(path: Path, made: dict[str, dict[str, Answers]], target: Target | None) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"version": 1, "origin": origin(target), "columns": made}))
+    path.write_text(packed(made, origin(target)))
+
+
+def packed(made: dict[str, dict[str, Answers]], told: dict[str, str]) -> str:
+    """Answers as JSON, small enough to keep: each point, and each different answer, once."""
+    keys = list(dict.fromkeys(k for columns in made.values() for answers in columns.values() for k in answers))
+    place = {k: number for number, k in enumerate(keys)}
+    rows: dict[str, int] = {}
+    packed_columns = {arch: {name: [[place[k], rows.setdefault(json.dumps([a.get(f, "") for f in FIELDS]), len(rows))]
+                                    for k, a in answers.items()] for name, answers in columns.items()}
+                      for arch, columns in made.items()}
+    lines = [f' "points": [\n{_listed(keys)}\n ],', f' "answers": [\n{_listed(list(rows))}\n ],',
+             f' "columns": {json.dumps(packed_columns)}']
+    return "\n".join(["{", f' "version": {VERSION}, "origin": {json.dumps(told)},', *lines, "}"]) + "\n"
+
+
+def _listed(texts: list[str]) -> str:
+    return ",\n".join(f"  {text}" for text in texts)
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What `write` left. ValueError for anything else."""
+    """{"origin", "columns"} of a file that `write` left. ValueError for anything else, with what is wrong with it."""
     try:
         found = json.loads(path.read_text())
-        if found["version"] == 1:
+        version = found["version"]
+        if version == VERSION:
+            keys = [key(Point(**fields)) for fields in found["points"]]
+            answers = [dict(zip(FIELDS, row, strict=True)) for row in found["answers"]]
+            found["columns"] = {
+                arch: {name: {keys[point]: answers[answer] for point, answer in pairs} for name, pairs in columns.items()}
+                for arch, columns in found["columns"].items()
+            }
             return found
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: no answers of a frontier ({error}); write them with frontier --json") from error
-    raise ValueError(f"{path}: version {found['version']}: this checkout reads version 1")
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise ValueError(f"{path}: no answers of a frontier ({error!r}); write them with frontier --json") from error
+    raise ValueError(f"{path}: version {version}: this checkout reads version {VERSION}; write it again with frontier --json")
 
 
 def merged(into: dict[str, dict[str, Answers]], other: dict[str, dict[str, Answers]]) -> dict[str, dict[str, Answers]]:

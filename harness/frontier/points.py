@@ -59,7 +59,7 @@ class Point:
 
     def row_numbers(self) -> np.ndarray:
         """(block_rows,) int32 of a gather or scatter: `row`, then distinct legal ones."""
-        others = (np.arange(self.block_rows, dtype=np.int64) * 3 + 1) % self.rows
+        others = (np.arange(self.rows, dtype=np.int64) * 7 + 1) % self.rows  # each row once: 7 divides no table's rows here
         others = others[others != self.row]
         return np.concatenate([[self.row], np.resize(others, self.block_rows - 1)]).astype(np.int32)
 
@@ -128,6 +128,8 @@ def rule(point: Point, arch: str, *, iisan: bool = False) -> Rule:
     """By `reference.tiled_copy` and `reference.gather_scatter`, the driver API's rules of a descriptor and the tile language's."""
     if any(n < 1 or n & (n - 1) for n in (point.block_rows, point.block_columns)):
         return Rule("refused", "front end", "a tile's sizes are powers of two")
+    if point.tiled and (width := point.block_columns * point.itemsize) < tiled_copy.ALIGNMENT:
+        return Rule("refused", "driver", f"a box's row of {width} bytes: cuTensorMapEncodeTiled takes {tiled_copy.ALIGNMENT}+")
     owed = _tiled(point, arch, iisan) if point.tiled else _rows(point, arch, iisan)
     if owed is not None:
         layer = {"refused": "compiler", "device assert": "iisan"}.get(owed.outcome, "hardware")
@@ -141,8 +143,6 @@ def rule(point: Point, arch: str, *, iisan: bool = False) -> Rule:
 
 
 def _tiled(point: Point, arch: str, iisan: bool) -> tiled_copy.Fault | None:
-    if point.block_columns * point.itemsize < tiled_copy.ALIGNMENT:
-        return tiled_copy.Fault("refused", "a box's row has at least 16 bytes")
     return _descriptor(point, iisan) or tiled_copy.fault(
         Direction.STORE if point.stores else Direction.LOAD, (point.row, point.column), point.itemsize, arch, iisan=iisan)
 
@@ -155,12 +155,14 @@ def _rows(point: Point, arch: str, iisan: bool) -> tiled_copy.Fault | None:
 
 
 def _descriptor(point: Point, iisan: bool) -> tiled_copy.Fault | None:
-    """Base and strides in units of 16 bytes: the host refuses them; made on the device, iisan asserts them, and bare hardware has
-    no documented answer."""
-    wrong = [f"{name} {value} x {point.dtype}: a multiple of {tiled_copy.ALIGNMENT} bytes is needed"
+    """Base and strides in units of 16 bytes: the host refuses them. Made on the device, iisan asserts them; bare, a base is a
+    misaligned address, and of a stride what is over a multiple of 16 bytes is dropped, so that every row but the first is looked
+    for too early (undocumented; measured on an H200, 2026-11-21)."""
+    bare = {"base offset": "misaligned address", "row stride": "stray write" if point.stores else "wrong words"}
+    wrong = [(name, f"{name} {value} x {point.dtype}: a multiple of {tiled_copy.ALIGNMENT} bytes is needed")
              for name, value in (("base offset", point.offset), ("row stride", point.columns + point.pad))
              if value * point.itemsize % tiled_copy.ALIGNMENT]
     if not wrong:
         return None
-    outcome = "refused" if not point.on_device else "device assert" if iisan else "undefined"
-    return tiled_copy.Fault(outcome, wrong[0])
+    name, reason = wrong[0]
+    return tiled_copy.Fault("refused" if not point.on_device else "device assert" if iisan else bare[name], reason)

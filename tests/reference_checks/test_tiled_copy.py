@@ -5,12 +5,16 @@ The rows of the first two tables were measured on an H200 (sm_90, driver 580) wi
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from reference import tiled_copy
 from reference.tiled_copy import Direction
 
+EDGES = Path(__file__).parents[1] / "hardware_words" / "tma_edges_h200.json"
 TENSOR = np.arange(1, 64 * 64 + 1, dtype=np.float32).reshape(64, 64)
 BOX = (16, 32)
 
@@ -64,6 +68,31 @@ def test_a_store_writes_its_part_inside_and_nothing_else(origin: tuple[int, int]
     row, column = np.nonzero(changed)
     assert changed.sum() == max(0, min(64, origin[0] + 16) - origin[0]) * max(0, min(64, origin[1] + 32) - origin[1])
     assert (got[row, column] == source[row - origin[0], column - origin[1]]).all()
+
+
+def test_the_bytes_past_a_row_s_end_are_those_measured_for_every_width_and_element_size() -> None:
+    held = json.loads(EDGES.read_text())
+    rows = [dict(zip(held["fields"], row, strict=True)) for row in held["summary"]]
+    assert (held["launches"], held["unlawful"], len(rows)) == (5170, 0, 56)
+    assert wrong_edges(rows) == []
+
+
+def wrong_edges(rows: list[dict]) -> list[dict]:
+    """Rows whose bytes past the end, the same in every launch, are not those that the law has."""
+    wrong = []
+    for row in rows:
+        width = 32 + row["residue"]
+        reach = tiled_copy.written_columns(width // row["itemsize"], row["itemsize"]) * row["itemsize"]
+        owed = list(range(reach - width)) if row["kind"] == "tiled store" else []
+        wrong += [] if row["past"] == [owed] else [row]
+    return wrong
+
+
+@pytest.mark.parametrize("unit", [1, 4, 8, 32])
+def test_another_unit_than_16_bytes_is_seen_in_the_measured_edges(unit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = json.loads(EDGES.read_text())
+    monkeypatch.setattr(tiled_copy, "ALIGNMENT", unit)
+    assert wrong_edges([dict(zip(held["fields"], row, strict=True)) for row in held["summary"]])
 
 
 def test_a_box_of_three_dimensions_follows_the_same_rule() -> None:
