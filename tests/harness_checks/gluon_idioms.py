@@ -249,6 +249,97 @@ def product_refills_while_the_sum_is_read(a, b, out):
 
 
 @gluon.jit
+def copy_waits_for_the_phase_before_the_first(a, b, out):
+    tile = tile_of(a)
+    arrived = barrier_of(1)
+    mbarrier.expect(arrived, a.nbytes_per_cta)
+    mbarrier.wait(arrived, 1)  # parity 1 of a fresh barrier: returns at once
+    tma.async_load(a, [0, 0], arrived, tile)
+    mbarrier.wait(arrived, 0)
+    mbarrier.invalidate(arrived)
+    tma.async_store(out, [0, 0], tile)
+    tma.store_wait(pendings=0)
+
+
+@gluon.jit
+def copy_gives_a_barrier_a_second_life(a, b, out):
+    tile = tile_of(a)
+    arrived = barrier_of(1)
+    mbarrier.expect(arrived, a.nbytes_per_cta)
+    tma.async_load(a, [0, 0], arrived, tile)
+    mbarrier.wait(arrived, 0)
+    mbarrier.invalidate(arrived)
+    mbarrier.init(arrived, count=1)
+    mbarrier.expect(arrived, a.nbytes_per_cta)
+    tma.async_load(a, [0, 0], arrived, tile)
+    mbarrier.wait(arrived, 0)  # phase 0 once more: it began anew
+    mbarrier.invalidate(arrived)
+    tma.async_store(out, [0, 0], tile)
+    tma.store_wait(pendings=0)
+
+
+@gluon.jit
+def copy_is_stored_twice_from_one_tile(a, b, out):
+    tile = tile_of(a)
+    arrived = barrier_of(1)
+    mbarrier.expect(arrived, a.nbytes_per_cta)
+    tma.async_load(a, [0, 0], arrived, tile)
+    mbarrier.wait(arrived, 0)
+    mbarrier.invalidate(arrived)
+    tma.async_store(out, [0, 0], tile)
+    layout: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [gl.num_warps(), 1], [1, 0])
+    seen = tile.load(layout)  # (M, K), while the store reads it too
+    tma.async_store(out, [0, 0], tile)
+    gl.static_assert(seen.shape[0] == M)
+    tma.store_wait(pendings=0)
+
+
+@gluon.jit
+def product_reads_a_tile_that_both_operands_share(a, b, out):
+    a_tile, b_tile = loaded(a, b)
+    sums = sums_of()
+    done = barrier_of(1)
+    spare = sums_of()
+    tcgen05_mma(a_tile, b_tile, spare, use_acc=False)
+    tcgen05_mma(a_tile, b_tile, sums, use_acc=False)  # reads what the one in flight reads
+    tcgen05_commit(done)
+    layout: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [gl.num_warps(), 1], [1, 0])
+    seen = b_tile.load(layout)  # (K, N), and so does this
+    gl.static_assert(seen.shape[0] == K)
+    mbarrier.wait(done, 0)
+    mbarrier.invalidate(done)
+    stored(out, sums)
+
+
+@gluon.jit
+def product_replaces_what_nobody_wrote(a, b, out):
+    a_tile, b_tile = loaded(a, b)
+    sums = sums_of()
+    done = barrier_of(1)
+    for turn in range(2):
+        tcgen05_mma(a_tile, b_tile, sums, use_acc=turn > 1)  # never: what tensor memory holds does not matter
+        tcgen05_commit(done)
+        mbarrier.wait(done, turn & 1)
+    mbarrier.invalidate(done)
+    stored(out, sums)
+
+
+@gluon.jit
+def copy_mixes_a_gather_and_a_tile_on_one_barrier(a, b, out, rows_of_a, ROWS: gl.constexpr):
+    tile = gl.allocate_shared_memory(out.dtype, [ROWS, K], out.layout)  # (ROWS, K)
+    other = tile_of(b)
+    arrived = barrier_of(1)
+    numbers = gl.arange(0, ROWS, gl.SliceLayout(0, gl.BlockedLayout([1, 4], [32, 1], [1, gl.num_warps()], [1, 0])))  # (ROWS,)
+    mbarrier.expect(arrived, ROWS * rows_of_a.nbytes_per_cta + b.nbytes_per_cta)
+    tma.async_gather(rows_of_a, numbers, 0, arrived, tile)
+    tma.async_load(b, [0, 0], arrived, other)
+    mbarrier.wait(arrived, 0)
+    mbarrier.invalidate(arrived)
+    tma.async_store(out, [0, 0], tile)
+    tma.store_wait(pendings=0)
+
+
+@gluon.jit
 def spectator(a_tile, arrived, seen, count: gl.constexpr):
     mbarrier.wait(arrived, 0)
     layout: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [gl.num_warps(), 1], [1, 0])

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from harness.emulator import EmulatedFault, emulated
 from tests.harness_checks.emulated_launches import SCHEDULES, described, load, matrix
@@ -82,6 +84,37 @@ TWINS = [
         "race",
     ),
     ("copy_commits_empty_groups", "wait_group(2)", "wait_group(3)", "race"),
+    (
+        "copy_waits_for_the_phase_before_the_first",
+        "mbarrier.wait(arrived, 1)  # parity",
+        "mbarrier.wait(arrived, 0)  # parity",
+        "deadlock",
+    ),
+    (
+        "copy_gives_a_barrier_a_second_life",
+        "    mbarrier.invalidate(arrived)\n    mbarrier.init(",
+        "    mbarrier.init(",
+        "barrier misuse",
+    ),
+    (
+        "copy_is_stored_twice_from_one_tile",
+        "    seen = tile.load(layout)  # (M, K), while",
+        "    seen = tile.load(layout)\n    tile.store(seen)  # while",
+        "race",
+    ),
+    (
+        "product_reads_a_tile_that_both_operands_share",
+        "    seen = b_tile.load(layout)  # (K, N), and",
+        "    seen = b_tile.load(layout)\n    b_tile.store(seen)  # and",
+        "race",
+    ),
+    ("product_replaces_what_nobody_wrote", "use_acc=turn > 1", "use_acc=turn < 1", "uninitialised read"),
+    (
+        "copy_mixes_a_gather_and_a_tile_on_one_barrier",
+        "ROWS * rows_of_a.nbytes_per_cta + b.nbytes_per_cta",
+        "ROWS * rows_of_a.nbytes_per_cta",
+        "barrier misuse or race",
+    ),
 ]
 IDIOMS = sorted({name for name, *_ in TWINS})
 
@@ -91,6 +124,11 @@ def run(module, idiom: str) -> None:
     a, b, out = matrix(128, 64), matrix(64, 64, 1), torch.full((128, 64), float("nan"), dtype=torch.float16)
     if idiom == "copy_commits_empty_groups":
         module.copy_commits_empty_groups[(1,)](a, 128, out, num_warps=4)
+    elif idiom == "copy_mixes_a_gather_and_a_tile_on_one_barrier":
+        swizzled = gl.NVMMASharedLayout.get_default_for([128, 64], gl.float16)
+        rows = TensorDescriptor.from_tensor(a, [1, 64], swizzled)
+        boxes = described(a, [128, 64]), described(b, [64, 64]), described(out, [128, 64])
+        module.copy_mixes_a_gather_and_a_tile_on_one_barrier[(1,)](*boxes, rows, 128, num_warps=4)
     else:
         getattr(module, idiom)[(1,)](described(a, [128, 64]), described(b, [64, 64]), described(out, [128, 64]), num_warps=4)
     if idiom.startswith("copy"):

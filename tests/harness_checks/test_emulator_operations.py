@@ -81,3 +81,26 @@ def _nearest(numerator: int, scale: int) -> np.float32:
     half = 1 << (drop - 1) if drop else 1
     kept += rest > half or (rest == half and kept & 1 and drop > 0)
     return np.float32(sign * kept * 2.0 ** (drop - scale))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e5m2])
+def test_rounding_toward_zero_is_refused_by_name_and_never_done_to_nearest(dtype):
+    a, out = torch.full((32,), 1.0 + 2**-8 + 2**-9), torch.zeros(32, dtype=dtype)
+    with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"not modelled: .*rounding 0 \(fp_downcast_rounding=\"rtz\"\)"):
+        kernels.narrowed[(1,)](a, out, BLOCK=32, ROUNDING="rtz")
+    assert not out.float().any()  # nothing has run
+    with emulated("sm_90"):
+        kernels.narrowed[(1,)](a, out, BLOCK=32, ROUNDING="rtne")
+    assert torch.equal(out, a.to(dtype))
+
+
+def test_an_int8_mma_sync_clamps_after_each_instruction_of_32_products():
+    """The compiler writes it with .satfinite: what has been clamped is lost, and what follows is subtracted from the end."""
+    a = torch.full((32, 64), -128, dtype=torch.int8)
+    b = torch.full((64, 32), -128, dtype=torch.int8)
+    b[32:] = 127
+    c, out = torch.full((32, 32), 2**31 - 101, dtype=torch.int32), torch.empty(32, 32, dtype=torch.int32)
+    with emulated("sm_80") as device:
+        kernels.integer_product[(1,)](a, b, c, out, SIZE=32, K=64)
+    assert device.launches[-1].instructions == {"mma.sync"}
+    assert (out == 2**31 - 1 - 32 * 128 * 127).all()

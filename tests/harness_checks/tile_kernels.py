@@ -162,3 +162,20 @@ def persistent_product(
         for step in range(tl.cdiv(k, BLOCK_K)):
             total = tl.dot(a.load([row, step * BLOCK_K]), b.load([column, step * BLOCK_K]).T, total)
         c.store([row, column], total.to(tl.float16))
+
+
+@triton.jit
+def narrowed(a, out, BLOCK: tl.constexpr, ROUNDING: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(a + at).to(out.dtype.element_ty, fp_downcast_rounding=ROUNDING))
+
+
+@triton.jit
+def integer_product(a, b, c, out, SIZE: tl.constexpr, K: tl.constexpr):
+    """out = c + a b: a (SIZE, K), b (K, SIZE) int8; c and out (SIZE, SIZE) int32."""
+    row = tl.arange(0, SIZE)
+    step = tl.arange(0, K)
+    square = row[:, None] * SIZE + row[None, :]
+    left = tl.load(a + row[:, None] * K + step[None, :])
+    right = tl.load(b + step[:, None] * SIZE + row[None, :])
+    tl.store(out + square, tl.dot(left, right, tl.load(c + square), out_dtype=tl.int32))
