@@ -15,23 +15,28 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
 import contextlib  # noqa: E402
+import importlib.util  # noqa: E402
 import io  # noqa: E402
+import re  # noqa: E402
 import statistics  # noqa: E402
 import sys  # noqa: E402
+import tempfile  # noqa: E402
 import time  # noqa: E402
 from collections.abc import Callable  # noqa: E402
 from pathlib import Path  # noqa: E402
+from types import ModuleType  # noqa: E402
 
 import torch  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from harness.emulator import emulated  # noqa: E402
-from kernels.blocked_matmul import blocked_matmul, blocked_matmul_kernel, described  # noqa: E402
-from kernels.tma_gather import tma_gather  # noqa: E402
+from kernels.blocked_matmul import blocked_matmul, described  # noqa: E402
+from kernels.tma_gather import described_rows, tma_gather  # noqa: E402
 
 RUNS, DRAWN_GOAL, EXACT_GOAL = 15, 1.5, 5.0
 PEER_MEASURED = {"blocked_matmul 256^3, tiles 128x128x64": 0.44, "tma_gather 128x128": 0.013}
+INSTRUCTIONS = ("allocate_tensor_memory", "fence_async_shared", "tcgen05_commit", "tcgen05_mma")
 Call = Callable[[], object]
 
 
@@ -62,24 +67,45 @@ def timed(call: Call, schedule: Callable[[int], str], runs: int) -> tuple[float,
     return spent[0], statistics.median(spent[1:])
 
 
+def late_bound(stem: str) -> ModuleType:
+    """The kernel's file with the instructions reached through their module: the peer exchanges them there, after the import."""
+    path = Path(__file__).resolve().parent.parent / "kernels" / f"{stem}.py"
+    head, found, body = path.read_text().partition("@gluon.jit")
+    for name in INSTRUCTIONS:
+        body = re.sub(rf"(?<![\w.]){name}\(", f"blackwell.{name}(", body)
+    aside = Path(tempfile.mkdtemp()) / f"{stem}_late_bound.py"
+    aside.write_text(f"{head}from triton.experimental.gluon.language.nvidia import blackwell\n\n\n{found}{body}")
+    spec = importlib.util.spec_from_file_location(aside.stem, aside)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[aside.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
 def peer(name: str, kind: str, runs: int) -> float | str:
     """Seconds of a launch in triton-viz's simulator of Gluon, or why there are none."""
     checkout = os.environ.get("TRITON_VIZ", "")
     if not checkout:
         return "not run (TRITON_VIZ is not set)"
-    if not name.startswith("blocked_matmul"):
-        return "not run (only blocked_matmul is driven here)"
     sys.path.insert(0, checkout)
     try:
         import triton_viz
 
-        a, b, c = operands(kind, 256, 256, 0), operands(kind, 256, 256, 1), torch.empty(256, 256, dtype=torch.float16)
-        traced = triton_viz.trace(client="tracer")(blocked_matmul_kernel)
+        stem = name.partition(" ")[0]
+        traced = triton_viz.trace(client="tracer")(getattr(late_bound(stem), f"{stem}_kernel"))
+        if stem == "blocked_matmul":
+            a, b, c = operands(kind, 256, 256, 0), operands(kind, 256, 256, 1), torch.empty(256, 256, dtype=torch.float16)
+            grid, given = (2, 2), (described(a, [128, 64]), described(b, [64, 128]), described(c, [128, 128]), False)
+        else:
+            table, rows = operands(kind, 512, 256, 2), (torch.arange(128, dtype=torch.int32) * 37) % 512
+            gathered = torch.empty(128, 128, dtype=torch.float16)
+            grid, given = (1, 1), (gathered, 128, described_rows(table, 128, 128), rows, 128, 0, 128)
         spent = []
         for _ in range(runs + 1):
             begun = time.perf_counter()
             with contextlib.redirect_stdout(io.StringIO()):
-                traced[(2, 2)](described(a, [128, 64]), described(b, [64, 128]), described(c, [128, 128]), False, num_warps=4)
+                traced[grid](*given, num_warps=4)
             spent.append(time.perf_counter() - begun)
         return statistics.median(spent[1:])
     except Exception as error:  # the peer's own affair: said, not hidden

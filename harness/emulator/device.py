@@ -130,6 +130,7 @@ class Device:
                     machine.run(ready.entry(machine, *arguments))
         except EmulatedFault as fault:
             found = _read_by(fault, ready.running(fault)) if fault.details.pop(READ_BY, False) else fault
+            machine.timeline.add(machine.steps, machine.agent.name, found.outcome, found.location, "found here")
             for name, value in machine.state(found.location, found.details.get("other location", "")).items():
                 found.details.setdefault(name, value)
             if found is fault:

@@ -117,7 +117,8 @@ class Machine(BulkCopies, TensorOperations):
         if what == "issued":
             flight.number = self.steps
             touched = [f"reads {view}" for view in flight.reads] + [f"writes {view}" for view in flight.writes]
-            self.timeline.add(self.steps, self.agent.name, flight.kind, flight.op.location, f"issued: {', '.join(touched)}")
+            said = f"issued: {', '.join(touched)}" if touched else "issued"
+            self.timeline.add(self.steps, self.agent.name, flight.kind, flight.op.location, said)
         else:
             said = f"{what}, issued at step {flight.number}"
             self.timeline.add(self.steps, "the hardware", flight.kind, flight.op.location, said)

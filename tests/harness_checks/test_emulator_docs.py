@@ -26,3 +26,25 @@ def test_every_outcome_that_the_emulator_raises_is_an_outcome_of_the_court_and_i
     assert {"race", "deadlock", "not modelled", "barrier misuse"} <= raised
     assert raised <= {outcome.value for outcome in Outcome}
     assert all(outcome in text for outcome in raised)
+
+
+def test_the_document_shows_what_its_command_prints(tmp_path):
+    """But for numbers of lines, steps and bytes, which move with the kernel."""
+    from tests.harness_checks.show_hazard import SHOWN, told
+    from tests.harness_checks.test_emulator_time import HAZARDS
+
+    hazard = next(hazard for hazard in HAZARDS if SHOWN in f"{hazard.kind} {hazard.kernel}")
+
+    def numberless(text: str) -> str:
+        return re.sub(r"\d+", "#", re.sub(r" +", " ", text))
+
+    assert numberless(told(hazard, tmp_path)) in numberless(DOCUMENT.read_text())
+
+
+def test_the_document_counts_hazards_and_idioms_as_they_are():
+    from tests.harness_checks.test_emulator_idioms import IDIOMS, TWINS
+    from tests.harness_checks.test_emulator_time import HAZARDS
+
+    text = " ".join(DOCUMENT.read_text().split())
+    assert f"plants {len(HAZARDS)} hazards of {len({hazard.kind for hazard in HAZARDS})} kinds" in text
+    assert f"holds {len(IDIOMS)} legal but surprising idioms" in text and f"({len(TWINS)} twins)" in text
