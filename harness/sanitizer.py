@@ -44,7 +44,8 @@ _MEMCHECK = (
 _RACECHECK = r"(?:Error|Warning): (?:Potential )?(?:Race reported|WAR hazard|RAW hazard|WAW hazard|.*hazard).*"
 _ASSERTION = re.compile(r"(.+?):(\d+): .*[Aa]ssertion `(.*)` failed")
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:errors?|hazards?)")
-_REFUSED = re.compile(r"Device not supported.*|Unable to .*attach.*|.*not supported on this (?:device|platform|system).*"
+_REFUSED = re.compile(r"(?:Error: |Warning: )?Device not supported.*"
+                      r"|Unable to .*attach.*|.*not supported on this (?:device|platform|system).*"
                       r"|Failed to initialize.*|Target application .*failed.*|.*ptrace.*", re.IGNORECASE)
 
 

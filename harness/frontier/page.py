@@ -74,7 +74,8 @@ def _head(origins: list[dict]) -> Iterator[str]:
         "  stores touched (30 and 64 in the gaps) are those that this predicts. iisan asserts both.",
         "",
         "Made by `python -m harness frontier --merge tests/hardware_words/frontier_h200.json --page docs/frontier.md`;",
-        "the merged file holds the hardware's answers, written on the GPU by `python -m harness frontier --hardware cuda:0 --json FILE`.",
+        "the merged file holds the hardware's answers, written on the GPU by",
+        "`python -m harness frontier --hardware cuda:0 --json FILE`.",
         "",
     )
     for place, origin in enumerate(origins):

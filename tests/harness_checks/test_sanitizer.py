@@ -1,0 +1,193 @@
+"""Contract under test: what a sanitizer prints becomes a verdict by name and line; what was not asked is not run, never a pass; and
+docs/sanitizers.md says what was kept, each difference from the emulated GPU with its reason.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness import sanitizer, sanitizer_page
+from harness.outcomes import outcome_of, told_by_device
+from harness.sanitizer import cases_of, examine, name_of, read, told
+from harness.targets import Target
+from harness.verdict import Outcome, Ruling, Verdict
+from tests.harness_checks import sanitizer_bait
+
+ROOT = Path(__file__).parents[2]
+HELD = ROOT / "tests" / "hardware_words" / "sanitizers_h200.json"
+HOPPER = Target("emulated:sm_90", "sm_90")
+RIGHT = Verdict(ruling=Ruling.RIGHT, outcome=Outcome.RIGHT)
+WRONG = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.WRONG_WORDS, message="out: 1 of 64 words differ")
+ASSERTED = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.DEVICE_ASSERT, message="device assert")
+CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
+STORE = """========= COMPUTE-SANITIZER
+========= Invalid __global__ write of size 4 bytes
+=========     at shifted_copy_kernel+0x250 in sanitizer_bait.py:35
+=========     by thread (31,0,0) in block (0,0,0)
+========= ERROR SUMMARY: 2 errors
+"""
+RACES = """========= COMPUTE-SANITIZER
+========= Error: Race reported between Write access at kernel+0x80 in ring.py:12
+=========     and Read access at kernel+0x120 in ring.py:19 [256 hazards]
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
+CONSAN = (f"{ROOT}/kernels/hopper_matmul.py:176: kernel: block: [0,0,0] "
+          "Assertion `Buffer being accessed has outstanding writes` failed.")
+
+
+@pytest.mark.parametrize(
+    ("mode", "judged", "said", "outcome", "location"),
+    [
+        ("memcheck", RIGHT, CLEAN, "right", ""),
+        ("memcheck", WRONG, CLEAN, "wrong words", ""),
+        ("memcheck", RIGHT, STORE, "illegal address", "sanitizer_bait.py:35"),
+        ("memcheck", None, STORE, "illegal address", "sanitizer_bait.py:35"),
+        ("memcheck", WRONG, STORE.replace("Invalid __global__ write", "Misaligned Shared or Local address; store"),
+         "misaligned address", "sanitizer_bait.py:35"),
+        ("memcheck", None, STORE.replace("Invalid __global__ write of size 4 bytes", "Illegal instruction"), "illegal instruction",
+         "sanitizer_bait.py:35"),
+        ("memcheck", RIGHT, STORE.replace("Invalid __global__ write of size 4 bytes", "Program hit an error of its own"),
+         "launch failure", ""),
+        ("racecheck", RIGHT, RACES, "race", "ring.py:12"),
+        ("racecheck", RIGHT, CLEAN.replace("ERROR SUMMARY: 0 errors", "RACECHECK SUMMARY: 0 hazards displayed (0 errors)"), "right",
+         ""),
+        ("consan", ASSERTED, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
+        ("consan", None, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
+        ("consan", WRONG, CONSAN, "wrong words", ""),
+        ("bare", ASSERTED, "", "device assert", ""),
+        ("bare", WRONG, STORE, "wrong words", ""),
+        ("fpsan", WRONG, "", "right", ""),
+        ("fpsan", ASSERTED, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
+    ],
+)
+def test_what_is_printed_becomes_a_verdict(mode: str, judged: Verdict | None, said: str, outcome: str, location: str) -> None:
+    found = told(mode, judged, said)
+    assert (found.outcome, found.location) == (outcome, location)
+    assert found.convicted is (outcome != "right")
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("========= Error: Device not supported. Please refer to the documentation\n", "Device not supported"),
+        ("========= Unable to attach to the process\n", "Unable to attach"),
+        ("nothing of the kind", "it printed no summary"),
+        ("", "it printed no summary"),
+        ("========= Failed to initialize the tool\n========= ERROR SUMMARY: 1 error\n", "Failed to initialize"),
+    ],
+)
+def test_a_refusal_of_compute_sanitizer_is_shown_and_is_no_pass(said: str, why: str) -> None:
+    found = told("memcheck", RIGHT, said)
+    assert (found.ruling, found.outcome) == (Ruling.NOT_RUN, Outcome.NOT_RUN)
+    assert why in found.message and found.details["said"] == said.splitlines()
+
+
+@pytest.mark.parametrize(("text", "outcome"), [(CLEAN, "right"), (STORE, "illegal address")])
+def test_a_summary_behind_a_line_that_nobody_ended_is_read(text: str, outcome: str) -> None:
+    assert told("memcheck", RIGHT, "See https://nanobind.readthedocs.io/en/latest/refleaks.html" + text).outcome == outcome
+    first, *rest = text.splitlines(keepends=True)
+    assert told("memcheck", RIGHT, first + "a last line" + "".join(rest)).outcome == outcome
+
+
+def test_a_child_that_leaves_no_verdict_is_told_by_how_it_ended() -> None:
+    assert told("iisan", None, "Traceback", 1).outcome is Outcome.LAUNCHER_ERROR
+    assert told("iisan", None, "", -9).outcome is Outcome.KILLED
+
+
+def test_fpsan_s_words_rest_on_nothing() -> None:
+    assert told("fpsan", RIGHT, "").rests_on == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        ("CUDA error: unspecified launch failure", Outcome.LAUNCH_FAILURE),
+        ("CUDA error: device-side assert triggered", Outcome.DEVICE_ASSERT),
+        ("CUDA error: an illegal instruction was encountered", Outcome.ILLEGAL_INSTRUCTION),
+        ("CUDA error: misaligned address", Outcome.MISALIGNED_ADDRESS),
+        ("CUDA error: an unheard-of failure", None),
+    ],
+)
+def test_a_fault_is_named_by_the_first_line_and_not_by_torch_s_advice(said: str, outcome: Outcome | None) -> None:
+    text = f"{said}\nFor debugging consider passing X=1\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions."
+    assert told_by_device(text) == outcome
+    assert outcome_of(RuntimeError(text)).outcome == (outcome or Outcome.LAUNCHER_ERROR)
+
+
+def test_a_descriptor_that_the_driver_refuses_is_a_refusal() -> None:
+    seen = outcome_of(RuntimeError("Triton Error [CUDA]: Failed to create tensor map descriptor: invalid argument"))
+    assert (seen.outcome, seen.layer) == (Outcome.REFUSED, "driver")
+
+
+def test_the_bait_is_convicted_in_a_child_on_the_emulated_gpu_and_the_innocent_case_is_not() -> None:
+    innocent, bait = sanitizer_bait.CONTRACT.required(HOPPER)
+    assert examine(innocent, HOPPER, "bare", timeout=120).ruling is Ruling.RIGHT
+    found = examine(bait, HOPPER, "iisan", timeout=120)
+    assert found.outcome is Outcome.ILLEGAL_ADDRESS and found.location.startswith("tests/harness_checks/sanitizer_bait.py:")
+
+
+def test_what_cannot_be_had_on_a_target_is_not_run_and_an_unknown_mode_is_an_error() -> None:
+    case = sanitizer_bait.CONTRACT.required(HOPPER)[0]
+    for mode in ("consan", "fpsan", "memcheck", "racecheck"):
+        assert examine(case, HOPPER, mode).ruling is Ruling.NOT_RUN
+    with pytest.raises(ValueError, match="one of bare, iisan"):
+        examine(case, HOPPER, "msan")
+
+
+def rows(path: Path, *verdicts: tuple[str, str, Verdict]) -> list[Path]:
+    """`path` as sanitize --json writes it, for the bait: (target, mode, verdict)."""
+    case = sanitizer_bait.CONTRACT.required(HOPPER)[1]
+    path.write_text(json.dumps([{"contract": case.contract, "case": case.to_json(), "mode": mode, "target": target,
+                                 "verdict": verdict.to_json()} for target, mode, verdict in verdicts]))
+    return [path]
+
+
+def test_the_cases_of_a_file_are_judged_again_under_another_place_of_the_contract(tmp_path: Path) -> None:
+    [path] = rows(tmp_path / "rows.json", ("cuda:0", "bare", WRONG), ("cuda:0", "iisan", WRONG))
+    again = cases_of(read(path), sanitizer_bait.ADDRESS)
+    assert again == [sanitizer_bait.CONTRACT.required(HOPPER)[1]]
+    assert name_of("a/b/kernel.py:CONTRACT") == "kernel.py:CONTRACT" and name_of("matmul") == "matmul"
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '[{"case": 1}]', None])
+def test_a_file_without_verdicts_is_refused(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "rows.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ValueError, match="sanitize --json"):
+        read(path)
+    with pytest.raises(ValueError, match="sanitizer_page --keep"):
+        sanitizer_page.read(path)
+
+
+def test_the_page_is_what_was_kept_and_nothing_in_it_lacks_a_reason() -> None:
+    held = sanitizer_page.read(HELD)
+    text = sanitizer_page.page(held)
+    assert (ROOT / "docs" / "sanitizers.md").read_text() == text, \
+        "write it anew: python -m harness.sanitizer_page tests/hardware_words/sanitizers_h200.json > docs/sanitizers.md"
+    assert sanitizer_page.UNEXPLAINED not in text
+    assert not any(place in text + HELD.read_text() for place in ("/work", "/tmp", "/root", "/opt"))
+    asked = {(row[0], row[1]) for row in held["rows"]}
+    assert asked >= {(case, mode) for case in range(len(held["cases"])) for mode in (*sanitizer.MODES, *sanitizer_page.EMULATED)}
+
+
+def test_a_planted_difference_is_shown_without_a_reason_and_an_old_misnomer_is_put_right(tmp_path: Path) -> None:
+    misnamed = replace(ASSERTED, details={"text": "CUDA error: unspecified launch failure\nand so on"})
+    files = rows(tmp_path / "rows.json", ("cuda:0", "bare", misnamed), ("cuda:0", "iisan", RIGHT),
+                 ("emulated:sm_90", "bare", RIGHT), ("emulated:sm_90", "iisan", RIGHT))
+    held = sanitizer_page.kept(files, {"machine": "a test"})
+    assert sanitizer_page.differences(held) == {sanitizer_page.UNEXPLAINED: ["0, bare: launch failure; emulated: right"]}
+    assert sanitizer_page.UNEXPLAINED in sanitizer_page.page(held)
+
+
+def test_the_command_keeps_and_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = rows(tmp_path / "rows.json", ("cuda:0", "bare", WRONG), ("emulated:sm_90", "bare", WRONG))
+    held = tmp_path / "held.json"
+    assert sanitizer_page.main(["--keep", str(held), "--origin", "machine=a test", str(files[0])]) == 0
+    assert sanitizer_page.main([str(held)]) == 0
+    assert "machine a test" in capsys.readouterr().out
+    assert sanitizer_page.main([str(files[0])]) == 2
