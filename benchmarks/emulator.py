@@ -96,11 +96,11 @@ def peer(name: str, kind: str, runs: int) -> float | str:
         traced = triton_viz.trace(client="tracer")(getattr(late_bound(stem), f"{stem}_kernel"))
         if stem == "blocked_matmul":
             a, b, c = operands(kind, 256, 256, 0), operands(kind, 256, 256, 1), torch.empty(256, 256, dtype=torch.float16)
-            grid, given = (2, 2), (described(a, [128, 64]), described(b, [64, 128]), described(c, [128, 128]), False)
+            grid, given = (2, 2), [described(a, [128, 64]), described(b, [64, 128]), described(c, [128, 128]), False]
         else:
             table, rows = operands(kind, 512, 256, 2), (torch.arange(128, dtype=torch.int32) * 37) % 512
             gathered = torch.empty(128, 128, dtype=torch.float16)
-            grid, given = (1, 1), (gathered, 128, described_rows(table, 128, 128), rows, 128, 0, 128)
+            grid, given = (1, 1), [gathered, 128, described_rows(table, 128, 128), rows, 128, 0, 128]
         spent = []
         for _ in range(runs + 1):
             begun = time.perf_counter()
