@@ -1,19 +1,25 @@
-"""What `kernels/tma_gather.py` owes: the rows asked for, bit for bit, and zeros for what lies outside the table."""
+"""What `kernels/tma_gather.py` owes: the rows asked for, bit for bit, and zeros for what lies outside the table.
+
+A case whose regime ends in ``/unchecked`` is launched past the launcher's clauses: there the hardware's own answer is owed, the
+fault by name that `reference.gather_scatter` says; a launch that does not trap is wrong.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import product
 from types import ModuleType
 from typing import Any
 
 import kernels.tma_gather
-from harness.contract import Case, Expected, Operand
+from harness.contract import Case, Expected, Operand, Owed
 from harness.kernel_contract import Fields, RowsContract, aligned_pad, drawn_operand, launched, row_numbers
 from harness.targets import Target
 from harness.verdict import RestsOn
 from kernels.element_types import bits_of
 
+UNCHECKED = "unchecked"  # behind a regime: the launcher's clauses are not asked
 SEED: dict[str, Any] = {"dtype": ("bf16", "fp32"), "block_x": (8, 128), "block_y": (16, 128), "column_offset": (-16, 0, 48, 1000),
         "table": ((1024, 1024),)}
 
@@ -80,6 +86,37 @@ class TmaGatherContract(RowsContract):
         yield table | {"table_pad": 1}, block
         yield table | {"table_offset": 1}, block
 
+    def faulting(self) -> Iterable[Fields]:
+        """Columns that the launcher refuses, and the hardware traps on."""
+        yield {"column_offset": 2}
+        yield {"column_offset": 1, "dtype": "fp32"}
+        yield {"column_offset": -24, "dtype": "e4m3"}
+
+    def required(self, target: Target) -> list[Case]:
+        table, block = {"table_rows": 9, "table_columns": 64, "offsets": 8}, {"block_x": 8, "block_y": 64}
+        past = [self.case(table | changed, block, regime=f"normal/{UNCHECKED}", data_seed=place)
+                for place, changed in enumerate(self.faulting())]
+        return [*super().required(target), *past]
+
+    def owed(self, case: Case, target: Target) -> Owed:
+        if not unchecked(case):
+            return super().owed(case, target)
+        return self.fault(case, target) or Owed()
+
+    def fault(self, case: Case, target: Target) -> Owed | None:
+        """The fault that the hardware owes for the case's offsets, under iisan the assertion instead of it; None: a result."""
+        from triton import knobs
+
+        from reference.gather_scatter import Request, fault
+        from reference.tiled_copy import Direction
+
+        p, c = case.problem, case.config
+        direction = Direction.LOAD if self.stem == "tma_gather" else Direction.STORE
+        rows = next(o.codes for o in self.operands(case) if o.name == "row_offsets")  # (offsets,)
+        found = fault(Request(direction, c.block_x, c.block_y, bits_of(p.dtype) // 8, target.arch), rows, p.column_offset,
+                      iisan=knobs.compilation.instrumentation_mode == "iisan")
+        return None if found is None else Owed(result=False, outcome=found.outcome, layer="hardware", reason=found.reason)
+
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
         return [drawn_operand(case, "table", p.dtype, (p.table_rows, p.table_columns), pad=p.table_pad, offset=p.table_offset),
@@ -87,9 +124,9 @@ class TmaGatherContract(RowsContract):
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, c = case.problem, case.config
-        got = launched(launcher or self.module.tma_gather, tensors["table"], tensors["row_offsets"], p.column_offset, c.block_x,
-                       c.block_y,
-                       num_warps=c.num_warps)
+        with clauses(self.module, asked=not unchecked(case)):
+            got = launched(launcher or self.module.tma_gather, tensors["table"], tensors["row_offsets"], p.column_offset, c.block_x,
+                           c.block_y, num_warps=c.num_warps)
         return {"gathered": got}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
@@ -99,6 +136,24 @@ class TmaGatherContract(RowsContract):
         words = gather(operands["table"].codes, operands["row_offsets"].codes, p.column_offset, c.block_y)
         return [Expected(name="gathered", format=p.dtype, shape=(p.offsets, c.block_y), words=words, tile=(c.block_x, c.block_y),
                          rests_on=RestsOn.EXACT)]
+
+
+def unchecked(case: Case) -> bool:
+    """Whether the kernel's own launcher is to let the case through; a user's launcher decides for itself."""
+    return case.regime.endswith(f"/{UNCHECKED}") and not case.launcher
+
+
+@contextmanager
+def clauses(module: ModuleType, *, asked: bool) -> Iterator[None]:
+    """The launcher of `module` asks its clauses or, inside, does not."""
+    names = vars(module)
+    earlier = names["require"]
+    if not asked:
+        names["require"] = lambda *_: None
+    try:
+        yield
+    finally:
+        names["require"] = earlier
 
 
 def contract(module: ModuleType) -> TmaGatherContract:

@@ -1,5 +1,5 @@
 """What `kernels/tma_scatter.py` owes: the table with the source's rows in it, every other word as it was, and an illegal
-instruction for a negative row, which no launcher can see."""
+instruction for a negative row, which no launcher can see, and for columns that the launcher was told to let through."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 import kernels.tma_scatter
 from harness.contract import Case, Expected, Operand, Owed
-from harness.contracts.tma_gather import TmaGatherContract
+from harness.contracts.tma_gather import TmaGatherContract, clauses, unchecked
 from harness.kernel_contract import Fields, drawn_operand, empty, launched, row_numbers
 from harness.targets import Target
 from harness.verdict import RestsOn
@@ -41,6 +41,11 @@ class TmaScatterContract(TmaGatherContract):
         yield from super().refused(target)
         yield {"table_rows": 9, "table_columns": 64, "offsets": 8, "column_offset": -16}, {"block_x": 8, "block_y": 64}
 
+    def faulting(self) -> Iterable[Fields]:
+        yield from super().faulting()
+        yield {"column_offset": -8}
+        yield {"column_offset": -64}  # as wide as the block: nothing of it lies inside, and it traps all the same
+
     def required(self, target: Target) -> list[Case]:
         negative = self.case({"table_rows": 9, "table_columns": 64, "offsets": 8}, {"block_x": 8, "block_y": 64},
                              regime="normal/negative")
@@ -49,7 +54,7 @@ class TmaScatterContract(TmaGatherContract):
     def owed(self, case: Case, target: Target) -> Owed:
         owed = super().owed(case, target)
         if owed.result and case.regime.endswith("/negative"):
-            return Owed(result=False, outcome="illegal instruction", layer="hardware", reason="a scatter's row number is negative")
+            return self.fault(case, target) or owed
         return owed
 
     def operands(self, case: Case) -> list[Operand]:
@@ -64,9 +69,9 @@ class TmaScatterContract(TmaGatherContract):
         if not p.table_offset:  # the operand must not change: the launch gets a table of its own, guarded as an output is
             table = empty(table, (p.table_rows, p.table_columns), pad=p.table_pad)
             table.copy_(tensors["table"])
-        launched(launcher or self.module.tma_scatter, table, tensors["row_offsets"], p.column_offset, tensors["source"], c.block_x,
-                 c.block_y,
-                 num_warps=c.num_warps)
+        with clauses(self.module, asked=not unchecked(case)):
+            launched(launcher or self.module.tma_scatter, table, tensors["row_offsets"], p.column_offset, tensors["source"],
+                     c.block_x, c.block_y, num_warps=c.num_warps)
         return {"table": table}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:

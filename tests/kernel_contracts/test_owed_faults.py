@@ -1,0 +1,81 @@
+"""Contract under test: a gather from a column off a multiple of 16 bytes, and a scatter to such a column or to a negative row or
+column, owe an illegal instruction; under iisan an assertion that names the offset; and a launch that does not trap is convicted.
+
+`tests/harness_checks/planted_tma_*.py` hold kernels that do not trap where they owe it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.contract import Case, resolve
+from harness.judge import judge
+from harness.targets import Target
+from harness.verdict import RestsOn, Ruling
+from tests.harness_checks.planted import planted_contract
+from tests.harness_checks.planted_tma_scatter import FAULTS
+
+BLACKWELL = Target("emulated:sm_100", "sm_100")
+NAMED = ("must be 16-byte aligned", "cannot be negative", "cannot have any negative elements")
+
+
+def owing(stem: str) -> list[Case]:
+    """The cases of the cover list that owe a fault of the hardware."""
+    contract = resolve(stem)
+    return [case for case in contract.required(BLACKWELL) if contract.owed(case, BLACKWELL).layer == "hardware"]
+
+
+CASES = [*owing("tma_gather"), *owing("tma_scatter")]
+
+
+def test_the_cover_lists_owe_each_kind_of_fault() -> None:
+    reasons = [(case.contract, resolve(case.contract).owed(case, BLACKWELL).reason) for case in CASES]
+    assert sum(stem == "tma_gather" and "multiple of 16 bytes" in reason for stem, reason in reasons) == 3
+    assert sum(stem == "tma_scatter" and "multiple of 16 bytes" in reason for stem, reason in reasons) == 3
+    assert sum("scatter to column" in reason for _, reason in reasons) == 2
+    assert sum("scatter to row -1" in reason for _, reason in reasons) == 1
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.contract}-{case.problem.column_offset}-{case.regime}")
+def test_an_owed_illegal_instruction_comes_and_acquits(case: Case) -> None:
+    found = judge(case, BLACKWELL)
+    assert (found.ruling, found.outcome, found.rests_on) == (Ruling.RIGHT, "illegal instruction", RestsOn.OWED_FAULT)
+    assert found.location.startswith(f"kernels/{case.contract}.py:")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.contract}-{case.problem.column_offset}-{case.regime}")
+def test_under_iisan_the_assertion_that_names_it_is_owed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    from triton import knobs
+
+    monkeypatch.setattr(knobs.compilation, "instrumentation_mode", "iisan")
+    found = judge(case, BLACKWELL)
+    assert (found.ruling, found.outcome) == (Ruling.RIGHT, "device assert")
+    assert any(told in found.message for told in NAMED)
+
+
+def test_a_launch_that_does_not_trap_where_it_owes_it_is_convicted(tmp_path: Path) -> None:
+    fault = next(fault for fault in FAULTS if fault.name == "negative rows put into the first")
+    contract = planted_contract(fault, tmp_path)
+    case = next(case for case in contract.required(BLACKWELL) if case.regime.endswith("/negative"))
+    found = judge(case, BLACKWELL, contract)
+    assert (found.ruling, found.outcome) == (Ruling.CONVICTED, "not refused")
+    assert "owes: illegal instruction by the hardware" in found.message
+
+
+def test_past_the_clauses_a_legal_column_owes_its_result_and_a_user_s_launcher_decides_for_itself() -> None:
+    case = CASES[0]
+    contract = resolve(case.contract)
+    legal = replace(case, problem=replace(case.problem, column_offset=8))
+    assert judge(legal, BLACKWELL).outcome == "right"
+    assert contract.owed(replace(case, launcher="somebody:launcher"), BLACKWELL).outcome == "refused"
+
+
+def test_the_launcher_asks_its_clauses_again_afterwards() -> None:
+    import kernels.tma_gather as kernel
+    from kernels.clauses import require
+
+    judge(CASES[0], BLACKWELL)
+    assert kernel.require is require
