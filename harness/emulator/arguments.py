@@ -55,8 +55,7 @@ def _descriptor(memory: GlobalMemory, name: str, value: Any, kind: Type, kinds: 
         if (width := int(value.block_shape[-1]) * value.base.element_size()) < ALIGNMENT:
             raise RuntimeError(
                 f"Triton Error [CUDA]: Failed to create tensor map descriptor: invalid argument: {name}'s box is {width} bytes "
-                "wide, "
-                f"must be at least {ALIGNMENT}"  # the driver's own words on an H200, then why
+                f"wide, must be at least {ALIGNMENT}"  # the driver's own words on an H200, then why
             )
         flat: list[Any] = [Descriptor(base, tuple(shape), tuple(strides), value.base.element_size(), nan), *shape, *strides]
     else:

@@ -63,7 +63,7 @@ UNSEEN_BY_ITS_OWN_TEST = (
     _fault("output saturates", _STORED, "tl.clamp(accumulator, -65504.0, 65504.0).to(c_desc.dtype))", WRONG, out="fp32",
            regime="ends"),
     _fault("grid rounded down", _GRID, "max(p.m // c.block_m, 1) * max(p.n // c.block_n, 1)", WRONG),
-    _fault("rows of C not aligned", "(p.m, triton.cdiv(p.n, unit) * unit)", "(p.m, p.n)", "launcher error", "illegal instruction",
+    _fault("rows of C not aligned", "(p.m, triton.cdiv(p.n, unit) * unit)", "(p.m, p.n)", "launcher error", "race", WRONG,
            n_mod_16="2"),
     _fault("rows of a spread B not checked", "p.k % SPREAD_UNIT == 0", "p.k % 2 == 0", NOT_REFUSED, dtype="mixed"),
     _fault("warps not checked", "c.num_warps in (4, 8)", "c.num_warps in (2, 4, 8)", NOT_REFUSED,

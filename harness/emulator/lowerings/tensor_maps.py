@@ -64,9 +64,8 @@ def make(
     if wrong:
         raise EmulatedFault(
             "illegal instruction",
-            f"{op.name} with {', '.join(wrong)}: sizes must be at least 1, fp4 beside fp8 in rows of whole 128 with base and "
-            "strides in "
-            "multiples of 32 bytes",
+            f"{op.name} with {', '.join(wrong)}: sizes must be at least 1, fp4 beside fp8 in rows of whole 128 "
+            "with base and strides in multiples of 32 bytes",
             op.location,
             {"operation": op.brief},
         )
