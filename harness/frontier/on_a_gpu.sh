@@ -1,6 +1,10 @@
 #!/bin/bash
 # Everything that only a GPU can answer about TMA's edges, the frontier and the sanitizers; eight files into $1.
 # From the checkout:  bash harness/frontier/on_a_gpu.sh DIRECTORY [PYTHON]      about three minutes on an H200 with 16 cores
+# Afterwards, here: frontier.json becomes tests/hardware_words/frontier_h200.json; the cases of sanitize.json, planted.json and bait.json
+# are judged on the emulated GPU (sanitize --target emulated:sm_90 --cases-of FILE --schedule eager --schedule latest --json FILE), all of
+# them kept (python -m harness.sanitizer_page --keep tests/hardware_words/sanitizers_h200.json --origin NAME=VALUE FILE ...), and both
+# pages written again.
 set -u
 out=${1:?directory for the answers}
 python=${2:-python3}
