@@ -3,8 +3,8 @@ own check.
 
 That check is run here: its data (random e2m1 elements, scales uniform in (0, 1)), its tiles, its fp16 output, its reference in fp32
 and its tolerance of 1e-3, on the emulated sm_100, at the smallest sizes of whole tiles that it could ask for; its own 8192 differ
-from them in nothing a fault here could see. nvfp4 is what it runs by default; HARNESS_PROFILE=exhaustive runs its other three formats
-too, with the same outcome for every fault."""
+from them in nothing a fault here could see. nvfp4 is what it runs by default; HARNESS_PROFILE=exhaustive runs the other three
+formats too, with the same outcome for every fault."""
 
 from __future__ import annotations
 
