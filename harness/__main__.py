@@ -6,8 +6,11 @@ Exit status: 0 all right, 1 convicted, 2 usage, 3 too much undecided, 5 nothing 
 from __future__ import annotations
 
 import argparse
+import atexit
+import logging
 import os
 import sys
+from typing import NoReturn
 
 
 def parser() -> argparse.ArgumentParser:
@@ -68,5 +71,17 @@ def _targets(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _leave(status: int) -> NoReturn:
+    """End this process with everything that ends in Python done, and without the interpreter's own teardown.
+
+    There Triton's bindings print a page of "leaked" functions once Gluon was imported, below the report somebody wants to read.
+    """
+    logging.shutdown()
+    atexit._run_exitfuncs()  # multiprocessing's too: no directory of a forkserver is left behind
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    _leave(main())
