@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import kernels.matmul
 from harness.contract import Owed
+from harness.kernel_contract import SHARED_LIMITS
 from harness.plan import FMA, dot_plan
 from kernels.features import Feature, features_of
 
@@ -41,10 +42,6 @@ def outcome(problem: Any, config: Any, target: Target) -> Owed:
             reason=f"{needed} bytes of shared memory, {target.arch} has {SHARED_LIMITS[target.arch]}",
         )
     return Owed()
-
-
-SHARED_LIMITS = {"sm_80": 166912, "sm_86": 101376, "sm_89": 101376, "sm_90": 232448, "sm_100": 232448, "sm_103": 232448}
-"""Bytes of shared memory one program may have (CUDA C++ Programming Guide, technical specifications per compute capability)."""
 
 
 def shared_bytes(problem: Any, config: Any, arch: str) -> int:

@@ -158,3 +158,13 @@ def test_a_seed_file_tells_what_was_executed(state: Path) -> None:
     assert None in told
     (launch,) = next(launches for launches in told if launches)
     assert launch["kernel"] == "add_kernel" and launch["instructions"] == [] and len(launch["program"]) == 12
+
+
+def test_nothing_is_printed_below_a_report_once_gluon_was_imported() -> None:
+    """The bindings' page of "leaked" functions comes with an ordinary exit: the second process shows that it still would."""
+    words = ["run", "tmem_copy", "--target", "emulated:sm_90"]  # not run there: only its contract is imported
+    ours = subprocess.run([sys.executable, "-m", "harness", *words], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    plain = f"import sys; from harness.__main__ import main; sys.exit(main({words!r}))"
+    ordinary = subprocess.run([sys.executable, "-c", plain], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert (ours.returncode, "leaked" in ours.stderr) == (5, False)
+    assert (ordinary.returncode, "leaked" in ordinary.stderr) == (5, True), "no page any more: harness.__main__._leave can go"

@@ -49,6 +49,16 @@ def test_an_outcome_that_is_not_owed_is_wrong_and_an_owed_refusal_is_not() -> No
     assert (refused["wrong"], refused["words"], refused["outcome"]) == ("", 0, "refused")
 
 
+def test_what_a_comparison_raises_is_in_its_row_and_counts_as_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(crosscheck, "launch", broken)
+    tally = crosscheck.Tally()
+    tally.add(crosscheck._compare(case().to_json()))
+    assert len(tally.wrong) == 1 and "planted" in tally.wrong[0]["wrong"]
+
+
 def test_a_sharpened_case_asks_for_fp32_and_keeps_integers_as_they_were() -> None:
     floats = crosscheck.sharpened(case(), 5)
     assert (floats.problem.out, floats.regime, floats.problem.k) == ("fp32", "wide", 96 + 160)
