@@ -14,9 +14,9 @@ Preconditions, and what each costs when broken:
   take the same path.
 - The tail of K is masked with zeros unless ``EVEN_K``: without it the next row's elements are added.
 - Offsets are 32-bit unless ``WIDE``: past 2^31 elements they would wrap to addresses before the operand.
-- With ``DESCRIBED`` the tiles come by TMA, which supplies zeros outside the operand: rows of A, and rows or columns of B, must
-  start on 16 bytes. The tuner tries such configurations only where they do, on targets that have TMA; asked for by name elsewhere,
-  the launcher refuses. The words are those of the same tile loaded by pointers.
+- With ``DESCRIBED`` the tiles come by TMA, which supplies zeros outside the operand: `kernels/matmul_descriptors.py` is that form,
+  with its own preconditions. The tuner tries such configurations only where they can be had; asked for by name elsewhere, the
+  launcher refuses. The words are those of the same tile loaded by pointers.
 
 Choices that decide bits:
 
@@ -37,10 +37,10 @@ import torch
 import triton
 import triton.language as tl
 from triton.runtime import driver
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from kernels.clauses import Clause, require
 from kernels.element_types import ELEMENT_TYPES
+from kernels.matmul_descriptors import descriptors_of, is_turned, require_descriptors, set_boxes, tiles_at
 
 _NAMES = {entry.torch: entry.name for entry in ELEMENT_TYPES.values()}
 _FLOATS = ("fp16", "bf16", "fp32", "e4m3")
@@ -104,18 +104,10 @@ class Config:
         return f"{self.block_m}x{self.block_n}x{self.block_k} g{self.group_m} w{self.num_warps} s{self.num_stages}{tiles}"
 
 
-def _config(
-    block_m: int, block_n: int, block_k: int, group_m: int, num_warps: int, num_stages: int, waves_per_eu: int = 0
-) -> Config:
-    return Config(
-        block_m=block_m,
-        block_n=block_n,
-        block_k=block_k,
-        group_m=group_m,
-        num_warps=num_warps,
-        num_stages=num_stages,
-        waves_per_eu=waves_per_eu,
-    )
+def _config(*numbers: int) -> Config:
+    """The configuration with these numbers for its fields, in their order."""
+    names = ("block_m", "block_n", "block_k", "group_m", "num_warps", "num_stages", "waves_per_eu")
+    return Config(**dict(zip(names, numbers)))  # type: ignore[arg-type]
 
 
 # fmt: off
@@ -151,74 +143,33 @@ def configurations(backend: str) -> tuple[Config, ...]:
 
 
 CLAUSES: tuple[Clause, ...] = (
-    Clause(
-        name="element type",
-        holds=lambda p, c: p.dtype in OUTPUTS,
-        value=lambda p, c: f"a has element type {p.dtype}",
-        rule=f"it must be one of {', '.join(OUTPUTS)}",
-        remedy="convert the operands first",
-        cost="there is no matrix instruction for it",
-        layer="front end",
-    ),
-    Clause(
-        name="same element type",
-        holds=lambda p, c: p.dtype_of_b in ("", p.dtype),
-        value=lambda p, c: f"a is {p.dtype} and b is {p.dtype_of_b}",
-        rule="both operands must have the same element type",
-        remedy="convert one of them",
-        cost="the product has no instruction",
-        layer="front end",
-    ),
-    Clause(
-        name="same K",
-        holds=lambda p, c: p.k_of_b in (None, p.k),
-        value=lambda p, c: f"a has {p.k} columns and b has {p.k_of_b} rows",
-        rule="the columns of a must be the rows of b",
-        remedy="transpose or slice one of them",
-        cost="memory outside b is read",
-    ),
-    Clause(
-        name="sizes",
-        holds=lambda p, c: max(p.m, p.n, p.k) <= LARGEST_SIZE,
-        value=lambda p, c: f"sizes m={p.m}, n={p.n}, k={p.k}",
-        rule=f"no size may be above {LARGEST_SIZE}",
-        remedy="multiply in parts",
-        cost="tile numbers overflow",
-    ),
-    Clause(
-        name="output type",
-        holds=lambda p, c: p.out in OUTPUTS[p.dtype],
-        value=lambda p, c: f"out_dtype {p.out} for operands in {p.dtype}",
-        rule=f"float operands give {', '.join(_FLOATS)}; int8 operands give int8 (the sum modulo 2^8) or int32",
-        remedy="choose one of these and convert afterwards",
-        cost="the conversion would be a guess",
-    ),
-    Clause(
-        name="activation",
-        holds=lambda p, c: p.activation in ACTIVATIONS,
-        value=lambda p, c: f"activation {p.activation!r}",
-        rule="it must be one of " + ", ".join(map(repr, ACTIVATIONS)),
-        remedy="apply another function to the result",
-        cost="an unknown name would mean no activation",
-    ),
-    Clause(
-        name="activation of floats",
-        holds=lambda p, c: not (p.activation and p.dtype == "int8"),
-        value=lambda p, c: f"activation {p.activation!r} with int8 operands",
-        rule="the slope of leaky_relu is a fraction and the sum an integer",
-        remedy="ask for out_dtype=torch.int32 and apply it afterwards",
-        cost="the slope would be rounded to 0",
-    ),
-    Clause(
-        name="precision",
-        holds=lambda p, c: p.precision in PRECISIONS,
-        value=lambda p, c: f"precision {p.precision!r}",
-        rule="it must be one of " + ", ".join(map(repr, PRECISIONS)),
-        remedy="leave it out for tf32",
-        cost="the compiler may have other forms, whose words nobody predicts",
-        layer="front end",
-    ),
-)
+    Clause(name="element type", holds=lambda p, c: p.dtype in OUTPUTS, value=lambda p, c: f"a has element type {p.dtype}",
+           rule=f"it must be one of {', '.join(OUTPUTS)}", remedy="convert the operands first",
+           cost="there is no matrix instruction for it", layer="front end"),
+    Clause(name="same element type", holds=lambda p, c: p.dtype_of_b in ("", p.dtype),
+           value=lambda p, c: f"a is {p.dtype} and b is {p.dtype_of_b}", rule="both operands must have the same element type",
+           remedy="convert one of them", cost="the product has no instruction", layer="front end"),
+    Clause(name="same K", holds=lambda p, c: p.k_of_b in (None, p.k),
+           value=lambda p, c: f"a has {p.k} columns and b has {p.k_of_b} rows", rule="the columns of a must be the rows of b",
+           remedy="transpose or slice one of them", cost="memory outside b is read"),
+    Clause(name="sizes", holds=lambda p, c: max(p.m, p.n, p.k) <= LARGEST_SIZE,
+           value=lambda p, c: f"sizes m={p.m}, n={p.n}, k={p.k}", rule=f"no size may be above {LARGEST_SIZE}",
+           remedy="multiply in parts", cost="tile numbers overflow"),
+    Clause(name="output type", holds=lambda p, c: p.out in OUTPUTS[p.dtype],
+           value=lambda p, c: f"out_dtype {p.out} for operands in {p.dtype}",
+           rule=f"float operands give {', '.join(_FLOATS)}; int8 operands give int8 (the sum modulo 2^8) or int32",
+           remedy="choose one of these and convert afterwards", cost="the conversion would be a guess"),
+    Clause(name="activation", holds=lambda p, c: p.activation in ACTIVATIONS, value=lambda p, c: f"activation {p.activation!r}",
+           rule="it must be one of " + ", ".join(map(repr, ACTIVATIONS)), remedy="apply another function to the result",
+           cost="an unknown name would mean no activation"),
+    Clause(name="activation of floats", holds=lambda p, c: not (p.activation and p.dtype == "int8"),
+           value=lambda p, c: f"activation {p.activation!r} with int8 operands",
+           rule="the slope of leaky_relu is a fraction and the sum an integer",
+           remedy="ask for out_dtype=torch.int32 and apply it afterwards", cost="the slope would be rounded to 0"),
+    Clause(name="precision", holds=lambda p, c: p.precision in PRECISIONS, value=lambda p, c: f"precision {p.precision!r}",
+           rule="it must be one of " + ", ".join(map(repr, PRECISIONS)), remedy="leave it out for tf32",
+           cost="the compiler may have other forms, whose words nobody predicts", layer="front end"),
+)  # fmt: skip
 
 
 @triton.jit
@@ -277,11 +228,7 @@ def matmul_kernel(
     accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=ACCUMULATOR)
     for block in range(tl.cdiv(k, BLOCK_K)):
         if DESCRIBED:
-            a = a_tiles.load([tile_row * BLOCK_M, block * BLOCK_K])  # (BLOCK_M, BLOCK_K)
-            if B_TURNED:
-                b = b_tiles.load([tile_column * BLOCK_N, block * BLOCK_K]).T  # (BLOCK_K, BLOCK_N)
-            else:
-                b = b_tiles.load([block * BLOCK_K, tile_column * BLOCK_N])  # (BLOCK_K, BLOCK_N)
+            a, b = tiles_at(a_tiles, b_tiles, tile_row, tile_column, block, BLOCK_M, BLOCK_N, BLOCK_K, B_TURNED)
         elif EVEN_K:
             a = tl.load(a_ptrs)
             b = tl.load(b_ptrs)
@@ -334,7 +281,7 @@ def _tuner(backend: str, described: bool = False):
     operands are part of Triton's own key; the layout is ours: a tile that is best for a row-major operand need not be best for its
     transpose, and the winner decides the bits."""
     chosen = configurations(backend) + (HOPPER_CONFIGS if described else ())
-    hook = _set_boxes if described else None
+    hook = set_boxes if described else None
     configs = [triton.Config(_meta(c), num_warps=c.num_warps, num_stages=c.num_stages, pre_hook=hook) for c in chosen]
     return triton.autotune(configs=configs, key=["m", "n", "k", "LAYOUT", "ACTIVATION", "PRECISION", "WIDE"])(matmul_kernel)
 
@@ -349,13 +296,10 @@ def _launch(a: torch.Tensor, b: torch.Tensor, problem: Problem, config: Config |
     c = torch.empty((problem.m, problem.n), device=a.device, dtype=ELEMENT_TYPES[problem.out].torch)
     if c.numel() == 0:
         return c
-    tiles = _descriptors(a, b) if config is None or config.loads == "descriptors" else (None, None)
+    tiles = descriptors_of(a, b) if config is None or config.loads == "descriptors" else (None, None)
     if config and config.loads == "descriptors":
-        if tiles[0] is None:
-            raise ValueError(f"matmul: {config.name} on strides {a.stride()} and {b.stride()}: tiles come by TMA, on sm_90 or "
-                             "later, from rows on 16-byte boundaries, of B from columns too, and from them only unless its type "
-                             'has 16 bits; take a configuration that loads by "pointers"')
-        _set_boxes({"a_tiles": tiles[0], "b_tiles": tiles[1], "B_TURNED": _order(b) == "column", **_meta(config)})
+        require_descriptors(tiles, config.name, a, b)
+        set_boxes({"a_tiles": tiles[0], "b_tiles": tiles[1], "B_TURNED": is_turned(b), **_meta(config)})
     kernel = matmul_kernel if config else _tuner(_backend(), tiles[0] is not None)
     launch = {**_meta(config), "num_warps": config.num_warps, "num_stages": config.num_stages} if config else {}
 
@@ -365,7 +309,7 @@ def _launch(a: torch.Tensor, b: torch.Tensor, problem: Problem, config: Config |
     kernel[grid](a, b, c, *tiles, problem.m, problem.n, problem.k, *a.stride(), *b.stride(), *c.stride(),
                  ACTIVATION=problem.activation, PRECISION=problem.precision,
                  ACCUMULATOR=tl.int32 if problem.dtype == "int8" else tl.float32,
-                 WIDE=_reach(a, b, c) >= 2**31, LAYOUT=f"{_order(a)} {_order(b)}", B_TURNED=_order(b) == "column",
+                 WIDE=_reach(a, b, c) >= 2**31, LAYOUT=f"{_order(a)} {_order(b)}", B_TURNED=is_turned(b),
                  **launch)
     if config is None:
         best = kernel.best_config
@@ -374,31 +318,6 @@ def _launch(a: torch.Tensor, b: torch.Tensor, problem: Problem, config: Config |
                              waves_per_eu=best.kwargs.get("waves_per_eu", 0),
                              loads="descriptors" if best.kwargs["DESCRIBED"] else "pointers")]
     return c
-
-
-def _descriptors(a: torch.Tensor, b: torch.Tensor) -> tuple[TensorDescriptor, TensorDescriptor] | tuple[None, None]:
-    """Tensor descriptors of A and of B, or of B's transpose where that lies in rows; None where TMA cannot bring one of them. The
-    tensor core takes B from rows in 16-bit types only, from columns in all. Their boxes are still to be set."""
-    target, turned = driver.active.get_current_target(), _order(b) == "column"
-    held = (a, b.T if turned else b)
-    able = target.backend == "cuda" and target.arch >= 90 and (turned or b.dtype.itemsize == 2)
-    if not able or not all(_aligned(operand) for operand in held):
-        return None, None
-    made = [TensorDescriptor(operand, list(operand.shape), list(operand.stride()), [1, 16]) for operand in held]
-    return made[0], made[1]
-
-
-def _aligned(operand: torch.Tensor) -> bool:
-    """Whether a tensor map can be made: rows of consecutive elements, each on a 16-byte boundary."""
-    starts = operand.data_ptr() % 16 == 0 and operand.stride(0) * operand.dtype.itemsize % 16 == 0
-    return operand.numel() > 0 and operand.stride(1) == 1 and operand.stride(0) >= operand.shape[1] and starts
-
-
-def _set_boxes(given: dict) -> None:
-    """Give the descriptors the tile of the configuration that is about to run."""
-    given["a_tiles"].block_shape = [given["BLOCK_M"], given["BLOCK_K"]]
-    n, k = given["BLOCK_N"], given["BLOCK_K"]
-    given["b_tiles"].block_shape = [n, k] if given["B_TURNED"] else [k, n]
 
 
 def _reach(*tensors: torch.Tensor) -> int:

@@ -12,12 +12,14 @@ import pytest
 import torch
 
 import kernels.matmul
+import kernels.matmul_descriptors
 from harness.contract import Case
 from harness.emulator import emulated
 from harness.judge import judge
 from harness.targets import target
 from harness.verdict import Outcome, Ruling
 from kernels.matmul import HOPPER_CONFIGS, Problem, View
+from kernels.matmul_descriptors import descriptors_of
 from tests.harness_checks.planted import Fault, planted_contract
 
 SMALL = replace(HOPPER_CONFIGS[0], block_m=64, block_n=64, block_k=32, group_m=2, num_warps=4)
@@ -70,11 +72,11 @@ def test_the_autotuner_tries_descriptors_only_where_they_can_be_made() -> None:
     with emulated("sm_90"):
         a, b = torch.zeros(64, 112), torch.zeros(112, 80)
         halves = a.half(), b.half()
-        assert None not in kernels.matmul._descriptors(*halves) + kernels.matmul._descriptors(a, b.T.contiguous().T)
+        assert None not in descriptors_of(*halves) + descriptors_of(a, b.T.contiguous().T)
         for left, right in ((a.half()[:, 1:], b.half()[1:]), (a, b), (a.half().T.contiguous().T, b.half())):
-            assert kernels.matmul._descriptors(left, right) == (None, None)
+            assert descriptors_of(left, right) == (None, None)
     with emulated("sm_80"):
-        assert kernels.matmul._descriptors(*halves) == (None, None)
+        assert descriptors_of(*halves) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,22 @@ def test_the_autotuner_tries_descriptors_only_where_they_can_be_made() -> None:
         ("a_tiles.load([tile_row * BLOCK_M, block * BLOCK_K])", "a_tiles.load([tile_row * BLOCK_M, block * BLOCK_K + 8])"),
     ],
 )
-def test_a_wrong_place_of_a_described_tile_is_convicted(replace_text: str, by: str, tmp_path: Path) -> None:
-    fault = Fault(name="wrong place", kernel="matmul", replace=replace_text, by=by, convicted_as=("wrong words",))
+def test_a_wrong_place_of_a_described_tile_is_convicted(
+    replace_text: str, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault is in the file of the described form, which the planted matmul takes instead of ours."""
+    source, name = Path(kernels.matmul_descriptors.__file__).read_text(), f"misplaced_{abs(hash(by))}"
+    assert source.count(replace_text) == 1
+    (tmp_path / f"{name}.py").write_text(source.replace(replace_text, by))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    taken = "from kernels.matmul_descriptors import"
+    fault = Fault(name="wrong place", kernel="matmul", replace=taken, by=f"from {name} import", convicted_as=("wrong words",))
     verdict = judge(case(), target("emulated:sm_90"), planted_contract(fault, tmp_path))
     assert verdict.outcome is Outcome.WRONG_WORDS, verdict.message
+
+
+def test_boxes_of_another_configuration_are_convicted(tmp_path: Path) -> None:
+    boxes = "is_turned(b), **_meta({})}})".format
+    fault = Fault(name="boxes of another tile", kernel="matmul", replace=boxes("config"), by=boxes("CONFIGS['cuda'][0]"),
+                  convicted_as=("refused", "wrong words"))  # fmt: skip
+    assert judge(case(), target("emulated:sm_90"), planted_contract(fault, tmp_path)).ruling is Ruling.CONVICTED
