@@ -24,65 +24,20 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
+from benchmarks.throughput_operands import launcher, peer, placed
+from benchmarks.throughput_rows import SIZES, Ask, Timed, asked, blackwell, named, size_of
+
 QUANTILES = (0.5, 0.2, 0.8)
-SIZES = ("1024", "2048", "4096", "8192", "9728x8192x65536")  # the tutorial's
 GOAL, GOAL_SIZE = 0.95, (8192, 8192, 8192)
-
-
-@dataclass
-class Timed:
-    """One row: a kernel at a size, its peer, both in milliseconds (median, 0.2, 0.8), TFLOP/s of the medians, their ratio, and how
-    many words of the same launch were compared."""
-
-    kernel: str
-    dtype: str
-    m: int
-    n: int
-    k: int
-    config: str = ""
-    ms: tuple[float, ...] = ()
-    peer: str = ""
-    peer_ms: tuple[float, ...] = ()
-    tried: dict[str, Any] = field(default_factory=dict)  # configuration -> TFLOP/s, or what refused it
-    words: int = 0
-    differ: int = 0
-    not_run: str = ""
-
-    @property
-    def size(self) -> str:
-        return f"{self.m}" if self.m == self.n == self.k else f"{self.m}x{self.n}x{self.k}"
-
-    def tflops(self, ms: float) -> float:
-        return 2.0 * self.m * self.n * self.k / ms / 1e9
-
-    @property
-    def ratio(self) -> float:
-        return self.peer_ms[0] / self.ms[0] if self.ms and self.peer_ms else 0.0
-
-    def to_json(self) -> dict:
-        told: dict[str, Any] = {"size": self.size, "ratio": round(self.ratio, 4)}
-        for name, times in (("tflops", self.ms), ("peer_tflops", self.peer_ms)):
-            told[name] = [round(self.tflops(t), 1) for t in times]
-        return asdict(self) | told
-
-
-@dataclass
-class Ask:
-    """What to time: the case (its configuration the first of `configs`), and how to make operands and peer."""
-
-    row: Timed
-    case: Any
-    configs: tuple[Any, ...]
-    needs: frozenset = frozenset()  # features beyond those of the kernel
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -136,92 +91,6 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def size_of(text: str) -> tuple[int, int, int]:
-    parts = [int(part) for part in text.split("x")]
-    m, n, k = parts * 3 if len(parts) == 1 else parts
-    return m, n, k
-
-
-def asked(sizes: list[tuple[int, int, int]], *, probe: bool = True) -> Iterator[Ask]:
-    """The rows, in the order of what matters most."""
-    from harness.contract import Case
-    from kernels import ampere_gemm, block_scaled_matmul, hopper_matmul, matmul
-
-    def ask(contract: str, problem: Any, dtype: str, configs: tuple[Any, ...]) -> Ask:
-        row = Timed(kernel=contract, dtype=dtype, m=problem.m, n=problem.n, k=problem.k)
-        return Ask(row, Case(contract=contract, problem=problem, config=configs[0], data_seed=8192), configs)
-
-    largest = max((s for s in sizes if s[0] * s[2] <= 1 << 26), key=lambda s: s[0] * s[1] * s[2], default=sizes[0])
-    side = dict(zip("mnk", largest, strict=True))
-    for size in sorted(sizes, key=lambda s: s != largest):
-        yield ask("matmul", matmul.Problem(**dict(zip("mnk", size, strict=True))), "fp16", (None,))
-    wide = hopper_matmul.Config(block_m=128, block_n=256, block_k=64, stages=4, num_warps=8)
-    if probe:
-        yield from probed(sizes)
-    tiles = hopper_matmul.Config(stages=4), wide, replace(wide, stages=3)
-    yield ask("hopper_matmul", hopper_matmul.Problem(**side), "fp16", tiles)
-    yield ask("hopper_matmul", hopper_matmul.Problem(**side, dtype="bf16", out="bf16"), "bf16", (wide,))
-    deep = ampere_gemm.Config(block_m=128, block_n=128, block_k=32, stages=4, num_warps=8)
-    yield ask("ampere_gemm", ampere_gemm.Problem(**side), "bf16", (ampere_gemm.Config(),))
-    yield ask("ampere_gemm", ampere_gemm.Problem(**side), "bf16", (deep, replace(deep, num_warps=4)))
-    for name in ("mxfp8", "mxfp4", "nvfp4", "mixed"):
-        configs = block_scaled_matmul.configurations(name, block_scaled_mma=False)
-        yield ask("block_scaled_matmul", block_scaled_matmul.Problem(**side, format=name), name, configs)
-
-
-def probed(sizes: list[tuple[int, int, int]]) -> Iterator[Ask]:
-    """Configurations that `matmul` might come to try, each timed once at the goal's size (`--probe`)."""
-    from harness.contract import Case
-    from kernels import matmul
-
-    tiles = (
-        (128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (256, 128, 64, 8, 3), (256, 128, 64, 8, 4), (128, 128, 64, 8, 5),
-        (128, 128, 64, 4, 4), (128, 128, 64, 4, 3), (64, 256, 64, 4, 3), (128, 256, 128, 8, 2), (128, 128, 128, 8, 3),
-    )  # fmt: skip
-    configs = [
-        matmul.Config(block_m=m, block_n=n, block_k=k, group_m=group, num_warps=warps, num_stages=stages, loads="descriptors")
-        for m, n, k, warps, stages in tiles
-        for group in ((4, 6, 8, 12, 16) if (m, n, stages) == (128, 256, 4) else (8,))
-    ]
-    m, n, k = max((size for size in sizes if size[2] <= 8192), key=lambda size: size[0], default=sizes[0])
-    row = Timed(kernel="matmul", dtype="fp16, configurations given", m=m, n=n, k=k)
-    case = Case(contract="matmul", problem=matmul.Problem(m=m, n=n, k=k), config=configs[0], data_seed=8192)
-    yield Ask(row, case, tuple(configs))
-
-
-def blackwell() -> Iterator[Ask]:
-    """The tutorials' tables for Blackwell, row by row: they run where there is tcgen05."""
-    from harness.contract import Case
-    from kernels import block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined
-    from kernels.features import Feature
-
-    def ask(contract: str, problem: Any, dtype: str, config: Any) -> Ask:
-        row = Timed(kernel=contract, dtype=dtype, m=problem.m, n=problem.n, k=problem.k, config=named(config))
-        case = Case(contract=contract, problem=problem, config=config, data_seed=8192)
-        return Ask(row, case, (config,), frozenset({Feature.BLOCK_SCALED_MMA} if "scaled" in contract else {Feature.TCGEN05}))
-
-    size = {"m": 8192, "n": 8192, "k": 16384}
-    for side in (64, 128):
-        for depth in (64, 128, 256):
-            tile = blocked_matmul.Config(block_m=side, block_n=side, block_k=depth, num_warps=4)
-            yield ask("blocked_matmul", blocked_matmul.Problem(**size), "fp16", tile)
-    for depth in (64, 128):
-        for warps in (4, 8):
-            half = blocked_matmul_pipelined.Config(block_m=128, block_n=128, block_k=depth, num_warps=warps)
-            yield ask("blocked_matmul_pipelined", blocked_matmul_pipelined.Problem(**size), "fp16", half)
-    ranges = (("nvfp4", range(512, 513, 512)), ("mxfp4", range(512, 8193, 512)), ("mxfp8", range(8192, 16385, 2048)))
-    for name, depths in ranges:
-        best = block_scaled_matmul.configurations(name, block_scaled_mma=True)[0]
-        for k in depths:
-            yield ask("block_scaled_matmul", block_scaled_matmul.Problem(m=8192, n=8192, k=k, format=name), name, best)
-
-
-def named(config: Any) -> str:
-    from harness.large_cases import _named
-
-    return _named(config)
-
-
 def warm(asks: list[Ask], sizes: list[str], probe: bool) -> None:
     """Compile every configuration into Triton's cache, many at a time, in processes of their own."""
     import subprocess
@@ -268,68 +137,6 @@ def compile_one(sizes: list[str], probe: bool, place: int, number: int, device: 
         config = ask.configs[number]
     with _own_cache(ask.case):
         launcher(replace(ask.case, config=config, problem=problem), device)()
-
-
-def launcher(case: Any, device: str) -> Callable[[], Any]:
-    """A call of the kernel's own launcher, through its contract, on random operands that lie on `device`."""
-    from harness.contract import resolve
-
-    contract, tensors = resolve(case.contract), placed(case, device)
-    return lambda: contract.launch(case, tensors, None)
-
-
-def placed(case: Any, device: str) -> dict[str, Any]:
-    """Operands of `case`, made on the device: normal deviates, or random codes with scales near one."""
-    import torch
-
-    from kernels.element_types import ELEMENT_TYPES
-
-    p = case.problem
-    if hasattr(p, "format"):
-        return scaled(p, device)[0]
-    dtype = ELEMENT_TYPES[p.dtype].torch
-    turned = case.contract == "ampere_gemm" or getattr(p, "transpose_b", False)
-    shapes = {"a": (p.m, p.k), "b": (p.n, p.k) if turned else (p.k, p.n)}
-    return {name: torch.randn(shape, device=device, dtype=torch.float16).to(dtype) for name, shape in shapes.items()}
-
-
-def scaled(p: Any, device: str) -> tuple[dict[str, Any], tuple[Any, Any]]:
-    """Operands of a block-scaled problem, and both sides dequantised to bf16, (m, k) and (n, k)."""
-    import torch
-
-    from harness.scaled_operands import NEAR
-    from kernels.scaled_operands import FORMATS, scale_shape
-
-    f, made, wide = FORMATS[p.format], {}, []
-    for name, element, rows in (("a", f.a, p.m), ("b", f.b, p.n)):
-        if element == "e2m1":
-            made[name] = torch.randint(0, 256, (rows, p.k // 2), dtype=torch.uint8, device=device)
-            table = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6], device=device)  # (16,)
-            values = torch.stack((table[(made[name] & 15).int()], table[(made[name] >> 4).int()]), -1).reshape(rows, p.k)
-        else:
-            made[name] = torch.randn((rows, p.k), device=device).to(torch.float8_e4m3fn)
-            values = made[name].float()  # (rows, k)
-        codes = f.one + torch.randint(-NEAR[f.scale], NEAR[f.scale] + 1, scale_shape(rows, p.k, f.block_size), device=device)
-        codes = codes.to(torch.uint8)  # (row tiles, column tiles, 32, 4, 4)
-        made[f"{name}_scale"] = codes.view(torch.float8_e4m3fn) if f.scale == "ue4m3" else codes
-        flat = codes.permute(0, 3, 2, 1, 4).reshape(codes.shape[0] * 128, -1)[:rows, : p.k // f.block_size]  # (rows, blocks)
-        scales = flat.view(torch.float8_e4m3fn).float() if f.scale == "ue4m3" else torch.exp2(flat.float() - 127)
-        wide.append((values * scales.repeat_interleave(f.block_size, 1)).to(torch.bfloat16))
-    return made, (wide[0], wide[1])
-
-
-def peer(ask: Ask, device: str) -> tuple[str, Callable[[], Any]]:
-    """cuBLAS through torch.matmul, on operands laid out as the kernel has them."""
-    import torch
-
-    p = ask.case.problem
-    if hasattr(p, "format"):
-        a, b = scaled(p, device)[1]
-        return "cuBLAS bf16, dequantised", lambda: torch.matmul(a, b.T)
-    tensors = placed(ask.case, device)
-    a, b = tensors["a"], tensors["b"]
-    turned = ask.case.contract == "ampere_gemm" or getattr(p, "transpose_b", False)
-    return f"cuBLAS {p.dtype}", lambda: torch.matmul(a, b.T if turned else b)
 
 
 def measure(ask: Ask, hardware: Any, rounds: int, seconds: float) -> None:

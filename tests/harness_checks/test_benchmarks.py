@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import pages, throughput, two_gpus
-from benchmarks.throughput import GOAL_SIZE, Timed
+from benchmarks import pages, throughput, throughput_operands, throughput_rows, two_gpus
+from benchmarks.throughput import GOAL_SIZE
+from benchmarks.throughput_rows import Timed
 from harness.targets import target
 
 HOPPER = target("emulated:sm_90")
@@ -39,7 +40,7 @@ def test_a_missed_goal_or_a_wrong_word_is_a_failing_status() -> None:
 def test_every_row_has_a_case_that_its_contract_takes_back() -> None:
     from harness.contract import resolve
 
-    asks = [*throughput.asked([throughput.size_of(text) for text in throughput.SIZES]), *throughput.blackwell()]
+    asks = [*throughput_rows.asked([throughput_rows.size_of(text) for text in throughput_rows.SIZES]), *throughput_rows.blackwell()]
     kinds = {ask.row.kernel for ask in asks}
     assert kinds == {"matmul", "hopper_matmul", "ampere_gemm", "block_scaled_matmul", "blocked_matmul", "blocked_matmul_pipelined"}
     for ask in asks:
@@ -49,7 +50,7 @@ def test_every_row_has_a_case_that_its_contract_takes_back() -> None:
 
 
 def test_a_row_is_measured_and_one_that_lacks_a_feature_is_not() -> None:
-    asks = [*throughput.asked([(64, 64, 64)], probe=False), *throughput.blackwell()]
+    asks = [*throughput_rows.asked([(64, 64, 64)], probe=False), *throughput_rows.blackwell()]
     ampere = next(ask for ask in asks if ask.row.kernel == "ampere_gemm")
     throughput.measure(ampere, HOPPER, 1, 0.01)
     assert len(ampere.row.ms) == 3 and ampere.row.peer_ms[0] > 0 and not ampere.row.not_run
@@ -74,7 +75,7 @@ def test_dequantised_operands_are_the_elements_times_their_scales() -> None:
 
     for name, f in FORMATS.items():
         problem = CONTRACT.module.Problem(m=160, n=40, k=256, format=name)
-        made, wide = throughput.scaled(problem, "cpu")
+        made, wide = throughput_operands.scaled(problem, "cpu")
         for side, element, size, got in (("a", f.a, 160, wide[0]), ("b", f.b, 40, wide[1])):
             form = "uint8" if element == "e2m1" else element
             elements = Operand(name=side, format=form, codes=words(made[side]))
