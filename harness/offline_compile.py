@@ -1,33 +1,28 @@
 """Every kernel to the machine code of every GPU it is for, without a GPU: ``python -m harness compile [KERNEL ...]``.
 
-A launch is made as a user makes it, on CPU tensors, under a driver that answers for the target and keeps the compiled kernel
-instead of running it. So host tensor descriptors, specialisation and the launcher's own choices are those of a real launch. Rows
-are compiled in worker processes: a compiler that dies takes its worker and is told of as "compiler abort", not the table.
-
-Registers and stack come from the cubin (`cuobjdump -res-usage`) or, on AMD targets, from the assembly's own metadata.
+Each row of `harness/compile_rows.py` is launched under `harness/offline_driver.py` and its code held against what it must and must
+not be. Rows are compiled in worker processes: a compiler that dies takes its worker and is told of as "compiler abort", not the
+table.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import itertools
 import json
 import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from harness.compile_rows import Row, rows
+from harness.machine_code import amd_resources, cubin_resources
+from harness.offline_driver import Kept, compiling, shared_limit
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 MOST_REGISTERS, MOST_COLUMNS = 255, 512
@@ -105,158 +100,12 @@ def _compiled(contract: Any, case: Any, arch: str) -> Any:
     return launched[0]
 
 
-@dataclass
-class Kept:
-    """One compiled kernel: its machine code, its assembly text, and Triton's metadata."""
-
-    binary: bytes
-    assembly: str
-    metadata: dict
-
-
-class _Utils:
-    """What a driver answers about a device, for one that is not there."""
-
-    def __init__(self, arch: str, kept: list[Kept]) -> None:
-        self.arch, self.kept = arch, kept
-        self.files: dict[str, str] = {}
-
-    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple:
-        by_suffix = {Path(path).suffix: Path(path) for path in self.files.values()}
-        text = by_suffix.get(".ptx") or by_suffix[".amdgcn"]
-        self.kept.append(Kept(kernel, text.read_text(), json.loads(by_suffix[".json"].read_text())))
-        return "module", "function", 0, 0, 1024  # the last: most threads of a program
-
-    def unload_module(self, module: object) -> None:
-        """Nothing was loaded."""
-
-    def get_device_properties(self, device: int) -> dict[str, int]:
-        return {"max_shared_mem": shared_limit(self.arch), "multiprocessor_count": 8,
-                "warpSize": 64 if self.arch.startswith("gfx") else 32,
-                "max_num_regs": 65536}
-
-
-_devices = itertools.count(1)  # every row is a device of its own: Triton keeps compiled kernels, and their target, by device
-
-
-@contextmanager
-def compiling(arch: str) -> Iterator[list[Kept]]:
-    """While entered, launches compile for `arch` and are kept instead of run; yields the list of what was kept."""
-    import torch
-    from triton import knobs
-    from triton.backends.compiler import GPUTarget
-    from triton.backends.driver import DriverBase
-    from triton.runtime import driver
-
-    kept: list[Kept] = []
-    utilities = _Utils(arch, kept)
-    number = next(_devices)
-    target = GPUTarget("hip", arch, 64) if arch.startswith("gfx") else GPUTarget("cuda", int(arch.removeprefix("sm_")), 32)
-
-    class Launcher:
-        def __init__(self, source: object, metadata: object) -> None:
-            """Nothing to prepare."""
-
-        def __call__(self, *arguments: object) -> None:
-            """Nothing runs."""
-
-    class Driver(DriverBase):
-        utils, launcher_cls = utilities, Launcher
-
-        def __init__(self) -> None:
-            """No device to look for."""
-
-        @classmethod
-        def is_active(cls) -> bool:
-            return True
-
-        def map_python_to_cpp_type(self, ty: str) -> str:
-            return ty
-
-        def get_current_target(self) -> GPUTarget:
-            return target
-
-        def get_current_device(self) -> int:
-            return number
-
-        def get_current_stream(self, device: int = 0) -> int:
-            return 0
-
-        def get_active_torch_device(self) -> torch.device:
-            return torch.device("cpu")
-
-        def get_benchmarker(self) -> Callable:
-            return lambda function, **_: [0.0, 0.0, 0.0]
-
-        def get_device_interface(self) -> Any:
-            return torch.cpu
-
-    def loading(module: object, function: object, name: str, files: dict, digest: str) -> None:
-        utilities.files = files
-
-    before, hook = driver._active, knobs.runtime.kernel_load_start_hook
-    driver.set_active(Driver())
-    knobs.runtime.kernel_load_start_hook = loading
-    try:
-        yield kept
-    finally:
-        driver._active = before
-        knobs.runtime.kernel_load_start_hook = hook
-
-
-def shared_limit(arch: str) -> int:
-    """Bytes of shared memory one program may have; of AMD's local data share for gfx."""
-    from harness.kernel_contract import SHARED_LIMITS  # not at the top: it needs torch, and the command line only names this module
-
-    return SHARED_LIMITS.get(arch, 64 * 1024)
-
-
 def _figures(kept: Kept, row: Row) -> Compiled:
     registers, stack = amd_resources(kept.assembly) if row.arch.startswith("gfx") else cubin_resources(kept.binary)
     code = "\n".join(line for line in kept.assembly.splitlines() if not line.lstrip().startswith(("//", ";")))
     counts = {pattern: len(re.findall(pattern, code)) for pattern in dict.fromkeys((*row.must, *row.counts, *row.must_not))}
     return Compiled(registers=registers, stack=stack, shared=kept.metadata["shared"], columns=kept.metadata.get("tmem_size") or 0,
                     bytes=len(kept.binary), counts=counts)
-
-
-def cubin_resources(cubin: bytes) -> tuple[int, int]:
-    """(registers of a thread, bytes of its stack) of the one kernel in a cubin, as cuobjdump reports them; asked once a cubin."""
-    from triton import knobs
-
-    store = Path(knobs.cache.dir) / "bitverdict_resources.json"
-    digest = hashlib.sha256(cubin).hexdigest()
-    known = json.loads(store.read_text()) if store.is_file() else {}
-    if digest not in known:
-        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-            file.write(cubin)
-            file.flush()
-            asked = subprocess.run([knobs.nvidia.cuobjdump.path, "-res-usage", file.name], capture_output=True, text=True,
-                                   check=True)
-        found = re.search(r"REG:(\d+).*STACK:(\d+).*LOCAL:(\d+)", asked.stdout)
-        if found is None:
-            raise RuntimeError(f"cuobjdump -res-usage says nothing of registers: {asked.stdout[:200]!r}; this Triton has "
-                               "another cuobjdump")
-        known[digest] = [int(found[1]), int(found[2]) + int(found[3])]
-        _replace(store, json.dumps(known))
-    registers, stack = known[digest]
-    return registers, stack
-
-
-def _replace(path: Path, text: str) -> None:
-    """Writes beside and renames: two workers may do it at once, and then one figure is asked for again."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-        file.write(text)
-    os.replace(file.name, path)
-
-
-def amd_resources(assembly: str) -> tuple[int, int]:
-    """(vector registers, bytes of scratch) from the metadata at the end of amdgcn assembly."""
-    registers = re.search(r"\.vgpr_count:\s+(\d+)", assembly)
-    scratch = re.search(r"\.private_segment_fixed_size:\s+(\d+)", assembly)
-    if registers is None or scratch is None:
-        raise RuntimeError("the amdgcn assembly has no .vgpr_count or .private_segment_fixed_size; this Triton writes other "
-                           "metadata")
-    return int(registers[1]), int(scratch[1])
 
 
 def _layer(error: Exception, seen: Any) -> str:

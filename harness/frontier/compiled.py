@@ -61,7 +61,7 @@ def answer(point: Point) -> dict:
 
 
 def main(words: Sequence[str]) -> None:
-    from harness.offline_compile import compiling
+    from harness.offline_driver import compiling
 
     with compiling(words[0]):
         for line in sys.stdin:

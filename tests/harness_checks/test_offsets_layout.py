@@ -14,7 +14,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import mbarrier, tma
 
-from harness.offline_compile import compiling
+from harness.offline_driver import compiling
 from kernels.offset_layout import linear_layout, offset_layout, offset_verdict
 from kernels.tma_gather import described_rows
 
