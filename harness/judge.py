@@ -17,6 +17,7 @@ from typing import Any
 
 from harness.comparison import Comparison, compare
 from harness.contract import Case, Contract, Operand, Owed, load, resolve
+from harness.memory import free_memory
 from harness.outcomes import Seen, outcome_of, relative
 from harness.targets import Target
 from harness.transfer import Guard, Poison, guarded_allocations, poison_word, words
@@ -65,6 +66,13 @@ def judge(case: Case, target: Target, contract: Contract | None = None) -> Verdi
         )
     launcher = load(case.launcher) if case.launcher else None
     owed = contract.owed(case, target)
+    try:
+        return _judge(case, target, contract, launcher, owed, clock)
+    except MemoryError as error:  # of the reference: a launch's own is an outcome already
+        return replace(_against_fault(owed, outcome_of(error)), seconds=clock.seconds())
+
+
+def _judge(case: Case, target: Target, contract: Contract, launcher: Callable | None, owed: Owed, clock: Clock) -> Verdict:
     with clock.on("reference"):
         operands = {operand.name: operand for operand in contract.operands(case)}
     seen = launch(case, target, contract, launcher, operands, clock)
@@ -85,13 +93,24 @@ def judge(case: Case, target: Target, contract: Contract | None = None) -> Verdi
 def launch(
     case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock
 ) -> Seen:
-    """Lend the operands, run the launcher once on the target, and say what came."""
+    """Lend the operands, run the launcher once on the target, and say what came; where memory is short, once more."""
+    seen = _launch_once(case, target, contract, launcher, operands, clock)
+    if seen.outcome is Outcome.OUT_OF_MEMORY:
+        free_memory()
+        seen = _launch_once(case, target, contract, launcher, operands, clock)
+    return seen
+
+
+def _launch_once(
+    case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock
+) -> Seen:
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in 3.9 and may flip in 3.10: it decides bits
     guard = Guard(Poison.of(case.data_seed))
     device: Any = None
     try:
         with clock.on("transfer"):
-            tensors = {name: guard.lend(operand, target.device) for name, operand in operands.items()}
+            lent = guard.lend_all(operands.values(), target.device)
+            tensors = {name: lent[operand.name] for name, operand in operands.items()}
         if case.config is None and not target.emulated:
             _tune(case, target, contract, launcher, tensors, clock)
         with (

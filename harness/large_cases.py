@@ -22,7 +22,7 @@ import numpy as np
 
 from harness import large_operands
 from harness.contract import Case, Operand, resolve
-from harness.judge import Clock, launch
+from harness.judge import UNABLE, Clock, launch
 from harness.targets import Target
 from harness.verdict import Outcome, Ruling
 from kernels.features import Feature
@@ -191,7 +191,8 @@ def _run(case: Case, target: Target, products: int, pool: Executor) -> Row | Pen
     if seen.outcome is not None:
         owed = contract.owed(case, target)
         as_owed = not owed.result and str(seen.outcome) == owed.outcome
-        row.ruling, row.outcome = Ruling.RIGHT if as_owed else Ruling.CONVICTED, str(seen.outcome)
+        otherwise = Ruling.UNDECIDED if seen.outcome in UNABLE else Ruling.CONVICTED
+        row.ruling, row.outcome = Ruling.RIGHT if as_owed else otherwise, str(seen.outcome)
         row.message = seen.message + (" (owed)" if as_owed else "")
         return row
     config = seen.recorded.get("config") or (vars(case.config) if case.config is not None else {})

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.memory import out_of_memory
 from harness.verdict import Outcome
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -67,8 +68,8 @@ def outcome_of(error: BaseException) -> Seen:
             else type(error).__name__
         )
         return Seen(Outcome.REFUSED, "front end", _one_line(said), where, details)
-    if isinstance(error, MemoryError) or "OutOfMemoryError" in names:
-        return Seen(Outcome.OUT_OF_MEMORY, "hardware", _one_line(text), where, details)
+    if short := out_of_memory(error):
+        return Seen(Outcome.OUT_OF_MEMORY, "hardware", short, where, details)
     if _DRIVER_REFUSES in text:
         return Seen(Outcome.REFUSED, "driver", _one_line(text), where, details)
     if "AcceleratorError" in names or "CUDA" in text:
@@ -77,9 +78,8 @@ def outcome_of(error: BaseException) -> Seen:
             return Seen(outcome, "hardware", str(outcome), where, details)
     if isinstance(error, RuntimeError) and _COMPILER_SAYS.search(text):
         return Seen(Outcome.REFUSED, "verifier", _one_line(_relevant(text)), where, details)
-    if not isinstance(error, ValueError) and _raised_in(
-        error, CHECKOUT / "harness" / "emulator", CHECKOUT / "harness" / "transfer.py"
-    ):
+    ours = ("emulator", "transfer.py", "trespass.py")
+    if not isinstance(error, ValueError) and _raised_in(error, *(CHECKOUT / "harness" / place for place in ours)):
         return Seen(
             Outcome.NOT_MODELLED, "emulator", _one_line(f"the emulator failed: {type(error).__name__}: {text}"), where, details
         )

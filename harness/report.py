@@ -7,7 +7,9 @@ list not seen, 5 nothing ran (2, usage, is the command line's).
 from __future__ import annotations
 
 import io
+import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +22,7 @@ from harness.verdict import Ruling, Verdict
 
 OURS = ("the contract raised", "the emulator failed")  # bugs of the court, not of the accused
 MOST_UNDECIDED = 0.05  # of the cases that ran; beyond it a run has not judged what it says
+COURT = ("transfer", "harness", "start")  # buckets that are neither the kernel's nor the reference's; start: a child's context
 RIGHT, CONVICTED, USAGE, UNDECIDED, NOTHING_RAN = 0, 1, 2, 3, 5
 
 
@@ -55,11 +58,14 @@ class Tally:
     advice: Counter = field(default_factory=Counter)
     contract_errors: list[str] = field(default_factory=list)
     cancelled: bool = False
+    begun: float = field(default_factory=time.perf_counter)
+    wall: float = 0.0  # seconds from the tally's birth to its last verdict
 
     def require(self, contract: str, target: str, cases: list[Case]) -> None:
         self.required[contract, target] = {case.key for case in cases}
 
     def count(self, case: Case, contract: str, target: str, classes: dict, verdict: Verdict) -> None:
+        self.wall = time.perf_counter() - self.begun
         dtype = str(classes.get("dtype", ""))
         row = self.rows.setdefault((contract, target, dtype), Row(contract, target, dtype))
         row.rulings[verdict.ruling] += 1
@@ -152,6 +158,8 @@ class Tally:
             "cover": cover,
             "classes": {name: dict(sorted(counts.items())) for name, counts in self.classes.items()},
             "seconds": {name: round(spent, 3) for name, spent in self.bucket_seconds.items()},
+            "wall": round(self.wall, 3),
+            "court_share": round(court_share(self.bucket_seconds), 4),
             "advice": dict(self.advice),
         }
 
@@ -204,10 +212,20 @@ def not_run_lines(tally: Tally) -> list[str]:
 
 
 def time_line(tally: Tally) -> str:
-    """Where the time went, summed over all children."""
+    """Cases a second of the wall, and where the time of the children went: summed over all of them, with the court's own share."""
     spent = {name: seconds for name, seconds in tally.bucket_seconds.items() if name != "total"}
     parts = [f"{name} {seconds:.1f} s" for name, seconds in sorted(spent.items(), key=lambda item: -item[1]) if seconds >= 0.05]
-    return "time in children: " + ", ".join(parts) if parts else ""
+    if not parts:
+        return ""
+    pace = f"{tally.ran / tally.wall:.1f} cases a second, {tally.wall:.1f} s; " if tally.wall and tally.ran else ""
+    share = court_share(spent)
+    return f"{pace}time in children: {', '.join(parts)}; the court's own ({' + '.join(COURT)}): {share:.0%}"
+
+
+def court_share(seconds: Mapping[str, float]) -> float:
+    """The share of the court's own buckets in the sum of all, 0 to 1."""
+    spent = {name: value for name, value in seconds.items() if name != "total"}
+    return sum(spent.get(name, 0.0) for name in COURT) / max(sum(spent.values()), 1e-9)
 
 
 def coverage_lines(tally: Tally) -> list[str]:

@@ -5,13 +5,15 @@ lies around a view, and what an output holds before it is written, is poison: a 
 that two cases never share one blind spot (0xFF is a NaN in every float format and -1 in an integer; 0x7B is large and
 finite; 0xA5 is tiny and negative). Inputs are surrounded by another pattern than outputs.
 
-After the launch `Guard.trespass` says what a launch did outside what it owns: bytes beside a view, or an input that changed.
+After the launch `Guard.trespass` says what a launch did outside what it owns: bytes beside a view, or an input that changed
+(`harness.trespass`). On a GPU all inputs of a case lie in one arena, filled there and reached by one copy of the operands' own
+bytes; the guard bands never cross the bus.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -20,7 +22,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from harness.contract import Operand
-from harness.verdict import Outcome
+from harness.trespass import UNSIGNED, Arena, Buffer, Trespass, first_trespass
 
 TORCH_DTYPES = {
     "fp32": torch.float32,
@@ -45,16 +47,7 @@ TORCH_DTYPES = {
 
 GUARD_BYTES = {"cpu": 1 << 16, "cuda": 1 << 20}  # each side; a multiple of 512, so that views keep their alignment
 POISONS = (0xFF, 0x7B, 0xA5)
-UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-
-
-@dataclass(frozen=True)
-class Trespass:
-    """One thing a launch did outside what it owns."""
-
-    outcome: Outcome
-    message: str
-    details: dict
+COPIED_BYTES = 1 << 30  # an arena up to this size is copied on its device and compared there; a larger one is read back whole
 
 
 @dataclass(frozen=True)
@@ -70,63 +63,118 @@ class Poison:
         return cls(POISONS[place], POISONS[(place + 1) % len(POISONS)])
 
 
-@dataclass
-class Buffer:
-    """A view that was handed out, and the bytes around it."""
+@dataclass(frozen=True)
+class _Place:
+    """Where one operand lies: element strides, bytes of one element, and of its buffer between the bands."""
 
-    name: str
-    storage: torch.Tensor  # (bytes,) uint8
-    view: torch.Tensor
-    start: int  # byte of the view's first element
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int  # bytes from the leading band to the first element
     length: int  # bytes from the first element to the end of the last
-    poison: int
-    before: np.ndarray | None = None  # (bytes,) of an input: it must not change
+    span: int  # bytes between the bands
+
+    @classmethod
+    def of(cls, shape: Sequence[int], strides: Sequence[int], offset: int, dtype: torch.dtype) -> _Place:
+        reach = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) if all(shape) else 0
+        length, before = reach * dtype.itemsize, offset * dtype.itemsize
+        return cls(dtype, tuple(shape), tuple(strides), before, length, -(-(before + length) // 512) * 512)
+
+    def view(self, storage: torch.Tensor, band: int) -> torch.Tensor:
+        """The operand's tensor in `storage`, (band + span + band,) of uint8."""
+        start = storage.storage_offset() + band + self.offset
+        return storage.view(self.dtype).as_strided(self.shape, self.strides, start // self.dtype.itemsize)  # (*shape,)
 
 
 @dataclass
 class Guard:
-    """Everything handed out for one case. Not thread-safe: one case, one guard."""
+    """Everything handed out for one case. Not thread-safe: one case, one guard.
+
+    `on_device`: whether inputs share an arena and comparisons are made where the tensors are. None: on a GPU yes, on a CPU no.
+    """
 
     poison: Poison
     buffers: list[Buffer] = field(default_factory=list)
+    on_device: bool | None = None
 
     def lend(self, operand: Operand, device: torch.device) -> torch.Tensor:
         """The operand as a tensor on `device`, strided and offset as it says, inside guard bands."""
-        dtype = torch_dtype(operand.format)
-        shape = operand.codes.shape
-        if operand.codes.dtype.itemsize != dtype.itemsize:
-            raise ValueError(
-                f"operand {operand.name!r}: codes of {operand.codes.dtype}, but {operand.format} takes {8 * dtype.itemsize} bits "
-                "a code; build them in the format's storage type"
-            )
-        codes = np.ascontiguousarray(operand.codes).view(UNSIGNED[dtype.itemsize]).reshape(shape)
-        strides = tuple(operand.strides) if operand.strides is not None else contiguous(shape)
-        storage, start, length = _storage(
-            shape, strides, operand.offset, dtype.itemsize, "cpu", self.poison.around_inputs, GUARD_BYTES[device.type]
-        )
-        if codes.size:
-            host = storage.numpy()[start:].view(UNSIGNED[dtype.itemsize])
-            np.lib.stride_tricks.as_strided(host, shape, [s * dtype.itemsize for s in strides])[...] = codes
-        before = storage.numpy().copy() if device.type == "cpu" else storage.numpy()
-        storage = storage.to(device)
-        view = _view(storage, start, shape, strides, dtype)
-        self.buffers.append(Buffer(operand.name, storage, view, start, length, self.poison.around_inputs, before))
-        return view
+        return self.lend_all([operand], device)[operand.name]
+
+    def lend_all(self, operands: Iterable[Operand], device: torch.device) -> dict[str, torch.Tensor]:
+        """Each operand by its name, as `lend` gives it."""
+        if not self._there(device):
+            return {operand.name: self._lend_here(operand) for operand in operands}
+        lent = self._lend_there(list(operands), device)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)  # or the launch would be charged for what is still under way
+        return lent
 
     def surround(self, like: torch.Tensor, name: str, *, keep_values: bool) -> torch.Tensor:
         """A tensor of the same shape, strides, dtype and device as `like`, poisoned and inside guard bands."""
-        storage, start, length = _storage(
-            like.shape, like.stride(), 0, like.dtype.itemsize, like.device, self.poison.output, GUARD_BYTES[like.device.type]
-        )
-        view = _view(storage, start, tuple(like.shape), like.stride(), like.dtype)
+        band = GUARD_BYTES[like.device.type]
+        place = _Place.of(like.shape, like.stride(), 0, like.dtype)
+        storage = torch.full((2 * band + place.span,), self.poison.output, dtype=torch.uint8, device=like.device)  # (bytes,)
+        view = place.view(storage, band)
         if keep_values:
             view.copy_(like)
-        self.buffers.append(Buffer(name, storage, view, start, length, self.poison.output))
+        self.buffers.append(Buffer(name, storage, view, band, place.length, self.poison.output))
         return view
 
     def trespass(self) -> Trespass | None:
-        """The first stray write or changed input, or None. Reads the buffers back from the device."""
-        return next((found for buffer in self.buffers if (found := _trespass(buffer)) is not None), None)
+        """The first stray write or changed input, or None. Waits for the device."""
+        return first_trespass([(buffer, self._there(buffer.storage.device)) for buffer in self.buffers])
+
+    def _there(self, device: torch.device) -> bool:
+        return device.type != "cpu" if self.on_device is None else self.on_device
+
+    def _lend_here(self, operand: Operand) -> torch.Tensor:
+        place, band, poison = _placed(operand), GUARD_BYTES["cpu"], self.poison.around_inputs
+        storage = torch.full((2 * band + place.span,), poison, dtype=torch.uint8)  # (bytes,)
+        _write(operand, place, storage.numpy()[band:])
+        view, before = place.view(storage, band), storage.numpy().copy()
+        self.buffers.append(Buffer(operand.name, storage, view, band + place.offset, place.length, poison, before))
+        return view
+
+    def _lend_there(self, operands: list[Operand], device: torch.device) -> dict[str, torch.Tensor]:
+        places, band, poison = [_placed(operand) for operand in operands], GUARD_BYTES[device.type], self.poison.around_inputs
+        host = np.full(sum(place.span for place in places), poison, np.uint8)  # (bytes,) without the bands
+        ends = np.cumsum([0, *(place.span for place in places)]).tolist()
+        for operand, place, end in zip(operands, places, ends[:-1], strict=True):
+            _write(operand, place, host[end:])
+        sent = torch.from_numpy(host).to(device)  # (bytes,)
+        whole = torch.full((len(host) + 2 * band * len(places),), poison, dtype=torch.uint8, device=device)  # (bytes,)
+        arena, lent = Arena(whole), {}
+        for number, (operand, place, end) in enumerate(zip(operands, places, ends[:-1], strict=True)):
+            begin = end + 2 * band * number
+            storage = whole[begin : begin + 2 * band + place.span]  # (bytes,)
+            storage[band : band + place.span].copy_(sent[end : end + place.span])
+            view = lent[operand.name] = place.view(storage, band)
+            arguments = (operand.name, storage, view, band + place.offset, place.length, poison)
+            self.buffers.append(Buffer(*arguments, sent=host[end : end + place.span], band=band, arena=arena))
+        if whole.numel() <= COPIED_BYTES:
+            arena.before = whole.clone()
+        return lent
+
+
+def _placed(operand: Operand) -> _Place:
+    dtype, codes = torch_dtype(operand.format), operand.codes
+    if codes.dtype.itemsize != dtype.itemsize:
+        raise ValueError(
+            f"operand {operand.name!r}: codes of {codes.dtype}, but {operand.format} takes {8 * dtype.itemsize} bits "
+            "a code; build them in the format's storage type"
+        )
+    strides = tuple(operand.strides) if operand.strides is not None else contiguous(codes.shape)
+    return _Place.of(codes.shape, strides, operand.offset, dtype)
+
+
+def _write(operand: Operand, place: _Place, span: np.ndarray) -> None:
+    """Put the operand's codes into its span, bytes from the end of the leading band on."""
+    if operand.codes.size:
+        unsigned = UNSIGNED[place.dtype.itemsize]
+        codes = np.ascontiguousarray(operand.codes).view(unsigned).reshape(place.shape)
+        host = span[place.offset : place.offset + place.length].view(unsigned)
+        np.lib.stride_tricks.as_strided(host, place.shape, [s * place.dtype.itemsize for s in place.strides])[...] = codes
 
 
 def torch_dtype(format_name: str) -> torch.dtype:
@@ -210,78 +258,3 @@ def _asked_by_triton() -> bool:
     while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "torch":
         frame = frame.f_back  # type: ignore[assignment]
     return frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "triton"
-
-
-def _storage(shape, strides, offset, itemsize, device, poison, guard_bytes):
-    reach = offset + (1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) if all(shape) else 0)
-    length = (reach - offset) * itemsize
-    total = 2 * guard_bytes + -(-reach * itemsize // 512) * 512
-    return torch.full((total,), poison, dtype=torch.uint8, device=device), guard_bytes + offset * itemsize, length  # (total,)
-
-
-def _view(storage: torch.Tensor, start: int, shape, strides, dtype: torch.dtype) -> torch.Tensor:
-    return storage.view(dtype).as_strided(tuple(shape), tuple(strides), start // dtype.itemsize)  # (*shape,)
-
-
-def _trespass(buffer: Buffer) -> Trespass | None:
-    now = buffer.storage.cpu().numpy()  # (bytes,)
-    if buffer.before is not None:
-        changed = now != buffer.before
-    else:
-        changed = now != buffer.poison
-        changed[buffer.start : buffer.start + buffer.length] = False
-        if not buffer.view.is_contiguous():
-            changed |= _in_gaps(buffer, now)
-    if not changed.any():
-        return None
-    places = np.flatnonzero(changed)
-    itemsize = buffer.view.dtype.itemsize
-    first, last = (int(places[i]) - buffer.start for i in (0, -1))
-    inside = [p for p in (first, last) if 0 <= p < buffer.length]
-    where = _where(buffer, first)
-    details = {
-        "buffer": buffer.name,
-        "first_byte": first,
-        "last_byte": last,
-        "bytes": len(places),
-        "shape": list(buffer.view.shape),
-        "strides": list(buffer.view.stride()),
-        "written": now[places[:16]].tolist(),
-    }
-    if buffer.before is not None and inside:
-        return Trespass(Outcome.INPUT_CHANGED, f"input {buffer.name} changed: {len(places)} bytes, the first {where}", details)
-    return Trespass(
-        Outcome.STRAY_WRITE,
-        f"stray write beside {buffer.name}: {len(places)} bytes, the first {where}, "
-        f"the last at element {last // itemsize} from its start",
-        details,
-    )
-
-
-def _in_gaps(buffer: Buffer, now: np.ndarray) -> np.ndarray:
-    """Bytes between the elements of a strided view that no longer hold poison."""
-    itemsize = buffer.view.dtype.itemsize
-    owned = np.zeros(now.shape, np.uint8)  # (bytes,)
-    elements = owned[buffer.start :].view(UNSIGNED[itemsize]) if buffer.length else owned
-    if buffer.length:
-        strides = [s * itemsize for s in buffer.view.stride()]
-        np.lib.stride_tricks.as_strided(elements, tuple(buffer.view.shape), strides)[...] = np.iinfo(elements.dtype).max
-    span = slice(buffer.start, buffer.start + buffer.length)
-    gaps = np.zeros(now.shape, bool)  # (bytes,)
-    gaps[span] = (owned[span] == 0) & (now[span] != buffer.poison)
-    return gaps
-
-
-def _where(buffer: Buffer, byte: int) -> str:
-    itemsize = buffer.view.dtype.itemsize
-    if byte < 0:
-        return f"{-byte} bytes before its start"
-    if byte >= buffer.length:
-        return f"{byte - buffer.length} bytes past its end"
-    element, index = byte // itemsize, []
-    for axis in np.argsort([-s for s in buffer.view.stride()], kind="stable"):
-        stride = max(1, buffer.view.stride(int(axis)))
-        index.append((int(axis), min(element // stride, buffer.view.shape[int(axis)] - 1)))
-        element -= index[-1][1] * stride
-    at = [i for _, i in sorted(index)]
-    return f"at {at}" if element == 0 else f"{element} elements after {at}, in a gap of its strides"

@@ -115,3 +115,79 @@ def test_on_hardware_the_launch_that_is_judged_comes_after_the_one_that_tunes() 
     contract = Tuned()
     verdict = judge(Case(contract=ADDRESS, problem=Problem(n=100)), Machine("cuda:0", "sm_90", 0), contract)
     assert contract.launches == 2 and "50 of them never written" in verdict.message
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch.OutOfMemoryError, by name and text."""
+
+
+class OutOfResources(RuntimeError):
+    """As Triton's, by name: a kernel that asks for more shared memory than there is."""
+
+
+TORCH_SAYS = (
+    "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 139.81 GiB of which 5.25 GiB is free. "
+    "Process 7 has 130 GiB memory in use."
+)
+SHORT = (
+    (OutOfMemoryError(TORCH_SAYS), "on the GPU (20.00 GiB asked, 5.25 GiB free)", "HARNESS_GPU_SLOTS"),
+    (RuntimeError("Triton Error [CUDA]: out of memory"), "on the GPU: says nothing", "--jobs"),
+    (RuntimeError("CUDA error: out of memory\nCompile with TORCH_USE_CUDA_DSA"), "on the GPU: says nothing", "--jobs"),
+    (MemoryError("Unable to allocate 8.00 TiB for an array"), "on the host (8.00 TiB asked)", "a smaller case"),
+    (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes."), "(4 bytes asked)", "pytest -n"),
+    (OSError(12, "Cannot allocate memory"), "on the host", "--jobs"),
+)
+
+
+class Short(VectorAdd):
+    """Its first `times` launches raise `error`."""
+
+    def __init__(self, error: Exception, times: int) -> None:
+        super().__init__()
+        self.error, self.times, self.launches = error, times, 0
+
+    def launch(self, case, tensors, launcher):
+        self.launches += 1
+        if self.launches <= self.times:
+            raise self.error
+        return super().launch(case, tensors, launcher)
+
+
+@pytest.mark.parametrize(("error", "said", "remedy"), SHORT, ids=lambda value: type(value).__name__)
+def test_memory_that_stays_short_decides_nothing_and_says_the_remedy(error: Exception, said: str, remedy: str) -> None:
+    contract = Short(error, times=2)
+    verdict = judge(case(100), HOST, contract)
+    assert (verdict.ruling, verdict.outcome, verdict.rests_on) == (Ruling.UNDECIDED, Outcome.OUT_OF_MEMORY, "nothing")
+    assert said in verdict.message and remedy in verdict.message and contract.launches == 2
+
+
+@pytest.mark.parametrize("error", [error for error, *_ in SHORT], ids=lambda value: type(value).__name__)
+def test_memory_that_was_short_once_is_tried_again_and_judged(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    freed: list[None] = []
+    monkeypatch.setattr("harness.judge.free_memory", lambda: freed.append(None))
+    verdict = judge(case(100), HOST, Short(error, times=1))
+    assert (verdict.ruling, verdict.words, len(freed)) == (Ruling.RIGHT, 100, 1)
+
+
+def test_memory_short_for_the_reference_decides_nothing_either() -> None:
+    class Greedy(VectorAdd):
+        def expected(self, case, target, operands, recorded):
+            raise MemoryError("Unable to allocate 9.00 GiB for an array")
+
+    verdict = judge(case(100), HOST, Greedy())
+    assert (verdict.ruling, verdict.outcome) == (Ruling.UNDECIDED, Outcome.OUT_OF_MEMORY) and "9.00 GiB asked" in verdict.message
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (OutOfResources("out of resource: shared memory, Required: 300000, Hardware limit: 232448"), Outcome.OUT_OF_RESOURCES),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), Outcome.ILLEGAL_ADDRESS),
+        (RuntimeError("ran out of patience"), Outcome.LAUNCHER_ERROR),
+    ],
+    ids=str,
+)
+def test_what_only_resembles_short_memory_is_convicted_at_once(error: Exception, outcome: Outcome) -> None:
+    contract = Short(error, times=1)
+    verdict = judge(case(100), HOST, contract)
+    assert (verdict.ruling, verdict.outcome, contract.launches) == (Ruling.CONVICTED, outcome, 1)

@@ -61,6 +61,26 @@ def test_the_table_says_what_verdicts_rest_on_and_what_was_not_run() -> None:
     assert "words 3" in shown and "elsewhere lacks tcgen05.mma" in shown and "not run" in shown
 
 
+def test_the_time_line_says_the_pace_each_bucket_and_the_courts_share() -> None:
+    tally = Tally()
+    spent = {"compile": 3.0, "launch": 1.0, "reference": 2.0, "transfer": 0.5, "harness": 0.5, "start": 1.0, "total": 8.0}
+    for _ in range(3):
+        tally.count(case(1), "add", "cuda:0", {}, Verdict(ruling=R, outcome=Outcome.RIGHT, seconds=spent))
+    tally.wall = 1.5
+    line = report.time_line(tally)
+    assert line.startswith("2.0 cases a second, 1.5 s; time in children: compile 9.0 s, reference 6.0 s") and "start 3.0 s" in line
+    assert line.endswith("the court's own (transfer + harness + start): 25%") and "total" not in line
+    assert tally.to_json()["court_share"] == 0.25
+    assert report.time_line(Tally()) == ""
+
+
+def test_the_wall_runs_from_the_tallys_birth_to_its_last_verdict() -> None:
+    tally = Tally()
+    tally.begun -= 10
+    tally.count(case(1), "add", "host", {}, judge(case(1), HOST))
+    assert 10 <= tally.wall < 20
+
+
 def test_a_conviction_shows_words_clusters_picture_and_the_line_that_replays_it() -> None:
     heat = {"cell": [8, 8], "tile": [8, 8], "percent": [[0, 100], [10, 0]]}
     details = {
