@@ -211,9 +211,10 @@ class Machine(BulkCopies, TensorOperations):
         dtype: np.dtype,
         pieces: tuple[int, ...] | None,
         value: np.ndarray | None,
+        spread: int = 1,
     ) -> View:
         """local_alloc and tmem_alloc: a view, written when there is a `value`, unknown otherwise."""
-        view = View(self.tensor if tensor else self.shared, offset, shape, strides, dtype, pieces)
+        view = View(self.tensor if tensor else self.shared, offset, shape, strides, dtype, pieces, spread)
         if value is not None:
             self.write(op, view, value)
         else:

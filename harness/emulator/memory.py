@@ -16,6 +16,7 @@ from harness.emulator.faults import EmulatedFault
 if TYPE_CHECKING:
     from harness.emulator.program import Operation
 
+SPREAD = 2  # of fp4 beside fp8: of 16 bytes of shared memory 8 hold elements (PTX ISA, tensor memory map: .b4x16_p64)
 POISON = 0xFF  # a NaN in every float format we hold, and conspicuous as an integer
 UNSIGNED: dict[int, np.dtype] = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 
@@ -101,10 +102,10 @@ class View:
     """A memory descriptor: `shape` elements of `dtype` in `space`, from byte `offset`, `strides` bytes apart.
 
     Tensor memory cuts a tensor into blocks of rows: there `pieces` is the shape that `strides` belong to, and `shape` what it
-    reads as, row-major.
+    reads as, row-major. `spread` is how many times its own size an element takes: 2 where the compiler pads fp4 (`SPREAD`).
     """
 
-    __slots__ = ("_array", "_known", "dtype", "high", "low", "offset", "pieces", "shape", "space", "strides")
+    __slots__ = ("_array", "_known", "dtype", "high", "low", "offset", "pieces", "shape", "space", "spread", "strides")
 
     def __init__(
         self,
@@ -114,11 +115,12 @@ class View:
         strides: tuple[int, ...],
         dtype: np.dtype,
         pieces: tuple[int, ...] | None = None,
+        spread: int = 1,
     ) -> None:
         self.space, self.offset, self.shape, self.strides, self.dtype = space, offset, shape, strides, dtype
-        self.pieces = pieces or shape
+        self.pieces, self.spread = pieces or shape, spread
         self.low = offset
-        self.high = offset + sum((n - 1) * s for n, s in zip(self.pieces, strides, strict=True)) + dtype.itemsize
+        self.high = offset + sum((n - 1) * s for n, s in zip(self.pieces, strides, strict=True)) + dtype.itemsize * spread
         if self.high > space.size:
             raise EmulatedFault("illegal address", f"a descriptor reaches byte {self.high} of {space.size} of {space.name}")
         self._array: np.ndarray | None = None
@@ -161,7 +163,8 @@ class View:
 
     @property
     def dense(self) -> bool:
-        return self.high - self.low == self.dtype.itemsize * int(np.prod(self.shape))
+        """Whether it covers all bytes from its first to its last, padding included."""
+        return self.high - self.low == self.spread * self.dtype.itemsize * int(np.prod(self.shape))
 
     @property
     def extent(self) -> slice | np.ndarray:
@@ -195,19 +198,21 @@ class View:
             self.strides[1:],
             self.dtype,
             self.pieces[1:] if self.pieces != self.shape else None,
+            self.spread,
         )
 
     def subslice(self, offsets: list[int], shape: tuple[int, ...]) -> View:
         """`shape` elements from `offsets` on."""
         if self.pieces == self.shape:
             start = self.offset + sum(o * s for o, s in zip(offsets, self.strides, strict=True))
-            return View(self.space, start, shape, self.strides, self.dtype)
+            return View(self.space, start, shape, self.strides, self.dtype, spread=self.spread)
         pieces = (*self.pieces[:-1], shape[-1])
         return View(self.space, self.offset + offsets[-1] * self.strides[-1], shape, self.strides, self.dtype, pieces)
 
     def transposed(self, order: list[int]) -> View:
         """The axes in another order."""
-        return View(self.space, self.offset, tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order), self.dtype)
+        shape, strides = tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order)
+        return View(self.space, self.offset, shape, strides, self.dtype, spread=self.spread)
 
     def __str__(self) -> str:
         if self.space.name == "tensor memory":

@@ -71,9 +71,9 @@ def reshaped(view: View, shape: tuple[int, ...]) -> View:
         try:
             array.shape = shape
         except AttributeError:  # the axes do not lie one behind the other
-            return View(view.space, view.offset, shape, view.strides, view.dtype, view.pieces)
-        return View(view.space, view.offset, shape, array.strides, view.dtype)
-    return View(view.space, view.offset, shape, view.strides, view.dtype, view.pieces)
+            return View(view.space, view.offset, shape, view.strides, view.dtype, view.pieces, view.spread)
+        return View(view.space, view.offset, shape, array.strides, view.dtype, spread=view.spread)
+    return View(view.space, view.offset, shape, view.strides, view.dtype, view.pieces, view.spread)
 
 
 @lowers("ttng.tc_gen5_mma_scaled")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.emulator.memory import row_major
+from harness.emulator.memory import SPREAD, row_major
 from harness.emulator.program import Operation
 from harness.emulator.tensor_core import layout_number
 from harness.emulator.translate import NotModelled, Translator, lowers
@@ -13,11 +13,14 @@ TENSOR_ROW = 512 * 4  # bytes of one lane's 512 columns
 
 @lowers("ttg.local_alloc")
 def allocate(t: Translator, op: Operation) -> None:
+    """fp4 beside fp8 lies at half its density: each byte takes two, which is where the compiler puts its neighbours. Which of the
+    two holds it is a bijection, as the swizzle is."""
     kind = t.result(op)
     source = t.value(op.operands[0]) if op.operands else "None"
+    spread = SPREAD if "fp4Padded = true" in t.program.expand(kind.layout) else 1
     t.emit(
         f"{t.target(op)}m.allocate({t.constant(op)}, False, {op.integer('allocation.offset')}, {kind.shape}, "
-        f"{row_major(kind.shape, kind.itemsize)}, {t.constant(kind.dtype)}, None, {source})"
+        f"{row_major(kind.shape, kind.itemsize * spread)}, {t.constant(kind.dtype)}, None, {source}, {spread})"
     )
 
 
