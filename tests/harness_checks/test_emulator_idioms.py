@@ -13,7 +13,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from harness.emulator import EmulatedFault, emulated
 from tests.harness_checks.emulated_launches import SCHEDULES, described, load, matrix
 
-SOURCE = Path(__file__).with_name("gluon_idioms.py")
+SOURCES = [Path(__file__).with_name(f"gluon_{kind}_idioms.py") for kind in ("copy", "product", "partition")]
 # idiom, what its twin replaces, by what, convicted as
 TWINS = [
     ("copy_waits_twice", "    mbarrier.wait(arrived, 0)  # the phase", "    mbarrier.wait(arrived, 1)  # the phase", "deadlock"),
@@ -62,7 +62,7 @@ TWINS = [
     (
         "product_allocates_over_what_is_in_flight",
         "    mbarrier.wait(done, 0)\n    mbarrier.invalidate(done)\n    tile.store(sums.load().to(out.dtype))\n",
-        "    tile.store(gl.zeros([M, N], out.dtype, gl.BlockedLayout([1, 1], [1, 32], [4, 1], [1, 0])))\n"
+        "    tile.store(gl.zeros([128, 64], out.dtype, gl.BlockedLayout([1, 1], [1, 32], [4, 1], [1, 0])))\n"
         "    mbarrier.wait(done, 0)\n",
         "race",
     ),
@@ -119,6 +119,11 @@ TWINS = [
 IDIOMS = sorted({name for name, *_ in TWINS})
 
 
+def source_of(idiom: str) -> Path:
+    (found,) = (path for path in SOURCES if f"def {idiom}(" in path.read_text())
+    return found
+
+
 def run(module, idiom: str) -> None:
     """Launch the idiom and hold its result to what its name promises."""
     a, b, out = matrix(128, 64), matrix(64, 64, 1), torch.full((128, 64), float("nan"), dtype=torch.float16)
@@ -139,7 +144,7 @@ def run(module, idiom: str) -> None:
 
 @pytest.mark.parametrize("idiom", IDIOMS)
 def test_what_is_legal_but_looks_wrong_is_acquitted_under_every_schedule(idiom):
-    module = load(SOURCE)
+    module = load(source_of(idiom))
     for schedule in SCHEDULES:
         with emulated("sm_100", schedule) as device:
             run(module, idiom)
@@ -149,7 +154,7 @@ def test_what_is_legal_but_looks_wrong_is_acquitted_under_every_schedule(idiom):
 @pytest.mark.parametrize("twin", TWINS, ids=lambda t: f"{t[0]}-{TWINS.index(t)}")
 def test_its_twin_is_convicted_by_name_under_every_schedule(twin, tmp_path):
     idiom, replace, by, outcome = twin
-    head, found, body = SOURCE.read_text().partition(f"def {idiom}(")
+    head, found, body = source_of(idiom).read_text().partition(f"def {idiom}(")
     if replace not in body.partition("\n\n\n")[0]:  # it is in a partition's function, which only this idiom uses
         text = (head + found + body).replace(replace, by)
         assert (head + found + body).count(replace) == 1

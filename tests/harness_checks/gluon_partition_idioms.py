@@ -1,0 +1,72 @@
+"""Legal but surprising uses of partitions on a GPU, one kernel each and the functions of its partitions: all leave a in out."""
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.blackwell import fence_async_shared, mbarrier, tma
+
+from tests.harness_checks.gluon_tiles import M, barrier_of, loaded, tile_of
+
+
+@gluon.jit
+def spectator(a_tile, arrived, seen, count: gl.constexpr):
+    mbarrier.wait(arrived, 0)
+    layout: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [gl.num_warps(), 1], [1, 0])
+    value = a_tile.load(layout)  # (M, K), read only
+    mbarrier.arrive(seen, count=count)
+    gl.static_assert(value.shape[0] == M)
+
+
+@gluon.jit
+def load_once(a, a_tile, arrived):
+    mbarrier.expect(arrived, a.nbytes_per_cta)
+    tma.async_load(a, [0, 0], arrived, a_tile)
+
+
+@gluon.jit
+def send_when_seen(out, a_tile, arrived, seen):
+    mbarrier.wait(arrived, 0)
+    mbarrier.wait(seen, 0)
+    tma.async_store(out, [0, 0], a_tile)
+    tma.store_wait(pendings=0)
+
+
+@gluon.jit
+def copy_is_read_by_two_partitions_at_once(a, b, out):
+    a_tile = tile_of(a)
+    arrived = barrier_of(1)
+    seen = barrier_of(2)  # of both readers
+    gl.warp_specialize(
+        [
+            (send_when_seen, (out, a_tile, arrived, seen)),
+            (spectator, (a_tile, arrived, seen, 1)),
+            (spectator, (a_tile, arrived, seen, 1)),
+            (load_once, (a, a_tile, arrived)),
+        ],
+        [4, 4, 1],
+        [24, 24, 24],
+    )
+
+
+@gluon.jit
+def fill(a_tile, b_tile, stored):
+    layout: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [gl.num_warps(), 1], [1, 0])
+    b_tile.store(a_tile.load(layout))
+    mbarrier.arrive(stored, count=1)
+
+
+@gluon.jit
+def send_behind_its_own_fence(out, b_tile, stored):
+    mbarrier.wait(stored, 0)
+    fence_async_shared()  # after the wait: it covers what the other partition wrote
+    tma.async_store(out, [0, 0], b_tile)
+    tma.store_wait(pendings=0)
+
+
+@gluon.jit
+def copy_is_fenced_by_the_partition_that_sends(a, b, out):
+    a_tile, _ = loaded(a, b)
+    b_tile = tile_of(out)
+    handed = barrier_of(1)
+    gl.warp_specialize([(fill, (a_tile, b_tile, handed)), (send_behind_its_own_fence, (out, b_tile, handed))], [1], [24])
