@@ -37,6 +37,7 @@ from reference.formats import FP32, Format, Rounding, encode
 from reference.tensor_core import Accumulator, Instruction
 
 NO_GRID = -4096
+GRIDS_OF_FLOAT64 = (-1000, 1023)  # a finer grid is none; a coarser one has zero alone on it, which is a multiple of 2^1023 too
 SETTLING_ROUNDS = 6
 
 
@@ -101,7 +102,7 @@ def accumulation_bound(
     finite = np.isfinite(exact)  # (...)
     s = np.where(finite, np.abs(exact), 0.0)  # (...)
     g = np.where(finite, magnitude, 0.0)  # (...)
-    unit = np.ldexp(1.0, np.maximum(grid, -1000))  # (...) or a scalar
+    unit = np.ldexp(1.0, np.clip(grid, *GRIDS_OF_FLOAT64))  # (...) or a scalar
     steps = -(-k // accumulation.block) + accumulation.chains - 1
     additions = accumulation.chains - 1 + accumulation.late_accumulators
     reach = np.minimum((g + s) / 2 * (1 + 2.0**-50), g)  # (...) X

@@ -140,6 +140,18 @@ def test_where_every_order_is_exact_the_bound_is_zero() -> None:
         assert Case(rule, "integers").bound(grid=False).all()
 
 
+@pytest.mark.parametrize("accumulation", [of_instruction(RULES[1], K), plain_fp32()], ids=["wgmma", "fp32"])
+@pytest.mark.filterwarnings("error")
+def test_a_row_of_zeros_has_a_bound_of_zero_and_draws_no_warning(accumulation: Accumulation) -> None:
+    """Zero is a multiple of every power of two: the grid of its products has no largest exponent that float64 could hold."""
+    a, b = np.zeros((2, K)), np.ones((K, 3))
+    a[1] = 2.0**-10 / 3
+    exact, grid = exact_gemm(a, b), products_grid(a, b)  # (2, 3) each
+    assert (grid[0] > 1023).all()
+    bound = accumulation_bound(exact.value, exact.magnitude, K, accumulation=accumulation, grid=grid)  # (2, 3)
+    assert (bound[0] == 0).all() and (bound[1] > 0).all() and np.isfinite(bound).all()
+
+
 @pytest.mark.parametrize("rule", RULES[:3], ids=lambda rule: rule.name)
 def test_half_the_bound_is_violated(rule: Instruction) -> None:
     """One large product, then products that lose nearly a whole unit each: what the bound allows nearly happens."""
