@@ -2,7 +2,7 @@
 # What docs/benchmarks.md is made of, each part ended by a time of its own; what there is stays, whatever ends it.
 #   on_gpus.sh DIR throughput   one GPU, about 3 minutes    on_gpus.sh DIR large   one GPU, about 2 minutes
 #   on_gpus.sh DIR time         one GPU, about 3 minutes    on_gpus.sh DIR two     two GPUs, about 4 minutes
-# PYTHON: the Python whose torch and Triton are meant. Then: python -m benchmarks.pages DIR > docs/benchmarks.md
+# PYTHON: the Python whose torch and Triton are meant. JOBS: children at a time in the part time. Then: python -m benchmarks.pages DIR > docs/benchmarks.md
 set -uo pipefail
 out=$(realpath -m "$1")
 shift
@@ -17,11 +17,12 @@ for part in "$@"; do
     large) timeout 280 "$python" -m harness large --target cuda:0 --json "$out/large.jsonl" 2>&1 | cut -c1-240 ;;
     time)
         for round in cold warm; do # the second finds everything compiled
-            timeout 150 "$python" -m harness run --target cuda:0 --profile quick --json /tmp/judged.jsonl 2>&1 | tail -40 | cut -c1-240
+            timeout 150 "$python" -m harness run --target cuda:0 --profile quick ${JOBS:+--jobs "$JOBS"} --json /tmp/judged.jsonl 2>&1 |
+                tail -40 | cut -c1-240
             (head -n 1 /tmp/judged.jsonl && tail -n 1 /tmp/judged.jsonl) >"$out/judged_$round.jsonl"
         done
         ;;
-    two) timeout 330 "$python" benchmarks/two_gpus.py --out "$out" --shards 60 --profile quick 2>&1 | cut -c1-240 ;;
+    two) timeout 330 "$python" benchmarks/two_gpus.py --out "$out" 2>&1 | cut -c1-240 ;;
     *) echo "part $part: must be throughput, large, time or two" >&2 && exit 2 ;;
     esac
     echo "== $part: status $? ($SECONDS s)"
