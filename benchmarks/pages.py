@@ -2,9 +2,9 @@
 
     python -m benchmarks.pages DIR > docs/benchmarks.md; cp DIR/throughput.svg docs/throughput.svg
 
-DIR holds what `benchmarks/on_gpus.sh` and `harness/frontier/on_a_gpu.sh` wrote: throughput.json, large.jsonl, judged_cold.jsonl
-and judged_warm.jsonl (first and last line of a run), two_gpus.json, sanitize.json, planted.json, bait.json. What is missing becomes
-a section that says that it was not run.
+DIR holds what `benchmarks/on_gpus.sh` and `benchmarks/sanitizers.sh` wrote: throughput.json, large.jsonl, judged_cold.jsonl and
+judged_warm.jsonl (first and last line of a run), two_gpus.json, suite.json. What is missing becomes a section that says that it was
+not run.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def page(place: Path) -> str:
         *large_section(lines(place / "large.jsonl")),
         *time_section({name: lines(place / f"judged_{name}.jsonl") for name in ("cold", "warm")}),
         *two_section(read(place / "two_gpus.json")),
-        *sanitizer_section({name: read(place / f"{name}.json") for name in ("sanitize", "planted", "bait")}),
+        *sanitizer_section(read(place / "suite.json")),
     ]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -177,15 +177,15 @@ def time_section(runs: dict[str, list[dict]]) -> list[str]:
     names = sorted({name for run in runs.values() for name in run[1]["seconds"] if name != "total"})
     table = []
     for name, (first, last) in runs.items():
-        wall, total = last["time"] - first["time"], last["seconds"]["total"]
+        wall, total = last["time"] - first["time"], sum(last["seconds"].get(bucket, 0.0) for bucket in names)
         cases = sum(sum(n for ruling, n in row["rulings"].items() if ruling != "not run") for row in last["rows"])
-        own = sum(last["seconds"].get(bucket, 0.0) for bucket in ("transfer", "harness")) / max(total, 1e-9)
+        own = sum(last["seconds"].get(bucket, 0.0) for bucket in ("transfer", "harness", "start")) / max(total, 1e-9)
         spent = [last["seconds"].get(bucket, 0.0) for bucket in names]
         shares = [f"{seconds:.1f} ({seconds / max(total, 1e-9):.0%})" for seconds in spent]
         table.append([f"{name} cache", f"{cases:,}", f"{wall:.0f}", f"{cases / wall:.0f}", *shares, f"{own:.0%}"])
-    made += ["Seconds summed over the children, by bucket; `transfer + harness` is the court's own share (goal: at most a third,",
-             "warm).", ""]
-    made += grid(("run", "cases", "wall s", "cases a second", *names, "transfer + harness"), table)
+    made += ["Seconds summed over the children, by bucket (start: a child's CUDA context); `transfer + harness + start` is the court's own share",
+             "(goal: at most a third, warm).", ""]
+    made += grid(("run", "cases", "wall s", "cases a second", *names, "transfer + harness + start"), table)
     for name, (first, last) in runs.items():
         made += [f"- {name}: {last['sentence']} ({ran_with(first)})"]
     return [*made, ""]
@@ -203,26 +203,48 @@ def two_section(told: dict | None) -> list[str]:
     return made + grid(("GPUs", "shards", "cases", "words", "seconds"), table)
 
 
-def sanitizer_section(found: dict[str, list | None]) -> list[str]:
+def sanitizer_section(rows: list[dict] | None) -> list[str]:
+    """Kernel by mode: cases and what they came to, with the seconds; then each finding, and what was not run, with its reason."""
     made = ["## Under the sanitizers", ""]
-    if not any(found.values()):
-        return [*made, "Not run. `python -m harness sanitize matmul ampere_gemm hopper_matmul --target cuda:0 --json FILE`", ""]
-    made += ["Cases by kernel and mode: how many came to which outcome. The second table is of planted faults, which are to be",
-             "convicted by the mode that sees them.", ""]
-    for title, names in (("kernels", ("sanitize",)), ("planted faults", ("planted", "bait"))):
-        rows = [row for name in names for row in found.get(name) or []]
-        if not rows:
-            continue
-        modes = list(dict.fromkeys(row["mode"] for row in rows))
-        table = []
-        for contract in dict.fromkeys(row["contract"] for row in rows):
-            line = [contract.rpartition("/")[2]]
-            for mode in modes:
-                here = [row["verdict"]["outcome"] for row in rows if (row["contract"], row["mode"]) == (contract, mode)]
-                line.append(", ".join(f"{outcome} {here.count(outcome)}" for outcome in dict.fromkeys(here)))
-            table.append(line)
-        made += grid((title, *modes), table, left=len(modes) + 1)
-    return made
+    if not rows:
+        return [*made, "Not run. `bash benchmarks/sanitizers.sh DIR suite`", ""]
+    modes = list(dict.fromkeys(row["mode"] for row in rows))
+    kernels = list(dict.fromkeys(row["contract"] for row in rows))
+    made += ["`bash benchmarks/sanitizers.sh DIR suite`: every case of a kernel's cover list that owes a result and names its",
+             "configuration, under each mode: bare, Triton's iisan, consan and fpsan compiled in, compute-sanitizer's memcheck and",
+             "racecheck around the process. Seconds are of the children, starting them and compiling included. fpsan's words are",
+             "its own: its cases ran and were not compared. Faulty kernels under the same modes:",
+             "[sanitizers.md](sanitizers.md).", ""]
+    ran = [kernel for kernel in kernels if any(r["contract"] == kernel and r["verdict"]["outcome"] != "not run" for r in rows)]
+    table = []
+    for kernel in ran:
+        line = [kernel]
+        for mode in modes:
+            here = [row["verdict"] for row in rows if (row["contract"], row["mode"]) == (kernel, mode)]
+            outcomes = [verdict["outcome"] for verdict in here]
+            seconds = sum(verdict["seconds"].get("child", 0.0) for verdict in here)
+            told = ", ".join(f"{'ran' if mode == 'fpsan' and outcome == 'right' else outcome} {outcomes.count(outcome)}"
+                             for outcome in dict.fromkeys(outcomes))  # fmt: skip
+            line.append(f"{told} ({seconds:.0f} s)")
+        table.append(line)
+    made += grid(("kernel", *modes), table, left=len(modes) + 1)
+    counted = [row["verdict"]["outcome"] for row in rows]
+    named = {outcome: counted.count(outcome) for outcome in dict.fromkeys(counted)}
+    made += [f"{len(rows):,} verdicts: " + ", ".join(f"{outcome} {count:,}" for outcome, count in named.items()) + ".", ""]
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        verdict = row["verdict"]
+        if verdict["outcome"] not in ("right", "not run"):
+            said = f"{row['contract']}, {row['mode']}: {verdict['outcome']}: {(verdict['message'].splitlines() or [''])[0][:200]}"
+            found.setdefault(said, []).append(verdict["location"])
+    made += [f"- {said} ({len(places)} cases)" for said, places in found.items()]
+    missing: dict[str, list[str]] = {}
+    for row in rows:
+        if row["verdict"]["outcome"] == "not run":
+            name = row["contract"] if row["contract"] not in ran else f"{row['contract']} under {row['mode']}"
+            missing.setdefault(row["verdict"]["message"], []).append(name)
+    made += [f"- not run: {', '.join(dict.fromkeys(names))}: {why}" for why, names in missing.items()]
+    return [*made, ""]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@
 What is not to be had on a target is `not run`, with the reason, never a pass. fpsan replaces floating point by arithmetic of its
 own in which the order of a sum is free: its words are no one's but its own, so they are not compared.
 
-    python -m harness sanitize STEM [--target cuda:0] [--mode iisan ...] [--cases N]
+    python -m harness sanitize STEM [--target cuda:0] [--mode iisan ...] [--cases N] [--together N]
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from harness.cell import DEVICE_FAULTS
 from harness.contract import Case, resolve
 from harness.targets import Target, visible_device
 from harness.verdict import Outcome, RestsOn, Ruling, Verdict
@@ -50,15 +51,47 @@ _REFUSED = re.compile(r"(?:Error: |Warning: )?Device not supported.*"
 
 
 def examine(case: Case, machine: Target, mode: str, *, timeout: float = 300.0) -> Verdict:
-    """The verdict on `case` under `mode`. ValueError for a mode that there is not."""
+    """The verdict on `case` under `mode`, in a child of its own. ValueError for a mode that there is not."""
+    return examine_together([case], machine, mode, timeout=timeout)[0]
+
+
+def examine_together(cases: Sequence[Case], machine: Target, mode: str, *, timeout: float = 300.0) -> list[Verdict]:
+    """The verdicts on `cases` under `mode`, in as few children as they allow. ValueError for a mode that there is not.
+
+    A child that ends before its last case, or whose device is dead, is followed by one for the rest; `timeout` is the most seconds
+    from one verdict to the next. What compute-sanitizer prints does not say of which case: where it finds anything in a child of
+    several, or a verdict is missing, each is examined alone.
+    """
     if mode not in MODES:
         raise ValueError(f"sanitizer {mode!r}: there is none of that name; one of {', '.join(MODES)}")
     if machine.emulated and mode not in EMULATED_MODES:
-        return _not_run(f"{mode} works on machine code; an emulated GPU executes the tile program before it")
+        return [_not_run(f"{mode} works on machine code; an emulated GPU executes the tile program before it")] * len(cases)
     tool = shutil.which("compute-sanitizer") or _beside_cuda("compute-sanitizer")
     if mode in AROUND and tool is None:
-        return _not_run("compute-sanitizer is not installed; it comes with the CUDA toolkit")
+        return [_not_run("compute-sanitizer is not installed; it comes with the CUDA toolkit")] * len(cases)
     around = [tool, "--tool", mode, "--target-processes", "all", "--print-limit", "20"] if mode in AROUND and tool else []
+    found: list[Verdict] = []
+    while len(found) < len(cases):
+        rest, begun = cases[len(found) :], time.perf_counter()
+        judged, said, status = _run(rest, machine, mode, around, timeout)
+        if around and len(rest) > 1 and (len(judged) < len(rest) or not _found_nothing(said)):
+            return found + [examine(case, machine, mode, timeout=timeout) for case in rest]
+        came = [told(mode, verdict, said, status) for verdict in judged]
+        if status is None and len(judged) < len(rest):
+            came.append(Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.TIMEOUT,
+                                message=f"no verdict within {timeout:g} s under {mode}", rests_on=RestsOn.OBSERVED_FAULT,
+                                details={"said": _tail(said)}))
+        elif len(judged) < len(rest) and not (judged and judged[-1].outcome in DEVICE_FAULTS):
+            came.append(told(mode, None, said, status))
+        share = round((time.perf_counter() - begun) / len(came), 2)
+        found += [replace(verdict, seconds=verdict.seconds | {"child": share}) for verdict in came]
+    return found
+
+
+def _run(
+    cases: Sequence[Case], machine: Target, mode: str, around: list[str], timeout: float
+) -> tuple[list[Verdict], str, int | None]:
+    """One child: its verdicts as far as it came, what was printed, and its status: None where it was ended for its silence."""
     paths = [str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"TRITON_INSTRUMENTATION_MODE": mode if mode in COMPILED else ""}
     environment["PYTHONPATH"] = os.pathsep.join(paths)
@@ -67,24 +100,34 @@ def examine(case: Case, machine: Target, mode: str, *, timeout: float = 300.0) -
         environment |= {"CUDA_VISIBLE_DEVICES": visible_device(machine.index), "HARNESS_ONE_GPU": "1"}
     if mode in AROUND:
         environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # an allocation a tensor, or its neighbour is the allocator's block
-    begun = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "verdict.json"
-        command = [*around, sys.executable, "-m", "harness.sanitizer", json.dumps(case.to_json()), machine.name, machine.arch,
-                   str(answer)]
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                                 env=environment, cwd=CHECKOUT, start_new_session=True)
+        asked, answers, printed = (Path(folder) / name for name in ("cases.json", "verdicts.jsonl", "printed"))
+        asked.write_text(json.dumps([case.to_json() for case in cases]))
+        answers.touch()
+        command = [*around, sys.executable, "-m", "harness.sanitizer", str(asked), machine.name, machine.arch, str(answers)]
+        with printed.open("w") as out:
+            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=environment,
+                                     cwd=CHECKOUT, start_new_session=True)
+            status = _waited(child, answers, timeout)
+        lines = answers.read_text().splitlines(keepends=True)
+        verdicts = [Verdict.from_json(json.loads(line)) for line in lines if line.endswith("\n")]
+        return verdicts, printed.read_text(errors="replace"), status
+
+
+def _waited(child: subprocess.Popen, answers: Path, timeout: float) -> int | None:
+    """The child's status; None where it gave no further verdict for `timeout` seconds, and was ended."""
+    size, since = 0, time.perf_counter()
+    while True:
         try:
-            said, _ = child.communicate(timeout=timeout)
+            return child.wait(timeout=0.1)
         except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)
-            said, _ = child.communicate()
-            return Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.TIMEOUT,
-                           message=f"no verdict within {timeout:g} s under {mode}", rests_on=RestsOn.OBSERVED_FAULT,
-                           details={"said": _tail(said)})
-        judged = Verdict.from_json(json.loads(answer.read_text())) if answer.exists() else None
-    found = told(mode, judged, said, child.returncode)
-    return replace(found, seconds=found.seconds | {"child": round(time.perf_counter() - begun, 2)})
+            now = answers.stat().st_size
+            if now != size:
+                size, since = now, time.perf_counter()
+            elif time.perf_counter() - since > timeout:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+                return None
 
 
 def told(mode: str, judged: Verdict | None, said: str, status: int | None = 0) -> Verdict:
@@ -107,6 +150,13 @@ def told(mode: str, judged: Verdict | None, said: str, status: int | None = 0) -
         return replace(judged, ruling=Ruling.RIGHT, outcome=Outcome.RIGHT, rests_on=RestsOn.NOTHING, details={},
                        message="ran; its words are fpsan's own and were not compared")
     return judged
+
+
+def _found_nothing(said: str) -> bool:
+    """Whether compute-sanitizer summed up, and had nothing to say."""
+    lines = (line.removeprefix("=========").strip() for line in _apart(said).splitlines())
+    counts = [int(found[1]) for line in lines if (found := _SUMMARY.match(line))]
+    return bool(counts) and not any(counts)
 
 
 def _apart(said: str) -> str:
@@ -154,6 +204,12 @@ def _not_run(why: str) -> Verdict:
     return Verdict(ruling=Ruling.NOT_RUN, outcome=Outcome.NOT_RUN, message=why)
 
 
+def unable(error: Exception) -> Verdict:
+    """The verdict where the court itself failed: it decides nothing about a kernel."""
+    return Verdict(ruling=Ruling.UNDECIDED, outcome=Outcome.UNDECIDED, rests_on=RestsOn.NOTHING,
+                   message=f"the court raised {type(error).__name__}: {str(error)[:300]}")
+
+
 def _tail(said: str) -> list[str]:
     return said.splitlines()[-40:]
 
@@ -167,25 +223,41 @@ def _lend_scratch(machine: Target) -> None:
 
 
 def _child(words: Sequence[str]) -> None:
-    """Judge one case in this process and leave the verdict in a file."""
-    record, name, arch, answer = json.loads(words[0]), *words[1:]
+    """Judge the cases of a file in this process and leave their verdicts in another, a line each as they come."""
+    records, name, arch, answers = json.loads(Path(words[0]).read_text()), *words[1:]
     from harness.judge import judge
 
     machine = Target(name, arch) if name.startswith("emulated:") else Target(name, arch, int(name.partition(":")[2]))
     if not machine.emulated:
         _lend_scratch(machine)
-    contract = resolve(record["contract"])
-    verdict = judge(contract.case_from_json(record), machine, contract)
-    Path(answer).write_text(json.dumps(verdict.to_json()))
-    sys.stdout.flush()
-    if verdict.outcome in (Outcome.DEVICE_ASSERT, Outcome.ILLEGAL_INSTRUCTION, Outcome.ILLEGAL_ADDRESS, Outcome.LAUNCH_FAILURE):
-        os._exit(0)  # the context is dead: an ordinary end would only report that again
+    with Path(answers).open("a") as out:
+        for record in records:
+            contract = resolve(record["contract"])
+            verdict = judge(contract.case_from_json(record), machine, contract)
+            out.write(json.dumps(verdict.to_json(), default=str) + "\n")
+            out.flush()
+            sys.stdout.flush()
+            if not machine.emulated and verdict.outcome in DEVICE_FAULTS:
+                os._exit(0)  # the context is dead: an ordinary end would only report that again
 
 
-def chosen(address: str, machine: Target, count: int) -> list[Case]:
-    """The first `count` cases of the cover list that owe a result."""
+def chosen(address: str, machine: Target, count: int | None) -> list[Case]:
+    """The first `count` cases of the cover list that owe a result (None: all); one of a kernel that lacks something here.
+
+    Cases that leave the configuration to an autotuner are left out: it would have every candidate instrumented.
+    """
     contract = resolve(address)
-    return [case for case in contract.required(machine) if contract.owed(case, machine).result][:count]
+    if contract.requires - machine.features:
+        count = 1
+    required = contract.required(machine)
+    cases = [case for case in required if case.config is not None] or required
+    return [case for case in cases if contract.owed(case, machine).result][:count]
+
+
+def lacking(address: str, machine: Target) -> Verdict | None:
+    """`not run`, with what is missing, where the kernel at `address` cannot run on `machine`."""
+    missing = resolve(address).requires - machine.features
+    return _not_run(f"{machine.arch} lacks {', '.join(sorted(map(str, missing)))}") if missing else None
 
 
 def read(path: Path) -> list[dict]:

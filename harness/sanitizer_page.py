@@ -13,6 +13,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness import sanitizer
@@ -22,34 +23,87 @@ from harness.verdict import Outcome
 VERSION = 1
 EMULATED = ("emulated", "emulated iisan")
 UNEXPLAINED = "not explained"
-_RACE = "the emulated GPU names the race, with both lines; {} what it came to in that launch"
-EXPLAINED = {  # (mode, what it said, what the emulated GPU said); "" fits anything
-    ("consan", "device assert", "race"): "one finding, two words: consan's assertion says that the buffer has outstanding writes",
-    ("fpsan", "right", ""): "fpsan computes other words, which are not compared: it shows a fault of the device and nothing else",
-    ("bare", "wrong words", "race"): _RACE.format("the bare launch shows"),
-    ("bare", "launch failure", "race"): _RACE.format("the bare launch shows"),
-    ("iisan", "wrong words", "race"): _RACE.format("iisan asserts coordinates and descriptors, not order, and leaves"),
-    ("iisan", "launch failure", "race"): _RACE.format("iisan asserts coordinates and descriptors, not order, and leaves"),
-    ("", "not run", ""):
-        "no verdict: that run saw no summary of compute-sanitizer, most likely because it stood behind a last line of the "
-        "process's that nobody ended (it is read from there now; these cases have not been run again)",
-    ("", "wrong words", "illegal address"):
-        "the store lands 12 MiB behind its tensor, in memory that torch's allocator has mapped: the GPU faults nowhere, and the "
-        "court sees a word that was never written",
-}
+_FOUND = ("race", "barrier misuse", "deadlock", "uninitialised read", "stray read", "stray write", "illegal address")
+_LEFT = ("wrong words", "launch failure", "illegal instruction", "illegal address", "stray write", "timeout", "misaligned address")
+_PLAIN = ("bare", "iisan", "memcheck", "racecheck")
 
 
-def kept(files: Sequence[Path], origin: dict[str, str]) -> dict:
-    """The rows of `sanitize --json` files, each case once, without what no page shows."""
+@dataclass(frozen=True, kw_only=True)
+class Explained:
+    """Why a GPU said one thing and the emulated GPU another. Empty fits anything; `case` is a text in the case's title."""
+
+    modes: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
+    there: tuple[str, ...] = ()
+    case: tuple[str, ...] = ("",)
+    why: str
+
+    def fits(self, mode: str, said: str, there: Sequence[str], case: str) -> bool:
+        given = ((self.modes, (mode,)), (self.said, (said,)), (self.there, there))
+        return all(not wanted or set(wanted) & set(got) for wanted, got in given) and any(text in case for text in self.case)
+
+
+_BETWEEN_PROGRAMS = ("two programs store",)
+_OWED_WORDS = "the words that came are compared with what is owed in every mode but fpsan"
+EXPLAINED = (  # the first that fits
+    Explained(modes=("fpsan",), said=("right",),
+              why="fpsan computes other words, which are not compared: it shows a fault of the device and nothing else"),
+    Explained(said=("timeout",), there=("deadlock",),
+              why="one finding, two words: the launch does not return, and the watchdog ends it; the emulated GPU says who waits "
+                  "for what"),
+    Explained(modes=("consan",), said=("device assert",), there=("race", "barrier misuse", "deadlock", "uninitialised read"),
+              why="one finding, two words: consan traps with an assertion, whose message is its name (below)"),
+    Explained(modes=("consan",), there=("race",), case=_BETWEEN_PROGRAMS,
+              why=f"consan follows one program's shared memory and barriers; two programs that store to one place are not its "
+                  f"subject. {_OWED_WORDS}"),
+    Explained(modes=("consan",), there=("uninitialised read",),
+              why=f"consan asks who is still reading or writing, not whether anybody ever wrote. {_OWED_WORDS}"),
+    Explained(modes=("consan",), there=("stray read", "stray write", "illegal address"),
+              why=f"consan does not look at global memory. {_OWED_WORDS}"),
+    Explained(said=("wrong words",), there=("illegal address",), case=("sanitizer bait",),
+              why="the store lands 12 MiB behind its tensor, in memory that torch's allocator has mapped: the GPU faults nowhere, "
+                  "and the court sees a word that was never written"),
+    Explained(said=("wrong words",), there=("stray write",), case=("rows outside",),
+              why="the rows past the end fall on what follows the result"),
+    Explained(said=("right",), there=("stray read",),
+              why="what is read outside lies in memory that is mapped, and is masked out of the result: nothing shows. The "
+                  "emulated GPU knows every tensor's end"),
+    Explained(said=("right",), there=("race", "barrier misuse"), modes=_PLAIN,
+              why="nothing guarantees the order, and in this launch it came out well; the emulated GPU convicts what may happen"),
+    Explained(said=("right",), there=("uninitialised read",), modes=_PLAIN,
+              why="what the memory held happened to be what was owed"),
+    Explained(modes=_PLAIN, said=_LEFT, there=_FOUND,
+              why="the emulated GPU names the fault, with its lines; iisan, memcheck and racecheck are silent about order in "
+                  "shared memory under TMA and mbarriers, and the launch shows what it came to"),
+    Explained(modes=("memcheck", "racecheck"), said=("not run",),
+              why="no verdict: compute-sanitizer printed no summary"),
+)
+
+
+def kept(files: Sequence[Path], origin: dict[str, str], without: Sequence[str] = ()) -> dict:
+    """The rows of `sanitize --json` files, and of files made by this, each case once, without what no page shows. Cases of a file
+    made by this whose contract's name holds one of `without` are left out."""
     cases: dict[str, int] = {}
     records: list[dict] = []
     rows: list[list] = []
-    for row in [row for file in files for row in sanitizer.read(file)]:
-        name = sanitizer.name_of(row["contract"])
-        case = {k: v for k, v in row["case"].items() if k != "schedule"} | {"contract": name}
+
+    def place_of(case: dict) -> int:
         place = cases.setdefault(json.dumps(case, sort_keys=True), len(cases))
         if place == len(records):
             records.append(case)
+        return place
+
+    fresh: list[dict] = []
+    for file in files:
+        if (held := _held(file)) is None:
+            fresh += sanitizer.read(file)
+            continue
+        origin = held["origin"] | origin
+        left = {n for n, case in enumerate(held["cases"]) if not any(text in case["contract"] for text in without)}
+        rows += [[place_of(held["cases"][row[0]]), *row[1:]] for row in held["rows"] if row[0] in left]
+    for row in fresh:
+        name = sanitizer.name_of(row["contract"])
+        place = place_of({k: v for k, v in row["case"].items() if k != "schedule"} | {"contract": name})
         verdict = row["verdict"]
         emulated = row["target"].startswith("emulated")
         mode = (f"emulated {row['mode']}" if row["mode"] != "bare" else "emulated") if emulated else row["mode"]
@@ -63,6 +117,15 @@ def kept(files: Sequence[Path], origin: dict[str, str]) -> dict:
         if told not in rows:
             rows.append(told)
     return {"version": VERSION, "origin": origin, "cases": records, "rows": rows}
+
+
+def _held(path: Path) -> dict | None:
+    """What `path` holds if `kept` made it."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return read(path) if isinstance(found, dict) and "version" in found else None
 
 
 def _short(message: str) -> str:
@@ -85,7 +148,8 @@ def read(path: Path) -> dict:
 
 def page(held: dict) -> str:
     """The whole page, as Markdown."""
-    return "\n".join([*_head(held["origin"]), *_table(held), *_said(held), *_differences(held)]) + "\n"
+    parts = (_head(held["origin"]), _counts(held), _table(held), _said(held), _differences(held))
+    return "\n".join(line for part in parts for line in part).rstrip() + "\n"
 
 
 def _head(origin: dict[str, str]) -> Iterator[str]:
@@ -93,18 +157,47 @@ def _head(origin: dict[str, str]) -> Iterator[str]:
         "# Sanitizers, and the emulated GPU, on the same cases",
         "",
         "Each case is judged in a child of its own: bare; compiled with Triton's iisan, consan or fpsan; under compute-sanitizer's",
-        "memcheck or racecheck; and on the emulated GPU, plain and with iisan. The first cases are kernels as they are, then",
-        "`hopper_matmul` with a fault planted (nobody waits for the load; the buffer being read is refilled, which needs more",
-        "stages than the one of these cases: right everywhere), then launches made to be caught. **Bold** is what the sanitizer",
-        "itself named; the rest is the judge's verdict on what the launch left behind.",
+        "memcheck or racecheck; and on the emulated GPU, plain and with iisan, under six schedules (eager, latest, four drawn).",
+        "Kernels and launches made to be caught come first; then hazards, each one text replaced in a kernel",
+        "(`tests/harness_checks/hazards_for_sanitizers.py`), beside the same launch of the kernel as it is. **Bold** is what the",
+        "sanitizer itself named; the rest is the judge's verdict on what the launch left behind. Every kernel's whole cover list",
+        "under every mode: [benchmarks.md](benchmarks.md#under-the-sanitizers).",
         "",
         "Made by `python -m harness.sanitizer_page tests/hardware_words/sanitizers_h200.json > docs/sanitizers.md`; the verdicts",
-        "are from `python -m harness sanitize STEM --target cuda:0 --json FILE` (`harness/frontier/on_a_gpu.sh`) and, for the",
-        "emulated GPU, `sanitize STEM --target emulated:sm_90 --schedule eager --schedule latest --cases-of FILE --json FILE`.",
+        "are from `bash benchmarks/sanitizers.sh DIRECTORY hazards` and `bash harness/frontier/on_a_gpu.sh DIRECTORY` on a GPU,",
+        "and, for the emulated one, from `python -m tests.harness_checks.hazards_for_sanitizers --out FILE` and `sanitize STEM",
+        "--target emulated:sm_90 --schedule eager --schedule latest --cases-of FILE --json FILE`.",
         "",
         "- " + ", ".join(f"{name} {value}" for name, value in origin.items()),
         "",
     )
+
+
+def planted(case: dict) -> bool:
+    """Whether the case is of a hazard: of a faulty copy in a file of its own."""
+    return ".py:" in case["contract"] and not title(case, 0).split(":")[0].endswith(("as it is", "as it is with TMA"))
+
+
+def _counts(held: dict) -> Iterator[str]:
+    """By mode: of the hazards that the emulated GPU convicts, how many are named, show in what the launch left, or pass."""
+    at = _by_place(held)
+    wanted = [number for number, case in enumerate(held["cases"]) if planted(case)
+              and any(row[3] != "right" for row in at.get((number, "emulated"), []))]
+    if not wanted:
+        return
+    yield from (f"## {len(wanted)} hazards that the emulated GPU convicts", "",
+                "| mode | named by the sanitizer | convicted by what it left | silent | not run |",
+                "| --- | ---: | ---: | ---: | ---: |")
+    for mode in (*sanitizer.MODES, *EMULATED):
+        rows = [at[number, mode] for number in wanted if (number, mode) in at]
+        named = sum(any(row[6] for row in case) for case in rows) if mode not in EMULATED else \
+            sum(any(row[3] != "right" for row in case) for case in rows)
+        missing = sum(case[0][3] == "not run" for case in rows) + len(wanted) - len(rows)
+        silent = sum(all(row[3] == "right" for row in case) for case in rows)
+        yield f"| {mode} | {named} | {len(wanted) - named - silent - missing} | {silent} | {missing} |"
+    repaired = sum(map(planted, held["cases"])) - len(wanted)
+    yield from ("", f"{repaired} more are repaired by the compiler (a missing barrier or fence inside one partition) and right "
+                    "everywhere." if repaired else "", "")
 
 
 def title(case: dict, number: int) -> str:
@@ -114,6 +207,8 @@ def title(case: dict, number: int) -> str:
     if "operation" in problem:
         plain = {"row": 0, "column": 0, "columns": 64, "pad": 0}
         told = ", ".join([problem["operation"], *(f"{k} {problem[k]}" for k, v in plain.items() if problem[k] != v)])
+    elif "form" in problem:
+        told = ", ".join(f"{problem[key]} {key}" for key in ("tiles", "programs"))
     elif "past" in problem:
         told = f"past {problem['past']}"
     else:
@@ -145,24 +240,25 @@ def _said(held: dict) -> Iterator[str]:
     yield from ("## In its own words", "")
     seen = set()
     for number, mode, _schedule, outcome, message, place, own in held["rows"]:
-        if outcome != "right" and (own or mode in ("bare", *EMULATED)) and (number, mode) not in seen:
-            seen.add((number, mode))
+        told = (number, mode if mode not in EMULATED else outcome)  # of the emulated GPU's two builds: where they differ
+        if outcome != "right" and (own or mode in ("bare", *EMULATED)) and told not in seen:
+            seen.add(told)
             yield f"- {number}, {mode}: {outcome}: {message}" + (f" ({place})" if place else "")
     yield ""
 
 
 def differences(held: dict) -> dict[str, list[str]]:
-    """Reason -> a line for each (case, mode) whose outcome is not the emulated GPU's on the same build."""
+    """Reason -> a line for each (case, mode) whose outcome is none of the emulated GPU's on the same build."""
     at, found = _by_place(held), dict[str, list[str]]()
     for (number, mode), rows in at.items():
         beside = at.get((number, "emulated iisan" if mode == "iisan" else "emulated"), [])
         if mode in EMULATED or not beside:
             continue
-        said, there = rows[0][3], beside[0][3]
-        if said != there:
-            why = next((why for key, why in EXPLAINED.items() if all(part in ("", given) for part, given in
-                                                                     zip(key, (mode, said, there), strict=True))), UNEXPLAINED)
-            found.setdefault(why, []).append(f"{number}, {mode}: {said}; emulated: {there}")
+        said, there = rows[0][3], list(dict.fromkeys(row[3] for row in beside))
+        if said not in there:
+            case = title(held["cases"][number], number)
+            why = next((one.why for one in EXPLAINED if one.fits(mode, said, there, case)), UNEXPLAINED)
+            found.setdefault(why, []).append(f"{number}, {mode}: {said}; emulated: {' / '.join(there)}")
     return found
 
 
@@ -171,7 +267,7 @@ def _differences(held: dict) -> Iterator[str]:
     found = differences(held)
     same = compared - sum(map(len, found.values()))
     yield from ("## Where they differ from the emulated GPU", "",
-                f"{compared} verdicts of the GPU; {same} are the emulated GPU's on the same case.", "")
+                f"{compared} verdicts of the GPU; {same} are the emulated GPU's on the same case (under one of its schedules).", "")
     for why, lines in found.items():
         yield from (f"**{len(lines)}**: {why}.", "", *(f"- {line}" for line in lines), "")
 
@@ -181,12 +277,15 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--keep", type=Path, metavar="HELD", help="write what the page needs of FILES, by sanitize --json, to HELD")
     parser.add_argument("--origin", action="append", default=[], metavar="NAME=VALUE", help="with --keep: where FILES come from")
+    parser.add_argument("--without", action="append", default=[], metavar="TEXT",
+                        help="with --keep: of a HELD among FILES, no case whose contract's name holds TEXT")
     arguments = parser.parse_args(words)
     try:
         if arguments.keep is None:
             print(page(read(arguments.files[0])), end="")
             return 0
-        held = kept(arguments.files, dict(pair.partition("=")[::2] for pair in arguments.origin))
+        held = kept(arguments.files, dict(pair.partition("=")[::2] for pair in arguments.origin),
+                    arguments.without)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -5,16 +5,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+
+SHOWN = 200  # verdicts that a table can show one by one
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("contracts", nargs="+", metavar="STEM", help="kernels, or addresses of contracts")
     parser.add_argument("--target", default="", metavar="T", help="machine (default: the first GPU, else emulated:sm_90)")
     parser.add_argument("--mode", action="append", help="bare, iisan, consan, fpsan, memcheck or racecheck")
-    parser.add_argument("--cases", type=int, default=3, metavar="N", help="cases of the cover list (default 3)")
+    parser.add_argument("--cases", type=int, default=3, metavar="N", help="cases of the cover list (default 3; 0: all of it)")
+    parser.add_argument("--together", type=int, default=1, metavar="N", help="cases of a kernel to one child (default 1)")
     parser.add_argument("--cases-of", type=Path, metavar="FILE", help="these cases, by --json, not the cover list's")
     parser.add_argument("--schedule", action="append", help="on an emulated target: under this schedule (may be repeated)")
     parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="seconds for one case in one mode")
@@ -33,21 +37,75 @@ def run(arguments: argparse.Namespace) -> int:
     earlier = sanitizer.read(arguments.cases_of) if arguments.cases_of else None
     work = []
     for stem in arguments.contracts:
-        cases = sanitizer.chosen(stem, machine, arguments.cases) if earlier is None else sanitizer.cases_of(earlier, stem)
+        cases = sanitizer.chosen(stem, machine, arguments.cases or None) if earlier is None else sanitizer.cases_of(earlier, stem)
         work += [(stem, case if schedule is None else replace(case, schedule=schedule), mode)
                  for case in cases for schedule in arguments.schedule or [None] for mode in modes]
     if unknown := [mode for mode in modes if mode not in sanitizer.MODES]:
         raise ValueError(f"--mode {unknown[0]!r}: must be one of {', '.join(sanitizer.MODES)}")
     jobs = arguments.jobs or min(os.cpu_count() or 1, 8)
-    with ThreadPoolExecutor(jobs) as pool:
-        found = list(pool.map(lambda w: sanitizer.examine(w[1], machine, w[2], timeout=arguments.timeout), work))
-    _show(report.console(), machine, work, found)
-    if arguments.json:
-        rows = [{"contract": stem, "case": case.to_json(), "mode": mode, "target": machine.name, "verdict": verdict.to_json()}
-                for (stem, case, mode), verdict in zip(work, found, strict=True)]
-        arguments.json.write_text(json.dumps(rows, indent=1))
+    found = _examined(work, machine, max(arguments.together, 1), jobs, arguments)
+    if len(found) <= SHOWN:
+        _show(report.console(), machine, work, found)
+    else:
+        _sum_up(report.console(), machine, work, found)
     ran = [v for v in found if str(v.outcome) != "not run"]
     return 5 if not ran else 1 if any(v.convicted for v in ran) else 0
+
+
+def _examined(work: list, machine, together: int, jobs: int, arguments: argparse.Namespace) -> list:
+    """The verdicts in the order of `work`, up to `together` cases of one kernel and mode to a child, `jobs` children at a time.
+
+    What there is stands in the file of --json after each child: a run that is ended leaves it.
+    """
+    from harness import sanitizer
+
+    writing = threading.Lock()
+
+    by_kind: dict[tuple[str, str], list[int]] = {}
+    for place, (stem, _, mode) in enumerate(work):
+        by_kind.setdefault((stem, mode), []).append(place)
+    batches = [places[first : first + together] for places in by_kind.values() for first in range(0, len(places), together)]
+    found: list = [None] * len(work)
+
+    def examine(places: list[int]) -> None:
+        stem, _, mode = work[places[0]]
+        missing = sanitizer.lacking(stem, machine)
+        cases = [work[place][1] for place in places]
+        try:
+            verdicts = ([missing] * len(places) if missing else
+                        sanitizer.examine_together(cases, machine, mode, timeout=arguments.timeout))
+        except Exception as error:  # the next child is unaffected
+            verdicts = [sanitizer.unable(error)] * len(places)
+        with writing:
+            for place, verdict in zip(places, verdicts, strict=True):
+                found[place] = verdict
+            if arguments.json:
+                _write(arguments.json, machine, work, found)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(examine, batches))
+    return found
+
+
+def _write(path: Path, machine, work: list, found: list) -> None:
+    rows = [{"contract": stem, "case": case.to_json(), "mode": mode, "target": machine.name, "verdict": verdict.to_json()}
+            for (stem, case, mode), verdict in zip(work, found, strict=True) if verdict is not None]
+    unfinished = path.with_name(path.name + ".part")  # a reader never finds half a file
+    unfinished.write_text(json.dumps(rows, indent=1, default=str))
+    unfinished.replace(path)
+
+
+def _sum_up(shown, machine, work: list, found: list) -> None:
+    """A line a kernel and mode, and each verdict that is neither right nor `not run`."""
+    from collections import Counter
+
+    for stem, mode in dict.fromkeys((stem, mode) for stem, _, mode in work):
+        here = [v for (s, _, m), v in zip(work, found, strict=True) if (s, m) == (stem, mode)]
+        told = ", ".join(f"{outcome} {count}" for outcome, count in Counter(str(v.outcome) for v in here).items())
+        shown.print(f"{stem} {mode}: {told}; {sum(v.seconds.get('child', 0.0) for v in here):.1f} s", markup=False)
+    for (stem, case, mode), verdict in zip(work, found, strict=True):
+        if str(verdict.outcome) not in ("right", "not run"):
+            shown.print(f"{stem} {mode} {case.problem} {case.config}: {verdict.outcome}: {verdict.message[:200]}", markup=False)
 
 
 def _show(shown, machine, work: list, found: list) -> None:

@@ -130,6 +130,35 @@ def test_the_bait_is_convicted_in_a_child_on_the_emulated_gpu_and_the_innocent_c
     assert found.outcome is Outcome.ILLEGAL_ADDRESS and found.location.startswith("tests/harness_checks/sanitizer_bait.py:")
 
 
+def test_cases_of_one_child_are_told_apart_and_a_child_that_dies_takes_no_other_case_with_it(tmp_path: Path) -> None:
+    innocent, bait = sanitizer_bait.CONTRACT.required(HOPPER)
+    deadly = tmp_path / "deadly.py"
+    deadly.write_text("import os\nfrom tests.harness_checks import sanitizer_bait\n\n\n"
+                      "class Deadly(sanitizer_bait.BaitContract):\n    def launch(self, *given):\n        os._exit(7)\n\n\n"
+                      "CONTRACT = Deadly()\nCONTRACT.case_from_json = lambda r: "
+                      "sanitizer_bait.CONTRACT.case_from_json(r)\n")
+    dead = replace(innocent, contract=f"{deadly}:CONTRACT")
+    found = sanitizer.examine_together([innocent, bait, dead, innocent], HOPPER, "bare", timeout=120)
+    assert [v.outcome for v in found] == [Outcome.RIGHT, Outcome.ILLEGAL_ADDRESS, Outcome.LAUNCHER_ERROR, Outcome.RIGHT]
+    assert "status 7" in found[2].message
+
+
+def test_a_case_that_never_answers_is_a_timeout_and_the_next_is_judged(tmp_path: Path) -> None:
+    [innocent, _] = sanitizer_bait.CONTRACT.required(HOPPER)
+    slow = tmp_path / "slow.py"
+    slow.write_text("import time\nfrom tests.harness_checks import sanitizer_bait\n\n\n"
+                    "class Slow(sanitizer_bait.BaitContract):\n    def launch(self, *given):\n        time.sleep(600)\n\n\n"
+                    "CONTRACT = Slow()\n")
+    found = sanitizer.examine_together([replace(innocent, contract=f"{slow}:CONTRACT"), innocent], HOPPER, "bare", timeout=8)
+    assert [v.outcome for v in found] == [Outcome.TIMEOUT, Outcome.RIGHT]
+
+
+def test_a_kernel_that_lacks_something_is_not_run_with_the_reason() -> None:
+    missing = sanitizer.lacking("tma_gather", HOPPER)
+    assert missing is not None and missing.ruling is Ruling.NOT_RUN and "TMA gather4" in missing.message
+    assert sanitizer.lacking("hopper_matmul", HOPPER) is None and len(sanitizer.chosen("tma_gather", HOPPER, None)) == 1
+
+
 def test_what_cannot_be_had_on_a_target_is_not_run_and_an_unknown_mode_is_an_error() -> None:
     case = sanitizer_bait.CONTRACT.required(HOPPER)[0]
     for mode in ("consan", "fpsan", "memcheck", "racecheck"):
@@ -182,6 +211,16 @@ def test_a_planted_difference_is_shown_without_a_reason_and_an_old_misnomer_is_p
     held = sanitizer_page.kept(files, {"machine": "a test"})
     assert sanitizer_page.differences(held) == {sanitizer_page.UNEXPLAINED: ["0, bare: launch failure; emulated: right"]}
     assert sanitizer_page.UNEXPLAINED in sanitizer_page.page(held)
+
+
+def test_what_was_kept_is_kept_again_beside_new_verdicts_without_what_they_replace(tmp_path: Path) -> None:
+    [path] = rows(tmp_path / "rows.json", ("cuda:0", "bare", WRONG))
+    held = sanitizer_page.kept([HELD, path], {"machine": "another"}, ["hopper_matmul"])
+    before = sanitizer_page.read(HELD)
+    assert held["origin"] == before["origin"] | {"machine": "another"}
+    left = [case for case in before["cases"] if "hopper_matmul" not in case["contract"]]
+    assert held["cases"][: len(left)] == left and len(held["rows"]) < len(before["rows"])
+    assert {row[0] for row in held["rows"]} == set(range(len(held["cases"])))
 
 
 def test_the_command_keeps_and_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,56 @@
+"""Contract under test: each hazard that the sanitizers of a GPU are asked about is convicted on the emulated GPU under one of its
+names and by no other, the kernels as they are are acquitted, and a fault of the compiler's is planted in the program it made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import kernels.matmul
+from harness import sanitizer_page
+from harness.contract import resolve
+from harness.contracts import matmul as contracts
+from harness.judge import judge
+from harness.targets import Target
+from tests.harness_checks.hazards_for_sanitizers import HAZARDS, SCHEDULES, plant, stem_of
+from tests.harness_checks.program_edits import edited
+
+HOPPER = Target("emulated:sm_90", "sm_90")
+UNDER = SCHEDULES[:3]
+
+
+@pytest.mark.parametrize("hazard", HAZARDS, ids=stem_of)
+def test_a_hazard_is_convicted_under_its_name_and_a_kernel_as_it_is_is_not(hazard, tmp_path: Path) -> None:
+    case = plant(hazard, tmp_path)
+    contract = resolve(case.contract)
+    found = {str(judge(replace(case, schedule=schedule), HOPPER, contract).outcome) for schedule in UNDER}
+    assert found <= set(hazard.convicted_as)
+
+
+def test_there_are_hazards_of_many_classes_in_each_kernel_and_no_two_have_one_name() -> None:
+    faulty = [hazard for hazard in HAZARDS if hazard.kind != "none" and hazard.convicted_as != ("right",)]
+    assert len(faulty) >= 40 and len({hazard.kind for hazard in faulty}) >= 12
+    assert min(Counter(hazard.kernel for hazard in faulty).values()) >= 5
+    assert len({stem_of(hazard) for hazard in HAZARDS}) == len(HAZARDS)
+
+
+def test_a_text_that_does_not_occur_is_not_planted(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="occurs 0 times"):
+        plant(replace(HAZARDS[-1], replace="no such text"), tmp_path)
+
+
+def test_an_edit_of_a_program_that_has_no_such_text_says_so() -> None:
+    contract = edited(contracts.contract(kernels.matmul), "no such operation", "")
+    found = judge(contract.required(HOPPER)[0], HOPPER, contract)
+    assert "the program has no such text" in found.message and found.convicted
+
+
+def test_the_page_tells_a_hazard_from_the_kernel_as_it_is() -> None:
+    names = {f"{stem_of(hazard)}.py:CONTRACT": hazard.kind != "none" for hazard in HAZARDS}
+    for name, faulty in names.items():
+        case = {"contract": name, "problem": {"tiles": 7, "programs": 1, "form": "ring"}}
+        assert sanitizer_page.planted(case) is faulty
