@@ -1,12 +1,15 @@
 """How much faster two GPUs judge than one: the same shards of the same cases, with everything compiled before.
 
-    python benchmarks/two_gpus.py --out DIR                          needs two GPUs; about three minutes on two H200s
-    python benchmarks/two_gpus.py --out DIR --emulated sm_90 --shards 6   tries the script: cores in place of GPUs
+    python benchmarks/two_gpus.py --out DIR                      needs two GPUs; within three minutes on two H200s
+    python benchmarks/two_gpus.py --out DIR --emulated sm_90     tries the script: cores in place of GPUs, contracts for products
 
-The shards are pytest's own nodes (`--harness-shards`), judged by `pytest -n auto --harness-target cuda`: each worker leases one of
-the GPUs that it may see, `HARNESS_GPU_SLOTS` workers to a GPU. A first run on both fills Triton's cache and is not counted; then
-one GPU and two take turns. Written to DIR: two_gpus.json. Exit status 1 when two take more than 0.6 of the time of one, 2 without
-two GPUs.
+The shards are pytest's own nodes: large products of every kernel and type that run there, each with several seeds of data, judged
+by `pytest -n auto --harness-target cuda`. Each worker leases a GPU; a GPU has the same number of slots in both runs (`--slots`), so
+two GPUs are judged on by twice the workers, as `-n auto` does it. What is timed is the whole command, its start included.
+The work is fixed by count, and no case depends on time: the autotuned launcher is left out. A first run on both fills Triton's
+cache with one shard of each and is not counted. Then two GPUs, and one; where two needed less than `--least`
+seconds, so that starting is most of it, the expected words of each shard are doubled and both are timed anew. Written to DIR:
+two_gpus.json. Exit status 1 when two take more than 0.6 of the time of one, 2 without two GPUs.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
 GOAL, LEAST_SHARDS = 0.6, 200
-NODES = "tests/kernel_contracts/test_contracts.py"
+LARGE, CONTRACTS = "tests/kernel_contracts/test_large.py", "tests/kernel_contracts/test_contracts.py"
+WARMING = 1 << 22  # products of a shard where only the compilation matters
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,16 +49,24 @@ def main(arguments: list[str] | None = None) -> int:
         machines, name, model = [entries[:1], entries], "cuda", gpus[0].model
     given.out.mkdir(parents=True, exist_ok=True)
     told: dict = {"model": model, "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-                  "command": "python benchmarks/two_gpus.py " + " ".join(sys.argv[1:]), "profile": given.profile,
-                  "shards_of_a_contract": given.shards, "goal": GOAL, "one": [], "two": []}  # fmt: skip
-    told["warming"] = judged(machines[1], name, given, warming=True)
+                  "command": "python benchmarks/two_gpus.py " + " ".join(sys.argv[1:]), "size": given.size,
+                  "seeds": given.seeds, "slots": given.slots, "cores": len(os.sched_getaffinity(0)),
+                  "goal": GOAL, "one": [], "two": []}  # fmt: skip
+    products = given.products
+    told["warming"] = judged(machines[1], name, given, WARMING)
     print(f"warming: {told['warming']}", flush=True)
-    for _ in range(given.turns):
-        for key, visible in zip(("one", "two"), machines, strict=True):
-            told[key].append(judged(visible, name, given))
-            print(f"{key}: {told[key][-1]}", flush=True)
-            summary(told)
-            (given.out / "two_gpus.json").write_text(json.dumps(told, indent=1) + "\n")
+    for turn in range(given.turns):
+        told["two"].append(judged(machines[1], name, given, products))
+        while turn == 0 and not given.emulated and told["two"][-1]["seconds"] < given.least and not told["two"][-1]["status"]:
+            print(f"{products} products a shard: {told['two'][-1]}: too short, doubled", flush=True)
+            products *= 2
+            told["two"] = [judged(machines[1], name, given, products)]
+        print(f"two: {told['two'][-1]}", flush=True)
+        told["one"].append(judged(machines[0], name, given, products))
+        print(f"one: {told['one'][-1]}", flush=True)
+        told["products"] = products
+        summary(told)
+        (given.out / "two_gpus.json").write_text(json.dumps(told, indent=1) + "\n")
     print(told["sentence"])
     alike = {(run["shards"], run["cases"], run["words"]) for run in told["one"] + told["two"]}
     if len(alike) != 1 or any(run["status"] for run in told["one"] + told["two"]):
@@ -66,28 +78,33 @@ def main(arguments: list[str] | None = None) -> int:
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path(".harness/benchmarks"), metavar="DIR")
-    parser.add_argument("--shards", type=int, default=60, help="of each contract")
-    parser.add_argument("--profile", default="ci")
+    parser.add_argument("--size", default="4096x4096x4096", metavar="MxNxK", help="of the products")
+    parser.add_argument("--seeds", type=int, default=14, help="shards of each kernel, type and configuration")
+    parser.add_argument("--slots", type=int, default=8, help="workers on each GPU")
+    parser.add_argument("--products", type=int, default=1 << 29, help="that a shard's expected words cost, to begin with")
+    parser.add_argument("--least", type=float, default=25.0, metavar="SECONDS", help="that two GPUs must need, or work is doubled")
     parser.add_argument("--turns", type=int, default=1, help="how often one GPU and two are timed")
     parser.add_argument("--emulated", default="", metavar="sm_NN")
     return parser.parse_args(arguments)
 
 
-def judged(visible: list[str], name: str, given: argparse.Namespace, *, warming: bool = False) -> dict:
+def judged(visible: list[str], name: str, given: argparse.Namespace, products: int) -> dict:
     """One run of pytest over all shards: seconds of wall, shards, cases, words, exit status."""
     environment = dict(os.environ, TRITON_DEFAULT_FP_FUSION="1")
     workers = "auto"
     if name == "cuda":
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(visible)
-        if warming:
-            environment["HARNESS_GPU_SLOTS"] = str(max(4, len(os.sched_getaffinity(0)) // len(visible)))
+        environment["HARNESS_GPU_SLOTS"] = str(given.slots if products != WARMING else len(os.sched_getaffinity(0)) // len(visible))
+        seeds = 1 if products == WARMING else given.seeds
+        nodes = [LARGE, "-k", "not autotuned", "--harness-large", given.size, "--harness-large-seeds", str(seeds),
+                 "--harness-products", str(products)]  # fmt: skip
     else:
         workers = visible[0]
+        nodes = [CONTRACTS, "-k", "ampere_gemm", "--harness-shards", str(given.seeds), "--harness-draws", str(given.seeds)]
     with tempfile.TemporaryDirectory() as place:
         junit = Path(place) / "junit.xml"
         line = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "-n", workers, "--dist", "worksteal",
-                NODES, "--harness-target", name, "--harness-shards", str(given.shards), "--harness-profile", given.profile,
-                "--junitxml", str(junit)]  # fmt: skip
+                *nodes, "--harness-target", name, "--junitxml", str(junit)]  # fmt: skip
         begun = time.perf_counter()
         ran = subprocess.run(line, cwd=CHECKOUT, env=environment, capture_output=True, text=True)
         seconds = time.perf_counter() - begun

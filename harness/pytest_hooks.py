@@ -2,6 +2,8 @@
 
 A node is (contract, target) and its id, ``contract-target``, is frozen; what varies inside is drawn. The cover list runs first.
 `--hypothesis-seed` is the base from which each node derives a seed of its own (Hypothesis would give all nodes the same draws).
+Where GPUs are asked for, large products are nodes too (`harness.large_nodes`), and `-n auto` starts as many workers as the GPUs'
+free memory has room for, each on a GPU that it holds a lease on.
 """
 
 from __future__ import annotations
@@ -9,23 +11,25 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness import seed_files
+from harness import pytest_summary, seed_files
 from harness.contract import Case
 from harness.docket import PROFILES, Docket, derived_seed, stems, walk
 from harness.isolation import Bench
-from harness.lease import lease, slots
+from harness.large_nodes import SIZES, LargeBench, LargeNode, lacking, large_nodes
+from harness.lease import PREFERRED, free_places, lease
 from harness.replay import rerun
 from harness.report import MOST_UNDECIDED
 from harness.shrinking import Convicted, Memory, conviction_class, shrink
-from harness.targets import EMULATED_ARCHITECTURES, Target, target, targets, visible_device
+from harness.targets import EMULATED_ARCHITECTURES, Target, show_children, target, targets
 from harness.verdict import Ruling, Verdict
 
+LARGE = "test_large.py"
 EMULATED = tuple(f"emulated:{arch}" for arch in EMULATED_ARCHITECTURES)
 
 
@@ -37,10 +41,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="T",
-        help="emulated:sm_NN, cuda:N, or cuda: one leased GPU a worker",
+        help="emulated:sm_NN, cuda:N; cuda or cuda:sm_NN: one leased GPU a worker, of that architecture",
     )
     group.addoption(
         "--harness-shards", type=int, default=1, metavar="N", help="split each node in N, for long profiles on many cores"
+    )
+    group.addoption("--harness-draws", type=int, default=None, metavar="N", help="draws of a contract, whatever time they take")
+    group.addoption("--harness-large", default=SIZES, metavar="MxNxK,...", help=f"sizes of the large products (default {SIZES})")
+    group.addoption("--harness-large-seeds", type=int, default=1, metavar="N", help="seeds of data for each large product")
+    group.addoption(
+        "--harness-products", type=int, default=1 << 30, metavar="N", help="products that one large case's expected words may cost"
     )
     group.addoption("--replay", type=Path, default=None, metavar="DIR", help="judge the seed files of DIR too, each as a test")
 
@@ -54,8 +64,17 @@ def pytest_configure(config: pytest.Config) -> None:
             f"harness-{name}", database=None, deadline=None, derandomize=False, max_examples=profile.draws, print_blob=False
         )
     hypothesis.settings.load_profile(f"harness-{config.getoption('--harness-profile')}")
-    if config.getoption("--harness-shards") < 1:
-        raise pytest.UsageError(f"--harness-shards {config.getoption('--harness-shards')}: must be at least 1")
+    for name, least in (("--harness-shards", 1), ("--harness-draws", 1), ("--harness-large-seeds", 1), ("--harness-products", 1)):
+        value = config.getoption(name)
+        if value is not None and value < least:
+            raise pytest.UsageError(f"{name} {value}: must be at least {least}")
+    if not hasattr(config, "workerinput"):  # once a run, before any worker
+        for name in _target_names(config):
+            if _leased_name(name):
+                try:
+                    gpus_called(name)
+                except ValueError as error:
+                    raise pytest.UsageError(str(error)) from None
     replayed = config.getoption("--replay")
     if replayed is not None and not replayed.is_dir():
         raise pytest.UsageError(f"--replay {replayed}: must be a directory of seed files, such as .harness/failures")
@@ -71,27 +90,61 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         shards, names = metafunc.config.getoption("--harness-shards"), _target_names(metafunc.config)
         nodes = [Node(stem, name, shard, shards) for stem in stems() for name in names for shard in range(shards)]
         metafunc.parametrize("node", nodes, ids=str)
+    if "large_node" in metafunc.fixturenames:
+        sizes, seeds = (metafunc.config.getoption(name) for name in ("--harness-large", "--harness-large-seeds"))
+        gpus = [name for name in _target_names(metafunc.config) if name.startswith("cuda")]
+        metafunc.parametrize("large_node", large_nodes(sizes, seeds, gpus), ids=str)
     if "seed_file" in metafunc.fixturenames:
         given = metafunc.config.getoption("--replay")
         kept = sorted(seed_files.PROMOTED.glob("*.json")) + (sorted(given.glob("*.json")) if given else [])
         metafunc.parametrize("seed_file", kept, ids=[path.name for path in kept])
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Large products are for GPUs: where none is asked for there is nothing to collect."""
+    if collection_path.name == LARGE and not any(name.startswith("cuda") for name in _target_names(config)):
+        return True
+    return None
+
+
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """``-n auto``: one worker a core, but no more than the GPUs have slots for, where GPUs are asked for."""
+    """``-n auto``: one worker a core, but no more than the GPUs' free memory has room for, where GPUs are asked for. The workers
+    are told which GPUs there are, and which places on them they were counted for."""
     asked = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS", "")
     if asked.isdigit():
         return int(asked)
     cores = len(os.sched_getaffinity(0))
-    if not any(name.startswith("cuda") for name in _target_names(config)):
+    names = [name for name in _target_names(config) if name.startswith("cuda")]
+    if not names:
         return cores
-    return max(1, min(cores, slots() * sum(not machine.emulated for machine in targets())))
+    found = {gpu.index: gpu for name in names for gpu in gpus_called(name)}
+    show_children(targets())
+    places = free_places(list(found.values()))[:cores]
+    os.environ[PREFERRED] = ",".join(map(str, places))
+    return max(1, len(places))
+
+
+def gpus_called(name: str) -> list[Target]:
+    """The GPUs that "cuda" (all), "cuda:sm_NN" (of an architecture) or "cuda:N" means; ValueError when none is here."""
+    gpus = [machine for machine in targets() if not machine.emulated]
+    place = name.partition(":")[2]
+    meant = [gpu for gpu in gpus if not place or place in (gpu.arch, str(gpu.index))]
+    if not meant:
+        here = ", ".join(f"{gpu.name} ({gpu.arch})" for gpu in gpus) or "none"
+        raise ValueError(f"target {name!r}: no such GPU is visible; GPUs here: {here}; see CUDA_VISIBLE_DEVICES and nvidia-smi")
+    return meant
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    lines = [
-        value for report in terminalreporter.getreports("failed") for name, value in report.user_properties if name == "replay"
+    reports = [
+        report
+        for category in ("passed", "failed", "skipped")
+        for report in terminalreporter.getreports(category)
+        if report.when == "call" or category == "failed"
     ]
+    for line in pytest_summary.lines(reports):
+        terminalreporter.write_line(line)
+    lines = [value for report in reports if report.failed for name, value in report.user_properties if name == "replay"]
     for line in dict.fromkeys(lines):
         terminalreporter.write_line(f"replay: {line}", bold=True)
 
@@ -114,20 +167,51 @@ class Court:
 
     def __init__(self, config: pytest.Config) -> None:
         self.bench = Bench()
+        self.large = LargeBench()
         self.profile = PROFILES[config.getoption("--harness-profile")]
+        draws = config.getoption("--harness-draws")
+        if draws is not None:
+            self.profile = replace(self.profile, draws=draws, node_seconds=None)
+        self.products = config.getoption("--harness-products")
         self.seed = base_seed(config)
-        self._leased: Target | None = None
+        self._leased: dict[str, Target] = {}
 
     def machine(self, name: str) -> Target:
-        """The target called `name`; "cuda" is the GPU this process holds a lease on, taken at the first call."""
-        if name != "cuda":
+        """The target called `name`; "cuda" and "cuda:sm_NN" are the GPU this process holds a lease on, taken at the first call."""
+        if not _leased_name(name):
             return target(name)
-        if self._leased is None:
-            gpus = [machine for machine in targets() if not machine.emulated]
-            if not gpus:
-                raise ValueError("target 'cuda': no GPU is visible; see CUDA_VISIBLE_DEVICES and nvidia-smi")
-            self._leased = gpus[lease([visible_device(machine.index) for machine in gpus]).index]
-        return self._leased
+        if name not in self._leased:
+            gpus = gpus_called(name)
+            taken = lease(gpus).index
+            self._leased[name] = next(gpu for gpu in gpus if gpu.index == taken)
+        return self._leased[name]
+
+    def hold_large(self, node: LargeNode, properties: list[tuple[str, object]]) -> None:
+        """Judge one large product by chosen elements; what the target lacks a feature for is skipped with its name."""
+        __tracebackhide__ = True
+        where = self.machine(node.target)
+        if missing := lacking(node.case, where):
+            self._skip(f"{node.case.contract} large {node.kind}", where, missing, properties)
+        row = self.large.judge(node.case, where, self.products)
+        properties.append(("judged", 1))
+        if row["ruling"] != "right":
+            p = node.case.problem
+            line = f"python -m harness large {node.case.contract} --target {where.name} --sizes {p.m}x{p.n}x{p.k}"
+            properties.append(("replay", line))
+            pytest.fail(f"{node}: {row['ruling']}: {row['outcome']}: {row['message']}\n{line}", pytrace=False)
+        words = row["words"]
+        if words:
+            tally = pytest_summary.tally_row(node.case.contract, node.kind, 1, words, node.case.problem.k)
+            properties.append(("tally", pytest_summary.tallied([tally])))
+        else:
+            properties.append(("not_run", f"{node}: {row['outcome']}: {row['message']}: no words"))
+        properties += [("cases", 1), ("words", words)]
+
+    def _skip(self, what: str, where: Target, missing: list[str], properties: list[tuple[str, object]]) -> None:
+        __tracebackhide__ = True
+        reason = f"{where.name} lacks {', '.join(missing)}"
+        properties.append(("not_run", f"{what}: {reason}"))
+        pytest.skip(reason)
 
     def hold(self, node: Node, properties: list[tuple[str, object]]) -> None:
         """Judge the node's cover list and draws; raises a `Convicted`, with the report as its text, for the first bug.
@@ -138,8 +222,22 @@ class Court:
         seed = self.seed if node.shards == 1 else derived_seed(self.seed, str(node.shard), str(node.shards))
         docket = Docket(node.stem, self.machine(node.target), seed)
         if docket.lacking:
-            pytest.skip(f"{docket.target.name} lacks {', '.join(docket.lacking)}")
-        memory = Memory(lambda case: self.bench.judge(case, docket.target))
+            self._skip(node.stem, docket.target, docket.lacking, properties)
+        properties.append(("judged", 1))
+        rows: list[list] = []
+        not_run: Counter[str] = Counter()
+
+        def judged(case: Case) -> Verdict:
+            verdict = self.bench.judge(case, docket.target)
+            if verdict.ruling is Ruling.NOT_RUN:
+                not_run[verdict.message] += 1
+            else:
+                kind = str(docket.contract.coverage(case, docket.target).get("dtype", getattr(case.problem, "format", "")))
+                k = getattr(case.problem, "k", 0)
+                rows.append(pytest_summary.tally_row(node.stem, kind, 1, verdict.words, k))
+            return verdict
+
+        memory = Memory(judged)
         for case in docket.required()[node.shard :: node.shards]:
             if memory(case).convicted:
                 self._convict(docket, case, memory(case), memory, properties)
@@ -150,6 +248,8 @@ class Court:
         if undecided.total() > MOST_UNDECIDED * len(memory.known):
             reasons = "\n".join(f"  {count} x {message}" for message, count in undecided.most_common(8))
             pytest.fail(f"{undecided.total()} of {len(memory.known)} cases decide nothing:\n{reasons}", pytrace=False)
+        properties += [("not_run", f"{node.stem} on {node.target}: {count} cases: {said}") for said, count in not_run.items()]
+        properties.append(("tally", pytest_summary.tallied(rows)))
         properties.append(("cases", len(memory.known)))
         properties.append(("words", sum(verdict.words for verdict in memory.known.values())))
 
@@ -186,12 +286,18 @@ def court(pytestconfig: pytest.Config) -> Any:
     held = Court(pytestconfig)
     yield held
     held.bench.close()
+    held.large.close()
 
 
 def base_seed(config: pytest.Config) -> int:
     """`--hypothesis-seed`, else 0."""
     given = config.getoption("--hypothesis-seed", default=None)
     return int(given) if given not in (None, "") and str(given).lstrip("-").isdigit() else 0
+
+
+def _leased_name(name: str) -> bool:
+    """Whether a worker leases one of the GPUs that `name` means, as against cuda:N, which is that one."""
+    return name == "cuda" or name.startswith("cuda:sm_")
 
 
 def _target_names(config: pytest.Config) -> list[str]:

@@ -13,8 +13,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernels.features import Feature, features_of
@@ -23,22 +24,22 @@ if TYPE_CHECKING:
     import torch
 
 EMULATED_ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
-_ASK_TORCH = """
-import json, torch
-count = torch.cuda.device_count() if torch.version.cuda else 0
-rows = [{"arch": "sm_%d%d" % torch.cuda.get_device_capability(i), "model": torch.cuda.get_device_name(i)} for i in range(count)]
-print(json.dumps(rows))
-"""
+SEEN = "HARNESS_GPUS_SEEN"
+"""Set by a process for its own children: what it found, so that a dozen pytest workers need not each start CUDA to look."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """One machine. `index` counts the GPUs that are visible to the process that asked; -1 for an emulated one."""
+    """One machine. `index` counts the GPUs that are visible to the process that asked; -1 for an emulated one. `uuid` is the
+    driver's name for it, the same in every process; `free` and `total` are bytes of its memory when it was looked for."""
 
     name: str
     arch: str
     index: int = -1
     model: str = ""
+    uuid: str = ""
+    free: int = field(default=0, compare=False)
+    total: int = field(default=0, compare=False)
 
     @property
     def emulated(self) -> bool:
@@ -102,14 +103,28 @@ def visible_device(index: int) -> str:
     return listed[index] if index < len(listed) else str(index)
 
 
+def show_children(found: list[Target]) -> None:
+    """Tell this process's children which GPUs there are; believed only where CUDA_VISIBLE_DEVICES is what it is here."""
+    rows = [{name: getattr(t, name) for name in ("arch", "model", "uuid", "free", "total")} for t in found if not t.emulated]
+    os.environ[SEEN] = json.dumps({"visible": os.environ.get("CUDA_VISIBLE_DEVICES"), "gpus": rows})
+
+
 @cache
 def _gpus() -> tuple[Target, ...]:
+    seen = json.loads(os.environ.get(SEEN, "null"))
+    if seen and seen["visible"] == os.environ.get("CUDA_VISIBLE_DEVICES"):
+        return _named(seen["gpus"])
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") or not any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg"))):
         return ()
     try:
-        asked = subprocess.run([sys.executable, "-c", _ASK_TORCH], capture_output=True, text=True, timeout=60, check=True)
-        rows = json.loads(asked.stdout.splitlines()[-1])
+        ask = [sys.executable, "-m", "harness.visible_gpus"]
+        checkout = Path(__file__).resolve().parent.parent
+        asked = subprocess.run(ask, cwd=checkout, capture_output=True, text=True, timeout=60, check=True)
+        return _named(json.loads(asked.stdout.splitlines()[-1]))
     except (subprocess.SubprocessError, ValueError, IndexError) as error:
         print(f"looking for GPUs failed ({error}); going on with the emulated targets", file=sys.stderr)
         return ()
-    return tuple(Target(f"cuda:{i}", row["arch"], i, row["model"]) for i, row in enumerate(rows))
+
+
+def _named(rows: list[dict]) -> tuple[Target, ...]:
+    return tuple(Target(f"cuda:{i}", index=i, **row) for i, row in enumerate(rows))

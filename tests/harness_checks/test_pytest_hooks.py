@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import hypothesis
 import pytest
@@ -13,9 +16,12 @@ import pytest
 from harness import seed_files
 from harness.docket import PROFILES
 from harness.judge import judge
-from harness.lease import lease
+from harness.large_nodes import large_nodes
+from harness.lease import NEED
 from harness.pytest_hooks import Court, Node, base_seed, pytest_xdist_auto_num_workers
+from harness.pytest_summary import lines, tallied, tally_row
 from harness.shrinking import Convicted
+from harness.targets import Target
 from tests.harness_checks.vector_add import HOST, case
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -81,32 +87,91 @@ def test_a_replay_directory_that_is_not_there_is_a_usage_error(tmp_path: Path) -
     assert done.returncode == 4 and "must be a directory of seed files" in done.stderr
 
 
+def test_a_gpu_that_is_asked_for_and_not_here_is_a_usage_error_that_names_those_that_are() -> None:
+    here = {"visible": "0", "gpus": [{"arch": "sm_80", "model": "one", "uuid": "u", "free": 1, "total": 1}]}
+    for name, gpus in (("cuda", {"visible": "0", "gpus": []}), ("cuda:sm_90", here)):
+        done = run_pytest("--collect-only", "--harness-target", name, HARNESS_GPUS_SEEN=json.dumps(gpus), CUDA_VISIBLE_DEVICES="0")
+        assert done.returncode == 4 and f"target '{name}': no such GPU is visible" in done.stderr
+        assert ("cuda:0 (sm_80)" in done.stderr) == (gpus is here)
+
+
+def test_the_gpu_line_collects_contracts_and_large_products_and_others_no_large_ones() -> None:
+    here = {"visible": "0", "gpus": [{"arch": "sm_90", "model": "one", "uuid": "u", "free": 1, "total": 1}]}
+    both = ["--collect-only", "tests/kernel_contracts/test_contracts.py", "tests/kernel_contracts/test_large.py"]
+    found = {"HARNESS_GPUS_SEEN": json.dumps(here), "CUDA_VISIBLE_DEVICES": "0"}
+    listed = run_pytest(*both, "--harness-target", "cuda:sm_90", **found).stdout
+    assert "[matmul-cuda:sm_90]" in listed and "[hopper_matmul-e5m2-0-8192x8192x8192-cuda:sm_90]" in listed
+    assert "8192" not in run_pytest(*both, "--harness-target", "emulated:sm_90").stdout
+
+
+def test_a_large_product_is_judged_in_a_child_and_one_that_lacks_a_feature_is_told_as_not_run(court: Court) -> None:
+    nodes = large_nodes("48x40x64", 1, ["emulated:sm_90"])
+    ampere = next(node for node in nodes if node.case.contract == "ampere_gemm")
+    told: list[tuple[str, object]] = []
+    court.hold_large(ampere, told)
+    assert json.loads(str(dict(told)["tally"])) == [["ampere_gemm", ampere.kind, 1, 48 * 40, 0]]
+    wrong = replace(ampere, case=replace(ampere.case, contract="no_such_kernel"))
+    with pytest.raises(ValueError, match="no_such_kernel"):
+        court.hold_large(wrong, [])
+    blackwell, told = next(node for node in nodes if node.case.contract == "blocked_matmul"), []
+    with pytest.raises(pytest.skip.Exception, match="lacks"):
+        court.hold_large(blackwell, told)
+    assert str(dict(told)["not_run"]).startswith("blocked_matmul large fp16: emulated:sm_90 lacks") and "tally" not in dict(told)
+
+
+def test_a_wrong_large_product_fails_and_its_words_are_not_counted(court: Court, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = large_nodes("48x40x64", 1, ["emulated:sm_90"])[-8]
+    row = {"ruling": "convicted", "outcome": "wrong words", "message": "3 of 9 words differ", "words": 9}
+    monkeypatch.setattr(court.large, "judge", lambda case, where, products: row)
+    monkeypatch.setattr("harness.pytest_hooks.lacking", lambda case, where: [])
+    told: list[tuple[str, object]] = []
+    with pytest.raises(pytest.fail.Exception, match="3 of 9 words differ"):
+        court.hold_large(node, told)
+    assert "tally" not in dict(told) and "harness large" in str(dict(told)["replay"])
+
+
+def test_the_last_lines_count_words_of_nodes_that_passed_alone_and_name_what_did_not_run() -> None:
+    def report(outcome: str, **told: object) -> SimpleNamespace:
+        return SimpleNamespace(passed=outcome == "passed", failed=outcome == "failed", user_properties=list(told.items()))
+
+    first, second = tallied([tally_row("matmul", "fp16", 1, 70, 8192)]), tallied([tally_row("matmul", "fp16", 2, 30, 64)])
+    reports = [report("passed", tally=first, judged=1), report("passed", tally=second, judged=1)]
+    reports += [report("failed", tally=first, judged=1), report("skipped", not_run="tmem_copy: cuda:0 lacks tensor memory")]
+    said = list(lines(reports))
+    assert "matmul" in said[1] and "3 cases" in said[1] and "100 words (70)" in said[1]
+    assert said[2].startswith("100 words compared and equal, 70 of them") and said[2].endswith("1 nodes failed")
+    assert said[3:] == ["not run: tmem_copy: cuda:0 lacks tensor memory"]
+    assert list(lines([report("passed")])) == []
+
+
+def test_workers_are_as_many_as_free_memory_has_room_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def gpu(index: int, free: int, arch: str = "sm_90") -> Target:
+        return Target(f"cuda:{index}", arch, index, "", f"w-{tmp_path.name}-{index}", free * NEED, 8 * NEED)
+
+    options = {"--harness-target": ["cuda"]}
+    config = SimpleNamespace(getoption=lambda name, default=None: options[name])
+    monkeypatch.setattr("harness.pytest_hooks.os.sched_getaffinity", lambda pid: range(12))
+    monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS", raising=False)
+    monkeypatch.delenv("HARNESS_GPU_SLOTS", raising=False)
+    for name in ("HARNESS_GPUS_SEEN", "HARNESS_GPU_PLACES"):
+        monkeypatch.setenv(name, "")
+    for found, slots, workers in (
+        ([gpu(0, 3)], None, 3), ([gpu(0, 3), gpu(1, 2)], None, 5), ([gpu(0, 8), gpu(1, 8)], None, 12), ([gpu(0, 0)], None, 1),
+        ([gpu(0, 8), gpu(1, 1)], "2", 3),
+    ):  # fmt: skip
+        monkeypatch.setattr("harness.pytest_hooks.targets", lambda found=found: found)
+        if slots:
+            monkeypatch.setenv("HARNESS_GPU_SLOTS", slots)
+        assert pytest_xdist_auto_num_workers(config) == workers  # type: ignore[arg-type]
+        assert len([place for place in os.environ["HARNESS_GPU_PLACES"].split(",") if place]) in (workers, 0)
+    options["--harness-target"] = ["cuda:sm_80"]
+    monkeypatch.setattr("harness.pytest_hooks.targets", lambda: [gpu(0, 8), gpu(1, 2, "sm_80")])
+    assert pytest_xdist_auto_num_workers(config) == 2  # type: ignore[arg-type]
+
+
 def test_the_number_of_workers_is_given_or_the_cores(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_XDIST_AUTO_NUM_WORKERS", "3")
     assert pytest_xdist_auto_num_workers(pytestconfig) == 3
     monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS")
     assert pytest_xdist_auto_num_workers(pytestconfig) >= 1
     assert base_seed(pytestconfig) == int(pytestconfig.getoption("--hypothesis-seed") or 0)
-
-
-def test_leases_fill_the_gpus_evenly_and_come_back_when_their_holder_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HARNESS_GPU_SLOTS", "2")
-    taken = [lease(["GPU-a", "MIG-b"], directory=tmp_path) for _ in range(4)]
-    assert [(one.index, one.slot) for one in taken] == [(0, 0), (1, 0), (0, 1), (1, 1)]
-    with pytest.raises(TimeoutError, match="no slot free on GPU-a, MIG-b"):
-        lease(["GPU-a", "MIG-b"], wait=0, directory=tmp_path)
-    taken[2].release()
-    take = (
-        "import os; from pathlib import Path; from harness.lease import lease; "
-        f"print(lease(['GPU-a', 'MIG-b'], wait=0, directory=Path({str(tmp_path)!r})).slot, flush=True); os.kill(os.getpid(), 9)"
-    )
-    holder = subprocess.run([sys.executable, "-c", take], cwd=CHECKOUT, capture_output=True, text=True)
-    assert holder.stdout.strip() == "1" and holder.returncode == -9
-    assert lease(["GPU-a", "MIG-b"], wait=0, directory=tmp_path).index == 0
-
-
-@pytest.mark.parametrize("given", ["0", "many", "-1"])
-def test_a_bad_number_of_slots_is_refused(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
-    monkeypatch.setenv("HARNESS_GPU_SLOTS", given)
-    with pytest.raises(ValueError, match="must be a positive integer"):
-        lease(["0"])

@@ -1,0 +1,18 @@
+"""Contract under test: on a GPU, products of up to 8192^3 are right bit for bit: small results whole, others by chosen elements.
+
+Collected where a GPU is asked for (`--harness-target cuda`).
+"""
+
+from __future__ import annotations
+
+from harness.large_nodes import LargeNode
+from harness.pytest_hooks import Court
+
+
+def test_a_large_product_is_right_bit_for_bit(large_node: LargeNode, court: Court, record_property) -> None:
+    properties: list[tuple[str, object]] = []
+    try:
+        court.hold_large(large_node, properties)
+    finally:
+        for name, value in properties:
+            record_property(name, value)
