@@ -57,7 +57,7 @@ def edited(contract: Contract, pattern: str, by: str) -> Contract:
         with editing(pattern, by):
             return launch(*given)
 
-    contract.launch = changed  # type: ignore[method-assign]
+    contract.launch = changed  # type: ignore[method-assign, assignment]
     return contract
 
 

@@ -149,8 +149,32 @@ def test_a_case_that_never_answers_is_a_timeout_and_the_next_is_judged(tmp_path:
     slow.write_text("import time\nfrom tests.harness_checks import sanitizer_bait\n\n\n"
                     "class Slow(sanitizer_bait.BaitContract):\n    def launch(self, *given):\n        time.sleep(600)\n\n\n"
                     "CONTRACT = Slow()\n")
-    found = sanitizer.examine_together([replace(innocent, contract=f"{slow}:CONTRACT"), innocent], HOPPER, "bare", timeout=8)
+    found = sanitizer.examine_together([replace(innocent, contract=f"{slow}:CONTRACT"), innocent], HOPPER, "bare", timeout=6)
     assert [v.outcome for v in found] == [Outcome.TIMEOUT, Outcome.RIGHT]
+
+
+@pytest.mark.parametrize(("printed", "alone"), [(CLEAN, 0), (STORE, 3), ("", 3)])
+def test_what_compute_sanitizer_finds_among_several_cases_is_looked_for_in_each_alone(monkeypatch, printed: str, alone: int) -> None:
+    asked: list[int] = []
+
+    def run(cases, machine, mode, around, timeout):
+        asked.append(len(cases))
+        return [RIGHT] * len(cases), printed, 0
+
+    monkeypatch.setattr(sanitizer, "_run", run)
+    monkeypatch.setattr(sanitizer.shutil, "which", lambda name: name)
+    cases = [sanitizer_bait.CONTRACT.required(HOPPER)[0]] * 3
+    found = sanitizer.examine_together(cases, Target("cuda:0", "sm_90", 0), "memcheck")
+    assert asked == [3, *[1] * alone]
+    assert {str(v.outcome) for v in found} == {{CLEAN: "right", STORE: "illegal address", "": "not run"}[printed]}
+
+
+def test_after_a_dead_device_the_rest_is_judged_by_another_child(monkeypatch) -> None:
+    answers = [[RIGHT, ASSERTED], [RIGHT]]
+    monkeypatch.setattr(sanitizer, "_run", lambda *given: (answers.pop(0), CONSAN, 0))
+    cases = [sanitizer_bait.CONTRACT.required(HOPPER)[0]] * 3
+    found = sanitizer.examine_together(cases, Target("cuda:0", "sm_90", 0), "consan")
+    assert [str(v.outcome) for v in found] == ["right", "device assert", "right"] and "outstanding writes" in found[1].message
 
 
 def test_a_kernel_that_lacks_something_is_not_run_with_the_reason() -> None:
