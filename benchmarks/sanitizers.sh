@@ -1,10 +1,10 @@
 #!/bin/bash
 # Sanitizers on an H200: every kernel's cover list under each mode (suite.json), and hazards under each mode (hazards.json).
 # From the checkout:  bash benchmarks/sanitizers.sh DIRECTORY [suite|hazards|all] [PYTHON]
-# About three and six minutes with 16 cores. A part that is ended leaves what it has. Afterwards, anywhere:
+# About three and four minutes with 16 cores, at most 330 s and 400 s. A part that is ended leaves what it has. Afterwards, anywhere:
 #   python -m tests.harness_checks.hazards_for_sanitizers --out DIRECTORY/emulated.json
-#   python -m harness.sanitizer_page --keep tests/hardware_words/sanitizers_h200.json --origin machine=... \
-#       --origin commit=... tests/hardware_words/sanitizers_h200.json DIRECTORY/hazards.json DIRECTORY/emulated.json
+#   HELD=tests/hardware_words/sanitizers_h200.json
+#   python -m harness.sanitizer_page --keep $HELD --origin date=... $HELD DIRECTORY/hazards.json DIRECTORY/emulated.json
 #   python -m harness.sanitizer_page tests/hardware_words/sanitizers_h200.json > docs/sanitizers.md
 #   python -m benchmarks.pages DIRECTORY > docs/benchmarks.md     (with the files of the other runs in DIRECTORY)
 set -u
@@ -15,19 +15,19 @@ target=${TARGET:-cuda:0}
 jobs=${JOBS:-16}
 export TRITON_DEFAULT_FP_FUSION=1 PYTHONUNBUFFERED=1 PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
 mkdir -p "$out"
-kernels="matmul ampere_gemm hopper_matmul block_scaled_matmul blocked_matmul blocked_matmul_pipelined small_mma tmem_copy
+kernels="block_scaled_matmul matmul ampere_gemm hopper_matmul blocked_matmul blocked_matmul_pipelined small_mma tmem_copy
     tma_gather tma_scatter fused_gather_scatter_matmul"
 
 if [ "$part" != hazards ]; then
     begun=$SECONDS
-    timeout ${SUITE_SECONDS:-260} $python -m harness sanitize $kernels --target "$target" --cases ${CASES:-0} --together 12 \
-        --timeout 60 --jobs "$jobs" --json "$out/suite.json" >"$out/suite.log" 2>&1
+    timeout ${SUITE_SECONDS:-330} $python -m harness sanitize $kernels --target "$target" --cases ${CASES:-0} --together 6 \
+        --timeout 90 --jobs "$jobs" --json "$out/suite.json" >"$out/suite.log" 2>&1
     echo "suite: status $?, $((SECONDS - begun)) s"
     head -c 5000 "$out/suite.log"
 fi
 if [ "$part" != suite ]; then
     begun=$SECONDS
-    timeout ${HAZARD_SECONDS:-420} $python -m tests.harness_checks.hazards_for_sanitizers --target "$target" --timeout 20 \
+    timeout ${HAZARD_SECONDS:-400} $python -m tests.harness_checks.hazards_for_sanitizers --target "$target" --timeout 20 \
         --jobs "$jobs" --out "$out/hazards.json" >"$out/hazards.log" 2>&1
     echo "hazards: status $?, $((SECONDS - begun)) s"
     tail -c 2000 "$out/hazards.log"

@@ -154,7 +154,7 @@ def test_a_case_that_never_answers_is_a_timeout_and_the_next_is_judged(tmp_path:
 
 
 @pytest.mark.parametrize(("printed", "alone"), [(CLEAN, 0), (STORE, 3), ("", 3)])
-def test_what_compute_sanitizer_finds_among_several_cases_is_looked_for_in_each_alone(monkeypatch, printed: str, alone: int) -> None:
+def test_what_compute_sanitizer_finds_among_several_is_looked_for_in_each_alone(monkeypatch, printed: str, alone: int) -> None:
     asked: list[int] = []
 
     def run(cases, machine, mode, around, timeout):
