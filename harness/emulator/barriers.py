@@ -78,10 +78,16 @@ class Barriers:
         self.tell("mbarrier", op, f"invalidated at byte {view.offset}")
 
     def overwritten(self, op: Operation, view: View) -> None:
-        """An ordinary write to `view`: no barrier may live there."""
+        """A write to `view`: no barrier may live there."""
         for offset in self.live:
             if view.low <= offset < view.high:
                 self._misuse(op, f"{op.name} overwrites {view}, where a barrier lives: invalidate it first", self.live[offset].op)
+
+    def read(self, op: Operation, view: View) -> None:
+        """A read of `view` as data: a barrier that lives there has overwritten what was stored (PTX ISA, mbarrier: opaque)."""
+        for offset in self.live:
+            if view.low <= offset < view.high:
+                self._misuse(op, f"{op.name} reads {view}, where a barrier lives", self.live[offset].op)
 
     def arrive(self, op: Operation, view: View, count: int, carried: list[InFlight], told: np.ndarray | None = None) -> None:
         """`count` arrivals that stand for the completion of `carried`, and for what an agent has `told`."""

@@ -253,6 +253,8 @@ class Machine(BulkCopies, TensorOperations):
                 self.barriers.overwritten(op, view)
         else:
             self.flights.read(self.agent, op, view)
+            if view.space is self.shared:
+                self.barriers.read(op, view)
         if self.footprints:
             self.footprints[view.space.name].touch(self.agent, op, view, write=write, keep=keep)
 
