@@ -1,17 +1,17 @@
-"""The smallest case that shows the same bug: Hypothesis walks the same draws again and shrinks, the signature held.
+"""The smallest case that shows the same bug, the signature held: outcome, message without its numbers, line.
 
-Verdicts are remembered by case, so that Hypothesis sees a function (a race would have it shrink noise) and walks over what is
-already judged for nothing. Then, and for a case of the cover list, which Hypothesis never drew, single fields are made smaller.
+Verdicts are remembered by case, so that whoever shrinks sees a function (a race would have it shrink noise) and walks over what is
+already judged for nothing.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from harness.contract import Case
 from harness.docket import Docket, walk
+from harness.least_case import Descent
 from harness.verdict import Verdict
 
 _kinds: dict[tuple[str, str, str], type[Exception]] = {}
@@ -44,18 +44,35 @@ class Memory:
 
 
 def shrink(docket: Docket, case: Case, verdict: Verdict, judge: Memory, *, draws: int, seconds: float) -> tuple[Case, Verdict]:
-    """A smaller case of `docket` with the signature of `verdict` (or the same one), within about `seconds`."""
+    """A smaller case of `docket` with the signature of `verdict` (or the same one), within about `seconds`.
+
+    Fields first (`harness.least_case`): a few dozen launches, and the same end whatever the beginning. Where no field can be made
+    smaller, because the contract's records are of another kind, Hypothesis shrinks its own draws.
+    """
     end = time.monotonic() + seconds
+
+    def shows(candidate: Case) -> bool | None:
+        """None when the time is over and `candidate` was not judged before."""
+        if candidate.key not in judge.known and time.monotonic() > end:
+            return None
+        found = judge(candidate)
+        return found.convicted and found.signature == verdict.signature
+
+    best = Descent(docket.contract, docket.target, shows).least(case)
+    if best == case and time.monotonic() < end:
+        best = _by_draws(docket, case, verdict, shows, draws)
+    return best, judge(best)
+
+
+def _by_draws(docket: Docket, case: Case, verdict: Verdict, shows: Callable[[Case], bool | None], draws: int) -> Case:
+    """What Hypothesis makes of its own draws: it walks them again, the verdicts known, and shrinks the first with the bug."""
     best, wanted = case, conviction_class(verdict.signature)
 
     def visit(candidate: Case) -> None:
         nonlocal best
-        if candidate.key not in judge.known and time.monotonic() > end:
-            return
-        found = judge(candidate)
-        if found.convicted and found.signature == verdict.signature:
+        if shows(candidate):
             best = candidate  # the last one raised is the smallest: Hypothesis runs it once more at its end
-            raise wanted(found.message)
+            raise wanted(verdict.message)
 
     try:
         walk(docket, draws, visit, shrink=True)
@@ -64,42 +81,4 @@ def shrink(docket: Docket, case: Case, verdict: Verdict, judge: Memory, *, draws
     except Exception as error:
         if "Flaky" not in type(error).__name__:  # the end of the time makes candidates pass that failed before
             raise
-    best = _by_field(docket, best, verdict, judge, end) if time.monotonic() < end else best
-    return best, judge(best)
-
-
-def _by_field(docket: Docket, case: Case, verdict: Verdict, judge: Memory, end: float) -> Case:
-    """`case` with fields replaced by smaller ones as long as the same bug shows; legal cases that owe a result only."""
-    progress = True
-    while progress and time.monotonic() < end:
-        progress = False
-        for candidate in _smaller(case):
-            if time.monotonic() > end:
-                break
-            try:
-                legal = docket.contract.owed(candidate, docket.target).result
-            except (ValueError, TypeError, ArithmeticError):
-                continue
-            found = judge(candidate) if legal else None
-            if found is not None and found.convicted and found.signature == verdict.signature:
-                case, progress = candidate, True
-                break
-    return case
-
-
-def _smaller(case: Case) -> Iterator[Case]:
-    """Cases one field away: plainer schedule and data first, then each integer of the problem nearer to 0."""
-    plainer = (
-        dataclasses.replace(case, schedule="eager"),
-        dataclasses.replace(case, regime="normal"),
-        dataclasses.replace(case, data_seed=0),
-    )
-    yield from (candidate for candidate in plainer if candidate != case)
-    if not dataclasses.is_dataclass(case.problem) or isinstance(case.problem, type):
-        return
-    for field in dataclasses.fields(case.problem):
-        value = getattr(case.problem, field.name)
-        if type(value) is int and value > 1:
-            for less in sorted({1, value // 2, value - value % 16 if value % 16 else value - 16, value - 1} - {value}):
-                if 0 < less < value:
-                    yield dataclasses.replace(case, problem=dataclasses.replace(case.problem, **{field.name: less}))
+    return best

@@ -1,0 +1,142 @@
+"""Do planted crashes shrink to one least case, whatever the seed, and do they replay in a fresh clone?
+
+    python benchmarks/shrinking.py [--seeds 5] [--only TEXT] [--draws 300] [--no-clone] [--out DIR]
+
+For each crash of tests/harness_checks/planted_crashes.py and each base seed: draw until a case shows it (no cover list, no
+database), shrink it, write its seed file, and judge that file again in a clone of this repository's HEAD, the faulty source gone.
+Prints a row a crash: how many seeds end at the commonest least case, seconds and launches to shrink, files that replay as the same
+bug. `--out` keeps seed files and a JSON of all runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from statistics import median
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(CHECKOUT))
+
+REPLAY = """
+import sys
+from pathlib import Path
+from harness.isolation import Bench
+from harness.replay import replay
+with Bench() as bench:
+    for name in sys.argv[1:]:
+        print(name, replay(Path(name), bench).sentence, sep="\\t", flush=True)
+"""
+
+
+def shrunk(crash, seed: int, directory: Path, bench, draws: int) -> dict:
+    """One crash found by the draws of one seed, shrunk and stored: what came of it, for the table."""
+    from harness import seed_files
+    from harness.conviction import describe
+    from harness.docket import Docket
+    from harness.shrinking import Memory, shrink
+    from harness.targets import target
+    from tests.harness_checks.planted import plant
+
+    os.environ["HARNESS_POOL_SEED"] = str(seed)  # as `run --seed` does
+    place = directory / crash.fault.name.replace(" ", "_")
+    place.mkdir(exist_ok=True)
+    docket = Docket(plant(crash.fault, place), target(crash.target), seed)
+    memory = Memory(lambda case: bench.judge(case, docket.target))
+    cases = docket.drawn(draws)
+    found = next((case for case in cases if memory(case).convicted and memory(case).outcome in crash.fault.convicted_as), None)
+    if found is None:
+        seen = Counter(str(verdict.outcome) for verdict in memory.known.values())
+        return {"crash": crash.fault.name, "seed": seed, "least": f"not met in {len(cases)} draws: {dict(seen)}", "seconds": 0.0}
+    before, begun = memory.asked, time.monotonic()
+    case, verdict = shrink(docket, found, memory(found), memory, draws=draws, seconds=300)
+    seconds = time.monotonic() - begun
+    path = seed_files.write(seed_files.seed_of(case, crash.target, verdict), _made(directory / f"seed-{seed}"))
+    return {
+        "crash": crash.fault.name, "kind": str(verdict.outcome), "when": crash.when, "seed": seed, "from": describe(found),
+        "least": describe(case), "seconds": seconds, "launches": memory.asked - before, "file": str(path),
+    }  # fmt: skip
+
+
+def _made(path: Path) -> Path:
+    path.mkdir(exist_ok=True)
+    return path
+
+
+def replayed(files: list[str], directory: Path) -> set[str]:
+    """The seed files that are convicted again of the same bug in a fresh clone, the faulty sources moved away."""
+    clone = directory / "clone"
+    subprocess.run(["git", "clone", "-q", str(CHECKOUT), str(clone)], check=True)
+    hidden = [path.rename(path.with_suffix(".hidden")) for path in directory.glob("*/*.py") if path.parent != clone]
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "HARNESS_POOL_SEED")}
+    environment |= {"HARNESS_STATE": str(directory / "state"), "PYTHONPATH": os.pathsep.join([str(clone), *KEPT_PATH])}
+    done = subprocess.run(
+        [sys.executable, "-c", REPLAY, *files], cwd=clone, env=environment, capture_output=True, text=True, check=False
+    )
+    for path in hidden:
+        path.rename(path.with_suffix(".py"))
+    if done.returncode:
+        print(done.stderr[-2000:])
+    return {name for name, _, said in (line.partition("\t") for line in done.stdout.splitlines()) if "the same bug" in said}
+
+
+KEPT_PATH = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place and Path(place) != CHECKOUT]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--draws", type=int, default=300, help="at most this many draws until a crash shows")
+    parser.add_argument("--only", default="", help="crashes whose name has this text")
+    parser.add_argument("--no-clone", action="store_true")
+    parser.add_argument("--out", type=Path, default=None)
+    arguments = parser.parse_args()
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+    from harness.isolation import Bench
+    from harness.journal import Journal
+    from tests.harness_checks.planted_crashes import CRASHES
+
+    rows = []
+    with tempfile.TemporaryDirectory() as temporary:
+        directory = arguments.out.resolve() if arguments.out else Path(temporary)
+        directory.mkdir(parents=True, exist_ok=True)
+        with Bench(timeout=60, journal=Journal(directory / "journal.jsonl")) as bench:
+            for crash in CRASHES:
+                for seed in range(arguments.seeds) if arguments.only in crash.fault.name else ():
+                    rows.append(shrunk(crash, seed, directory, bench, arguments.draws))
+                    print(".", end="", file=sys.stderr, flush=True)
+        again = set() if arguments.no_clone else replayed([row["file"] for row in rows if "file" in row], directory)
+        (directory / "runs.json").write_text(json.dumps([row | {"replayed": row.get("file") in again} for row in rows], indent=1))
+        print(file=sys.stderr)
+        show(rows, again)
+
+
+def show(rows: list[dict], again: set[str]) -> None:
+    """The table, in Markdown, and the sums."""
+    print("| crash | kind | strikes at | least case | agree | s, median | s, most | launches, most | replayed |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    agreed = 0
+    for name in dict.fromkeys(row["crash"] for row in rows):
+        of = [row for row in rows if row["crash"] == name]
+        (least, count), *others = Counter(row["least"] for row in of).most_common()
+        agreed += count if any("file" in row and row["least"] == least for row in of) else 0
+        one = next(row for row in of if row["least"] == least)
+        seconds, launches = [row["seconds"] for row in of], [row.get("launches", 0) for row in of]
+        back = sum(row.get("file") in again for row in of)
+        print(f"| {name} | {one.get('kind', '')} | {one.get('when', '')} | `{least}` | {count} of {len(of)} "
+              f"| {median(seconds):.1f} | {max(seconds):.1f} | {max(launches)} | {back} of {len(of)} |")
+        for other, times in others:
+            print(f"|  |  | other | `{other}` | {times} | | | | |")
+    most = max((row["seconds"] for row in rows), default=0)
+    print(f"\n{agreed} of {len(rows)} end at the commonest least case of their crash, the slowest in {most:.1f} s; "
+          f"{sum(row.get('file') in again for row in rows)} replay in a fresh clone")
+
+
+if __name__ == "__main__":
+    main()
