@@ -35,13 +35,10 @@ def compare(expected: Expected, got: np.ndarray, *, poison: int | None = None) -
         return Comparison(
             Outcome.WRONG_SHAPE, 0, message=f"{expected.name}: shape {tuple(got.shape)}, expected {tuple(expected.shape)}"
         )
-    if expected.words is not None and expected.words.dtype.itemsize != got.dtype.itemsize:
-        return Comparison(
-            Outcome.WRONG_SHAPE,
-            0,
-            message=f"{expected.name}: words of {8 * got.dtype.itemsize} bits, expected "
-            f"{8 * expected.words.dtype.itemsize} ({expected.format})",
-        )
+    due = _itemsize(expected)
+    if got.dtype.itemsize != due:
+        message = f"{expected.name}: words of {8 * got.dtype.itemsize} bits, expected {8 * due} ({expected.format})"
+        return Comparison(Outcome.WRONG_SHAPE, 0, message=message)
     decided = np.ones(got.shape, bool) if expected.undecided is None else ~expected.undecided
     used = None
     if expected.words is not None:
@@ -65,6 +62,16 @@ def compare(expected: Expected, got: np.ndarray, *, poison: int | None = None) -
         "heat": heat(expected, differs),
     }
     return Comparison(outcome, count, undecided, _message(expected, details), used, details)
+
+
+def _itemsize(expected: Expected) -> int:
+    """Bytes of an output's word; a format that is no floating-point one is named as NumPy names it."""
+    if expected.words is not None:
+        return expected.words.dtype.itemsize
+    from reference.formats import FORMATS
+
+    fmt = FORMATS.get(expected.format)
+    return np.dtype(fmt.storage if fmt else expected.format).itemsize
 
 
 def _message(expected: Expected, details: dict) -> str:

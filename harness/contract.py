@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import json
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -180,7 +181,10 @@ def load(address: str) -> Any:
         path = Path(place).resolve()
         if not path.is_file():
             raise ValueError(f"address {address!r}: there is no file {place}; give a path to an existing Python file")
-        module = _load_file(path)
+        try:
+            module = _load_file(path)
+        except Exception as error:
+            raise ValueError(f"address {address!r}: {place} cannot be imported: {_where(error, path)}; mend the file") from error
     else:
         try:
             module = importlib.import_module(place)
@@ -191,6 +195,14 @@ def load(address: str) -> Any:
     except AttributeError:
         public = [n for n in vars(module) if not n.startswith("_")][:12]
         raise ValueError(f"address {address!r}: {place} has no {name}; it has {', '.join(public)}") from None
+
+
+def _where(error: Exception, path: Path) -> str:
+    """The error in one line, with the line of the file at `path` that raised it."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path]
+    line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
+    said = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}" + (f" (line {line})" if line else "")
 
 
 def _load_file(path: Path) -> Any:

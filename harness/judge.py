@@ -124,7 +124,7 @@ def _launch_once(
                 device.either_row = contract.either_row
             outputs = dict(contract.launch(case, tensors, launcher))
         with clock.on("transfer"):
-            seen = Seen(outputs={name: words(tensor) for name, tensor in outputs.items()})
+            seen = _returned(outputs)
             trespass = guard.trespass()
     except Exception as error:  # whatever a kernel or its launcher does is an outcome
         seen, trespass = outcome_of(error), None
@@ -138,6 +138,17 @@ def _launch_once(
         }
         seen.recorded |= contract.recorded(case)
     return seen
+
+
+def _returned(outputs: dict[str, Any]) -> Seen:
+    """The words of what a launcher returned; anything but tensors is an outcome of its own."""
+    from torch import Tensor
+
+    for name, output in outputs.items():
+        if not isinstance(output, Tensor):
+            said = f"{name}: the launcher returned a {type(output).__name__}: it must return a tensor"
+            return Seen(Outcome.WRONG_SHAPE, message=said)
+    return Seen(outputs={name: words(tensor) for name, tensor in outputs.items()})
 
 
 def _tune(case: Case, target: Target, contract: Contract, launcher: Callable | None, tensors: dict, clock: Clock) -> None:

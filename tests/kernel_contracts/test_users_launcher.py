@@ -58,6 +58,41 @@ def test_without_its_k_mask_it_is_convicted_and_its_seed_file_replays_where_the_
     assert "right now" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("pass", "c: the launcher returned a NoneType: it must return a tensor"),
+        ("return a.float() @ b.float()", "c: words of 32 bits, expected 16 (fp16)"),
+        ("return a[:, :1] @ b[:1, :1]", "c: shape ("),
+    ],
+)
+def test_what_is_not_the_result_asked_for_is_convicted_by_its_type(
+    body: str, said: str, outside: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (outside / "mine.py").write_text(f"def matmul(a, b):\n    {body}\n")
+    words = ["--launcher", "mine.py:matmul", "--target", "emulated:sm_90", "--max-cases", "3", "--jobs", "1"]
+    assert main(["run", "matmul", *words, "--shrink-seconds", "0"]) == 1
+    out = capsys.readouterr().out
+    assert "CONVICTED mine.py:matmul on emulated:sm_90: wrong shape or dtype" in out and said in out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def matmul(a, b)\n    return a\n", "SyntaxError: expected ':' (line 1)"),
+        ("\nimport no_such_module\n", "ModuleNotFoundError: No module named 'no_such_module' (line 2)"),
+        ("x = 1\nx.y\n", "AttributeError: 'int' object has no attribute 'y' (line 2)"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_is_told_in_one_line_with_status_2(
+    text: str, said: str, outside: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (outside / "mine.py").write_text(text)
+    assert main(["run", "matmul", "--launcher", "mine.py:matmul"]) == 2
+    told = capsys.readouterr().err
+    assert said in told and told.count("\n") == 1 and "mend the file" in told
+
+
 def test_readmes_example_is_what_the_command_prints() -> None:
     readme = (CHECKOUT / "README.md").read_text()
     shown = readme[readme.index("```text\nCONVICTED") :]
