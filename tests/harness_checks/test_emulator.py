@@ -1,75 +1,20 @@
 """Contract under test: an unmodified Triton kernel under `emulated(arch)` runs the compiler's tile program on CPU tensors, word
-for word as the architecture's arithmetic has it; what traps or races on the GPU is raised by name, with both lines; what is not
-known is refused before anything runs; and nothing of Triton's own state is left changed."""
+for word as the architecture's arithmetic has it, the same each time; an access outside its tensors is raised by name."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
 
 import numpy as np
 import pytest
 import torch
 import triton
-import triton.language as tl
-from triton.runtime import driver
-from triton.runtime.errors import OutOfResources
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from harness.emulator import EmulatedFault, emulated
 from reference import tensor_core
 from tests.harness_checks import tile_kernels as kernels
-
-ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
-SCHEDULES = ("eager", "latest", "drawn:7")
-TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "tf32": torch.float32, "int8": torch.int8}
-CODES = {"fp16": np.uint16, "bf16": np.uint16, "e4m3": np.uint8, "tf32": np.uint32, "int8": np.int8}
-FAMILIES = {"sm_80": "mma.sync", "sm_90": "wgmma", "sm_100": "tcgen05"}
-
-
-def operands(fmt: str, m: int, n: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """a (m, k) and b (k, n), wide exponents so that alignment drops bits."""
-    generator = torch.Generator().manual_seed(m * 1000003 + n * 1009 + k)
-    if fmt == "int8":
-        return tuple(torch.randint(-128, 128, shape, dtype=torch.int8, generator=generator) for shape in ((m, k), (k, n)))
-    spread = 2 if fmt == "e4m3" else 4
-    pair = [
-        torch.randn(shape, generator=generator) * torch.exp2(torch.randint(-spread, spread, shape, generator=generator).float())
-        for shape in ((m, k), (k, n))
-    ]
-    return tuple(x.to(TYPES[fmt]) for x in pair)
-
-
-def multiply(device, a, b, *, tile=(128, 128, 32), warps=4, stages=3, precision="tf32", **options):
-    """a (m, k) times b (k, n) by `kernels.product`, in the accumulator's type."""
-    m, k = a.shape
-    n = b.shape[1]
-    whole = a.dtype == torch.int8
-    c = torch.empty(m, n, dtype=torch.int32 if whole else torch.float32)
-    kernels.product[(triton.cdiv(m, tile[0]), triton.cdiv(n, tile[1]))](
-        a,
-        b,
-        c,
-        m,
-        n,
-        k,
-        a.stride(0),
-        b.stride(0),
-        c.stride(0),
-        BLOCK_M=tile[0],
-        BLOCK_N=tile[1],
-        BLOCK_K=tile[2],
-        ACCUMULATOR=tl.int32 if whole else tl.float32,
-        PRECISION=precision,
-        num_warps=warps,
-        num_stages=stages,
-        **options,
-    )
-    return c
-
-
-def codes(tensor: torch.Tensor, fmt: str) -> np.ndarray:
-    return tensor.contiguous().view(torch.uint8).numpy().view(CODES[fmt])
+from tests.harness_checks.emulated_products import ARCHITECTURES, FAMILIES, SCHEDULES, codes, multiply, operands
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -157,100 +102,6 @@ def test_two_values_at_one_address_are_a_race(kernel):
     assert raised.value.outcome == "race"
 
 
-def test_an_unknown_operation_is_refused_by_name_and_line_before_anything_runs():
-    destination = torch.full((32,), 5.0)
-    with emulated("sm_90"), pytest.raises(EmulatedFault) as raised:
-        kernels.sine[(1,)](torch.zeros(32), destination, BLOCK=32)
-    assert raised.value.outcome == "not modelled" and "math.sin" in raised.value.message
-    assert "tile_kernels.py" in raised.value.location
-    assert (destination == 5).all()
-
-
-def test_more_shared_memory_than_the_target_has_is_out_of_resources():
-    a, b = operands("tf32", 128, 256, 256)
-    with emulated("sm_80"), pytest.raises(OutOfResources) as raised:
-        multiply(None, a, b, tile=(128, 256, 64), warps=8, stages=4)
-    assert raised.value.limit == 163 * 1024 and raised.value.required > raised.value.limit
-
-
-def without(name: str, attribute: str):
-    """A change of the tile program that makes every wait `name` wait for nothing."""
-
-    def change(text: str) -> str:
-        return re.sub(rf'("{name}"\(.*?\) <\{{{attribute} = )\d+', r"\g<1>99", text)
-
-    return change
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize(
-    ("arch", "wait", "attribute", "writer"),
-    [
-        ("sm_80", "ttg.async_wait", "num", "cp.async"),
-        ("sm_90", "ttg.async_wait", "num", "cp.async"),
-    ],
-)
-def test_a_dropped_cp_async_wait_is_a_race_with_both_lines(arch, wait, attribute, writer, schedule):
-    a, b = operands("fp16", 128, 128, 256)
-    with emulated(arch, schedule) as device, pytest.raises(EmulatedFault) as raised:
-        device.rewrite(without(wait, attribute))
-        multiply(device, a, b, tile=(64, 64, 32))
-    fault = raised.value
-    assert fault.outcome == "race" and writer in fault.message
-    lines = {re.search(r"tile_kernels\.py:(\d+)$", place)[1] for place in (fault.location, fault.details["other location"])}
-    source = (kernels.product.fn.__code__.co_firstlineno, kernels.product.raw_src)
-    assert all("tl.load" in source[1][int(n) - source[0]] or "tl.dot" in source[1][int(n) - source[0]] for n in lines)
-    assert "async_copy_global_to_local" in fault.details["other operation"]
-
-
-@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
-def test_a_dropped_proxy_fence_is_a_race_with_both_lines(arch):
-    a, b = operands("fp16", 128, 128, 70)  # rows that are no multiple of 16 bytes: operands go through registers
-    with emulated(arch) as device, pytest.raises(EmulatedFault, match="proxy fence") as raised:
-        device.rewrite(lambda text: "\n".join(line for line in text.splitlines() if '"ttng.fence_async_shared"' not in line))
-        multiply(device, a, b)
-    assert raised.value.outcome == "race"
-    assert "tile_kernels.py" in raised.value.location and "tile_kernels.py" in raised.value.details["other location"]
-
-
-def test_registers_of_a_wgmma_that_nobody_waited_for_are_a_race():
-    a, b = operands("fp16", 128, 128, 64)
-    with emulated("sm_90") as device, pytest.raises(EmulatedFault, match="race"):
-        device.rewrite(without("ttng.warp_group_dot_wait", "pendings"))
-        multiply(device, a, b)
-
-
-def test_an_accumulator_read_before_the_barrier_is_waited_for_is_a_race():
-    a, b = operands("fp16", 128, 128, 256)
-    with emulated("sm_100") as device, pytest.raises(EmulatedFault, match="race"):
-        device.rewrite(lambda text: "\n".join(line for line in text.splitlines() if '"ttng.wait_barrier"' not in line))
-        multiply(device, a, b)
-
-
-def test_a_barrier_that_nobody_arrives_at_is_a_deadlock_with_its_state():
-    a, b = operands("fp16", 128, 128, 64)
-    with emulated("sm_100") as device, pytest.raises(EmulatedFault) as raised:
-        device.rewrite(lambda text: text.replace("<{count = 1 : i32}>", "<{count = 2 : i32}>"))
-        multiply(device, a, b)
-    assert raised.value.outcome == "deadlock"
-    assert any("1 of 2 arrivals" in state for state in raised.value.details["barriers"].values())
-
-
-def test_uninitialised_shared_memory_is_convicted():
-    a, b = operands("fp16", 128, 128, 64)
-    with emulated("sm_80") as device, pytest.raises(EmulatedFault, match="uninitialised read"):
-        device.rewrite(
-            lambda text: re.sub(r'= "ttg.local_alloc"\((%\w+)\) (.*) : \((tensor<[^)]*>)\)', r'= "ttg.local_alloc"() \2 : ()', text)
-        )
-        multiply(device, a, b, stages=1)
-
-
-def test_a_kernel_that_never_ends_is_a_timeout(monkeypatch):
-    monkeypatch.setattr("harness.emulator.device.STEP_LIMIT", 10_000)
-    with emulated("sm_90"), pytest.raises(EmulatedFault, match="timeout"):
-        kernels.spin[(1,)](torch.zeros(1, dtype=torch.int32), 1 << 30)
-
-
 def test_integers_wrap_and_divide_toward_zero():
     a = torch.tensor([7, -7, 2**31 - 1, -(2**31) + 1] * 8, dtype=torch.int32)
     b = torch.tensor([2, 2, 3, -5] * 8, dtype=torch.int32)
@@ -275,61 +126,6 @@ def test_a_product_that_feeds_a_sum_is_contracted_as_the_option_says(fused):
     assert (exact.astype(np.float32) != separate).any()
 
 
-def test_every_target_compiles_for_itself_and_the_same_target_only_once():
-    a, b = operands("fp16", 64, 64, 64)
-    for arch in (*ARCHITECTURES, "sm_80"):
-        with emulated(arch) as device:
-            multiply(device, a, b, tile=(128, 128, 64))
-        assert device.launches[-1].instructions == {FAMILIES[arch]}
-
-
-def test_driver_and_hooks_are_restored_even_after_a_fault():
-    before = driver._active, triton.knobs.runtime.add_stages_inspection_hook, triton.runtime.autotuner.Autotuner.run
-    with pytest.raises(EmulatedFault), emulated("sm_90"):
-        kernels.sine[(1,)](torch.zeros(32), torch.zeros(32), BLOCK=32)
-    assert before == (driver._active, triton.knobs.runtime.add_stages_inspection_hook, triton.runtime.autotuner.Autotuner.run)
-
-
-def test_the_autotuner_takes_the_first_configuration_that_fits_and_executes_it_once():
-    configs = [
-        triton.Config({"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64}, num_stages=4, num_warps=8),
-        triton.Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}, num_stages=2, num_warps=4),
-        triton.Config({"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 32}, num_stages=2, num_warps=4),
-    ]
-    tuned = triton.autotune(configs, key=["m", "n", "k"])(kernels.product)
-    a, b = operands("tf32", 64, 64, 256)
-    winners = {}
-    for arch in ("sm_80", "sm_100", "sm_80"):
-        c = torch.empty(64, 64)
-        with emulated(arch) as device:
-            tuned[lambda meta: (triton.cdiv(64, meta["BLOCK_M"]), triton.cdiv(64, meta["BLOCK_N"]))](
-                a, b, c, 64, 64, 256, 256, 64, 64, ACCUMULATOR=tl.float32, PRECISION="tf32"
-            )
-        winners[arch] = tuned.best_config.kwargs["BLOCK_M"]
-        assert sum(bool(launch.operations) for launch in device.launches) == 1
-    assert winners["sm_80"] == 64
-
-
-@pytest.mark.parametrize(("arch", "schedule"), [("sm_75", "eager"), ("sm_90", "soon"), ("sm_90", "drawn:x")])
-def test_an_unknown_target_or_schedule_is_a_value_error(arch, schedule):
-    with pytest.raises(ValueError, match=r"sm_75|schedule"), emulated(arch, schedule):
-        pass
-
-
-def test_a_finding_names_the_file_that_was_launched_not_the_one_that_was_compiled(tmp_path):
-    for name in ("first.py", "second.py"):
-        path = tmp_path / name
-        path.write_text(
-            "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef stray(x):\n    tl.store(x + 100000, 1.0)\n"
-        )
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        with emulated("sm_90"), pytest.raises(EmulatedFault) as raised:
-            module.stray[(1,)](torch.zeros(4))
-        assert raised.value.location == f"{path}:7"
-
-
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_host_descriptors_are_tma_where_the_target_has_it_and_pointers_where_not(arch, schedule):
@@ -350,25 +146,6 @@ def test_host_descriptors_are_tma_where_the_target_has_it_and_pointers_where_not
     expected = tensor_core.product(rule, codes(a, "fp16"), codes(b, "fp16")).view(np.float32).astype(np.float16)
     np.testing.assert_array_equal(c.numpy().view(np.uint16), expected.view(np.uint16))
     assert ("ttng.async_tma_copy_global_to_local" in device.launches[-1].operations) == (arch != "sm_80")
-
-
-def test_clusters_are_refused_by_name():
-    with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"not modelled.*num_ctas"):
-        kernels.copy[(2,)](torch.zeros(64), torch.zeros(64), 64, 64, BLOCK=64, num_ctas=2)
-
-
-def test_another_release_of_triton_is_refused_with_what_is_known(monkeypatch):
-    monkeypatch.setattr(triton, "__version__", "3.8.0")
-    with pytest.raises(RuntimeError, match=r"triton 3\.8\.0.*3\.9"), emulated("sm_90"):
-        pass
-
-
-def test_a_pass_that_is_missing_is_named(monkeypatch):
-    from harness.emulator import compiling
-
-    monkeypatch.setattr(compiling, "_PASSES", (*compiling._PASSES, ("passes.ttgpuir", object(), "add_something", "")))
-    with pytest.raises(RuntimeError, match="add_something"), emulated("sm_90"):
-        pass
 
 
 def test_a_drawn_schedule_repeats_itself():

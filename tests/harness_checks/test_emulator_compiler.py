@@ -72,7 +72,8 @@ def multiply(dtypes: tuple[torch.dtype, torch.dtype], stages: int, blocks: int =
     a, b = (torch.randint(-3, 4, shape, generator=draw).to(dtype)
             for shape, dtype in zip(((64, blocks * block_k), (blocks * block_k, 64)), dtypes, strict=True))
     c = torch.empty(64, 64)
-    in_rows[(1,)](TensorDescriptor.from_tensor(a, [64, block_k]), TensorDescriptor.from_tensor(b, [block_k, 64]), c, blocks * block_k,
+    tiles = TensorDescriptor.from_tensor(a, [64, block_k]), TensorDescriptor.from_tensor(b, [block_k, 64])
+    in_rows[(1,)](*tiles, c, blocks * block_k,
                   WIDEN=dtypes[0] != dtypes[1], BLOCK=64, BLOCK_K=block_k, STAGES=stages)
     return c, a.float() @ b.float()
 
@@ -151,9 +152,10 @@ def test_what_a_launch_lays_out_fills_the_shared_memory_that_the_compiler_asked_
 
 def mixed(stages: int = 1) -> torch.Tensor:
     """(128, 128) = mxfp8 @ mxfp4 of ones over K = 256: 256 everywhere."""
-    ones = [torch.full((128, 256), 0x38, dtype=torch.uint8).view(torch.float8_e4m3fn), torch.full((128, 128), 0x22, dtype=torch.uint8)]
-    scales = [torch.full(scale_shape(128, 256, 32), 127, dtype=torch.uint8) for _ in ones]
-    return block_scaled_matmul(ones[0], scales[0], ones[1], scales[1], torch.float32, configs=Config(num_stages=stages))
+    a = torch.full((128, 256), 0x38, dtype=torch.uint8).view(torch.float8_e4m3fn)
+    b = torch.full((128, 128), 0x22, dtype=torch.uint8)
+    scales = [torch.full(scale_shape(128, 256, 32), 127, dtype=torch.uint8) for _ in range(2)]
+    return block_scaled_matmul(a, scales[0], b, scales[1], torch.float32, configs=Config(num_stages=stages))
 
 
 def sizes_of_fp4(program: str) -> list[tuple[int, int]]:
