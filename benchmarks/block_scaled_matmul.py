@@ -6,7 +6,8 @@
 
 M = N = 8192 (`--size`). The check takes chosen elements of the result and holds them to the words of the machine's own law: scaled
 tcgen05 where there is one, the compiler's widening elsewhere. Exit status 1 when a word differs, 2 without a GPU. `--proton NAME`
-has Triton's profiler count launches by their metadata too, into NAME.hatchet.
+has Triton's profiler count launches by their metadata too, into NAME.hatchet (of a range NAME_K512.hatchet, ...): look at it with
+`proton-viewer -m tflop/s NAME.hatchet`.
 """
 
 from __future__ import annotations
@@ -47,10 +48,14 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--format", choices=["mxfp4", "nvfp4", "mxfp8", "mixed"], default="nvfp4")
     parser.add_argument("--size", type=int, default=8192, help="of M and N")
     parser.add_argument("--regime", default="codes", help="what is multiplied: see harness.scaled_operands.REGIMES")
-    parser.add_argument("--proton", metavar="NAME", help="count by launch metadata too")
+    parser.add_argument("--proton", metavar="NAME", help="count by launch metadata too, into NAME.hatchet")
     given = parser.parse_args(arguments)
     if given.K_step < 1:
         parser.error(f"--K_step {given.K_step}: must be at least 1")
+    if given.proton and not given.bench:
+        parser.error(f"--proton {given.proton}: counts timed launches, and --no-bench times none; leave one of them out")
+    if given.proton and not (place := Path(given.proton).absolute().parent).is_dir():
+        parser.error(f"--proton {given.proton}: must be in a directory that exists; make {place} first")
     return given
 
 
@@ -77,7 +82,7 @@ def measured(given: argparse.Namespace, k: int, arch: str, device: str) -> int:
     if given.bench:
         flops = 2.0 * size * size * case.problem.k
         if given.proton:
-            profiled(run, given.proton)
+            profiled(run, f"{given.proton}_K{case.problem.k}" if given.K_range else given.proton)
         ours = do_bench(run)
         left, right = (torch.randn(size, case.problem.k, device=device, dtype=torch.bfloat16) for _ in range(2))
         peer = do_bench(lambda: left @ right.T)
@@ -114,12 +119,15 @@ def owed(case, a, b, rows: np.ndarray, columns: np.ndarray, arch: str) -> np.nda
 
 
 def profiled(run, name: str) -> None:
+    """A hundred launches under Triton's profiler, whose hook asks each for its metadata: NAME.hatchet."""
     import triton.profiler as proton
 
     proton.start(name, hook="triton")
-    for _ in range(100):
-        run()
-    proton.finalize()
+    try:
+        for _ in range(100):
+            run()
+    finally:
+        proton.finalize()
 
 
 if __name__ == "__main__":
