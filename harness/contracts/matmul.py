@@ -15,7 +15,7 @@ import numpy as np
 
 import kernels.matmul
 from harness import operands as regimes
-from harness.contract import Case, Contract, Expected, Operand, Owed
+from harness.contract import Case, Contract, Expected, Operand, Owed, load
 from harness.matmul_outcomes import KINDS, has_type, outcome
 from harness.plan import accumulator_words, dot_plan
 from harness.product_bound import bounded_product
@@ -35,6 +35,7 @@ BUDGET = 1 << 24  # products of one case, masked elements of its tiles included:
 HARDWARE_BUDGET = 1 << 22  # products of one case on hardware: what its expected words may cost
 POOL = 48  # specialisations drawn from in one run: every kind with every configuration, once
 _KINDS_OF_SIZES = ("16", "16", "odd", "odd", "odd", "odd", "1")  # of m and n, by weight
+CLAIMS = ("strides", "bf16", "fp32")  # what a user's launcher may say that it takes: views of any strides, element types
 _TILES = (10, 3, 5)  # largest counts of tiles and K blocks drawn, before the budget: more rows of tiles than one group has
 
 
@@ -157,12 +158,18 @@ class MatmulContract(Contract):
         return self.module.View(**fields)
 
     def for_launcher(self, case: Case, launcher: str) -> Case:
-        """`case` as a user's launcher can be asked it: no configuration, plain contiguous fp16 operands of at least one
-        element, its default activation and output. A launcher promises no more than its signature says."""
-        p = case.problem
+        """`case` as a user's launcher can be asked it: no configuration, operands of at least one element, its default activation
+        and output. A launcher promises no more than it says: plain contiguous fp16 operands, and beyond them what its attribute
+        `claims` names of `CLAIMS`. ValueError for another claim."""
+        p, claimed = case.problem, tuple(getattr(load(launcher), "claims", ()))
+        if unknown := [claim for claim in claimed if claim not in CLAIMS]:
+            raise ValueError(f"--launcher {launcher}: claims {unknown[0]!r}; it must be of {', '.join(CLAIMS)}; mend the attribute")
         m, n, k = (max(size, 1) for size in (p.m, p.n, p.k))
+        dtype = p.dtype if p.dtype in claimed else "fp16"
+        views = {"a": p.a, "b": p.b} if "strides" in claimed else {}
+        problem = self.module.Problem(m=m, n=n, k=k, dtype=dtype, out=dtype, **views)
         regime = "wide" if case.regime == "largest" else case.regime  # a bound decides nothing where sums overflow
-        return dataclasses.replace(case, config=None, launcher=launcher, regime=regime, problem=self.module.Problem(m=m, n=n, k=k))
+        return dataclasses.replace(case, config=None, launcher=launcher, regime=regime, problem=problem)
 
     # what is owed
 

@@ -93,6 +93,35 @@ def test_a_file_that_cannot_be_imported_is_told_in_one_line_with_status_2(
     assert said in told and told.count("\n") == 1 and "mend the file" in told
 
 
+STRIDE = "offs_k[None, :] * stride_ak\n"
+
+
+@pytest.mark.parametrize(("claims", "status"), [((), 0), (("strides",), 1)])
+def test_a_stride_taken_as_one_is_convicted_of_a_launcher_that_claims_strides(
+    claims: tuple, status: int, outside: Path, capsys: pytest.CaptureFixture
+) -> None:
+    text = TUTORIAL.read_text()
+    assert text.count(STRIDE) == 1
+    (outside / "mine.py").write_text(text.replace(STRIDE, "offs_k[None, :]\n") + f"\n\nmatmul.claims = {claims}\n")
+    words = ["--launcher", "mine.py:matmul", "--target", "emulated:sm_90", "--max-cases", "12", "--jobs", "1"]
+    assert main(["run", "matmul", *words, "--shrink-seconds", "3"]) == status
+    assert "order=column" in capsys.readouterr().out or not status
+
+
+def test_a_launcher_that_claims_strides_and_types_is_given_them(outside: Path, capsys: pytest.CaptureFixture) -> None:
+    text = TUTORIAL.read_text()
+    assert text.count("acc.to(tl.float16)") == 1
+    general = text.replace("acc.to(tl.float16)", "acc.to(c_ptr.dtype.element_ty)")
+    words = ["--launcher", "mine.py:matmul", "--target", "emulated:sm_90", "--max-cases", "16", "--jobs", "1"]
+    (outside / "mine.py").write_text(general + '\n\nmatmul.claims = ("strides", "bf16", "fp32")\n')
+    assert main(["run", "matmul", *words]) == 0
+    told = capsys.readouterr().out
+    assert all(f"│ {dtype}" in told for dtype in ("bf16", "fp16", "fp32"))
+    (outside / "other.py").write_text(general + '\n\nmatmul.claims = ("fp4",)\n')
+    assert main(["run", "matmul", "--launcher", "other.py:matmul"]) == 2
+    assert "claims 'fp4'; it must be of strides, bf16, fp32" in capsys.readouterr().err
+
+
 def test_readmes_example_is_what_the_command_prints() -> None:
     readme = (CHECKOUT / "README.md").read_text()
     shown = readme[readme.index("```text\nCONVICTED") :]
