@@ -7,12 +7,18 @@ with the verdicts already known.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+import unittest
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from harness.contract import Case, Contract, resolve
 from harness.targets import Target
+
+if TYPE_CHECKING:
+    from hypothesis.database import ExampleDatabase
 
 
 @dataclass(frozen=True)
@@ -80,18 +86,30 @@ class Docket:
         return list({case.key: case for case in ready}.values())
 
 
-def walk(docket: Docket, count: int, visit: Callable[[Case], None], *, shrink: bool = False) -> None:
-    """Call `visit` with up to `count` cases in the order the docket's seed gives. With `shrink`, what `visit` raises is shrunk by
-    Hypothesis, and the smallest is raised at the end."""
+def walk(
+    docket: Docket,
+    count: int,
+    visit: Callable[[Case], None],
+    *,
+    phases: Sequence[str] = ("generate",),
+    database: ExampleDatabase | None = None,
+) -> None:
+    """Call `visit` with up to `count` cases in the order the docket's seed gives; what `visit` raises ends the walk.
+
+    `phases` are Hypothesis's: "reuse" visits what `database` keeps of this docket instead, with or without "generate" after it;
+    "shrink" has Hypothesis shrink what was raised, and raise the smallest. A case that raises is saved in `database`, and one that
+    no longer does is dropped from it.
+    """
     import hypothesis
     from hypothesis import HealthCheck, Phase, Verbosity
+    from hypothesis.control import current_build_context
 
     settings = hypothesis.settings(
         max_examples=count,
-        database=None,
+        database=database,
         deadline=None,
         derandomize=False,
-        phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
+        phases=[Phase[name] for name in phases],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
         verbosity=Verbosity.quiet,
         print_blob=False,
@@ -104,9 +122,31 @@ def walk(docket: Docket, count: int, visit: Callable[[Case], None], *, shrink: b
     def each(case: Case) -> None:
         ready = docket.prepared(case)
         if ready is not None:
+            _choices[docket.target.name, ready.key] = current_build_context().data.choices
             visit(ready)
 
-    each()
+    # Hypothesis would know all dockets by this one function; and without a key of ours it keeps nothing where a seed is given.
+    key = hashlib.sha256("\0".join([docket.address, docket.target.name, docket.launcher]).encode()).digest()
+    each._hypothesis_internal_database_key = key  # type: ignore[attr-defined]
+    with suppress(unittest.SkipTest):  # Hypothesis's word for a database that keeps nothing
+        each()
+
+
+_choices: dict[tuple[str, str], Any] = {}  # what Hypothesis drew in this process, by target and case: a row of small numbers each
+
+
+def reproduction(case: Case, target: str) -> dict[str, str]:
+    """How Hypothesis draws `case` again: `version` and `blob` for its `reproduce_failure`, over the contract's strategy.
+
+    `absent` says why there is none: a case of a cover list, or one made smaller field by field, was never drawn.
+    """
+    import hypothesis
+    from hypothesis.core import encode_failure
+
+    choices = _choices.get((target, case.key))
+    if choices is None:
+        return {"absent": "not drawn by Hypothesis: it is of the cover list, or was given"}
+    return {"version": hypothesis.__version__, "blob": encode_failure(choices).decode()}
 
 
 def derived_seed(base: int, *parts: str) -> int:

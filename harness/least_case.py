@@ -22,7 +22,7 @@ from harness.targets import Target
 Field = tuple[str, ...]  # the names that lead to a value: ("problem", "a", "pad")
 SMALL = 17  # values below it are tried one by one: a residue modulo 16 decides much
 UNITS = (4, 8, 16)  # elements that a row may have to be a multiple of
-MOST_REPAIRS = 1000  # combinations of gaps asked for one candidate; asking costs about 10 microseconds
+MOST_REPAIRS = 1000  # combinations of gaps asked for one candidate; asking costs 10 to 50 microseconds
 
 
 class Descent:
@@ -36,11 +36,13 @@ class Descent:
         self.floors: dict[Field, int] = {}
         self.owing: dict[Case, bool] = {}
         self.repaired: dict[Case, Case | None] = {}
+        self.begun: Case | None = None
+        self.rules: set[str] | None = None
         self.ended = False
 
     def least(self, case: Case) -> Case:
         """The case that no move makes smaller, or the smallest met when time ran out."""
-        before = None
+        before, self.begun = None, case
         while case != before and not self.ended:
             before = case
             for field in fields_of(case):
@@ -84,15 +86,21 @@ class Descent:
         return self._first(case, [with_value(case, field, less) for less in sorted(near)])
 
     def _exchanged(self, case: Case, field: Field, other: Field) -> Case:
-        """One field made smaller that cannot be alone: another one gives way."""
-        if self.ended or not is_number(value_at(case, other)) or other[-1] == "data_seed" or other in slack_of(case):
+        """One field made smaller that cannot be alone: another one gives way. Both are sizes, or legality ties them together."""
+        slack = slack_of(case)
+        if self.ended or "data_seed" in (field[-1], other[-1]) or other in slack:
             return case
-        now = value_at(case, other)
+        now, before = value_at(case, other), value_at(case, field)
+        sizes = field[0] == other[0] == "problem" and is_number(before) and is_number(now) and field not in slack
         for less in self.lesser(case, field):
             moved = with_value(case, field, less)
-            if self.legal(moved) is not None:
+            if self.legal(moved) is None:
+                others = [*self.lesser(case, other), 2 * now, 4 * now] if is_number(now) else self._choices(case, other)
+            elif sizes and less in (self.floor(case, field), max(before // 2, 1)):
+                others = [now + before - less, -(-now * before // max(less, 1))]  # of the same sum, of the same product
+            else:
                 continue  # it was tried by itself
-            ways = [with_value(moved, other, step) for step in (*self.lesser(case, other), 2 * now, 4 * now) if step != now]
+            ways = [with_value(moved, other, step) for step in others if step != now]
             found = self._first(case, [way for way in ways if self.rank(way) < self.rank(case)])
             if found is not case:
                 return found
@@ -124,6 +132,8 @@ class Descent:
 
     def _repaired(self, case: Case) -> Case | None:
         slack = slack_of(case)
+        if self._broken(case) not in self._gap_rules(case):
+            return None
         sizes = {value_at(case, field) for field in fields_of(case) if field[0] == "problem" and is_number(value_at(case, field))}
         needed = {0} | {-size % unit for size in sizes - {0} for unit in UNITS}
         offered = [sorted({value_at(case, field)} | (needed if "pad" in field[-1] else {0}), key=abs) for field in slack]
@@ -136,22 +146,36 @@ class Descent:
                 return repaired
         return None
 
-    def _owes(self, case: Case) -> bool:
+    def _broken(self, case: Case) -> str:
+        """What is said of an illegal case: the first rule it breaks; empty for a legal one."""
         try:
-            return self.contract.owed(case, self.target).result
-        except (ValueError, TypeError, ArithmeticError, LookupError):
-            return False
+            owed = self.contract.owed(case, self.target)
+        except (ValueError, TypeError, ArithmeticError, LookupError) as error:
+            return type(error).__name__
+        return "" if owed.result else f"{owed.outcome} {owed.message}"
+
+    def _gap_rules(self, case: Case) -> set[str]:
+        """The rules that a gap or an offset one element longer can break."""
+        if self.rules is None:
+            legal = self.begun or case
+            longer = [with_value(legal, field, value_at(legal, field) + 1) for field in slack_of(legal)]
+            self.rules = {self._broken(one) for one in longer} - {""}
+        return self.rules
+
+    def _owes(self, case: Case) -> bool:
+        return not self._broken(case)
 
     def lesser(self, case: Case, field: Field) -> list[Any]:
         """The values of one field below its own, the least first."""
         value = value_at(case, field)
         if is_number(value):
-            return [step for step in ladder(value) if step >= self.floor(case, field)]
+            return [step for step in sorted({*ladder(value), value // 2}) if self.floor(case, field) <= step < abs(value)]
         known = self._choices(case, field)
         return known[: known.index(value)] if value in known else known
 
     def floor(self, case: Case, field: Field) -> int:
-        """The least that a number may become: what the cover list has. Below it nothing is promised, and no clause need say so."""
+        """The least that a number may become. Of the configuration, what the cover list has: nothing says what a tile of one row
+        does. Of the problem, 1; 0 where the cover list has it. Clauses say the rest."""
         if field not in self.floors:
             values = [0] if field[-1] == "data_seed" else default_at(case, field)
             for listed in self.listed:
@@ -159,7 +183,8 @@ class Descent:
                     values.append(value_at(listed, field))
                 except AttributeError:  # a case without a configuration
                     continue
-            self.floors[field] = min([abs(value) for value in values if is_number(value)], default=0)
+            least = min([abs(value) for value in values if is_number(value)], default=0)
+            self.floors[field] = min(least, 1) if field[0] == "problem" else least
         return min(self.floors[field], abs(value_at(case, field)))
 
     def rank(self, case: Case) -> tuple:
@@ -248,7 +273,5 @@ def is_number(value: Any) -> bool:
 
 
 def ladder(value: int) -> list[int]:
-    """0 and the powers of two below `value` in size, ascending; its own size where it is negative."""
-    steps = [0] if value else []
-    steps += [1 << power for power in range(max(abs(value), 1).bit_length()) if 1 << power < abs(value)]
-    return steps + ([-value] if value < 0 else [])
+    """0 and the powers of two below `value` in size, ascending."""
+    return ([0] if value else []) + [1 << power for power in range(abs(value).bit_length()) if 1 << power < abs(value)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -173,7 +174,7 @@ class Court:
         if draws is not None:
             self.profile = replace(self.profile, draws=draws, node_seconds=None)
         self.products = config.getoption("--harness-products")
-        self.seed = base_seed(config)
+        self.seed, self.database = base_seed(config), database(config)
         self._leased: dict[str, Target] = {}
 
     def machine(self, name: str) -> Target:
@@ -238,6 +239,8 @@ class Court:
             return verdict
 
         memory = Memory(judged)
+        for case in self._saved(docket, memory):
+            self._convict(docket, case, memory(case), memory, properties)
         for case in docket.required()[node.shard :: node.shards]:
             if memory(case).convicted:
                 self._convict(docket, case, memory(case), memory, properties)
@@ -255,25 +258,40 @@ class Court:
 
     def _first_drawn(self, docket: Docket, memory: Memory, draws: int) -> Case | None:
         end = None if self.profile.node_seconds is None else time.monotonic() + self.profile.node_seconds
-        first: list[Case] = []
+        found: list[Case] = []
 
         def visit(case: Case) -> None:
-            if first or (end is not None and time.monotonic() > end):
-                return
-            if memory(case).convicted:
-                first.append(case)
+            if (end is None or time.monotonic() < end) and memory(case).convicted:
+                found[:] = [case]
+                raise conviction_class(memory(case).signature)
 
-        walk(docket, draws, visit)
-        return first[0] if first else None
+        with suppress(Convicted):
+            walk(docket, draws, visit, database=self.database)
+        return found[0] if found else None
+
+    def _saved(self, docket: Docket, memory: Memory) -> list[Case]:
+        """The first case that an earlier run kept in Hypothesis's database and that is convicted still; others leave it."""
+        found: list[Case] = []
+
+        def visit(case: Case) -> None:
+            if memory(case).convicted:
+                found[:] = [case]
+                raise conviction_class(memory(case).signature)
+
+        if self.database is not None:
+            with suppress(Convicted):
+                walk(docket, 1, visit, phases=("reuse",), database=self.database)
+        return found
 
     def _convict(self, docket: Docket, case: Case, verdict: Verdict, memory: Memory, properties: list[tuple[str, object]]) -> None:
         __tracebackhide__ = True
         from harness import report
         from harness.conviction import conviction
 
+        first = case
         case, verdict = shrink(docket, case, verdict, memory, draws=self.profile.draws, seconds=self.profile.shrink_seconds)
         flaky = rerun(case, docket.target.name, verdict, self.bench)
-        path = seed_files.write(seed_files.seed_of(case, docket.target.name, verdict, model=docket.target.model))
+        path = seed_files.write(seed_files.seed_of(case, docket.target.name, verdict, model=docket.target.model, first=first))
         line = f"python -m harness replay {path}"
         properties.append(("replay", line))
         shown = conviction(docket.address, docket.target.name, case, verdict, [flaky] if flaky else [], line)
@@ -293,6 +311,17 @@ def base_seed(config: pytest.Config) -> int:
     """`--hypothesis-seed`, else 0."""
     given = config.getoption("--hypothesis-seed", default=None)
     return int(given) if given not in (None, "") and str(given).lstrip("-").isdigit() else 0
+
+
+def database(config: pytest.Config) -> Any:
+    """Where drawn cases that failed are kept for the next run: the database of `--hypothesis-profile`, else Hypothesis's own
+    directory. None in CI without such a profile, and where `--hypothesis-seed` asks for these draws and no others."""
+    import hypothesis
+
+    if config.getoption("--hypothesis-seed", default=None) not in (None, ""):
+        return None
+    profile = config.getoption("--hypothesis-profile", default=None) or ("" if os.environ.get("CI") else "default")
+    return hypothesis.settings.get_profile(profile).database if profile else None
 
 
 def _leased_name(name: str) -> bool:

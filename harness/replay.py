@@ -9,7 +9,7 @@ from harness import seed_files
 from harness.contract import Case
 from harness.isolation import Bench
 from harness.targets import target
-from harness.verdict import Ruling, Verdict
+from harness.verdict import Ruling, Verdict, normalised
 
 FLAKY_RUNS = 5
 
@@ -38,7 +38,7 @@ class Replayed:
 
 def _anywhere(signature: tuple[str, str, str]) -> tuple[str, str, str]:
     """A signature without the directory of its line: a stored source is judged elsewhere than it lay."""
-    return signature[0], signature[1], signature[2].rpartition("/")[2]
+    return signature[0], normalised(signature[1]), signature[2].rpartition("/")[2]
 
 
 def replay(path: Path, bench: Bench, *, embedded: bool = False) -> Replayed:

@@ -19,6 +19,7 @@ from importlib import metadata
 from pathlib import Path
 
 from harness.contract import Case, resolve
+from harness.docket import reproduction
 from harness.journal import state_directory
 from harness.verdict import Ruling, Verdict
 
@@ -41,6 +42,7 @@ class SeedFile:
     machine: str = ""  # model of the GPU
     knobs: dict = field(default_factory=dict)
     sources: dict = field(default_factory=dict)
+    hypothesis: dict = field(default_factory=dict)  # how Hypothesis draws it again, or the case it was shrunk from
     owed: dict | None = None  # promoted files only: {"ruling": ..., "outcome": ...}
 
     @property
@@ -52,9 +54,15 @@ class SeedFile:
         return f"{stem}-{self.target.replace(':', '_')}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
 
 
-def seed_of(case: Case, target: str, verdict: Verdict, *, model: str = "") -> SeedFile:
-    """The seed file of a verdict, with what is needed to judge the case again elsewhere."""
-    record = case.to_json()
+def seed_of(case: Case, target: str, verdict: Verdict, *, model: str = "", first: Case | None = None) -> SeedFile:
+    """The seed file of a verdict, with what is needed to judge the case again elsewhere. `first` is the case that `case` was shrunk
+    from, where it is another: Hypothesis's blob is that of the case it drew."""
+    record, first = case.to_json(), first or case
+    drawn = {"draws": "this case" if first == case else "the case this one was shrunk from"} | reproduction(first, target)
+    if "absent" in drawn:
+        del drawn["draws"]
+    elif first != case:
+        drawn["case"] = first.to_json()
     return SeedFile(
         case=record,
         target=target,
@@ -64,6 +72,7 @@ def seed_of(case: Case, target: str, verdict: Verdict, *, model: str = "") -> Se
         machine=model,
         knobs={name: os.environ[name] for name in KNOBS if name in os.environ},
         sources=_sources(record),
+        hypothesis=drawn,
     )
 
 

@@ -75,7 +75,7 @@ def _by_draws(docket: Docket, case: Case, verdict: Verdict, shows: Callable[[Cas
             raise wanted(verdict.message)
 
     try:
-        walk(docket, draws, visit, shrink=True)
+        walk(docket, draws, visit, phases=("generate", "shrink"))
     except Convicted:
         pass
     except Exception as error:

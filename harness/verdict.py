@@ -112,9 +112,10 @@ class Verdict:
 
 
 def normalised(message: str) -> str:
-    """A message with its numbers, addresses and quoted tensors taken out, so that it names a bug and not a case."""
+    """A message with its numbers, addresses and directories taken out, so that it names a bug and not a case."""
     message = message.splitlines()[0] if message else ""
     message = re.sub(r" \(nearest: [^)]*\)", "", message)  # which tensor lies nearest to a wild address is the allocator's choice
+    message = re.sub(r"[^\s:()]*/([^/\s:]+\.py)", r"\1", message)  # a file lies elsewhere in another checkout
     message = re.sub(r"0x[0-9a-fA-F]+", "#", message)
     message = re.sub(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", "#", message)
     return re.sub(r"\s+", " ", message).strip()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness import report, seed_files
+from harness import report, resume, seed_files
 from harness.contract import Case, load, resolve
 from harness.conviction import cells, conviction, describe
 from harness.docket import PROFILES, Docket, Profile, in_turns, stems
@@ -36,6 +36,7 @@ class Bug:
     verdict: Verdict
     seen: int = 1
     notes: list[str] = field(default_factory=list)
+    first: Case | None = None  # before it was shrunk
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,25 +62,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="every verdict as a line of JSON, then a summary")
     parser.add_argument("--junit", type=Path, default=None, metavar="FILE", help="JUnit XML, whole at any time")
     parser.add_argument("--html", type=Path, default=None, metavar="FILE", help="the report as a page, with the pictures")
+    parser.add_argument(
+        "--resume", nargs="?", const="", default=None, metavar="JOURNAL", help="go on with a run that was ended (default: the newest)"
+    )
     parser.add_argument("--coverage", action="store_true", help="print the classes seen of each dimension")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge as asked; returns the exit status. ValueError for anything asked that cannot be, before anything is written."""
+    past, goes_on = resume.Past(), arguments.resume is not None
+    if goes_on:
+        arguments, journal, past = resume.take_up(arguments, _defaults())
     profile, dockets = PROFILES[arguments.profile], checked(arguments)
     os.environ.setdefault("HARNESS_POOL_SEED", str(arguments.seed))
+    if goes_on:
+        journal.note("resumed")
+    else:
+        journal = resume.begin(arguments)
     shown = report.console(record=arguments.html is not None)
     records = Records(arguments.json, arguments.junit)
-    records.begin({name: str(value) for name, value in vars(arguments).items() if name != "command"})
+    records.begin({name: str(value) for name, value in vars(arguments).items() if name not in resume.NOT_ASKED})
     tally, bugs = report.Tally(), dict[tuple, Bug]()
-    with Bench(jobs=arguments.jobs or len(os.sched_getaffinity(0)), timeout=arguments.timeout) as bench:
+    with Bench(jobs=arguments.jobs or len(os.sched_getaffinity(0)), timeout=arguments.timeout, journal=journal) as bench:
         try:
             with bench.interruptible(), Showing(shown) as showing:
-                _judge(dockets, profile, arguments, bench, tally, bugs, records, showing)
+                _judge(dockets, profile, arguments, bench, past, tally, bugs, records, showing)
                 _shrink(bugs, profile, arguments, bench, showing)
         except KeyboardInterrupt:
             tally.cancelled = True
-            shown.print(f"cancelled; what was judged is in {bench.journal.path}", style="yellow")
+            shown.print(f"cancelled; what was judged is in {journal.path}; run --resume goes on from there", style="yellow")
         _show_bugs(bugs, shown, records)
     shown.print(report.table(tally))
     for line in report.not_run_lines(tally):
@@ -94,7 +105,16 @@ def run(arguments: argparse.Namespace) -> int:
     records.end(tally)
     if arguments.html:
         shown.save_html(str(arguments.html))
+    if not tally.cancelled:
+        journal.note("finished", status=tally.status())
+        journal.close()
     return tally.status()
+
+
+def _defaults() -> dict:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return vars(parser.parse_args([]))
 
 
 def _show_bugs(bugs: dict[tuple, Bug], shown: Console, records: Records) -> None:
@@ -102,7 +122,9 @@ def _show_bugs(bugs: dict[tuple, Bug], shown: Console, records: Records) -> None
     told: set[tuple] = set()
     for bug in bugs.values():
         name, where = _named(bug.docket), bug.docket.target.name
-        path = seed_files.write(seed_files.seed_of(bug.case, where, bug.verdict, model=bug.docket.target.model))
+        path = seed_files.write(
+            seed_files.seed_of(bug.case, where, bug.verdict, model=bug.docket.target.model, first=bug.first)
+        )
         records.seed_file(path, bug.docket.address, where)
         line = f"python -m harness replay {_near(path)}"
         if (name, bug.verdict.signature) in told:
@@ -120,7 +142,7 @@ def checked(arguments: argparse.Namespace) -> list[Docket]:
     """The dockets asked for. Every address, target, count and output path is checked here, before anything runs or is written."""
     if arguments.contract and arguments.stems:
         raise ValueError(f"--contract {arguments.contract} and {' '.join(arguments.stems)}: give kernels or one contract, not both")
-    addresses = [arguments.contract] if arguments.contract else arguments.stems or stems()
+    addresses = [arguments.contract] if arguments.contract else list(dict.fromkeys(arguments.stems)) or stems()
     for address in addresses:
         resolve(address)
     if arguments.launcher:
@@ -152,21 +174,38 @@ def _judge(
     profile: Profile,
     arguments: argparse.Namespace,
     bench: Bench,
+    past: resume.Past,
     tally: report.Tally,
     bugs: dict[tuple, Bug],
     records: Records,
     showing: Showing,
 ) -> None:
-    by_key: dict[tuple[str, str], Docket] = {}
+    """Every case dealt comes to one verdict, an earlier one or a new one; counted in the order they were dealt in, so that neither
+    the number of children nor a kill changes which case stands for a bug."""
+    by_key = {(docket.address, docket.target.name): docket for docket in dockets}
     contracts = {docket.address: docket.contract for docket in dockets}
-    for docket in dockets:
-        by_key[docket.address, docket.target.name] = docket
-    for case, machine, verdict in bench.judge_all(_cases(dockets, profile, arguments, tally, showing)):
+    places: dict[tuple[str, str], int] = {}
+    arrived: dict[int, tuple[Case, Target, Verdict]] = {}
+    counted = 0
+
+    def arrive(case: Case, machine: Target, verdict: Verdict) -> None:
+        arrived[places[machine.name, case.key]] = case, machine, verdict
+        showing.step(_named(by_key[case.contract, machine.name]), machine.name, verdict)
+
+    def left() -> Iterator[tuple[Case, Target]]:
+        for case, machine in _cases(dockets, profile, arguments, bench, past, tally, showing):
+            places[machine.name, case.key] = len(places)
+            known = past.verdict(machine.name, case)
+            if known is None:
+                yield case, machine
+            else:
+                arrive(case, machine, known)
+
+    def count(place: int) -> None:
+        case, machine, verdict = arrived.pop(place)
         docket = by_key[case.contract, machine.name]
-        classes = contracts[case.contract].coverage(case, machine)
-        tally.count(case, _named(docket), machine.name, classes, verdict)
+        tally.count(case, _named(docket), machine.name, contracts[case.contract].coverage(case, machine), verdict)
         records.verdict(case, _named(docket), machine.name, verdict)
-        showing.step(_named(docket), machine.name, verdict)
         if verdict.convicted:
             key = (docket.address, machine.name, verdict.signature)
             if key in bugs:
@@ -174,12 +213,31 @@ def _judge(
             else:
                 bugs[key] = Bug(docket, case, verdict)
 
+    try:
+        for answer in bench.judge_all(left()):
+            arrive(*answer)
+            while counted in arrived:
+                count(counted)
+                counted += 1
+    finally:  # those that came before an earlier one did
+        for place in sorted(arrived):
+            count(place)
+
 
 def _cases(
-    dockets: list[Docket], profile: Profile, arguments: argparse.Namespace, tally: report.Tally, showing: Showing
+    dockets: list[Docket],
+    profile: Profile,
+    arguments: argparse.Namespace,
+    bench: Bench,
+    past: resume.Past,
+    tally: report.Tally,
+    showing: Showing,
 ) -> Iterator[tuple[Case, Target]]:
-    """The cover lists of all dockets in turns, whole; then draws in turns until their number or the time is reached."""
-    begun = time.monotonic()
+    """The cover lists of all dockets in turns, whole; then draws in turns until their number or the time is reached.
+
+    What the time decided is in the journal, and is so again in a run that goes on.
+    """
+    begun = time.monotonic() - past.seconds
     able = []
     for docket in dockets:
         if docket.lacking:
@@ -193,16 +251,26 @@ def _cases(
     showing.expect(sum(map(len, required)))
     yield from in_turns([[(case, docket.target) for case in cases] for docket, cases in zip(able, required, strict=True)])
     wanted = [min(profile.draws, most - len(cases)) if most is not None else profile.draws for cases in required]
+
+    def over() -> bool:
+        return profile.seconds is not None and time.monotonic() - begun > profile.seconds
+
     drawn = []
     for docket, count in zip(able, wanted, strict=True):
-        if profile.seconds is not None and time.monotonic() - begun > profile.seconds:
+        if over() if past.drawn is None else len(drawn) == past.drawn:
             break
         drawn.append([(case, docket.target) for case in (docket.drawn(count) if count > 0 else [])])
+    if past.drawn is None:
+        bench.journal.note("drawn", dockets=len(drawn))
     showing.expect(sum(map(len, drawn)))
-    for item in in_turns(drawn):
-        if profile.seconds is not None and time.monotonic() - begun > profile.seconds:
-            return
-        yield item
+    dealt = 0
+    for case, machine in in_turns(drawn):
+        if (over() and not past.dealt(machine.name, case)) if past.enough is None else dealt == past.enough:
+            break
+        dealt += 1
+        yield case, machine
+    if past.enough is None:
+        bench.journal.note("enough", cases=dealt)
 
 
 def _shrink(bugs: dict[tuple, Bug], profile: Profile, arguments: argparse.Namespace, bench: Bench, showing: Showing) -> None:
@@ -223,6 +291,7 @@ def _shrink(bugs: dict[tuple, Bug], profile: Profile, arguments: argparse.Namesp
             memory = Memory(judged)
             memory.known[bug.case.key] = bug.verdict
             before, first = bug.case, bug.verdict
+            bug.first = before
             bug.case, bug.verdict = shrink(
                 bug.docket, bug.case, bug.verdict, memory, draws=min(profile.draws, 200), seconds=seconds
             )

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from harness.contract import Case
-from harness.docket import Docket, derived_seed, in_turns, stems
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import hypothesis
+import pytest
+from hypothesis.database import InMemoryExampleDatabase
+
+from harness import seed_files
+from harness.contract import Case, Contract, Owed
+from harness.docket import Docket, derived_seed, in_turns, reproduction, stems, walk
 from harness.judge import judge
+from harness.least_case import Descent
 from harness.shrinking import Convicted, Memory, conviction_class, shrink
-from harness.verdict import Verdict
+from harness.targets import Target
+from harness.verdict import Outcome, Ruling, Verdict
 from tests.harness_checks.vector_add import ADDRESS, HOST, Problem, case
 
 PLACE = "tests.harness_checks.vector_add"
@@ -82,3 +94,106 @@ def test_turns_take_one_of_each_list() -> None:
 
 def test_stems_are_the_contracts_that_are_there() -> None:
     assert "matmul" in stems()
+
+
+def test_what_raised_is_kept_in_a_database_visited_first_and_dropped_once_it_passes() -> None:
+    kept = InMemoryExampleDatabase()
+    docket, wrong = Docket(ADDRESS, HOST), {c.key for c in Docket(ADDRESS, HOST).drawn(30)[20:]}
+
+    def first(phases: tuple[str, ...], *, of: Docket = docket, mended: bool = False) -> list[Case]:
+        visited: list[Case] = []
+
+        def visit(case: Case) -> None:
+            visited.append(case)
+            if case.key in wrong and not mended:
+                raise Convicted
+
+        with contextlib.suppress(Convicted):
+            walk(of, 40, visit, phases=phases, database=kept)
+        return visited
+
+    found = first(("generate",))
+    assert found[-1].key in wrong and len(found) > 5
+    assert first(("reuse",)) and {case.key for case in first(("reuse",))} == {found[-1].key}
+    assert first(("reuse",), of=Docket(f"{PLACE}:DOUBLED", HOST)) == [], "another contract's"
+    assert {case.key for case in first(("reuse",), mended=True)} == {found[-1].key}
+    assert first(("reuse",)) == [], "it passed: Hypothesis drops it"
+
+
+def test_the_blob_of_a_drawn_case_gives_the_same_case_again() -> None:
+    docket = Docket(ADDRESS, HOST)
+    drawn = docket.drawn(30)[-1]
+    how = reproduction(drawn, "host")
+    again: list[Case] = []
+
+    @hypothesis.reproduce_failure(how["version"], how["blob"].encode())
+    @hypothesis.given(case=docket.contract.cases(HOST))
+    def look(case: Case) -> None:
+        again.append(case)
+        raise Convicted
+
+    with pytest.raises(Convicted):
+        look()
+    assert again[0] == drawn
+    assert "not drawn" in reproduction(case(7), "host")["absent"]
+
+
+def test_two_bugs_of_one_kernel_shrink_each_to_its_own_least_case(tmp_path: Path) -> None:
+    """A kernel of two crashes: whoever shrank without the signature would slip from the one to the other, which strikes earlier."""
+    docket = Docket(f"{PLACE}:WRONG", HOST)
+    memory = Memory(two_bugs)
+    start = {name: Case(contract=docket.address, problem=Problem(n=177, stride=3, fault="wrong"), data_seed=seed, schedule="latest")
+             for name, seed in (("low", 1), ("high", 6))}
+    ends = {}
+    for name, begun in start.items():
+        ends[name], found = shrink(docket, begun, memory(begun), memory, draws=20, seconds=20)
+        assert found.signature == memory(begun).signature
+        assert seed_files.write(seed_files.seed_of(ends[name], "host", found), tmp_path)
+    assert (ends["low"].problem.n, ends["low"].data_seed) == (9, 0)
+    assert (ends["high"].problem.n, ends["high"].data_seed) == (33, 4)
+    assert len(list(tmp_path.iterdir())) == 2, "two bugs are two files"
+
+
+def two_bugs(case: Case) -> Verdict:
+    """From 9 elements on an illegal instruction in line 10; for data seeds from 4 and 33 elements on, in line 20 before it."""
+    line = 20 if case.data_seed >= 4 and case.problem.n >= 33 else 10 if case.problem.n >= 9 else 0
+    if not line:
+        return Verdict(ruling=Ruling.RIGHT, outcome=Outcome.RIGHT)
+    return Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.ILLEGAL_INSTRUCTION, message=f"column {case.problem.n}",
+                   location=f"kernel.py:{line}")
+
+
+@dataclass(frozen=True)
+class Size:
+    rows: int
+    columns: int = 3
+    row_pad: int = 0
+    kind: str = "plain"
+
+
+class Sized(Contract):
+    """Rows of `columns` elements must end on whole 8 with their gap; kind "odd" needs an odd number of rows."""
+
+    def required(self, target: Target) -> list[Case]:
+        return [Case(contract="x", problem=Size(1, 1, 7)), Case(contract="x", problem=Size(2, 8, 0, "even"))]
+
+    def owed(self, case: Case, target: Target) -> Owed:
+        p = case.problem
+        return Owed(result=(p.columns + p.row_pad) % 8 == 0 and (p.kind != "odd" or p.rows % 2 == 1))
+
+
+@pytest.mark.parametrize("start", [Size(70, 64), Size(69, 61, 3, "odd"), Size(333, 125, 11, "even"), Size(25, 17, 7, "odd")])
+@pytest.mark.parametrize(
+    ("shows", "least"),
+    [
+        (lambda p: p.rows > 5 and p.columns > 12, Size(6, 13, 3)),
+        (lambda p: p.columns % 16 in (1, 8, 13, 0), Size(1, 1, 7)),
+        (lambda p: p.rows * p.columns >= 40, Size(1, 40, 0)),
+        (lambda p: p.rows + p.columns > 20, Size(1, 20, 4)),
+    ],
+)
+def test_every_beginning_has_one_end_and_gaps_follow(start: Size, shows: Callable, least: Size) -> None:
+    case = Case(contract="x", problem=start, schedule="drawn:77", regime="wide", data_seed=9)
+    ended = Descent(Sized(), HOST, lambda candidate: shows(candidate.problem)).least(case)
+    assert (ended.schedule, ended.regime, ended.data_seed) == ("eager", "normal", 0)
+    assert ended.problem == least
