@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--junit", type=Path, default=None, metavar="FILE", help="JUnit XML, whole at any time")
     parser.add_argument("--html", type=Path, default=None, metavar="FILE", help="the report as a page, with the pictures")
     parser.add_argument(
-        "--resume", nargs="?", const="", default=None, metavar="JOURNAL", help="go on with a run that was ended (default: the newest)"
+        "--resume", nargs="?", const="", default=None, metavar="JOURNAL", help="go on with a run that was cut (default: the newest)"
     )
     parser.add_argument("--coverage", action="store_true", help="print the classes seen of each dimension")
 
@@ -255,7 +255,7 @@ def _cases(
     def over() -> bool:
         return profile.seconds is not None and time.monotonic() - begun > profile.seconds
 
-    drawn = []
+    drawn: list[list[tuple[Case, Target]]] = []
     for docket, count in zip(able, wanted, strict=True):
         if over() if past.drawn is None else len(drawn) == past.drawn:
             break
