@@ -1,50 +1,40 @@
 """The judge in a child process: a fault of a kernel or an abort of the compiler is a verdict, and the next case is unaffected.
 
-A *cell* is one long-lived child for one target; it judges whole cases and answers with verdicts as JSON. Cells come from a
-forkserver that has torch and Triton imported and never touches CUDA (a start takes about 25 ms, a fresh import 1.7 s). A cell has a
-session of its own, so that Ctrl-C does not look like a kill, and dies with its parent (PR_SET_PDEATHSIG).
+A *cell* is one place for one target: a long-lived child (`harness.child`) that judges whole cases and answers with verdicts as
+JSON, and the spares (`harness.spares`) that it shares with the other places.
+
+**Culprit and victim.** A device fault, a death or an exit may be the doing of an earlier case of the same child: a context is
+poisoned for good, a heap is damaged before it is noticed. So a case whose child had judged others before is judged again, alone
+in a child that has judged nothing, and what comes there is its verdict; what came first is told beside it. The first case of a
+child needs no second look, so that in a row of faults each costs one child. A kill comes from outside and can hit anybody: it is
+looked at twice always. A hang is not, it would cost the timeout again, and says so. An emulated device lives for one launch: its
+faults are the launch's own.
+
+**One by one.** A case goes down the pipe when the one before it has come back, with its journal line on disk before. A batch would
+save the round trip and nothing else (`benchmarks/fault_cost.py` prints it beside what a case takes), and would leave open
+which of its cases was out when a child died.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import faulthandler
-import itertools
-import json
-import multiprocessing
-import os
 import re
 import signal
-import sys
 import threading
 import time
-import traceback
-import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
-from harness.contract import Case, resolve
-from harness.targets import Target, visible_device
+from harness.child import CHECKOUT, DEVICE_FAULTS, PRELOADED, SLICE, Child, Gone
+from harness.contract import Case
+from harness.spares import STARTS, Spares
+from harness.targets import Target
 from harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
-CHECKOUT = Path(__file__).resolve().parent.parent
-PRELOADED = ["torch", "triton", "triton.language", "triton.experimental.gluon", "harness.judge", "harness.emulator"]
-PASSED_ON = ("TRITON_", "CUDA_", "HARNESS_", "HIP_", "ROCR_")
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-DEVICE_FAULTS = {
-    Outcome.ILLEGAL_INSTRUCTION,
-    Outcome.ILLEGAL_ADDRESS,
-    Outcome.MISALIGNED_ADDRESS,
-    Outcome.DEVICE_ASSERT,
-    Outcome.LAUNCH_FAILURE,
-    Outcome.TIMEOUT,
-}
-"""After one of these a CUDA context is dead: its cell is replaced, or every later case would be its victim."""
+__all__ = ["DEVICE_FAULTS", "PRELOADED", "RECYCLED_AFTER", "SLICE", "Cancelled", "Cell", "asserted"]
 
+RECYCLED_AFTER = 1000  # cases of one child: the compiler's and the emulator's caches grow with each specialisation
 _DEATHS = {
     signal.SIGSEGV: Outcome.SEGMENTATION_FAULT,
     signal.SIGBUS: Outcome.SEGMENTATION_FAULT,
@@ -52,11 +42,6 @@ _DEATHS = {
     signal.SIGKILL: Outcome.KILLED,
     signal.SIGTERM: Outcome.KILLED,
 }
-_PR_SET_PDEATHSIG = 1
-RECYCLED_AFTER = 1000  # cases of one child: the compiler's and the emulator's caches grow with each specialisation
-SLICE = 0.25  # seconds between two looks at whether the run was interrupted
-_starting = threading.Lock()
-_numbers = itertools.count()
 
 
 class Cancelled(Exception):
@@ -64,106 +49,113 @@ class Cancelled(Exception):
 
 
 class Cell:
-    """One child for one target. Not thread-safe; `close` ends the child and its session."""
+    """One place for one target. Not thread-safe; `close` ends its child, `end` for good and from any thread."""
 
-    def __init__(self, target: Target, *, timeout: float, directory: Path) -> None:
+    def __init__(self, target: Target, *, timeout: float, directory: Path, spares: Spares | None = None) -> None:
         self.target, self.timeout = target, timeout
-        self.log = directory / f"cell-{os.getpid()}-{next(_numbers)}.log"  # what the child prints; outlives a killed parent
-        self.process: Any = None
-        self.connection: Any = None
+        self.spares = spares if spares is not None else Spares(target, directory)
+        self.child: Child | None = None
         self.ended = False
-        self.served = 0
+        self._lock = threading.Lock()
 
-    def judge(self, case: Case, tick: Callable[[], None] = lambda: None) -> Verdict:
-        """The verdict on `case`; a death or a hang of the child is one, and the next call starts a fresh child.
+    @property
+    def process(self) -> Any:
+        """The process that holds the place; None before the first case and after a fault."""
+        return None if self.child is None else self.child.process
 
-        `tick` is called while the verdict is waited for, and may raise. Cancelled when `end` is called meanwhile: what a cancelled
-        case came to is not a verdict.
+    def judge(
+        self, case: Case, tick: Callable[[], None] = lambda: None, again: Callable[[Verdict], None] = lambda first: None
+    ) -> Verdict:
+        """The verdict on `case`; a death or a hang of the child is one, and the next call has another child.
+
+        `tick` is called while the verdict is waited for, and may raise. `again` is told what came first before a case is judged
+        once more. Cancelled when `end` is called meanwhile: what a cancelled case came to is not a verdict.
         """
         try:
-            return self._judge(case, tick)
+            first, before = self._once(case, tick)
+            if not self._may_be_anothers(first, before):
+                return first
+            again(first)
+            return second_look(first, before, self._once(case, tick)[0])
         except Exception:
             if self.ended:
                 raise Cancelled from None
             raise
 
-    def _judge(self, case: Case, tick: Callable[[], None]) -> Verdict:
-        if self.served >= RECYCLED_AFTER:
-            self.close()
-        if self.process is None:
-            self._start()
-        self.served += 1
-        self.log.write_bytes(b"")
-        begun = time.perf_counter()
-        try:
-            self.connection.send(case.to_json())
-            answered = self.connection.poll(min(SLICE, self.timeout))
-            while not answered and time.perf_counter() - begun < self.timeout:
-                tick()
-                answered = self.connection.poll(SLICE)
-            verdict = Verdict.from_json(self.connection.recv()) if answered else None
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            return self._died(time.perf_counter() - begun)
-        if verdict is None:
-            said = self._said()
-            self.close()
-            return Verdict(
-                ruling=Ruling.CONVICTED,
-                outcome=Outcome.TIMEOUT,
-                message=f"no verdict within {self.timeout:g} s",
-                rests_on=RestsOn.OBSERVED_FAULT,
-                details={"stderr": said},
-                seconds={"total": time.perf_counter() - begun},
-            )
-        if not self.target.emulated and verdict.outcome in DEVICE_FAULTS:
-            verdict = asserted(verdict, self._said())
-            self.close()
-        return verdict
-
     def end(self) -> None:
         """Close for good, from any thread."""
-        with _starting:  # a child that is being started is there, and ends too
+        with self._lock:  # a child that is being taken is there, and ends too
             self.ended = True
         self.close()
 
     def close(self) -> None:
-        """End the child and its session; the next case would start another."""
-        process, connection = self.process, self.connection
-        self.process = self.connection = None
-        self.served = 0
-        if process is not None:
-            for kill in (os.killpg, os.kill):
-                with contextlib.suppress(OSError):
-                    kill(process.pid, signal.SIGKILL)
-            process.join(5)
-            connection.close()
-        self.log.unlink(missing_ok=True)
+        """End the child and its session; the next case has another."""
+        child, self.child = self.child, None
+        if child is not None:
+            self.spares.bury(child)
 
-    def _start(self) -> None:
-        ours, theirs = multiprocessing.Pipe()
-        variables = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
-        if not self.target.emulated:
-            variables.update(CUDA_VISIBLE_DEVICES=visible_device(self.target.index), HARNESS_ONE_GPU="1")
-        self.log.touch()
-        with _starting, _forkserver() as context:
+    def _once(self, case: Case, tick: Callable[[], None]) -> tuple[Verdict, int]:
+        """The verdict of one child, and how many cases that child had judged before."""
+        try:
+            child = self._handed_over(case, tick)
+        except Gone:
             if self.ended:
-                raise Cancelled
-            process = context.Process(target=_serve, args=(theirs, self.target, str(self.log), variables), daemon=True)
-            process.start()
-            self.process, self.connection = process, ours
-        theirs.close()
+                raise Cancelled from None
+            return _no_child(), 0
+        before = child.served - 1
+        self.spares.refill()  # while the child is busy
+        begun = time.perf_counter()
+        try:
+            verdict = child.answer(self.timeout, tick)
+        except Gone:
+            verdict = self._died(child, time.perf_counter() - begun)
+        else:
+            if verdict is None:
+                verdict = _hung(self.timeout, time.perf_counter() - begun, child.said(), before)
+                self._lost()
+            elif not self.target.emulated and verdict.outcome in DEVICE_FAULTS:
+                verdict = asserted(verdict, child.said())
+                self._lost()
+            else:
+                self.spares.addresses[case.contract] = None
+        return (_with_start(verdict, child.start_seconds) if before == 0 else verdict), before
 
-    def _said(self) -> list[str]:
-        with contextlib.suppress(OSError):
-            return self.log.read_text(errors="replace").splitlines()[-40:]
-        return []
+    def _handed_over(self, case: Case, tick: Callable[[], None]) -> Child:
+        """The child that has the case. Gone when none lives: one that died while nothing was out had no case, and no verdict."""
+        if self.child is not None and self.child.served >= RECYCLED_AFTER:
+            self.close()
+        for _ in range(STARTS):
+            if self.child is None:
+                taken = self.spares.take(tick)
+                with self._lock:
+                    if self.ended:
+                        self.spares.bury(taken)
+                        raise Cancelled
+                    self.child = taken
+            child = self.child
+            try:
+                child.send(case)
+                return child
+            except Gone:
+                self.close()
+        raise Gone
 
-    def _died(self, seconds: float) -> Verdict:
+    def _may_be_anothers(self, verdict: Verdict, before: int) -> bool:
+        if verdict.outcome is Outcome.KILLED:
+            return True
+        died = "status" in verdict.details
+        faulted = not self.target.emulated and verdict.outcome in DEVICE_FAULTS and verdict.outcome is not Outcome.TIMEOUT
+        return bool(before) and (died or faulted)
+
+    def _lost(self) -> None:
+        self.spares.faults += 1
+        self.close()
+
+    def _died(self, child: Child, seconds: float) -> Verdict:
         if self.ended:
             raise Cancelled
-        self.process.join(10)
-        status, said = self.process.exitcode, self._said()
-        self.close()
+        status, said = child.status(), child.said()
+        self._lost()
         if status is not None and status < 0:
             name = signal.Signals(-status).name
             outcome, message = _DEATHS.get(signal.Signals(-status), Outcome.KILLED), f"the process died of {name}"
@@ -180,65 +172,43 @@ class Cell:
         )
 
 
-@contextlib.contextmanager
-def _forkserver() -> Iterator[Any]:
-    """The forkserver's context, started with what cells need imported and without this process's own main module.
-
-    multiprocessing would import `__main__` again in every child (pytest's takes 0.3 s); no cell needs it.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
-    main, path = sys.modules["__main__"], os.environ.get("PYTHONPATH")
-    kept = {name: os.environ.get(name) for name in ONE_THREAD}
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(CHECKOUT), *([path] if path else [])])
-    os.environ.update(ONE_THREAD)
-    try:
-        forkserver.ensure_running()
-        yield context
-    finally:
-        sys.modules["__main__"] = main
-        for name, value in {**kept, "PYTHONPATH": path}.items():
-            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+def second_look(first: Verdict, before: int, alone: Verdict) -> Verdict:
+    """The verdict of a case judged `alone` in a clean process, after `first` in one that had judged `before` others."""
+    had = f"in a process that had judged {before} other cases" if before else "in a process that had judged no other case"
+    if alone.signature == first.signature:
+        note = {"culprit": f"came first {had}, and again alone in a clean one"}
+    else:
+        said = f"{first.outcome}: {first.message}" + (f" ({first.location})" if first.location else "")
+        note = {"victim": f"{said}; this came {had}; judged again alone in a clean one, it did not come again"}
+    return replace(alone, details=dict(alone.details, **note))
 
 
-def _serve(connection: Any, target: Target, log: str, variables: dict[str, str]) -> None:
-    """The child: judge what comes down the pipe until it ends."""
-    os.setsid()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    alive: int | None = getattr(forkserver._forkserver, "_forkserver_alive_fd", None)
-    if alive is not None:  # a copy in each child would keep the forkserver, our parent, alive after the run was killed
-        os.close(alive)
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
-    os.dup2(descriptor, 1), os.dup2(descriptor, 2)
-    faulthandler.enable(file=2)
-    for name in [name for name in os.environ if name.startswith(PASSED_ON)]:
-        del os.environ[name]
-    os.environ.update(variables)
-    from harness.judge import judge
-
-    while True:
-        try:
-            record = connection.recv()
-        except EOFError:
-            return
-        try:
-            contract = resolve(record["contract"])
-            verdict = judge(contract.case_from_json(record), target, contract)
-        except Exception as error:  # the contract's own fault: it decides nothing about a kernel
-            verdict = Verdict(
-                ruling=Ruling.UNDECIDED,
-                outcome=Outcome.UNDECIDED,
-                message=f"the contract raised {type(error).__name__}: {str(error)[:300]}",
-                details={"traceback": traceback.format_exception(error)},
-            )
-        connection.send(json.loads(json.dumps(verdict.to_json(), default=_plain)))
+def _hung(timeout: float, seconds: float, said: list[str], before: int) -> Verdict:
+    details: dict[str, Any] = {"stderr": said}
+    if before:
+        details["judged once"] = f"its process had judged {before} other cases; a second look would cost the timeout again"
+    return Verdict(
+        ruling=Ruling.CONVICTED,
+        outcome=Outcome.TIMEOUT,
+        message=f"no verdict within {timeout:g} s",
+        rests_on=RestsOn.OBSERVED_FAULT,
+        details=details,
+        seconds={"total": seconds},
+    )
 
 
-def _plain(value: Any) -> Any:
-    """NumPy scalars and arrays as JSON values; anything else by its text."""
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+def _no_child() -> Verdict:
+    return Verdict(
+        ruling=Ruling.UNDECIDED,
+        outcome=Outcome.UNDECIDED,
+        message=f"{STARTS} processes died, one after the other, before they had a case",
+    )
+
+
+def _with_start(verdict: Verdict, seconds: float) -> Verdict:
+    """The first verdict of a child also tells what the child's start took: a bucket of its own."""
+    spent = dict(verdict.seconds, start=round(seconds, 6))
+    return replace(verdict, seconds=spent | {"total": round(spent.get("total", 0.0) + seconds, 6)})
 
 
 def asserted(verdict: Verdict, said: list[str]) -> Verdict:

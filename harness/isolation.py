@@ -15,7 +15,8 @@ from typing import Any
 
 from harness.cell import SLICE, Cancelled, Cell
 from harness.contract import Case
-from harness.journal import Journal
+from harness.journal import Journal, whole
+from harness.spares import Spares
 from harness.targets import Target
 from harness.verdict import Verdict
 
@@ -23,13 +24,19 @@ from harness.verdict import Verdict
 class Bench:
     """`jobs` places, each with one cell per target; a context manager that leaves no child behind.
 
-    Every case judged is written to `journal` before its launch and after it.
+    Every case judged is written to `journal` before its launch, before it is judged again, and after its verdict. `spares`:
+    children a target that wait for a fault; None leaves it to `harness.spares`.
     """
 
-    def __init__(self, *, jobs: int = 1, timeout: float = 120.0, journal: Journal | None = None) -> None:
+    def __init__(
+        self, *, jobs: int = 1, timeout: float = 120.0, journal: Journal | None = None, spares: int | None = None
+    ) -> None:
         self.jobs, self.timeout = jobs, timeout
         self.journal = journal if journal is not None else Journal()
         self.cells: dict[tuple[int, str], Cell] = {}
+        self.spares: dict[str, Spares] = {}
+        self._spare_count = spares
+        self._lock = threading.Lock()
         self.closed = self.interrupted = False
 
     def __enter__(self) -> Bench:
@@ -39,10 +46,14 @@ class Bench:
         self.close()
 
     def close(self) -> None:
-        self.closed = True
-        for cell in list(self.cells.values()):
+        with self._lock:
+            self.closed = True
+            cells, spares = list(self.cells.values()), list(self.spares.values())
+            self.cells.clear()
+        for cell in cells:
             cell.end()
-        self.cells.clear()
+        for waiting in spares:
+            waiting.end()
         self.journal.close()
 
     @contextlib.contextmanager
@@ -67,12 +78,16 @@ class Bench:
         """The verdict on one case, in the cell that `place` has for `target`."""
         key = (place, target.name)
         self._tick()
-        if self.closed:
-            raise Cancelled
-        if key not in self.cells:
-            self.cells[key] = Cell(target, timeout=self.timeout, directory=self.journal.path.parent)
+        with self._lock:
+            if self.closed:
+                raise Cancelled
+            if key not in self.cells:
+                directory = self.journal.path.parent
+                shared = self.spares.setdefault(target.name, Spares(target, directory, self._spare_count))
+                self.cells[key] = Cell(target, timeout=self.timeout, directory=directory, spares=shared)
+            cell = self.cells[key]
         number = self.journal.begin(case, target.name)  # creates the directory too
-        verdict = self.cells[key].judge(case, self._tick)
+        verdict = cell.judge(case, self._tick, lambda first: self.journal.note("again", number=number, verdict=whole(first)))
         self.journal.end(number, verdict)
         return verdict
 

@@ -69,10 +69,13 @@ def test_a_contract_that_raises_decides_nothing(bench: Bench) -> None:
 
 
 def test_the_case_is_in_the_journal_before_it_kills(bench: Bench) -> None:
+    assert bench.judge(case(), HOST).ruling is Ruling.RIGHT
     bench.judge(case(n=77, fault="segfault"), HOST)
-    *_, begun, ended = map(json.loads, bench.journal.path.read_text().splitlines())
+    *_, begun, again, ended = map(json.loads, bench.journal.path.read_text().splitlines())
     assert begun["event"] == "begin" and begun["case"]["problem"]["n"] == 77
-    assert ended["number"] == begun["number"] and ended["verdict"]["outcome"] == "segmentation fault"
+    assert again["event"] == "again" and again["verdict"]["outcome"] == "segmentation fault"  # its child had judged others
+    assert ended["event"] == "end" and ended["verdict"]["outcome"] == "segmentation fault"
+    assert begun["number"] == again["number"] == ended["number"]
 
 
 def test_many_places_judge_all_cases_and_each_once(tmp_path: Path) -> None:

@@ -1,0 +1,148 @@
+"""What a fault costs: the same cases, faulty and made benign, one after the other in one place, and where the difference goes.
+
+    python benchmarks/fault_cost.py --target cuda:0 --out DIR            about two minutes on an H200
+    python benchmarks/fault_cost.py --target emulated:sm_90 --out DIR --cases 10 --turns 1   tries it without a GPU
+
+The cases take turns among the kinds of fault of tests/harness_checks/faulting_kernels.py. Both forms are run once before anything
+is counted, so nothing is compiled. Then, `--turns` times, the benign ones and the faulty ones; each series ends with one benign
+case that is counted, so that the last fault's new child is paid for too. The cost of a fault is the wall of its case less the wall
+of the same case made benign. `--spares 3 2 1 0`: how many children wait (the first number is held to the goal). Written to DIR:
+fault_cost.json, after each series. Exit status 1 when the goal is missed or a case is not judged as it should be, 2 without the
+target.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(CHECKOUT))
+
+from harness.contract import Case, resolve
+from harness.isolation import Bench
+from harness.journal import Journal
+from harness.targets import Target, target
+from harness.verdict import Outcome, Ruling, Verdict
+
+ADDRESS = "tests.harness_checks.faulting_kernels:CONTRACT"
+GOAL = {"median": 0.7, "p95": 1.5}  # seconds a fault
+BUCKETS = ("start", "launch", "compile", "transfer", "harness", "reference")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = parsed(arguments)
+    try:
+        machine = target(given.target)
+    except ValueError as error:
+        print(error)
+        return 2
+    given.out.mkdir(parents=True, exist_ok=True)
+    told: dict = {"target": machine.name, "model": machine.model, "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+                  "command": "python benchmarks/fault_cost.py " + " ".join(sys.argv[1:]), "goal": GOAL, "cases": given.cases,
+                  "wrong": [], "series": {}}  # fmt: skip
+    with tempfile.TemporaryDirectory() as scratch:
+        kinds = warmed(machine, Path(scratch), told)
+        print(f"kinds: {', '.join(kinds)}", flush=True)
+        for spares in given.spares:
+            series = told["series"][str(spares)] = {"pairs": [], "walls": [], "parts": []}
+            for turn in range(given.turns if spares == given.spares[0] else 1):
+                one_turn(machine, kinds, given, spares, Path(scratch) / f"{spares}-{turn}", series, told["wrong"])
+                series |= summary(series)
+                (given.out / "fault_cost.json").write_text(json.dumps(told, indent=1) + "\n")
+                print(f"spares {spares}: {series['sentence']}", flush=True)
+    first = told["series"][str(given.spares[0])]
+    for line in told["wrong"][:10]:
+        print(line)
+    return 1 if told["wrong"] or first["median"] > GOAL["median"] or first["p95"] > GOAL["p95"] else 0
+
+
+def parsed(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", default="cuda:0")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--cases", type=int, default=50, help="faulty ones in a series, and as many benign (default 50)")
+    parser.add_argument("--turns", type=int, default=3, help="of the first number of spares; one of the others (default 3)")
+    parser.add_argument("--spares", type=int, nargs="+", default=[3, 2, 1, 0], help="children that wait (default 3 2 1 0)")
+    return parser.parse_args(arguments)
+
+
+def warmed(machine: Target, scratch: Path, told: dict) -> list[str]:
+    """The kinds that this target faults by, each compiled in both forms."""
+    contract, kinds = resolve(ADDRESS), list[str]()
+    with Bench(journal=Journal(scratch / "warming.jsonl")) as bench:
+        for benign, faulty in zip(*[iter(contract.required(machine))] * 2, strict=True):
+            first, second = bench.judge(benign, machine), bench.judge(faulty, machine)
+            if Outcome.NOT_MODELLED in (first.outcome, second.outcome):
+                continue
+            kinds.append(benign.problem.kind)
+            check(benign, first, told["wrong"])
+            check(faulty, second, told["wrong"])
+        bench.judge(made(kinds[0], False, 0), machine)
+        begun = time.perf_counter()
+        inside = [bench.judge(made(kinds[0], False, number), machine).seconds["total"] for number in range(200)]
+        around = (time.perf_counter() - begun - sum(inside)) / len(inside)
+        told["round_trip"] = {"case_seconds": statistics.median(inside), "around_it": around}
+    trip = told["round_trip"]
+    print(f"a benign case takes {trip['case_seconds']:.4f} s in its child, {trip['around_it']:.4f} s of pipe and journal around it")
+    return kinds
+
+
+def check(case: Case, verdict: Verdict, wrong: list[str]) -> None:
+    """Note a verdict that is not what the case was made for."""
+    expected = case.problem.kind if case.problem.faulty else "right"
+    if str(verdict.outcome) != expected or verdict.convicted != case.problem.faulty or verdict.ruling is Ruling.UNDECIDED:
+        came = f"{verdict.ruling}, {verdict.outcome} {verdict.message} {verdict.location}"
+        wrong.append(f"{case.problem}: {came}; expected {expected}")
+
+
+def one_turn(
+    machine: Target, kinds: list[str], given: argparse.Namespace, spares: int, scratch: Path, series: dict, wrong: list[str]
+) -> None:
+    """One benign series and one faulty series, each in a bench of its own that has judged a case of its kind before."""
+    walls: dict[bool, list[float]] = {}
+    for faulty in (False, True):
+        with Bench(journal=Journal(scratch / f"{faulty}.jsonl"), spares=spares) as bench:
+            bench.judge(made(kinds[0], False, 0), machine)
+            bench.judge(made(kinds[0], faulty, 0), machine)  # the first fault: from now on all spares wait
+            cost, shared = list[float](), bench.spares[machine.name]
+            for number in range(given.cases + 1):
+                case = made(kinds[number % len(kinds)], faulty and number < given.cases, number)
+                waited, begun = shared.waited, time.perf_counter()
+                verdict = bench.judge(case, machine)
+                cost.append(time.perf_counter() - begun)
+                check(case, verdict, wrong)
+                if faulty:
+                    parts = {name: verdict.seconds.get(name, 0.0) for name in BUCKETS}
+                    series["parts"].append({"kind": case.problem.kind, "wall": cost[-1], "waited": shared.waited - waited, **parts})
+            walls[faulty] = cost
+    series["walls"].append([sum(walls[True]), sum(walls[False])])
+    series["pairs"] += [bad - good for bad, good in zip(walls[True], walls[False], strict=True)][: given.cases]
+    series.setdefault("whole", []).append((sum(walls[True]) - sum(walls[False])) / given.cases)
+
+
+def made(kind: str, faulty: bool, number: int) -> Case:
+    record = {"kind": kind, "faulty": faulty}
+    return resolve(ADDRESS).case_from_json({"problem": record, "data_seed": number})
+
+
+def summary(series: dict) -> dict:
+    """Median and 95th percentile of the cost of a fault, the means of what it is made of, and a sentence."""
+    pairs, parts = sorted(series["pairs"]), series["parts"]
+    p95 = pairs[min(len(pairs) - 1, int(0.95 * len(pairs)))]
+    mean = {name: statistics.mean(part[name] for part in parts) for name in ("wall", "waited", *BUCKETS)}
+    found = {"median": statistics.median(pairs), "p95": p95, "mean": mean}
+    share = ", ".join(f"{name} {seconds:.3f}" for name, seconds in mean.items() if name not in ("wall", "start"))
+    found["sentence"] = (f"a fault costs {found['median']:.3f} s (median), {p95:.3f} s (95th percentile), "
+                         f"{statistics.mean(series['whole']):.3f} s (whole walls); a case of it: {share}; "
+                         f"a child starts in {mean['start']:.3f} s beside it")  # fmt: skip
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

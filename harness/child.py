@@ -1,0 +1,219 @@
+"""A child process that judges: forked from a server that never touches CUDA, and warmed before its first case.
+
+Children come from a forkserver that has torch and Triton imported (a start takes about 25 ms, a fresh import 1.7 s). A child has a
+session of its own, so that Ctrl-C does not look like a kill, and dies with its parent (PR_SET_PDEATHSIG). Before its first case it
+makes its CUDA context and loads what every case uses; it says when it is ready and how long that took. So a child that waits for
+work, a *spare*, takes over at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import itertools
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+import types
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import forkserver
+from pathlib import Path
+from typing import Any
+
+from harness.contract import Case, resolve
+from harness.targets import Target, visible_device
+from harness.verdict import Outcome, RestsOn, Ruling, Verdict
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+PRELOADED = [
+    "torch",
+    "triton",
+    "triton.language",
+    "triton.experimental.gluon",
+    "triton.backends.nvidia.driver",
+    "harness.judge",
+    "harness.emulator",
+    "harness.warming",
+]
+PASSED_ON = ("TRITON_", "CUDA_", "HARNESS_", "HIP_", "ROCR_")
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+SLICE = 0.25  # seconds between two looks at whether the run was interrupted
+STARTED_WITHIN = 120.0  # seconds; a compiler's cache may be cold, a machine busy
+DEVICE_FAULTS = {
+    Outcome.ILLEGAL_INSTRUCTION,
+    Outcome.ILLEGAL_ADDRESS,
+    Outcome.MISALIGNED_ADDRESS,
+    Outcome.DEVICE_ASSERT,
+    Outcome.LAUNCH_FAILURE,
+    Outcome.TIMEOUT,
+}
+"""After one of these a CUDA context is dead: its child is replaced, or every later case would be its victim."""
+_PR_SET_PDEATHSIG = 1
+_starting = threading.Lock()
+_numbers = itertools.count()
+
+
+class Gone(Exception):
+    """The child ended without an answer."""
+
+
+class Child:
+    """One process for one target. `addresses` are contracts to have imported when it is ready."""
+
+    def __init__(self, target: Target, directory: Path, addresses: Sequence[str] = ()) -> None:
+        self.log = directory / f"cell-{os.getpid()}-{next(_numbers)}.log"  # what the child prints; outlives a killed parent
+        self.log.touch()
+        self.served = 0
+        self.start_seconds = 0.0  # the child's own, known when it is ready
+        self.ready = False
+        ours, theirs = multiprocessing.Pipe()
+        variables = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
+        if not target.emulated:
+            variables.update(CUDA_VISIBLE_DEVICES=visible_device(target.index), HARNESS_ONE_GPU="1")
+        with _starting, _forkserver() as context:
+            arguments = (theirs, target, str(self.log), variables, list(addresses))
+            self.process: Any = context.Process(target=_serve, args=arguments, daemon=True)
+            self.process.start()
+        self.connection = ours
+        theirs.close()
+
+    def is_ready(self) -> bool:
+        """Whether the child waits for a case; never blocks. Gone when it died instead."""
+        if not self.ready and self.connection.poll(0):
+            self._welcome()
+        return self.ready
+
+    def wait_ready(self, tick: Callable[[], None] = lambda: None) -> float:
+        """Wait for the child to be warm; the seconds waited. Gone when it died, or takes longer than any start does."""
+        begun = time.perf_counter()
+        while not self.is_ready():
+            if time.perf_counter() - begun > STARTED_WITHIN:
+                raise Gone
+            tick()
+            self.connection.poll(SLICE)
+        return time.perf_counter() - begun
+
+    def send(self, case: Case) -> None:
+        """Hand a case over. Gone when the child died before it could have had it."""
+        self.log.write_bytes(b"")
+        try:
+            self.connection.send(case.to_json())
+        except OSError:
+            raise Gone from None
+        self.served += 1
+
+    def answer(self, timeout: float, tick: Callable[[], None] = lambda: None) -> Verdict | None:
+        """The verdict on the case that is out, None after `timeout` seconds. Gone when the child died."""
+        begun = time.perf_counter()
+        try:
+            answered = self.connection.poll(min(SLICE, timeout))
+            while not answered and time.perf_counter() - begun < timeout:
+                tick()
+                answered = self.connection.poll(SLICE)
+            return Verdict.from_json(self.connection.recv()) if answered else None
+        except (EOFError, OSError):
+            raise Gone from None
+
+    def said(self) -> list[str]:
+        """The last lines that it printed over the case that is out."""
+        with contextlib.suppress(OSError):
+            return self.log.read_text(errors="replace").splitlines()[-40:]
+        return []
+
+    def status(self) -> int | None:
+        """The exit status of a child that is gone, -N for signal N."""
+        self.process.join(10)
+        return self.process.exitcode
+
+    def end(self) -> None:
+        """Kill the child and its session, without waiting for what the driver has to clear away."""
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(OSError):
+                kill(self.process.pid, signal.SIGKILL)
+        self.connection.close()
+        self.log.unlink(missing_ok=True)
+
+    def join(self, seconds: float) -> bool:
+        """Whether the killed child is gone, waiting at most `seconds`."""
+        self.process.join(seconds)
+        return self.process.exitcode is not None
+
+    def _welcome(self) -> None:
+        try:
+            self.start_seconds = float(self.connection.recv()["started"])
+        except (EOFError, OSError):
+            raise Gone from None
+        self.ready = True
+
+
+@contextlib.contextmanager
+def _forkserver() -> Iterator[Any]:
+    """The forkserver's context, started with what cells need imported and without this process's own main module.
+
+    multiprocessing would import `__main__` again in every child (pytest's takes 0.3 s); no cell needs it.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    main, path = sys.modules["__main__"], os.environ.get("PYTHONPATH")
+    kept = {name: os.environ.get(name) for name in ONE_THREAD}
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(CHECKOUT), *([path] if path else [])])
+    os.environ.update(ONE_THREAD)
+    try:
+        forkserver.ensure_running()
+        yield context
+    finally:
+        sys.modules["__main__"] = main
+        for name, value in {**kept, "PYTHONPATH": path}.items():
+            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+
+
+def _serve(connection: Any, target: Target, log: str, variables: dict[str, str], addresses: list[str]) -> None:
+    """The child: warm up, then judge what comes down the pipe until it ends."""
+    begun = time.perf_counter()
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    alive: int | None = getattr(forkserver._forkserver, "_forkserver_alive_fd", None)
+    if alive is not None:  # a copy in each child would keep the forkserver, our parent, alive after the run was killed
+        os.close(alive)
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(descriptor, 1), os.dup2(descriptor, 2)
+    faulthandler.enable(file=2)
+    for name in [name for name in os.environ if name.startswith(PASSED_ON)]:
+        del os.environ[name]
+    os.environ.update(variables)
+    from harness.judge import judge
+    from harness.warming import settled, warm
+
+    with contextlib.suppress(Exception):  # a device that cannot be had shows in the verdicts, by its name
+        warm(target, addresses)
+    connection.send({"started": time.perf_counter() - begun})
+    while True:
+        try:
+            record = connection.recv()
+        except EOFError:
+            return
+        try:
+            contract = resolve(record["contract"])
+            verdict = settled(judge(contract.case_from_json(record), target, contract), target)
+        except Exception as error:  # the contract's own fault: it decides nothing about a kernel
+            verdict = Verdict(
+                ruling=Ruling.UNDECIDED,
+                outcome=Outcome.UNDECIDED,
+                message=f"the contract raised {type(error).__name__}: {str(error)[:300]}",
+                rests_on=RestsOn.NOTHING,
+                details={"traceback": traceback.format_exception(error)},
+            )
+        connection.send(json.loads(json.dumps(verdict.to_json(), default=_plain)))
+
+
+def _plain(value: Any) -> Any:
+    """NumPy scalars and arrays as JSON values; anything else by its text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -1,0 +1,116 @@
+"""Contract under test: after a fault a warm child takes over, only the culprit is convicted, and no child is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness import cell as cells
+from harness.isolation import Bench
+from harness.journal import Journal
+from harness.verdict import Outcome, Ruling
+from tests.harness_checks.fragile_gpu import FRAGILE, case
+from tests.harness_checks.test_isolation import runs
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with Bench(timeout=60, journal=Journal(tmp_path / "run.jsonl"), spares=2) as bench:
+        yield bench
+
+
+def waiting(bench: Bench) -> list:
+    return bench.spares["cuda:0"]._waiting
+
+
+def events(bench: Bench) -> list[str]:
+    return [json.loads(line)["event"] for line in bench.journal.path.read_text().splitlines()]
+
+
+def test_a_spare_takes_over_after_a_fault_and_another_is_started(bench: Bench) -> None:
+    assert bench.judge(case(n=1), FRAGILE).ruling is Ruling.RIGHT
+    (spare,) = waiting(bench)
+    spare.wait_ready()
+    bench.cells[0, "cuda:0"].close()
+    faulted = bench.judge(case("fault"), FRAGILE)
+    assert (faulted.ruling, faulted.outcome) == (Ruling.CONVICTED, Outcome.ILLEGAL_INSTRUCTION)
+    assert events(bench) == ["begin", "end", "begin", "end"]  # the spare had judged nothing: no second look
+    assert spare.process.exitcode is None or not runs(spare.process.pid)
+    next_one = waiting(bench)[0]
+    assert bench.judge(case(n=2), FRAGILE).ruling is Ruling.RIGHT
+    assert bench.cells[0, "cuda:0"].process.pid == next_one.process.pid
+    assert len(waiting(bench)) == 2  # after a fault all wait
+
+
+def test_faults_in_a_row_cost_one_child_each(bench: Bench) -> None:
+    bench.judge(case(n=1), FRAGILE)
+    for n in range(4):
+        assert bench.judge(case("fault", n), FRAGILE).outcome is Outcome.ILLEGAL_INSTRUCTION
+    assert events(bench).count("again") == 1  # the first alone had a predecessor
+    assert len(bench.spares["cuda:0"].starts) == 5  # of the first two cases, of the second look, of three more
+
+
+def test_a_culprit_comes_again_alone_and_a_victim_does_not(bench: Bench) -> None:
+    bench.judge(case(n=1), FRAGILE)
+    culprit = bench.judge(case("fault"), FRAGILE)
+    assert culprit.outcome is Outcome.ILLEGAL_INSTRUCTION and "again alone" in culprit.details["culprit"]
+    bench.judge(case(n=1), FRAGILE)
+    victim = bench.judge(case("fault unless first"), FRAGILE)
+    assert victim.ruling is Ruling.RIGHT and "illegal address" in victim.details["victim"]
+    assert "had judged 1 other" in victim.details["victim"]
+
+
+def test_a_process_damaged_by_one_case_does_not_convict_the_next(bench: Bench) -> None:
+    bench.judge(case(n=1), FRAGILE)
+    assert bench.judge(case("damage"), FRAGILE).ruling is Ruling.RIGHT
+    victim = bench.judge(case(n=2), FRAGILE)
+    assert victim.ruling is Ruling.RIGHT and "segmentation fault" in victim.details["victim"]
+
+
+def test_without_the_second_look_a_victim_is_convicted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cells.Cell, "_may_be_anothers", lambda self, verdict, before: False)
+    bench.judge(case(n=1), FRAGILE)
+    bench.judge(case("damage"), FRAGILE)
+    assert bench.judge(case(n=2), FRAGILE).outcome is Outcome.SEGMENTATION_FAULT
+
+
+def test_a_kill_from_outside_convicts_nobody_even_in_a_new_child(bench: Bench, tmp_path: Path) -> None:
+    killed_once = bench.judge(case("kill", once=str(tmp_path / "done")), FRAGILE)
+    assert killed_once.ruling is Ruling.RIGHT and "killed" in killed_once.details["victim"]
+    assert bench.judge(case("kill"), FRAGILE).outcome is Outcome.KILLED
+
+
+def test_a_child_killed_between_two_cases_is_nobodys_verdict(bench: Bench) -> None:
+    for kill_spares in (False, True):
+        bench.judge(case(n=1), FRAGILE)
+        for child in [bench.cells[0, "cuda:0"].child, *(waiting(bench) if kill_spares else ())]:
+            assert child is not None
+            os.kill(child.process.pid, signal.SIGKILL)
+            assert child.join(10)
+        verdict = bench.judge(case(n=2), FRAGILE)
+        assert verdict.ruling is Ruling.RIGHT and "again" not in events(bench) and "victim" not in verdict.details
+
+
+def test_the_start_of_a_child_is_a_bucket_of_its_first_verdict_alone(bench: Bench) -> None:
+    first, second = bench.judge(case(n=1), FRAGILE), bench.judge(case(n=2), FRAGILE)
+    assert first.seconds["start"] > 0 and "start" not in second.seconds
+    parts = sum(seconds for name, seconds in first.seconds.items() if name != "total")
+    assert parts == pytest.approx(first.seconds["total"], abs=1e-4)
+
+
+def test_a_bench_that_closes_leaves_no_child_and_no_log(tmp_path: Path) -> None:
+    with Bench(journal=Journal(tmp_path / "run.jsonl"), spares=2) as bench:
+        bench.judge(case("fault"), FRAGILE)
+        bench.judge(case(n=1), FRAGILE)
+        children = [child.process.pid for child in waiting(bench)] + [bench.cells[0, "cuda:0"].process.pid]
+        assert len(children) == 3
+    deadline = time.monotonic() + 10
+    while any(map(runs, children)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(map(runs, children)) and not list(tmp_path.glob("*.log"))
