@@ -1,4 +1,4 @@
-"""docs/kernels.md: what each Gluon kernel asks, and what a launch that ignored it would cost, printed from the clauses themselves.
+"""docs/kernels.md: what each kernel asks, and what a launch that ignored it would cost, printed from the clauses themselves.
 
 ``python -m harness.kernel_pages > docs/kernels.md`` writes it; a test holds the file to what this prints.
 """
@@ -10,9 +10,11 @@ import inspect
 import re
 from typing import Any
 
-STEMS = ("tmem_copy", "small_mma", "blocked_matmul", "blocked_matmul_pipelined", "ampere_gemm", "hopper_matmul", "tma_gather",
-         "tma_scatter", "fused_gather_scatter_matmul")
-_HEAD = """# The Gluon kernels, and what they ask
+from harness.contract import resolve
+
+STEMS = ("matmul", "block_scaled_matmul", "tmem_copy", "small_mma", "blocked_matmul", "blocked_matmul_pipelined", "ampere_gemm",
+         "hopper_matmul", "tma_gather", "tma_scatter", "fused_gather_scatter_matmul")
+_HEAD = """# The kernels, and what they ask
 
 Each launcher takes the device from its operands and refuses what is listed here with a ValueError that carries the value, the rule
 and the remedy, before anything is compiled. "Noticed by" says who would stop a launch that ignored the rule; *nobody* means a wrong
@@ -31,10 +33,10 @@ def section(module: Any, stem: str) -> str:
     """One kernel: its equation, its launcher, what it needs, its clauses."""
     signature = inspect.signature(getattr(module, stem))
     parameters = ", ".join(re.sub(r": [^=]+?(?= =|$)", "", str(p)) for p in signature.parameters.values())
-    needs = ", ".join(sorted(module.REQUIRES))
+    needs = ", ".join(sorted(resolve(stem).requires))
     lines = [f"## {stem}", "", *(module.__doc__ or "").splitlines()[:1], "", f"`{stem}({parameters})`, on a GPU with {needs}.", "",
-             "| rule | remedy | cost when broken | noticed by |", "| --- | --- | --- | --- |"]
-    lines += [f"| {clause.rule} | {clause.remedy} | {clause.cost} | {clause.layer} |" for clause in module.CLAUSES]
+             "| clause | rule | remedy | cost when broken | noticed by |", "| --- | --- | --- | --- | --- |"]
+    lines += [f"| {clause.name} | {clause.rule} | {clause.remedy} | {clause.cost} | {clause.layer} |" for clause in module.CLAUSES]
     return "\n".join(lines) + "\n"
 
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 _RESIDUES = (16, 16, 16)  # sizes shrink by these where the tile's masked elements cost nothing
 BUDGET = 1 << 24  # products of one case, masked elements of its tiles included: what an emulated launch may cost
 HARDWARE_BUDGET = 1 << 22  # products of one case on hardware: what its expected words may cost
-POOL = 48  # specialisations drawn from in one run: every kind with every configuration, once
 _KINDS_OF_SIZES = ("16", "16", "odd", "odd", "odd", "odd", "1")  # of m and n, by weight
 CLAIMS = ("strides", "bf16", "fp32")  # what a user's launcher may say that it takes: views of any strides, element types
 _TILES = (10, 3, 5)  # largest counts of tiles and K blocks drawn, before the budget: more rows of tiles than one group has
@@ -109,9 +108,9 @@ class MatmulContract(Contract):
             schedule = strategies.cycled(("eager", "latest", f"drawn:{place}"), turn) if target.emulated else "eager"
             regime = strategies.cycled(regimes.REGIMES, turn)
             cases.append(self._case(target, special, sizes, regime, rng.randrange(1 << 31), schedule))
-        return _interleaved(cases) + self._small(target) + self._refused()
+        return _interleaved(cases) + self._small() + self._refused()
 
-    def _small(self, target: Target) -> list[Case]:
+    def _small(self) -> list[Case]:
         problem, small = self.module.Problem, self.module.configurations("cuda")[-1]
         sizes = [(0, 3, 5), (3, 0, 5), (3, 5, 0), (1, 1, 1), (1, 33, 40), (33, 1, 40), (40, 33, 1), (300, 70, 33)]
         cases = [

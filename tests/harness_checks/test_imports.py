@@ -10,9 +10,6 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-ROOMS = {"kernels", "reference", "harness", "tests", "benchmarks"}
-DRIVERS = {"hypothesis", "pytest"}  # draw and drive; the law and the accused know neither
-
 MAY = {
     "kernels": {"kernels", "torch", "triton"},
     "reference": {"reference", "numpy"},
