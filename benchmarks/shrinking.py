@@ -57,7 +57,7 @@ def shrunk(crash, seed: int, directory: Path, bench, draws: int) -> dict:
     before, begun = memory.asked, time.monotonic()
     case, verdict = shrink(docket, found, memory(found), memory, draws=draws, seconds=300)
     seconds = time.monotonic() - begun
-    path = seed_files.write(seed_files.seed_of(case, crash.target, verdict), _made(directory / f"seed-{seed}"))
+    path = seed_files.write(seed_files.seed_of(case, crash.target, verdict, first=found), _made(directory / f"seed-{seed}"))
     return {
         "crash": crash.fault.name, "kind": str(verdict.outcome), "when": crash.when, "seed": seed, "from": describe(found),
         "least": describe(case), "seconds": seconds, "launches": memory.asked - before, "file": str(path),

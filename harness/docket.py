@@ -116,8 +116,8 @@ def walk(
         report_multiple_bugs=False,
     )
 
+    @settings  # after the seed, which sets the database of what it decorates to none
     @hypothesis.seed(derived_seed(docket.seed, docket.address, docket.target.name))
-    @settings
     @hypothesis.given(case=docket.contract.cases(docket.target))
     def each(case: Case) -> None:
         ready = docket.prepared(case)

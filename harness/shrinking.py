@@ -53,6 +53,8 @@ def shrink(docket: Docket, case: Case, verdict: Verdict, judge: Memory, *, draws
 
     def shows(candidate: Case) -> bool | None:
         """None when the time is over and `candidate` was not judged before."""
+        if docket.launcher and docket.prepared(candidate) != candidate:
+            return False  # a user's launcher is not asked this
         if candidate.key not in judge.known and time.monotonic() > end:
             return None
         found = judge(candidate)

@@ -12,13 +12,15 @@ from types import SimpleNamespace
 
 import hypothesis
 import pytest
+from hypothesis.database import InMemoryExampleDatabase
 
 from harness import seed_files
+from harness.contract import Case
 from harness.docket import PROFILES
 from harness.judge import judge
 from harness.large_nodes import large_nodes
 from harness.lease import NEED
-from harness.pytest_hooks import Court, Node, base_seed, pytest_xdist_auto_num_workers
+from harness.pytest_hooks import Court, Node, base_seed, database, pytest_xdist_auto_num_workers
 from harness.pytest_summary import lines, tallied, tally_row
 from harness.shrinking import Convicted
 from harness.targets import Target
@@ -175,3 +177,57 @@ def test_the_number_of_workers_is_given_or_the_cores(pytestconfig: pytest.Config
     monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS")
     assert pytest_xdist_auto_num_workers(pytestconfig) >= 1
     assert base_seed(pytestconfig) == int(pytestconfig.getoption("--hypothesis-seed") or 0)
+
+
+ONLY_DRAWN = """
+from tests.harness_checks.vector_add import VectorAdd
+class OnlyDrawn(VectorAdd):
+    def required(self, target):
+        return []
+CONTRACT = OnlyDrawn(fault="wrong")
+"""
+
+
+def test_a_drawn_case_that_failed_is_judged_first_in_the_next_run(
+    court: Court, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accused, kept = tmp_path / "only_drawn.py", InMemoryExampleDatabase()
+    judged: list[Case] = []
+    accused.write_text(ONLY_DRAWN)
+    inner = court.bench.judge
+    monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
+    monkeypatch.setattr(court, "database", kept)
+    monkeypatch.setattr(court.bench, "judge", lambda case, where: judged.append(case) or inner(case, where))
+    monkeypatch.setattr("harness.pytest_hooks.shrink", lambda docket, case, verdict, *_, **__: (case, verdict))
+    node = Node(f"{accused}:CONTRACT", "emulated:sm_90")
+    failed: list[Case] = []
+    for base in (0, 1):
+        monkeypatch.setattr(court, "seed", base)
+        with pytest.raises(Convicted):
+            court.hold(node, [])
+        assert judged[0] == failed[-1] if failed else judged[0] != judged[-1]
+        failed.append(judged[-1])  # a conviction is judged again at the end
+        judged.clear()
+    assert kept.data
+
+
+def test_the_database_is_hypothesis_own_a_profiles_or_none_where_draws_are_asked_for(
+    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = InMemoryExampleDatabase()
+    hypothesis.settings.register_profile("shared-database", database=mine)
+    given = {"--hypothesis-seed": None, "--hypothesis-profile": None}
+
+    class Config:
+        def getoption(self, name: str, default: object = None) -> object:
+            return given[name]
+
+    monkeypatch.delenv("CI", raising=False)
+    assert "DirectoryBased" in repr(database(Config())) or "examples" in repr(database(Config()))
+    given["--hypothesis-profile"] = "shared-database"
+    assert database(Config()) is mine
+    given["--hypothesis-seed"] = "7"
+    assert database(Config()) is None
+    given.update({"--hypothesis-seed": None, "--hypothesis-profile": None})
+    monkeypatch.setenv("CI", "1")
+    assert database(Config()) is None

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from harness import seed_files
+from harness.contract import Case, resolve
+from harness.docket import Docket
 from harness.isolation import Bench
 from harness.journal import Journal
 from harness.judge import judge
@@ -129,3 +132,28 @@ def test_a_conviction_that_does_not_repeat_is_called_nondeterministic(tmp_path: 
     with Bench(journal=Journal(tmp_path / "j.jsonl")) as bench:
         assert rerun(case(100, fault="wrong"), "host", verdict, bench) == ""
         assert rerun(case(100), "host", verdict, bench) == "nondeterministic: 1 of 5 runs show it"
+
+
+def test_a_file_of_a_draw_holds_its_blob_and_one_of_the_cover_list_says_why_not(state: Path) -> None:
+    docket = Docket("tests.harness_checks.vector_add:WRONG", HOST)
+    drawn = next(c for c in docket.drawn(20) if judge(c, HOST).convicted)
+    seed = seed_files.read(seed_files.write(seed_files.seed_of(drawn, "host", judge(drawn, HOST))))
+    assert seed.hypothesis["draws"] == "this case" and seed.hypothesis["version"] == hypothesis.__version__
+    strategy = resolve(seed.case["contract"]).cases(HOST)
+
+    @hypothesis.reproduce_failure(seed.hypothesis["version"], seed.hypothesis["blob"].encode())
+    @hypothesis.given(case=strategy)
+    def look(case: Case) -> None:
+        assert case.problem != drawn.problem, "here it is"
+
+    with pytest.raises(AssertionError, match="here it is"):
+        look()
+    assert "cover list" in seed_files.read(stored()).hypothesis["absent"]
+
+
+def test_a_file_written_before_a_field_was_added_is_read(state: Path) -> None:
+    path = stored()
+    record = json.loads(path.read_text())
+    del record["hypothesis"], record["knobs"]
+    path.write_text(json.dumps(record | {"a later field": 1}))
+    assert seed_files.read(path).hypothesis == {} and again(path).same

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import hypothesis
@@ -197,3 +197,16 @@ def test_every_beginning_has_one_end_and_gaps_follow(start: Size, shows: Callabl
     ended = Descent(Sized(), HOST, lambda candidate: shows(candidate.problem)).least(case)
     assert (ended.schedule, ended.regime, ended.data_seed) == ("eager", "normal", 0)
     assert ended.problem == least
+
+
+def test_a_users_launcher_is_shrunk_only_to_what_it_promises() -> None:
+    class Whole(Docket):
+        """Asks a launcher whole blocks of 16 only."""
+
+        def prepared(self, case: Case) -> Case | None:
+            return replace(case, problem=replace(case.problem, n=max(16, case.problem.n // 16 * 16)))
+
+    docket = Whole(ADDRESS, HOST, launcher=f"{PLACE}:add_off_by_one")
+    start = case(160, launcher=docket.launcher)
+    small, _ = shrink(docket, start, judge(start, HOST), Memory(judged_here), draws=5, seconds=20)
+    assert small.problem.n == 16
