@@ -135,6 +135,7 @@ class BlockScaledMatmulContract(KernelContract):
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         fields = self.sized("mxfp8", 64, 64, 128) | {"format": "mxfp8", "out": "fp32"}
         yield fields | {"out": "bf16"}, {}
+        yield fields | {"m": 0}, {}
         yield fields, {"block_m": 64}
         yield fields, {"block_n": 512}
         yield fields, {"block_k": 64}

@@ -37,6 +37,7 @@ from kernels.features import Feature, features_of
 from kernels.matmul import CONFIGS, Config, Problem, View
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+TUTORIAL = CHECKOUT / "docs" / "examples" / "tutorial_matmul.py"
 SMALL = CONFIGS["cuda"][-1]
 
 
@@ -240,7 +241,7 @@ def test_each_amd_configuration_compiles_to_machine_code_with_wrapped_offsets(co
 
 def test_every_user_case_is_one_that_a_plain_launcher_takes() -> None:
     for required in CONTRACT.required(target("emulated:sm_90")):
-        asked = CONTRACT.for_launcher(required, "somewhere.py:matmul")
+        asked = CONTRACT.for_launcher(required, f"{TUTORIAL}:matmul")
         assert asked.config is None
         assert (asked.problem.dtype, asked.problem.out, asked.problem.activation) == ("fp16", "fp16", "")
         assert min(asked.problem.m, asked.problem.n, asked.problem.k) >= 1
