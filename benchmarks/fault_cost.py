@@ -6,9 +6,11 @@
 The cases take turns among the kinds of fault of tests/harness_checks/faulting_kernels.py. Both forms are run once before anything
 is counted, so nothing is compiled. Then, `--turns` times, the benign ones and the faulty ones; each series ends with one benign
 case that is counted, so that the last fault's new child is paid for too. The cost of a fault is the wall of its case less the wall
-of the same case made benign. `--spares 3 2 1 0`: how many children wait (the first number is held to the goal). Written to DIR:
-fault_cost.json, after each series. Exit status 1 when the goal is missed or a case is not judged as it should be, 2 without the
-target.
+of the same case made benign.
+
+`--spares 3 2 1 0`: how many children wait (the first number is held to the goal, the others take a third of
+the cases, once). Written to DIR: fault_cost.json, after each series. Exit status 1 when the goal is missed or a case is not judged
+as it should be, 2 without the target.
 """
 
 from __future__ import annotations
@@ -50,9 +52,12 @@ def main(arguments: list[str] | None = None) -> int:
         kinds = warmed(machine, Path(scratch), told)
         print(f"kinds: {', '.join(kinds)}", flush=True)
         for spares in given.spares:
-            series = told["series"][str(spares)] = {"pairs": [], "walls": [], "parts": []}
-            for turn in range(given.turns if spares == given.spares[0] else 1):
-                one_turn(machine, kinds, given, spares, Path(scratch) / f"{spares}-{turn}", series, told["wrong"])
+            series: dict = {"pairs": [], "walls": [], "parts": []}
+            told["series"][str(spares)] = series
+            held = spares == given.spares[0]
+            count = given.cases if held else max(len(kinds), given.cases // 3)
+            for turn in range(given.turns if held else 1):
+                one_turn(machine, kinds, count, spares, Path(scratch) / f"{spares}-{turn}", series, told["wrong"])
                 series |= summary(series)
                 (given.out / "fault_cost.json").write_text(json.dumps(told, indent=1) + "\n")
                 print(f"spares {spares}: {series['sentence']}", flush=True)
@@ -102,7 +107,7 @@ def check(case: Case, verdict: Verdict, wrong: list[str]) -> None:
 
 
 def one_turn(
-    machine: Target, kinds: list[str], given: argparse.Namespace, spares: int, scratch: Path, series: dict, wrong: list[str]
+    machine: Target, kinds: list[str], count: int, spares: int, scratch: Path, series: dict, wrong: list[str]
 ) -> None:
     """One benign series and one faulty series, each in a bench of its own that has judged a case of its kind before."""
     walls: dict[bool, list[float]] = {}
@@ -111,19 +116,22 @@ def one_turn(
             bench.judge(made(kinds[0], False, 0), machine)
             bench.judge(made(kinds[0], faulty, 0), machine)  # the first fault: from now on all spares wait
             cost, shared = list[float](), bench.spares[machine.name]
-            for number in range(given.cases + 1):
-                case = made(kinds[number % len(kinds)], faulty and number < given.cases, number)
+            for number in range(count + 1):
+                case = made(kinds[number % len(kinds)], faulty and number < count, number)
                 waited, begun = shared.waited, time.perf_counter()
                 verdict = bench.judge(case, machine)
                 cost.append(time.perf_counter() - begun)
                 check(case, verdict, wrong)
                 if faulty:
                     parts = {name: verdict.seconds.get(name, 0.0) for name in BUCKETS}
-                    series["parts"].append({"kind": case.problem.kind, "wall": cost[-1], "waited": shared.waited - waited, **parts})
+                    parts |= {"wall": cost[-1], "waited": shared.waited - waited}
+                    parts["other"] = parts["wall"] - parts["waited"] - sum(parts[name] for name in BUCKETS[1:])  # pipe, kill, fork
+                    series["parts"].append({"kind": case.problem.kind, "number": number, **parts})
             walls[faulty] = cost
+            wrong.extend(f"a child could not warm up: {said}" for said in shared.failures)
     series["walls"].append([sum(walls[True]), sum(walls[False])])
-    series["pairs"] += [bad - good for bad, good in zip(walls[True], walls[False], strict=True)][: given.cases]
-    series.setdefault("whole", []).append((sum(walls[True]) - sum(walls[False])) / given.cases)
+    series["pairs"] += [bad - good for bad, good in zip(walls[True], walls[False], strict=True)][:count]
+    series.setdefault("whole", []).append((sum(walls[True]) - sum(walls[False])) / count)
 
 
 def made(kind: str, faulty: bool, number: int) -> Case:
@@ -135,13 +143,21 @@ def summary(series: dict) -> dict:
     """Median and 95th percentile of the cost of a fault, the means of what it is made of, and a sentence."""
     pairs, parts = sorted(series["pairs"]), series["parts"]
     p95 = pairs[min(len(pairs) - 1, int(0.95 * len(pairs)))]
-    mean = {name: statistics.mean(part[name] for part in parts) for name in ("wall", "waited", *BUCKETS)}
+    mean = {name: statistics.mean(part[name] for part in parts) for name in ("wall", "waited", "other", *BUCKETS)}
     found = {"median": statistics.median(pairs), "p95": p95, "mean": mean}
     share = ", ".join(f"{name} {seconds:.3f}" for name, seconds in mean.items() if name not in ("wall", "start"))
     found["sentence"] = (f"a fault costs {found['median']:.3f} s (median), {p95:.3f} s (95th percentile), "
-                         f"{statistics.mean(series['whole']):.3f} s (whole walls); a case of it: {share}; "
-                         f"a child starts in {mean['start']:.3f} s beside it")  # fmt: skip
+                         f"{statistics.mean(series['whole']):.3f} s (whole walls); a case of it: {share}; by kind: "
+                         f"{by_kind(parts)}; a child starts in {mean['start']:.3f} s beside it")  # fmt: skip
     return found
+
+
+def by_kind(parts: list[dict]) -> str:
+    """The mean seconds of a case's own launch by kind: how long a device takes to say that it faulted."""
+    kinds = {part["kind"] for part in parts}
+    return ", ".join(
+        f"{kind} {statistics.mean(part['launch'] for part in parts if part['kind'] == kind):.3f}" for kind in sorted(kinds)
+    )
 
 
 if __name__ == "__main__":

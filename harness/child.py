@@ -71,6 +71,7 @@ class Child:
         self.log.touch()
         self.served = 0
         self.start_seconds = 0.0  # the child's own, known when it is ready
+        self.failed = ""  # why it could not warm up
         self.ready = False
         ours, theirs = multiprocessing.Pipe()
         variables = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
@@ -146,10 +147,10 @@ class Child:
 
     def _welcome(self) -> None:
         try:
-            self.start_seconds = float(self.connection.recv()["started"])
+            told = self.connection.recv()
         except (EOFError, OSError):
             raise Gone from None
-        self.ready = True
+        self.start_seconds, self.failed, self.ready = told["started"], told["failed"], True
 
 
 @contextlib.contextmanager
@@ -192,9 +193,12 @@ def _serve(connection: Any, target: Target, log: str, variables: dict[str, str],
     from harness.judge import judge
     from harness.warming import settled, warm
 
-    with contextlib.suppress(Exception):  # a device that cannot be had shows in the verdicts, by its name
+    failed = ""
+    try:
         warm(target, addresses)
-    connection.send({"started": time.perf_counter() - begun})
+    except Exception as error:  # a device that cannot be had shows in the verdicts, by its name
+        failed = f"{type(error).__name__}: {str(error)[:300]}"
+    connection.send({"started": time.perf_counter() - begun, "failed": failed})
     while True:
         try:
             record = connection.recv()

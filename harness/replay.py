@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness import seed_files
 from harness.contract import Case
 from harness.isolation import Bench
-from harness.targets import target
+from harness.journal import Journal
+from harness.targets import Target, target
 from harness.verdict import Ruling, Verdict, normalised
 
 FLAKY_RUNS = 5
@@ -41,7 +44,41 @@ def _anywhere(signature: tuple[str, str, str]) -> tuple[str, str, str]:
     return signature[0], normalised(signature[1]), signature[2].rpartition("/")[2]
 
 
-def replay(path: Path, bench: Bench, *, embedded: bool = False) -> Replayed:
+class InThisProcess:
+    """Judges where it is called, without a child: for a debugger. What kills the process leaves its case in the journal.
+
+    `say` is told, before the launch, how to come to this process with a debugger.
+    """
+
+    def __init__(self, command: str, say: Callable[[str], None] = print, journal: Journal | None = None) -> None:
+        self.command, self.say = command, say
+        self.journal = journal if journal is not None else Journal()
+
+    def judge(self, case: Case, where: Target) -> Verdict:
+        number = self.journal.begin(case, where.name)
+        self.say(f"judged in this process, {os.getpid()}; journal: {self.journal.path}")
+        for line in attaching(os.getpid(), self.command, emulated=where.emulated):
+            self.say(f"  {line}")
+        from harness.judge import judge
+
+        verdict = judge(case, where)
+        self.journal.end(number, verdict)
+        self.journal.close()
+        return verdict
+
+
+def attaching(process: int, command: str, *, emulated: bool) -> list[str]:
+    """How to come to `process` with a debugger, and how to start `command` under one."""
+    if emulated:
+        return [f"attach: gdb -p {process}", f"start: python -m pdb -m {command.removeprefix('python -m ')}"]
+    return [
+        f"attach: cuda-gdb -p {process}",
+        f"start: cuda-gdb --args {command}",
+        f"start: compute-sanitizer --tool memcheck {command}",
+    ]
+
+
+def replay(path: Path, bench: Bench | InThisProcess, *, embedded: bool = False) -> Replayed:
     """Judge the case of the seed file at `path` on its target. ValueError for a file or a target that does not serve."""
     seed = seed_files.read(path)
     where = target(seed.target)

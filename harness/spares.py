@@ -36,6 +36,7 @@ class Spares:
         self.ended = False
         self.waited = 0.0  # seconds that places waited for a child, of any kind
         self.starts: list[float] = []  # the seconds each child that was taken had needed to be ready
+        self.failures: list[str] = []  # why children could not warm up
         self._waiting: list[Child] = []
         self._dead: list[Child] = []
         self._lock = threading.Lock()
@@ -58,6 +59,7 @@ class Spares:
             with self._lock:
                 self.waited += waited
                 self.starts.append(child.start_seconds)
+                self.failures += [child.failed] if child.failed else []
             return child
         raise Gone
 

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import faulthandler
 from pathlib import Path
 
 from harness import report, seed_files
 from harness.conviction import conviction
 from harness.isolation import Bench
-from harness.replay import replay
+from harness.replay import InThisProcess, Replayed, replay
 from harness.verdict import Ruling
 
 
 def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, help="a seed file: .harness/failures/*.json or tests/seeds/*.json")
     parser.add_argument("--embedded", action="store_true", help="judge the source stored in the file, not the one on disk")
+    parser.add_argument(
+        "--in-process", action="store_true", help="judge in this very process, for cuda-gdb or compute-sanitizer; no timeout"
+    )
     parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS")
 
 
 def run_replay(arguments: argparse.Namespace) -> int:
     """Exit status: 1 convicted again, 0 right now, 3 undecided. ValueError for a file that does not serve."""
     seed = seed_files.read(arguments.file)
-    with Bench(timeout=arguments.timeout) as bench:
-        replayed = replay(arguments.file, bench, embedded=arguments.embedded)
+    replayed = _replayed(arguments)
     shown = report.console()
     if replayed.verdict.ruling is Ruling.CONVICTED:
         line = f"python -m harness replay {arguments.file}"
@@ -33,6 +36,16 @@ def run_replay(arguments: argparse.Namespace) -> int:
             shown.print(f"note: {note}", markup=False)
     shown.print(replayed.sentence, markup=False, style="bold")
     return {Ruling.CONVICTED: report.CONVICTED, Ruling.RIGHT: report.RIGHT}.get(replayed.verdict.ruling, report.UNDECIDED)
+
+
+def _replayed(arguments: argparse.Namespace) -> Replayed:
+    if arguments.in_process:
+        faulthandler.enable()
+        command = f"python -m harness replay --in-process {arguments.file}" + (" --embedded" if arguments.embedded else "")
+        here = InThisProcess(command, lambda line: print(line, flush=True))
+        return replay(arguments.file, here, embedded=arguments.embedded)
+    with Bench(timeout=arguments.timeout) as bench:
+        return replay(arguments.file, bench, embedded=arguments.embedded)
 
 
 def add_promote_arguments(parser: argparse.ArgumentParser) -> None:

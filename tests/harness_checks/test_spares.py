@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from harness import cell as cells
+from harness.emulator import emulated
 from harness.isolation import Bench
 from harness.journal import Journal
 from harness.verdict import Outcome, Ruling
-from tests.harness_checks.fragile_gpu import FRAGILE, case
+from harness.warming import warm
+from tests.harness_checks.fragile_gpu import ADDRESS, FRAGILE, FragileGpu, case
 from tests.harness_checks.test_isolation import runs
 
 
@@ -102,6 +107,27 @@ def test_the_start_of_a_child_is_a_bucket_of_its_first_verdict_alone(bench: Benc
     assert first.seconds["start"] > 0 and "start" not in second.seconds
     parts = sum(seconds for name, seconds in first.seconds.items() if name != "total")
     assert parts == pytest.approx(first.seconds["total"], abs=1e-4)
+
+
+@dataclass(frozen=True)
+class Modelled(FragileGpu):
+    """As a GPU in everything but where the launch runs."""
+
+    @contextmanager
+    def enter(self, schedule: str = "eager") -> Iterator[object]:
+        with emulated("sm_90") as device:
+            yield device
+
+
+def test_what_warms_a_child_launches_and_looks_at_what_came() -> None:
+    warm(Modelled("cuda:0", "sm_90", 0), [ADDRESS, "no.such:CONTRACT"])
+    assert "tests.harness_checks.fragile_gpu" in sys.modules
+
+
+def test_a_child_that_cannot_warm_up_says_why_and_judges(bench: Bench) -> None:
+    assert bench.judge(case(n=1), FRAGILE).ruling is Ruling.RIGHT
+    (said,) = bench.spares["cuda:0"].failures
+    assert "Error" in said  # Triton has no driver here, or will not launch on the CPU
 
 
 def test_a_bench_that_closes_leaves_no_child_and_no_log(tmp_path: Path) -> None:
