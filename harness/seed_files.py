@@ -58,7 +58,7 @@ def seed_of(case: Case, target: str, verdict: Verdict, *, model: str = "", first
     """The seed file of a verdict, with what is needed to judge the case again elsewhere. `first` is the case that `case` was shrunk
     from, where it is another: Hypothesis's blob is that of the case it drew."""
     record, first = case.to_json(), first or case
-    drawn = {"draws": "this case" if first == case else "the case this one was shrunk from"} | reproduction(first, target)
+    drawn: dict = {"draws": "this case" if first == case else "the case this one was shrunk from"} | reproduction(first, target)
     if "absent" in drawn:
         del drawn["draws"]
     elif first != case:

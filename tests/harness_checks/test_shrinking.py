@@ -98,7 +98,7 @@ def test_stems_are_the_contracts_that_are_there() -> None:
 
 def test_what_raised_is_kept_in_a_database_visited_first_and_dropped_once_it_passes() -> None:
     kept = InMemoryExampleDatabase()
-    docket, wrong = Docket(ADDRESS, HOST), {c.key for c in Docket(ADDRESS, HOST).drawn(30)[20:]}
+    docket, wrong = Docket(ADDRESS, HOST), {c.key for c in Docket(ADDRESS, HOST).drawn(40)[20:]}
 
     def first(phases: tuple[str, ...], *, of: Docket = docket, mended: bool = False) -> list[Case]:
         visited: list[Case] = []
