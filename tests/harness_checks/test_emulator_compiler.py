@@ -136,8 +136,12 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         ends.extend([] if tensor else [view.high])
         return view
 
+    def used(self, op, at, size):
+        ends.append(at + size)
+        scratch(self, op, at, size)
+
     monkeypatch.setattr(Machine, "allocate", allocated)
-    monkeypatch.setattr(Machine, "scratch", lambda self, op, at, size: (ends.append(at + size), scratch(self, op, at, size))[1])
+    monkeypatch.setattr(Machine, "scratch", used)
     return ends
 
 
