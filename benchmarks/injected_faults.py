@@ -1,0 +1,231 @@
+"""Faults of all kinds among innocent cases under pytest, and kills at random times of runs that are then resumed.
+
+    python -m benchmarks.injected_faults pytest --faults 1000 --target emulated:sm_90 --out DIR
+    python -m benchmarks.injected_faults pytest --faults 200 --target cuda --timeout 12 --out DIR
+    python -m benchmarks.injected_faults kills --kills 20 --seed 1 --out DIR
+
+`pytest` judges ten innocent cases a fault by `tests/harness_checks/injected_session.py` with four workers, and then asks of the
+journals, the JUnit file and the seed files: is each case that was begun in the results exactly once, is no innocent convicted, has
+every fault its name, and every signature its seed file? `kills` makes one undisturbed `run`, then others in which by turns a child
+and the parent die of SIGKILL at times drawn from the seed, goes on with ``run --resume`` until the end, and compares everything but
+times. Both write what they found into DIR and end with status 1 where something does not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from xml.etree import ElementTree
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(CHECKOUT))
+
+from harness.journal import records  # noqa: E402
+from harness.verdict import Verdict  # noqa: E402
+from tests.harness_checks.injected_faults import EVERY, NAMES, fault_of  # noqa: E402
+
+SESSION = "tests/harness_checks/injected_session.py"
+
+
+# --- faults under pytest
+
+
+def session(faults: int, target: str, timeout: float, workers: int, out: Path) -> dict:
+    """One pytest session and what is found about it."""
+    cases = EVERY * faults
+    state, junit = out / "state", out / "junit.xml"
+    variables = os.environ | {"HARNESS_STATE": str(state), "HARNESS_INJECTED": f"{cases}/{target}/{timeout:g}"}
+    words = [sys.executable, "-m", "pytest", SESSION, "-q", "--tb=no", "-p", "no:cacheprovider", f"--junitxml={junit}", "-rN"]
+    words += ["-p", "no:randomly", "--no-header"]
+    if importlib.util.find_spec("xdist") is not None and workers:
+        words += ["-n", str(workers)]
+    begun = time.monotonic()
+    with (out / "pytest.log").open("w") as log:
+        status = subprocess.run(words, cwd=CHECKOUT, env=variables, stdout=log, stderr=subprocess.STDOUT).returncode
+    seconds = time.monotonic() - begun
+    found = checked(cases, not target.startswith("emulated"), [*state.glob("journal/*.jsonl")], junit, state / "failures")
+    return {"cases": cases, "faults": faults, "target": target, "pytest status": status, "seconds": round(seconds, 1), **found}
+
+
+def checked(cases: int, gpu: bool, journals: Iterable[Path], junit: Path, failures: Path) -> dict:
+    """What journals, results and seed files of a session say of `cases` numbers; ``wrong`` is empty if all of it holds."""
+    begun, ended, again, wrong, signatures = Counter[int](), Counter[int](), Counter[int](), list[str](), set[tuple]()
+    for journal in journals:
+        numbers: dict[int, int] = {}
+        for record in records(journal):
+            if record["event"] == "begin":
+                numbers[record["number"]] = record["case"]["problem"]["number"]
+                begun[numbers[record["number"]]] += 1
+            elif record["event"] == "again":
+                again[numbers[record["number"]]] += 1
+            elif record["event"] == "end":
+                verdict = Verdict.from_json(record["verdict"])
+                ended[numbers[record["number"]]] += 1
+                if verdict.ruling != "right":
+                    signatures.add(verdict.signature)
+    results, named = Counter[int](), Counter[str]()
+    for entry in ElementTree.parse(junit).iter("testcase"):
+        number = int(re.search(r"\[(\d+)\]", entry.attrib["name"])[1])  # type: ignore[index]
+        results[number] += 1
+        told = next((child.attrib.get("message", "") for child in entry if child.tag in ("failure", "error", "skipped")), "")
+        name = re.sub(r"^[\w.]*?\w+\d+: |^Skipped: ", "", told).partition(":")[0] if told else "right"
+        owed = NAMES.get(fault_of(number, gpu=gpu), "right")
+        named[name] += 1
+        if name != owed:
+            wrong.append(f"case {number} owes {owed!r} and is told as {told[:160] or 'right'!r}")
+    for count, what in ((begun, "begun in the journals"), (ended, "ended in the journals"), (results, "in the results")):
+        wrong += [f"case {number} is {what} {count[number]} times" for number in range(cases) if count[number] != 1]
+        wrong += [f"case {number}, {what}, is none of the session's" for number in count if number not in range(cases)]
+    stored = {tuple(json.loads(path.read_text())["signature"]) for path in failures.glob("*.json")}
+    wrong += [f"no seed file of {signature}" for signature in sorted(signatures - stored)]
+    wrong += [f"a seed file of {signature}, which no verdict has" for signature in sorted(stored - signatures)]
+    return {"named": dict(named.most_common()), "judged again": again.total(), "bugs": len(stored), "wrong": wrong}
+
+
+# --- kills
+
+
+def command(cases: int, out: Path, *words: str) -> list[str]:
+    asked = ["--contract", "tests.harness_checks.injected_faults:CONTRACT", "--target", "emulated:sm_90", "--jobs", "2"]
+    asked += ["--profile", "exhaustive", "--max-cases", str(cases), "--timeout", "6", "--shrink-seconds", "0"]
+    asked += ["--json", str(out / "run.jsonl"), "--junit", str(out / "run.xml")]
+    return [sys.executable, "-m", "harness", "run", *(words or asked)]
+
+
+def run(words: list[str], out: Path) -> subprocess.Popen:
+    out.mkdir(parents=True, exist_ok=True)
+    variables = os.environ | {"HARNESS_STATE": str(out / "state"), "COLUMNS": "160"}
+    with (out / "stdout.txt").open("w") as told, (out / "stderr.txt").open("a") as error:
+        return subprocess.Popen(words, cwd=CHECKOUT, env=variables, stdout=told, stderr=error)
+
+
+def results(out: Path, status: int) -> dict:
+    """Everything a run leaves but times, the texts of dying processes and its own directory."""
+    shown = (out / "stdout.txt").read_text().replace(str(out), "OUT").splitlines()
+    table = [line for line in shown if not re.match(r"\[ *[\d.]+ s\]", line) and "time in children" not in line]
+    lines = [json.loads(line) for line in (out / "run.jsonl").read_text().splitlines()]
+    junit = ElementTree.parse(out / "run.xml")
+    for entry in junit.iter("testcase"):
+        del entry.attrib["time"]
+    seeds = {path.name: json.loads(path.read_text()) for path in (out / "state" / "failures").glob("*.json")}
+    return {
+        "status": status,
+        "table": [timeless(line) for line in table],
+        "json": [timeless(line) for line in lines if line["event"] != "run"],
+        "junit": timeless(ElementTree.tostring(junit.getroot(), encoding="unicode")),
+        "seeds": {name: timeless(seed) for name, seed in sorted(seeds.items())},
+    }
+
+
+def timeless(value: object) -> object:
+    """`value` without times, addresses and what a dying process printed."""
+    if isinstance(value, dict):
+        left = {"time", "seconds", "stderr", "traceback", "wall", "path", "versions", "court_share"}
+        return {name: timeless(inner) for name, inner in value.items() if name not in left}
+    if isinstance(value, list):
+        return [timeless(inner) for inner in value]
+    if isinstance(value, str):
+        return re.sub(r"0x[0-9a-f]{6,}", "#", value)
+    return value
+
+
+def children(process: int) -> list[int]:
+    """Every descendant, the forkserver and its children among them."""
+    parents: dict[int, list[int]] = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents.setdefault(int(status.read_text().rpartition(")")[2].split()[1]), []).append(int(status.parent.name))
+        except (OSError, IndexError):
+            continue
+    found, todo = [], [process]
+    while todo:
+        below = parents.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def killed(cases: int, wall: float, plan: list[str], draw: random.Random, out: Path) -> tuple[dict, list[str]]:
+    """The results of a run in which the members of `plan` ("child", "parent") are killed in turn, and what was done."""
+    done: list[str] = []
+    process = run(command(cases, out), out)
+    for who in plan:
+        after = draw.uniform(0.15, 0.9) * wall
+        try:
+            process.wait(after)
+        except subprocess.TimeoutExpired:
+            pass
+        while process.poll() is None and who == "child" and not (there := children(process.pid)):
+            time.sleep(0.01)
+        if process.poll() is not None:
+            done.append(f"{who}: over before {after:.2f} s")
+            continue
+        victim = process.pid if who == "parent" else draw.choice(there)
+        try:
+            os.kill(victim, signal.SIGKILL)
+            done.append(f"{who} after {after:.2f} s")
+        except ProcessLookupError:
+            done.append(f"{who}: gone before {after:.2f} s")
+        if who == "parent":
+            process.wait()
+            process = run(command(cases, out, "--resume"), out)
+    return results(out, process.wait(600)), done
+
+
+def kills(count: int, seed: int, cases: int, out: Path) -> dict:
+    """An undisturbed run, then runs with two kills each, a child's and the parent's, until there were `count` kills."""
+    begun = time.monotonic()
+    undisturbed = results(out / "undisturbed", run(command(cases, out / "undisturbed"), out / "undisturbed").wait(600))
+    wall = time.monotonic() - begun
+    draw, wrong, told = random.Random(seed), list[str](), Counter[str]()
+    number = 0
+    print(f"seed {seed}; undisturbed: {wall:.1f} s, {undisturbed['table'][-1]}", flush=True)
+    while min(told["child"], told["parent"]) < count // 2 and number < 3 * count:
+        place = out / f"run-{number}"
+        plan = ["child", "parent"] if number % 2 == 0 else ["parent", "child"]
+        got, done = killed(cases, 0.45 * wall, plan, draw, place)
+        told.update(line.split()[0] for line in done if " after " in line)
+        differs = [name for name in undisturbed if got[name] != undisturbed[name]]
+        wrong += [f"run {number} ({'; '.join(done)}): {name} differs" for name in differs]
+        print(f"run {number}: {'; '.join(done)}: {'differs: ' + ', '.join(differs) if differs else 'the same'}", flush=True)
+        number += 1
+    return {"seed": seed, "cases": cases, "undisturbed seconds": round(wall, 1), "kills": dict(told), "wrong": wrong}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["pytest", "kills"])
+    parser.add_argument("--faults", type=int, default=20)
+    parser.add_argument("--target", default="emulated:sm_90")
+    parser.add_argument("--timeout", type=float, default=4.0, help="seconds a case may take in the session")
+    parser.add_argument("--workers", type=int, default=4, help="of pytest; 0: none, in one process")
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cases", type=int, default=300, help="of a run that is killed")
+    parser.add_argument("--out", type=Path, required=True)
+    asked = parser.parse_args()
+    out = asked.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    if asked.what == "pytest":
+        found = session(asked.faults, asked.target, asked.timeout, asked.workers, out)
+    else:
+        found = kills(asked.kills, asked.seed, asked.cases, out)
+    (out / f"{asked.what}.json").write_text(json.dumps(found, indent=1) + "\n")
+    for name, value in found.items():
+        print(f"{name}: {value if name != 'wrong' else f'{len(value)} ' + '; '.join(value[:8])}")
+    return 1 if found["wrong"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
