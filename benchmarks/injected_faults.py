@@ -113,7 +113,7 @@ def run(words: list[str], out: Path) -> subprocess.Popen:
 def results(out: Path, status: int) -> dict:
     """Everything a run leaves but times, the texts of dying processes and its own directory."""
     shown = (out / "stdout.txt").read_text().replace(str(out), "OUT").splitlines()
-    table = [line for line in shown if not re.match(r"\[ *[\d.]+ s\]", line) and "time in children" not in line]
+    table = [line for line in shown if not re.match(r"\[ *[\d.]+ s\]", line) and not re.search(r"time in children|harness \+ start\)", line)]
     lines = [json.loads(line) for line in (out / "run.jsonl").read_text().splitlines()]
     junit = ElementTree.parse(out / "run.xml")
     for entry in junit.iter("testcase"):
@@ -129,14 +129,15 @@ def results(out: Path, status: int) -> dict:
 
 
 def timeless(value: object) -> object:
-    """`value` without times, addresses and what a dying process printed."""
+    """`value` without times, addresses, what a dying process printed, and how many cases it had judged before (which child gets a
+    case is a matter of time)."""
     if isinstance(value, dict):
         left = {"time", "seconds", "stderr", "traceback", "wall", "path", "versions", "court_share"}
         return {name: timeless(inner) for name, inner in value.items() if name not in left}
     if isinstance(value, list):
         return [timeless(inner) for inner in value]
     if isinstance(value, str):
-        return re.sub(r"0x[0-9a-f]{6,}", "#", value)
+        return re.sub(r"0x[0-9a-f]{6,}|(?<=had judged )\d+", "#", value)
     return value
 
 
@@ -160,6 +161,8 @@ def killed(cases: int, wall: float, plan: list[str], draw: random.Random, out: P
     """The results of a run in which the members of `plan` ("child", "parent") are killed in turn, and what was done."""
     done: list[str] = []
     process = run(command(cases, out), out)
+    while process.poll() is None and not [*(out / "state" / "journal").glob("*.jsonl")]:
+        time.sleep(0.01)  # before its first record there is nothing to go on with
     for who in plan:
         after = draw.uniform(0.15, 0.9) * wall
         try:
