@@ -213,7 +213,8 @@ class Descent:
                     seen[value_at(listed, field)] = None
                 except AttributeError:  # a case without a configuration
                     continue
-            self.choices[field] = [value for value in seen if type(value) is not int]
+            plain = [str(value) if isinstance(value, str) else value for value in seen]  # a child need not know an enum's class
+            self.choices[field] = [value for value in plain if type(value) is not int]
         return self.choices[field]
 
 
