@@ -113,7 +113,7 @@ def run(words: list[str], out: Path) -> subprocess.Popen:
 def results(out: Path, status: int) -> dict:
     """Everything a run leaves but times, the texts of dying processes and its own directory."""
     shown = (out / "stdout.txt").read_text().replace(str(out), "OUT").splitlines()
-    table = [line for line in shown if not re.match(r"\[ *[\d.]+ s\]", line) and not re.search(r"time in children|harness \+ start\)", line)]
+    table = [line for line in shown if not re.search(r"^\[ *[\d.]+ s\]|time in children|harness \+ start\)", line)]
     lines = [json.loads(line) for line in (out / "run.jsonl").read_text().splitlines()]
     junit = ElementTree.parse(out / "run.xml")
     for entry in junit.iter("testcase"):

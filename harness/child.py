@@ -77,10 +77,8 @@ class Child:
         variables = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
         if not target.emulated:
             variables.update(CUDA_VISIBLE_DEVICES=visible_device(target.index), HARNESS_ONE_GPU="1")
-        with _starting, _forkserver() as context:
-            arguments = (theirs, target, str(self.log), variables, list(addresses))
-            self.process: Any = context.Process(target=_serve, args=arguments, daemon=True)
-            self.process.start()
+        arguments = (theirs, target, str(self.log), variables, list(addresses))
+        self.process: Any = _started(arguments)
         self.connection = ours
         theirs.close()
 
@@ -151,6 +149,21 @@ class Child:
         except (EOFError, OSError):
             raise Gone from None
         self.start_seconds, self.failed, self.ready = told["started"], told["failed"], True
+
+
+def _started(arguments: tuple) -> Any:
+    """A child of the forkserver; of another one where that was killed from outside while it was asked for this child."""
+    for left in (2, 1, 0):
+        with _starting, _forkserver() as context:
+            process = context.Process(target=_serve, args=arguments, daemon=True)
+            try:
+                process.start()
+                return process
+            except (EOFError, ConnectionError, FileNotFoundError):
+                if not left:
+                    raise
+        time.sleep(0.1)
+    raise AssertionError("unreachable")
 
 
 @contextlib.contextmanager
