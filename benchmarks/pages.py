@@ -3,7 +3,8 @@
     python -m benchmarks.pages DIR > docs/benchmarks.md; cp DIR/throughput.svg docs/throughput.svg
 
 DIR holds what `benchmarks/on_gpus.sh` and `benchmarks/sanitizers.sh` wrote: throughput.json, large.jsonl, judged_cold.jsonl and
-judged_warm.jsonl (first and last line of a run), two_gpus.json, suite.json. What is missing becomes a section that says that it was
+judged_warm.jsonl (first and last line of a run), two_gpus.json and two_gpus_cases.json (large products; small cases), suite.json
+and memcheck.json; and hopper.log, what the line of its section printed. What is missing becomes a section that says that it was
 not run.
 """
 
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
+HOPPER = ("python -m pytest -n auto --dist worksteal tests/kernel_contracts/test_contracts.py tests/kernel_contracts/test_large.py "
+          "--harness-profile quick --harness-shards 16 --harness-target cuda:sm_90")
 SHOWN = ("kernel", "type", "M x N x K", "configuration", "TFLOP/s", "0.2 to 0.8", "peer", "its TFLOP/s", "ratio", "words", "differ")
 COLOURS = {"matmul": "#1f5fbf", "hopper_matmul": "#b8860b", "ampere_gemm": "#777777", "block_scaled_matmul": "#7a3fa0"}
 WIDTH, HEIGHT, LEFT, TOP, BAR = 900, 0, 330, 46, 22
@@ -91,8 +94,9 @@ def page(place: Path) -> str:
         *throughput_section(read(place / "throughput.json")),
         *large_section(lines(place / "large.jsonl")),
         *time_section({name: lines(place / f"judged_{name}.jsonl") for name in ("cold", "warm")}),
-        *two_section(read(place / "two_gpus.json")),
-        *sanitizer_section(read(place / "suite.json")),
+        *hopper_section(place / "hopper.log"),
+        *two_section([read(place / f"{name}.json") for name in ("two_gpus", "two_gpus_cases")]),
+        *sanitizer_section(suite_rows(place)),
     ]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -183,27 +187,69 @@ def time_section(runs: dict[str, list[dict]]) -> list[str]:
         spent = [last["seconds"].get(bucket, 0.0) for bucket in names]
         shares = [f"{seconds:.1f} ({seconds / max(total, 1e-9):.0%})" for seconds in spent]
         table.append([f"{name} cache", f"{cases:,}", f"{wall:.0f}", f"{cases / wall:.0f}", *shares, f"{own:.0%}"])
-    made += ["Seconds summed over the children, by bucket (start: a child's CUDA context); `transfer + harness + start` is the court's own share",
-             "(goal: at most a third, warm).", ""]
+    made += ["Seconds summed over the children, by bucket (start: a child's CUDA context);",
+             "`transfer + harness + start` is the court's own share (goal: at most a third, warm).", ""]
     made += grid(("run", "cases", "wall s", "cases a second", *names, "transfer + harness + start"), table)
     for name, (first, last) in runs.items():
         made += [f"- {name}: {last['sentence']} ({ran_with(first)})"]
     return [*made, ""]
 
 
-def two_section(told: dict | None) -> list[str]:
+def hopper_section(log: Path) -> list[str]:
+    """The plugin's own summary, as pytest printed it at the end: words by kernel and type, what was not run, the verdict."""
+    made = ["## The hopper environment", ""]
+    told = log.read_text().splitlines() if log.is_file() else []
+    first = next((place for place, line in enumerate(told) if line.startswith("output words compared and equal")), None)
+    if first is None:
+        return [*made, f"Not run. `{HOPPER} | tee DIR/hopper.log`", ""]
+    rest = told[first:]
+    counted = [line.strip() for line in rest[1:] if " words compared and equal, " in line]
+    ended = [line.strip("= ") for line in rest if line.startswith("=") and " in " in line]
+    kinds = [line for line in rest[1:] if line.startswith("  ")]
+    missing = [line for line in rest if line.startswith("not run:")]
+    made += [f"`{HOPPER}`, as a session of `tox -e hopper`:", "", *(f"**{line}**  " for line in (*counted, *ended)), ""]
+    return [*made, "```", rest[0], *kinds, "```", "", *(f"- {line}" for line in missing), ""]
+
+
+def two_section(runs: list[dict | None]) -> list[str]:
+    """Both workloads, one under the other: large products and small cases need not come to the same."""
     made = ["## Two GPUs", ""]
-    if told is None or not told.get("ratio"):
+    found = [told for told in runs if told is not None and told.get("ratio")]
+    if not found:
         return [*made, "Not run. `python benchmarks/two_gpus.py --out DIR`", ""]
-    made += [f"{told['model']}, {told['date']}. `{told['command']}`", ""]
-    made += [f"**{told['sentence']}**: {'met' if told['ratio'] <= told['goal'] else 'missed'}.", ""]
-    table = [[", ".join(run["gpus"]), str(run["shards"]), f"{run['cases']:,}", f"{run['words']:,}", f"{run['seconds']:.1f}"]
-             for run in (told["warming"], *told["one"], *told["two"])]  # fmt: skip
-    table[0][0] += " (first run: compiles)"
-    return made + grid(("GPUs", "shards", "cases", "words", "seconds"), table)
+    for told in found:
+        made += [f"{told['model']}, {told['date']}. `{told['command']}`", ""]
+        made += [f"**{told['sentence']}**: {'met' if told['ratio'] <= told['goal'] else 'missed'}.", ""]
+        made += workers_rule(told)
+        table = [[", ".join(run["gpus"]), str(run["shards"]), f"{run['cases']:,}", f"{run['words']:,}", f"{run['seconds']:.1f}"]
+                 for run in (told["warming"], *told["one"], *told["two"])]  # fmt: skip
+        table[0][0] += " (first run: compiles)"
+        made += grid(("GPUs", "shards", "cases", "words", "seconds"), table)
+    return made
 
 
-def sanitizer_section(rows: list[dict] | None) -> list[str]:
+def workers_rule(told: dict) -> list[str]:
+    """How many workers judge in each run, and on what; of an earlier run's file, which has none of it, what its workload was."""
+    if "slots" not in told:
+        return ["Small cases, as many workers in both runs, one a core: a run is mostly starting, and two GPUs bring no more",
+                "cores.", ""]
+    return [f"A GPU has {told['slots']} workers in both runs, so that two GPUs are judged on by twice as many (never more than the "
+            f"{told['cores']} cores), as `-n auto` does it.", f"Each shard is a product of {told['size']} with expected words "
+            f"worth {told['products']:,} products of elements on the host.", ""]
+
+
+def suite_rows(place: Path) -> list[dict]:
+    """The rows of suite.json as this checkout understands what was printed, those of memcheck.json in the place of their like."""
+    from harness import sanitizer
+
+    rows: dict[str, dict] = {}
+    for name in ("suite.json", "memcheck.json"):
+        for row in sanitizer.read(place / name) if (place / name).is_file() else []:
+            rows[json.dumps([row["contract"], row["mode"], row["case"]], sort_keys=True)] = row
+    return list(rows.values())
+
+
+def sanitizer_section(rows: list[dict]) -> list[str]:
     """Kernel by mode: cases and what they came to, with the seconds; then each finding, and what was not run, with its reason."""
     made = ["## Under the sanitizers", ""]
     if not rows:
@@ -238,6 +284,12 @@ def sanitizer_section(rows: list[dict] | None) -> list[str]:
             said = f"{row['contract']}, {row['mode']}: {verdict['outcome']}: {(verdict['message'].splitlines() or [''])[0][:200]}"
             found.setdefault(said, []).append(verdict["location"])
     made += [f"- {said} ({len(places)} cases)" for said, places in found.items()]
+    besides: dict[str, list[str]] = {}
+    for row in rows:
+        if said := row["verdict"]["details"].get("besides"):
+            besides.setdefault(said, []).append(row["contract"])
+    made += [f"- besides, under memcheck, in {len(names)} cases of {', '.join(dict.fromkeys(names))}: {said}. The kernel ran, and "
+             "memcheck found nothing in it" for said, names in besides.items()]  # fmt: skip
     missing: dict[str, list[str]] = {}
     for row in rows:
         if row["verdict"]["outcome"] == "not run":

@@ -1,7 +1,9 @@
 #!/bin/bash
 # Sanitizers on an H200: every kernel's cover list under each mode (suite.json), and hazards under each mode (hazards.json).
-# From the checkout:  bash benchmarks/sanitizers.sh DIRECTORY [suite|hazards|all] [PYTHON]
-# About three and four minutes with 16 cores, at most 330 s and 400 s. A part that is ended leaves what it has. Afterwards, anywhere:
+# From the checkout:  bash benchmarks/sanitizers.sh DIRECTORY [suite|hazards|all|again] [PYTHON]
+# About three and four minutes with 16 cores, at most 330 s and 400 s. A part that is ended leaves what it has.
+# `again` (at most 110 s): what an earlier run left open: the cover lists under memcheck (memcheck.json, which takes the place of
+# these rows of suite.json), and three hazards (again.json, to keep beside hazards.json). Afterwards, anywhere:
 #   python -m tests.harness_checks.hazards_for_sanitizers --out DIRECTORY/emulated.json
 #   HELD=tests/hardware_words/sanitizers_h200.json
 #   python -m harness.sanitizer_page --keep $HELD --origin date=... $HELD DIRECTORY/hazards.json DIRECTORY/emulated.json
@@ -18,6 +20,20 @@ mkdir -p "$out"
 kernels="block_scaled_matmul matmul ampere_gemm hopper_matmul blocked_matmul blocked_matmul_pipelined small_mma tmem_copy
     tma_gather tma_scatter fused_gather_scatter_matmul"
 
+if [ "$part" = again ]; then
+    begun=$SECONDS
+    timeout ${AGAIN_SECONDS:-50} $python -m tests.harness_checks.hazards_for_sanitizers --target "$target" --timeout 20 --jobs "$jobs" \
+        --only "hopper_matmul read before" --only "reader does not wait" --only "as it is with a fence" \
+        --out "$out/again.json" >"$out/again.log" 2>&1
+    echo "hazards again: status $?, $((SECONDS - begun)) s"
+    grep " | " "$out/again.log" | cut -c1-200
+    begun=$SECONDS
+    timeout ${MEMCHECK_SECONDS:-60} $python -m harness sanitize block_scaled_matmul matmul hopper_matmul --mode memcheck \
+        --target "$target" --cases ${CASES:-0} --together 6 --timeout 40 --jobs "$jobs" --json "$out/memcheck.json" >"$out/memcheck.log" 2>&1
+    echo "memcheck: status $?, $((SECONDS - begun)) s"
+    tail -c 2000 "$out/memcheck.log"
+    exit 0
+fi
 if [ "$part" != hazards ]; then
     begun=$SECONDS
     timeout ${SUITE_SECONDS:-330} $python -m harness sanitize $kernels --target "$target" --cases ${CASES:-0} --together 6 \

@@ -45,6 +45,10 @@ _MEMCHECK = (
 _RACECHECK = r"(?:Error|Warning): (?:Potential )?(?:Race reported|WAR hazard|RAW hazard|WAW hazard|.*hazard).*"
 _ASSERTION = re.compile(r"(.+?):(\d+): .*[Aa]ssertion `(.*)` failed")
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:errors?|hazards?)")
+_ASKED = re.compile(r'Program hit CUDA_ERROR_INVALID_VALUE .* on CUDA API call to cuFuncSetAttribute\.')
+_LOADER = re.compile(r"Host Frame: (?:loadBinary \[|_init_handles in compiler\.py)")
+BESIDES = ("Triton's loader asks the driver for the oversized mode of shared memory (kernels that take more than 48 KB), is "
+           "refused, and goes on in the older way: memcheck counts the refused call")
 _REFUSED = re.compile(r"(?:Error: |Warning: )?Device not supported.*"
                       r"|Unable to .*attach.*|.*not supported on this (?:device|platform|system).*"
                       r"|Failed to initialize.*|Target application .*failed.*|.*ptrace.*", re.IGNORECASE)
@@ -132,15 +136,17 @@ def _waited(child: subprocess.Popen, answers: Path, timeout: float) -> int | Non
 
 def told(mode: str, judged: Verdict | None, said: str, status: int | None = 0) -> Verdict:
     """What the child's verdict and everything that was printed come to. `judged` is None where the child left no verdict."""
-    lines = [line.removeprefix("=========").strip() for line in _apart(said).splitlines()]
+    lines = _lines(said)
     parsed = _around(mode, lines) if mode in AROUND else _asserted(lines)
-    if parsed is not None and (mode in AROUND or judged is None or judged.outcome is Outcome.DEVICE_ASSERT):
+    if parsed is not None and (mode in AROUND or judged is None or judged.outcome in DEVICE_FAULTS):
         outcome, message, location = parsed
         if outcome is Outcome.NOT_RUN:
             return replace(_not_run(message), details={"said": _tail(said), "judge": str(judged.outcome) if judged else ""})
         return Verdict(ruling=Ruling.CONVICTED, outcome=outcome, message=message, location=location,
                        rests_on=RestsOn.OBSERVED_FAULT,
                        details={"said": _tail(said), "judge": str(judged.outcome) if judged else ""})
+    if judged is not None and mode in AROUND and _refused_calls(lines):
+        judged = replace(judged, details=judged.details | {"besides": BESIDES})
     if judged is None:
         killed = status is not None and status < 0
         return Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.KILLED if killed else Outcome.LAUNCHER_ERROR,
@@ -153,10 +159,30 @@ def told(mode: str, judged: Verdict | None, said: str, status: int | None = 0) -
 
 
 def _found_nothing(said: str) -> bool:
-    """Whether compute-sanitizer summed up, and had nothing to say."""
-    lines = (line.removeprefix("=========").strip() for line in _apart(said).splitlines())
-    counts = [int(found[1]) for line in lines if (found := _SUMMARY.match(line))]
-    return bool(counts) and not any(counts)
+    """Whether compute-sanitizer summed up, and had nothing to say of the kernel."""
+    lines = _lines(said)
+    counts = _counted(lines)
+    return bool(counts) and sum(counts) == _refused_calls(lines)
+
+
+def _lines(said: str) -> list[str]:
+    return [line.removeprefix("=========").strip() for line in _apart(said).splitlines()]
+
+
+def _counted(lines: Sequence[str]) -> list[int]:
+    """The errors, or hazards, of each of compute-sanitizer's summaries."""
+    return [int(found[1]) for line in lines if (found := _SUMMARY.match(line))]
+
+
+def _refused_calls(lines: Sequence[str]) -> int:
+    """How many of memcheck's errors are `BESIDES`: this call, refused, and made by Triton's loader.
+
+    Triton 3.9, backends/nvidia/driver.c, loadBinary: the call's failure is the way it finds out. Where the older way fails too,
+    the launch raises, and the judge convicts."""
+    places = [place for place, line in enumerate(lines) if _ASKED.match(line)]
+    blocks = [lines[place + 1 : place + 80] for place in places]
+    ends = [next((end for end, line in enumerate(block) if not line or line.startswith("Program hit")), None) for block in blocks]
+    return sum(any(_LOADER.match(line) for line in block[:end]) for block, end in zip(blocks, ends, strict=True))
 
 
 def _apart(said: str) -> str:
@@ -176,11 +202,11 @@ def _asserted(lines: Sequence[str]) -> tuple[Outcome, str, str] | None:
 
 def _around(mode: str, lines: Sequence[str]) -> tuple[Outcome, str, str] | None:
     """What compute-sanitizer says: its first error and the line it names, or its own refusal; None where it found nothing."""
-    counts = [int(found[1]) for line in lines if (found := _SUMMARY.match(line))]
+    counts = _counted(lines)
     if not counts:
         why = next((line for line in lines if _REFUSED.match(line)), "it printed no summary")
         return Outcome.NOT_RUN, f"compute-sanitizer {mode}: {why}", ""
-    if not any(counts):
+    if sum(counts) == _refused_calls(lines):
         return None
     kinds = ((_RACECHECK, Outcome.RACE),) if mode == "racecheck" else _MEMCHECK
     for place, line in enumerate(lines):
@@ -191,7 +217,8 @@ def _around(mode: str, lines: Sequence[str]) -> tuple[Outcome, str, str] | None:
     refused = next((line for line in lines if _REFUSED.match(line)), None)
     if refused is not None:
         return Outcome.NOT_RUN, f"compute-sanitizer {mode}: {refused}", ""
-    first = next((line for line in lines if "error" in line.lower() and "SUMMARY" not in line), "an error without a name")
+    named = [line for line in lines if "error" in line.lower() and "SUMMARY" not in line]
+    first = next((line for line in named if not _ASKED.match(line)), next(iter(named), "an error without a name"))
     return Outcome.LAUNCH_FAILURE, first, ""
 
 
@@ -261,15 +288,27 @@ def lacking(address: str, machine: Target) -> Verdict | None:
 
 
 def read(path: Path) -> list[dict]:
-    """The rows of a file that `sanitize --json` wrote. ValueError for anything else."""
+    """The rows of a file that `sanitize --json` wrote, what was printed as this checkout understands it. ValueError for others."""
     try:
         rows = json.loads(path.read_text())
         if isinstance(rows, list) and all({"contract", "case", "mode", "target", "verdict"} <= set(row) for row in rows):
-            return rows
+            return [_reread(row) for row in rows]
         problem = "it is no list of verdicts"
     except (OSError, ValueError, TypeError) as error:
         problem = str(error)
     raise ValueError(f"{path}: {problem}: give a file that sanitize --json wrote")
+
+
+def _reread(row: dict) -> dict:
+    """`row`, or what its verdict is since `BESIDES` is no finding: of what was printed, the file has the message and the end."""
+    verdict = row["verdict"]
+    details = verdict["details"]
+    if row["mode"] != "memcheck" or not _ASKED.match(verdict["message"]) or details.get("judge") != Outcome.RIGHT:
+        return row
+    end = details["said"]
+    said = [*([] if any(verdict["message"] in line for line in end) else [verdict["message"]]), *end]
+    judged = Verdict(ruling=Ruling.RIGHT, outcome=Outcome.RIGHT, seconds=verdict["seconds"])
+    return row | {"verdict": told(row["mode"], judged, "\n".join(said)).to_json()}
 
 
 def name_of(address: str) -> str:

@@ -13,71 +13,17 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from harness import sanitizer
 from harness.outcomes import told_by_device
+from harness.sanitizer_reasons import EXPLAINED, meant
 from harness.verdict import Outcome
 
 VERSION = 1
 EMULATED = ("emulated", "emulated iisan")
 UNEXPLAINED = "not explained"
-_FOUND = ("race", "barrier misuse", "deadlock", "uninitialised read", "stray read", "stray write", "illegal address")
-_LEFT = ("wrong words", "launch failure", "illegal instruction", "illegal address", "stray write", "timeout", "misaligned address")
-_PLAIN = ("bare", "iisan", "memcheck", "racecheck")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Explained:
-    """Why a GPU said one thing and the emulated GPU another. Empty fits anything; `case` is a text in the case's title."""
-
-    modes: tuple[str, ...] = ()
-    said: tuple[str, ...] = ()
-    there: tuple[str, ...] = ()
-    case: tuple[str, ...] = ("",)
-    why: str
-
-    def fits(self, mode: str, said: str, there: Sequence[str], case: str) -> bool:
-        given = ((self.modes, (mode,)), (self.said, (said,)), (self.there, there))
-        return all(not wanted or set(wanted) & set(got) for wanted, got in given) and any(text in case for text in self.case)
-
-
-_BETWEEN_PROGRAMS = ("two programs store",)
-_OWED_WORDS = "the words that came are compared with what is owed in every mode but fpsan"
-EXPLAINED = (  # the first that fits
-    Explained(modes=("fpsan",), said=("right",),
-              why="fpsan computes other words, which are not compared: it shows a fault of the device and nothing else"),
-    Explained(said=("timeout",), there=("deadlock",),
-              why="one finding, two words: the launch does not return, and the watchdog ends it; the emulated GPU says who waits "
-                  "for what"),
-    Explained(modes=("consan",), said=("device assert",), there=("race", "barrier misuse", "deadlock", "uninitialised read"),
-              why="one finding, two words: consan traps with an assertion, whose message is its name (below)"),
-    Explained(modes=("consan",), there=("race",), case=_BETWEEN_PROGRAMS,
-              why=f"consan follows one program's shared memory and barriers; two programs that store to one place are not its "
-                  f"subject. {_OWED_WORDS}"),
-    Explained(modes=("consan",), there=("uninitialised read",),
-              why=f"consan asks who is still reading or writing, not whether anybody ever wrote. {_OWED_WORDS}"),
-    Explained(modes=("consan",), there=("stray read", "stray write", "illegal address"),
-              why=f"consan does not look at global memory. {_OWED_WORDS}"),
-    Explained(said=("wrong words",), there=("illegal address",), case=("sanitizer bait",),
-              why="the store lands 12 MiB behind its tensor, in memory that torch's allocator has mapped: the GPU faults nowhere, "
-                  "and the court sees a word that was never written"),
-    Explained(said=("wrong words",), there=("stray write",), case=("rows outside",),
-              why="the rows past the end fall on what follows the result"),
-    Explained(said=("right",), there=("stray read",),
-              why="what is read outside lies in memory that is mapped, and is masked out of the result: nothing shows. The "
-                  "emulated GPU knows every tensor's end"),
-    Explained(said=("right",), there=("race", "barrier misuse"), modes=_PLAIN,
-              why="nothing guarantees the order, and in this launch it came out well; the emulated GPU convicts what may happen"),
-    Explained(said=("right",), there=("uninitialised read",), modes=_PLAIN,
-              why="what the memory held happened to be what was owed"),
-    Explained(modes=_PLAIN, said=_LEFT, there=_FOUND,
-              why="the emulated GPU names the fault, with its lines; iisan, memcheck and racecheck are silent about order in "
-                  "shared memory under TMA and mbarriers, and the launch shows what it came to"),
-    Explained(modes=("memcheck", "racecheck"), said=("not run",),
-              why="no verdict: compute-sanitizer printed no summary"),
-)
+_NAMELESS = ("not run", "timeout", "killed", "launcher error", "launch failure")  # nothing that a sanitizer has named
 
 
 def kept(files: Sequence[Path], origin: dict[str, str], without: Sequence[str] = ()) -> dict:
@@ -111,7 +57,7 @@ def kept(files: Sequence[Path], origin: dict[str, str], without: Sequence[str] =
         named = told_by_device(verdict["details"].get("text", ""))
         if kind == Outcome.DEVICE_ASSERT and named is not None and named is not Outcome.DEVICE_ASSERT:
             kind = message = str(named)  # runs before this was mended took torch's advice for the fault
-        own = bool(verdict["details"].get("said")) and kind != Outcome.NOT_RUN
+        own = bool(verdict["details"].get("said")) and kind not in _NAMELESS
         told = [place, mode, row["case"]["schedule"] if emulated else "", kind, "" if kind == "right" else _short(message),
                 verdict["location"] and verdict["location"].rpartition("/")[2], own]
         if told not in rows:
@@ -175,29 +121,76 @@ def _head(origin: dict[str, str]) -> Iterator[str]:
 
 def planted(case: dict) -> bool:
     """Whether the case is of a hazard: of a faulty copy in a file of its own."""
-    return ".py:" in case["contract"] and not title(case, 0).split(":")[0].endswith(("as it is", "as it is with TMA"))
+    return ".py:" in case["contract"] and " as it is" not in title(case, 0).split(":")[0]
+
+
+def alarms(held: dict) -> set[tuple[int, str]]:
+    """(case, mode) where the sanitizer says what it says of the kernel as it is, at the same place, give or take a removed line."""
+    at, found = _by_place(held), set()
+    clean: dict[str, list[int]] = {}
+    for number, case in enumerate(held["cases"]):
+        if ".py:" in case["contract"] and not planted(case):
+            clean.setdefault(_launch(case), []).append(number)
+    for (number, mode), rows in at.items():
+        same = [other for twin in clean.get(_launch(held["cases"][number]), ()) for other in at.get((twin, mode), ()) if other[6]]
+        if mode not in EMULATED and any(_worded(row) == _worded(other) and abs(_line(row) - _line(other)) < 3
+                                        for row in rows if row[6] for other in same):
+            found.add((number, mode))
+    return found
+
+
+def _launch(case: dict) -> str:
+    return json.dumps([case["problem"], case["config"]], sort_keys=True)
+
+
+def _worded(row: list) -> str:
+    return re.sub(r"[\w.]+\.py|\+0x[0-9a-f]+|\d+", "", f"{row[3]} {row[4]}")
+
+
+def _line(row: list) -> int:
+    return int(row[5].rpartition(":")[2] or 0)
+
+
+def summary(held: dict) -> dict[str, list[int]]:
+    """Mode -> how many hazards it convicts, of these by an alarm that the kernel as it is gets too, names as the emulated GPU does;
+    and how many of the clean cases it convicts. Hazards are those that the emulated GPU convicts."""
+    at, alarmed = _by_place(held), alarms(held)
+    there = {n: {row[3] for row in at.get((n, "emulated"), ())} for n in range(len(held["cases"]))}
+    copies = [n for n, case in enumerate(held["cases"]) if ".py:" in case["contract"] and there[n]]
+    hazards = [n for n in copies if planted(held["cases"][n]) and there[n] - {"right"}]
+    clean = [n for n in copies if n not in hazards]
+    modes = (*sanitizer.MODES, EMULATED[0])
+    convicted = {mode: {n for n in copies if any(row[3] not in ("right", "not run") for row in at.get((n, mode), ()))}
+                 for mode in modes}
+    named = {mode: {n for n in hazards if (n, mode) not in alarmed
+                    and any({row[3], meant(row[3], row[4])} & (there[n] - {"right"}) for row in at.get((n, mode), ()))}
+             for mode in modes}
+    only = {mode: {n for n in hazards if (n, mode) in alarmed} for mode in modes}
+    told = {mode: [convicted[mode], only[mode], named[mode]] for mode in modes}
+    gpu = modes[:-1]
+    told["any of these"] = [set().union(*(convicted[m] - only[m] for m in gpu)), set(), set().union(*(named[m] for m in gpu))]
+    told["any of these"][0] |= set().union(*(convicted[m] & set(clean) for m in gpu))
+    order = (*gpu, "any of these", EMULATED[0])
+    counted = {mode: [len(group & set(hazards)) for group in told[mode]] + [len(told[mode][0] & set(clean))] for mode in order}
+    return counted | {"all": [len(hazards), 0, len(hazards), len(clean)]}
 
 
 def _counts(held: dict) -> Iterator[str]:
-    """By mode: of the hazards that the emulated GPU convicts, how many are named, show in what the launch left, or pass."""
-    at = _by_place(held)
-    wanted = [number for number, case in enumerate(held["cases"]) if planted(case)
-              and any(row[3] != "right" for row in at.get((number, "emulated"), []))]
-    if not wanted:
+    """By mode, what it says of the hazards that the emulated GPU convicts and of the clean cases beside them."""
+    counted = summary(held)
+    hazards, _, _, clean = counted.pop("all")
+    if not hazards:
         return
-    yield from (f"## {len(wanted)} hazards that the emulated GPU convicts", "",
-                "| mode | named by the sanitizer | convicted by what it left | silent | not run |",
-                "| --- | ---: | ---: | ---: | ---: |")
-    for mode in (*sanitizer.MODES, *EMULATED):
-        rows = [at[number, mode] for number in wanted if (number, mode) in at]
-        named = sum(any(row[6] for row in case) for case in rows) if mode not in EMULATED else \
-            sum(any(row[3] != "right" for row in case) for case in rows)
-        missing = sum(case[0][3] == "not run" for case in rows) + len(wanted) - len(rows)
-        silent = sum(all(row[3] == "right" for row in case) for case in rows)
-        yield f"| {mode} | {named} | {len(wanted) - named - silent - missing} | {silent} | {missing} |"
-    repaired = sum(map(planted, held["cases"])) - len(wanted)
-    yield from ("", f"{repaired} more are repaired by the compiler (a missing barrier or fence inside one partition) and right "
-                    "everywhere." if repaired else "", "")
+    yield from (f"## {hazards} hazards and {clean} clean cases", "",
+                f"| mode | convicts, of {hazards} hazards | of these by an alarm of the clean kernel "
+                f"| names it as the emulated GPU does | convicts, of {clean} clean cases |", "| --- | ---: | ---: | ---: | ---: |")
+    for mode, cells in counted.items():
+        yield f"| {mode} | " + " | ".join(map(str, cells)) + " |"
+    yield from ("", "Hazards are those that the emulated GPU convicts, clean cases those that it acquits: the kernels as they are, and",
+                "hazards that the compiler repairs (a missing barrier or fence inside one partition). So its own row is no measurement;",
+                "where others contradict it is [below](#where-they-differ-from-the-emulated-gpu). A launch that does not return, faults",
+                "or leaves wrong words convicts in every mode; a name is a race, a barrier's misuse, a deadlock, an uninitialised or",
+                "stray access: consan's assertions are read as what they say.", "")
 
 
 def title(case: dict, number: int) -> str:
@@ -248,16 +241,16 @@ def _said(held: dict) -> Iterator[str]:
 
 
 def differences(held: dict) -> dict[str, list[str]]:
-    """Reason -> a line for each (case, mode) whose outcome is none of the emulated GPU's on the same build."""
-    at, found = _by_place(held), dict[str, list[str]]()
+    """Reason -> a line for each (case, mode) whose outcome is none of the emulated GPU's on the same build, or is an alarm."""
+    at, alarmed, found = _by_place(held), alarms(held), dict[str, list[str]]()
     for (number, mode), rows in at.items():
         beside = at.get((number, "emulated iisan" if mode == "iisan" else "emulated"), [])
         if mode in EMULATED or not beside:
             continue
-        said, there = rows[0][3], list(dict.fromkeys(row[3] for row in beside))
-        if said not in there:
+        said, there, alarm = rows[0][3], list(dict.fromkeys(row[3] for row in beside)), (number, mode) in alarmed
+        if said not in there or alarm:
             case = title(held["cases"][number], number)
-            why = next((one.why for one in EXPLAINED if one.fits(mode, said, there, case)), UNEXPLAINED)
+            why = next((one.why for one in EXPLAINED if one.fits(mode, said, there, case, rows[0][4], alarm)), UNEXPLAINED)
             found.setdefault(why, []).append(f"{number}, {mode}: {said}; emulated: {' / '.join(there)}")
     return found
 

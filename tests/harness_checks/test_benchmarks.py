@@ -87,15 +87,60 @@ def test_dequantised_operands_are_the_elements_times_their_scales() -> None:
 
 
 def test_a_page_says_what_was_not_run_and_shows_what_was(tmp_path: Path) -> None:
-    assert pages.page(tmp_path).count("Not run.") == 5
+    assert pages.page(tmp_path).count("Not run.") == 6
     told = {"date": "today", "command": "python", "model": "a GPU", "versions": {"triton": "3.9.0"}, "seconds": 1.0}
     rows = [ROW.to_json(), Timed(kernel="blocked_matmul", dtype="fp16", m=1, n=1, k=1, not_run="it lacks tcgen05").to_json()]
     (tmp_path / "throughput.json").write_text(json.dumps(told | {"rows": rows}))
     page = pages.page(tmp_path)
-    assert page.count("Not run.") == 4 and "**0.950** of cuBLAS (goal 0.95: met)" in page and "it lacks tcgen05" in page
+    assert page.count("Not run.") == 5 and "**0.950** of cuBLAS (goal 0.95: met)" in page and "it lacks tcgen05" in page
     drawn = pages.svg(told | {"rows": rows})
     assert drawn.startswith("<svg") and "matmul fp16 8192" in drawn and "blocked_matmul" not in drawn
     assert pages.main([str(tmp_path / "nowhere")]) == 2
+
+
+def test_the_time_of_a_run_counts_a_child_s_start_as_the_court_s_own(tmp_path: Path) -> None:
+    first = {"time": 0.0, "versions": {"triton": "3.9.0"}}
+    seconds = {"compile": 6.0, "harness": 1.0, "transfer": 1.0, "start": 2.0, "total": 10.0}
+    last = {"event": "summary", "time": 4.0, "seconds": seconds, "rows": [{"rulings": {"right": 8, "not run": 2}}], "sentence": "8"}
+    (tmp_path / "judged_warm.jsonl").write_text("\n".join(map(json.dumps, (first, last))))
+    assert "| warm cache | 8 | 4 | 2 | 6.0 (60%) | 1.0 (10%) | 2.0 (20%) | 1.0 (10%) | 40% |" in pages.page(tmp_path)
+    del seconds["start"]  # as files were written before children told it
+    (tmp_path / "judged_warm.jsonl").write_text("\n".join(map(json.dumps, (first, last))))
+    assert "| 6.0 (75%) | 1.0 (12%) | 1.0 (12%) | 25% |" in pages.page(tmp_path)
+
+
+def test_the_hopper_environment_is_shown_as_pytest_ended_it(tmp_path: Path) -> None:
+    log = tmp_path / "hopper.log"
+    log.write_text("created: 16/16 workers\noutput words compared and equal, by kernel and type:\n"
+                   "  matmul  fp16  2 cases  70 words (0)\n"
+                   "70 words compared and equal, 0 of them with K of 4,096 or more; 0 nodes failed\nnot run: small_mma: it lacks\n"
+                   "======== 2 passed, 1 skipped in 8.55s ========\n")
+    shown = pages.page(tmp_path).partition("## The hopper environment")[2].partition("## ")[0]
+    assert "**70 words compared and equal, 0 of" in shown and "**2 passed, 1 skipped in 8.55s**" in shown
+    assert "  matmul  fp16  2 cases  70 words (0)\n```\n\n- not run: small_mma: it lacks" in shown and "created" not in shown
+    log.write_text("created: 16/16 workers\n")  # ended before its summary
+    assert pages.page(tmp_path).count("Not run.") == 6
+
+
+def test_both_workloads_of_two_gpus_are_shown_with_the_rule_of_their_workers(tmp_path: Path) -> None:
+    run = {"gpus": ["0"], "seconds": 10.0, "shards": 240, "cases": 9, "words": 9, "status": 0}
+    told = {"model": "a GPU", "date": "today", "command": "python", "goal": 0.6, "warming": run, "one": [run], "two": [run]}
+    (tmp_path / "two_gpus_cases.json").write_text(json.dumps(told | {"ratio": 1.14, "sentence": "small"}))
+    assert "**small**: missed." in pages.page(tmp_path)
+    large = told | {"ratio": 0.55, "sentence": "large", "slots": 8, "cores": 32, "products": 1 << 29, "size": "4096x4096x4096"}
+    (tmp_path / "two_gpus.json").write_text(json.dumps(large))
+    page = pages.page(tmp_path)
+    assert page.index("**large**: met.") < page.index("A GPU has 8 workers in both runs") < page.index("**small**: missed.")
+    assert "32 cores" in page and "536,870,912 products" in page and page.count("as many workers in both runs") == 1
+
+
+def test_the_suite_under_memcheck_is_taken_from_its_own_file_where_there_is_one(tmp_path: Path) -> None:
+    row = {"contract": "matmul", "case": {"schedule": "eager"}, "mode": "memcheck", "target": "cuda:0"}
+    for name, outcome in (("suite", "wrong words"), ("memcheck", "right")):
+        verdict = {"outcome": outcome, "message": "", "location": "", "details": {}, "seconds": {}}
+        (tmp_path / f"{name}.json").write_text(json.dumps([row | {"verdict": verdict}]))
+    assert [row["verdict"]["outcome"] for row in pages.suite_rows(tmp_path)] == ["right"]
+    assert "1 verdicts: right 1." in pages.page(tmp_path)
 
 
 def test_two_gpus_are_counted_by_what_ran_and_judged_by_the_ratio(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from harness import sanitizer, sanitizer_page
 from harness.outcomes import outcome_of, told_by_device
 from harness.sanitizer import cases_of, examine, name_of, read, told
+from harness.sanitizer_reasons import Explained, meant
 from harness.targets import Target
 from harness.verdict import Outcome, Ruling, Verdict
 from tests.harness_checks import sanitizer_bait
@@ -35,6 +36,18 @@ RACES = """========= COMPUTE-SANITIZER
 =========     and Read access at kernel+0x120 in ring.py:19 [256 hazards]
 ========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
 """
+ASKED = """========= COMPUTE-SANITIZER
+========= Program hit CUDA_ERROR_INVALID_VALUE (error 1) due to "invalid argument" on CUDA API call to cuFuncSetAttribute.
+=========     Saved host backtrace up to driver entry point at error
+=========         Host Frame: loadBinary [0x4c33] in cuda_utils.so
+=========         Host Frame: _init_handles in compiler.py:483
+=========
+========= ERROR SUMMARY: 1 error
+"""
+ELSEWHERE = ASKED.replace("loadBinary", "launchKernel").replace("_init_handles in compiler.py", "run in jit.py")
+BOTH = ASKED.partition("========= ERROR SUMMARY")[0] + STORE.partition("\n")[2].replace("2 errors", "3 errors")
+REFUSED = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.LAUNCHER_ERROR, message="Triton Error [CUDA]: invalid argument")
+FAULTED = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.LAUNCH_FAILURE, message="launch failure")
 CONSAN = (f"{ROOT}/kernels/hopper_matmul.py:176: kernel: block: [0,0,0] "
           "Assertion `Buffer being accessed has outstanding writes` failed.")
 
@@ -52,11 +65,21 @@ CONSAN = (f"{ROOT}/kernels/hopper_matmul.py:176: kernel: block: [0,0,0] "
          "sanitizer_bait.py:35"),
         ("memcheck", RIGHT, STORE.replace("Invalid __global__ write of size 4 bytes", "Program hit an error of its own"),
          "launch failure", ""),
+        ("memcheck", RIGHT, ASKED, "right", ""),
+        ("memcheck", WRONG, ASKED, "wrong words", ""),
+        ("memcheck", REFUSED, ASKED.replace("1 error", "2 errors"), "launch failure", ""),
+        ("memcheck", REFUSED, ASKED, "launcher error", ""),
+        ("memcheck", RIGHT, ELSEWHERE, "launch failure", ""),
+        ("memcheck", RIGHT, ASKED.replace("cuFuncSetAttribute", "cuLaunchKernelEx"), "launch failure", ""),
+        ("memcheck", RIGHT, ASKED.replace("SUMMARY: 1 error", "SUMMARY: 2 errors"), "launch failure", ""),
+        ("memcheck", RIGHT, BOTH, "illegal address", "sanitizer_bait.py:35"),
         ("racecheck", RIGHT, RACES, "race", "ring.py:12"),
         ("racecheck", RIGHT, CLEAN.replace("ERROR SUMMARY: 0 errors", "RACECHECK SUMMARY: 0 hazards displayed (0 errors)"), "right",
          ""),
         ("consan", ASSERTED, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
         ("consan", None, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
+        ("consan", FAULTED, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
+        ("consan", FAULTED, "", "launch failure", ""),
         ("consan", WRONG, CONSAN, "wrong words", ""),
         ("bare", ASSERTED, "", "device assert", ""),
         ("bare", WRONG, STORE, "wrong words", ""),
@@ -68,6 +91,12 @@ def test_what_is_printed_becomes_a_verdict(mode: str, judged: Verdict | None, sa
     found = told(mode, judged, said)
     assert (found.outcome, found.location) == (outcome, location)
     assert found.convicted is (outcome != "right")
+
+
+def test_what_triton_s_loader_asks_is_told_beside_the_verdict_and_sends_no_case_to_a_child_of_its_own() -> None:
+    assert told("memcheck", RIGHT, ASKED).details["besides"] == sanitizer.BESIDES
+    assert "besides" not in told("memcheck", RIGHT, CLEAN).details
+    assert sanitizer._found_nothing(ASKED) and not sanitizer._found_nothing(ELSEWHERE) and not sanitizer._found_nothing(BOTH)
 
 
 @pytest.mark.parametrize(
@@ -123,9 +152,8 @@ def test_a_descriptor_that_the_driver_refuses_is_a_refusal() -> None:
     assert (seen.outcome, seen.layer) == (Outcome.REFUSED, "driver")
 
 
-def test_the_bait_is_convicted_in_a_child_on_the_emulated_gpu_and_the_innocent_case_is_not() -> None:
-    innocent, bait = sanitizer_bait.CONTRACT.required(HOPPER)
-    assert examine(innocent, HOPPER, "bare", timeout=120).ruling is Ruling.RIGHT
+def test_the_bait_is_convicted_in_a_child_by_the_line_of_its_store() -> None:
+    [_, bait] = sanitizer_bait.CONTRACT.required(HOPPER)
     found = examine(bait, HOPPER, "iisan", timeout=120)
     assert found.outcome is Outcome.ILLEGAL_ADDRESS and found.location.startswith("tests/harness_checks/sanitizer_bait.py:")
 
@@ -206,6 +234,16 @@ def test_the_cases_of_a_file_are_judged_again_under_another_place_of_the_contrac
     assert name_of("a/b/kernel.py:CONTRACT") == "kernel.py:CONTRACT" and name_of("matmul") == "matmul"
 
 
+def test_a_file_from_before_the_loader_s_question_was_known_is_read_as_it_is_understood_now(tmp_path: Path) -> None:
+    lines = ASKED.splitlines()
+    old = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.LAUNCH_FAILURE, message=lines[1].removeprefix("========= "))
+    cut = lines[4:]  # of a long backtrace the file has the end
+    verdicts = [replace(old, details={"said": said, "judge": judge}) for said, judge in
+                ((lines, "right"), (cut, "right"), (cut, "wrong words"), (ELSEWHERE.splitlines(), "right"))]
+    [path] = rows(tmp_path / "rows.json", *(("cuda:0", "memcheck", verdict) for verdict in verdicts))
+    assert [row["verdict"]["outcome"] for row in read(path)] == ["right", "right", "launch failure", "launch failure"]
+
+
 @pytest.mark.parametrize("text", ["{", "{}", '[{"case": 1}]', None])
 def test_a_file_without_verdicts_is_refused(tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "rows.json"
@@ -226,6 +264,33 @@ def test_the_page_is_what_was_kept_and_nothing_in_it_lacks_a_reason() -> None:
     assert not any(place in text + HELD.read_text() for place in ("/work", "/tmp", "/root", "/opt"))
     asked = {(row[0], row[1]) for row in held["rows"]}
     assert asked >= {(case, mode) for case in range(len(held["cases"])) for mode in (*sanitizer.MODES, *sanitizer_page.EMULATED)}
+
+
+def test_the_summary_counts_what_the_rows_say_and_an_alarm_of_the_clean_kernel_names_nothing() -> None:
+    held = sanitizer_page.read(HELD)
+    counted = sanitizer_page.summary(held)
+    hazards, _, _, clean = counted["all"]
+    assert hazards >= 44 and clean >= 8 and counted["emulated"] == [hazards, 0, hazards, 0]
+    assert max(cells[2] for cells in counted.values()) == hazards
+    assert counted["any of these"][2] >= counted["consan"][2] >= 32 and counted["bare"][3] == 0
+    alarms = sanitizer_page.alarms(held)
+    assert {mode for _, mode in alarms} == {"consan", "racecheck"}
+    number = next(n for n, mode in sorted(alarms) if mode == "racecheck" and sanitizer_page.planted(held["cases"][n]))
+    moved = [[*row[:5], "elsewhere.py:3", row[6]] if tuple(row[:2]) == (number, "racecheck") else row for row in held["rows"]]
+    again = held | {"rows": moved}  # planted: the same words about another line are a finding
+    assert (number, "racecheck") not in sanitizer_page.alarms(again)
+    assert sanitizer_page.summary(again)["racecheck"][2] == counted["racecheck"][2] + 1
+    silent = [row for row in held["rows"] if row[1] != "consan"]
+    assert sanitizer_page.summary(held | {"rows": silent})["consan"] == [0, 0, 0, 0]
+
+
+def test_a_reason_fits_by_its_words_and_an_assertion_means_what_it_says() -> None:
+    one = Explained(modes=("consan",), said=("device assert",), message="Deadlock", alarm=True, why="so")
+    assert one.fits("consan", "device assert", [], "a case", "Deadlock detected", True)
+    assert not one.fits("consan", "device assert", [], "a case", "another", True)
+    assert not one.fits("consan", "device assert", [], "a case", "Deadlock detected")
+    assert meant("device assert", "Buffer being accessed has outstanding writes. Operand: A") == "race"
+    assert meant("device assert", "async_load innermost coordinate must be aligned") == "device assert"
 
 
 def test_a_planted_difference_is_shown_without_a_reason_and_an_old_misnomer_is_put_right(tmp_path: Path) -> None:
