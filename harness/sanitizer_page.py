@@ -24,6 +24,13 @@ VERSION = 1
 EMULATED = ("emulated", "emulated iisan")
 UNEXPLAINED = "not explained"
 _NAMELESS = ("not run", "timeout", "killed", "launcher error", "launch failure")  # nothing that a sanitizer has named
+_LEGEND = (
+    "Hazards are those that the emulated GPU convicts, clean cases those that it acquits: the kernels as they are, and",
+    "hazards that the compiler repairs (a missing barrier or fence inside one partition). So its own row is no measurement;",
+    "where others contradict it is [below](#where-they-differ-from-the-emulated-gpu). A launch that does not return, faults",
+    "or leaves wrong words convicts in every mode; a name is a race, a barrier's misuse, a deadlock, an uninitialised or",
+    "stray access: consan's assertions are read as what they say.",
+)
 
 
 def kept(files: Sequence[Path], origin: dict[str, str], without: Sequence[str] = ()) -> dict:
@@ -186,11 +193,7 @@ def _counts(held: dict) -> Iterator[str]:
                 f"| names it as the emulated GPU does | convicts, of {clean} clean cases |", "| --- | ---: | ---: | ---: | ---: |")
     for mode, cells in counted.items():
         yield f"| {mode} | " + " | ".join(map(str, cells)) + " |"
-    yield from ("", "Hazards are those that the emulated GPU convicts, clean cases those that it acquits: the kernels as they are, and",
-                "hazards that the compiler repairs (a missing barrier or fence inside one partition). So its own row is no measurement;",
-                "where others contradict it is [below](#where-they-differ-from-the-emulated-gpu). A launch that does not return, faults",
-                "or leaves wrong words convicts in every mode; a name is a race, a barrier's misuse, a deadlock, an uninitialised or",
-                "stray access: consan's assertions are read as what they say.", "")
+    yield from ("", *_LEGEND, "")
 
 
 def title(case: dict, number: int) -> str:
