@@ -72,14 +72,14 @@ class Docket:
         return [case for case in self._once(drawn, prepared=True) if case.key not in known]
 
     def prepared(self, case: Case) -> Case | None:
-        """`case` under this docket's address and launcher; None where a user's launcher owes nothing."""
+        """`case` under this docket's address and launcher; None where a user's launcher is not asked it, or owes nothing."""
         if case.contract != self.address:
             case = replace(case, contract=self.address)
         if not self.launcher:
             return case
-        adapt: Callable[[Case, str], Case] | None = getattr(self.contract, "for_launcher", None)
-        case = adapt(case, self.launcher) if adapt else replace(case, launcher=self.launcher, config=None)
-        return case if self.contract.owed(case, self.target).result else None
+        adapt: Callable[[Case, str], Case | None] | None = getattr(self.contract, "for_launcher", None)
+        asked = adapt(case, self.launcher) if adapt else replace(case, launcher=self.launcher, config=None)
+        return asked if asked is not None and self.contract.owed(asked, self.target).result else None
 
     def _once(self, cases: list[Case], *, prepared: bool = False) -> list[Case]:
         ready = cases if prepared else [done for case in cases if (done := self.prepared(case)) is not None]

@@ -8,6 +8,7 @@ the clause's rule in what is said.
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness import operands as regimes
+from harness.claims import nearest
 from harness.contract import CASE_VERSION, Case, Contract, Operand, Owed
 from kernels.clauses import broken
 from kernels.element_types import ELEMENT_TYPES, bits_of
@@ -103,6 +105,15 @@ class KernelContract(Contract):
 
     def case(self, problem: Fields, config: Fields, **rest: Any) -> Case:
         return Case(contract=self.address, problem=self.module.Problem(**problem), config=self.module.Config(**config), **rest)
+
+    def for_launcher(self, case: Case, launcher: str) -> Case | None:
+        """`case` as a user's launcher is asked it: as it is, configuration too (the launcher is handed what of it it accepts); None
+        where its `requires`, a predicate over fields of Problem and Config, does not hold."""
+        fields = vars(case.config or self.module.Config()) | vars(case.problem)
+        return None if nearest(launcher, fields) is None else dataclasses.replace(case, launcher=launcher)
+
+    def must_launch(self, case: Case) -> bool:
+        return all(getattr(case.problem, name, 1) > 0 for name in "mnk")
 
     def owed(self, case: Case, target: Target) -> Owed:
         clause = broken(self.module.CLAUSES, case.problem, case.config)

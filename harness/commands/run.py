@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from harness import report, resume, seed_files
-from harness.contract import Case, load, resolve
+from harness.contract import Case, resolve
 from harness.conviction import cells, conviction, describe
 from harness.docket import PROFILES, Docket, Profile, in_turns, stems
 from harness.isolation import Bench
@@ -24,7 +24,6 @@ from harness.targets import Target, target, targets
 from harness.verdict import Outcome, Verdict
 
 MOST_BUGS = 4  # shrunk per contract and target; the others are stored as they came
-DRAWN_AT_ONCE = 50
 
 
 @dataclass
@@ -47,7 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arch", default="", metavar="sm_NN", help="every GPU of this architecture; an error when there is none")
     parser.add_argument("--profile", choices=sorted(PROFILES), default="quick", help="quick: about a minute; ci; exhaustive")
     parser.add_argument(
-        "--launcher", default="", metavar="FILE:FUNCTION", help="judge your own launcher by the kernel's mathematics"
+        "--launcher", default="", metavar="FILE:FUNCTION", help="judge your own launcher by the kernel's mathematics; its "
+        "attributes claims and requires say what it takes (docs/judging.md)"
     )
     parser.add_argument(
         "--contract", default="", metavar="ADDRESS", help="judge the contract at package.module:NAME or path/file.py:NAME"
@@ -150,9 +150,7 @@ def checked(arguments: argparse.Namespace) -> list[Docket]:
             raise ValueError(
                 f"--launcher {arguments.launcher}: is judged by one kernel's mathematics; name it, for example: run matmul"
             )
-        if not callable(launcher := load(arguments.launcher)):
-            must = resolve(addresses[0]).parameters
-            raise ValueError(f"--launcher {arguments.launcher}: is a {type(launcher).__name__}, must be a function {must}")
+        resolve(addresses[0]).check_launcher(arguments.launcher)
     for name, least in (("max_cases", 1), ("jobs", 0), ("shrink_seconds", 0), ("timeout", 0)):
         value = getattr(arguments, name)
         if value is not None and value < least:

@@ -22,7 +22,7 @@ SEED: dict[str, Any] = {"m, n, k": ((64, 64, 64), (64, 64, 256), (128, 128, 128)
 class AmpereGemmContract(BlockedContract):
     family = "mma.sync"
     always_transposed = True
-    parameters = "(a, bt, d=None)"
+    parameters = "(a, bt, d=None, *, block_m=64, block_n=64, block_k=16, stages=2, num_warps=4)"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         tiles = [(64, 64, 16, 2, 4), (32, 64, 32, 3, 4), (64, 32, 16, 1, 2), (16, 16, 64, 4, 1), (128, 64, 32, 2, 8),

@@ -11,7 +11,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import kernels.block_scaled_matmul
+from harness import contract as contracts
 from harness import operand_coverage, scaled_operands
+from harness.claims import nearest
 from harness.contract import Case, Expected, Operand, Owed
 from harness.kernel_contract import SHARED_LIMITS, Fields, KernelContract
 from harness.scaled_plan import result_words, scaled_plan
@@ -216,13 +218,21 @@ class BlockScaledMatmulContract(KernelContract):
         return [Expected(name="c", format=p.out, shape=(p.m, p.n), words=words, tile=(tile.block_m, tile.block_n),
                          k_block=tile.block_k, rests_on=f"{RestsOn.WORDS} ({plan.evidence})")]  # fmt: skip
 
-    def for_launcher(self, case: Case, launcher: str) -> Case:
-        """`case` as a user's launcher can be asked it: operands and scales contiguous, but for rows TMA could not take; values
-        that the bound can decide."""
+    def for_launcher(self, case: Case, launcher: str) -> Case | None:
+        """`case` as a user's launcher can be asked it: operands and scales contiguous, but for rows TMA could not take; the default
+        output where it takes no `out_dtype`; values that the bound can decide. None where its `requires` (of m, n, k, format, out)
+        holds for nothing near."""
         p = case.problem
-        fields = self.sized(p.format, p.m, p.n, p.k) if p.format in FORMATS and min(p.m, p.n, p.k) > 0 else {"m": 0, "n": 0, "k": 0}
-        regime = "normal" if p.out == "e4m3" else "wide" if case.regime == "ends" else case.regime
-        problem = self.module.Problem(**fields, format=p.format, out=p.out)
+        if p.format not in FORMATS or min(p.m, p.n, p.k) <= 0:
+            return None  # its own refusals are the kernel's
+        out = p.out if "out_dtype" in inspect.signature(contracts.load(launcher)).parameters else "fp16"
+        asked = {"m": p.m, "n": p.n, "k": self.sized(p.format, p.m, p.n, p.k)["k"], "format": p.format, "out": out}
+        sizes = () if case.regime in COVER else ("m", "n", "k")  # a cover fills the sizes it was made for
+        near = nearest(launcher, asked, sizes)
+        if near is None or (fields := self.sized(p.format, near["m"], near["n"], near["k"]))["k"] != near["k"]:
+            return None
+        regime = "normal" if out == "e4m3" else "wide" if case.regime == "ends" else case.regime
+        problem = self.module.Problem(**fields, format=p.format, out=out)
         return dataclasses.replace(case, config=None, launcher=launcher, problem=problem, regime=regime)
 
     # what was seen

@@ -31,7 +31,7 @@ SEED: dict[str, Any] = {"m, n, k": ((1024, 1024, 2048), (4096, 4096, 4096)), "bl
 
 
 class FusedContract(RowsContract):
-    parameters = "(x, gather, w, scatter, block_m, block_n, block_k, group_size_m, num_buffers)"
+    parameters = "(x, gather, w, scatter, block_m, block_n, block_k, group_size_m, num_buffers, *, out, num_warps=4, programs=0)"
     either_row = True
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:

@@ -17,7 +17,7 @@ NAMES = ("block_m", "block_n", "block_k", "stages", "num_warps")
 
 class HopperMatmulContract(BlockedContract):
     family = "wgmma"
-    parameters = "(a, b, c=None, *, transpose_b=False)"
+    parameters = "(a, b, c=None, *, block_m=128, block_n=128, block_k=64, transpose_b=False, stages=3, num_warps=4)"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         tiles = [(64, 64, 32, 3, 4), (64, 32, 64, 1, 4), (128, 64, 32, 2, 8), (64, 128, 32, 4, 4)]

@@ -15,7 +15,8 @@ import numpy as np
 
 import kernels.matmul
 from harness import operands as regimes
-from harness.contract import Case, Contract, Expected, Operand, Owed, load
+from harness.claims import claimed, nearest
+from harness.contract import Case, Contract, Expected, Operand, Owed
 from harness.matmul_outcomes import KINDS, has_type, outcome
 from harness.plan import accumulator_words, dot_plan
 from harness.product_bound import bounded_product
@@ -156,17 +157,17 @@ class MatmulContract(Contract):
     def _view(self, fields: dict) -> Any:
         return self.module.View(**fields)
 
-    def for_launcher(self, case: Case, launcher: str) -> Case:
+    def for_launcher(self, case: Case, launcher: str) -> Case | None:
         """`case` as a user's launcher can be asked it: no configuration, operands of at least one element, its default activation
-        and output. A launcher promises no more than it says: plain contiguous fp16 operands, and beyond them what its attribute
-        `claims` names of `CLAIMS`. ValueError for another claim."""
-        p, claimed = case.problem, tuple(getattr(load(launcher), "claims", ()))
-        if unknown := [claim for claim in claimed if claim not in CLAIMS]:
-            raise ValueError(f"--launcher {launcher}: claims {unknown[0]!r}; it must be of {', '.join(CLAIMS)}; mend the attribute")
-        m, n, k = (max(size, 1) for size in (p.m, p.n, p.k))
-        dtype = p.dtype if p.dtype in claimed else "fp16"
-        views = {"a": p.a, "b": p.b} if "strides" in claimed else {}
-        problem = self.module.Problem(m=m, n=n, k=k, dtype=dtype, out=dtype, **views)
+        and output. A launcher promises no more than it says: plain contiguous fp16 operands, beyond them what its attribute
+        `claims` names of `CLAIMS`, and of them what its `requires` takes. ValueError for another claim."""
+        p, claims = case.problem, claimed(launcher, CLAIMS)
+        dtype = p.dtype if p.dtype in claims else "fp16"
+        fields = nearest(launcher, {name: max(getattr(p, name), 1) for name in "mnk"} | {"dtype": dtype}, ("m", "n", "k"))
+        if fields is None:
+            return None
+        views = {"a": p.a, "b": p.b} if "strides" in claims else {}
+        problem = self.module.Problem(**fields, out=dtype, **views)
         regime = "wide" if case.regime == "largest" else case.regime  # a bound decides nothing where sums overflow
         return dataclasses.replace(case, config=None, launcher=launcher, regime=regime, problem=problem)
 
@@ -195,6 +196,9 @@ class MatmulContract(Contract):
         if case.config is None:
             return {"c": self.module.matmul(a, b, p.activation, out_dtype=out_dtype, precision=p.precision)}
         return {"c": self.module.matmul_configured(a, b, p.activation, out_dtype, case.config, p.precision)}
+
+    def must_launch(self, case: Case) -> bool:
+        return min(case.problem.m, case.problem.n, case.problem.k) > 0
 
     def recorded(self, case: Case) -> dict:
         """The autotuner's winner: the words owed are those of its configuration."""
@@ -305,14 +309,11 @@ def layout_name(view: Any) -> str:
 
 
 def _accepted(launcher: Callable, problem: Any, out_dtype: torch.dtype) -> dict:
-    """The keywords this launcher takes, of those that say anything beyond its defaults."""
-    wanted = {
-        name: value
-        for name, value in (("activation", problem.activation), ("out_dtype", out_dtype if problem.out != problem.dtype else None))
-        if value
-    }
-    names = inspect.signature(launcher).parameters
-    return {name: value for name, value in wanted.items() if name in names}
+    """The keywords this launcher takes, of those that say anything beyond its defaults or have none."""
+    says = {"activation": (problem.activation, problem.activation), "out_dtype": (out_dtype, problem.out != problem.dtype)}
+    taken = inspect.signature(launcher).parameters
+    needed = {name for name, (_, told) in says.items() if told} | {name for name, p in taken.items() if p.default is p.empty}
+    return {name: value for name, (value, _) in says.items() if name in taken and name in needed}
 
 
 def _special(kind: tuple[str, str], config: Any, rng: random.Random, target: Target) -> dict:

@@ -22,7 +22,7 @@ SEED: dict[str, Any] = {"dtype": ("bf16", "fp32"), "block_x": (8, 128), "block_y
 
 
 class TmaScatterContract(TmaGatherContract):
-    parameters = "(table, row_offsets, column_offset, source, block_x, block_y)"
+    parameters = "(table, row_offsets, column_offset, source, block_x, block_y, *, num_warps=4)"
     either_row = True
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:

@@ -17,7 +17,7 @@ SEED: dict[str, Any] = {"m": (64, 128, 256), "n": (64, 128), "num_warps": (4, 8)
 
 
 class TmemCopyContract(KernelContract):
-    parameters = "(source, destination=None, num_warps=4)"
+    parameters = "(source, *, num_warps=4, block_m=64, block_n=64, packed=False)"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         tiles = [(64, 64, 64, 64), (128, 64, 64, 32), (128, 128, 128, 64), (256, 32, 128, 32), (64, 16, 64, 16), (256, 64, 64, 64),

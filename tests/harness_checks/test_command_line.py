@@ -119,9 +119,10 @@ BAD = [
     (["run", "matmul", "--launcher", "nowhere.py:f"], "there is no file nowhere.py; give a path to an existing Python file"),
     (["run", "matmul", "--launcher", "nowhere.py"], "address 'nowhere.py': must be package.module:NAME or path/file.py:NAME"),
     (["run", "matmul", "--launcher", "no.such.module:f"], "address 'no.such.module:f': cannot import no.such.module"),
-    (["run", "matmul", "--launcher", "{tmp}/mine.py:g"], "has no g; it has x, f"),
+    (["run", "matmul", "--launcher", "{tmp}/mine.py:g"], "has no g; it has x, f, g0"),
     (["run", "matmul", "--launcher", "{tmp}/mine.py:x"], "is a int, must be a function (a, b, activation='', *, out_dtype=None)"),
-    (["run", "--launcher", "{tmp}/mine.py:f", "matmul", "matmul"], "name it, for example: run matmul"),
+    (["run", "--launcher", "{tmp}/mine.py:f", "matmul", "ampere_gemm"], "name it, for example: run matmul"),
+    (["run", "ampere_gemm", "--launcher", "{tmp}/mine.py:g0"], "is g0(), must be a function (a, bt, d=None, *, block_m=64"),
     (["run", "--contract", "{tmp}/mine.py:f"], "is a function, must be a harness.contract.Contract"),
     (["run", "matmul", "--contract", "a:b"], "give kernels or one contract, not both"),
     (["run", "matmul", "--max-cases", "0"], "--max-cases 0: must be at least 1"),
@@ -139,7 +140,7 @@ BAD = [
 def test_bad_input_is_one_line_with_value_rule_and_remedy_and_leaves_no_file(
     capsys: pytest.CaptureFixture, tmp_path: Path, state: Path, words: list[str], said: str
 ) -> None:
-    (tmp_path / "mine.py").write_text("x = 3\ndef f(a, b): ...\n")
+    (tmp_path / "mine.py").write_text("x = 3\ndef f(a, b): ...\ndef g0(): ...\n")
     (tmp_path / "cut.json").write_text('{"version": 1, "case": {"contr')
     (tmp_path / "version.json").write_text('{"version": 99}')
     good = {"version": 1, "target": "emulated:sm_90", "verdict": {}, "signature": ["a", "b", "c"]}

@@ -1,0 +1,66 @@
+"""What a user's launcher says of itself, by two attributes of the function; nothing else is asked of it.
+
+    matmul.claims = ("strides", "bf16", "fp32")     # it takes these too: it is given them, and held to them
+    matmul.requires = lambda m, n, k: k % 32 == 0   # it takes no others: it is given none
+
+`claims` names words of the kernel's contract. `requires` is a predicate over fields of the kernel's `Problem` (sizes, `dtype`),
+each taken by its name: what the launcher asserts, said where it can be known before a launch.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from harness.contract import load
+
+UNITS = tuple(1 << power for power in range(9))  # 1..256: what sizes are made multiples of where they are refused as they are
+
+
+def claimed(launcher: str, known: Sequence[str], default: Sequence[str] = ()) -> tuple[str, ...]:
+    """What the launcher at address `launcher` claims, `default` where it says nothing. ValueError for a claim not of `known`."""
+    said = getattr(load(launcher), "claims", None)
+    if said is None:
+        return tuple(default)
+    claims = (said,) if isinstance(said, str) else tuple(said)
+    if unknown := [claim for claim in claims if claim not in known]:
+        raise ValueError(f"--launcher {launcher}: claims {unknown[0]!r}; it must be of {', '.join(known)}; mend the attribute")
+    return claims
+
+
+def nearest(launcher: str, fields: Mapping[str, Any], sizes: Sequence[str] = ()) -> dict[str, Any] | None:
+    """`fields` as the launcher's `requires` takes them: those named in `sizes` moved to near multiples of powers of two, as few of
+    them and as little as meets it. None where nothing near does. ValueError for a predicate that cannot be asked."""
+    requires = getattr(load(launcher), "requires", None)
+    given = dict(fields)
+    if requires is None or _met(launcher, requires, given):
+        return given
+    for count in range(1, len(sizes) + 1):
+        tried = (
+            dict(zip(names, values, strict=True))
+            for names in itertools.combinations(sizes, count)
+            for values in itertools.product(*(_near(given[name]) for name in names))
+        )
+        met = [moved for moved in tried if _met(launcher, requires, given | moved)]
+        if met:
+            return given | min(met, key=lambda moved: sum(abs(value - given[name]) for name, value in moved.items()))
+    return None
+
+
+def _near(size: int) -> list[int]:
+    """Multiples of each unit just below and above `size`, and the units themselves."""
+    return sorted({value for unit in UNITS for value in (size // unit * unit, -(-size // unit) * unit, unit) if value > 0})
+
+
+def _met(launcher: str, requires: Callable, fields: Mapping[str, Any]) -> bool:
+    names = inspect.signature(requires).parameters
+    if unknown := [name for name in names if name not in fields]:
+        known = ", ".join(fields)
+        raise ValueError(f"--launcher {launcher}: requires takes {unknown[0]!r}; it may take {known}; mend the attribute")
+    try:
+        return bool(requires(**{name: fields[name] for name in names}))
+    except Exception as error:
+        asked = ", ".join(f"{name}={fields[name]!r}" for name in names)
+        raise ValueError(f"--launcher {launcher}: requires({asked}) raises {type(error).__name__}: {error}; mend it") from error
