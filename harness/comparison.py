@@ -29,12 +29,18 @@ class Comparison:
     details: dict = field(default_factory=dict)
 
 
-def compare(expected: Expected, got: np.ndarray, *, poison: int | None = None) -> Comparison:
-    """Hold `got`, the output's words (unsigned, any shape), against `expected`; `poison` is the word of an unwritten element."""
+def compare(
+    expected: Expected, got: np.ndarray, *, poison: int | None = None, dtypes: tuple[str, str] | None = None
+) -> Comparison:
+    """Hold `got`, the output's words (unsigned, any shape), against `expected`; `poison` is the word of an unwritten element.
+    `dtypes`: the names of the dtype that came and of the one that is due, where known: words of equal width may be of two types."""
     if tuple(got.shape) != tuple(expected.shape):
         return Comparison(
             Outcome.WRONG_SHAPE, 0, message=f"{expected.name}: shape {tuple(got.shape)}, expected {tuple(expected.shape)}"
         )
+    if dtypes is not None and dtypes[0] != dtypes[1]:
+        message = f"{expected.name}: dtype {dtypes[0]}, expected {dtypes[1]} ({expected.format})"
+        return Comparison(Outcome.WRONG_SHAPE, 0, message=message)
     due = _itemsize(expected)
     if got.dtype.itemsize != due:
         message = f"{expected.name}: words of {8 * got.dtype.itemsize} bits, expected {8 * due} ({expected.format})"
@@ -244,10 +250,11 @@ def heat(expected: Expected, differs: np.ndarray) -> dict | None:
     while -(-differs.shape[1] // cell_n) > HEAT_COLUMNS:
         cell_n *= 2
     wrong, size = _tile_counts(differs, cell_m, cell_n), _tile_counts(np.ones_like(differs), cell_m, cell_n)
+    percent = np.where(wrong == size, 100, np.minimum(np.ceil(100 * wrong / size), 99))
     return {
         "cell": [cell_m, cell_n],
         "tile": list(expected.tile) if expected.tile else None,
-        "percent": np.ceil(100 * wrong / size).astype(int).tolist(),
+        "percent": percent.astype(int).tolist(),  # 0 only where none is wrong, 100 only where all are
     }
 
 

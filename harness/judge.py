@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from harness.comparison import Comparison, compare
-from harness.contract import Case, Contract, Operand, Owed, load, resolve
+from harness.contract import Case, Contract, Expected, Operand, Owed, load, resolve
 from harness.memory import free_memory
 from harness.outcomes import Seen, outcome_of, relative
 from harness.targets import Target
-from harness.transfer import Guard, Poison, guarded_allocations, poison_word, words
+from harness.transfer import TORCH_DTYPES, Guard, Poison, guarded_allocations, poison_word, words
 from harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 UNABLE = {Outcome.NOT_MODELLED, Outcome.OUT_OF_MEMORY}  # says something about us or the machine, nothing about the kernel
+NO_KERNEL = "no Triton kernel was launched: what was judged is no kernel, so its right words say nothing about one"
 REFUSALS = {Outcome.REFUSED, Outcome.OUT_OF_RESOURCES}
 
 
@@ -80,14 +81,30 @@ def _judge(case: Case, target: Target, contract: Contract, launcher: Callable | 
     if verdict is None:
         with clock.on("reference"):
             expected = contract.expected(case, target, operands, seen.recorded)
-        found = [
-            compare(e, seen.outputs[e.name], poison=seen.details.get(f"poison of {e.name}"))
-            if e.name in seen.outputs
-            else Comparison(Outcome.WRONG_SHAPE, 0, message=f"{e.name}: the launcher returned no such output")
-            for e in expected
-        ]
-        verdict = _against_words(expected, found)
+        verdict = _against_words(expected, [_compared(each, seen) for each in expected])
+        if verdict.outcome is Outcome.RIGHT and not seen.launches and contract.must_launch(case):
+            verdict = Verdict(ruling=Ruling.UNDECIDED, outcome=Outcome.UNDECIDED, message=NO_KERNEL)
+    elif case.launcher and verdict.convicted and seen.layer == "launcher":
+        verdict.details["if this is meant"] = _what_to_claim(case.launcher)
     return replace(verdict, advice=seen.advice, recorded=seen.recorded, seconds=clock.seconds())
+
+
+def _compared(expected: Expected, seen: Seen) -> Comparison:
+    if expected.name not in seen.outputs:
+        return Comparison(Outcome.WRONG_SHAPE, 0, message=f"{expected.name}: the launcher returned no such output")
+    poison = seen.details.get(f"poison of {expected.name}")
+    due = TORCH_DTYPES.get(expected.format)
+    dtypes = (seen.dtypes[expected.name], str(due)) if due is not None else None
+    return compare(expected, seen.outputs[expected.name], poison=poison, dtypes=dtypes)
+
+
+def _what_to_claim(launcher: str) -> str:
+    """A launcher that refuses legal input is convicted; one that says before what it takes is not asked the rest."""
+    name = launcher.rpartition(":")[2]
+    return (
+        f"say what {name} takes where it is defined, for example: {name}.requires = lambda m, n, k: k % 32 == 0; it is then asked "
+        "nothing else (docs/judging.md)"
+    )
 
 
 def launch(
@@ -107,6 +124,7 @@ def _launch_once(
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in 3.9 and may flip in 3.10: it decides bits
     guard = Guard(Poison.of(case.data_seed))
     device: Any = None
+    launched: list[None] = []
     try:
         with clock.on("transfer"):
             lent = guard.lend_all(operands.values(), target.device)
@@ -119,6 +137,7 @@ def _launch_once(
             _own_cache(case),
             target.enter(case.schedule) as device,
             guarded_allocations(guard),
+            _launches() as launched,
         ):
             if device is not None:
                 device.either_row = contract.either_row
@@ -129,6 +148,7 @@ def _launch_once(
     except Exception as error:  # whatever a kernel or its launcher does is an outcome
         seen, trespass = outcome_of(error), None
     seen.advice = tuple(relative(str(a)) for a in getattr(device, "advice", None) or ())
+    seen.launches = len(launched) + len(getattr(device, "launches", None) or ())
     seen.recorded = _launched(device)
     if trespass is not None:
         seen.outcome, seen.message, seen.details = trespass.outcome, trespass.message, trespass.details
@@ -148,7 +168,8 @@ def _returned(outputs: dict[str, Any]) -> Seen:
         if not isinstance(output, Tensor):
             said = f"{name}: the launcher returned a {type(output).__name__}: it must return a tensor"
             return Seen(Outcome.WRONG_SHAPE, message=said)
-    return Seen(outputs={name: words(tensor) for name, tensor in outputs.items()})
+    dtypes = {name: str(tensor.dtype) for name, tensor in outputs.items()}
+    return Seen(outputs={name: words(tensor) for name, tensor in outputs.items()}, dtypes=dtypes)
 
 
 def _tune(case: Case, target: Target, contract: Contract, launcher: Callable | None, tensors: dict, clock: Clock) -> None:
@@ -208,6 +229,23 @@ def _compilations(clock: Clock) -> Iterator[None]:
         yield
     finally:
         knobs.compilation.listener = earlier
+
+
+@contextmanager
+def _launches() -> Iterator[list[None]]:
+    """One entry for each launch of a Triton kernel on a GPU, by Triton's own hook. An emulated device keeps its own list."""
+    from triton import knobs
+
+    seen: list[None] = []
+
+    def hook(_metadata: Any) -> None:
+        seen.append(None)
+
+    knobs.runtime.launch_enter_hook.add(hook)
+    try:
+        yield seen
+    finally:
+        knobs.runtime.launch_enter_hook.remove(hook)
 
 
 def _against_fault(owed: Owed, seen: Seen) -> Verdict:

@@ -36,6 +36,8 @@ class Seen:
     location: str = ""
     details: dict = field(default_factory=dict)
     outputs: dict[str, Any] = field(default_factory=dict)  # name -> unsigned words
+    dtypes: dict[str, str] = field(default_factory=dict)  # output name -> "torch.float16"
+    launches: int = 0  # of Triton kernels
     recorded: dict = field(default_factory=dict)
     advice: tuple[str, ...] = ()
 
@@ -114,7 +116,7 @@ def location_of(error: BaseException) -> str:
             or path.is_relative_to(Path(os.__file__).parent)
         ):
             continue
-        if path.parent in (CHECKOUT / "harness", CHECKOUT / "harness" / "emulator"):
+        if path.parent in (CHECKOUT / "harness", CHECKOUT / "harness" / "emulator", CHECKOUT / "harness" / "contracts"):
             continue
         best = f"{path.relative_to(CHECKOUT) if path.is_relative_to(CHECKOUT) else path.name}:{frame.lineno}"
     return best

@@ -56,6 +56,7 @@ class Tally:
     classes: dict[str, Counter] = field(default_factory=dict)  # coverage: dimension -> class -> cases
     bucket_seconds: Counter = field(default_factory=Counter)
     advice: Counter = field(default_factory=Counter)
+    undecided: Counter = field(default_factory=Counter)  # why, first line -> cases
     contract_errors: list[str] = field(default_factory=list)
     cancelled: bool = False
     begun: float = field(default_factory=time.perf_counter)
@@ -87,6 +88,8 @@ class Tally:
         if case.key in left:
             left.discard(case.key)
             self.covered[contract, target] += 1
+        if verdict.ruling is Ruling.UNDECIDED:
+            self.undecided[verdict.message.partition("\n")[0]] += 1
         if verdict.ruling is Ruling.UNDECIDED and verdict.message.startswith(OURS):
             self.contract_errors.append(verdict.message)
 
@@ -207,8 +210,9 @@ def table(tally: Tally) -> Table:
 
 
 def not_run_lines(tally: Tally) -> list[str]:
-    """Why lines of the table say "not run": a skip never reads as a pass."""
-    return [f"not run: {row.contract}: {reason}" for row in tally.rows.values() for reason in sorted(row.said)]
+    """Why lines of the table say "not run" or "undecided": neither ever reads as a pass."""
+    lines = [f"not run: {row.contract}: {reason}" for row in tally.rows.values() for reason in sorted(row.said)]
+    return lines + [f"undecided ({count} cases): {reason}" for reason, count in tally.undecided.most_common(5)]
 
 
 def time_line(tally: Tally) -> str:

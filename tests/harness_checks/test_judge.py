@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 import torch
+from triton import knobs
 
 from harness.contract import Case
 from harness.judge import judge
+from harness.targets import target
 from harness.verdict import Outcome, Ruling, Verdict
 from kernels.features import Feature
 from tests.harness_checks.vector_add import ADDRESS, HOST, Problem, VectorAdd, case
@@ -87,6 +91,50 @@ def test_a_users_launcher_is_judged_by_the_same_mathematics() -> None:
     launcher = "tests.harness_checks.vector_add:add_off_by_one"
     assert judge(case(4, launcher=launcher), HOST).ruling is Ruling.RIGHT
     assert judge(case(5, launcher=launcher), HOST).outcome is Outcome.WRONG_WORDS
+
+
+class Kernel(VectorAdd):
+    """Its result is owed by a kernel."""
+
+    def must_launch(self, case):
+        return case.problem.n > 0
+
+
+def test_right_words_without_a_launch_decide_nothing_about_a_kernel() -> None:
+    verdict = judge(case(4), HOST, Kernel())
+    assert (verdict.ruling, verdict.outcome, verdict.words) == (Ruling.UNDECIDED, Outcome.UNDECIDED, 0)
+    assert verdict.message.startswith("no Triton kernel was launched")
+    assert judge(case(0), HOST, Kernel()).ruling is Ruling.RIGHT  # nothing to compute, nothing to launch
+    assert judge(case(100, fault="wrong"), HOST, Kernel()).outcome is Outcome.WRONG_WORDS
+
+
+def test_a_launch_on_hardware_is_seen_by_tritons_hook() -> None:
+    class Launched(Kernel):
+        def launch(self, case, tensors, launcher):
+            knobs.runtime.launch_enter_hook({"name": "as the driver's launcher calls it"})
+            return super().launch(case, tensors, launcher)
+
+    before = list(knobs.runtime.launch_enter_hook.calls)
+    assert judge(case(4), HOST, Launched()).ruling is Ruling.RIGHT
+    assert knobs.runtime.launch_enter_hook.calls == before
+    from triton.backends.nvidia import driver
+
+    assert "launch_enter_hook" in inspect.signature(driver.CudaLauncher.__call__).parameters
+
+
+def test_a_launch_on_an_emulated_target_is_seen() -> None:
+    launched = Case(contract=ADDRESS, problem=Problem(n=4), config="triton")
+    assert judge(launched, target("emulated:sm_80"), Kernel()).ruling is Ruling.RIGHT
+    assert judge(case(4), target("emulated:sm_80"), Kernel()).ruling is Ruling.UNDECIDED
+
+
+def test_another_dtype_of_the_same_width_is_convicted_by_its_name() -> None:
+    class Integers(VectorAdd):
+        def launch(self, case, tensors, launcher):
+            return {"c": super().launch(case, tensors, launcher)["c"].view(torch.int32)}
+
+    verdict = judge(case(4), HOST, Integers())
+    assert (verdict.outcome, verdict.message) == (Outcome.WRONG_SHAPE, "c: dtype torch.int32, expected torch.float32 (fp32)")
 
 
 def test_on_hardware_the_launch_that_is_judged_comes_after_the_one_that_tunes() -> None:

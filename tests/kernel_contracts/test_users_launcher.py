@@ -62,8 +62,9 @@ def test_without_its_k_mask_it_is_convicted_and_its_seed_file_replays_where_the_
     ("body", "said"),
     [
         ("pass", "c: the launcher returned a NoneType: it must return a tensor"),
-        ("return a.float() @ b.float()", "c: words of 32 bits, expected 16 (fp16)"),
+        ("return a.float() @ b.float()", "c: dtype torch.float32, expected torch.float16 (fp16)"),
         ("return a[:, :1] @ b[:1, :1]", "c: shape ("),
+        ("return (a.float() @ b.float()).bfloat16()", "c: dtype torch.bfloat16, expected torch.float16 (fp16)"),
     ],
 )
 def test_what_is_not_the_result_asked_for_is_convicted_by_its_type(
@@ -74,6 +75,45 @@ def test_what_is_not_the_result_asked_for_is_convicted_by_its_type(
     assert main(["run", "matmul", *words, "--shrink-seconds", "0"]) == 1
     out = capsys.readouterr().out
     assert "CONVICTED mine.py:matmul on emulated:sm_90: wrong shape or dtype" in out and said in out
+
+
+def test_a_launcher_without_a_kernel_is_undecided_and_told_so(outside: Path, capsys: pytest.CaptureFixture) -> None:
+    (outside / "mine.py").write_text("def matmul(a, b):\n    return (a.double() @ b.double()).half()\n")
+    words = ["--launcher", "mine.py:matmul", "--target", "emulated:sm_90", "--max-cases", "3", "--jobs", "1"]
+    assert main(["run", "matmul", *words]) == 3
+    out = capsys.readouterr().out
+    assert "3 undecided" in out and "undecided (3 cases): no Triton kernel was launched: what was judged is no kernel" in out
+
+
+def test_a_launcher_that_asserts_what_it_takes_is_told_how_to_say_it_and_is_then_right(
+    outside: Path, capsys: pytest.CaptureFixture
+) -> None:
+    text = TUTORIAL.read_text().replace("    K, N = b.shape\n", "    K, N = b.shape\n    assert K % 32 == 0\n")
+    (outside / "mine.py").write_text(text)
+    words = ["--target", "emulated:sm_90", "--max-cases", "6", "--jobs", "1", "--shrink-seconds", "0"]
+    assert main(["run", "matmul", "--launcher", "mine.py:matmul", *words]) == 1
+    told = capsys.readouterr().out
+    assert "launcher error" in told and "assert K % 32 == 0" in told
+    assert "matmul.requires = lambda m, n, k: k % 32 == 0; it is then asked nothing else" in told
+    (outside / "less.py").write_text(text + "\n\nmatmul.requires = lambda k: k % 32 == 0\n")
+    assert main(["run", "matmul", "--launcher", "less.py:matmul", *words]) == 0
+
+
+def test_a_launcher_with_other_operands_is_refused_with_status_2(outside: Path, capsys: pytest.CaptureFixture) -> None:
+    (outside / "mine.py").write_text("def matmul(a):\n    return a\n")
+    assert main(["run", "matmul", "--launcher", "mine.py:matmul"]) == 2
+    told = capsys.readouterr().err
+    assert "is matmul(a), must be a function (a, b, activation='', *, out_dtype=None): too many positional arguments" in told
+
+
+def test_a_launcher_of_another_kernel_is_judged_by_a_bound_and_given_its_tile(
+    outside: Path, capsys: pytest.CaptureFixture
+) -> None:
+    own = "from kernels.ampere_gemm import ampere_gemm\n\n\ndef gemm(a, bt, d, block_m, block_n):\n"
+    (outside / "mine.py").write_text(own + "    return ampere_gemm(a, bt, d, block_m=block_m, block_n=block_n, block_k=32)\n")
+    words = ["--launcher", "mine.py:gemm", "--target", "emulated:sm_80", "--max-cases", "6", "--jobs", "1"]
+    assert main(["run", "ampere_gemm", *words]) == 0
+    assert "│ bound 6" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
