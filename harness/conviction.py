@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 from rich.console import Group
@@ -12,7 +13,11 @@ from rich.text import Text
 from harness.contract import Case
 from harness.verdict import Verdict
 
+CHECKOUT = Path(__file__).resolve().parent.parent
+TYPES = ("dtype", "format")  # fields that are told even where they have their default
 SHADES = " ·░▒▓█"
+_PARTS = [f"{shade} below {25 * place}%" for place, shade in enumerate(SHADES[1:-1], 1)]
+LEGEND = ", ".join(["blank none", *_PARTS, f"{SHADES[-1]} all"])
 MOST_LINES = 10  # of one detail
 TOLD_ELSEWHERE = {"first", "clusters", "heat", "heat_before", "output", "wrong", "of", "never_written", "undecided_words"}
 TOLD_ELSEWHERE |= {"traceback", "raised", "buffer", "first_byte", "last_byte", "bytes", "written", "status", "layer"}
@@ -24,7 +29,9 @@ def conviction(contract: str, target: str, case: Case, verdict: Verdict, notes: 
     details = verdict.details
     parts: list[Any] = []
     parts.append(Text(f"CONVICTED {contract} on {target}: {verdict.outcome}", style="bold red"))
-    parts.append(Text(f"  {verdict.message}".replace("\n", "\n  ") + (f"\n  at {verdict.location}" if verdict.location else "")))
+    parts.append(Text(f"  {verdict.message}".replace("\n", "\n  ")))
+    if verdict.location:
+        parts += [Text(f"  at {verdict.location}"), *_quoted(verdict.location, case)]
     for said in details.get("clusters", ()):
         parts.append(Text(f"  - {said}"))
     if len(details.get("first", ())) > 1:
@@ -39,10 +46,28 @@ def conviction(contract: str, target: str, case: Case, verdict: Verdict, notes: 
     for name, value in details.items():
         if name not in TOLD_ELSEWHERE and value not in (None, "", [], {}):
             parts.append(Text(f"  {name}: " + "\n    ".join(_lines(value))))
+            parts += _quoted(str(value), case) if name.endswith("location") else []
     parts += [Text(f"  note: {note}", style="yellow") for note in notes]
     parts.append(Text(f"  case: {describe(case)}"))
     parts.append(Text.assemble("  replay: ", (replay_line, "bold")))
     return Group(*parts)
+
+
+def _quoted(location: str, case: Case) -> list[Text]:
+    """The line of source at `location` (``file:line``); nothing where it cannot be read."""
+    line = source_line(location, case)
+    return [Text(f"      {line}", style="cyan")] if line else []
+
+
+def source_line(location: str, case: Case) -> str:
+    """The text at ``file:line``. The accused's own file is known by its name alone: it may be a copy that lies elsewhere."""
+    file, _, number = location.rpartition(":")
+    accused = (Path(address.rpartition(":")[0]) for address in (case.launcher, case.contract))
+    for path in (*(place for place in accused if file and place.name == Path(file).name), Path(file), CHECKOUT / file):
+        if number.isdigit() and path.suffix == ".py" and path.is_file():
+            lines = path.read_text(errors="replace").splitlines()
+            return lines[int(number) - 1].strip() if 0 < int(number) <= len(lines) else ""
+    return ""
 
 
 def _lines(value: Any) -> list[str]:
@@ -52,7 +77,7 @@ def _lines(value: Any) -> list[str]:
 
 
 def describe(case: Case) -> str:
-    """The case in one line: what differs from the defaults of its records."""
+    """The case in one line: its element type, and what differs from the defaults of its records. Whose it is stands elsewhere."""
     told = [
         *_told(case.problem),
         *_told(case.config),
@@ -60,7 +85,7 @@ def describe(case: Case) -> str:
         f"data_seed={case.data_seed}",
         f"schedule={case.schedule}",
     ]
-    return " ".join([*told, *([f"launcher={case.launcher}"] if case.launcher else [])])
+    return " ".join(told)
 
 
 def _told(record: Any) -> list[str]:
@@ -73,7 +98,7 @@ def _told(record: Any) -> list[str]:
         value = getattr(record, each.name)
         factory = each.default_factory
         default = factory() if factory is not dataclasses.MISSING else each.default
-        if value != default:
+        if value != default or each.name in TYPES:
             told.append(f"{each.name}=({' '.join(_told(value))})" if dataclasses.is_dataclass(value) else f"{each.name}={value}")
     return told
 
@@ -87,7 +112,7 @@ def heat_map(heat: dict) -> str:
     """The picture of a wrong output: one character a cell, darker where more of its words are wrong."""
     cell_m, cell_n = heat["cell"]
     tile = f", tiles of {heat['tile'][0]}x{heat['tile'][1]}" if heat["tile"] else ""
-    lines = [f"  wrong words by cell of {cell_m}x{cell_n}{tile} (blank none, {SHADES[1]} some, {SHADES[-1]} all):"]
+    lines = [f"  wrong words by cell of {cell_m}x{cell_n}{tile} ({LEGEND}):"]
     edge = "  +" + "-" * len(heat["percent"][0]) + "+"
     rows = ["  |" + "".join(SHADES[0 if p == 0 else min(5, 1 + p * 4 // 100)] for p in row) + "|" for row in heat["percent"]]
     return "\n".join([*lines, edge, *rows, edge])
