@@ -16,6 +16,7 @@ class Rule:
     touches: str
     until: str
     source: str
+    said: str = ""  # the whole rule in words, where "until" makes no sentence of it
 
 
 RULES: tuple[Rule, ...] = (
@@ -85,6 +86,7 @@ RULES: tuple[Rule, ...] = (
         "reads and writes global memory",
         "nothing, within one launch, but atomics",
         "PTX ISA, memory consistency model",
+        said="nothing orders two programs of one launch but atomics",
     ),
 )
 _BY_OPERATION = {rule.operation: rule for rule in RULES}
@@ -93,4 +95,6 @@ _BY_OPERATION = {rule.operation: rule for rule in RULES}
 def rule_of(operation: str) -> str:
     """The rule for `operation` in one line, empty for one that has none."""
     rule = _BY_OPERATION.get(operation)
-    return f"{rule.operation} {rule.touches} until {rule.until} ({rule.source})" if rule else ""
+    if rule is None:
+        return ""
+    return f"{rule.said or f'{rule.operation} {rule.touches} until {rule.until}'} ({rule.source})"

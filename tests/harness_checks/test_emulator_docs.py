@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from harness.emulator.ordering import RULES
+from harness.emulator.ordering import RULES, rule_of
 from harness.verdict import Outcome
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -48,3 +48,10 @@ def test_the_document_counts_hazards_and_idioms_as_they_are():
     text = " ".join(DOCUMENT.read_text().split())
     assert f"plants {len(HAZARDS)} hazards of {len({hazard.kind for hazard in HAZARDS})} kinds" in text
     assert f"holds {len(IDIOMS)} legal but surprising idioms" in text and f"({len(TWINS)} twins)" in text
+
+
+def test_each_rule_reads_as_a_sentence_where_a_finding_names_it():
+    told = rule_of("another program")
+    assert told == "nothing orders two programs of one launch but atomics (PTX ISA, memory consistency model)"
+    assert all(" until nothing" not in rule_of(rule.operation) and rule.source in rule_of(rule.operation) for rule in RULES)
+    assert rule_of("no such operation") == ""
