@@ -66,24 +66,27 @@ def misalignment(tensor: torch.Tensor) -> int:
 
 def stride_clause(matrices: Callable[[Any, Any], list[Matrix]]) -> Clause:
     """Row strides in whole 16-byte units."""
-    def off(problem, config):
-        return [m for m in matrices(problem, config) if m.row_stride * bits_of(m.dtype) // 8 % ALIGNMENT_BYTES]
-    return Clause(
-        name="row strides of 16 bytes", holds=lambda p, c: not off(p, c),
-        value=lambda p, c: ", ".join(f"row stride of {m.name} = {m.row_stride} x {m.dtype}" for m in off(p, c)),
-        rule="row strides are multiples of 16 bytes", remedy="allocate the matrix with padded rows and pass the view",
-        cost="the tensor map cannot be encoded: the hardware keeps strides in units of 16 bytes", layer="driver")
+    return _on_units(
+        matrices, lambda m: m.row_stride, lambda m: f"row stride of {m.name} = {m.row_stride} x {m.dtype}",
+        name="row strides of 16 bytes", rule="row strides are multiples of 16 bytes",
+        remedy="allocate the matrix with padded rows and pass the view",
+        cost="the tensor map cannot be encoded: the hardware keeps strides in units of 16 bytes")
 
 
 def base_clause(matrices: Callable[[Any, Any], list[Matrix]]) -> Clause:
     """Bases on 16-byte boundaries."""
+    return _on_units(
+        matrices, lambda m: m.offset, lambda m: f"{m.name} starts {m.offset} elements past a 16-byte boundary",
+        name="bases on 16 bytes", rule="the first element must lie on a 16-byte boundary", remedy="copy the view with .clone()",
+        cost="the tensor map cannot be encoded: the hardware keeps the base in units of 16 bytes")
+
+
+def _on_units(matrices: Callable[[Any, Any], list[Matrix]], elements: Callable[[Matrix], int], told: Callable[[Matrix], str],
+              **words: str) -> Clause:
+    """So many `elements` of each matrix are a multiple of 16 bytes; `told` says one that is not."""
     def off(problem, config):
-        return [m for m in matrices(problem, config) if m.offset * bits_of(m.dtype) // 8 % ALIGNMENT_BYTES]
-    return Clause(
-        name="bases on 16 bytes", holds=lambda p, c: not off(p, c),
-        value=lambda p, c: ", ".join(f"{m.name} starts {m.offset} elements past a 16-byte boundary" for m in off(p, c)),
-        rule="the first element must lie on a 16-byte boundary", remedy="copy the view with .clone()",
-        cost="the tensor map cannot be encoded: the hardware keeps the base in units of 16 bytes", layer="driver")
+        return [m for m in matrices(problem, config) if elements(m) * bits_of(m.dtype) // 8 % ALIGNMENT_BYTES]
+    return Clause(holds=lambda p, c: not off(p, c), value=lambda p, c: ", ".join(map(told, off(p, c))), layer="driver", **words)
 
 
 def dtype_clause(allowed: tuple[str, ...], cost: str) -> Clause:

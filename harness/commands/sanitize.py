@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     if len(found) <= SHOWN:
         _show(report.console(), machine, work, found)
     else:
-        _sum_up(report.console(), machine, work, found)
+        _sum_up(report.console(), work, found)
     ran = [v for v in found if str(v.outcome) != "not run"]
     return 5 if not ran else 1 if any(v.convicted for v in ran) else 0
 
@@ -95,7 +95,7 @@ def _write(path: Path, machine, work: list, found: list) -> None:
     unfinished.replace(path)
 
 
-def _sum_up(shown, machine, work: list, found: list) -> None:
+def _sum_up(shown, work: list, found: list) -> None:
     """A line a kernel and mode, and each verdict that is neither right nor `not run`."""
     from collections import Counter
 

@@ -173,13 +173,11 @@ class GlobalMemory:
             foreign &= inside
         if foreign.any():
             at = tuple(np.argwhere(foreign)[0])
-            raise EmulatedFault(
-                "race",
+            said = (
                 f"program {self.running} reads byte {int(offsets[at]) - region.low} of {region.name}, which program "
-                f"{int(writer[at]) - 1} of the same launch writes: nothing orders them",
-                op.location,
-                {"rule": rule_of("another program"), "operation": op.brief, "program": program, **_author(region, writer[at])},
+                f"{int(writer[at]) - 1} of the same launch writes: nothing orders them"
             )
+            raise _race(op, said, region, writer[at], program)
 
     def check(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, program: str) -> None:
         """Convict what a store to `addresses` would be convicted of for where it goes."""
@@ -205,13 +203,11 @@ class GlobalMemory:
             others = (before != 0) & (before != number + 1)
             if others.any() and (clash := others & (memory.take(places) != chosen)).any():
                 at = tuple(np.argwhere(clash)[0])
-                raise EmulatedFault(
-                    "race",
+                said = (
                     f"programs {int(before[at]) - 1} and {number} write different values to byte "
-                    f"{int(offsets[at]) - region.low} of {region.name}",
-                    op.location,
-                    {"rule": rule_of("another program"), "operation": op.brief, "program": program, **_author(region, before[at])},
+                    f"{int(offsets[at]) - region.low} of {region.name}"
                 )
+                raise _race(op, said, region, before[at], program)
             memory[places] = chosen
             region.writer[offsets] = number + 1
             region.authors[number + 1] = op
@@ -240,10 +236,13 @@ class GlobalMemory:
         return found
 
 
-def _author(region: Region, writer: int) -> dict[str, str]:
-    """The store by which a program wrote to `region`, as the other end of a race."""
-    op = region.authors.get(int(writer))
-    return {} if op is None else {"other operation": op.brief, "other location": op.location}
+def _race(op: Operation, said: str, region: Region, writer: int, program: str) -> EmulatedFault:
+    """A race of `op` with what another program, `writer` - 1, wrote to `region`: that store is the other end."""
+    author = region.authors.get(int(writer))
+    other = {} if author is None else {"other operation": author.brief, "other location": author.location}
+    return EmulatedFault(
+        "race", said, op.location, {"rule": rule_of("another program"), "operation": op.brief, "program": program, **other}
+    )
 
 
 def _undefined(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -278,7 +278,7 @@ class Machine(BulkCopies, TensorOperations):
         """fence.proxy.async: what this agent knows to be written becomes visible to the async proxy."""
         self.tell("proxy fence", op, "generic writes so far are shown to the async proxy")
         alone = len(self.flights.agents) == 1
-        self.shared.fence(self.agent.number, self.agent.clock, op, written=op.location in self.written, alone=alone)
+        self.shared.fence(self.agent.number, self.agent.clock, written=op.location in self.written, alone=alone)
 
     def async_read(self, op: Operation, views: Iterable[View]) -> None:
         """The async proxy (TMA, wgmma, tcgen05) reads `views`, and the agent that asks it to must know them to be there."""

@@ -64,7 +64,7 @@ class Space:
         self.hidden_by.append(Hidden(op, agent, epoch))
         self.hiding[view.extent] = len(self.hidden_by)
 
-    def fence(self, agent: int, clock: np.ndarray, op: Operation, *, written: bool, alone: bool) -> None:
+    def fence(self, agent: int, clock: np.ndarray, *, written: bool, alone: bool) -> None:
         """A proxy fence by `agent`, who knows `clock`: the writes it knows of become visible to the async proxy, for whoever knows
         of the fence. One that the author has not `written` is remembered by what it repairs. `alone`: there is no other agent."""
         if not self.hidden_by:

@@ -99,19 +99,14 @@ def parse_type(text: str) -> Type | None:
         return Type(text, "pointer", found[1], pointers=True) if found[1] in ELEMENTS else None
     if text == "!ttg.async.token":
         return Type(text, "token")
-    if text.startswith("tensor<"):
-        parts = split_top(text[len("tensor<") : -1])
+    if text.startswith(("tensor<", "!ttg.memdesc<")):
+        parts = split_top(text[text.index("<") + 1 : -1])
         shaped = _shaped(parts[0])
         if shaped is None:
             return None
         shape, element, pointers = shaped
-        return Type(text, "tensor", element, pointers, shape, ", ".join(parts[1:]))
-    if text.startswith("!ttg.memdesc<"):
-        parts = split_top(text[len("!ttg.memdesc<") : -1])
-        shaped = _shaped(parts[0])
-        if shaped is None:
-            return None
-        shape, element, pointers = shaped
+        if text.startswith("tensor<"):
+            return Type(text, "tensor", element, pointers, shape, ", ".join(parts[1:]))
         space = "tensor" if "tensor_memory" in parts[2] else "shared"
         allocation = next((tuple(int(n) for n in p.split("x")) for p in parts[3:] if re.fullmatch(r"\d+(x\d+)*", p)), shape)
         return Type(text, "memdesc", element, pointers, shape, parts[1], space, allocation)

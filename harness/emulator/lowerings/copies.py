@@ -6,32 +6,31 @@ from harness.emulator.program import Operation
 from harness.emulator.translate import NotModelled, Translator, lowers
 
 
+def _tokens(t: Translator, op: Operation) -> None:
+    """Tokens order operations for the compiler; what orders them for the machine it keeps itself."""
+    for token in op.results:
+        t.emit(f"{t.value(token)} = None")
+
+
 @lowers("ttg.async_copy_global_to_local")
 def copy(t: Translator, op: Operation) -> None:
     """Elements whose mask is False become zero: the instruction is issued with a source size of 0, whatever `other` says."""
     pointer, view, mask, _other = op.segments()[:4]
     masked = t.value(mask[0]) if mask else "None"
     t.emit(f"m.copy({t.constant(op)}, {t.value(pointer[0])}, {t.value(view[0])}, {masked})")
-    t.emit(f"{t.value(op.results[0])} = None")
+    _tokens(t, op)
 
 
 @lowers("ttg.async_commit_group")
 def commit(t: Translator, op: Operation) -> None:
     t.emit("m.commit_copies()")
-    t.emit(f"{t.value(op.results[0])} = None")
+    _tokens(t, op)
 
 
 @lowers("ttg.async_wait")
 def wait(t: Translator, op: Operation) -> None:
     t.emit(f"m.wait_copies({op.integer('num')})")
-    if op.results:
-        t.emit(f"{t.value(op.results[0])} = None")
-
-
-def _guarded(t: Translator, op: Operation, condition: list[str], call: str) -> None:
-    t.emit(f"if {t.value(condition[0])}: {call}" if condition else call)
-    for token in op.results:
-        t.emit(f"{t.value(token)} = None")
+    _tokens(t, op)
 
 
 @lowers("ttng.async_tma_copy_global_to_local")
@@ -44,8 +43,7 @@ def bulk_load(t: Translator, op: Operation) -> None:
         f"m.bulk_load({t.constant(op)}, {t.value(descriptor[0])}, ({where}), {t.value(barrier[0])}, {t.value(target[0])}, "
         f"{t.value(when[0])})"
     )
-    for token in op.results:
-        t.emit(f"{t.value(token)} = None")
+    _tokens(t, op)
 
 
 @lowers("ttng.async_tma_gather")
@@ -57,15 +55,13 @@ def bulk_gather(t: Translator, op: Operation) -> None:
 def bulk_store(t: Translator, op: Operation) -> None:
     descriptor, *starts, source = (t.value(n) for n in op.operands if t.kind_of(n) != "token")
     t.emit(f"m.bulk_store({t.constant(op)}, {descriptor}, ({''.join(s + ', ' for s in starts)}), {source})")
-    for token in op.results:
-        t.emit(f"{t.value(token)} = None")
+    _tokens(t, op)
 
 
 @lowers("ttng.async_tma_scatter")
 def bulk_scatter(t: Translator, op: Operation) -> None:
     t.emit(f"m.bulk_scatter({t.constant(op)}, {t.values(op.operands[:4])})")
-    for token in op.results:
-        t.emit(f"{t.value(token)} = None")
+    _tokens(t, op)
 
 
 @lowers("ttng.async_tma_store_wait")
