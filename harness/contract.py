@@ -116,6 +116,7 @@ class Contract:
     address: str = ""
     requires: frozenset = frozenset()  # kernels.features.Feature
     either_row: bool = False  # of two rows that a case scatters to one place either may stay: elsewhere two that differ are a race
+    must_launch: bool = False  # whether right words, from operands that are not empty, decide nothing where no kernel was launched
     parameters: str = ""  # what a user's launcher must accept, shown in errors: "(a, b, activation='', *, out_dtype=None)"
 
     def cases(self, target: Target) -> SearchStrategy[Case]:
@@ -139,10 +140,6 @@ class Contract:
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
         """One `Expected` per output. `recorded` holds what the run knew, e.g. the autotuner's winning configuration."""
         raise TypeError(f"{type(self).__name__} has no expected")
-
-    def must_launch(self, case: Case) -> bool:
-        """Whether a right result without any launch of a Triton kernel is no verdict on a kernel: then it is undecided."""
-        return False
 
     def recorded(self, case: Case) -> dict:
         """What only the run just made knows (JSON values): the autotuner's winner, for one."""

@@ -82,7 +82,8 @@ def _judge(case: Case, target: Target, contract: Contract, launcher: Callable | 
         with clock.on("reference"):
             expected = contract.expected(case, target, operands, seen.recorded)
         verdict = _against_words(expected, [_compared(each, seen) for each in expected])
-        if verdict.outcome is Outcome.RIGHT and not seen.launches and contract.must_launch(case):
+        work = contract.must_launch and all(operand.codes.size for operand in operands.values())
+        if work and not seen.launches and verdict.outcome is Outcome.RIGHT:
             verdict = Verdict(ruling=Ruling.UNDECIDED, outcome=Outcome.UNDECIDED, message=NO_KERNEL)
     elif case.launcher and verdict.convicted and seen.layer == "launcher":
         verdict.details["if this is meant"] = _what_to_claim(case.launcher)

@@ -39,6 +39,8 @@ Fields = dict[str, Any]
 class KernelContract(Contract):
     """Contract of `module`: `kernels.<stem>`, or a copy of its source with a planted fault."""
 
+    must_launch = True
+
     def __init__(self, module: ModuleType, stem: str) -> None:
         self.module, self.stem = module, stem
         self.address = stem if module.__name__ == f"kernels.{stem}" else f"{module.__file__}:CONTRACT"
@@ -111,9 +113,6 @@ class KernelContract(Contract):
         where its `requires`, a predicate over fields of Problem and Config, does not hold."""
         fields = vars(case.config or self.module.Config()) | vars(case.problem)
         return None if nearest(launcher, fields) is None else dataclasses.replace(case, launcher=launcher)
-
-    def must_launch(self, case: Case) -> bool:
-        return all(getattr(case.problem, name, 1) > 0 for name in "mnk")
 
     def owed(self, case: Case, target: Target) -> Owed:
         clause = broken(self.module.CLAUSES, case.problem, case.config)

@@ -44,6 +44,7 @@ class MatmulContract(Contract):
 
     stem = "matmul"
     requires = frozenset({Feature.MMA_SYNC})
+    must_launch = True
     parameters = "(a, b, activation='', *, out_dtype=None)"
 
     def __init__(self, module: ModuleType, address: str) -> None:
@@ -196,9 +197,6 @@ class MatmulContract(Contract):
         if case.config is None:
             return {"c": self.module.matmul(a, b, p.activation, out_dtype=out_dtype, precision=p.precision)}
         return {"c": self.module.matmul_configured(a, b, p.activation, out_dtype, case.config, p.precision)}
-
-    def must_launch(self, case: Case) -> bool:
-        return min(case.problem.m, case.problem.n, case.problem.k) > 0
 
     def recorded(self, case: Case) -> dict:
         """The autotuner's winner: the words owed are those of its configuration."""
