@@ -49,6 +49,15 @@ def nearest(launcher: str, fields: Mapping[str, Any], sizes: Sequence[str] = ())
     return None
 
 
+def remedy(launcher: str) -> str:
+    """For one that refuses legal input, and is convicted of it: how it says before what it takes."""
+    name = launcher.rpartition(":")[2]
+    return (
+        f"say what {name} takes where it is defined, for example: {name}.requires = lambda m, n, k: k % 32 == 0; it is then asked "
+        "nothing else (docs/judging.md)"
+    )
+
+
 def _near(size: int) -> list[int]:
     """Multiples of each unit just below and above `size`, and the units themselves."""
     return sorted({value for unit in UNITS for value in (size // unit * unit, -(-size // unit) * unit, unit) if value > 0})

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harness.claims import remedy
 from harness.comparison import Comparison, compare
 from harness.contract import Case, Contract, Expected, Operand, Owed, load, resolve
 from harness.memory import free_memory
@@ -86,7 +87,7 @@ def _judge(case: Case, target: Target, contract: Contract, launcher: Callable | 
         if work and not seen.launches and verdict.outcome is Outcome.RIGHT:
             verdict = Verdict(ruling=Ruling.UNDECIDED, outcome=Outcome.UNDECIDED, message=NO_KERNEL)
     elif case.launcher and verdict.convicted and seen.layer == "launcher":
-        verdict.details["if this is meant"] = _what_to_claim(case.launcher)
+        verdict.details["if this is meant"] = remedy(case.launcher)
     return replace(verdict, advice=seen.advice, recorded=seen.recorded, seconds=clock.seconds())
 
 
@@ -97,15 +98,6 @@ def _compared(expected: Expected, seen: Seen) -> Comparison:
     due = TORCH_DTYPES.get(expected.format)
     dtypes = (seen.dtypes[expected.name], str(due)) if due is not None else None
     return compare(expected, seen.outputs[expected.name], poison=poison, dtypes=dtypes)
-
-
-def _what_to_claim(launcher: str) -> str:
-    """A launcher that refuses legal input is convicted; one that says before what it takes is not asked the rest."""
-    name = launcher.rpartition(":")[2]
-    return (
-        f"say what {name} takes where it is defined, for example: {name}.requires = lambda m, n, k: k % 32 == 0; it is then asked "
-        "nothing else (docs/judging.md)"
-    )
 
 
 def launch(
