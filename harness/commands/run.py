@@ -164,7 +164,12 @@ def checked(arguments: argparse.Namespace) -> list[Docket]:
         if not machines:
             here = ", ".join(f"{machine.name} ({machine.arch})" for machine in targets() if not machine.emulated) or "none"
             raise ValueError(f"--arch {arguments.arch}: no GPU of architecture {arguments.arch!r} is visible; GPUs here: {here}")
-    return [Docket(address, machine, arguments.seed, arguments.launcher) for address in addresses for machine in machines]
+    dockets = [Docket(address, machine, arguments.seed, arguments.launcher) for address in addresses for machine in machines]
+    if arguments.launcher and not any(docket.required() for docket in dockets):  # what it claims and requires is read here
+        raise ValueError(
+            f"--launcher {arguments.launcher}: its requires takes no case of {addresses[0]}; mend the attribute, or name another kernel"
+        )
+    return dockets
 
 
 def _judge(

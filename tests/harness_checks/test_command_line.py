@@ -112,6 +112,11 @@ def test_targets_are_listed_with_their_features(capsys: pytest.CaptureFixture) -
     assert "emulated:sm_100  sm_100  emulated" in capsys.readouterr().out
 
 
+LESS = """def f(a, b): ...
+def g(a, b): ...
+def h(a, b): ...
+f.requires, g.requires, h.claims = (lambda m: False), (lambda q: True), ("fp4",)
+"""
 BAD = [
     (["run", "matmull"], "contract 'matmull': no such kernel; known: "),
     (["run", "matmul", "--target", "emulated:sm_75"], "target 'emulated:sm_75': must be emulated:sm_NN or cuda:N; targets here: "),
@@ -123,6 +128,9 @@ BAD = [
     (["run", "matmul", "--launcher", "{tmp}/mine.py:x"], "is a int, must be a function (a, b, activation='', *, out_dtype=None)"),
     (["run", "--launcher", "{tmp}/mine.py:f", "matmul", "ampere_gemm"], "name it, for example: run matmul"),
     (["run", "ampere_gemm", "--launcher", "{tmp}/mine.py:g0"], "is g0(), must be a function (a, bt, d=None, *, block_m=64"),
+    (["run", "matmul", "--launcher", "{tmp}/less.py:f"], "its requires takes no case of matmul; mend the attribute"),
+    (["run", "matmul", "--launcher", "{tmp}/less.py:g"], "requires takes 'q'; it may take m, n, k, dtype; mend the attribute"),
+    (["run", "matmul", "--launcher", "{tmp}/less.py:h"], "claims 'fp4'; it must be of strides, bf16, fp32; mend the attribute"),
     (["run", "--contract", "{tmp}/mine.py:f"], "is a function, must be a harness.contract.Contract"),
     (["run", "matmul", "--contract", "a:b"], "give kernels or one contract, not both"),
     (["run", "matmul", "--max-cases", "0"], "--max-cases 0: must be at least 1"),
@@ -141,6 +149,7 @@ def test_bad_input_is_one_line_with_value_rule_and_remedy_and_leaves_no_file(
     capsys: pytest.CaptureFixture, tmp_path: Path, state: Path, words: list[str], said: str
 ) -> None:
     (tmp_path / "mine.py").write_text("x = 3\ndef f(a, b): ...\ndef g0(): ...\n")
+    (tmp_path / "less.py").write_text(LESS)
     (tmp_path / "cut.json").write_text('{"version": 1, "case": {"contr')
     (tmp_path / "version.json").write_text('{"version": 99}')
     good = {"version": 1, "target": "emulated:sm_90", "verdict": {}, "signature": ["a", "b", "c"]}
