@@ -166,9 +166,7 @@ def checked(arguments: argparse.Namespace) -> list[Docket]:
             raise ValueError(f"--arch {arguments.arch}: no GPU of architecture {arguments.arch!r} is visible; GPUs here: {here}")
     dockets = [Docket(address, machine, arguments.seed, arguments.launcher) for address in addresses for machine in machines]
     if arguments.launcher and not any(docket.required() for docket in dockets):  # what it claims and requires is read here
-        raise ValueError(
-            f"--launcher {arguments.launcher}: its requires takes no case of {addresses[0]}; mend the attribute, or name another kernel"
-        )
+        raise ValueError(f"--launcher {arguments.launcher}: its requires takes no case of {addresses[0]}; mend the attribute")
     return dockets
 
 
