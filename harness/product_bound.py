@@ -27,6 +27,7 @@ from reference.tensor_core import INSTRUCTIONS, Instruction
 
 SHORTEST_BLOCK = 16  # K of the shortest tl.dot: a kernel that restarts its chain in every block has no more chains than this makes
 TF32_SHARE = 2.0**-9 + 2.0**-20  # of sum |a||b|: tf32 drops 13 bits of either operand, each loses less than 2^-10 of itself
+SATURATED = ("e4m3", "e5m2")  # cvt.rn.satfinite makes the largest finite value of an infinity; a store of one's own may not
 _OPERANDS = {"fp32": ("tf32",), "e4m3": ("e4m3", "fp16")}  # what the compiler may hand to the instruction
 
 
@@ -56,7 +57,7 @@ def bounded_product(problem: Any, a: np.ndarray, b: np.ndarray, arch: str) -> Ex
         if problem.activation:
             value, error = activated_bound(value, error)
         bound = converted_bound(value, error, FORMATS[problem.out])  # (M, N)
-    undecided = np.isinf(value) & (_may_overflow(left, right) | (FORMATS[problem.out].infinity_code is None))  # (M, N)
+    undecided = np.isinf(value) & (_may_overflow(left, right) | (problem.out in SATURATED))  # (M, N)
     return Expected(
         name="c", format=problem.out, shape=shape, value=value, bound=bound, undecided=undecided, rests_on=RestsOn.BOUND
     )

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.__main__ import main
+from harness.comparison import compare
+from harness.contract import resolve
+from harness.targets import target
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TUTORIAL = CHECKOUT / "docs" / "examples" / "tutorial_matmul.py"
@@ -160,6 +164,25 @@ def test_a_launcher_that_claims_strides_and_types_is_given_them(outside: Path, c
     (outside / "other.py").write_text(general + '\n\nmatmul.claims = ("fp4",)\n')
     assert main(["run", "matmul", "--launcher", "other.py:matmul"]) == 2
     assert "claims 'fp4'; it must be of strides, bf16, fp32" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("stem", "arch"),
+    [("ampere_gemm", "sm_80"), ("hopper_matmul", "sm_90"), ("blocked_matmul", "sm_100"), ("blocked_matmul_pipelined", "sm_100")],
+)
+def test_the_words_of_a_kernels_plan_lie_within_the_bound_that_a_launcher_gets(stem: str, arch: str) -> None:
+    contract, where, shares = resolve(stem), target(f"emulated:{arch}"), []
+    for required in contract.required(where):
+        asked = contract.for_launcher(required, f"kernels.{stem}:{stem}")
+        if asked is None or not contract.owed(asked, where).result:
+            continue
+        operands = {operand.name: operand for operand in contract.operands(asked)}
+        words = contract.expected(replace(asked, launcher=""), where, operands, {})[0].words
+        assert words is not None
+        found = compare(contract.expected(asked, where, operands, {})[0], words.view(f"u{words.dtype.itemsize}"))
+        assert found.outcome in ("right", "undecided"), (asked.key, found.message)
+        shares.append(found.bound_used or 0.0)
+    assert max(shares) > 0.1, "a bound that nothing comes near convicts nobody"
 
 
 def test_readmes_example_is_what_the_command_prints(outside: Path, capsys: pytest.CaptureFixture) -> None:
