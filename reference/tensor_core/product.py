@@ -9,7 +9,7 @@ from reference.tensor_core.chain import chain_elements, chain_products
 from reference.tensor_core.record import Instruction
 from reference.tensor_core.terms import operand
 
-LANES_AT_ONCE, DEPTH_AT_ONCE = 4096, 128  # elements, and k of each: what is decoded at a time stays in the caches
+LANES_AT_ONCE, DEPTH_AT_ONCE = 1024, 64  # elements, and k of each: what is decoded at a time stays in the caches
 
 
 def product(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
