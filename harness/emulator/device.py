@@ -27,7 +27,7 @@ from harness.emulator.asynchrony import READ_BY, Schedule
 from harness.emulator.compiling import FENCE, WRITTEN, Stages, check_release
 from harness.emulator.faults import EmulatedFault
 from harness.emulator.global_memory import GlobalMemory
-from harness.emulator.machine import Machine
+from harness.emulator.machine import FENCE_READ, Machine
 from harness.emulator.translate import Translated, translate
 
 # shared memory one program may use, in bytes (CUDA programming guide, "Technical specifications per compute capability")
@@ -143,6 +143,11 @@ class Device:
                 if name == FENCE:
                     self._advice.add(
                         f"{location}: what is written here reaches the async proxy only by a proxy fence that the compiler inserts"
+                    )
+                elif name == FENCE_READ:
+                    self._advice.add(
+                        f"{location}: what is read here is refilled through the async proxy behind a proxy fence that the compiler "
+                        "inserts"
                     )
                 elif name == "rounding atomics":
                     self._advice.add(f"{location}: an atomic sum of floats depends on the order of programs: one order was taken")

@@ -17,7 +17,7 @@ from harness.emulator.bulk_copies import BulkCopies
 from harness.emulator.descriptors import Descriptor
 from harness.emulator.faults import EmulatedFault
 from harness.emulator.global_memory import GlobalMemory
-from harness.emulator.memory import Space, View
+from harness.emulator.memory import Hidden, Space, View
 from harness.emulator.ordering import rule_of
 from harness.emulator.tensor_operations import TensorOperations
 from harness.emulator.timeline import Timeline
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 TENSOR_BYTES = 128 * 512 * 4
 FENCE = "ttng.fence_async_shared"
+FENCE_READ = f"{FENCE} after a read"
 MOST_AGENTS = 16
 
 
@@ -260,6 +261,8 @@ class Machine(BulkCopies, TensorOperations):
 
     def read(self, op: Operation, view: View) -> np.ndarray:
         self._touch(op, view, write=False)
+        if self.footprints and view.space is self.shared:
+            self.shared.unfenced_read(view, op, self.agent.number, int(self.agent.clock[self.agent.number]))
         return view.get()
 
     def write(self, op: Operation, view: View, value: np.ndarray) -> None:
@@ -276,7 +279,7 @@ class Machine(BulkCopies, TensorOperations):
 
     def fence(self, op: Operation) -> None:
         """fence.proxy.async: what this agent knows to be written becomes visible to the async proxy."""
-        self.tell("proxy fence", op, "generic writes so far are shown to the async proxy")
+        self.tell("proxy fence", op, "generic reads and writes so far are ordered before the async proxy")
         alone = len(self.flights.agents) == 1
         self.shared.fence(self.agent.number, self.agent.clock, written=op.location in self.written, alone=alone)
 
@@ -286,30 +289,43 @@ class Machine(BulkCopies, TensorOperations):
             self._touch(op, view, write=False, keep=False)
             if view.space is not self.shared or (found := self.shared.hidden(view, self.agent.clock)) is None:
                 continue
-            hidden, repaired = found
-            if repaired:
-                self.notes.add((FENCE, hidden.op.location))
-                continue
-            earlier = hidden.op
-            raise EmulatedFault(
-                "race",
-                f"{op.name} reads {view} through the async proxy, which {earlier.name} at {earlier.location} wrote through the "
-                "generic one: no proxy fence (fence_async_shared) between them",
-                op.location,
-                {
-                    "rule": rule_of("ordinary store"),
-                    "operation": op.brief,
-                    "other operation": earlier.brief,
-                    "other location": earlier.location,
-                },
-            )
+            self._unfenced(op, view, "reads", "ordinary store", *found)
 
     def async_write(self, op: Operation, view: View) -> None:
         """The async proxy is about to write `view`: nobody may still use it. What it writes needs no fence to be read again."""
         self._prepare(op, view)
         if view.space is self.shared:
             self.barriers.overwritten(op, view)
+            if self.footprints:  # within one partition the compiler's fence stands between them
+                for earlier, found in (
+                    ("ordinary store", self.shared.hidden(view, self.agent.clock)),
+                    ("ordinary load", self.shared.still_read(view, self.agent.clock)),
+                ):
+                    if found is not None:
+                        self._unfenced(op, view, "writes", earlier, *found)
             self.shared.clean(view)
+
+    def _unfenced(self, op: Operation, view: View, does: str, earlier: str, hidden: Hidden, repaired: bool) -> None:
+        """The async proxy `does` something to `view` after a generic access that no fence of the author's follows: an advice where
+        the compiler has `repaired` it, else a race."""
+        if repaired:
+            self.notes.add((FENCE if earlier == "ordinary store" else FENCE_READ, hidden.op.location))
+            return
+        other, did = hidden.op, "wrote" if earlier == "ordinary store" else "read"
+        place = "between them" if hidden.agent == self.agent.number else f"after {other.location}, before the arrival behind it"
+        raise EmulatedFault(
+            "race",
+            f"{op.name} {does} {view} through the async proxy, which {other.name} at {other.location} {did} through the "
+            "generic one: no proxy fence (fence_async_shared) between them",
+            op.location,
+            {
+                "rule": rule_of(earlier),
+                "remedy": f"fence_async_shared() {place}",
+                "operation": op.brief,
+                "other operation": other.brief,
+                "other location": other.location,
+            },
+        )
 
     # -- cp.async (PTX ISA 9.7.9.25.3) --------------------------------------------------------------------------------
     def copy(self, op: Operation, pointer: np.ndarray, view: View, mask: np.ndarray | None) -> None:

@@ -23,7 +23,7 @@ UNSIGNED: dict[int, np.dtype] = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 
 
 @dataclass
 class Hidden:
-    """A write through the generic proxy by `agent` in `epoch`; `fences` are those that followed, by agent the epoch of its first,
+    """A use through the generic proxy by `agent` in `epoch`; `fences` are those that followed, by agent the epoch of its first,
     `repairs` those that the author has not written."""
 
     op: Operation
@@ -48,6 +48,7 @@ class Space:
 
         self.hiding = np.zeros(size, np.uint16)  # (size,) 1 + the generic write that no proxy fence has followed, 0 for none
         self.hidden_by: list[Hidden] = []
+        self.used: dict[tuple, tuple[View, Hidden]] = {}  # by agent and place: its last generic read, in a program of partitions
 
     def reset(self) -> None:
         """Fresh: poisoned, nothing known."""
@@ -55,6 +56,18 @@ class Space:
         self.known.fill(0)
         self.hiding.fill(0)
         self.hidden_by = []
+        self.used = {}
+
+    def unfenced_read(self, view: View, op: Operation, agent: int, epoch: int) -> None:
+        """`view` was read through the generic proxy."""
+        self.used[agent, view.low, view.high, view.shape, view.strides] = view, Hidden(op, agent, epoch)
+
+    def still_read(self, view: View, clock: np.ndarray) -> tuple[Hidden, bool] | None:
+        """The generic read of `view` that no proxy fence orders before one who knows `clock`, or none but the compiler's (then
+        True); None where there is none."""
+        found = [entry for seen, entry in self.used.values() if not entry.shown(entry.fences, clock) and seen.overlaps(view)]
+        missed = next((entry for entry in found if not entry.shown(entry.repairs, clock)), None)
+        return (missed, False) if missed is not None else (found[0], True) if found else None
 
     def unfenced(self, view: View, op: Operation, agent: int, epoch: int) -> None:
         """`view` was written through the generic proxy."""
@@ -65,8 +78,12 @@ class Space:
         self.hiding[view.extent] = len(self.hidden_by)
 
     def fence(self, agent: int, clock: np.ndarray, *, written: bool, alone: bool) -> None:
-        """A proxy fence by `agent`, who knows `clock`: the writes it knows of become visible to the async proxy, for whoever knows
-        of the fence. One that the author has not `written` is remembered by what it repairs. `alone`: there is no other agent."""
+        """A proxy fence by `agent`, who knows `clock`: the writes it knows of become visible to the async proxy, and the reads it
+        knows of are over, for whoever knows of the fence. One that the author has not `written` is remembered by what it repairs.
+        `alone`: there is no other agent."""
+        for _, read in self.used.values():
+            if read.epoch <= clock[read.agent]:
+                (read.fences if written else read.repairs).setdefault(agent, int(clock[agent]))  # the first says most
         if not self.hidden_by:
             return
         shown = [entry.epoch <= clock[entry.agent] for entry in self.hidden_by]

@@ -72,8 +72,15 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "ordinary store",
         "writes shared memory through the generic proxy",
-        "fence.proxy.async, before TMA, wgmma or tcgen05 reads it",
+        "fence.proxy.async, before TMA, wgmma or tcgen05 reads it or TMA writes over it",
         "PTX ISA, membar/fence: proxy fences; async proxy",
+    ),
+    Rule(
+        "ordinary load",
+        "reads shared memory through the generic proxy",
+        "fence.proxy.async, before TMA writes there: an arrival alone orders no two proxies. Across partitions by the reader "
+        "before it arrives, or by the one that waits for the arrival; within one the compiler puts it",
+        "PTX ISA, 9.7.13.4 membar/fence: fence.proxy.async; async proxy; memory consistency model, proxies",
     ),
     Rule(
         "another partition",

@@ -50,6 +50,106 @@ def copy_is_read_by_two_partitions_at_once(a, b, out):
 
 
 @gluon.jit
+def read_and_hand_back(a_tile, kept, arrived, free):
+    mbarrier.wait(arrived, 0)
+    layout: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [gl.num_warps(), 1], [1, 0])
+    kept.store(a_tile.load(layout))  # (M, K)
+    fence_async_shared()  # between this read and the other partition's TMA: an arrival orders no two proxies
+    mbarrier.arrive(free, count=1)
+
+
+@gluon.jit
+def load_again_when_free(a, out, a_tile, arrived, free):
+    mbarrier.expect(arrived, a.nbytes_per_cta)
+    tma.async_load(a, [0, 0], arrived, a_tile)
+    mbarrier.wait(free, 0)
+    mbarrier.expect(arrived, a.nbytes_per_cta)
+    tma.async_load(a, [0, 0], arrived, a_tile)
+    mbarrier.wait(arrived, 1)
+    tma.async_store(out, [0, 0], a_tile)
+    tma.store_wait(pendings=0)
+
+
+@gluon.jit
+def copy_is_refilled_behind_the_fence_of_its_reader(a, b, out):
+    a_tile = tile_of(a)
+    arrived = barrier_of(1)
+    handed_back = barrier_of(1)
+    gl.warp_specialize(
+        [
+            (read_and_hand_back, (a_tile, tile_of(a), arrived, handed_back)),
+            (load_again_when_free, (a, out, a_tile, arrived, handed_back)),
+        ],
+        [1],
+        [24],
+    )
+
+
+@gluon.jit
+def read_and_tell(a_tile, kept, arrived, seen):
+    mbarrier.wait(arrived, 0)
+    layout: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [gl.num_warps(), 1], [1, 0])
+    kept.store(a_tile.load(layout))  # (M, K)
+    mbarrier.arrive(seen, count=1)
+
+
+@gluon.jit
+def load_again_behind_its_own_fence(a, out, a_tile, arrived, seen):
+    mbarrier.expect(arrived, a.nbytes_per_cta)
+    tma.async_load(a, [0, 0], arrived, a_tile)
+    mbarrier.wait(seen, 0)
+    fence_async_shared()  # after the wait: it covers what the other partition read
+    mbarrier.expect(arrived, a.nbytes_per_cta)
+    tma.async_load(a, [0, 0], arrived, a_tile)
+    mbarrier.wait(arrived, 1)
+    tma.async_store(out, [0, 0], a_tile)
+    tma.store_wait(pendings=0)
+
+
+@gluon.jit
+def copy_is_refilled_behind_the_fence_of_its_loader(a, b, out):
+    a_tile = tile_of(a)
+    arrived = barrier_of(1)
+    seen = barrier_of(1)
+    gl.warp_specialize(
+        [
+            (read_and_tell, (a_tile, tile_of(a), arrived, seen)),
+            (load_again_behind_its_own_fence, (a, out, a_tile, arrived, seen)),
+        ],
+        [1],
+        [24],
+    )
+
+
+@gluon.jit
+def read_and_load_again(a, out, a_tile, kept, arrived):
+    mbarrier.expect(arrived, a.nbytes_per_cta)
+    tma.async_load(a, [0, 0], arrived, a_tile)
+    mbarrier.wait(arrived, 0)
+    layout: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [gl.num_warps(), 1], [1, 0])
+    value = a_tile.load(layout)  # (M, K)
+    kept.store(value)
+    mbarrier.expect(arrived, a.nbytes_per_cta)
+    tma.async_load(a, [0, 0], arrived, a_tile)  # the compiler puts the fence: it sees read and refill in one partition
+    mbarrier.wait(arrived, 1)
+    tma.async_store(out, [0, 0], a_tile)
+    tma.store_wait(pendings=0)
+
+
+@gluon.jit
+def idle(stored):
+    mbarrier.arrive(stored, count=1)
+
+
+@gluon.jit
+def copy_is_refilled_by_the_partition_that_read_it(a, b, out):
+    a_tile = tile_of(a)
+    arrived = barrier_of(1)
+    spare = barrier_of(1)
+    gl.warp_specialize([(idle, (spare,)), (read_and_load_again, (a, out, a_tile, tile_of(a), arrived))], [4], [24])
+
+
+@gluon.jit
 def fill(a_tile, b_tile, stored):
     layout: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [gl.num_warps(), 1], [1, 0])
     b_tile.store(a_tile.load(layout))

@@ -78,8 +78,6 @@ RACE, MISUSE, DEADLOCK, UNKNOWN = "race", "barrier misuse", "deadlock", "uniniti
 HAZARDS: tuple[Planted, ...] = (
     *(_hazard(kernel, "none", "as it is", "", "", "right") for kernel in LAUNCHES),
     _hazard(_RING, "none", "as it is", "", "", "right", **_PARTS),
-    _hazard(_RING, "none", "as it is with a fence after the read", "        mbarrier.arrive(free.index(stage), count=1)\n",
-            "        fence_async_shared()\n        mbarrier.arrive(free.index(stage), count=1)\n", "right", **_PARTS),
     _hazard("matmul", "none", "as it is with TMA", "", "", "right", **_TMA),
     _hazard("hopper_matmul", "read before it has arrived", "nobody waits for the load",
             "        mbarrier.wait(arrived.index(stage), block // STAGES & 1)\n", "", RACE),
@@ -171,6 +169,8 @@ HAZARDS: tuple[Planted, ...] = (
     _hazard(_RING, "fence missing across partitions", "no fence between two partitions",
             "        fence_async_shared()  # before the arrival: it is this partition that knows of the store\n", "", RACE,
             **_PARTS),
+    _hazard(_RING, "fence missing across partitions", "no fence between read and refill",
+            "        fence_async_shared()  # TMA may write what was read, once the arrival says so\n", "", RACE, **_PARTS),
     _hazard(_RING, "partition does not wait", "reader does not wait for the load",
             "        mbarrier.wait(full.index(stage), step // STAGES & 1)\n", "", RACE, UNKNOWN, MISUSE, **_PARTS),
     _hazard(_RING, "partition does not wait", "loader does not wait for the reader",
@@ -227,14 +227,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--timeout", type=float, default=30.0, metavar="S", help="seconds for a case; half as many again under "
                         "compute-sanitizer")
-    parser.add_argument("--only", action="append", metavar="TEXT", help="hazards whose kernel, kind or name contain a TEXT")
+    parser.add_argument("--only", action="append", metavar="TEXT", help="hazards whose kernel, kind, name or file contain a TEXT")
     parser.add_argument("--hanging", choices=("no", "last", "only"), default="last", help="those under which a GPU may hang")
     parser.add_argument("--mode", action="append", help="these modes only")
     arguments = parser.parse_args(words)
     machine = target(arguments.target)
     modes = arguments.mode or [m for m in sanitizer.MODES if not machine.emulated or m in sanitizer.EMULATED_MODES]
     wanted = [h for hangs in (False, True) if arguments.hanging != ("only", "no")[hangs] for h in HAZARDS
-              if h.hangs is hangs and any(text in f"{h.kernel} {h.kind} {h.name}" for text in arguments.only or [""])]
+              if h.hangs is hangs and any(text in f"{h.kernel} {h.kind} {h.name} {stem_of(h)}" for text in arguments.only or [""])]
     with tempfile.TemporaryDirectory() as place:
         cases = [plant(hazard, Path(place)) for hazard in wanted]
         if machine.emulated:  # nothing hangs: one child a mode and kernel for all schedules

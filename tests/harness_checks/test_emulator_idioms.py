@@ -83,6 +83,24 @@ TWINS = [
         "    fence_async_shared()\n    mbarrier.wait(stored, 0)",
         "race",
     ),
+    (
+        "copy_is_refilled_behind_the_fence_of_its_reader",
+        "    fence_async_shared()  # between",
+        "    # between",
+        "race",
+    ),
+    (
+        "copy_is_refilled_behind_the_fence_of_its_loader",
+        "    mbarrier.wait(seen, 0)\n    fence_async_shared()",
+        "    fence_async_shared()\n    mbarrier.wait(seen, 0)",
+        "race",
+    ),
+    (
+        "copy_is_refilled_by_the_partition_that_read_it",
+        "    mbarrier.expect(arrived, a.nbytes_per_cta)\n    tma.async_load(a, [0, 0], arrived, a_tile)  # the",
+        "    mbarrier.expect(arrived, a.nbytes_per_cta)\n    a_tile.store(value)  # the",
+        "deadlock",
+    ),
     ("copy_commits_empty_groups", "wait_group(2)", "wait_group(3)", "race"),
     (
         "copy_waits_for_the_phase_before_the_first",

@@ -51,7 +51,7 @@ def test_an_edit_of_a_program_that_has_no_such_text_says_so() -> None:
 
 def test_the_page_tells_a_hazard_from_the_kernel_as_it_is() -> None:
     names = {f"{stem_of(hazard)}.py:CONTRACT": hazard.kind != "none" for hazard in HAZARDS}
-    assert list(names.values()).count(False) >= 7
+    assert list(names.values()).count(False) >= 6
     for name, faulty in names.items():
         case = {"contract": name, "problem": {"tiles": 7, "programs": 1, "form": "ring"}}
         assert sanitizer_page.planted(case) is faulty

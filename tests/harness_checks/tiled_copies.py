@@ -95,6 +95,7 @@ def hand_on(ring, out_tile, full, free, filled, sent, tiles, STAGES: gl.constexp
         stage = step % STAGES
         mbarrier.wait(full.index(stage), step // STAGES & 1)
         values = ring.index(stage).load(by_rows(gl.num_warps()))  # (ROWS, COLUMNS)
+        fence_async_shared()  # TMA may write what was read, once the arrival says so
         mbarrier.arrive(free.index(stage), count=1)
         mbarrier.wait(sent, step & 1 ^ 1)
         out_tile.store(values)
