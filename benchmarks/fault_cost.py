@@ -26,6 +26,7 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
+# ruff: noqa: E402  the checkout is on the path only now
 from harness.contract import Case, resolve
 from harness.isolation import Bench
 from harness.journal import Journal

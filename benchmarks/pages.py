@@ -3,9 +3,9 @@
     python -m benchmarks.pages DIR > docs/benchmarks.md; cp DIR/throughput.svg docs/throughput.svg
 
 DIR holds what `benchmarks/on_gpus.sh` and `benchmarks/sanitizers.sh` wrote: throughput.json, large.jsonl, judged_cold.jsonl and
-judged_warm.jsonl (first and last line of a run), two_gpus.json and two_gpus_cases.json (large products; small cases), suite.json
-and memcheck.json; and hopper.log, what the line of its section printed. What is missing becomes a section that says that it was
-not run.
+judged_warm.jsonl (first and last line of a run; judged_warm8.jsonl and judged_warm4.jsonl with fewer children), two_gpus.json (and
+_short: less work a shard; _all_cores: as many workers on one GPU as on two; _cases: small cases), suite.json and memcheck.json; and
+hopper.log, what the line of its section printed. What is missing becomes a section that says that it was not run.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ HOPPER = ("python -m pytest -n auto --dist worksteal tests/kernel_contracts/test
           "--harness-profile quick --harness-shards 16 --harness-target cuda:sm_90")
 SHOWN = ("kernel", "type", "M x N x K", "configuration", "TFLOP/s", "0.2 to 0.8", "peer", "its TFLOP/s", "ratio", "words", "differ")
 COLOURS = {"matmul": "#1f5fbf", "hopper_matmul": "#b8860b", "ampere_gemm": "#777777", "block_scaled_matmul": "#7a3fa0"}
+JUDGED = {"cold": "cold cache", "warm": "warm cache", "warm8": "warm cache, 8 children", "warm4": "warm cache, 4 children"}
+TWO_GPUS = ("two_gpus", "two_gpus_short", "two_gpus_all_cores", "two_gpus_cases")
 WIDTH, HEIGHT, LEFT, TOP, BAR = 900, 0, 330, 46, 22
 
 
@@ -93,9 +95,9 @@ def page(place: Path) -> str:
         "",
         *throughput_section(read(place / "throughput.json")),
         *large_section(lines(place / "large.jsonl")),
-        *time_section({name: lines(place / f"judged_{name}.jsonl") for name in ("cold", "warm")}),
+        *time_section({name: lines(place / f"judged_{name}.jsonl") for name in JUDGED}),
         *hopper_section(place / "hopper.log"),
-        *two_section([read(place / f"{name}.json") for name in ("two_gpus", "two_gpus_cases")]),
+        *two_section([read(place / f"{name}.json") for name in TWO_GPUS]),
         *sanitizer_section(suite_rows(place)),
     ]
     return "\n".join(parts).rstrip() + "\n"
@@ -183,13 +185,16 @@ def time_section(runs: dict[str, list[dict]]) -> list[str]:
     for name, (first, last) in runs.items():
         wall, total = last["time"] - first["time"], sum(last["seconds"].get(bucket, 0.0) for bucket in names)
         cases = sum(sum(n for ruling, n in row["rulings"].items() if ruling != "not run") for row in last["rows"])
-        own = sum(last["seconds"].get(bucket, 0.0) for bucket in ("transfer", "harness", "start")) / max(total, 1e-9)
+        bare, own = (
+            sum(last["seconds"].get(bucket, 0.0) for bucket in buckets) / max(total, 1e-9)
+            for buckets in (("transfer", "harness"), ("transfer", "harness", "start"))
+        )
         spent = [last["seconds"].get(bucket, 0.0) for bucket in names]
         shares = [f"{seconds:.1f} ({seconds / max(total, 1e-9):.0%})" for seconds in spent]
-        table.append([f"{name} cache", f"{cases:,}", f"{wall:.0f}", f"{cases / wall:.0f}", *shares, f"{own:.0%}"])
+        table.append([JUDGED[name], f"{cases:,}", f"{wall:.0f}", f"{cases / wall:.0f}", *shares, f"{bare:.0%}", f"{own:.0%}"])
     made += ["Seconds summed over the children, by bucket (start: a child's CUDA context);",
-             "`transfer + harness + start` is the court's own share (goal: at most a third, warm).", ""]
-    made += grid(("run", "cases", "wall s", "cases a second", *names, "transfer + harness + start"), table)
+             "`transfer + harness` is the goal's share (at most a third, warm); `+ start` adds the children's beginning to it.", ""]
+    made += grid(("run", "cases", "wall s", "cases a second", *names, "transfer + harness", "+ start"), table)
     for name, (first, last) in runs.items():
         made += [f"- {name}: {last['sentence']} ({ran_with(first)})"]
     return [*made, ""]
@@ -233,8 +238,12 @@ def workers_rule(told: dict) -> list[str]:
     if "slots" not in told:
         return ["Small cases, as many workers in both runs, one a core: a run is mostly starting, and two GPUs bring no more",
                 "cores.", ""]
-    return [f"A GPU has {told['slots']} workers in both runs, so that two GPUs are judged on by twice as many (never more than the "
-            f"{told['cores']} cores), as `-n auto` does it.", f"Each shard is a product of {told['size']} with expected words "
+    one, two = (min(count * told["slots"], told["cores"]) for count in (1, 2))
+    rule = (f"{one} workers judge on one GPU and {two} on two (`HARNESS_GPU_SLOTS={told['slots']}`; "
+            f"{told['cores']} cores).")  # fmt: skip
+    if one == two:
+        rule += " With every core at work for either, the second GPU brings nothing: judging waits for the host's arithmetic."
+    return [rule, f"Each shard is a product of {told['size']} with expected words "
             f"worth {told['products']:,} products of elements on the host.", ""]
 
 

@@ -1,7 +1,7 @@
 """Which cases a run judges: the cover list of each contract first, then draws by Hypothesis from a seed of the run's own.
 
-Draws depend on (base seed, contract, target) alone, so that a run can be repeated, and so that shrinking walks the same way again
-with the verdicts already known.
+Draws depend on (base seed, contract, emulated target or architecture of the GPU) alone, so that a run can be repeated, and so that
+shrinking walks the same way again with the verdicts already known.
 """
 
 from __future__ import annotations
@@ -61,6 +61,11 @@ class Docket:
         """Features the kernel requires and the target lacks; a user's launcher requires none that we know."""
         return [] if self.launcher else sorted(str(feature) for feature in self.contract.requires - self.target.features)
 
+    @property
+    def drawn_as(self) -> str:
+        """What draws depend on: the GPUs of one architecture draw alike, whichever of them a worker leased."""
+        return self.target.name if self.target.emulated else f"cuda:{self.target.arch}"
+
     def required(self) -> list[Case]:
         return self._once(self.contract.required(self.target))
 
@@ -117,7 +122,7 @@ def walk(
     )
 
     @settings  # after the seed, which sets the database of what it decorates to none
-    @hypothesis.seed(derived_seed(docket.seed, docket.address, docket.target.name))
+    @hypothesis.seed(derived_seed(docket.seed, docket.address, docket.drawn_as))
     @hypothesis.given(case=docket.contract.cases(docket.target))
     def each(case: Case) -> None:
         ready = docket.prepared(case)
@@ -126,7 +131,7 @@ def walk(
             visit(ready)
 
     # Hypothesis would know all dockets by this one function; and without a key of ours it keeps nothing where a seed is given.
-    key = hashlib.sha256("\0".join([docket.address, docket.target.name, docket.launcher]).encode()).digest()
+    key = hashlib.sha256("\0".join([docket.address, docket.drawn_as, docket.launcher]).encode()).digest()
     each._hypothesis_internal_database_key = key  # type: ignore[attr-defined]
     with suppress(unittest.SkipTest):  # Hypothesis's word for a database that keeps nothing
         each()

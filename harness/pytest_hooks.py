@@ -8,7 +8,9 @@ free memory has room for, each on a GPU that it holds a lease on.
 
 from __future__ import annotations
 
+import atexit
 import os
+import sys
 import time
 from collections import Counter
 from contextlib import suppress
@@ -58,6 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # it decides bits; unset it warns in Triton 3.9
+    atexit.register(_hide_teardown)
     import hypothesis
 
     for name, profile in PROFILES.items():  # names of our own: Hypothesis loads a profile "ci" by itself where CI is set
@@ -79,6 +82,13 @@ def pytest_configure(config: pytest.Config) -> None:
     replayed = config.getoption("--replay")
     if replayed is not None and not replayed.is_dir():
         raise pytest.UsageError(f"--replay {replayed}: must be a directory of seed files, such as .harness/failures")
+
+
+def _hide_teardown() -> None:
+    """Triton's bindings print a page of "leaked" functions while the interpreter ends, below the report somebody wants to read."""
+    if "triton._C.libtriton" in sys.modules:
+        sys.stderr.flush()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

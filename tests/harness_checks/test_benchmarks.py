@@ -103,10 +103,10 @@ def test_the_time_of_a_run_counts_a_child_s_start_as_the_court_s_own(tmp_path: P
     seconds = {"compile": 6.0, "harness": 1.0, "transfer": 1.0, "start": 2.0, "total": 10.0}
     last = {"event": "summary", "time": 4.0, "seconds": seconds, "rows": [{"rulings": {"right": 8, "not run": 2}}], "sentence": "8"}
     (tmp_path / "judged_warm.jsonl").write_text("\n".join(map(json.dumps, (first, last))))
-    assert "| warm cache | 8 | 4 | 2 | 6.0 (60%) | 1.0 (10%) | 2.0 (20%) | 1.0 (10%) | 40% |" in pages.page(tmp_path)
+    assert "| warm cache | 8 | 4 | 2 | 6.0 (60%) | 1.0 (10%) | 2.0 (20%) | 1.0 (10%) | 20% | 40% |" in pages.page(tmp_path)
     del seconds["start"]  # as files were written before children told it
     (tmp_path / "judged_warm.jsonl").write_text("\n".join(map(json.dumps, (first, last))))
-    assert "| 6.0 (75%) | 1.0 (12%) | 1.0 (12%) | 25% |" in pages.page(tmp_path)
+    assert "| 6.0 (75%) | 1.0 (12%) | 1.0 (12%) | 25% | 25% |" in pages.page(tmp_path)
 
 
 def test_the_hopper_environment_is_shown_as_pytest_ended_it(tmp_path: Path) -> None:
@@ -130,8 +130,11 @@ def test_both_workloads_of_two_gpus_are_shown_with_the_rule_of_their_workers(tmp
     large = told | {"ratio": 0.55, "sentence": "large", "slots": 8, "cores": 32, "products": 1 << 29, "size": "4096x4096x4096"}
     (tmp_path / "two_gpus.json").write_text(json.dumps(large))
     page = pages.page(tmp_path)
-    assert page.index("**large**: met.") < page.index("A GPU has 8 workers in both runs") < page.index("**small**: missed.")
+    rule = "8 workers judge on one GPU and 16 on two (`HARNESS_GPU_SLOTS=8`"
+    assert page.index("**large**: met.") < page.index(rule) < page.index("**small**: missed.")
     assert "32 cores" in page and "536,870,912 products" in page and page.count("as many workers in both runs") == 1
+    (tmp_path / "two_gpus.json").write_text(json.dumps(large | {"slots": 32}))
+    assert "32 workers judge on one GPU and 32 on two" in (page := pages.page(tmp_path)) and "the second GPU brings nothing" in page
 
 
 def test_the_suite_under_memcheck_is_taken_from_its_own_file_where_there_is_one(tmp_path: Path) -> None:
