@@ -58,18 +58,14 @@ _WORDS = "The words that came are compared with what is owed in every mode but f
 EXPLAINED = (
     # what is said of the kernel as it is
     Explained(modes=("consan",), message="missing fence_async_shared", alarm=True,
-              why="consan asks for a proxy fence between whatever used a tile through the generic proxy, reads included, and "
-                  "TMA that writes it, across partitions too (triton-lang/triton pull request 10668); the partition that reads "
-                  "a tile of the ring hands it back without one. Inside one partition the compiler puts that fence there itself "
-                  "(the ring's machine code has it between `ldmatrix` and the refill). The emulated GPU asks for it after "
-                  "stores only, so it acquits the kernel as it is: by the letter of PTX's memory model, where an order between "
-                  "proxies takes a fence, consan is right. Where the writer does not wait, consan stops there and does not come "
-                  "to the hazard"),
+              why="the GPU ran these before the kernel had its fence between read and refill; consan names that fence, which is "
+                  "missing besides (and is a hazard of its own here: `no fence between read and refill`), stops there and does "
+                  "not come to the wait that is left out"),
     Explained(modes=("racecheck",), said=("race",), alarm=True,
-              why="a false alarm on the compiler's own hand-off in `warp_specialize`: the store (+0x8c0 in the kernel as it is) "
-                  "and the load (+0x9a0) are of the byte that tells a warp which partition it runs, and a `BAR.SYNC 1` of all "
-                  "warps (+0x8d0, +0x980) lies between them. Every kernel with partitions gets it, whatever else is wrong with "
-                  "it"),
+              why="a false alarm on the compiler's own hand-off in `warp_specialize`: the store (+0x8c0, without the "
+                  "fence after the read) and the load (+0x9a0) are of the byte that tells a warp which partition it runs, and a "
+                  "`BAR.SYNC 1` of all warps (+0x8d0, +0x980) lies between them. Every kernel with partitions gets it, whatever "
+                  "else is wrong with it"),
     # fpsan
     Explained(modes=("fpsan",), said=("right",),
               why="fpsan computes other words, which are not compared: it shows a fault of the device and nothing else"),
@@ -84,10 +80,6 @@ EXPLAINED = (
                   "the bytes, consan at the wait that nobody ends"),
     Explained(modes=("consan",), said=("device assert",), there=(RACE, MISUSE, DEADLOCK, UNKNOWN),
               why="one finding, two words: consan traps with an assertion, whose message is its name (below)"),
-    Explained(modes=("consan",), said=("launch failure",),
-              why="not known: the device faulted, as it does bare, and the run kept what was printed only where the error was "
-                  "an assertion's (it keeps it now). Of the same fault with a ring of one buffer consan said `Buffer being "
-                  "accessed has outstanding writes`"),
     Explained(modes=("consan",), said=("right",), there=(RACE,), case=("program ends under its store",),
               why="consan looks at a store in flight when something else touches its tile; nothing does once the program has "
                   "ended, and its pass instruments accesses and barriers, not the end (ConcurrencySanitizer.cpp)"),
