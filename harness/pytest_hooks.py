@@ -9,6 +9,7 @@ free memory has room for, each on a GPU that it holds a lease on.
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import sys
 import time
@@ -155,6 +156,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     ]
     for line in pytest_summary.lines(reports):
         terminalreporter.write_line(line)
+    everything = [report for kept in terminalreporter.stats.values() for report in kept if hasattr(report, "duration")]
+    for line in pytest_summary.time_lines(everything):
+        terminalreporter.write_line(line)
     lines = [value for report in reports if report.failed for name, value in report.user_properties if name == "replay"]
     for line in dict.fromkeys(lines):
         terminalreporter.write_line(f"replay: {line}", bold=True)
@@ -237,9 +241,11 @@ class Court:
         properties.append(("judged", 1))
         rows: list[list] = []
         not_run: Counter[str] = Counter()
+        spent: Counter = Counter()  # float seconds by bucket
 
         def judged(case: Case) -> Verdict:
             verdict = self.bench.judge(case, docket.target)
+            spent.update(verdict.seconds)
             if verdict.ruling is Ruling.NOT_RUN:
                 not_run[verdict.message] += 1
             else:
@@ -263,6 +269,7 @@ class Court:
             pytest.fail(f"{undecided.total()} of {len(memory.known)} cases decide nothing:\n{reasons}", pytrace=False)
         properties += [("not_run", f"{node.stem} on {node.target}: {count} cases: {said}") for said, count in not_run.items()]
         properties.append(("tally", pytest_summary.tallied(rows)))
+        properties.append(("seconds", json.dumps({name: round(seconds, 3) for name, seconds in spent.items()})))
         properties.append(("cases", len(memory.known)))
         properties.append(("words", sum(verdict.words for verdict in memory.known.values())))
 

@@ -1,7 +1,7 @@
-"""What pytest's last lines say: words compared by kernel and type, what did not run and for which missing feature.
+"""What pytest's last lines say: words compared by kernel and type, what did not run and why, where the time went.
 
 Nodes tell by `user_properties`, which come through xdist: "tally" is JSON, [kernel, type, cases, words, words with K of 4,096 or
-more] a row; "not_run" a sentence.
+more] a row; "not_run" a sentence; "seconds" is JSON, of the cases' seconds by bucket.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 DEEP = 4096
+LONG, SHOWN_FILES = 60.0, 12  # seconds from which a session says where its time went; files it names
 
 
 def tally_row(kernel: str, kind: str, cases: int, words: int, k: int) -> list:
@@ -52,3 +53,23 @@ def lines(reports: Iterable[Any]) -> Iterator[str]:
         )
     for sentence, nodes in sorted(not_run.items()):
         yield f"not run: {sentence}" + (f" ({nodes} nodes)" if nodes > 1 else "")
+
+
+def time_lines(reports: Iterable[Any]) -> Iterator[str]:
+    """Where the time of a long session went: seconds of all workers by test file, and of judged cases by bucket."""
+    files: Counter = Counter()  # float seconds
+    buckets: Counter = Counter()
+    for report in reports:
+        files[report.nodeid.partition("::")[0].rpartition("/")[2]] += report.duration
+        for name, value in report.user_properties if report.when == "call" else ():
+            if name == "seconds":
+                buckets.update(json.loads(value))
+    if (total := files.total()) < LONG:
+        return
+    shown = files.most_common(SHOWN_FILES)
+    yield f"where {total:.0f} s of all workers went, by test file:"
+    for name, seconds in [*shown, ("the others", total - sum(seconds for _, seconds in shown))]:
+        yield f"  {name:<44} {seconds:>7.1f} s {seconds / total:>5.0%}"
+    if buckets:
+        whole = buckets.pop("total", 0.0)
+        yield f"judged cases, {whole:.0f} s: " + ", ".join(f"{name} {seconds:.1f} s" for name, seconds in buckets.most_common())

@@ -21,7 +21,7 @@ from harness.judge import judge
 from harness.large_nodes import large_nodes
 from harness.lease import NEED
 from harness.pytest_hooks import Court, Node, base_seed, database, pytest_xdist_auto_num_workers
-from harness.pytest_summary import lines, tallied, tally_row
+from harness.pytest_summary import lines, tallied, tally_row, time_lines
 from harness.shrinking import Convicted
 from harness.targets import Target
 from tests.harness_checks.vector_add import HOST, case
@@ -144,6 +144,18 @@ def test_the_last_lines_count_words_of_nodes_that_passed_alone_and_name_what_did
     assert said[2].startswith("100 words compared and equal, 70 of them") and said[2].endswith("1 nodes failed")
     assert said[3:] == ["not run: tmem_copy: cuda:0 lacks tensor memory"]
     assert list(lines([report("passed")])) == []
+
+
+def test_a_long_session_says_where_its_time_went_and_a_short_one_nothing() -> None:
+    def report(file: str, seconds: float, when: str = "call", **told: str) -> SimpleNamespace:
+        return SimpleNamespace(nodeid=f"tests/{file}::test_it", duration=seconds, when=when, user_properties=list(told.items()))
+
+    node = {"seconds": '{"compile": 20.0, "launch": 5.5, "total": 30.0}'}
+    reports = [report("test_contracts.py", 50.0, **node), report("test_contracts.py", 10.0, "setup", **node), report("test_a.py", 40.0)]
+    said = list(time_lines(reports))
+    assert said[0].startswith("where 100 s") and said[1].split() == ["test_contracts.py", "60.0", "s", "60%"]
+    assert said[-1] == "judged cases, 30 s: compile 20.0 s, launch 5.5 s"
+    assert list(time_lines(reports[2:])) == []
 
 
 def test_workers_are_as_many_as_free_memory_has_room_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
