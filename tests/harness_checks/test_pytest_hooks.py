@@ -147,11 +147,12 @@ def test_the_last_lines_count_words_of_nodes_that_passed_alone_and_name_what_did
 
 
 def test_a_long_session_says_where_its_time_went_and_a_short_one_nothing() -> None:
-    def report(file: str, seconds: float, when: str = "call", **told: str) -> SimpleNamespace:
-        return SimpleNamespace(nodeid=f"tests/{file}::test_it", duration=seconds, when=when, user_properties=list(told.items()))
+    def report(file: str, duration: float, when: str = "call", **told: str) -> SimpleNamespace:
+        return SimpleNamespace(nodeid=f"tests/{file}::test_it", duration=duration, when=when, user_properties=list(told.items()))
 
     node = {"seconds": '{"compile": 20.0, "launch": 5.5, "total": 30.0}'}
-    reports = [report("test_contracts.py", 50.0, **node), report("test_contracts.py", 10.0, "setup", **node), report("test_a.py", 40.0)]
+    reports = [report("test_contracts.py", 50.0, **node), report("test_contracts.py", 10.0, "setup", **node)]
+    reports.append(report("test_a.py", 40.0))
     said = list(time_lines(reports))
     assert said[0].startswith("where 100 s") and said[1].split() == ["test_contracts.py", "60.0", "s", "60%"]
     assert said[-1] == "judged cases, 30 s: compile 20.0 s, launch 5.5 s"
