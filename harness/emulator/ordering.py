@@ -81,8 +81,8 @@ RULES: tuple[Rule, ...] = (
         "fence.proxy.async, before TMA writes there: an arrival alone orders no two proxies. Across partitions by the reader "
         "before it arrives, or by the one that waits for the arrival; within one the compiler puts it",
         "PTX ISA, 9.7.13.4 membar/fence: fence.proxy.async; async proxy; memory consistency model, proxies",
-        said="between an ordinary load of shared memory and TMA that writes there stands fence.proxy.async, of the reader before it "
-        "arrives or of the one that waited for the arrival, which alone orders no two proxies",
+        said="between an ordinary load of shared memory and TMA that writes there stands fence.proxy.async, of the reader before "
+        "it arrives or of the one that waited for the arrival, which alone orders no two proxies",
     ),
     Rule(
         "another partition",
