@@ -7,8 +7,8 @@ JSON, and the spares (`harness.spares`) that it shares with the other places.
 poisoned for good, a heap is damaged before it is noticed. So a case whose child had judged others before is judged again, alone
 in a child that has judged nothing, and what comes there is its verdict; what came first is told beside it. The first case of a
 child needs no second look, so that in a row of faults each costs one child. A kill comes from outside and can hit anybody: it is
-looked at twice always. A hang is not, it would cost the timeout again, and says so. An emulated device lives for one launch: its
-faults are the launch's own.
+looked at twice always, and so is a death whose status nobody was told because the forkserver was killed. A hang is not, it would
+cost the timeout again, and says so. An emulated device lives for one launch: its faults are the launch's own.
 
 **One by one.** A case goes down the pipe when the one before it has come back, with its journal line on disk before. A batch would
 save the round trip and nothing else (`benchmarks/fault_cost.py` prints it beside what a case takes), and would leave open
@@ -26,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.child import CHECKOUT, DEVICE_FAULTS, PRELOADED, SLICE, Child, Gone
+from harness.child import CHECKOUT, DEVICE_FAULTS, PRELOADED, SLICE, UNKNOWN, Child, Gone
 from harness.contract import Case
 from harness.spares import STARTS, Spares
 from harness.targets import Target
@@ -76,7 +76,11 @@ class Cell:
             if not self._may_be_anothers(first, before):
                 return first
             again(first)
-            return second_look(first, before, self._once(case, tick)[0])
+            alone = self._once(case, tick)[0]
+            if _from_outside(alone) and not _from_outside(first):  # the second look itself was hit: it said nothing of the case
+                again(alone)
+                alone = self._once(case, tick)[0]
+            return second_look(first, before, alone)
         except Exception:
             if self.ended:
                 raise Cancelled from None
@@ -90,7 +94,8 @@ class Cell:
 
     def close(self) -> None:
         """End the child and its session; the next case has another."""
-        child, self.child = self.child, None
+        with self._lock:  # two threads that end one child would close its pipe twice
+            child, self.child = self.child, None
         if child is not None:
             self.spares.bury(child)
 
@@ -109,6 +114,9 @@ class Cell:
             verdict = child.answer(self.timeout, tick)
         except Gone:
             verdict = self._died(child, time.perf_counter() - begun)
+        except BaseException:  # a tick that ends the run: what this child answers later is no answer to the next case
+            self.close()
+            raise
         else:
             if verdict is None:
                 verdict = _hung(self.timeout, time.perf_counter() - begun, child.said(), before)
@@ -141,7 +149,7 @@ class Cell:
         raise Gone
 
     def _may_be_anothers(self, verdict: Verdict, before: int) -> bool:
-        if verdict.outcome is Outcome.KILLED:
+        if _from_outside(verdict):
             return True
         died = "status" in verdict.details
         faulted = not self.target.emulated and verdict.outcome in DEVICE_FAULTS and verdict.outcome is not Outcome.TIMEOUT
@@ -170,6 +178,11 @@ class Cell:
             details={"status": status, "stderr": said},
             seconds={"total": seconds},
         )
+
+
+def _from_outside(verdict: Verdict) -> bool:
+    """Whether it may be a kill that was meant for nobody, or for the forkserver."""
+    return verdict.outcome is Outcome.KILLED or verdict.details.get("status") == UNKNOWN
 
 
 def second_look(first: Verdict, before: int, alone: Verdict) -> Verdict:

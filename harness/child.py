@@ -14,6 +14,7 @@ import faulthandler
 import itertools
 import json
 import multiprocessing
+import multiprocessing.connection
 import os
 import signal
 import sys
@@ -54,6 +55,8 @@ DEVICE_FAULTS = {
     Outcome.TIMEOUT,
 }
 """After one of these a CUDA context is dead: its child is replaced, or every later case would be its victim."""
+UNKNOWN = 255
+"""multiprocessing's exit status of a child whose forkserver was killed, and with it the child; also what `exit(-1)` leaves."""
 _PR_SET_PDEATHSIG = 1
 _starting = threading.Lock()
 _numbers = itertools.count()
@@ -126,8 +129,8 @@ class Child:
         return []
 
     def status(self) -> int | None:
-        """The exit status of a child that is gone, -N for signal N."""
-        self.process.join(10)
+        """The exit status of a child that is gone, -N for signal N; `UNKNOWN` where nobody is left who was told it."""
+        self.join(10)
         return self.process.exitcode
 
     def end(self) -> None:
@@ -139,9 +142,14 @@ class Child:
         self.log.unlink(missing_ok=True)
 
     def join(self, seconds: float) -> bool:
-        """Whether the killed child is gone, waiting at most `seconds`."""
-        self.process.join(seconds)
-        return self.process.exitcode is not None
+        """Whether the child is gone, waiting at most `seconds`.
+
+        The status can be read once from the forkserver's pipe, and multiprocessing reads it whenever a process is started: of two
+        threads that read, the second would take the end of the pipe for the status.
+        """
+        multiprocessing.connection.wait([self.process.sentinel], seconds)
+        with _starting:
+            return self.process.exitcode is not None
 
     def _welcome(self) -> None:
         try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,6 +70,9 @@ class FragileContract(Contract):
             _judged.append("damaged")
         elif problem.does == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        elif problem.does == "kill the server":
+            os.kill(os.getppid(), signal.SIGKILL)
+            time.sleep(10)  # what the server forked dies with it
         elif "damaged" in _judged:
             os.kill(os.getpid(), signal.SIGSEGV)
         _judged.append(problem.does)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import multiprocessing.connection
+import multiprocessing.forkserver
+import multiprocessing.process
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from harness import cell as cells
+from harness import child as children
 from harness.emulator import emulated
 from harness.isolation import Bench
 from harness.journal import Journal
@@ -22,6 +27,8 @@ from harness.verdict import Outcome, Ruling
 from harness.warming import warm
 from tests.harness_checks.fragile_gpu import ADDRESS, FRAGILE, FragileGpu, case
 from tests.harness_checks.test_isolation import runs
+from tests.harness_checks.vector_add import HOST
+from tests.harness_checks.vector_add import case as vector_add
 
 
 @pytest.fixture
@@ -89,6 +96,54 @@ def test_a_kill_from_outside_convicts_nobody_even_in_a_new_child(bench: Bench, t
     killed_once = bench.judge(case("kill", once=str(tmp_path / "done")), FRAGILE)
     assert killed_once.ruling is Ruling.RIGHT and "killed" in killed_once.details["victim"]
     assert bench.judge(case("kill"), FRAGILE).outcome is Outcome.KILLED
+
+
+def test_a_kill_of_the_forkserver_convicts_nobody(bench: Bench, tmp_path: Path) -> None:
+    verdict = bench.judge(case("kill the server", once=str(tmp_path / "done")), FRAGILE)
+    assert verdict.ruling is Ruling.RIGHT and "victim" in verdict.details
+    assert events(bench) == ["begin", "again", "end"]
+
+
+def test_a_childs_status_is_its_own_though_another_thread_starts_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, read = threading.Event(), multiprocessing.forkserver.read_signed
+
+    def slowly(descriptor: int) -> int:
+        status = read(descriptor)
+        reading.set()
+        time.sleep(0.2)
+        return status
+
+    def as_a_start_does() -> None:
+        with children._starting:
+            multiprocessing.process._cleanup()
+
+    child = children.Child(FRAGILE, tmp_path)
+    child.wait_ready()
+    monkeypatch.setattr(multiprocessing.forkserver, "read_signed", slowly)
+    os.kill(child.process.pid, signal.SIGSEGV)
+    multiprocessing.connection.wait([child.process.sentinel])
+    other = threading.Thread(target=as_a_start_does)
+    other.start()
+    assert reading.wait(10)
+    assert child.status() == -signal.SIGSEGV
+    other.join()
+    child.end()
+
+
+def test_a_run_that_ends_while_a_case_is_out_leaves_its_answer_to_no_other_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ends() -> None:
+        raise KeyboardInterrupt
+
+    cell = cells.Cell(HOST, timeout=60, directory=tmp_path)
+    assert cell.judge(vector_add(1), lambda: None).ruling is Ruling.RIGHT
+    monkeypatch.setattr(children, "SLICE", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        cell.judge(vector_add(fault="wrong"), ends)
+    assert cell.judge(vector_add(2)).ruling is Ruling.RIGHT
+    cell.end()
+    cell.spares.end()
 
 
 def test_a_child_killed_between_two_cases_is_nobodys_verdict(bench: Bench) -> None:
