@@ -196,7 +196,7 @@ def time_section(runs: dict[str, list[dict]]) -> list[str]:
              "`transfer + harness` is the goal's share (at most a third, warm); `+ start` adds the children's beginning to it.", ""]
     made += grid(("run", "cases", "wall s", "cases a second", *names, "transfer + harness", "+ start"), table)
     for name, (first, last) in runs.items():
-        made += [f"- {name}: {last['sentence']} ({ran_with(first)})"]
+        made += [f"- {JUDGED[name]}: {last['sentence']} ({ran_with(first)})"]
     return [*made, ""]
 
 
@@ -210,10 +210,13 @@ def hopper_section(log: Path) -> list[str]:
     rest = told[first:]
     counted = [line.strip() for line in rest[1:] if " words compared and equal, " in line]
     ended = [line.strip("= ") for line in rest if line.startswith("=") and " in " in line]
-    kinds = [line for line in rest[1:] if line.startswith("  ")]
+    where = next((i for i, line in enumerate(rest) if line.startswith("where ")), len(rest))
+    kinds = [line for line in rest[1:where] if line.startswith("  ")]
+    spent = [line for line in rest[where:] if line.startswith(("where ", "  ", "judged cases"))]
     missing = [line for line in rest if line.startswith("not run:")]
-    made += [f"`{HOPPER}`, as a session of `tox -e hopper`:", "", *(f"**{line}**  " for line in (*counted, *ended)), ""]
-    return [*made, "```", rest[0], *kinds, "```", "", *(f"- {line}" for line in missing), ""]
+    made += [f"`{HOPPER}`, what `tox -e hopper` runs, with the profile `quick` in place of `ci`:", ""]
+    made += [*(f"**{line}**  " for line in (*counted, *ended)), ""]
+    return [*made, "```", rest[0], *kinds, *spent, "```", "", *(f"- {line}" for line in missing), ""]
 
 
 def two_section(runs: list[dict | None]) -> list[str]:

@@ -68,7 +68,8 @@ def time_lines(reports: Iterable[Any]) -> Iterator[str]:
         return
     shown = files.most_common(SHOWN_FILES)
     yield f"where {total:.0f} s of all workers went, by test file:"
-    for name, seconds in [*shown, ("the others", total - sum(seconds for _, seconds in shown))]:
+    others = [("the others", total - sum(seconds for _, seconds in shown))] if len(files) > SHOWN_FILES else []
+    for name, seconds in [*shown, *others]:
         yield f"  {name:<44} {seconds:>7.1f} s {seconds / total:>5.0%}"
     if buckets:
         whole = buckets.pop("total", 0.0)

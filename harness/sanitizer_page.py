@@ -24,14 +24,12 @@ VERSION = 1
 EMULATED = ("emulated", "emulated iisan")
 UNEXPLAINED = "not explained"
 _NAMELESS = ("not run", "timeout", "killed", "launcher error", "launch failure")  # nothing that a sanitizer has named
-_GROUND = "no fence between read and refill"  # tiled copies in partitions were this when the GPU ran their other hazards
 _LEGEND = (
     "Hazards are those that the emulated GPU convicts, clean cases those that it acquits: the kernels as they are, and",
     "hazards that the compiler repairs (a missing barrier or fence inside one partition). So its own row is no measurement;",
     "where others contradict it is [below](#where-they-differ-from-the-emulated-gpu). A launch that does not return, faults",
     "or leaves wrong words convicts in every mode; a name is a race, a barrier's misuse, a deadlock, an uninitialised or",
-    "stray access: consan's assertions are read as what they say. An alarm is what the mode says of the kernel as it is too; in",
-    "partitions, also what it says of `no fence between read and refill`, which the others were planted in on the GPU.",
+    "stray access: consan's assertions are read as what they say. An alarm is what the mode says of the kernel as it is too.",
 )
 
 
@@ -134,16 +132,15 @@ def planted(case: dict) -> bool:
 
 
 def alarms(held: dict) -> set[tuple[int, str]]:
-    """(case, mode) where the sanitizer says what it says of the kernel as it is, at the same place, give or take a removed line, or
-    of the kernel that the hazard was planted in (`_GROUND`)."""
+    """(case, mode) where the sanitizer says what it says of the kernel as it is, at the same place, give or take a removed line."""
     at, found = _by_place(held), set()
     clean: dict[str, list[int]] = {}
     faulty = {number for number, case in enumerate(held["cases"]) if planted(case)}
     for number, case in enumerate(held["cases"]):
-        if ".py:" in case["contract"] and (number not in faulty or _GROUND in title(case, 0)):
+        if ".py:" in case["contract"] and number not in faulty:
             clean.setdefault(_launch(case), []).append(number)
     for (number, mode), rows in at.items():
-        twins = [twin for twin in clean.get(_launch(held["cases"][number]), ()) if twin != number or twin not in faulty]
+        twins = clean.get(_launch(held["cases"][number]), ())
         same = [other for twin in twins for other in at.get((twin, mode), ()) if other[6]]
         if mode not in EMULATED and any(_worded(row) == _worded(other) and abs(_line(row) - _line(other)) < 3
                                         for row in rows if row[6] for other in same):

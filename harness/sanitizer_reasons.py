@@ -57,15 +57,11 @@ _STORED_TWICE = ("two programs store",)
 _WORDS = "The words that came are compared with what is owed in every mode but fpsan"
 EXPLAINED = (
     # what is said of the kernel as it is
-    Explained(modes=("consan",), message="missing fence_async_shared", alarm=True,
-              why="the GPU ran these before the kernel had its fence between read and refill; consan names that fence, which is "
-                  "missing besides (and is a hazard of its own here: `no fence between read and refill`), stops there and does "
-                  "not come to the wait that is left out"),
     Explained(modes=("racecheck",), said=("race",), alarm=True,
-              why="a false alarm on the compiler's own hand-off in `warp_specialize`: the store (+0x8c0, without the "
-                  "fence after the read) and the load (+0x9a0) are of the byte that tells a warp which partition it runs, and a "
-                  "`BAR.SYNC 1` of all warps (+0x8d0, +0x980) lies between them. Every kernel with partitions gets it, whatever "
-                  "else is wrong with it"),
+              why="a false alarm on the compiler's own hand-off in `warp_specialize`: the store (+0x8e0) "
+                  "and the load (+0x9c0) are of the byte that tells a warp which partition it runs, and a "
+                  "`BAR.SYNC 1` of all warps lies between them (read in the machine code of the form without its fence, at "
+                  "+0x8d0). Every kernel with partitions gets it, whatever else is wrong with it"),
     # fpsan
     Explained(modes=("fpsan",), said=("right",),
               why="fpsan computes other words, which are not compared: it shows a fault of the device and nothing else"),
