@@ -226,9 +226,10 @@ def two_section(runs: list[dict | None]) -> list[str]:
     if not found:
         return [*made, "Not run. `python benchmarks/two_gpus.py --out DIR`", ""]
     if len(found) > 1:
-        made += ["Judging waits for the host, which works out the expected words, not for the GPU. A second GPU takes time off where it",
-                 "brings workers of its own and the work outlasts the start of pytest and its children (20 to 30 s with 16 workers).",
-                 "Every workload that was timed is here; the longest was chosen after the shorter ones had missed the goal.", ""]
+        made += ["Judging waits for the host, which works out the expected words, not for the GPU. A second GPU takes time off",
+                 "where it brings workers of its own and the work outlasts the start of pytest and its children (20 to 30 s with",
+                 "16 workers). Every workload that was timed is here; the longest was chosen after the shorter had missed the",
+                 "goal.", ""]
     for told in found:
         made += [f"{told['model']}, {told['date']}. `{told['command']}`", ""]
         made += [f"**{told['sentence']}**: {'met' if told['ratio'] <= told['goal'] else 'missed'}.", ""]
