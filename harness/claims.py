@@ -24,6 +24,8 @@ def claimed(launcher: str, known: Sequence[str], default: Sequence[str] = ()) ->
     said = getattr(load(launcher), "claims", None)
     if said is None:
         return tuple(default)
+    if not isinstance(said, str | list | tuple | set | frozenset):
+        raise ValueError(f"--launcher {launcher}: claims is {said!r}; it must be words of {', '.join(known)}; mend the attribute")
     claims = (said,) if isinstance(said, str) else tuple(said)
     if unknown := [claim for claim in claims if claim not in known]:
         raise ValueError(f"--launcher {launcher}: claims {unknown[0]!r}; it must be of {', '.join(known)}; mend the attribute")
@@ -64,7 +66,12 @@ def _near(size: int) -> list[int]:
 
 
 def _met(launcher: str, requires: Callable, fields: Mapping[str, Any]) -> bool:
-    names = inspect.signature(requires).parameters
+    try:
+        names = inspect.signature(requires).parameters
+    except (TypeError, ValueError):  # no function, or a built-in one that does not tell
+        raise ValueError(
+            f"--launcher {launcher}: requires is {requires!r}; it must be a function of {', '.join(fields)}; mend the attribute"
+        ) from None
     if unknown := [name for name in names if name not in fields]:
         known = ", ".join(fields)
         raise ValueError(f"--launcher {launcher}: requires takes {unknown[0]!r}; it may take {known}; mend the attribute")

@@ -99,7 +99,8 @@ def lease(gpus: Sequence[Target], *, wait: float = 600.0, directory: Path | None
                 return Lease(place, descriptor)
         if time.monotonic() > end:
             named = ", ".join(dict.fromkeys(place.device for place in ordered))
-            raise TimeoutError(f"no slot free on {named} within {wait:g} s; end other runs or raise HARNESS_GPU_SLOTS")
+            fewer = "" if slots() is None else f", or raise HARNESS_GPU_SLOTS={slots()}"
+            raise TimeoutError(f"no slot free on {named} within {wait:g} s; end other runs, start fewer workers (-n){fewer}")
         time.sleep(POLL)
 
 

@@ -78,6 +78,8 @@ def take_up(arguments: argparse.Namespace, defaults: Mapping[str, object]) -> tu
     _check(path, asked, told)
     if in_use(path):
         raise ValueError(f"--resume {path}: this run is still going; wait for its end, or end it")
+    for name in KNOBS:  # one that is set only now would decide the cases that are left, and no earlier one
+        os.environ.pop(name, None)
     os.environ.update(asked["knobs"])
     original = argparse.Namespace(**vars(arguments) | asked["arguments"])
     for name in PATHS:

@@ -29,8 +29,7 @@ class Spares:
 
     def __init__(self, target: Target, directory: Path, count: int | None = None) -> None:
         self.target, self.directory = target, directory
-        asked = int(os.environ.get("HARNESS_SPARES", MOST))
-        self.count = count if count is not None else 0 if target.emulated else asked
+        self.count = count if count is not None else 0 if target.emulated else asked_for()
         self.addresses: dict[str, None] = {}  # contracts that a child has imported and lived
         self.faults = 0
         self.ended = False
@@ -107,3 +106,11 @@ class Spares:
         if chosen is not None:
             self._waiting.remove(chosen)
         return chosen
+
+
+def asked_for() -> int:
+    """`HARNESS_SPARES`, `MOST` where it is not set; ValueError unless it is a number from 0 on."""
+    text = os.environ.get("HARNESS_SPARES", str(MOST))
+    if not text.isdigit():
+        raise ValueError(f"HARNESS_SPARES={text!r}: must be a number, 0 or more; unset it for {MOST}")
+    return int(text)

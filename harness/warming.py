@@ -70,7 +70,6 @@ def settled(verdict: Verdict, target: Target) -> Verdict:
             ruling=Ruling.CONVICTED,
             outcome=seen.outcome or Outcome.LAUNCH_FAILURE,
             message=seen.message,
-            location=verdict.location,
             rests_on=RestsOn.OBSERVED_FAULT,
             details=dict(verdict.details, first=first, layer="hardware"),
         )

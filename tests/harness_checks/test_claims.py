@@ -44,6 +44,7 @@ def test_what_no_near_size_meets_is_not_asked(tmp_path: Path) -> None:
     ("attributes", "said"),
     [
         ("f.requires = lambda q: True", "requires takes 'q'; it may take m, n, k, dtype; mend the attribute"),
+        ("f.requires = 5", "requires is 5; it must be a function of m, n, k, dtype; mend the attribute"),
         ("f.requires = lambda m: m / 0", r"requires\(m=33\) raises ZeroDivisionError: division by zero; mend it"),
     ],
 )
@@ -57,6 +58,11 @@ def test_claims_are_of_the_contracts_words_or_its_default(tmp_path: Path) -> Non
     assert claimed(launcher, ("fp16", "bf16"), ("fp16",)) == ("bf16",)
     with pytest.raises(ValueError, match="claims 'bf16'; it must be of fp16; mend the attribute"):
         claimed(launcher, ("fp16",))
+
+
+def test_claims_that_are_no_words_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="claims is 5; it must be words of fp16, bf16; mend the attribute"):
+        claimed(written(tmp_path, "f.claims = 5"), ("fp16", "bf16"))
 
 
 @pytest.mark.parametrize(

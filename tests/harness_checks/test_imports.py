@@ -14,7 +14,7 @@ MAY = {
     "kernels": {"kernels", "torch", "triton"},
     "reference": {"reference", "numpy"},
     "harness/emulator": {"harness.emulator", "reference", "triton", "numpy", "torch"},
-    "harness": {"harness", "kernels", "reference", "torch", "triton", "numpy", "hypothesis", "pytest", "rich"},
+    "harness": {"harness", "kernels", "reference", "torch", "triton", "numpy", "hypothesis", "pytest", "xdist", "rich"},
 }
 """Room -> what its files may import besides the standard library; the first matching prefix holds."""
 
@@ -23,6 +23,22 @@ CONTRACTS_MAY_NOT = {
     "harness.judge",
     "harness.isolation",
     "harness.cell",
+    "harness.child",
+    "harness.spares",
+    "harness.warming",
+    "harness.docket",
+    "harness.shrinking",
+    "harness.least_case",
+    "harness.journal",
+    "harness.resume",
+    "harness.lease",
+    "harness.large_cases",
+    "harness.large_nodes",
+    "harness.sanitizer",
+    "harness.offline_compile",
+    "harness.offline_driver",
+    "harness.pytest_hooks",
+    "harness.pytest_summary",
     "harness.commands",
     "harness.report",
     "harness.replay",
@@ -69,7 +85,7 @@ def offences(path: str, source: str) -> list[str]:
         top = name.partition(".")[0]
         wrong = not under(name, MAY[room]) and top not in sys.stdlib_module_names
         wrong |= path.startswith("harness/contracts/") and under(name, CONTRACTS_MAY_NOT)
-        wrong |= room == "harness" and top == "pytest" and path != "harness/pytest_hooks.py"
+        wrong |= room == "harness" and top in ("pytest", "xdist") and not path.startswith("harness/pytest_")
         if wrong:
             found.append(f"{path}:{line}: imports {name}")
     return found
@@ -106,8 +122,11 @@ def test_each_room_imports_only_whom_it_may(room: str) -> None:
         ("harness/emulator/x.py", "from ..contract import Case"),
         ("harness/contracts/x.py", "from harness.emulator import emulated"),
         ("harness/contracts/x.py", "from harness import judge"),
+        ("harness/contracts/x.py", "from harness.child import Child"),
+        ("harness/contracts/x.py", "from harness import resume"),
         ("harness/x.py", "from tests.harness_checks import planted"),
         ("harness/x.py", "import pytest"),
+        ("harness/emulator/pytest_x.py", "import pytest"),
         ("harness/x.py", "import scipy"),
     ],
 )

@@ -23,6 +23,7 @@ from harness import child as children
 from harness.emulator import emulated
 from harness.isolation import Bench
 from harness.journal import Journal
+from harness.spares import asked_for
 from harness.verdict import Outcome, Ruling
 from harness.warming import warm
 from tests.harness_checks.fragile_gpu import ADDRESS, FRAGILE, FragileGpu, case
@@ -183,6 +184,15 @@ def test_a_child_that_cannot_warm_up_says_why_and_judges(bench: Bench) -> None:
     assert bench.judge(case(n=1), FRAGILE).ruling is Ruling.RIGHT
     (said,) = bench.spares["cuda:0"].failures
     assert "Error" in said  # Triton has no driver here, or will not launch on the CPU
+
+
+@pytest.mark.parametrize("text", ["x", "-1", ""])
+def test_a_number_of_spares_that_is_none_is_refused_with_the_remedy(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARNESS_SPARES", text)
+    with pytest.raises(ValueError, match=r"HARNESS_SPARES=.*must be a number, 0 or more; unset it for 3"):
+        asked_for()
+    monkeypatch.setenv("HARNESS_SPARES", "2")
+    assert asked_for() == 2
 
 
 def test_a_bench_that_closes_leaves_no_child_and_no_log(tmp_path: Path) -> None:
