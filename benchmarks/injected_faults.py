@@ -6,9 +6,11 @@
 
 `pytest` judges ten innocent cases a fault by `tests/harness_checks/injected_session.py` with four workers, and then asks of the
 journals, the JUnit file and the seed files: is each case that was begun in the results exactly once, is no innocent convicted, has
-every fault its name, and every signature its seed file? `kills` makes one undisturbed `run`, then others in which by turns a child
-and the parent die of SIGKILL at times drawn from the seed, goes on with ``run --resume`` until the end, and compares everything but
-times. Both write what they found into DIR and end with status 1 where something does not hold.
+every fault its name, and every signature its seed file? `kills` makes one undisturbed `run` over the same faults (a process that
+kills itself and a hang among them), then others in which by turns a child and the parent die of SIGKILL at times drawn from the
+seed, goes on with ``run --resume`` until the end, compares everything but times, and holds each journal against its results: one
+verdict a case, none judged again after it. Four in five of the children that die have a case out. Both write what they found into
+DIR and end with status 1 where something does not hold.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from xml.etree import ElementTree
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
+from harness.child import UNKNOWN  # noqa: E402
 from harness.journal import records  # noqa: E402
 from harness.verdict import Verdict  # noqa: E402
 from tests.harness_checks.injected_faults import EVERY, NAMES, fault_of  # noqa: E402
@@ -95,9 +98,13 @@ def checked(cases: int, gpu: bool, journals: Iterable[Path], junit: Path, failur
 
 # --- kills
 
+JOBS = 2
+LOOKS = ("culprit", "victim", "judged once")  # which say after how many cases of its child a fault came
+NOTES = rf"^ *({'|'.join(LOOKS)}): "
 
-def command(cases: int, out: Path, *words: str) -> list[str]:
-    asked = ["--contract", "tests.harness_checks.injected_faults:CONTRACT", "--target", "emulated:sm_90", "--jobs", "2"]
+
+def command(cases: int, out: Path, *words: str, contract: str = "KILLED") -> list[str]:
+    asked = ["--contract", f"tests.harness_checks.injected_faults:{contract}", "--target", "emulated:sm_90", "--jobs", str(JOBS)]
     asked += ["--profile", "exhaustive", "--max-cases", str(cases), "--timeout", "6", "--shrink-seconds", "0"]
     asked += ["--json", str(out / "run.jsonl"), "--junit", str(out / "run.xml")]
     return [sys.executable, "-m", "harness", "run", *(words or asked)]
@@ -113,7 +120,7 @@ def run(words: list[str], out: Path) -> subprocess.Popen:
 def results(out: Path, status: int) -> dict:
     """Everything a run leaves but times, the texts of dying processes and its own directory."""
     shown = (out / "stdout.txt").read_text().replace(str(out), "OUT").splitlines()
-    table = [line for line in shown if not re.search(r"^\[ *[\d.]+ s\]|time in children|harness \+ start\)|^ *culprit: ", line)]
+    table = [line for line in shown if not re.search(rf"^\[ *[\d.]+ s\]|time in children|harness \+ start\)|{NOTES}", line)]
     lines = [json.loads(line) for line in (out / "run.jsonl").read_text().splitlines()]
     junit = ElementTree.parse(out / "run.xml")
     for entry in junit.iter("testcase"):
@@ -132,7 +139,7 @@ def timeless(value: object) -> object:
     """`value` without times, addresses, what a dying process printed, and how a culprit was told from a victim: which child gets a
     case, and after how many others, is a matter of time."""
     if isinstance(value, dict):
-        left = {"time", "seconds", "stderr", "traceback", "wall", "path", "versions", "court_share", "culprit"}
+        left = {"time", "seconds", "stderr", "traceback", "wall", "path", "versions", "court_share", *LOOKS}
         return {name: timeless(inner) for name, inner in value.items() if name not in left}
     if isinstance(value, list):
         return [timeless(inner) for inner in value]
@@ -141,20 +148,93 @@ def timeless(value: object) -> object:
     return value
 
 
-def children(process: int) -> list[int]:
-    """Every descendant, the forkserver and its children among them."""
+def journal_of(out: Path) -> Path:
+    """The one journal of the run in `out`. ValueError when there is none, or a second."""
+    (found,) = (out / "state" / "journal").glob("*.jsonl")
+    return found
+
+
+def books(out: Path) -> list[str]:
+    """What does not hold of a run that was ended and taken up: each case comes to one verdict, begins again only where the run
+    died with it out, and is in the results once, as it was judged. Of a run that shrinks nothing."""
+    wrong, at, begun, verdicts = list[str](), dict[int, str](), set[str](), dict[str, str]()
+    for record in records(journal_of(out)):
+        match record["event"]:
+            case "resumed":
+                begun.clear()
+            case "begin":
+                key = at[record["number"]] = json.dumps(record["case"], sort_keys=True)
+                wrong += [f"judged again after its verdict: {key}"] if key in verdicts else []
+                wrong += [f"out twice: {key}"] if key in begun else []
+                begun.add(key)
+            case "end":
+                key = at[record["number"]]
+                wrong += [f"two verdicts: {key}"] if key in verdicts else []
+                verdicts[key] = record["verdict"]["outcome"]
+    told = [json.loads(line) for line in (out / "run.jsonl").read_text().splitlines()]
+    shown = [(json.dumps(line["case"], sort_keys=True), line["verdict"]["outcome"]) for line in told if line["event"] == "verdict"]
+    counts = Counter(key for key, _ in shown)
+    wrong += [f"in the results {counts[key]} times: {key}" for key in verdicts.keys() | counts.keys() if counts[key] != 1]
+    wrong += [f"no verdict in the journal: {key}" for key in counts.keys() - verdicts.keys()]
+    others = [(key, outcome) for key, outcome in shown if verdicts.get(key, outcome) != outcome]
+    return wrong + [f"shown as {outcome}, judged as {verdicts[key]}: {key}" for key, outcome in others]
+
+
+def differences(undisturbed: dict, got: dict, out: Path) -> list[str]:
+    """The parts of `got`, the results in `out`, that are others than of the undisturbed run, and what its books do not hold."""
+    return [f"{name} differs" for name in undisturbed if got[name] != undisturbed[name]] + books(out)
+
+
+def hit(out: Path) -> dict[str, int]:
+    """Cases that were out when their child was killed from outside, and those out when the parent was, as the journal has them."""
+    found, cases, open_cases = Counter[str](), dict[int, dict](), set[int]()
+    for record in records(journal_of(out)):
+        match record["event"]:
+            case "begin":
+                cases[record["number"]] = record["case"]
+                open_cases.add(record["number"])
+            case "end":
+                open_cases.discard(record["number"])
+            case "again":
+                planted, first = cases[record["number"]]["problem"]["fault"] == "kill", record["verdict"]
+                from_outside = first["outcome"] == "killed" or first["details"]["status"] == UNKNOWN
+                found["with a child"] += from_outside and not planted
+            case "resumed":
+                found["with the parent"] += len(open_cases)
+                open_cases.clear()
+    return dict(found)
+
+
+def children(process: int) -> dict[int, int]:
+    """Every descendant -> its depth: at 1 the forkserver and its tracker, at 2 the cells."""
     parents: dict[int, list[int]] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             parents.setdefault(int(status.read_text().rpartition(")")[2].split()[1]), []).append(int(status.parent.name))
         except (OSError, IndexError):
             continue
-    found, todo = [], [process]
+    found, todo = dict[int, int](), [(process, 0)]
     while todo:
-        below = parents.get(todo.pop(), [])
-        found += below
+        above, depth = todo.pop()
+        below = [(child, depth + 1) for child in parents.get(above, [])]
+        found.update(below)
         todo += below
     return found
+
+
+def judging(process: int, out: Path) -> list[int]:
+    """The cells, where each of them has a case out; else none."""
+    open_cases = set[int]()
+    for record in records(journal_of(out)):
+        match record["event"]:
+            case "begin":
+                open_cases.add(record["number"])
+            case "end":
+                open_cases.discard(record["number"])
+            case "resumed":
+                open_cases.clear()
+    cells = [child for child, depth in children(process).items() if depth == 2]
+    return cells if len(cells) == len(open_cases) == JOBS else []
 
 
 def killed(cases: int, wall: float, plan: list[str], draw: random.Random, out: Path) -> tuple[dict, list[str]]:
@@ -164,20 +244,22 @@ def killed(cases: int, wall: float, plan: list[str], draw: random.Random, out: P
     while process.poll() is None and not [*(out / "state" / "journal").glob("*.jsonl")]:
         time.sleep(0.01)  # before its first record there is nothing to go on with
     for who in plan:
-        after = draw.uniform(0.15, 0.9) * wall
+        after, any_child = draw.uniform(0.15, 0.9) * wall, draw.random() < 0.2
         try:
             process.wait(after)
         except subprocess.TimeoutExpired:
             pass
-        while process.poll() is None and who == "child" and not (there := children(process.pid)):
-            time.sleep(0.01)
+        there: list[int] = []
+        while process.poll() is None and who == "child" and not there:
+            there = [*children(process.pid)] if any_child else judging(process.pid, out)
+            time.sleep(0 if there else 0.002)
         if process.poll() is not None:
             done.append(f"{who}: over before {after:.2f} s")
             continue
         victim = process.pid if who == "parent" else draw.choice(there)
         try:
             os.kill(victim, signal.SIGKILL)
-            done.append(f"{who} after {after:.2f} s")
+            done.append(f"{who} after {after:.2f} s" + (", any of them" if who == "child" and any_child else ""))
         except ProcessLookupError:
             done.append(f"{who}: gone before {after:.2f} s")
         if who == "parent":
@@ -191,7 +273,7 @@ def kills(count: int, seed: int, cases: int, out: Path) -> dict:
     begun = time.monotonic()
     undisturbed = results(out / "undisturbed", run(command(cases, out / "undisturbed"), out / "undisturbed").wait(600))
     wall = time.monotonic() - begun
-    draw, wrong, told = random.Random(seed), list[str](), Counter[str]()
+    draw, wrong, told, out_when = random.Random(seed), books(out / "undisturbed"), Counter[str](), Counter[str]()
     number = 0
     print(f"seed {seed}; undisturbed: {wall:.1f} s, {undisturbed['table'][-1]}", flush=True)
     while min(told["child"], told["parent"]) < count // 2 and number < 3 * count:
@@ -199,11 +281,13 @@ def kills(count: int, seed: int, cases: int, out: Path) -> dict:
         plan = ["child", "parent"] if number % 2 == 0 else ["parent", "child"]
         got, done = killed(cases, 0.45 * wall, plan, draw, place)
         told.update(line.split()[0] for line in done if " after " in line)
-        differs = [name for name in undisturbed if got[name] != undisturbed[name]]
-        wrong += [f"run {number} ({'; '.join(done)}): {name} differs" for name in differs]
-        print(f"run {number}: {'; '.join(done)}: {'differs: ' + ', '.join(differs) if differs else 'the same'}", flush=True)
+        differs = differences(undisturbed, got, place)
+        out_when.update(hit(place))
+        wrong += [f"run {number} ({'; '.join(done)}): {what}" for what in differs]
+        print(f"run {number}: {'; '.join(done)}: {'; '.join(differs) or 'the same'}", flush=True)
         number += 1
-    return {"seed": seed, "cases": cases, "undisturbed seconds": round(wall, 1), "kills": dict(told), "wrong": wrong}
+    found = {"seed": seed, "cases": cases, "undisturbed seconds": round(wall, 1), "undisturbed": undisturbed["table"][-1]}
+    return found | {"runs": number, "kills": dict(told), "cases out": dict(out_when), "wrong": wrong}
 
 
 def main() -> int:

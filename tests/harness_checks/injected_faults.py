@@ -179,8 +179,9 @@ class ByNumber(Contract):
     stem = "injected_faults"
     parameters = "(x)"
 
-    def __init__(self, name: str, cover: int) -> None:
-        self.address, self.cover = f"tests.harness_checks.injected_faults:{name}", cover
+    def __init__(self, name: str, cover: int, *, hang_at: int | None = None) -> None:
+        """`hang_at`: the place in the cover list where the first case that hangs comes, of a number beyond it."""
+        self.address, self.cover, self.hang_at = f"tests.harness_checks.injected_faults:{name}", cover, hang_at
 
     def case(self, number: int, *, gpu: bool = False) -> Case:
         fault = fault_of(number, gpu=gpu)
@@ -191,7 +192,10 @@ class ByNumber(Contract):
         return st.integers(self.cover, self.cover + 10_000).map(lambda number: self.case(number, gpu=not target.emulated))
 
     def required(self, target: Target) -> list[Case]:
-        return [self.case(number, gpu=not target.emulated) for number in range(self.cover)]
+        numbers = [*range(self.cover)]
+        if self.hang_at is not None:
+            numbers.insert(self.hang_at, EVERY * HANG_EVERY - 1)
+        return [self.case(number, gpu=not target.emulated) for number in numbers]
 
     def operands(self, case: Case) -> list[Operand]:
         draw = np.random.default_rng(case.data_seed)
@@ -218,3 +222,4 @@ class ByNumber(Contract):
 
 
 CONTRACT, SMALL = ByNumber("CONTRACT", 260), ByNumber("SMALL", 24)
+KILLED = ByNumber("KILLED", 260, hang_at=130)

@@ -4,14 +4,18 @@ case, a wrong name and a missing seed file."""
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks.injected_faults import checked, session
+from harness.cell import Cell
+from harness.child import Child
+from harness.contract import Case
 from harness.isolation import Bench
-from harness.journal import Journal
+from harness.journal import Journal, records
 from harness.targets import target
 from harness.verdict import Ruling
 from tests.harness_checks.injected_faults import CONTRACT, EVERY, NAMES, fault_of, kinds
@@ -26,6 +30,25 @@ def test_every_kind_of_fault_has_its_name_and_the_case_after_it_is_right(tmp_pat
             verdict = bench.judge(replace(benign, problem=replace(benign.problem, fault=fault)), where)
             assert str(verdict.outcome) == NAMES[fault], (fault, verdict.message)
         assert bench.judge(benign, where).ruling is Ruling.RIGHT
+
+
+def test_a_kill_from_outside_at_a_second_look_is_not_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A case of its own fault is looked at again, and there its clean child is killed; here by what the child is handed."""
+    where, benign, handed = target("emulated:sm_90"), CONTRACT.case(0), list[str]()
+    faulty = replace(benign, problem=replace(benign.problem, fault="segfault"))
+    over = Cell._handed_over
+
+    def with_a_kill(cell: Cell, case: Case, tick: Callable[[], None]) -> Child:
+        handed.append(case.problem.fault)
+        hit = replace(case, problem=replace(case.problem, fault="kill")) if len(handed) == 3 else case
+        return over(cell, hit, tick)
+
+    monkeypatch.setattr(Cell, "_handed_over", with_a_kill)
+    with Bench(timeout=60, journal=Journal(tmp_path / "j.jsonl")) as bench:
+        assert bench.judge(benign, where).ruling is Ruling.RIGHT
+        verdict = bench.judge(faulty, where)
+    assert str(verdict.outcome) == NAMES["segfault"] and handed == ["", *["segfault"] * 3]
+    assert sum(record["event"] == "again" for record in records(tmp_path / "j.jsonl")) == 2
 
 
 @pytest.mark.parametrize("gpu", [False, True])

@@ -6,18 +6,21 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from collections.abc import Iterator
+import signal
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.injected_faults import results
+from benchmarks.injected_faults import books, command, differences, journal_of, results, run
 from harness.__main__ import main
 from harness.contract import Case
 from harness.isolation import Bench
 from harness.journal import Journal, records
-from harness.verdict import Verdict
+from harness.resume import Past
+from harness.verdict import Outcome, Ruling, Verdict
 
 ADDRESS = "tests.harness_checks.vector_add:WRONG"
 ASKED = ["--contract", ADDRESS, "--target", "emulated:sm_90", "--jobs", "2", "--max-cases", "14"]
@@ -106,6 +109,127 @@ def test_a_lost_verdict_shows_as_a_case_judged_again(undisturbed: Path, asked: l
     path.write_text("\n".join(lines) + "\n")
     main(["run", "--resume", str(path)])
     assert len(asked) == CASES - 7
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
+    """A run over 24 cases with two faults that came to its end, and its results."""
+    out = tmp_path_factory.mktemp("whole")
+    shown = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(shown):
+        patch.setenv("HARNESS_STATE", str(out / "state"))
+        patch.setenv("COLUMNS", "160")
+        assert main(command(24, out, contract="SMALL")[3:]) == 1
+    (out / "stdout.txt").write_text(shown.getvalue())
+    assert books(out) == []
+    return out, results(out, 1)
+
+
+def resumed(held: tuple[Path, dict], out: Path, capsys: pytest.CaptureFixture, patch: pytest.MonkeyPatch) -> list[str]:
+    """What the run in `out`, gone on with, differs in from the whole one."""
+    patch.setenv("HARNESS_STATE", str(out / "state"))
+    patch.setenv("COLUMNS", "160")
+    capsys.readouterr()
+    status = main(["run", "--resume"])
+    (out / "stdout.txt").write_text(capsys.readouterr().out)
+    return differences(held[1], results(out, status), out)
+
+
+def test_ctrl_c_and_resume_come_to_the_undisturbed_results(
+    held: tuple[Path, dict], tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = run(command(24, tmp_path, contract="SMALL"), tmp_path)
+    while process.poll() is None and '"event":"end"' not in "".join(
+        path.read_text() for path in (tmp_path / "state" / "journal").glob("*.jsonl")
+    ):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 3, "a cancelled run decides nothing"
+    told = [*records(journal_of(tmp_path))]
+    ends = [record for record in told if record["event"] == "end"]
+    assert 0 < len(ends) < 24 and told[-1]["event"] != "finished", "it was not cut in the middle"
+    assert all(record["verdict"]["ruling"] != "cancelled" for record in ends)
+    shown = [line for line in (tmp_path / "run.jsonl").read_text().splitlines() if '"event": "verdict"' in line]
+    assert len(shown) <= len(ends) and "cancelled" in (tmp_path / "stdout.txt").read_text()
+    assert resumed(held, tmp_path, capsys, monkeypatch) == []
+    assert "cancelled" not in (tmp_path / "stdout.txt").read_text()
+
+
+def loses_a_verdict(patch: pytest.MonkeyPatch) -> None:
+    from harness.commands import run as command_run
+
+    cases = command_run._cases
+
+    def without_the_fourth(*rest: Any) -> Iterator:
+        for place, item in enumerate(cases(*rest)):
+            if place != 3:
+                yield item
+
+    patch.setattr(command_run, "_cases", without_the_fourth)
+
+
+def judges_twice(patch: pytest.MonkeyPatch) -> None:
+    verdict = Past.verdict
+    patch.setattr(Past, "verdict", lambda past, name, case: None if case.data_seed == 3 else verdict(past, name, case))
+
+
+def counts_twice(patch: pytest.MonkeyPatch) -> None:
+    from harness.records import Records
+
+    record = Records.verdict
+
+    def doubled(records: Records, case: Case, *rest: Any) -> None:
+        for _ in range(1 + (case.data_seed == 3)):
+            record(records, case, *rest)
+
+    patch.setattr(Records, "verdict", doubled)
+
+
+def takes_a_cancelled_case_for_judged(patch: pytest.MonkeyPatch) -> None:
+    verdict = Past.verdict
+    cancelled = Verdict(ruling=Ruling.CANCELLED, outcome=Outcome.CANCELLED)
+
+    def told(past: Past, name: str, case: Case) -> Verdict | None:
+        return verdict(past, name, case) or (cancelled if past.dealt(name, case) else None)
+
+    patch.setattr(Past, "verdict", told)
+
+
+def changes_a_verdict(patch: pytest.MonkeyPatch) -> None:
+    verdict = Past.verdict
+    fourth = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.KILLED, message="the process died of SIGKILL")
+    patch.setattr(Past, "verdict", lambda past, name, case: fourth if case.data_seed == 3 else verdict(past, name, case))
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (lambda patch: None, ""),
+        (loses_a_verdict, "in the results 0 times"),
+        (judges_twice, "judged again after its verdict"),
+        (counts_twice, "in the results 2 times"),
+        (takes_a_cancelled_case_for_judged, "table differs"),
+        (changes_a_verdict, "shown as killed, judged as right"),
+    ],
+)
+def test_a_resume_at_fault_is_told_from_one_that_is_not(
+    held: tuple[Path, dict],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Callable[[pytest.MonkeyPatch], None],
+    says: str,
+) -> None:
+    """The comparison that the kills are held to can fail, each of its parts."""
+    journal = tmp_path / "state" / "journal" / "cut.jsonl"
+    journal.parent.mkdir(parents=True)
+    lines = journal_of(held[0]).read_text().replace(str(held[0]), str(tmp_path)).splitlines()
+    ends = [place for place, line in enumerate(lines) if '"event":"end"' in line]
+    begun = next(place for place in range(ends[-3], len(lines)) if '"event":"begin"' in lines[place])
+    journal.write_text("\n".join(lines[: begun + 1]) + "\n")  # killed with a case out
+    fault(monkeypatch)
+    differs = resumed(held, tmp_path, capsys, monkeypatch)
+    assert any(says in line for line in differs) if says else differs == [], differs
 
 
 def test_a_cancelled_case_has_no_verdict(undisturbed: Path) -> None:
