@@ -1,4 +1,4 @@
-"""Contract under test: what is left of a run is judged under the knobs that its first part was judged under, and under no others."""
+"""Contract under test: what is left of a run is judged under the knobs of its first part, and under no others."""
 
 from __future__ import annotations
 
