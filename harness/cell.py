@@ -11,8 +11,8 @@ looked at twice always, and so is a death whose status nobody was told because t
 cost the timeout again, and says so. An emulated device lives for one launch: its faults are the launch's own.
 
 **One by one.** A case goes down the pipe when the one before it has come back, with its journal line on disk before. A batch would
-save the round trip and nothing else (`benchmarks/fault_cost.py` prints it beside what a case takes), and would leave open
-which of its cases was out when a child died.
+save the round trip and nothing else (on an H200 0.5 ms of pipe and journal around a case of 0.8 ms, by `benchmarks/fault_cost.py`),
+and would leave open which of its cases was out when a child died.
 """
 
 from __future__ import annotations
