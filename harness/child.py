@@ -41,6 +41,7 @@ PRELOADED = [
     "harness.judge",
     "harness.emulator",
     "harness.warming",
+    "harness.triton_key",
 ]
 PASSED_ON = ("TRITON_", "CUDA_", "HARNESS_", "HIP_", "ROCR_")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}

@@ -126,13 +126,14 @@ def test_a_parent_that_ends_leaves_no_orphan_and_the_case_it_was_at(tmp_path: Pa
     assert [record["case"]["problem"]["fault"] for record in unfinished(journal)] == ["hang"]
 
 
-def test_the_forkserver_never_touches_cuda() -> None:
+def test_the_forkserver_never_touches_cuda_and_takes_tritons_digest_for_its_children() -> None:
     check = (
         "from harness.cell import PRELOADED; import importlib, torch; "
-        "[importlib.import_module(m) for m in PRELOADED]; print(torch.cuda.is_initialized())"
+        "[importlib.import_module(m) for m in PRELOADED]; from triton.runtime.cache import triton_key; "
+        "print(torch.cuda.is_initialized(), triton_key.cache_info().currsize)"
     )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=CHECKOUT)
-    assert done.stdout.strip() == "False"
+    assert done.stdout.strip() == "False 1"
 
 
 def test_a_child_is_replaced_after_its_number_of_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
