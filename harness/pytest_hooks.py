@@ -35,6 +35,7 @@ from harness.verdict import Ruling, Verdict
 
 LARGE = "test_large.py"
 EMULATED = tuple(f"emulated:{arch}" for arch in EMULATED_ARCHITECTURES)
+LONG = {"node", "large_node"}  # arguments of the tests that judge for seconds
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="T",
-        help="emulated:sm_NN, cuda:N; cuda or cuda:sm_NN: one leased GPU a worker, of that architecture",
+        help="emulated:sm_NN, cuda:N; cuda or cuda:sm_NN: a GPU, of that architecture, on which each worker leases a slot",
     )
     group.addoption(
         "--harness-shards", type=int, default=1, metavar="N", help="split each node in N, for long profiles on many cores"
@@ -117,6 +118,23 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if collection_path.name == LARGE and not any(name.startswith("cuda") for name in _target_names(config)):
         return True
     return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In a worker, contracts before all else: short tests then fill the end. Alone, the order is that of the files."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: LONG.isdisjoint(getattr(item, "fixturenames", ())))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """``--dist worksteal`` in place of xdist's default, ``load``, which gave one worker nearly all contracts in one chunk, in the
+    middle of the session, and let it end alone."""
+    if config.getoption("dist") != "load":
+        return None
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:

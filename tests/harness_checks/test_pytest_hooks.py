@@ -20,7 +20,15 @@ from harness.docket import PROFILES
 from harness.judge import judge
 from harness.large_nodes import large_nodes
 from harness.lease import NEED
-from harness.pytest_hooks import Court, Node, base_seed, database, pytest_xdist_auto_num_workers
+from harness.pytest_hooks import (
+    Court,
+    Node,
+    base_seed,
+    database,
+    pytest_collection_modifyitems,
+    pytest_xdist_auto_num_workers,
+    pytest_xdist_make_scheduler,
+)
 from harness.pytest_summary import lines, tallied, tally_row, time_lines
 from harness.shrinking import Convicted
 from harness.targets import Target
@@ -190,6 +198,20 @@ def test_the_number_of_workers_is_given_or_the_cores(pytestconfig: pytest.Config
     monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS")
     assert pytest_xdist_auto_num_workers(pytestconfig) >= 1
     assert base_seed(pytestconfig) == int(pytestconfig.getoption("--hypothesis-seed") or 0)
+
+
+def test_workers_begin_with_the_contracts_and_take_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"a": ["tmp_path"], "b": ["node", "court"], "c": [], "d": ["large_node"]}
+    items = [SimpleNamespace(name=name, fixturenames=asked) for name, asked in given.items()]
+    for worker, order in (("", "abcd"), ("gw0", "bdac")):
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", worker) if worker else monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+        found = list(items)
+        pytest_collection_modifyitems(found)  # type: ignore[arg-type]
+        assert "".join(item.name for item in found) == order
+    for asked, taken in (("load", "WorkStealingScheduling"), ("loadfile", "NoneType"), ("no", "NoneType")):
+        option = {"dist": asked, "tx": ["popen"] * 2}
+        config = SimpleNamespace(getoption=option.__getitem__, getvalue=option.__getitem__, option=SimpleNamespace(**option))
+        assert type(pytest_xdist_make_scheduler(config, None)).__name__ == taken  # type: ignore[arg-type]
 
 
 ONLY_DRAWN = """
