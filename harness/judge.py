@@ -20,14 +20,13 @@ from harness.comparison import Comparison, compare
 from harness.contract import Case, Contract, Expected, Operand, Owed, load, resolve
 from harness.memory import free_memory
 from harness.outcomes import Seen, outcome_of, relative
+from harness.rulings import against_fault, against_words
 from harness.targets import Target
 from harness.transfer import TORCH_DTYPES, Guard, Poison, guarded_allocations, poison_word, words
 from harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-UNABLE = {Outcome.NOT_MODELLED, Outcome.OUT_OF_MEMORY}  # says something about us or the machine, nothing about the kernel
 NO_KERNEL = "no Triton kernel was launched: what was judged is no kernel, so its right words say nothing about one"
-REFUSALS = {Outcome.REFUSED, Outcome.OUT_OF_RESOURCES}
 
 
 class Clock:
@@ -71,18 +70,18 @@ def judge(case: Case, target: Target, contract: Contract | None = None) -> Verdi
     try:
         return _judge(case, target, contract, launcher, owed, clock)
     except MemoryError as error:  # of the reference: a launch's own is an outcome already
-        return replace(_against_fault(owed, outcome_of(error)), seconds=clock.seconds())
+        return replace(against_fault(owed, outcome_of(error)), seconds=clock.seconds())
 
 
 def _judge(case: Case, target: Target, contract: Contract, launcher: Callable | None, owed: Owed, clock: Clock) -> Verdict:
     with clock.on("reference"):
         operands = {operand.name: operand for operand in contract.operands(case)}
     seen = launch(case, target, contract, launcher, operands, clock)
-    verdict = _against_fault(owed, seen) if seen.outcome is not None or not owed.result else None
+    verdict = against_fault(owed, seen) if seen.outcome is not None or not owed.result else None
     if verdict is None:
         with clock.on("reference"):
             expected = contract.expected(case, target, operands, seen.recorded)
-        verdict = _against_words(expected, [_compared(each, seen) for each in expected])
+        verdict = against_words(expected, [_compared(each, seen) for each in expected])
         work = contract.must_launch and all(operand.codes.size for operand in operands.values())
         if work and not seen.launches and verdict.outcome is Outcome.RIGHT:
             verdict = Verdict(ruling=Ruling.UNDECIDED, outcome=Outcome.UNDECIDED, message=NO_KERNEL)
@@ -239,68 +238,3 @@ def _launches() -> Iterator[list[None]]:
         yield seen
     finally:
         knobs.runtime.launch_enter_hook.remove(hook)
-
-
-def _against_fault(owed: Owed, seen: Seen) -> Verdict:
-    """A fault, a refusal, or a result where none is owed, held against what is owed."""
-    if seen.outcome is None:
-        return Verdict(
-            ruling=Ruling.CONVICTED,
-            outcome=Outcome.NOT_REFUSED,
-            rests_on=RestsOn.OBSERVED_FAULT,
-            message=f"ran, but owes: {owed.outcome}" + (f" by the {owed.layer}" if owed.layer else ""),
-            details={"owed": owed.reason},
-        )
-    details = dict(seen.details, layer=seen.layer)
-    if not owed.result and str(seen.outcome) == owed.outcome:
-        same_layer = not owed.layer or not seen.layer or owed.layer == seen.layer or seen.layer == "emulator"
-        said = not owed.message or owed.message in seen.message or owed.message in str(seen.details.get("text", ""))
-        if same_layer and said:
-            rests_on = RestsOn.OWED_REFUSAL if seen.outcome in REFUSALS else RestsOn.OWED_FAULT
-            return Verdict(
-                ruling=Ruling.RIGHT,
-                outcome=seen.outcome,
-                message=seen.message,
-                location=seen.location,
-                rests_on=rests_on,
-                details=details,
-            )
-        details["owed"] = f"{owed.outcome} by the {owed.layer or 'one or another layer'}, saying {owed.message!r}"
-    elif not owed.result:
-        details["owed"] = f"{owed.outcome}: {owed.reason}"
-    ruling = Ruling.UNDECIDED if seen.outcome in UNABLE else Ruling.CONVICTED
-    return Verdict(
-        ruling=ruling,
-        outcome=seen.outcome,
-        message=seen.message,
-        location=seen.location,
-        details=details,
-        rests_on=RestsOn.NOTHING if ruling is Ruling.UNDECIDED else RestsOn.OBSERVED_FAULT,
-    )
-
-
-def _against_words(expected: list, found: list[Comparison]) -> Verdict:
-    """The worst of the outputs; what it rests on is the weakest of what the expected outputs rest on."""
-    wrong = next((c for c in found if c.outcome not in (Outcome.RIGHT, Outcome.UNDECIDED)), None)
-    shares = [c.bound_used for c in found if c.bound_used is not None]
-    counted = sum(c.words for c in found)
-    told: dict[str, Any] = {
-        "words": counted,
-        "bound_used": max(shares) if shares else None,
-        "rests_on": str(next((e.rests_on for e in expected if e.rests_on), RestsOn.NOTHING)),
-    }
-    left_out = sum(c.undecided for c in found)
-    details = {"undecided_words": left_out} if left_out else {}
-    if wrong is not None:
-        return Verdict(
-            ruling=Ruling.CONVICTED, outcome=wrong.outcome, message=wrong.message, details=details | wrong.details, **told
-        )
-    if all(c.outcome is Outcome.UNDECIDED for c in found):
-        return Verdict(
-            ruling=Ruling.UNDECIDED,
-            outcome=Outcome.UNDECIDED,
-            message="no word of this case can be decided",
-            details=details,
-            **told,
-        )
-    return Verdict(ruling=Ruling.RIGHT, outcome=Outcome.RIGHT, details=details, **told)

@@ -22,7 +22,8 @@ import numpy as np
 
 from harness import large_operands
 from harness.contract import Case, Operand, resolve
-from harness.judge import UNABLE, Clock, launch
+from harness.judge import Clock, launch
+from harness.rulings import UNABLE
 from harness.targets import Target
 from harness.verdict import Outcome, Ruling
 from kernels.features import Feature

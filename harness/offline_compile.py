@@ -49,7 +49,7 @@ class Compiled:
 def compile_row(row: Row, contract: Any = None) -> Compiled:
     """Compiles one row in this process and holds it against what it must and must not be. `contract` may be a faulty copy's."""
     from harness.contract import resolve
-    from harness.judge import outcome_of
+    from harness.outcomes import outcome_of
 
     begun = time.perf_counter()
     contract = contract or resolve(row.stem)

@@ -44,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--target", action="append", default=[], metavar="T", help="emulated:sm_NN or cuda:N (default: all that are here)"
     )
     parser.add_argument("--arch", default="", metavar="sm_NN", help="every GPU of this architecture; an error when there is none")
-    parser.add_argument("--profile", choices=sorted(PROFILES), default="quick", help="how many draws, and for how long; cover lists are judged whole (default: quick)")
+    parser.add_argument(
+        "--profile", choices=sorted(PROFILES), default="quick", help="how long to draw; cover lists are judged whole"
+    )
     parser.add_argument(
         "--launcher", default="", metavar="FILE:FUNCTION", help="judge your own launcher by the kernel's mathematics; its "
         "attributes claims and requires say what it takes (docs/judging.md)"

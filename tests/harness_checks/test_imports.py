@@ -21,6 +21,7 @@ MAY = {
 CONTRACTS_MAY_NOT = {
     "harness.emulator",
     "harness.judge",
+    "harness.rulings",
     "harness.isolation",
     "harness.cell",
     "harness.child",
