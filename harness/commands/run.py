@@ -266,9 +266,12 @@ def _cases(
     if past.drawn is None:
         bench.journal.note("drawn", dockets=len(drawn))
     showing.expect(sum(map(len, drawn)))
+    order = list(in_turns(drawn))
+    again = enumerate(order, 1) if past.begun else ()
+    earlier = max((place for place, (case, machine) in again if past.dealt(machine.name, case)), default=0)
     dealt = 0
-    for case, machine in in_turns(drawn):
-        if (over() and not past.dealt(machine.name, case)) if past.enough is None else dealt == past.enough:
+    for case, machine in order:  # of two cases dealt to two places the later may be in the journal alone
+        if (over() and dealt >= earlier) if past.enough is None else dealt == past.enough:
             break
         dealt += 1
         yield case, machine
