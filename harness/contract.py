@@ -207,13 +207,15 @@ def load(address: str) -> Any:
             raise ValueError(f"address {address!r}: there is no file {place}; give a path to an existing Python file")
         try:
             module = _load_file(path)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a script that exits would end the run with its own status, nothing judged
             raise ValueError(f"address {address!r}: {place} cannot be imported: {_where(error, path)}; mend the file") from error
     else:
         try:
             module = importlib.import_module(place)
         except ModuleNotFoundError as error:
             raise ValueError(f"address {address!r}: cannot import {place} ({error}); give path/file.py:NAME for a file") from error
+        except (Exception, SystemExit) as error:
+            raise ValueError(f"address {address!r}: {place} cannot be imported: {_where(error, Path())}; mend the module") from error
     try:
         return getattr(module, name)
     except AttributeError:
@@ -221,7 +223,7 @@ def load(address: str) -> Any:
         raise ValueError(f"address {address!r}: {place} has no {name}; it has {', '.join(public)}") from None
 
 
-def _where(error: Exception, path: Path) -> str:
+def _where(error: BaseException, path: Path) -> str:
     """The error in one line, with the line of the file at `path` that raised it."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None

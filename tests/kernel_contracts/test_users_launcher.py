@@ -126,6 +126,7 @@ def test_a_launcher_of_another_kernel_is_judged_by_a_bound_and_given_its_tile(
         ("def matmul(a, b)\n    return a\n", "SyntaxError: expected ':' (line 1)"),
         ("\nimport no_such_module\n", "ModuleNotFoundError: No module named 'no_such_module' (line 2)"),
         ("x = 1\nx.y\n", "AttributeError: 'int' object has no attribute 'y' (line 2)"),
+        ("import sys\nsys.exit(0)\n", "SystemExit: 0 (line 2)"),  # its own status would read as: all right
     ],
 )
 def test_a_file_that_cannot_be_imported_is_told_in_one_line_with_status_2(
@@ -135,6 +136,16 @@ def test_a_file_that_cannot_be_imported_is_told_in_one_line_with_status_2(
     assert main(["run", "matmul", "--launcher", "mine.py:matmul"]) == 2
     told = capsys.readouterr().err
     assert said in told and told.count("\n") == 1 and "mend the file" in told
+
+
+def test_a_module_that_cannot_be_imported_is_told_in_one_line_with_status_2(
+    outside: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(outside))
+    (outside / "broken_module.py").write_text("def matmul(a, b)\n    return a\n")
+    assert main(["run", "matmul", "--launcher", "broken_module:matmul"]) == 2
+    told = capsys.readouterr().err
+    assert "SyntaxError: expected ':' (line 1); mend the module" in told and told.count("\n") == 1
 
 
 STRIDE = "offs_k[None, :] * stride_ak\n"
