@@ -215,7 +215,8 @@ def load(address: str) -> Any:
         except ModuleNotFoundError as error:
             raise ValueError(f"address {address!r}: cannot import {place} ({error}); give path/file.py:NAME for a file") from error
         except (Exception, SystemExit) as error:
-            raise ValueError(f"address {address!r}: {place} cannot be imported: {_where(error, Path())}; mend the module") from error
+            said = _where(error, Path())
+            raise ValueError(f"address {address!r}: {place} cannot be imported: {said}; mend the module") from error
     try:
         return getattr(module, name)
     except AttributeError:
