@@ -77,14 +77,10 @@ class Child:
         self.start_seconds = 0.0  # the child's own, known when it is ready
         self.failed = ""  # why it could not warm up
         self.ready = False
-        ours, theirs = multiprocessing.Pipe()
         variables = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
         if not target.emulated:
             variables.update(CUDA_VISIBLE_DEVICES=visible_device(target.index), HARNESS_ONE_GPU="1")
-        arguments = (theirs, target, str(self.log), variables, list(addresses))
-        self.process: Any = _started(arguments)
-        self.connection = ours
-        theirs.close()
+        self.process, self.connection = _started((target, str(self.log), variables, list(addresses)))
 
     def is_ready(self) -> bool:
         """Whether the child waits for a case; never blocks. Gone when it died instead."""
@@ -160,17 +156,24 @@ class Child:
         self.start_seconds, self.failed, self.ready = told["started"], told["failed"], True
 
 
-def _started(arguments: tuple) -> Any:
-    """A child of the forkserver; of another one where that was killed from outside while it was asked for this child."""
+def _started(arguments: tuple) -> tuple[Any, Any]:
+    """A child of the forkserver and our end of its pipe; of another one where that was killed while it was asked for this child.
+
+    Each try has a pipe of its own: a server killed late has forked a child already, which would greet and answer beside the next.
+    """
     for left in (2, 1, 0):
+        ours, theirs = multiprocessing.Pipe()
         with _starting, _forkserver() as context:
-            process = context.Process(target=_serve, args=arguments, daemon=True)
+            process = context.Process(target=_serve, args=(theirs, *arguments), daemon=True)
             try:
                 process.start()
-                return process
+                return process, ours
             except (EOFError, ConnectionError, FileNotFoundError):
+                ours.close()
                 if not left:
                     raise
+            finally:
+                theirs.close()
         time.sleep(0.1)
     raise AssertionError("unreachable")
 
@@ -220,7 +223,10 @@ def _serve(connection: Any, target: Target, log: str, variables: dict[str, str],
         warm(target, addresses)
     except Exception as error:  # a device that cannot be had shows in the verdicts, by its name
         failed = f"{type(error).__name__}: {str(error)[:300]}"
-    connection.send({"started": time.perf_counter() - begun, "failed": failed})
+    try:
+        connection.send({"started": time.perf_counter() - begun, "failed": failed})
+    except OSError:  # nobody waits for this child any more
+        return
     while True:
         try:
             record = connection.recv()

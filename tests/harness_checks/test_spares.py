@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing.connection
+import multiprocessing.context
 import multiprocessing.forkserver
 import multiprocessing.process
 import os
@@ -128,6 +129,26 @@ def test_a_childs_status_is_its_own_though_another_thread_starts_one(tmp_path: P
     assert reading.wait(10)
     assert child.status() == -signal.SIGSEGV
     other.join()
+    child.end()
+
+
+def test_a_child_forked_by_a_server_that_then_failed_does_not_speak_for_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, failures = multiprocessing.context.ForkServerProcess, [EOFError()]
+
+    def start(process: multiprocessing.context.ForkServerProcess) -> None:
+        multiprocessing.process.BaseProcess.start(process)
+        if failures:
+            raise failures.pop()
+
+    monkeypatch.setattr(kind, "start", start)
+    child = children.Child(HOST, tmp_path)
+    child.wait_ready()
+    assert not child.connection.poll(1), "two children greeted"
+    child.send(vector_add(1))
+    verdict = child.answer(60)
+    assert not failures and verdict is not None and verdict.ruling is Ruling.RIGHT
     child.end()
 
 
