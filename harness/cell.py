@@ -76,6 +76,8 @@ class Cell:
             if not self._may_be_anothers(first, before):
                 return first
             again(first)
+            if first.details.get("status") == UNKNOWN:
+                self.spares.drop()
             alone = self._once(case, tick)[0]
             if _from_outside(alone) and not _from_outside(first):  # the second look itself was hit: it said nothing of the case
                 again(alone)

@@ -81,6 +81,13 @@ class Spares:
         with self._lock:
             self._dead.append(child)
 
+    def drop(self) -> None:
+        """End every child that waits: where the server that forked them was killed they die with it, in a moment if not yet."""
+        with self._lock:
+            for child in self._waiting:
+                child.end()
+            self._dead, self._waiting = self._dead + self._waiting, []
+
     def end(self) -> None:
         """End every child that waits, and see the dead out."""
         with self._lock:

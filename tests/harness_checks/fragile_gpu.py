@@ -73,6 +73,8 @@ class FragileContract(Contract):
         elif problem.does == "kill the server":
             os.kill(os.getppid(), signal.SIGKILL)
             time.sleep(10)  # what the server forked dies with it
+        elif problem.does == "leave":
+            os._exit(255)  # what is said of a child whose server was killed
         elif "damaged" in _judged:
             os.kill(os.getpid(), signal.SIGSEGV)
         _judged.append(problem.does)

@@ -106,6 +106,14 @@ def test_a_kill_of_the_forkserver_convicts_nobody(bench: Bench, tmp_path: Path) 
     assert events(bench) == ["begin", "again", "end"]
 
 
+def test_children_of_a_killed_forkserver_get_no_case(bench: Bench, tmp_path: Path) -> None:
+    bench.judge(case(n=1), FRAGILE)
+    (spare,) = waiting(bench)
+    spare.wait_ready()
+    assert bench.judge(case("leave", once=str(tmp_path / "done")), FRAGILE).ruling is Ruling.RIGHT
+    assert spare.join(10) and spare.served == 0
+
+
 def test_a_childs_status_is_its_own_though_another_thread_starts_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reading, read = threading.Event(), multiprocessing.forkserver.read_signed
 
