@@ -244,8 +244,8 @@ def two_section(runs: list[dict | None]) -> list[str]:
 def workers_rule(told: dict) -> list[str]:
     """How many workers judge in each run, and on what; of an earlier run's file, which has none of it, what its workload was."""
     if "slots" not in told:
-        return ["Small cases, as many workers in both runs, one a core: a run is mostly starting, and two GPUs bring no more",
-                "cores.", ""]
+        return ["Small cases, by the benchmark as it was at commit 630cf70, as many workers in both runs, one a core: a run is",
+                "mostly starting, and two GPUs bring no more cores.", ""]
     one, two = (min(count * told["slots"], told["cores"]) for count in (1, 2))
     rule = (f"{one} workers judge on one GPU and {two} on two (`HARNESS_GPU_SLOTS={told['slots']}`; "
             f"{told['cores']} cores).")  # fmt: skip
