@@ -77,10 +77,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # once a run, before any worker
         for name in _target_names(config):
             if _leased_name(name):
-                try:
-                    gpus_called(name)
-                except ValueError as error:
-                    raise pytest.UsageError(str(error)) from None
+                _gpus_asked(name)
     replayed = config.getoption("--replay")
     if replayed is not None and not replayed.is_dir():
         raise pytest.UsageError(f"--replay {replayed}: must be a directory of seed files, such as .harness/failures")
@@ -147,11 +144,19 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     names = [name for name in _target_names(config) if name.startswith("cuda")]
     if not names:
         return cores
-    found = {gpu.index: gpu for name in names for gpu in gpus_called(name)}
+    found = {gpu.index: gpu for name in names for gpu in _gpus_asked(name)}
     show_children(targets())
     places = free_places(list(found.values()))[:cores]
     os.environ[PREFERRED] = ",".join(map(str, places))
     return max(1, len(places))
+
+
+def _gpus_asked(name: str) -> list[Target]:
+    """`gpus_called` for what the command line asked: none here is a usage error, before and after xdist counts its workers."""
+    try:
+        return gpus_called(name)
+    except ValueError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def gpus_called(name: str) -> list[Target]:

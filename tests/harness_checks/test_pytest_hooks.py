@@ -99,10 +99,12 @@ def test_a_replay_directory_that_is_not_there_is_a_usage_error(tmp_path: Path) -
 
 def test_a_gpu_that_is_asked_for_and_not_here_is_a_usage_error_that_names_those_that_are() -> None:
     here = {"visible": "0", "gpus": [{"arch": "sm_80", "model": "one", "uuid": "u", "free": 1, "total": 1}]}
-    for name, gpus in (("cuda", {"visible": "0", "gpus": []}), ("cuda:sm_90", here)):
-        done = run_pytest("--collect-only", "--harness-target", name, HARNESS_GPUS_SEEN=json.dumps(gpus), CUDA_VISIBLE_DEVICES="0")
+    none: dict = {"visible": "0", "gpus": []}
+    for name, gpus, workers in (("cuda", none, "0"), ("cuda:sm_90", here, "0"), ("cuda:sm_90", here, "auto")):
+        found = {"HARNESS_GPUS_SEEN": json.dumps(gpus), "CUDA_VISIBLE_DEVICES": "0"}
+        done = run_pytest("--collect-only", "-n", workers, "--harness-target", name, **found)
         assert done.returncode == 4 and f"target '{name}': no such GPU is visible" in done.stderr
-        assert ("cuda:0 (sm_80)" in done.stderr) == (gpus is here)
+        assert ("cuda:0 (sm_80)" in done.stderr) == (gpus is here) and "Traceback" not in done.stderr
 
 
 def test_the_gpu_line_collects_contracts_and_large_products_and_others_no_large_ones() -> None:
