@@ -81,6 +81,12 @@ def test_nodes_are_named_by_contract_and_target() -> None:
     assert "test_contracts.py::test_a_kernel_keeps_its_contract[matmul-emulated:sm_90]" in listed and "sm_80" not in listed
 
 
+def test_a_session_that_compiled_gluon_ends_below_its_report() -> None:
+    done = run_pytest("tests/harness_checks/test_emulator_proxies.py", "-k", "refill_without_a_fence and eager")
+    assert done.returncode == 0 and "passed" in done.stdout, done.stdout
+    assert "leaked" not in done.stdout + done.stderr  # the page that Triton's bindings print when the interpreter ends
+
+
 def test_a_directory_of_seed_files_is_judged_and_each_failure_prints_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,6 +75,11 @@ def test_draws_depend_on_seed_contract_and_target_alone() -> None:
     assert derived_seed(3, "a", "b") != derived_seed(3, "ab", "") != derived_seed(4, "a", "b")
 
 
+def test_gpus_of_one_architecture_draw_alike_whichever_a_worker_leased() -> None:
+    first, second = (Docket(ADDRESS, Target(f"cuda:{index}", "sm_90", index)).drawn(40) for index in (0, 1))
+    assert first == second != Docket(ADDRESS, Target("cuda:1", "sm_80", 1)).drawn(40)
+
+
 def test_drawn_cases_are_distinct_and_not_of_the_cover_list() -> None:
     docket = Docket(ADDRESS, HOST)
     keys = [case.key for case in docket.drawn(60)]
