@@ -20,7 +20,6 @@ import signal
 import sys
 import threading
 import time
-import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import forkserver
@@ -28,8 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.contract import Case, resolve
+from harness.outcomes import failure
 from harness.targets import Target, visible_device
-from harness.verdict import Outcome, RestsOn, Ruling, Verdict
+from harness.verdict import Outcome, Verdict
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 PRELOADED = [
@@ -235,14 +235,8 @@ def _serve(connection: Any, target: Target, log: str, variables: dict[str, str],
         try:
             contract = resolve(record["contract"])
             verdict = settled(judge(contract.case_from_json(record), target, contract), target)
-        except Exception as error:  # the contract's own fault: it decides nothing about a kernel
-            verdict = Verdict(
-                ruling=Ruling.UNDECIDED,
-                outcome=Outcome.UNDECIDED,
-                message=f"the contract raised {type(error).__name__}: {str(error)[:300]}",
-                rests_on=RestsOn.NOTHING,
-                details={"traceback": traceback.format_exception(error)},
-            )
+        except Exception as error:  # the contract's fault or ours: it says nothing about a kernel
+            verdict = failure(error)
         connection.send(json.loads(json.dumps(verdict.to_json(), default=_plain)))
 
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.contract import Case
-from harness.verdict import Verdict
+from harness.verdict import Ruling, Verdict
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 TYPES = ("dtype", "format")  # fields that are told even where they have their default
@@ -28,7 +28,10 @@ def conviction(contract: str, target: str, case: Case, verdict: Verdict, notes: 
     """What a person reads about one bug: name, first words, clusters, picture, case, and the one line that replays it."""
     details = verdict.details
     parts: list[Any] = []
-    parts.append(Text(f"CONVICTED {contract} on {target}: {verdict.outcome}", style="bold red"))
+    if verdict.ruling is Ruling.ERROR:
+        parts.append(Text(f"ERROR {contract} on {target}, which is no fault of the kernel", style="bold magenta"))
+    else:
+        parts.append(Text(f"CONVICTED {contract} on {target}: {verdict.outcome}", style="bold red"))
     parts.append(Text(f"  {verdict.message}".replace("\n", "\n  ")))
     if verdict.location:
         parts += [Text(f"  at {verdict.location}"), *_quoted(verdict.location, case)]

@@ -6,6 +6,7 @@ outcomes with a name. A death of the process itself is `harness.cell`'s to name.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import time
@@ -19,7 +20,7 @@ from harness.claims import remedy
 from harness.comparison import Comparison, compare
 from harness.contract import Case, Contract, Expected, Operand, Owed, load, resolve
 from harness.memory import free_memory
-from harness.outcomes import Seen, outcome_of, relative
+from harness.outcomes import Seen, for_the_launcher, outcome_of, relative
 from harness.rulings import against_fault, against_words
 from harness.targets import Target
 from harness.transfer import TORCH_DTYPES, Guard, Poison, guarded_allocations, poison_word, words
@@ -65,7 +66,7 @@ def judge(case: Case, target: Target, contract: Contract | None = None) -> Verdi
             message=f"{target.name} lacks {', '.join(sorted(str(f) for f in lacking))}",
             seconds=clock.seconds(),
         )
-    launcher = load(case.launcher) if case.launcher else None
+    launcher = _blamed(load(case.launcher)) if case.launcher else None
     owed = contract.owed(case, target)
     try:
         return _judge(case, target, contract, launcher, owed, clock)
@@ -88,6 +89,12 @@ def _judge(case: Case, target: Target, contract: Contract, launcher: Callable | 
     elif case.launcher and verdict.convicted and seen.layer == "launcher":
         verdict.details["if this is meant"] = remedy(case.launcher)
     return replace(verdict, advice=seen.advice, recorded=seen.recorded, seconds=clock.seconds())
+
+
+def _blamed(launcher: Callable) -> Callable:
+    """`launcher`, called through `for_the_launcher`: where it does not take what it is given, the TypeError counts against it."""
+    called = functools.partial(for_the_launcher, launcher)
+    return functools.update_wrapper(called, launcher)
 
 
 def _compared(expected: Expected, seen: Seen) -> Comparison:

@@ -192,7 +192,7 @@ def _run(case: Case, target: Target, products: int, pool: Executor) -> Row | Pen
     if seen.outcome is not None:
         owed = contract.owed(case, target)
         as_owed = not owed.result and str(seen.outcome) == owed.outcome
-        otherwise = Ruling.UNDECIDED if seen.outcome in UNABLE else Ruling.CONVICTED
+        otherwise = UNABLE.get(seen.outcome, Ruling.CONVICTED)
         row.ruling, row.outcome = Ruling.RIGHT if as_owed else otherwise, str(seen.outcome)
         row.message = seen.message + (" (owed)" if as_owed else "")
         return row

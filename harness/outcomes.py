@@ -1,18 +1,26 @@
-"""What a launch came to: the name of whatever was raised, the layer that raised it, one sentence, and the line it came from."""
+"""What a launch came to: the name of whatever was raised, the layer that raised it, one sentence, and the line it came from.
+
+**Who raised it decides, not its class.** An exception whose innermost frame outside installed packages is the emulator's, the
+reference's or the harness's is their own failure: the outcome is `error`, which never counts against the kernel. Two exceptions
+are meant for somebody else: an `EmulatedFault` is a verdict on the launch, a `BadArgument` is blamed on the code that called the
+emulator.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.memory import out_of_memory
-from harness.verdict import Outcome
+from harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+_STDLIB = Path(os.__file__).parent
 _DEVICE_SAYS = (
     (r"illegal instruction", Outcome.ILLEGAL_INSTRUCTION),
     (r"illegal memory access", Outcome.ILLEGAL_ADDRESS),
@@ -23,6 +31,8 @@ _DEVICE_SAYS = (
     (r"launch timed out|launch timeout", Outcome.TIMEOUT),
 )
 _DRIVER_REFUSES = "Failed to create tensor map descriptor"  # cuTensorMapEncodeTiled says no more than "invalid argument"
+_ROOMS = (("harness/emulator", "emulator"), ("reference", "reference"), ("harness", "harness"))  # the first that holds a frame
+_PROGRAM = "<tile program"  # what the emulator calls the Python code that it generates
 _COMPILER_SAYS = re.compile(r"PassManager::run failed|error encountered during parsing|failed to verify|LLVM ERROR|verif")
 
 
@@ -80,11 +90,8 @@ def outcome_of(error: BaseException) -> Seen:
             return Seen(outcome, "hardware", str(outcome), where, details)
     if isinstance(error, RuntimeError) and _COMPILER_SAYS.search(text):
         return Seen(Outcome.REFUSED, "verifier", _one_line(_relevant(text)), where, details)
-    ours = ("emulator", "transfer.py", "trespass.py")
-    if not isinstance(error, ValueError) and _raised_in(error, *(CHECKOUT / "harness" / place for place in ours)):
-        return Seen(
-            Outcome.NOT_MODELLED, "emulator", _one_line(f"the emulator failed: {type(error).__name__}: {text}"), where, details
-        )
+    if room := raised_by(error):
+        return Seen(Outcome.ERROR, room, _raised(room, error), *_place_of(error))
     if isinstance(error, ValueError | TypeError) and not isinstance(error, UnicodeError):
         refusal = isinstance(error, ValueError)
         return Seen(
@@ -122,10 +129,69 @@ def location_of(error: BaseException) -> str:
     return best
 
 
-def _raised_in(error: BaseException, *places: Path) -> bool:
-    """Whether the innermost frame is ours: then the bug is too."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and any(Path(frames[-1].filename).is_relative_to(place) for place in places)
+def raised_by(error: BaseException) -> str:
+    """"emulator", "reference" or "harness" where the failure is theirs, else "": the launcher's, the kernel's or a contract file's.
+
+    The innermost frame outside installed packages decides. A `BadArgument` is its caller's: the emulator's frames do not count.
+    """
+    meant_for_caller = any(kind.__name__ == "BadArgument" for kind in type(error).__mro__)
+    for code, _ in reversed(list(_frames(error))):
+        if code is for_the_launcher.__code__:
+            return ""
+        room = _room_of(code.co_filename)
+        if room is None or (room == "emulator" and meant_for_caller):
+            continue
+        return room
+    return ""
+
+
+def for_the_launcher(function: Callable, /, *args: Any, **kwargs: Any) -> Any:
+    """`function` called on behalf of the launcher: what it raises with these arguments is the launcher's, though we called it."""
+    return function(*args, **kwargs)
+
+
+def failure(error: BaseException, otherwise: str = "contract") -> Verdict:
+    """The verdict where the harness, or the contract it was given, raised `error` around a launch: `error`, traceback and all."""
+    location, details = _place_of(error)
+    return Verdict(
+        ruling=Ruling.ERROR,
+        outcome=Outcome.ERROR,
+        message=_raised(raised_by(error) or otherwise, error),
+        location=location,
+        rests_on=RestsOn.NOTHING,
+        details=details,
+    )
+
+
+def _raised(room: str, error: BaseException) -> str:
+    return _one_line(f"the {room} raised {type(error).__name__}: {error}")
+
+
+def _place_of(error: BaseException) -> tuple[str, dict]:
+    """``file:line`` of the innermost frame outside installed packages, and the details that are stored with an `error`."""
+    here = [(code.co_filename, line) for code, line in _frames(error) if _room_of(code.co_filename) is not None]
+    file, line = next((place for place in reversed(here) if not place[0].startswith("<")), ("", 0))
+    return relative(f"{file}:{line}") if file else "", {"raised": type(error).__name__, "traceback": _traceback(error)}
+
+
+def _frames(error: BaseException) -> Iterator[tuple[Any, int]]:
+    """(code, line) of each frame that `error` passed, outermost first."""
+    return ((frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__))
+
+
+def _room_of(filename: str) -> str | None:
+    """Whose file it is: "emulator", "reference", "harness", "" for any other; None for an installed package or generated code."""
+    path = Path(filename)
+    if filename.startswith(_PROGRAM):
+        return "emulator"
+    if filename.startswith("<") or not {"site-packages", "dist-packages"}.isdisjoint(path.parts) or path.is_relative_to(_STDLIB):
+        return None
+    return next((room for place, room in _ROOMS if path.is_relative_to(CHECKOUT / place)), "")
+
+
+def _traceback(error: BaseException) -> list[str]:
+    """The whole traceback, chained exceptions included."""
+    return traceback.format_exception(error)
 
 
 def relative(text: str) -> str:

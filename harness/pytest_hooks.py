@@ -21,14 +21,14 @@ from typing import Any
 
 import pytest
 
-from harness import pytest_summary, seed_files
+from harness import pytest_summary, report, seed_files
 from harness.contract import Case
 from harness.docket import PROFILES, Docket, derived_seed, stems, walk
 from harness.isolation import Bench
 from harness.large_nodes import SIZES, LargeBench, LargeNode, lacking, large_nodes
 from harness.lease import PREFERRED, free_places, lease
 from harness.replay import rerun
-from harness.report import MOST_UNDECIDED
+from harness.report import Tally
 from harness.shrinking import Convicted, Memory, conviction_class, shrink
 from harness.targets import EMULATED_ARCHITECTURES, Target, show_children, target, targets
 from harness.verdict import Ruling, Verdict
@@ -254,7 +254,7 @@ class Court:
     def hold(self, node: Node, properties: list[tuple[str, object]]) -> None:
         """Judge the node's cover list and draws; raises a `Convicted`, with the report as its text, for the first bug.
 
-        A cover list that is not decided, or more than one drawn case in twenty undecided, fails too.
+        What else fails a node is what gives the command line a status other than 0 (`harness.report.Tally.status`).
         """
         __tracebackhide__ = True
         seed = self.seed if node.shards == 1 else derived_seed(self.seed, str(node.shard), str(node.shards))
@@ -265,36 +265,71 @@ class Court:
         rows: list[list] = []
         not_run: Counter[str] = Counter()
         spent: Counter = Counter()  # float seconds by bucket
+        tally, errors = Tally(), dict[tuple, tuple[Case, Verdict]]()
 
         def judged(case: Case) -> Verdict:
             verdict = self.bench.judge(case, docket.target)
             spent.update(verdict.seconds)
+            classes = docket.contract.coverage(case, docket.target)
+            tally.count(case, node.stem, docket.target.name, classes, verdict)
+            if verdict.ruling is Ruling.ERROR:
+                errors.setdefault(verdict.signature, (case, verdict))
             if verdict.ruling is Ruling.NOT_RUN:
                 not_run[verdict.message] += 1
             else:
-                kind = str(docket.contract.coverage(case, docket.target).get("dtype", getattr(case.problem, "format", "")))
+                kind = str(classes.get("dtype", getattr(case.problem, "format", "")))
                 k = getattr(case.problem, "k", 0)
                 rows.append(pytest_summary.tally_row(node.stem, kind, 1, verdict.words, k))
             return verdict
 
         memory = Memory(judged)
+        required = docket.required()[node.shard :: node.shards]
+        tally.require(node.stem, docket.target.name, required)
         for case in self._saved(docket, memory):
             self._convict(docket, case, memory(case), memory, properties)
-        for case in docket.required()[node.shard :: node.shards]:
+        for case in required:
             if memory(case).convicted:
                 self._convict(docket, case, memory(case), memory, properties)
         convicted = self._first_drawn(docket, memory, -(-self.profile.draws // node.shards))
         if convicted is not None:
             self._convict(docket, convicted, memory(convicted), memory, properties)
-        undecided = Counter(verdict.message for verdict in memory.known.values() if verdict.ruling is Ruling.UNDECIDED)
-        if undecided.total() > MOST_UNDECIDED * len(memory.known):
-            reasons = "\n".join(f"  {count} x {message}" for message, count in undecided.most_common(8))
-            pytest.fail(f"{undecided.total()} of {len(memory.known)} cases decide nothing:\n{reasons}", pytrace=False)
+        self._settle(docket, tally, errors, properties)
         properties += [("not_run", f"{node.stem} on {node.target}: {count} cases: {said}") for said, count in not_run.items()]
         properties.append(("tally", pytest_summary.tallied(rows)))
         properties.append(("seconds", json.dumps({name: round(seconds, 3) for name, seconds in spent.items()})))
         properties.append(("cases", len(memory.known)))
         properties.append(("words", sum(verdict.words for verdict in memory.known.values())))
+
+    def _settle(
+        self, docket: Docket, tally: Tally, errors: dict[tuple, tuple[Case, Verdict]], properties: list[tuple[str, object]]
+    ) -> None:
+        """Fail or skip the node where the command line would end with a status of its own."""
+        __tracebackhide__ = True
+        status = tally.status()
+        if status == report.NOTHING_RAN:
+            pytest.skip("; ".join(report.not_run_lines(tally)) or "nothing ran")
+        if status == report.RIGHT:
+            return
+        told = ["; ".join(tally.open()), *report.not_run_lines(tally)]
+        told += [self._stored(docket, case, verdict, case, [], properties) for case, verdict in errors.values()]
+        pytest.fail("\n".join(told), pytrace=False)
+
+    def _stored(
+        self,
+        docket: Docket,
+        case: Case,
+        verdict: Verdict,
+        first: Case,
+        notes: list[str],
+        properties: list[tuple[str, object]],
+    ) -> str:
+        """Store the case, which was made of `first`; what a person reads about it, the line that judges it again at its end."""
+        from harness.conviction import conviction
+
+        path = seed_files.write(seed_files.seed_of(case, docket.target.name, verdict, model=docket.target.model, first=first))
+        line = f"python -m harness replay {path}"
+        properties.append(("replay", line))
+        return report.text_of(conviction(docket.address, docket.target.name, case, verdict, notes, line))
 
     def _first_drawn(self, docket: Docket, memory: Memory, draws: int) -> Case | None:
         end = None if self.profile.node_seconds is None else time.monotonic() + self.profile.node_seconds
@@ -325,17 +360,11 @@ class Court:
 
     def _convict(self, docket: Docket, case: Case, verdict: Verdict, memory: Memory, properties: list[tuple[str, object]]) -> None:
         __tracebackhide__ = True
-        from harness import report
-        from harness.conviction import conviction
-
         first = case
         case, verdict = shrink(docket, case, verdict, memory, draws=self.profile.draws, seconds=self.profile.shrink_seconds)
         flaky = rerun(case, docket.target.name, verdict, self.bench)
-        path = seed_files.write(seed_files.seed_of(case, docket.target.name, verdict, model=docket.target.model, first=first))
-        line = f"python -m harness replay {path}"
-        properties.append(("replay", line))
-        shown = conviction(docket.address, docket.target.name, case, verdict, [flaky] if flaky else [], line)
-        raise conviction_class(verdict.signature)("\n" + report.text_of(shown))
+        shown = self._stored(docket, case, verdict, first, [flaky] if flaky else [], properties)
+        raise conviction_class(verdict.signature)("\n" + shown)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,9 @@ from harness.report import Tally
 from harness.seed_files import versions, write_atomically
 from harness.verdict import Ruling, Verdict
 
+_ELEMENTS = {Ruling.CONVICTED: "failure", Ruling.ERROR: "error", Ruling.UNDECIDED: "skipped", Ruling.NOT_RUN: "skipped"}
+"""JUnit's element for a case that did not pass."""
+
 
 class Records:
     """JSON lines and JUnit, written while the run goes, so that a kill loses nothing."""
@@ -41,7 +44,7 @@ class Records:
             )
         seconds = f"{verdict.seconds.get('total', 0.0):.3f}"
         entry = ElementTree.SubElement(suite, "testcase", classname=f"{contract}-{target}", name=describe(case), time=seconds)
-        kind = {Ruling.CONVICTED: "failure", Ruling.UNDECIDED: "skipped", Ruling.NOT_RUN: "skipped"}.get(verdict.ruling)
+        kind = _ELEMENTS.get(verdict.ruling)
         if kind:
             ElementTree.SubElement(
                 entry, kind, message=_printable(f"{verdict.outcome}: {verdict.message}"), type=str(verdict.outcome)
@@ -69,6 +72,7 @@ class Records:
         for suite in self._suites.values():
             suite.set("tests", str(len(suite)))
             suite.set("failures", str(sum(entry.find("failure") is not None for entry in suite)))
+            suite.set("errors", str(sum(entry.find("error") is not None for entry in suite)))
             suite.set("skipped", str(sum(entry.find("skipped") is not None for entry in suite)))
         text = io.BytesIO()
         ElementTree.ElementTree(self.junit).write(text, encoding="utf-8", xml_declaration=True)

@@ -12,7 +12,7 @@ from harness.contract import Case
 from harness.isolation import Bench
 from harness.journal import Journal
 from harness.targets import Target, target
-from harness.verdict import Ruling, Verdict, normalised
+from harness.verdict import Outcome, Ruling, Verdict, normalised
 
 FLAKY_RUNS = 5
 
@@ -31,11 +31,17 @@ class Replayed:
         return _anywhere(self.verdict.signature) == _anywhere(self.stored)
 
     @property
+    def _stored(self) -> str:
+        return "an error" if self.stored[0] == Outcome.ERROR else f"convicted of {self.stored[0]!r}"
+
+    @property
     def sentence(self) -> str:
         if self.verdict.ruling is Ruling.CONVICTED:
             return f"convicted again: {'the same bug' if self.same else 'another bug'} ({self.verdict.outcome})"
         if self.verdict.ruling is Ruling.RIGHT:
-            return f"right now: it was convicted of {self.stored[0]!r} when it was stored"
+            return f"right now: it was {self._stored} when it was stored"
+        if self.verdict.ruling is Ruling.ERROR and self.same:
+            return f"error again: {self.verdict.message}"
         return f"{self.verdict.ruling}: {self.verdict.message}"
 
 

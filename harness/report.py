@@ -1,7 +1,8 @@
 """What a run counts and shows: the table of verdicts with what each rests on, the cover lists, the exit status.
 
-Everything here reads verdicts and decides nothing but the exit status: 0 all right, 1 convicted, 3 too much undecided or a cover
-list not seen, 5 nothing ran (2, usage, is the command line's).
+Everything here reads verdicts and decides nothing but the exit status: 0 all right, 1 convicted, 3 an error, too much undecided or
+a required case not decided, 5 nothing ran (2, usage, is the command line's). Command line and pytest take it from `Tally.status`.
+It holds each contract on each target to one rule: what one of them leaves open is not outweighed by the others.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from rich.text import Text
 from harness.contract import Case
 from harness.verdict import Ruling, Verdict
 
-OURS = ("the contract raised", "the emulator failed")  # bugs of the court, not of the accused
-MOST_UNDECIDED = 0.05  # of the cases that ran; beyond it a run has not judged what it says
+MOST_UNDECIDED = 0.05  # of the cases of one contract on one target that ran; beyond it they have not been judged
 COURT = ("transfer", "harness", "start")  # buckets that are neither the kernel's nor the reference's; start: a child's context
 RIGHT, CONVICTED, USAGE, UNDECIDED, NOTHING_RAN = 0, 1, 2, 3, 5
+DECIDED = (Ruling.RIGHT, Ruling.CONVICTED)
+RAN = (*DECIDED, Ruling.UNDECIDED, Ruling.ERROR)
 
 
 @dataclass
@@ -51,19 +53,22 @@ class Tally:
     """Everything counted in one run."""
 
     rows: dict[tuple[str, str, str], Row] = field(default_factory=dict)
-    required: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # keys of the cover list not yet judged
-    covered: Counter = field(default_factory=Counter)
+    required: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # keys of required cases not yet judged
+    asked: dict[tuple[str, str], int] = field(default_factory=dict)  # how many are required
+    covered: Counter = field(default_factory=Counter)  # of them, those that were decided
+    open_required: Counter = field(default_factory=Counter)  # of them, those that were judged and decide nothing
     classes: dict[str, Counter] = field(default_factory=dict)  # coverage: dimension -> class -> cases
     bucket_seconds: Counter = field(default_factory=Counter)
     advice: Counter = field(default_factory=Counter)
     undecided: Counter = field(default_factory=Counter)  # why, first line -> cases
-    contract_errors: list[str] = field(default_factory=list)
+    errors: Counter = field(default_factory=Counter)  # message and place of each error -> cases
     cancelled: bool = False
     begun: float = field(default_factory=time.perf_counter)
     wall: float = 0.0  # seconds from the tally's birth to its last verdict
 
     def require(self, contract: str, target: str, cases: list[Case]) -> None:
-        self.required[contract, target] = {case.key for case in cases}
+        keys = self.required[contract, target] = {case.key for case in cases}
+        self.asked[contract, target] = len(keys)
 
     def count(self, case: Case, contract: str, target: str, classes: dict, verdict: Verdict) -> None:
         self.wall = time.perf_counter() - self.begun
@@ -87,11 +92,12 @@ class Tally:
         left = self.required.get((contract, target), set())
         if case.key in left:
             left.discard(case.key)
-            self.covered[contract, target] += 1
+            self.covered[contract, target] += verdict.ruling in DECIDED
+            self.open_required[contract, target] += verdict.ruling is Ruling.UNDECIDED
         if verdict.ruling is Ruling.UNDECIDED:
             self.undecided[verdict.message.partition("\n")[0]] += 1
-        if verdict.ruling is Ruling.UNDECIDED and verdict.message.startswith(OURS):
-            self.contract_errors.append(verdict.message)
+        if verdict.ruling is Ruling.ERROR:
+            self.errors[verdict.message.partition("\n")[0] + (f" ({verdict.location})" if verdict.location else "")] += 1
 
     def not_run(self, contract: str, target: str, reason: str) -> None:
         """A whole contract that a target cannot serve: one line, counted as nothing."""
@@ -104,34 +110,45 @@ class Tally:
 
     @property
     def ran(self) -> int:
-        return sum(self.total(ruling) for ruling in (Ruling.RIGHT, Ruling.CONVICTED, Ruling.UNDECIDED))
-
-    @property
-    def unseen(self) -> int:
-        return sum(map(len, self.required.values()))
+        return sum(self.total(ruling) for ruling in RAN)
 
     def status(self) -> int:
-        """The exit status of the run."""
+        """The exit status of a run, and of a pytest node: `RIGHT` passes, `NOTHING_RAN` is a skip, any other fails."""
         if self.total(Ruling.CONVICTED):
             return CONVICTED
         if not self.ran and not self.cancelled:
             return NOTHING_RAN
-        if self.total(Ruling.UNDECIDED) > MOST_UNDECIDED * self.ran or self.unseen or self.contract_errors or self.cancelled:
-            return UNDECIDED
-        return RIGHT
+        return UNDECIDED if self.open() else RIGHT
+
+    def open(self) -> list[str]:
+        """Why the run does not say what it was asked, a sentence each; empty where it does."""
+        said = ["cancelled"] if self.cancelled else []
+        if self.errors:
+            first, ended = next(iter(self.errors)), "1 case" if self.errors.total() == 1 else f"{self.errors.total()} cases"
+            said.append(f"{ended} ended in an error, which is no fault of a kernel: {first}")
+        if unseen := sum(map(len, self.required.values())):
+            said.append(f"{unseen} cases of the cover lists were not judged")
+        for (contract, target), rulings in self.by_place().items():
+            undecided, ran = rulings[Ruling.UNDECIDED], sum(rulings[ruling] for ruling in RAN)
+            required = self.open_required[contract, target]
+            if required or undecided > MOST_UNDECIDED * ran:
+                of_them = f", {required} of them of the cover list" if required else ""
+                said.append(f"{undecided} of {ran} cases of {contract} on {target} decide nothing{of_them}")
+        return said
+
+    def by_place(self) -> dict[tuple[str, str], Counter]:
+        """(contract, target) -> how many cases came to each ruling."""
+        found: dict[tuple[str, str], Counter] = {}
+        for row in self.rows.values():
+            found.setdefault((row.contract, row.target), Counter()).update(row.rulings)
+        return found
 
     def sentence(self) -> str:
         """The last line: what the status says, in words."""
         words = sum(row.words for row in self.rows.values())
         counts = ", ".join(f"{self.total(ruling)} {ruling}" for ruling in Ruling if self.total(ruling))
         text = f"{self.ran} cases judged, {words:,} output words compared: {counts or 'nothing ran'}"
-        if self.cancelled:
-            text += "; cancelled"
-        if self.unseen:
-            text += f"; {self.unseen} cases of the cover lists were not judged"
-        if self.contract_errors:
-            text += f"; {len(self.contract_errors)} cases decide nothing because the court itself failed: {self.contract_errors[0]}"
-        return text
+        return "; ".join([text, *self.open()])
 
     def to_json(self) -> dict:
         rows = [
@@ -179,18 +196,18 @@ def table(tally: Tally) -> Table:
         ("right", "right"),
     ):
         shown.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    for name in ("convicted", "undecided"):
+    for name in ("convicted", "undecided", *(["error"] if tally.errors else [])):
         shown.add_column(name, justify="right", no_wrap=True)
     shown.add_column("rests on", min_width=24)
     shown.add_column("cover", no_wrap=True)
     told: set[tuple[str, str]] = set()
     for row in sorted(tally.rows.values(), key=lambda row: (row.contract, row.target, row.dtype)):
         key = (row.contract, row.target)
-        cover = "" if key in told else f"{tally.covered[key]}/{tally.covered[key] + len(tally.required.get(key, ()))}"
+        cover = "" if key in told else f"{tally.covered[key]}/{tally.asked.get(key, 0)}"
         told.add(key)
         convicted, undecided = row.rulings[Ruling.CONVICTED], row.rulings[Ruling.UNDECIDED]
         if row.rulings[Ruling.NOT_RUN] == row.cases:
-            shown.add_row(row.contract, row.target, row.dtype, "-", "-", "not run", "", "", "", "", style="dim")
+            shown.add_row(row.contract, row.target, row.dtype, "-", "-", "not run", style="dim")
             continue
         rests = ", ".join(f"{name} {count}" for name, count in row.rests_on.most_common())
         rests += f" (largest share of the bound {row.bound_used:.2g})" if row.bound_used is not None else ""
@@ -203,6 +220,7 @@ def table(tally: Tally) -> Table:
             Text(str(row.rulings[Ruling.RIGHT]), style="green"),
             Text(str(convicted), style="bold red" if convicted else "dim"),
             Text(str(undecided), style="yellow" if undecided else "dim"),
+            *([Text(str(row.rulings[Ruling.ERROR]), style="bold magenta")] if tally.errors else []),
             rests,
             cover,
         )
@@ -210,9 +228,10 @@ def table(tally: Tally) -> Table:
 
 
 def not_run_lines(tally: Tally) -> list[str]:
-    """Why lines of the table say "not run" or "undecided": neither ever reads as a pass."""
+    """Why lines of the table say "not run", "undecided" or "error": none ever reads as a pass."""
     lines = [f"not run: {row.contract}: {reason}" for row in tally.rows.values() for reason in sorted(row.said)]
-    return lines + [f"undecided ({count} cases): {reason}" for reason, count in tally.undecided.most_common(5)]
+    lines += [f"undecided ({count} cases): {reason}" for reason, count in tally.undecided.most_common(5)]
+    return lines + [f"error ({count} cases): {reason}" for reason, count in tally.errors.most_common(5)]
 
 
 def time_line(tally: Tally) -> str:

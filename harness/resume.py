@@ -106,7 +106,7 @@ def past(told: list[dict]) -> Past:
                 found.begun.add(out[record["number"]])
             case "end" if record["number"] in out:
                 verdict = Verdict.from_json(record["verdict"])
-                if verdict.ruling is not Ruling.CANCELLED:
+                if verdict.ruling not in (Ruling.CANCELLED, Ruling.ERROR):  # what failed then may not fail now
                     found.verdicts.setdefault(out[record["number"]], verdict)
             case "drawn":
                 found.drawn = record["dockets"]

@@ -9,7 +9,11 @@ from harness.contract import Expected, Owed
 from harness.outcomes import Seen
 from harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
-UNABLE = {Outcome.NOT_MODELLED, Outcome.OUT_OF_MEMORY}  # says something about us or the machine, nothing about the kernel
+UNABLE = {  # says something about us or the machine, nothing about the kernel
+    Outcome.NOT_MODELLED: Ruling.UNDECIDED,
+    Outcome.OUT_OF_MEMORY: Ruling.UNDECIDED,
+    Outcome.ERROR: Ruling.ERROR,
+}
 REFUSALS = {Outcome.REFUSED, Outcome.OUT_OF_RESOURCES}
 
 
@@ -40,14 +44,14 @@ def against_fault(owed: Owed, seen: Seen) -> Verdict:
         details["owed"] = f"{owed.outcome} by the {owed.layer or 'one or another layer'}, saying {owed.message!r}"
     elif not owed.result:
         details["owed"] = f"{owed.outcome}: {owed.reason}"
-    ruling = Ruling.UNDECIDED if seen.outcome in UNABLE else Ruling.CONVICTED
+    ruling = UNABLE.get(seen.outcome, Ruling.CONVICTED)
     return Verdict(
         ruling=ruling,
         outcome=seen.outcome,
         message=seen.message,
         location=seen.location,
         details=details,
-        rests_on=RestsOn.NOTHING if ruling is Ruling.UNDECIDED else RestsOn.OBSERVED_FAULT,
+        rests_on=RestsOn.NOTHING if seen.outcome in UNABLE else RestsOn.OBSERVED_FAULT,
     )
 
 

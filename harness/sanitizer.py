@@ -27,6 +27,7 @@ from pathlib import Path
 
 from harness.cell import DEVICE_FAULTS
 from harness.contract import Case, resolve
+from harness.outcomes import failure
 from harness.targets import Target, visible_device
 from harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
@@ -232,9 +233,8 @@ def _not_run(why: str) -> Verdict:
 
 
 def unable(error: Exception) -> Verdict:
-    """The verdict where the court itself failed: it decides nothing about a kernel."""
-    return Verdict(ruling=Ruling.UNDECIDED, outcome=Outcome.UNDECIDED, rests_on=RestsOn.NOTHING,
-                   message=f"the court raised {type(error).__name__}: {str(error)[:300]}")
+    """The verdict where the harness itself failed: `error`, which decides nothing about a kernel."""
+    return failure(error, "harness")
 
 
 def _tail(said: str) -> list[str]:

@@ -22,6 +22,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from harness.contract import Operand
+from harness.outcomes import for_the_launcher
 from harness.trespass import UNSIGNED, Arena, Buffer, Trespass, first_trespass
 
 TORCH_DTYPES = {
@@ -242,7 +243,7 @@ class _Interception(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        made = func(*args, **kwargs)
+        made = for_the_launcher(func, *args, **kwargs)
         if func not in self.POISONED and func not in self.KEPT:
             return made
         plain = isinstance(made, torch.Tensor) and made.layout == torch.strided and made.device.type in GUARD_BYTES

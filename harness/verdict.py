@@ -44,6 +44,7 @@ class Outcome(StrEnum):
     UNDECIDED = "undecided"
     NOT_RUN = "not run"
     CANCELLED = "cancelled"
+    ERROR = "error"
 
 
 class Ruling(StrEnum):
@@ -54,6 +55,7 @@ class Ruling(StrEnum):
     UNDECIDED = "undecided"
     NOT_RUN = "not run"
     CANCELLED = "cancelled"
+    ERROR = "error"  # the harness, the emulator, the contract or the machine failed: says nothing about the kernel
 
 
 class RestsOn(StrEnum):

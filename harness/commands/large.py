@@ -67,7 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
         if row.message:
             shown.print(f"{row.contract} {row.kind} {row.size}: {row.outcome}: {row.message}", markup=False)
     shown.print(summary["sentence"], markup=False, style="bold")
-    return 1 if summary["convicted"] else 0 if summary["words"] else 5
+    if summary["convicted"] or summary["errors"]:
+        return 1 if summary["convicted"] else 3
+    return 0 if summary["words"] else 5
 
 
 def size_of(text: str) -> tuple[int, int, int]:
@@ -94,6 +96,7 @@ def summed(rows: list, name: str, model: str, seconds: float) -> dict:
         "words_with_k_of_4096_or_more": deep,
         "differ": sum(r.differ for r in rows),
         "convicted": sum(r.ruling is Ruling.CONVICTED for r in rows),
+        "errors": sum(r.ruling is Ruling.ERROR for r in rows),
         "fewest_words_of_a_kernel_and_type": min((by_kind[f"{r.contract} {r.kind}"] for r in ran), default=0),
         "not_run": sorted({f"{r.contract}: {r.message}" for r in rows if r.ruling is Ruling.NOT_RUN}),
         "seconds": round(seconds, 1),

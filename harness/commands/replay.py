@@ -27,7 +27,7 @@ def run_replay(arguments: argparse.Namespace) -> int:
     seed = seed_files.read(arguments.file)
     replayed = _replayed(arguments)
     shown = report.console()
-    if replayed.verdict.ruling is Ruling.CONVICTED:
+    if replayed.verdict.ruling in (Ruling.CONVICTED, Ruling.ERROR):
         line = f"python -m harness replay {arguments.file}"
         named = replayed.case.launcher or replayed.case.contract
         shown.print(conviction(named, seed.target, replayed.case, replayed.verdict, replayed.notes, line))

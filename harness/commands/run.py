@@ -21,14 +21,14 @@ from harness.records import Records
 from harness.replay import rerun
 from harness.shrinking import Memory, shrink
 from harness.targets import Target, target, targets
-from harness.verdict import Outcome, Verdict
+from harness.verdict import Outcome, Ruling, Verdict
 
 MOST_BUGS = 4  # shrunk per contract and target; the others are stored as they came
 
 
 @dataclass
 class Bug:
-    """The first case of a signature on a docket."""
+    """The first case of a signature on a docket; of an error too, which is stored but not shrunk."""
 
     docket: Docket
     case: Case
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         shown.print(f"advice ({count} cases): {advice}", markup=False)
     if time_line := report.time_line(tally):
         shown.print(time_line, markup=False, style="dim")
-    shown.print(tally.sentence(), markup=False, style="bold")
+    shown.print(tally.sentence(), markup=False, style="bold", soft_wrap=True)
     records.end(tally)
     if arguments.html:
         shown.save_html(str(arguments.html))
@@ -209,7 +209,7 @@ def _judge(
         docket = by_key[case.contract, machine.name]
         tally.count(case, _named(docket), machine.name, contracts[case.contract].coverage(case, machine), verdict)
         records.verdict(case, _named(docket), machine.name, verdict)
-        if verdict.convicted:
+        if verdict.convicted or verdict.ruling is Ruling.ERROR:
             key = (docket.address, machine.name, verdict.signature)
             if key in bugs:
                 bugs[key].seen += 1
@@ -293,7 +293,7 @@ def _shrink(bugs: dict[tuple, Bug], profile: Profile, arguments: argparse.Namesp
 
         place = (bug.docket.address, where.name)
         shrunk[place] = shrunk.get(place, 0) + 1
-        if seconds and shrunk[place] <= MOST_BUGS and bug.verdict.outcome is not Outcome.TIMEOUT:
+        if seconds and shrunk[place] <= MOST_BUGS and bug.verdict.convicted and bug.verdict.outcome is not Outcome.TIMEOUT:
             memory = Memory(judged)
             memory.known[bug.case.key] = bug.verdict
             before, first = bug.case, bug.verdict

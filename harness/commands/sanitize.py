@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from harness.verdict import Ruling
+
 SHOWN = 200  # verdicts that a table can show one by one
 
 
@@ -49,7 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _sum_up(report.console(), work, found)
     ran = [v for v in found if str(v.outcome) != "not run"]
-    return 5 if not ran else 1 if any(v.convicted for v in ran) else 0
+    if any(v.convicted for v in ran):
+        return 1
+    return 5 if not ran else 3 if any(v.ruling is Ruling.ERROR for v in ran) else 0
 
 
 def _examined(work: list, machine, together: int, jobs: int, arguments: argparse.Namespace) -> list:

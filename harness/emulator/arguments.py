@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.emulator.arithmetic import narrow
 from harness.emulator.descriptors import ALIGNMENT, Descriptor
-from harness.emulator.faults import EmulatedFault
+from harness.emulator.faults import BadArgument, EmulatedFault
 from harness.emulator.global_memory import GlobalMemory
 from harness.emulator.types import Type
 
@@ -36,7 +36,9 @@ def _argument(memory: GlobalMemory, name: str, value: Any, kinds: Iterator[Type]
     if kind.kind == "pointer":
         if hasattr(value, "data_ptr"):
             if getattr(value, "device", None) is not None and value.device.type != "cpu":
-                raise ValueError(f"argument {name} is on {value.device}: the emulated GPU reads CPU tensors; move it with .cpu()")
+                raise BadArgument(
+                    f"argument {name} is on {value.device}: the emulated GPU reads CPU tensors; move it with .cpu()"
+                )
             return [memory.add(name, getattr(value, "base", value))]
         return [int(value)]
     if kind.kind == "scalar":

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from harness.emulator.faults import EmulatedFault
+from harness.emulator.faults import BadArgument, EmulatedFault
 from harness.emulator.memory import View
 from harness.emulator.ordering import rule_of
 
@@ -83,7 +83,7 @@ class Schedule:
         if text.startswith("drawn:") and text[6:].lstrip("-").isdigit():
             self.draw = random.Random(int(text[6:]))
         elif text not in ("eager", "latest", "immediate"):
-            raise ValueError(f"schedule {text!r}: must be 'eager', 'latest' or 'drawn:<integer>'")
+            raise BadArgument(f"schedule {text!r}: must be 'eager', 'latest' or 'drawn:<integer>'")
         self.timeless = text == "immediate"
         self.eager = text == "eager" or self.timeless
 

@@ -25,7 +25,7 @@ from triton.runtime import driver
 from harness.emulator.arguments import flatten
 from harness.emulator.asynchrony import READ_BY, Schedule
 from harness.emulator.compiling import FENCE, WRITTEN, Stages, check_release
-from harness.emulator.faults import EmulatedFault
+from harness.emulator.faults import BadArgument, EmulatedFault
 from harness.emulator.global_memory import GlobalMemory
 from harness.emulator.machine import FENCE_READ, Machine
 from harness.emulator.translate import Translated, translate
@@ -60,7 +60,7 @@ class Device:
 
     def __init__(self, arch: str, schedule: str) -> None:
         if arch not in ARCHITECTURES:
-            raise ValueError(f"arch {arch!r}: no emulated GPU of that name; there are {', '.join(ARCHITECTURES)}")
+            raise BadArgument(f"arch {arch!r}: no emulated GPU of that name; there are {', '.join(ARCHITECTURES)}")
         self.arch, self.schedule_text = arch, schedule
         self.capability, self.shared_memory = ARCHITECTURES[arch]
         self.schedule = Schedule(schedule)

@@ -1,6 +1,14 @@
-"""What an emulated GPU has to say: the one exception its launches raise, and nothing else."""
+"""What an emulated GPU has to say: the exception its launches raise, and the one for what it is asked by mistake.
+
+Any other exception whose innermost frame is the emulator's is the emulator's own failure (`harness.outcomes`), never a verdict on
+the kernel.
+"""
 
 from __future__ import annotations
+
+
+class BadArgument(ValueError):
+    """The caller asked for what cannot be: an unknown architecture or schedule, a tensor that is not on the emulated GPU."""
 
 
 class EmulatedFault(Exception):

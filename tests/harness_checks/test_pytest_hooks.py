@@ -15,6 +15,7 @@ import pytest
 from hypothesis.database import InMemoryExampleDatabase
 
 from harness import seed_files
+from harness.__main__ import main
 from harness.contract import Case
 from harness.docket import PROFILES
 from harness.judge import judge
@@ -62,6 +63,57 @@ def test_a_feature_a_target_lacks_is_a_skip_that_names_it(court: Court, tmp_path
     needy.write_text(imports + "CONTRACT = VectorAdd(requires=frozenset({Feature.TCGEN05}))\n")
     with pytest.raises(pytest.skip.Exception, match=r"emulated:sm_90 lacks tcgen05\.mma"):
         court.hold(Node(f"{needy}:CONTRACT", "emulated:sm_90"), [])
+
+
+POLICY = """
+from tests.harness_checks.vector_add import VectorAdd
+
+class Policy(VectorAdd):
+    def required(self, target):
+        return super().required(target)[:{required}]
+    def expected(self, case, target, operands, recorded):
+        if {when}:
+            {then}
+        return super().expected(case, target, operands, recorded)
+
+CONTRACT = Policy()
+CONTRACT.address = __file__ + ":CONTRACT"
+"""
+SAME = [  # required cases; when a case is not judged as it should be, and how; status; what is said
+    (5, "False", "pass", 0, ""),
+    (5, "case.problem.n == 64", "raise KeyError('c')", 3, "the contract raised KeyError: 'c'"),
+    (5, "case.problem.n == 64", "raise MemoryError('as asked')", 3, "1 of them of the cover list"),
+    (0, "case.problem.n % 2", "raise MemoryError('as asked')", 3, "decide nothing"),
+]
+
+
+@pytest.mark.parametrize(("required", "when", "then", "status", "said"), SAME)
+def test_a_node_passes_where_the_command_line_ends_with_status_0(
+    court: Court,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+    required: int,
+    when: str,
+    then: str,
+    status: int,
+    said: str,
+) -> None:
+    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    mine = tmp_path / "policy.py"
+    mine.write_text(POLICY.format(required=required, when=when, then=then))
+    assert main(["run", "--contract", f"{mine}:CONTRACT", "--target", "emulated:sm_90", "--jobs", "1"]) == status
+    assert said in capsys.readouterr().out
+    node = Node(f"{mine}:CONTRACT", "emulated:sm_90")
+    if status == 0:
+        court.hold(node, [])
+        return
+    properties: list[tuple[str, object]] = []
+    with pytest.raises(pytest.fail.Exception) as failed:
+        court.hold(node, properties)
+    assert said in str(failed.value)
+    stored = list((tmp_path / "state" / "failures").glob("*")) if "KeyError" in then else []
+    assert [value for name, value in properties if name == "replay"] == [f"python -m harness replay {path}" for path in stored]
 
 
 def test_our_profiles_have_no_database_and_no_deadline_even_where_ci_is_set() -> None:

@@ -26,13 +26,14 @@ def counted(*rulings: Ruling, message: str = "") -> Tally:
     return tally
 
 
-R, C, U, N = Ruling.RIGHT, Ruling.CONVICTED, Ruling.UNDECIDED, Ruling.NOT_RUN
+R, C, U, N, E = Ruling.RIGHT, Ruling.CONVICTED, Ruling.UNDECIDED, Ruling.NOT_RUN, Ruling.ERROR
 
 
 @pytest.mark.parametrize(
     ("rulings", "status"),
-    [([R], 0), ([R, C], 1), ([C, U, N], 1), ([R] * 19 + [U], 0), ([R] * 18 + [U], 3), ([U], 3), ([N, N], 5), ([], 5), ([R, N], 0)],
-)
+    [([R], 0), ([R, C], 1), ([C, U, N], 1), ([R] * 19 + [U], 0), ([R] * 18 + [U], 3), ([U], 3), ([N, N], 5), ([], 5), ([R, N], 0),
+     ([E], 3), ([R, E], 3), ([C, E], 1), ([N, E], 3)],
+)  # fmt: skip
 def test_the_status_follows_from_the_rulings(rulings: list[Ruling], status: int) -> None:
     assert counted(*rulings).status() == status
 
@@ -47,11 +48,33 @@ def test_a_cover_list_that_was_not_judged_whole_is_not_right() -> None:
     assert tally.status() == 0
 
 
-def test_a_contract_that_raised_once_in_many_cases_is_not_right() -> None:
+def test_one_error_in_many_cases_is_not_right_and_is_told_with_its_place() -> None:
     tally = counted(*[R] * 100)
-    raised = Verdict(ruling=U, outcome=Outcome.UNDECIDED, message="the contract raised KeyError: 'c'")
+    raised = Verdict(ruling=E, outcome=Outcome.ERROR, message="the contract raised KeyError: 'c'", location="mine.py:3")
     tally.count(case(500), "add", "host", {}, raised)
-    assert tally.status() == 3 and "KeyError" in tally.sentence()
+    assert tally.status() == 3 and "1 case ended in an error, which is no fault of a kernel" in tally.sentence()
+    assert "the contract raised KeyError: 'c' (mine.py:3)" in tally.sentence()
+    shown = report.text_of(report.table(tally), *report.not_run_lines(tally))
+    assert "error ┃" in shown and "error (1 cases): the contract raised" in shown
+    assert "error" not in report.text_of(report.table(counted(R)))
+
+
+def test_a_required_case_that_decides_nothing_is_not_right() -> None:
+    """However many others are right: it is there because nothing else asks what it asks."""
+    tally = counted(*[R] * 100)
+    tally.require("add", "host", [case(500)])
+    tally.count(case(500), "add", "host", {}, Verdict(ruling=U, outcome=Outcome.NOT_MODELLED, message="tt.x"))
+    assert tally.status() == 3 and "1 of 101 cases of add on host decide nothing, 1 of them of the cover list" in tally.sentence()
+    other = counted(*[R] * 100)
+    other.count(case(500), "add", "host", {}, Verdict(ruling=U, outcome=Outcome.NOT_MODELLED, message="tt.x"))
+    assert other.status() == 0  # drawn, and one in a hundred
+
+
+def test_what_one_contract_leaves_open_is_not_outweighed_by_another() -> None:
+    tally = counted(*[R] * 1000)
+    for number, ruling in enumerate([R] * 9 + [U]):
+        tally.count(case(number), "sub", "host", {}, Verdict(ruling=ruling, outcome=Outcome.RIGHT))
+    assert tally.status() == 3 and "1 of 10 cases of sub on host decide nothing" in tally.sentence()
 
 
 def test_the_table_says_what_verdicts_rest_on_and_what_was_not_run() -> None:
