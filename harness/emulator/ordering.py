@@ -1,6 +1,7 @@
 """What orders what: for each kind of asynchronous operation, the one thing after which a program may rely on it.
 
-This is the table the emulator goes by and `docs/emulator.md` shows. A finding names the rule that was broken.
+`docs/emulator.md` shows this table, and a finding quotes from it the rule that was broken. The checks themselves stand in the
+lowerings: an edit here changes what is said, not what is found.
 """
 
 from __future__ import annotations

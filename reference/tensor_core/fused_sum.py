@@ -1,6 +1,6 @@
 """The block step every NVIDIA tensor core performs: align, truncate, add exactly, round once.
 
-Source: "Arithmetic of NVIDIA tensor-core MMA" (docs/arithmetic.md), section "The block step". In float64 every quantity is exact: a
+Source: docs/arithmetic.md, "The block step". In float64 every quantity is exact: a
 product has at most 48 significant bits, a truncated term is an integer below 2^(F+2) times a power of two, and a sum of 65 of them
 stays below 2^53.
 """

@@ -1,6 +1,6 @@
 """The step of mxf4 and mxf4nvf4: small groups of products are added exactly, and only the groups are cut.
 
-Source: "Arithmetic of NVIDIA tensor-core MMA" (docs/arithmetic.md), "Block scaling on tcgen05". Few hardware words rest on it;
+Source: docs/arithmetic.md, "Block scaling (tcgen05)". Few hardware words rest on it;
 where its sources differ the side is chosen in `Choices`. R is the largest exponent of a non-zero scaled product, S the largest
 exponent of a pair of scales whose group has one, C the exponent of c.
 """

@@ -76,6 +76,29 @@ def test_every_command_of_readme_that_names_the_harness_is_one_it_takes() -> Non
             parser().parse_args(words.split())
 
 
+def cited(text: str) -> list[tuple[str, str]]:
+    """(page, heading or "") of each page of docs that `text` cites, as in: docs/arithmetic.md, "The block step"."""
+    plain = re.sub(r"\s*\n[ #]*", " ", text)
+    return [(m[1], m[2] or "") for m in re.finditer(r'docs/([\w]+\.md)\)?(?:, (?:section )?"([^"]+)")?', plain)]
+
+
+def test_citations_of_docs_lead_to_a_page_and_a_heading() -> None:
+    found = {}
+    for room in ("harness", "reference", "kernels", "tests", "benchmarks"):
+        for path in {*(CHECKOUT / room).rglob("*.py")} - {Path(__file__)}:
+            found |= {citation: path for citation in cited(path.read_text())}
+    assert ("arithmetic.md", "The block step") in found
+    for (page, heading), path in found.items():
+        place = CHECKOUT / "docs" / page
+        assert place.is_file(), f"{path.name} cites docs/{page}"
+        assert not heading or re.search(rf"^#+ {re.escape(heading)}$", place.read_text(), re.MULTILINE), f"{path.name}: {heading}"
+
+
+def test_a_citation_is_found_over_the_end_of_a_line() -> None:
+    assert cited('(docs/a.md,\n    "The block\n    step", 2)') == [("a.md", "The block step")]
+    assert cited("see docs/b.md.") == [("b.md", "")]
+
+
 def test_no_tracked_file_names_a_place_of_one_machine() -> None:
     listed = subprocess.run(["git", "ls-files"], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout.split()
     place = re.compile(r"(^|[^a-zA-Z0-9_.])/(work|root|home/[a-z]+)/")

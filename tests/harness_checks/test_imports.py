@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,33 +19,28 @@ MAY = {
 }
 """Room -> what its files may import besides the standard library; the first matching prefix holds."""
 
-CONTRACTS_MAY_NOT = {
-    "harness.emulator",
-    "harness.judge",
-    "harness.rulings",
-    "harness.isolation",
-    "harness.cell",
-    "harness.child",
-    "harness.spares",
-    "harness.warming",
-    "harness.docket",
-    "harness.shrinking",
-    "harness.least_case",
-    "harness.journal",
-    "harness.resume",
-    "harness.lease",
-    "harness.large_cases",
-    "harness.large_nodes",
-    "harness.sanitizer",
-    "harness.offline_compile",
-    "harness.offline_driver",
-    "harness.pytest_hooks",
-    "harness.pytest_summary",
-    "harness.commands",
-    "harness.report",
-    "harness.replay",
+ORACLE = {
+    "harness.contracts",
+    "harness.contract",
+    "harness.kernel_contract",
+    "harness.blocked_contract",
+    "harness.claims",
+    "harness.strategies",
+    "harness.operands",
+    "harness.scaled_operands",
+    "harness.transformer_layer",
+    "harness.operand_coverage",
+    "harness.plan",
+    "harness.scaled_plan",
+    "harness.product_bound",
+    "harness.scaled_bound",
+    "harness.matmul_outcomes",
+    "harness.verdict",
 }
-"""A contract says what is owed; it neither runs nor judges. Expected words never come from the emulator."""
+"""Contracts, and what makes their cases, operands and expected results. They neither run nor judge, and see no result."""
+
+ORACLE_MAY = ORACLE | {"harness.targets"}
+"""What these may import of harness: a list of what is allowed, so that a new file of another kind is not."""
 
 
 def imported(source: str, package: str) -> Iterator[tuple[int, str]]:
@@ -75,6 +71,10 @@ def under(name: str, roots: set[str]) -> bool:
     return any(name == root or name.startswith(root + ".") for root in roots)
 
 
+def of_the_oracle(path: str) -> bool:
+    return under(".".join(Path(path).with_suffix("").parts), ORACLE)
+
+
 def offences(path: str, source: str) -> list[str]:
     """Imports in the file at `path` (relative to the checkout) that its room may not make."""
     room = next((prefix for prefix in MAY if path.startswith(prefix + "/")), None)
@@ -85,7 +85,7 @@ def offences(path: str, source: str) -> list[str]:
     for line, name in imported(source, package):
         top = name.partition(".")[0]
         wrong = not under(name, MAY[room]) and top not in sys.stdlib_module_names
-        wrong |= path.startswith("harness/contracts/") and under(name, CONTRACTS_MAY_NOT)
+        wrong |= of_the_oracle(path) and top == "harness" and not under(name, ORACLE_MAY)
         wrong |= room == "harness" and top in ("pytest", "xdist") and not path.startswith("harness/pytest_")
         if wrong:
             found.append(f"{path}:{line}: imports {name}")
@@ -96,6 +96,23 @@ def files() -> list[str]:
     return sorted(
         str(p.relative_to(CHECKOUT)) for room in ("kernels", "reference", "harness") for p in (CHECKOUT / room).rglob("*.py")
     )
+
+
+def test_a_process_that_has_every_contract_has_no_emulator_and_no_judge() -> None:
+    """Whatever they import by way of others."""
+    stems = [path.stem for path in (CHECKOUT / "harness" / "contracts").glob("[a-z]*.py")]
+    check = "\n".join([*(f"import harness.contracts.{stem}" for stem in stems), "import sys; print(*sys.modules)"])
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=CHECKOUT)
+    loaded = {name for name in done.stdout.split() if name.startswith("harness.")}
+    assert f"harness.contracts.{stems[0]}" in loaded
+    assert not [name for name in loaded if not under(name, ORACLE_MAY)]
+
+
+def test_the_files_of_the_oracle_are_there() -> None:
+    """A rule over a file that was renamed would hold for ever."""
+    for name in ORACLE_MAY:
+        place = CHECKOUT.joinpath(*name.split("."))
+        assert place.is_dir() or place.with_suffix(".py").is_file(), name
 
 
 @pytest.mark.parametrize("room", sorted({path.partition("/")[0] for path in files()}))
@@ -125,6 +142,17 @@ def test_each_room_imports_only_whom_it_may(room: str) -> None:
         ("harness/contracts/x.py", "from harness import judge"),
         ("harness/contracts/x.py", "from harness.child import Child"),
         ("harness/contracts/x.py", "from harness import resume"),
+        ("harness/contracts/x.py", "from harness.crosscheck import MOVED"),
+        ("harness/contracts/x.py", "from harness import seed_files"),
+        ("harness/contracts/x.py", "from ..emulator import emulated"),
+        ("harness/contracts/x.py", "import harness.a_file_of_tomorrow"),
+        *(
+            (f"harness/{name}.py", line)
+            for name in ("plan", "scaled_plan", "product_bound", "scaled_bound", "matmul_outcomes", "kernel_contract",
+                         "blocked_contract", "scaled_operands", "operands", "strategies", "contract", "claims", "verdict")
+            for line in ("from harness.emulator import emulated", "def f():\n    from harness import judge",
+                         "from .rulings import against_words", "import harness.record")
+        ),
         ("harness/x.py", "from tests.harness_checks import planted"),
         ("harness/x.py", "import pytest"),
         ("harness/emulator/pytest_x.py", "import pytest"),
@@ -142,6 +170,9 @@ def test_a_wrong_import_is_convicted(path: str, line: str) -> None:
         ("reference/x.py", "import numpy as np\nfrom dataclasses import dataclass\nfrom .formats import E4M3"),
         ("harness/emulator/x.py", "from harness.emulator.memory import View\nimport reference.tensor_core"),
         ("harness/contracts/x.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from harness.emulator import Device"),
+        ("harness/plan.py", "from reference.tensor_core import product\nfrom harness.targets import Target"),
+        ("harness/contracts/x.py", "from harness import contract as contracts, strategies\nfrom harness.plan import dot_plan"),
+        ("harness/judge.py", "from harness.emulator import emulated"),
         ("harness/pytest_hooks.py", "import pytest"),
         ("tests/x.py", "import scipy"),
     ],
