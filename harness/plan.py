@@ -95,8 +95,8 @@ def accumulator_words(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """(M, N) codes of the accumulator after the whole chain: a (M, K), b (K, N) codes in `plan.dtype`.
 
     The masked tail of the last K block adds products of zeros. They take no part in a block step (docs/arithmetic.md, "The
-    block step", 2), so there K is padded only where an order over whole groups is asked. In the chain of fused multiply-adds one such
-    step shows: it turns the -0 of a negative product that underflowed into +0."""
+    block step", 2), so there K is padded only where an order over whole groups is asked. In the chain of fused multiply-adds one
+    such step shows: it turns the -0 of a negative product that underflowed into +0."""
     k = a.shape[1]
     if plan.family == FMA:
         tail = 1 if k % plan.block_k else 0
