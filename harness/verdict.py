@@ -25,6 +25,7 @@ class Outcome(StrEnum):
     ILLEGAL_INSTRUCTION = "illegal instruction"
     ILLEGAL_ADDRESS = "illegal address"
     MISALIGNED_ADDRESS = "misaligned address"
+    FALSE_HINT = "false hint"  # the compiler was told what is not so, and other memory would be touched
     DEVICE_ASSERT = "device assert"
     LAUNCH_FAILURE = "launch failure"
     RACE = "race"

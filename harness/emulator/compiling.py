@@ -7,6 +7,7 @@ before anything is compiled, and a Triton that has others is refused.
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from harness.emulator.program import places
 FENCE = "ttng.fence_async_shared"
 WRITTEN = "// fences before lowering: "  # first line of a tile program's text
 SUPPORTED = ("3.9.",)
+_UNVERIFIED = "nvvm.kernel"  # an attribute that no module may have
 _PASSES: tuple[tuple[str, Any, str, str], ...] = (
     ("passes.ttgpuir", passes.ttgpuir, "add_combine_tensor_select_and_if", ""),
     ("passes.ttgpuir", passes.ttgpuir, "add_allocate_warp_groups", "consan"),
@@ -30,11 +32,17 @@ _PASSES: tuple[tuple[str, Any, str, str], ...] = (
     ("nvidia.passes.ttgpuir", nvidia.passes.ttgpuir, "add_membar", "capability, ptx"),
     ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_tmem_wait_insertion", ""),
 )
+CONVERSION: tuple[tuple[str, Any, str, str], ...] = (
+    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_cluster_barrier_mbar_allocator", ""),
+    ("passes.ttgpuir", passes.ttgpuir, "add_allocate_global_scratch_memory", ""),
+    ("nvidia.passes.ttgpuir", nvidia.passes.ttgpuir, "add_to_llvmir", "capability, ptx"),
+)
+"""What `make_llir` does next, up to LLVM's dialect, where accesses to global memory become instructions."""
 
 
 def check_release() -> None:
     """RuntimeError, with what is missing, for a Triton release whose compiler this module does not know."""
-    missing = [f"{room}.{name}" for room, place, name, _ in _PASSES if not hasattr(place, name)]
+    missing = [f"{room}.{name}" for room, place, name, _ in (*_PASSES, *CONVERSION) if not hasattr(place, name)]
     if missing or not triton.__version__.startswith(SUPPORTED):
         raise RuntimeError(
             f"triton {triton.__version__}: the emulated GPU knows the compiler of {', '.join(v + 'x' for v in SUPPORTED)}"
@@ -104,11 +112,31 @@ def tile_program(options: Any, capability: int) -> Callable[[Any, dict], bytes]:
     return stage
 
 
+def converted(program: str, capability: int, ptx: int, before: Callable[[Any], None] = lambda module: None) -> str:
+    """The tile program `program` (text, as `tile_program` leaves it) in LLVM's dialect. `before` is shown the module first.
+    RuntimeError where the compiler does not take it."""
+    plain = program.replace(f"{_UNVERIFIED} = \"tile program\", ", "")
+    context = ir.context()
+    ir.load_dialects(context)
+    nvidia.load_dialects(context)
+    with tempfile.NamedTemporaryFile("w", suffix=".mlir") as file:
+        file.write(plain)
+        file.flush()
+        module = ir.parse_mlir_module(file.name, context)
+    module.context = context  # or it is gone before the module is
+    before(module)
+    manager = ir.pass_manager(context)
+    for _, place, name, given in CONVERSION:
+        getattr(place, name)(manager, *((capability, ptx) if given else ()))
+    manager.run(module, "converted")
+    return module.str()
+
+
 def generic_text(module: Any) -> str:
     """The module in MLIR's generic assembly, locations included. The bindings print the short forms, except of a module that does
     not verify: so it is made not to, by an attribute that belongs on functions only, at the end, when nothing else will look at
     it."""
-    module.set_attr("nvvm.kernel", ir.builder(module.context).get_string_attr("tile program"))
+    module.set_attr(_UNVERIFIED, ir.builder(module.context).get_string_attr("tile program"))
     text = module.str()
     if '"builtin.module"(' not in text:
         raise RuntimeError(f"triton {triton.__version__} does not print the generic form of a module any more")

@@ -20,21 +20,25 @@ import numpy as np
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
+from triton.backends.nvidia.compiler import get_ptx_version_from_options
 from triton.runtime import driver
 
+from harness.emulator.access_widths import Access, accesses
 from harness.emulator.arguments import flatten
 from harness.emulator.asynchrony import READ_BY, Schedule
 from harness.emulator.compiling import FENCE, WRITTEN, Stages, check_release
 from harness.emulator.faults import BadArgument, EmulatedFault
 from harness.emulator.global_memory import GlobalMemory
+from harness.emulator.hints import compiled_in, hinted, untrue_arguments
 from harness.emulator.machine import FENCE_READ, Machine
+from harness.emulator.program import Program
 from harness.emulator.translate import Translated, translate
 
 # shared memory one program may use, in bytes (CUDA programming guide, "Technical specifications per compute capability")
 ARCHITECTURES: dict[str, tuple[int, int]] = {"sm_80": (80, 163 * 1024), "sm_90": (90, 227 * 1024), "sm_100": (100, 227 * 1024)}
 KEPT = 512  # translated programs
 STEP_LIMIT = 20_000_000  # operations of the tile program in one launch: far beyond any judged case
-_translations: dict[tuple[bytes, str, bool], Translated] = {}
+_translations: dict[tuple[bytes, str, bool, bool], Translated] = {}
 
 
 @dataclass(eq=False)
@@ -80,15 +84,22 @@ class Device:
         """What is not wrong as compiled, but rests on the compiler."""
         return sorted(self._advice)
 
-    def translated(self, program: bytes, fused: bool) -> Translated:
+    def translated(self, program: bytes, metadata: Any, *, doubted: bool = False) -> Translated:
+        """`program` ready to run; its accesses are held to their widths where the author promised something, or if `doubted`."""
         text = program
         for function in self._rewrites:
             text = function(text.decode()).encode()
-        key = (text, self.arch, fused)
+        key = (text, self.arch, bool(metadata.enable_fp_fusion), doubted)
         if key not in _translations:
             if len(_translations) >= KEPT:
                 _translations.clear()
-            _translations[key] = translate(text.decode(), arch=self.arch, fused=fused)
+
+            def widths(parsed: Program) -> dict[int, Access] | None:
+                if not doubted and not hinted(parsed):
+                    return None
+                return accesses(parsed, self.capability, get_ptx_version_from_options(metadata, self.capability))
+
+            _translations[key] = translate(text.decode(), arch=self.arch, fused=key[2], widths=widths)
         return _translations[key]
 
     def run(self, program: bytes, metadata: Any, grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any]) -> None:
@@ -104,13 +115,15 @@ class Device:
             raise EmulatedFault(
                 "not modelled", f"num_ctas = {metadata.num_ctas}: clusters are not modelled, launch with num_ctas=1"
             )
-        ready = self.translated(program, bool(metadata.enable_fp_fusion))
+        ready = self.translated(program, metadata)
         launch = Launch(metadata.name, grid, metadata._asdict(), ready.program.text, products=Counter(ready.products))
         self.launches.append(launch)
         if self.dry or prod(grid) == 0:
             return
         memory = GlobalMemory()
         arguments = flatten(memory, names, values, ready.arguments)
+        if untrue := untrue_arguments(ready.program, arguments):
+            ready = self.translated(program, metadata, doubted=True)
         machine = Machine(
             memory,
             grid,
@@ -123,11 +136,14 @@ class Device:
             written=frozenset(program.decode().split("\n", 1)[0].removeprefix(WRITTEN).split(";")),
         )
         machine.either_row = self.either_row
+        machine.false_hints |= untrue
         try:
             with np.errstate(all="ignore"):
                 for number in self.schedule.order(prod(grid)):
                     machine.start(number)
                     machine.run(ready.entry(machine, *arguments))
+            for (location, _), said in machine.false_hints.items():
+                self._advice.add(f"{location}{': ' if location else ''}{said}; no access of this launch relies on it")
         except EmulatedFault as fault:
             found = _read_by(fault, ready.running(fault)) if fault.details.pop(READ_BY, False) else fault
             machine.timeline.add(machine.steps, machine.agent.name, found.outcome, found.location, "found here")
@@ -192,7 +208,7 @@ class _Launcher:
     """One compiled kernel's way onto the device."""
 
     def __init__(self, source: Any, metadata: Any) -> None:
-        self.signature, self.metadata = dict(source.signature), metadata
+        self.source, self.signature, self.metadata = source, dict(source.signature), metadata
         kernel = getattr(getattr(source, "fn", None), "fn", None)
         self.file = kernel.__code__.co_filename if kernel is not None else ""
         self.program: bytes | None = None
@@ -213,6 +229,9 @@ class _Launcher:
         given = [(name, value) for (name, kind), value in zip(self.signature.items(), values, strict=True) if kind != "constexpr"]
         if self.program is None:
             self.program = _relocated(function, self.file)
+        if (fault := compiled_in(self.source, values)) is not None:
+            driver.active.device.findings.append(fault)
+            raise fault
         driver.active.device.run(self.program, self.metadata, (x, y, z), [n for n, _ in given], [v for _, v in given])
 
 

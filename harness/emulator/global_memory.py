@@ -135,6 +135,11 @@ class GlobalMemory:
             )
         yield region, offsets, mask
 
+    def named(self, address: int) -> str:
+        """Where `address` is, as a person reads it."""
+        region = next((r for r in self.regions if r.base <= address < r.end), None)
+        return "outside every tensor" if region is None else f"byte {address - region.base - region.low} of {region.name}"
+
     def _nearest(self, address: int) -> str:
         if not self.regions:
             return "it has none"

@@ -56,6 +56,7 @@ class Machine(BulkCopies, TensorOperations):
         self.runs = [0] * blocks
         self.steps, self.step_limit = 0, step_limit
         self.notes: set[tuple[str, str]] = set()
+        self.false_hints: dict[tuple[str, str], str] = {}  # (line, what was promised) -> what is not so
         self.start(0)
 
     def start(self, number: int) -> None:

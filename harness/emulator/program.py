@@ -7,6 +7,7 @@ operation that nobody has seen before is still read, and refused by name rather 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -34,6 +35,7 @@ class Operation:
     location: str  # file:line of the first frame outside Triton itself
     text: str
     regions: list[list[Block]] = field(default_factory=list)
+    line: int = 0  # of the program's text, from 0
 
     def integer(self, name: str, default: int | None = None) -> int:
         """Integer attribute `name`; ValueError when it is absent and has no default."""
@@ -87,6 +89,7 @@ class Function:
     name: str
     public: bool
     blocks: list[Block]
+    told: list[dict[str, str]] = field(default_factory=list)  # attributes of each argument; empty where none has any
 
 
 @dataclass(eq=False)
@@ -102,6 +105,11 @@ class Program:
     def entry(self) -> Function:
         return next(f for f in self.functions.values() if f.public)
 
+    def operations(self) -> Iterator[Operation]:
+        """All operations in the order of the text, those of regions included."""
+        for function in self.functions.values():
+            yield from _operations(function.blocks)
+
     def integer(self, name: str, default: int = 0) -> int:
         text = self.attributes.get(name)
         return default if text is None else int(text.split(" ")[0])
@@ -113,6 +121,14 @@ class Program:
             if wider == text:
                 return text
             text = wider
+
+
+def _operations(blocks: list[Block]) -> Iterator[Operation]:
+    for block in blocks:
+        for op in block.operations:
+            yield op
+            for region in op.regions:
+                yield from _operations(region)
 
 
 _OPERATION = re.compile(r'\s*(?:(%[^=]*?) = )?"([\w.\-]+)"\(([^)]*)\)(?:\[([^\]]*)\])?')
@@ -168,7 +184,7 @@ class _Reader:
         self.at = next(i for i, line in enumerate(self.lines) if line.startswith('"builtin.module"'))
 
     def operation(self) -> Operation:
-        line = self.lines[self.at]
+        number, line = self.at, self.lines[self.at]
         self.at += 1
         found = _OPERATION.match(line)
         if not found:
@@ -214,6 +230,7 @@ class _Reader:
             self.locations.resolve(place[:-1])[0],
             line.strip(),
             regions,
+            number,
         )
 
     def region(self) -> list[Block]:
@@ -254,7 +271,7 @@ def parse_program(text: str) -> Program:
     for operation in module.regions[0][0].operations:
         if operation.name == "tt.func":
             name = operation.attributes["sym_name"].strip('"')
-            functions[name] = Function(
-                name, operation.attributes.get("sym_visibility", '"public"') == '"public"', operation.regions[0]
-            )
+            public = operation.attributes.get("sym_visibility", '"public"') == '"public"'
+            told = [_attributes(each[1:-1]) for each in split_top(operation.attributes.get("arg_attrs", "[]")[1:-1])]
+            functions[name] = Function(name, public, operation.regions[0], told)
     return Program(functions, module.attributes, reader.locations.aliases, text)

@@ -13,7 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.emulator.access_widths import Access
 from harness.emulator.faults import EmulatedFault
+from harness.emulator.hints import check, hints_of, note
 from harness.emulator.program import Block, Function, Operation, Program, parse_program
 from harness.emulator.types import Type, parse_type
 
@@ -81,8 +83,9 @@ class Translated:
 class Translator:
     """The state of one translation: names of values, constants of the generated code, the text so far."""
 
-    def __init__(self, program: Program, *, arch: str, fused: bool) -> None:
+    def __init__(self, program: Program, *, arch: str, fused: bool, accesses: dict[int, Access] | None = None) -> None:
         self.program, self.arch, self.fused = program, arch, fused
+        self.accesses = accesses  # by line, where something that the compiler was told may be untrue
         self.constants: dict[str, Any] = {}
         self.types: dict[str, Type | None] = {}
         self.defined: dict[str, Operation] = {}
@@ -120,6 +123,13 @@ class Translator:
         """`results = function(operands..., extra...)`."""
         arguments = ", ".join([self.value(n) for n in op.operands] + list(extra))
         self.emit(f"{self.target(op)}{self.constant(function)}({arguments})")
+
+    def check_vectors(self, op: Operation, pointer: str, mask: str) -> None:
+        """Hold what `op` moves at once to the addresses in the local variable `pointer`, where `mask` (or "None")."""
+        access = self.accesses.get(op.line) if self.accesses else None
+        if access is not None:
+            names = [self.constant(each) for each in (check, op, access)]
+            self.emit(f"{names[0]}(m, {names[1]}, {names[2]}, {self.operand(op, 0).itemsize}, {pointer}, {mask})")
 
     def target(self, op: Operation) -> str:
         return f"{self.values(op.results)} = " if op.results else ""
@@ -195,6 +205,8 @@ class Translator:
             lowering(self, op)
         except (KeyError, ValueError, IndexError) as error:
             raise NotModelled(op, f"in this form ({error})") from error
+        if self.accesses is not None and (hints := hints_of(op)):
+            self.emit(f"{self.constant(note)}(m, {self.constant(op)}, {self.constant(hints)}, {self.value(op.results[0])})")
 
     def branch(self, op: Operation, blocks: list[Block], labels: dict[str, int]) -> None:
         def go(label: str, given: list[str]) -> str:
@@ -238,9 +250,11 @@ def _entry_types(function: Function) -> list[Type]:
     return found
 
 
-def translate(text: str, *, arch: str, fused: bool) -> Translated:
-    """The tile program `text` as Python. Raises EmulatedFault "not modelled", with the operation and its line, for what is not
-    known."""
+def translate(
+    text: str, *, arch: str, fused: bool, widths: Callable[[Program], dict[int, Access] | None] = lambda program: None
+) -> Translated:
+    """The tile program `text` as Python, each access held to its width where `widths` says one by line. Raises EmulatedFault
+    "not modelled", with the operation and its line, for what is not known."""
     from harness.emulator import lowerings  # noqa: F401  (fills the table)
 
     program = parse_program(text)
@@ -248,7 +262,7 @@ def translate(text: str, *, arch: str, fused: bool) -> Translated:
         raise EmulatedFault(
             "not modelled", f"num_ctas = {program.integer('ttg.num-ctas')}: clusters are not modelled, launch with num_ctas=1"
         )
-    translator = Translator(program, arch=arch, fused=fused)
+    translator = Translator(program, arch=arch, fused=fused, accesses=widths(program))
     for function in program.functions.values():
         translator.scan(function.blocks)
     for function in program.functions.values():

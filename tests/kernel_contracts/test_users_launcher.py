@@ -62,6 +62,29 @@ def test_without_its_k_mask_it_is_convicted_and_its_seed_file_replays_where_the_
     assert "right now" in capsys.readouterr().out
 
 
+HINTED = {  # b's rows begin at multiples of 16 bytes, and its columns end with a whole group of 8
+    "(offs_n % N)": "offs_n",
+    "mask=offs_k[:, None] < K - k": "mask=(offs_k[:, None] < K - k) & tl.max_constancy(offs_n < N, 8)[None, :]",
+    "    for k in range": "    b_ptrs = tl.multiple_of(b_ptrs, [1, 16])\n    for k in range",
+}
+
+
+def test_a_promise_holds_where_the_launcher_requires_it_and_fails_elsewhere(outside: Path, capsys: pytest.CaptureFixture) -> None:
+    text = TUTORIAL.read_text()
+    for plain, hinted in HINTED.items():
+        assert plain in text
+        text = text.replace(plain, hinted)
+    (outside / "kept.py").write_text(text + "\n\nmatmul.requires = lambda m, n, k: n % 8 == 0\n")
+    words = ["--target", "emulated:sm_90", "--max-cases", "20", "--jobs", "1", "--shrink-seconds", "0"]
+    assert main(["run", "matmul", "--launcher", "kept.py:matmul", *words]) == 0
+    assert "20 cases judged" in capsys.readouterr().out
+    (outside / "broken.py").write_text(text)
+    assert main(["run", "matmul", "--launcher", "broken.py:matmul", *words]) == 1
+    out = capsys.readouterr().out
+    assert "CONVICTED broken.py:matmul on emulated:sm_90: misaligned address" in out
+    assert "(cp.async.cg.shared.global)" in out and re.search(r"broken.py:\d+: tl.multiple_of \[1, 16\] is not true", out)
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [

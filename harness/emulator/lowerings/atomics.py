@@ -50,6 +50,7 @@ def update(t: Translator, op: Operation) -> None:
         raise NotModelled(op, f"update {what} on {kind.element}")
     pointer, value, *mask = (t.value(n) for n in op.operands)
     single = kind.kind == "scalar"
+    t.check_vectors(op, pointer, mask[0] if mask else "None")
     t.emit(
         f"{t.target(op)}m.atomic({t.constant(op)}, {t.constant(function)}, {pointer}, {value}, {mask[0] if mask else 'None'}, "
         f"{t.constant(kind.dtype)}, {single}, {what == _FADD})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from harness.emulator.hints import assume
 from harness.emulator.program import Operation
 from harness.emulator.translate import NotModelled, Translator, lowers
 
@@ -19,9 +20,14 @@ def call(t: Translator, op: Operation) -> None:
     t.emit(f"{t.target(op)}yield from f_{callee}({', '.join(['m', *(t.value(n) for n in op.operands)])})")
 
 
-@lowers("ttg.barrier", "gpu.barrier", "tt.debug_barrier", "llvm.intr.assume", "tt.assume")
+@lowers("ttg.barrier", "gpu.barrier", "tt.debug_barrier")
 def nothing(t: Translator, op: Operation) -> None:
     """Threads of one partition are not agents: order among them is membar's, and is the compiler's duty."""
+
+
+@lowers("llvm.intr.assume")
+def assumption(t: Translator, op: Operation) -> None:
+    t.emit(f"{t.constant(assume)}(m, {t.constant(op)}, {t.value(op.operands[0])})")
 
 
 @lowers("cf.assert", "tt.assert")

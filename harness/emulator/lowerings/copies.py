@@ -17,6 +17,7 @@ def copy(t: Translator, op: Operation) -> None:
     """Elements whose mask is False become zero: the instruction is issued with a source size of 0, whatever `other` says."""
     pointer, view, mask, _other = op.segments()[:4]
     masked = t.value(mask[0]) if mask else "None"
+    t.check_vectors(op, t.value(pointer[0]), masked)
     t.emit(f"m.copy({t.constant(op)}, {t.value(pointer[0])}, {t.value(view[0])}, {masked})")
     _tokens(t, op)
 
