@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import inspect
 import json
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -36,7 +37,8 @@ class Case:
     """One launch of one kernel, complete: what is asked, how it is launched, what it is fed, how the emulator schedules it.
 
     `problem` and `config` are the kernel's own frozen dataclasses; `config` is None where the launcher chooses (autotuning, a
-    user's own launcher). `schedule` is "eager", "latest" or "drawn:<schedule_seed>"; hardware ignores it.
+    user's own launcher). `schedule` is "eager", "latest" or "drawn:<schedule_seed>", and may end in " on
+    <multiprocessors>"; hardware ignores it.
     """
 
     contract: str  # address of the contract, as `resolve` takes it
@@ -46,6 +48,11 @@ class Case:
     data_seed: int = 0
     schedule: str = "eager"
     launcher: str = ""  # address of a user's launcher; empty: the kernel's own
+
+    @property
+    def schedule_kind(self) -> str:
+        """The schedule without its seed, for a count of what was covered."""
+        return re.sub(r":-?\d+", "", self.schedule)
 
     def to_json(self) -> dict:
         config = dataclasses.asdict(self.config) if dataclasses.is_dataclass(self.config) else self.config  # type: ignore[arg-type]

@@ -99,7 +99,7 @@ class KernelContract(Contract):
     def required(self, target: Target) -> list[Case]:
         from harness import strategies
 
-        schedules = ("eager", "latest", "drawn:1") if target.emulated else ("eager",)
+        schedules = strategies.listed_schedules(target.emulated, 1)
         listed = [self.case(problem, config, regime=self.regime(place), data_seed=place,
                             schedule=strategies.cycled(schedules, place)) for place,
                   (problem, config) in enumerate(self.listed(target))]
@@ -137,7 +137,7 @@ class KernelContract(Contract):
                              "Case.to_json") from error
 
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
-        seen: dict[str, str | int] = {"target": target.name, "regime": case.regime, "schedule": case.schedule.partition(":")[0]}
+        seen: dict[str, str | int] = {"target": target.name, "regime": case.regime, "schedule": case.schedule_kind}
         if hasattr(case.problem, "dtype"):
             seen["dtype"] = case.problem.dtype
         if case.config is not None:

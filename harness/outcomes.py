@@ -27,6 +27,7 @@ _DEVICE_SAYS = (
     (r"misaligned address", Outcome.MISALIGNED_ADDRESS),
     (r"device-side assert|device assert", Outcome.DEVICE_ASSERT),
     (r"unspecified launch failure|launch failure", Outcome.LAUNCH_FAILURE),
+    (r"Triton Error \[CUDA\]: invalid argument", Outcome.LAUNCH_FAILURE),  # of cuLaunchKernelEx: a grid beyond its limits
     (r"out of memory", Outcome.OUT_OF_MEMORY),
     (r"launch timed out|launch timeout", Outcome.TIMEOUT),
 )

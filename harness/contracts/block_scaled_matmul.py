@@ -123,7 +123,7 @@ class BlockScaledMatmulContract(KernelContract):
     def required(self, target: Target) -> list[Case]:
         from harness import strategies
 
-        schedules = ("eager", "latest", "drawn:1") if target.emulated else ("eager",)
+        schedules = strategies.listed_schedules(target.emulated, 1)
         cover = 2 * sum(has_format(name, "fp32", target) for name in FORMATS)
         made = []
         for place, (problem, config) in enumerate(self.listed(target)):
@@ -239,7 +239,7 @@ class BlockScaledMatmulContract(KernelContract):
 
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
         p, c = case.problem, case.config
-        seen: dict[str, str | int] = {"target": target.name, "regime": case.regime, "schedule": case.schedule.partition(":")[0]}
+        seen: dict[str, str | int] = {"target": target.name, "regime": case.regime, "schedule": case.schedule_kind}
         seen |= {"dtype": p.format, "out": p.out, "config": c.name if c else "the launcher's own"}
         seen |= {f"{name} mod 16": getattr(p, name) % 16 for name in ("m", "n", "k")}
         if c is not None and p.format in FORMATS:

@@ -107,7 +107,7 @@ class MatmulContract(Contract):
                 residues = [(5 * ragged + 3) % 16, ragged % 16, (3 * ragged + 1) % 16]  # each meets all sixteen
                 sizes = [16 * (1 + place % 5) + residues[0], 16 * (1 + place % 3) + residues[1], tile[2] + 16 + residues[2]]
                 ragged += 1
-            schedule = strategies.cycled(("eager", "latest", f"drawn:{place}"), turn) if target.emulated else "eager"
+            schedule = strategies.cycled(strategies.listed_schedules(target.emulated, place), turn)
             regime = strategies.cycled(regimes.REGIMES, turn)
             cases.append(self._case(target, special, sizes, regime, rng.randrange(1 << 31), schedule))
         return _interleaved(cases) + self._small() + self._refused()
@@ -243,7 +243,7 @@ class MatmulContract(Contract):
             "a": layout_name(p.a),
             "b": layout_name(p.b),
             "regime": case.regime,
-            "schedule": case.schedule.partition(":")[0],
+            "schedule": case.schedule_kind,
             "target": target.name,
             "config": c.name if c else "autotuned",
         }

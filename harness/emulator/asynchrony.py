@@ -72,7 +72,8 @@ class PendingTensor:
 
 
 class Schedule:
-    """When operations land: "eager", "latest" or "drawn:<schedule_seed>" (ValueError for anything else).
+    """When operations land: "eager", "latest" or "drawn:<schedule_seed>" (ValueError for anything else). "... on <count>" asks for
+    a GPU of `count` multiprocessors: a launcher that begins one program on each then gives each of them several turns.
 
     "immediate" is for comparison only: operations land and are known to be complete at issue, as in a simulator without time.
     """
@@ -80,12 +81,16 @@ class Schedule:
     def __init__(self, text: str) -> None:
         self.text = text
         self.draw: random.Random | None = None
-        if text.startswith("drawn:") and text[6:].lstrip("-").isdigit():
-            self.draw = random.Random(int(text[6:]))
-        elif text not in ("eager", "latest", "immediate"):
-            raise BadArgument(f"schedule {text!r}: must be 'eager', 'latest' or 'drawn:<integer>'")
-        self.timeless = text == "immediate"
-        self.eager = text == "eager" or self.timeless
+        kind, _, count = text.partition(" on ")
+        if kind.startswith("drawn:") and kind[6:].lstrip("-").isdigit():
+            self.draw = random.Random(int(kind[6:]))
+        elif kind not in ("eager", "latest", "immediate"):
+            raise BadArgument(f"schedule {text!r}: must be 'eager', 'latest' or 'drawn:<integer>', and may end in ' on <count>'")
+        if " on " in text and (not count.isdigit() or int(count) < 1):
+            raise BadArgument(f"schedule {text!r}: multiprocessors must be a number from 1; write 'eager on 2'")
+        self.multiprocessors = int(count) if count else None
+        self.timeless = kind == "immediate"
+        self.eager = kind == "eager" or self.timeless
 
     def lands_now(self) -> bool:
         return self.eager or (self.draw is not None and self.draw.random() < 0.5)

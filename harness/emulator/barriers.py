@@ -128,16 +128,19 @@ class Barriers:
             self.tell("mbarrier", op, f"at byte {view.offset} completes phase {barrier.phase - 1}")
 
     def wait(self, agent: Agent, op: Operation, view: View, parity: int) -> Thread:
-        """try_wait.parity in a loop: passes when the last completed phase has `parity`; the phase before the first has parity 1."""
+        """try_wait.parity in a loop: passes when the last completed phase has `parity`; the phase before the first has parity 1. A
+        parity other than 0 or 1 is misuse (PTX ISA 9.7.13.15, mbarrier.try_wait: phaseParity)."""
         barrier = self.at(op, view)
+        if parity not in (0, 1):
+            self._misuse(op, f"{op.name} for parity {parity} at {view}: must be 0 or 1; pass the phase modulo 2", barrier.op)
 
         def passes() -> bool:
-            return (barrier.phase - 1) & 1 == parity & 1
+            return (barrier.phase - 1) & 1 == parity
 
         if not passes():
-            self.tell("mbarrier", op, f"waits for parity {parity & 1} at byte {view.offset}: {barrier}")
-            yield Blocked(op, passes, lambda: f"parity {parity & 1} of the barrier at {view} ({barrier})", view.offset, barrier.op)
-        self.tell("mbarrier", op, f"wait for parity {parity & 1} at byte {view.offset} passes, {barrier.phase} phases complete")
+            self.tell("mbarrier", op, f"waits for parity {parity} at byte {view.offset}: {barrier}")
+            yield Blocked(op, passes, lambda: f"parity {parity} of the barrier at {view} ({barrier})", view.offset, barrier.op)
+        self.tell("mbarrier", op, f"wait for parity {parity} at byte {view.offset} passes, {barrier.phase} phases complete")
         for flight in barrier.finished:
             self.flights.complete(agent, flight)
         barrier.finished = [f for f in barrier.finished if f in self.flights.pending]

@@ -32,6 +32,7 @@ from harness.emulator.global_memory import GlobalMemory
 from harness.emulator.hints import compiled_in, hinted, untrue_arguments
 from harness.emulator.machine import FENCE_READ, Machine
 from harness.emulator.program import Program
+from harness.emulator.residency import MULTIPROCESSORS, check_grid
 from harness.emulator.translate import Translated, translate
 
 # shared memory one program may use, in bytes (CUDA programming guide, "Technical specifications per compute capability")
@@ -68,6 +69,7 @@ class Device:
         self.arch, self.schedule_text = arch, schedule
         self.capability, self.shared_memory = ARCHITECTURES[arch]
         self.schedule = Schedule(schedule)
+        self.multiprocessors = self.schedule.multiprocessors or MULTIPROCESSORS[arch].count
         self.launches: list[Launch] = []
         self.findings: list[EmulatedFault] = []
         self.dry = False  # compile and check resources, execute nothing
@@ -195,9 +197,9 @@ class _Utils:
     def get_device_properties(self, device: int) -> dict[str, int]:
         return {
             "max_shared_mem": self.device.shared_memory,
-            "multiprocessor_count": 4,
+            "multiprocessor_count": self.device.multiprocessors,
             "warpSize": 32,
-            "max_num_regs": 65536,
+            "max_num_regs": MULTIPROCESSORS[self.device.arch].registers,
             "sm_clock_rate": 1,
             "mem_clock_rate": 1,
             "mem_bus_width": 1,
@@ -226,6 +228,7 @@ class _Launcher:
         leave: Any,
         *values: Any,
     ) -> None:
+        check_grid((x, y, z))
         given = [(name, value) for (name, kind), value in zip(self.signature.items(), values, strict=True) if kind != "constexpr"]
         if self.program is None:
             self.program = _relocated(function, self.file)
@@ -334,8 +337,8 @@ def _autotuners(own: EmulatedDriver) -> Iterator[None]:
 def emulated(arch: str, schedule: str = "eager") -> Iterator[Device]:
     """Launches go to an emulated `arch` ("sm_80", "sm_90", "sm_100") until the end of the block; tensors are CPU tensors.
 
-    `schedule`: "eager", "latest" or "drawn:<schedule_seed>" (when asynchronous operations land). ValueError for another arch or
-    schedule, RuntimeError for a Triton release that is not known.
+    `schedule`: "eager", "latest" or "drawn:<schedule_seed>" (when asynchronous operations land), and "... on 2" for a GPU of two
+    multiprocessors. ValueError for another arch or schedule, RuntimeError for a Triton release that is not known.
     """
     check_release()
     device = Device(arch, schedule)

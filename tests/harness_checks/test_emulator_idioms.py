@@ -109,6 +109,12 @@ TWINS = [
         "deadlock",
     ),
     (
+        "copy_waits_for_the_phase_before_the_first",
+        "mbarrier.wait(arrived, 1)  # parity",
+        "mbarrier.wait(arrived, 3)  # parity",
+        "barrier misuse",
+    ),
+    (
         "copy_gives_a_barrier_a_second_life",
         "    mbarrier.invalidate(arrived)\n    mbarrier.init(",
         "    mbarrier.init(",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from harness import strategies
 from harness.contracts.matmul import BUDGET, CONTRACT, HARDWARE_BUDGET
+from harness.emulator.asynchrony import Schedule
 from harness.strategies import KINDS, cycled, edges, kind_of, pool_seed, schedules, sizes, within
 from harness.targets import Target, target
 from kernels.matmul import CONFIGS
@@ -68,8 +70,9 @@ def test_a_budget_takes_whole_tiles_and_leaves_residues(asked, tile, budget) -> 
 
 def test_schedules_are_drawn_for_emulated_targets_only() -> None:
     assert set(drawn(schedules(False), 20)) == {"eager"}
-    kinds = Counter(schedule.partition(":")[0] for schedule in drawn(schedules(True), 200))
-    assert set(kinds) == {"eager", "latest", "drawn"}
+    kinds = Counter(re.sub(r":\d+", "", schedule) for schedule in drawn(schedules(True), 200))
+    assert set(kinds) == {kind + count for kind in ("eager", "latest", "drawn") for count in ("", " on 2")}
+    assert all(Schedule(schedule).multiprocessors in (None, 2) for schedule in drawn(schedules(True), 20))
 
 
 def test_the_pool_covers_every_configuration_and_type_and_follows_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def test_the_cover_list_meets_every_class_of_every_dimension(arch: str) -> None:
     for size in "mnk":
         assert set(seen[f"{size} mod 16"]) == set(range(16)), size
         assert {"tile - 1", "tile", "tile + 1"} <= set(seen[f"{size} at tile"]), size
-    assert {"eager", "latest", "drawn"} == set(seen["schedule"])
+    assert {"eager", "latest", "drawn", "eager on 2", "latest on 2"} == set(seen["schedule"])
     assert {"one", "a row", "a column", "a grid"} == set(seen["tiles"])
     assert set(seen["groups"]) == {"one", "several"}
     assert set(seen["activation"]) >= {"none", "leaky_relu"}

@@ -1,0 +1,85 @@
+"""How many programs of a launch a GPU holds at once: its multiprocessors, and what one program takes of each.
+
+Programs that are resident together run at the same time, so one may wait for another. Programs beyond that begin when one ends.
+Sources: CUDA programming guide, "Technical specifications per compute capability"; the A100, H100 (SXM) and B200 data sheets for
+the multiprocessors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+KIB = 1024
+WARP = 32
+MOST_REGISTERS = 255  # of one thread
+RESERVED = KIB  # bytes of shared memory that the system keeps for each program (CUDA programming guide, from 8.0 on)
+LARGEST_GRID = (2**31 - 1, 65535, 65535)  # programs along x, y, z (CUDA programming guide, the same table)
+
+
+@dataclass(frozen=True)
+class Multiprocessors:
+    """`count` of one GPU, and what each has: bytes of shared memory, threads, programs, registers, columns of tensor memory."""
+
+    count: int
+    shared: int
+    threads: int = 2048
+    programs: int = 32
+    registers: int = 65536
+    columns: int = 0
+
+
+MULTIPROCESSORS: dict[str, Multiprocessors] = {
+    "sm_80": Multiprocessors(108, 164 * KIB),  # A100
+    "sm_90": Multiprocessors(132, 228 * KIB),  # H100 SXM
+    "sm_100": Multiprocessors(148, 228 * KIB, columns=512),  # B200
+}
+
+
+@dataclass(frozen=True)
+class Residency:
+    """`programs` can be resident together; `reason` says how that was counted, for a person to read."""
+
+    programs: int
+    reason: str
+
+
+def registers_of(warps: int, limit: int | None) -> int:
+    """Registers of one thread: `limit` where the author gave one (maxnreg), else the most that the compiler may take."""
+    return limit or min(MOST_REGISTERS, MULTIPROCESSORS["sm_80"].registers // (WARP * warps))
+
+
+def residency(arch: str, count: int, *, shared: int, warps: int, columns: int, limit: int | None) -> Residency:
+    """Programs that `count` multiprocessors of `arch` hold: each of `warps` warps takes `shared` bytes of shared memory, `columns`
+    of tensor memory, and registers up to `limit` a thread (None: up to the most there can be, so that no wait is said to end that
+    may not)."""
+    have = MULTIPROCESSORS[arch]
+    registers = registers_of(warps, limit)
+    by = {
+        "programs": have.programs,
+        "threads": have.threads // (WARP * warps),
+        "shared memory": have.shared // (shared + RESERVED),
+        f"registers ({registers} a thread, {'maxnreg' if limit else 'the most there can be'})": have.registers
+        // (WARP * warps * (-(-registers // 8) * 8)),
+    }
+    if columns:
+        by["tensor memory"] = have.columns // columns
+    scarce = min(by, key=lambda name: by[name])
+    each = max(by[scarce], 1)
+    return Residency(count * each, f"{count} multiprocessors of {arch} hold {each} each by their {scarce}")
+
+
+def check_grid(grid: tuple[int, int, int]) -> None:
+    """RuntimeError, in the driver's own words, for a `grid` that no launch may have; one without programs launches nothing."""
+    if prod(grid) > 0 and any(not 0 < n <= most for n, most in zip(grid, LARGEST_GRID, strict=True)):
+        raise RuntimeError(
+            f"Triton Error [CUDA]: invalid argument: grid {grid}: must be at most {LARGEST_GRID} programs along x, y and z; "
+            "fold what is over into another axis"
+        )
+
+
+def limit_of(metadata: Any, text: str | None) -> int | None:
+    """The most registers of a thread, as the launch's options or the tile program's ``ttg.maxnreg`` say; None: nobody said."""
+    given = getattr(metadata, "maxnreg", None)
+    return int(given) if given else int(text.split(" ")[0]) if text else None

@@ -1,0 +1,80 @@
+"""Contract under test: the emulated GPU says how many multiprocessors it has, holds as many programs as they do, and refuses a
+grid as the driver does."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from triton.runtime import driver
+
+from harness.emulator import emulated
+from harness.emulator.residency import LARGEST_GRID, check_grid, registers_of, residency
+from harness.outcomes import outcome_of
+from harness.verdict import Outcome
+from tests.harness_checks import tile_kernels as kernels
+
+MULTIPROCESSORS = {"sm_80": 108, "sm_90": 132, "sm_100": 148}  # A100, H100 SXM, B200
+
+
+@pytest.mark.parametrize(("arch", "count"), MULTIPROCESSORS.items())
+def test_a_launcher_is_told_the_multiprocessors_of_the_real_chip(arch, count):
+    with emulated(arch):
+        assert driver.active.utils.get_device_properties(0)["multiprocessor_count"] == count
+
+
+@pytest.mark.parametrize("schedule", ["eager on 2", "latest on 2", "drawn:3 on 2"])
+def test_a_schedule_can_ask_for_two_multiprocessors(schedule):
+    with emulated("sm_90", schedule) as device:
+        assert driver.active.utils.get_device_properties(0)["multiprocessor_count"] == device.multiprocessors == 2
+
+
+@pytest.mark.parametrize("schedule", ["eager on 0", "eager on two", "eager on ", "eager on -2", "on 2"])
+def test_multiprocessors_that_are_no_number_from_one_are_refused(schedule):
+    with pytest.raises(ValueError, match="schedule"), emulated("sm_90", schedule):
+        pass
+
+
+# by hand from the table of the programming guide: 65536 registers, 2048 threads, 32 programs, 164 or 228 KiB of which 1 a program
+@pytest.mark.parametrize(
+    ("arch", "needs", "each", "scarce"),
+    [
+        ("sm_80", {"shared": 0, "warps": 4, "columns": 0, "limit": None}, 2, "registers (255 a thread, the most there can be)"),
+        ("sm_80", {"shared": 0, "warps": 1, "columns": 0, "limit": 32}, 32, "programs"),
+        ("sm_90", {"shared": 0, "warps": 32, "columns": 0, "limit": 32}, 2, "threads"),
+        ("sm_90", {"shared": 0, "warps": 8, "columns": 0, "limit": 64}, 4, "registers (64 a thread, maxnreg)"),
+        ("sm_90", {"shared": 113 * 1024, "warps": 4, "columns": 0, "limit": 64}, 2, "shared memory"),
+        ("sm_90", {"shared": 114 * 1024, "warps": 4, "columns": 0, "limit": 64}, 1, "shared memory"),
+        ("sm_80", {"shared": 163 * 1024, "warps": 4, "columns": 0, "limit": 64}, 1, "shared memory"),
+        ("sm_100", {"shared": 0, "warps": 4, "columns": 512, "limit": 64}, 1, "tensor memory"),
+        ("sm_100", {"shared": 0, "warps": 4, "columns": 128, "limit": 64}, 4, "tensor memory"),
+        ("sm_90", {"shared": 0, "warps": 32, "columns": 0, "limit": None}, 1, "registers (64 a thread, the most there can be)"),
+    ],
+)
+def test_programs_of_a_multiprocessor_are_limited_by_what_is_scarce(arch, needs, each, scarce):
+    found = residency(arch, 3, **needs)
+    assert found.programs == 3 * each
+    assert f"3 multiprocessors of {arch} hold {each} each by their {scarce}" == found.reason
+
+
+def test_registers_nobody_limited_are_the_most_there_can_be():
+    assert [registers_of(warps, None) for warps in (1, 4, 8, 16, 32)] == [255, 255, 255, 128, 64]
+    assert registers_of(8, 96) == 96
+
+
+@pytest.mark.parametrize("grid", [(1, 65536, 1), (1, 1, 65536), (2**31, 1, 1)])
+def test_a_grid_beyond_the_limits_is_a_launch_failure(grid):
+    source, destination = torch.ones(64), torch.zeros(64)
+    with emulated("sm_90") as device, pytest.raises(RuntimeError, match=r"invalid argument.*65535") as raised:
+        kernels.copy[grid](source, destination, 64, 64, BLOCK=64)
+    assert outcome_of(raised.value).outcome is Outcome.LAUNCH_FAILURE
+    assert not device.launches and (destination == 0).all()
+
+
+def test_the_largest_grid_and_one_without_programs_are_no_failure():
+    check_grid(LARGEST_GRID)
+    check_grid((0, 65536, 1))
+    destination = torch.zeros(64)
+    with emulated("sm_90"):
+        kernels.copy[(1, 2)](torch.ones(64), destination, 64, 64, BLOCK=64)
+        kernels.copy[(0, 1)](torch.ones(64), destination, 64, 64, BLOCK=64)
+    assert (destination == 1).all()
