@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from harness.contract import Expected
+from harness.narrowed_operands import narrowed
 from harness.verdict import RestsOn
 from reference.error_bound import (
     accumulation_bound,
@@ -26,7 +27,7 @@ from reference.formats import FORMATS, FP32, decode
 from reference.tensor_core import INSTRUCTIONS, Instruction
 
 SHORTEST_BLOCK = 16  # K of the shortest tl.dot: a kernel that restarts its chain in every block has no more chains than this makes
-TF32_SHARE = 2.0**-9 + 2.0**-20  # of sum |a||b|: tf32 drops 13 bits of either operand, each loses less than 2^-10 of itself
+TF32_PRODUCTS = 3  # for one of fp32: tf32x3 multiplies high and low parts
 SATURATED = ("e4m3", "e5m2")  # cvt.rn.satfinite makes the largest finite value of an infinity; a store of one's own may not
 _OPERANDS = {"fp32": ("tf32",), "e4m3": ("e4m3", "fp16")}  # what the compiler may hand to the instruction
 
@@ -45,19 +46,25 @@ def bounded_product(problem: Any, a: np.ndarray, b: np.ndarray, arch: str) -> Ex
     left, right = decode(fmt, a), decode(fmt, b)  # (M, K), (K, N)
     exact = exact_gemm(left, right)
     chains = max(1, -(-k // SHORTEST_BLOCK))
-    possible = [of_instruction(rule, k, chains=chains) for rule in instructions(arch, problem.dtype)] + [plain_fp32(chains=chains)]
+    terms = k * TF32_PRODUCTS if problem.dtype == "fp32" else k
+    possible = [of_instruction(rule, terms, chains=chains) for rule in instructions(arch, problem.dtype)]
+    possible.append(plain_fp32(chains=chains))
     alignment, grid = subnormal_alignment(left, right, fmt, fmt), products_grid(left, right)  # (M, N) each
     value, error = exact.value, np.zeros(shape)  # (M, N)
+    narrow = narrowed(a, b) if problem.dtype == "fp32" else None
+    lost = narrow.loss if narrow else 0.0  # (M, N)
     for how in possible:
-        bound = accumulation_bound(value, exact.magnitude, k, accumulation=how, alignment=alignment, grid=grid)  # (M, N)
+        magnitude = exact.magnitude + 2.0 * lost  # (M, N) of products whose operands may have grown
+        bound = accumulation_bound(value, magnitude, terms, accumulation=how, alignment=alignment, grid=grid)  # (M, N)
         error = np.maximum(error, bound)  # (M, N)
-    if problem.dtype == "fp32":
-        error = error + exact.magnitude * TF32_SHARE  # (M, N)
+    error = error + lost  # (M, N)
     with np.errstate(invalid="ignore"):  # NaN and infinities pass through, and are owed as they are
         if problem.activation:
             value, error = activated_bound(value, error)
         bound = converted_bound(value, error, FORMATS[problem.out])  # (M, N)
     undecided = np.isinf(value) & (_may_overflow(left, right) | (problem.out in SATURATED))  # (M, N)
+    if narrow:
+        undecided |= narrow.hollow | (narrow.unsettled & ~np.isnan(value))
     return Expected(
         name="c", format=problem.out, shape=shape, value=value, bound=bound, undecided=undecided, rests_on=RestsOn.BOUND
     )

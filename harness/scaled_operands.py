@@ -105,14 +105,18 @@ def element_operand(name: str, element: str, side: Side, *, pad: int, offset: in
     )
 
 
-def scale_operand(name: str, scale: str, side: Side, data_seed: int, *, row_pad: int, tile_pad: int) -> Operand:
-    """The scales packed in five dimensions; every byte of padding inside the tiles is garbage, NaN codes among it."""
+def scale_operand(
+    name: str, scale: str, side: Side, data_seed: int, *, row_pad: int, tile_pad: int, zero_padding: bool = False
+) -> Operand:
+    """The scales packed in five dimensions. The padding inside the tiles is garbage, NaN codes among it, or zeros, as cuBLAS asks
+    (`reference.scale_layout`): a kernel that multiplies it by elements that are zero may rely on zeros, on nothing else."""
     packed = scale_layout.pack(side.scales)  # (row tiles, column tiles, 32, 4, 4)
-    padding = scale_layout.padding_mask(*side.scales.shape)
-    rng = plain.generator(data_seed, f"{name} padding")
-    nan = FORMATS[scale].nan_code or 0
-    garbage = np.where(rng.random(packed.shape) < 0.5, nan, rng.integers(0, 256, packed.shape))
-    packed = np.where(padding, garbage, packed).astype(np.uint8)
+    if not zero_padding:
+        padding = scale_layout.padding_mask(*side.scales.shape)
+        rng = plain.generator(data_seed, f"{name} padding")
+        nan = FORMATS[scale].nan_code or 0
+        garbage = np.where(rng.random(packed.shape) < 0.5, nan, rng.integers(0, 256, packed.shape))
+        packed = np.where(padding, garbage, packed).astype(np.uint8)
     tile = scale_layout.TILE_BYTES + tile_pad
     return Operand(name=name, format=scale, codes=packed, strides=(packed.shape[1] * tile + row_pad, tile, 16, 4, 1))
 

@@ -183,7 +183,7 @@ class BlockScaledMatmulContract(KernelContract):
                 getattr(p, f"{name}_{what}") for what in ("pad", "offset", "scale_pad", "tile_pad")
             )
             made.append(scaled_operands.element_operand(name, element, side, pad=pad, offset=offset))
-            pads = {"row_pad": row_pad, "tile_pad": tile_pad}
+            pads = {"row_pad": row_pad, "tile_pad": tile_pad, "zero_padding": bool(case.launcher)}
             made.append(scaled_operands.scale_operand(f"{name}_scale", f.scale, side, case.data_seed, **pads))
         return made
 
