@@ -33,6 +33,7 @@ ORACLE = {
     "harness.plan",
     "harness.scaled_plan",
     "harness.product_bound",
+    "harness.narrowed_operands",
     "harness.scaled_bound",
     "harness.matmul_outcomes",
     "harness.verdict",
