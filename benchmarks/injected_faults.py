@@ -206,7 +206,7 @@ def hit(out: Path) -> dict[str, int]:
 
 
 def children(process: int) -> dict[int, int]:
-    """Every descendant -> its depth: at 1 the forkserver and its tracker, at 2 the cells."""
+    """Every descendant -> its depth: at 1 the process of the run, at 2 the forkserver and its tracker, at 3 the cells."""
     parents: dict[int, list[int]] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -233,7 +233,7 @@ def judging(process: int, out: Path) -> list[int]:
                 open_cases.discard(record["number"])
             case "resumed":
                 open_cases.clear()
-    cells = [child for child, depth in children(process).items() if depth == 2]
+    cells = [child for child, depth in children(process).items() if depth == 3]
     return cells if len(cells) == len(open_cases) == JOBS else []
 
 
@@ -251,7 +251,8 @@ def killed(cases: int, wall: float, plan: list[str], draw: random.Random, out: P
             pass
         there: list[int] = []
         while process.poll() is None and who == "child" and not there:
-            there = [*children(process.pid)] if any_child else judging(process.pid, out)
+            below = [child for child, depth in children(process.pid).items() if depth > 1]
+            there = below if any_child else judging(process.pid, out)
             time.sleep(0 if there else 0.002)
         if process.poll() is not None:
             done.append(f"{who}: over before {after:.2f} s")

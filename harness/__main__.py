@@ -1,16 +1,15 @@
 """The command line: ``python -m harness run | replay FILE | promote FILE | targets | crosscheck STEM | large | record | compile``.
 
-Exit status: 0 all right, 1 convicted, 2 usage, 3 too much undecided, 5 nothing ran.
+Exit status: 0 all right, 1 convicted, 2 usage, 3 too much undecided, an error or cancelled, 5 nothing ran.
 """
 
 from __future__ import annotations
 
 import argparse
-import atexit
-import logging
 import os
 import sys
-from typing import NoReturn
+
+from harness.supervision import cancels_from_here, leave, supervised
 
 
 def parser() -> argparse.ArgumentParser:
@@ -55,11 +54,16 @@ def main(words: list[str] | None = None) -> int:
         "sanitize": sanitize.run,
         "targets": _targets,
     }
+    if arguments.command != "run":  # which says itself from when there is something to cancel
+        cancels_from_here()
     try:
         return does[arguments.command](arguments)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("cancelled", file=sys.stderr)
+        return 3
 
 
 def _targets(arguments: argparse.Namespace) -> int:
@@ -71,17 +75,7 @@ def _targets(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _leave(status: int) -> NoReturn:
-    """End this process with everything that ends in Python done, and without the interpreter's own teardown.
-
-    There Triton's bindings print a page of "leaked" functions once Gluon was imported, below the report somebody wants to read.
-    """
-    logging.shutdown()
-    atexit._run_exitfuncs()  # multiprocessing's too: no directory of a forkserver is left behind
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
-
-
 if __name__ == "__main__":
-    _leave(main())
+    if "--in-process" in sys.argv:  # for a debugger, which holds the process that it started
+        leave(main())
+    os._exit(supervised(main))

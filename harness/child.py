@@ -28,6 +28,7 @@ from typing import Any
 
 from harness.contract import Case, resolve
 from harness.outcomes import failure
+from harness.supervision import end_forks
 from harness.targets import Target, visible_device
 from harness.verdict import Outcome, Verdict
 
@@ -202,7 +203,7 @@ def _forkserver() -> Iterator[Any]:
 
 def _serve(connection: Any, target: Target, log: str, variables: dict[str, str], addresses: list[str]) -> None:
     """The child: warm up, then judge what comes down the pipe until it ends."""
-    begun = time.perf_counter()
+    begun, me = time.perf_counter(), os.getpid()
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -237,6 +238,7 @@ def _serve(connection: Any, target: Target, log: str, variables: dict[str, str],
             verdict = settled(judge(contract.case_from_json(record), target, contract), target)
         except Exception as error:  # the contract's fault or ours: it says nothing about a kernel
             verdict = failure(error)
+        end_forks(me)  # one that the launcher made would answer too, and be taken for the answer to the next case
         connection.send(json.loads(json.dumps(verdict.to_json(), default=_plain)))
 
 

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.supervision import stage
+
 if TYPE_CHECKING:  # the court draws and launches; a contract is read without either
     import torch
     from hypothesis.strategies import SearchStrategy
@@ -213,12 +215,12 @@ def load(address: str) -> Any:
         if not path.is_file():
             raise ValueError(f"address {address!r}: there is no file {place}; give a path to an existing Python file")
         try:
-            module = _load_file(path)
+            module = _load_file(path, address)
         except (Exception, SystemExit) as error:  # a script that exits would end the run with its own status, nothing judged
             raise ValueError(f"address {address!r}: {place} cannot be imported: {_where(error, path)}; mend the file") from error
     else:
         try:
-            module = importlib.import_module(place)
+            module = sys.modules.get(place) or _import(place, address)
         except ModuleNotFoundError as error:
             raise ValueError(f"address {address!r}: cannot import {place} ({error}); give path/file.py:NAME for a file") from error
         except (Exception, SystemExit) as error:
@@ -239,7 +241,12 @@ def _where(error: BaseException, path: Path) -> str:
     return f"{type(error).__name__}: {said}" + (f" (line {line})" if line else "")
 
 
-def _load_file(path: Path) -> Any:
+def _import(place: str, address: str) -> Any:
+    with stage(f"address {address!r}: importing {place}", "mend the module"):
+        return importlib.import_module(place)
+
+
+def _load_file(path: Path, address: str) -> Any:
     name = f"_loaded_{path.stem}_{abs(hash(str(path))):x}"
     if name in sys.modules:
         return sys.modules[name]
@@ -248,7 +255,8 @@ def _load_file(path: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # before execution: triton.jit and dataclasses look their module up
     try:
-        spec.loader.exec_module(module)
+        with stage(f"address {address!r}: importing {path.name}", "mend the file"):
+            spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise

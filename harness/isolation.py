@@ -10,6 +10,7 @@ import contextlib
 import queue
 import signal
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -19,6 +20,8 @@ from harness.journal import Journal, whole
 from harness.spares import Spares
 from harness.targets import Target
 from harness.verdict import Verdict
+
+ONE_SIGNAL = 0.3  # seconds
 
 
 class Bench:
@@ -61,12 +64,19 @@ class Bench:
         """Ctrl-C raises KeyboardInterrupt where this thread waits for a verdict, and nowhere else; a second one, anywhere.
 
         Left to itself Python raises it wherever it is, and drops it in a callback of the garbage collector (Hypothesis has one).
+        One signal may come twice, from the terminal and passed on: what comes within `ONE_SIGNAL` seconds is one. Where SIGINT is
+        ignored, as under ``nohup ... &``, it stays ignored.
         """
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            yield
+            return
+        first = 0.0
 
         def interrupt(number: int, frame: Any) -> None:
-            if self.interrupted:
+            nonlocal first
+            if self.interrupted and time.monotonic() - first > ONE_SIGNAL:
                 raise KeyboardInterrupt
-            self.interrupted = True
+            self.interrupted, first = True, first or time.monotonic()
 
         earlier = signal.signal(signal.SIGINT, interrupt)
         try:

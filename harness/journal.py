@@ -110,10 +110,14 @@ def unfinished(path: Path) -> list[dict]:
 
 
 def in_use(path: Path) -> bool:
-    """Whether a living run writes this journal."""
+    """Whether a living run writes this journal. One that was killed a moment ago may still hold its lock, and is given a second."""
+    end = time.monotonic() + 1.0
     with path.open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-    return False
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return False
+            except OSError:
+                if time.monotonic() > end:
+                    return True
+                time.sleep(0.02)

@@ -11,6 +11,7 @@ from harness import seed_files
 from harness.contract import Case
 from harness.isolation import Bench
 from harness.journal import Journal
+from harness.supervision import end_forks
 from harness.targets import Target, target
 from harness.verdict import Outcome, Ruling, Verdict, normalised
 
@@ -67,7 +68,9 @@ class InThisProcess:
             self.say(f"  {line}")
         from harness.judge import judge
 
+        me = os.getpid()
         verdict = judge(case, where)
+        end_forks(me)
         self.journal.end(number, verdict)
         self.journal.close()
         return verdict

@@ -20,6 +20,7 @@ from harness.progress import Showing
 from harness.records import Records
 from harness.replay import rerun
 from harness.shrinking import Memory, shrink
+from harness.supervision import cancels_from_here
 from harness.targets import Target, target, targets
 from harness.verdict import Outcome, Ruling, Verdict
 
@@ -85,6 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     records = Records(arguments.json, arguments.junit)
     records.begin({name: str(value) for name, value in vars(arguments).items() if name not in resume.NOT_ASKED})
     tally, bugs = report.Tally(), dict[tuple, Bug]()
+    cancels_from_here()
     with Bench(jobs=arguments.jobs or len(os.sched_getaffinity(0)), timeout=arguments.timeout, journal=journal) as bench:
         try:
             with bench.interruptible(), Showing(shown) as showing:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.__main__ import main
+from tests.harness_checks.interrupts import answering
 
 ADD = "tests.harness_checks.vector_add"
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -68,7 +69,8 @@ def test_a_users_launcher_outside_the_checkout_is_judged(capsys: pytest.CaptureF
 
 def test_ctrl_c_says_cancelled_and_leaves_the_journal_and_no_child(tmp_path: Path, state: Path) -> None:
     command = [sys.executable, "-m", "harness", "run", "--contract", f"{ADD}:HANGS", *SM_90, "--jobs", "2"]
-    run = subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with answering():
+        run = subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not any(path.read_text().count("begin") == 4 for path in state.glob("journal/*.jsonl")) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -177,4 +179,4 @@ def test_nothing_is_printed_below_a_report_once_gluon_was_imported() -> None:
     plain = f"import sys; from harness.__main__ import main; sys.exit(main({words!r}))"
     ordinary = subprocess.run([sys.executable, "-c", plain], cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert (ours.returncode, "leaked" in ours.stderr) == (5, False)
-    assert (ordinary.returncode, "leaked" in ordinary.stderr) == (5, True), "no page any more: harness.__main__._leave can go"
+    assert (ordinary.returncode, "leaked" in ordinary.stderr) == (5, True), "no page any more: drop supervision.leave"

@@ -40,7 +40,7 @@ ORACLE = {
 }
 """Contracts, and what makes their cases, operands and expected results. They neither run nor judge, and see no result."""
 
-ORACLE_MAY = ORACLE | {"harness.targets"}
+ORACLE_MAY = ORACLE | {"harness.targets", "harness.supervision"}
 """What these may import of harness: a list of what is allowed, so that a new file of another kind is not."""
 
 

@@ -17,6 +17,7 @@ from harness.cell import asserted
 from harness.isolation import Bench
 from harness.journal import Journal, unfinished
 from harness.verdict import Outcome, Ruling, Verdict
+from tests.harness_checks.interrupts import answering
 from tests.harness_checks.vector_add import HOST, case
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -111,9 +112,10 @@ with Bench(journal=Journal(Path(sys.argv[1]))) as bench:
 @pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGINT])
 def test_a_parent_that_ends_leaves_no_orphan_and_the_case_it_was_at(tmp_path: Path, ended_by: signal.Signals) -> None:
     journal = tmp_path / "j.jsonl"
-    parent = subprocess.Popen(
-        [sys.executable, "-c", HANG, str(journal)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=CHECKOUT
-    )
+    with answering():
+        parent = subprocess.Popen(
+            [sys.executable, "-c", HANG, str(journal)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=CHECKOUT
+        )
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
     deadline = time.monotonic() + 20

@@ -21,6 +21,7 @@ from harness.isolation import Bench
 from harness.journal import Journal, records
 from harness.resume import Past
 from harness.verdict import Outcome, Ruling, Verdict
+from tests.harness_checks.interrupts import answering
 
 ADDRESS = "tests.harness_checks.vector_add:WRONG"
 ASKED = ["--contract", ADDRESS, "--target", "emulated:sm_90", "--jobs", "2", "--max-cases", "14"]
@@ -138,7 +139,8 @@ def resumed(held: tuple[Path, dict], out: Path, capsys: pytest.CaptureFixture, p
 def test_ctrl_c_and_resume_come_to_the_undisturbed_results(
     held: tuple[Path, dict], tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process = run(command(24, tmp_path, contract="SMALL"), tmp_path)
+    with answering():
+        process = run(command(24, tmp_path, contract="SMALL"), tmp_path)
     while process.poll() is None and '"event":"end"' not in "".join(
         path.read_text() for path in (tmp_path / "state" / "journal").glob("*.jsonl")
     ):

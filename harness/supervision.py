@@ -1,0 +1,136 @@
+"""The process that a person starts imports nothing of theirs: the command runs in another, and the first one says how it ended.
+
+A file of the user's may end the process that imports it (`os._exit`, a segmentation fault), fork it, or leave by `sys.exit`. So the
+first process forks before anything is imported, waits, and passes on the exit status that the other left in memory that both share.
+An end without one is an error with a sentence: what it was at (`stage`), and how it ended.
+
+**Signals.** A terminal sends Ctrl-C to both. One that was sent to the first process alone is passed on. Where SIGINT is ignored, as
+under ``nohup ... &``, it stays ignored. Until a command has something to cancel (`cancels_from_here`) SIGINT ends it at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from typing import NoReturn
+
+USAGE, UNDECIDED = 2, 3
+_WAITED_FOR = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
+_PR_SET_PDEATHSIG = 1
+_OF_A_TERMINAL = 0x80  # si_code SI_KERNEL: every process of the foreground has it too
+_LENGTH = 4096  # bytes of the record that both processes share
+_record: int | None = None  # its file; None in a process that is not supervised
+_owner = 0  # the process that may write it
+
+
+def supervised(command: Callable[[], int]) -> int:
+    """Run `command` in a forked process; its exit status, or `USAGE` or `UNDECIDED` with a sentence where it left none."""
+    global _record, _owner
+    record = os.memfd_create("how the run ended")
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
+    first = os.getpid()
+    running = os.fork()
+    if not running:
+        _record, _owner = record, os.getpid()
+        _ends_with(first)
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED_FOR)
+        status = command()
+        _note(status=status)
+        leave(status)
+    ended = _waited_for(running)
+    noted = os.pread(record, _LENGTH, 0).rstrip(b"\0")
+    return _told(json.loads(noted) if noted else {}, ended)
+
+
+def leave(status: int) -> NoReturn:
+    """End this process with everything that ends in Python done, and without the interpreter's own teardown.
+
+    There Triton's bindings print a page of "leaked" functions once Gluon was imported, below the report somebody wants to read.
+    """
+    import atexit
+    import logging
+
+    logging.shutdown()
+    atexit._run_exitfuncs()  # multiprocessing's too: no directory of a forkserver is left behind
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+@contextlib.contextmanager
+def stage(doing: str, remedy: str) -> Iterator[None]:
+    """While the process is at what `doing` says: an end of the process is told with it, and is a usage error with `remedy`.
+
+    A fork of this process that comes back from there ends: the process that was asked goes on alone.
+    """
+    asked = os.getpid()
+    _note(doing=doing, remedy=remedy)
+    try:
+        yield
+    finally:
+        end_forks(asked)
+        _note()
+
+
+def end_forks(asked: int) -> None:
+    """End this process if it is not `asked` but a fork of it, without a word: only the process that was asked may answer."""
+    if os.getpid() != asked:
+        os._exit(0)
+
+
+def cancels_from_here() -> None:
+    """From here on Ctrl-C is a KeyboardInterrupt: there is a run to cancel. Nothing changes where SIGINT is ignored or handled."""
+    if _record is not None and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _note(**what: str | int) -> None:
+    """Leave `what` for the first process, in place of what was left before."""
+    if _record is not None and os.getpid() == _owner:
+        shortened = {name: value[:1000] if isinstance(value, str) else value for name, value in what.items()}
+        os.pwrite(_record, json.dumps(shortened).encode().ljust(_LENGTH, b"\0"), 0)
+
+
+def _ends_with(first: int) -> None:
+    """Die with the process that waits for this one: a kill of it is meant for the run."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != first:  # it died before that
+        os._exit(UNDECIDED)
+
+
+def _waited_for(running: int) -> int:
+    """The wait status of the process `running`; signals that this one gets alone are passed on to it."""
+    while True:
+        came = signal.sigwaitinfo(_WAITED_FOR)
+        if came.si_signo == signal.SIGCHLD:
+            ended, status = os.waitpid(running, os.WNOHANG)
+            if ended:
+                return status
+        elif came.si_signo != signal.SIGINT or came.si_code != _OF_A_TERMINAL:
+            os.kill(running, came.si_signo)
+
+
+def _told(noted: dict, ended: int) -> int:
+    """The exit status that the record and the wait status come to; says so where the process did not come to its end."""
+    if "status" in noted:
+        return int(noted["status"])
+    code = os.waitstatus_to_exitcode(ended)
+    if code == -signal.SIGINT:
+        print("cancelled before anything was judged", file=sys.stderr)
+        return UNDECIDED
+    if code in (-signal.SIGTERM, -signal.SIGHUP):
+        return 128 - code
+    how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"left with exit status {code}"
+    if "doing" in noted:
+        print(f"error: {noted['doing']}: the process {how}; {noted['remedy']}", file=sys.stderr)
+        return USAGE
+    print(f"error: the process of the run {how} before its end; `run --resume` goes on with what it judged", file=sys.stderr)
+    return UNDECIDED
