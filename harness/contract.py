@@ -254,8 +254,10 @@ def _load_file(path: Path, address: str) -> Any:
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # before execution: triton.jit and dataclasses look their module up
+    from harness.targets import importing
+
     try:
-        with stage(f"address {address!r}: importing {path.name}", "mend the file"):
+        with stage(f"address {address!r}: importing {path.name}", "mend the file"), importing():
             spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]

@@ -11,7 +11,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ def judge(case: Case, target: Target, contract: Contract | None = None) -> Verdi
             message=f"{target.name} lacks {', '.join(sorted(str(f) for f in lacking))}",
             seconds=clock.seconds(),
         )
-    launcher = _blamed(load(case.launcher)) if case.launcher else None
+    launcher = _launcher(case, target)
     owed = contract.owed(case, target)
     try:
         return _judge(case, target, contract, launcher, owed, clock)
@@ -91,10 +91,16 @@ def _judge(case: Case, target: Target, contract: Contract, launcher: Callable | 
     return replace(verdict, advice=seen.advice, recorded=seen.recorded, seconds=clock.seconds())
 
 
-def _blamed(launcher: Callable) -> Callable:
-    """`launcher`, called through `for_the_launcher`: where it does not take what it is given, the TypeError counts against it."""
-    called = functools.partial(for_the_launcher, launcher)
-    return functools.update_wrapper(called, launcher)
+def _launcher(case: Case, target: Target) -> Callable | None:
+    """The user's launcher, imported where its file finds `target` when it asks for its GPU. None: the kernel's own.
+
+    It is called through `for_the_launcher`: where it does not take what it is given, the TypeError counts against it.
+    """
+    if not case.launcher:
+        return None
+    with target.enter() if target.emulated else nullcontext():
+        launcher = load(case.launcher)
+    return functools.update_wrapper(functools.partial(for_the_launcher, launcher), launcher)
 
 
 def _compared(expected: Expected, seen: Seen) -> Comparison:
@@ -134,12 +140,13 @@ def _launch_once(
             clock.on("launch"),
             _compilations(clock),
             _own_cache(case),
+            guarded_allocations(guard),  # around the target, whose tensors are made of what this one allocates
             target.enter(case.schedule) as device,
-            guarded_allocations(guard),
             _launches() as launched,
         ):
             if device is not None:
-                device.either_row = contract.either_row
+                device.either_row, device.takes_cpu_tensors = contract.either_row, False
+                tensors = {name: device.place(tensor) for name, tensor in tensors.items()}
             outputs = dict(contract.launch(case, tensors, launcher))
         with clock.on("transfer"):
             seen = _returned(outputs)

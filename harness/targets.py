@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import torch
 
 EMULATED_ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+GPU_NODES = ("/dev/nvidiactl", "/dev/dxg")  # where there is a GPU's driver there is one of these
 SEEN = "HARNESS_GPUS_SEEN"
 """Set by a process for its own children: what it found, so that a dozen pytest workers need not each start CUDA to look."""
 
@@ -77,6 +78,24 @@ class Target:
         return self.name
 
 
+@contextmanager
+def importing() -> Iterator[None]:
+    """While a user's file is imported, `torch.cuda` answers as when the file is launched.
+
+    It answers for the emulated GPU that is entered, else for a real GPU; where there is none for an emulated sm_90.
+    """
+    if any(map(os.path.exists, GPU_NODES)):
+        yield
+        return
+    from harness.emulator import emulated, is_entered
+
+    if is_entered():
+        yield
+        return
+    with emulated("sm_90"):
+        yield
+
+
 def targets() -> list[Target]:
     """Every machine that is here: the emulated ones always, then each GPU that is visible."""
     return [Target(f"emulated:{arch}", arch) for arch in EMULATED_ARCHITECTURES] + list(_gpus())
@@ -114,7 +133,7 @@ def _gpus() -> tuple[Target, ...]:
     seen = json.loads(os.environ.get(SEEN, "null"))
     if seen and seen["visible"] == os.environ.get("CUDA_VISIBLE_DEVICES"):
         return _named(seen["gpus"])
-    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") or not any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg"))):
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") or not any(map(os.path.exists, GPU_NODES)):
         return ()
     try:
         ask = [sys.executable, "-m", "harness.visible_gpus"]

@@ -256,6 +256,6 @@ class _Interception(TorchFunctionMode):
 def _asked_by_triton() -> bool:
     """Whether the compiler's runtime allocates (its benchmark's cache of 256 MB, for one): no output of a launcher."""
     frame = sys._getframe(2)
-    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "torch":
+    while frame is not None and f"{frame.f_globals.get('__name__')}.".startswith(("torch.", "harness.emulator.")):
         frame = frame.f_back  # type: ignore[assignment]
     return frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "triton"

@@ -6,10 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import torch
+from triton.runtime.jit import TensorWrapper
 
 from harness.emulator.arithmetic import narrow
+from harness.emulator.cuda_tensors import inside
 from harness.emulator.descriptors import ALIGNMENT, Descriptor
-from harness.emulator.faults import BadArgument, EmulatedFault
+from harness.emulator.faults import BadArgument, EmulatedFault, raise_for_the_launcher
 from harness.emulator.global_memory import GlobalMemory
 from harness.emulator.types import Type
 
@@ -34,13 +37,7 @@ def _argument(memory: GlobalMemory, name: str, value: Any, kinds: Iterator[Type]
     if hasattr(value, "block_shape") and hasattr(value, "base"):
         return _descriptor(memory, name, value, kind, kinds)
     if kind.kind == "pointer":
-        if hasattr(value, "data_ptr"):
-            if getattr(value, "device", None) is not None and value.device.type != "cpu":
-                raise BadArgument(
-                    f"argument {name} is on {value.device}: the emulated GPU reads CPU tensors; move it with .cpu()"
-                )
-            return [memory.add(name, getattr(value, "base", value))]
-        return [int(value)]
+        return [memory.add(name, bytes_of(name, value)) if hasattr(value, "data_ptr") else int(value)]
     if kind.kind == "scalar":
         if kind.is_float:
             return [np.asarray(narrow(np.array(float(value)), kind.format))]
@@ -48,9 +45,35 @@ def _argument(memory: GlobalMemory, name: str, value: Any, kinds: Iterator[Type]
     raise EmulatedFault("not modelled", f"argument {name} of type {kind.text}")
 
 
+def refuse_cpu_tensors(values: Sequence[Any]) -> None:
+    """ValueError, in Triton's own words, for a tensor of the CPU where a launch on a GPU needs one of its own."""
+    for place, value in enumerate(values):
+        if isinstance(value, tuple):
+            refuse_cpu_tensors(value)
+            continue
+        while isinstance(value, TensorWrapper) or hasattr(value, "block_shape"):
+            value = value.base
+        if isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.numel():
+            said = f"Pointer argument (at {place}) cannot be accessed from Triton (cpu tensor?)"
+            raise_for_the_launcher(ValueError(said))
+
+
+def bytes_of(name: str, value: Any) -> torch.Tensor:
+    """The CPU tensor that holds the bytes of `value`: a tensor, or one that `triton.reinterpret` gave another type."""
+    while isinstance(value, TensorWrapper):
+        value = value.base
+    found = inside(value)
+    if found.device.type != "cpu":
+        raise BadArgument(
+            f"argument {name} is on {found.device}: the emulated GPU reads tensors of device='cuda' that were made under it, and "
+            "CPU tensors; move it with .cpu()"
+        )
+    return found
+
+
 def _descriptor(memory: GlobalMemory, name: str, value: Any, kind: Type, kinds: Iterator[Type]) -> list[Any]:
     """A host tensor descriptor: itself, its shape and strides; or, where the target has no TMA, the pointer it is rewritten to."""
-    base = memory.add(name, value.base)
+    base = memory.add(name, bytes_of(name, value.base))
     shape, strides = [int(n) for n in value.shape], [int(n) for n in value.strides]
     nan = getattr(value, "padding", "zero") == "nan"
     if kind.kind == "desc":

@@ -17,6 +17,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+import torch
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
@@ -24,9 +25,12 @@ from triton.backends.nvidia.compiler import get_ptx_version_from_options
 from triton.runtime import driver
 
 from harness.emulator.access_widths import Access, accesses
-from harness.emulator.arguments import flatten
+from harness.emulator.architectures import ARCHITECTURES
+from harness.emulator.arguments import flatten, refuse_cpu_tensors
 from harness.emulator.asynchrony import READ_BY, Schedule
 from harness.emulator.compiling import FENCE, WRITTEN, Stages, check_release
+from harness.emulator.cuda_runtime import LAUNCH, answering
+from harness.emulator.cuda_tensors import CUDA, outside
 from harness.emulator.faults import BadArgument, EmulatedFault
 from harness.emulator.global_memory import GlobalMemory
 from harness.emulator.hints import compiled_in, hinted, untrue_arguments
@@ -35,8 +39,6 @@ from harness.emulator.program import Program
 from harness.emulator.residency import MULTIPROCESSORS, check_grid
 from harness.emulator.translate import Translated, translate
 
-# shared memory one program may use, in bytes (CUDA programming guide, "Technical specifications per compute capability")
-ARCHITECTURES: dict[str, tuple[int, int]] = {"sm_80": (80, 163 * 1024), "sm_90": (90, 227 * 1024), "sm_100": (100, 227 * 1024)}
 KEPT = 512  # translated programs
 STEP_LIMIT = 20_000_000  # operations of the tile program in one launch: far beyond any judged case
 _translations: dict[tuple[bytes, str, bool, bool], Translated] = {}
@@ -66,16 +68,34 @@ class Device:
     def __init__(self, arch: str, schedule: str) -> None:
         if arch not in ARCHITECTURES:
             raise BadArgument(f"arch {arch!r}: no emulated GPU of that name; there are {', '.join(ARCHITECTURES)}")
-        self.arch, self.schedule_text = arch, schedule
-        self.capability, self.shared_memory = ARCHITECTURES[arch]
+        self.arch: str = arch
+        self.schedule_text = schedule
+        self.architecture = ARCHITECTURES[arch]
+        self.capability = self.architecture.capability
         self.schedule = Schedule(schedule)
         self.multiprocessors = self.schedule.multiprocessors or MULTIPROCESSORS[arch].count
         self.launches: list[Launch] = []
         self.findings: list[EmulatedFault] = []
         self.dry = False  # compile and check resources, execute nothing
+        self.takes_cpu_tensors = True  # a launch may be given tensors of the CPU, which a real GPU refuses
         self.either_row = False  # of two rows scattered to one place either may stay: else two that differ are a race
         self._rewrites: list[Callable[[str], str]] = []
         self._advice: set[str] = set()
+        self._ticks = 0
+
+    @property
+    def number(self) -> int:
+        """Triton's number for it: each architecture has its own, so that what Triton keeps by device never mixes."""
+        return 1000 + self.capability
+
+    def place(self, tensor: Any) -> Any:
+        """`tensor` (torch, CPU) as a tensor of this GPU: the two share every byte."""
+        return outside(tensor)
+
+    def tick(self) -> float:
+        """The time in milliseconds, by what was launched: it grows with each launch and each call, and means nothing."""
+        self._ticks += 1
+        return LAUNCH * len(self.launches) + 1e-3 * self._ticks
 
     def rewrite(self, function: Callable[[str], str]) -> None:
         """Let `function` change the text of each tile program before it is executed: a compiler's fault, planted."""
@@ -195,14 +215,15 @@ class _Utils:
     def unload_module(self, module: object) -> None: ...
 
     def get_device_properties(self, device: int) -> dict[str, int]:
+        chip = self.device.architecture
         return {
-            "max_shared_mem": self.device.shared_memory,
+            "max_shared_mem": chip.shared_memory,
             "multiprocessor_count": self.device.multiprocessors,
             "warpSize": 32,
             "max_num_regs": MULTIPROCESSORS[self.device.arch].registers,
-            "sm_clock_rate": 1,
-            "mem_clock_rate": 1,
-            "mem_bus_width": 1,
+            "sm_clock_rate": chip.clock,
+            "mem_clock_rate": chip.memory_clock,
+            "mem_bus_width": chip.bus,
         }
 
 
@@ -232,10 +253,14 @@ class _Launcher:
         given = [(name, value) for (name, kind), value in zip(self.signature.items(), values, strict=True) if kind != "constexpr"]
         if self.program is None:
             self.program = _relocated(function, self.file)
-        if (fault := compiled_in(self.source, values)) is not None:
-            driver.active.device.findings.append(fault)
-            raise fault
-        driver.active.device.run(self.program, self.metadata, (x, y, z), [n for n, _ in given], [v for _, v in given])
+        device = driver.active.device
+        if not device.takes_cpu_tensors:
+            refuse_cpu_tensors([v for _, v in given])
+        with torch._C.DisableTorchFunction():  # what the emulator itself asks of torch is nobody's allocation
+            if (fault := compiled_in(self.source, values)) is not None:
+                device.findings.append(fault)
+                raise fault
+            device.run(self.program, self.metadata, (x, y, z), [n for n, _ in given], [v for _, v in given])
 
 
 def _relocated(program: bytes, file: str) -> bytes:
@@ -249,8 +274,7 @@ def _relocated(program: bytes, file: str) -> bytes:
 
 
 class EmulatedDriver(DriverBase):
-    """Triton's view of a `Device`. Each architecture has a device number of its own, so that Triton's caches per device never
-    mix."""
+    """Triton's view of a `Device`."""
 
     def __init__(self, device: Device) -> None:
         self.device, self.utils, self.launcher_cls = device, _Utils(device), _Launcher
@@ -266,7 +290,7 @@ class EmulatedDriver(DriverBase):
         return GPUTarget("cuda", self.device.capability, 32)
 
     def get_current_device(self) -> int:
-        return 1000 + self.device.capability
+        return self.device.number
 
     def set_current_device(self, device: int) -> None: ...
 
@@ -276,15 +300,15 @@ class EmulatedDriver(DriverBase):
     def get_current_stream(self, device: int = 0) -> int:
         return 0
 
-    def get_active_torch_device(self) -> Any:
-        import torch
+    @property
+    def takes_cpu_tensors(self) -> bool:
+        return self.device.takes_cpu_tensors
 
-        return torch.device("cpu")
+    def get_active_torch_device(self) -> Any:
+        return CUDA
 
     def get_device_interface(self) -> Any:
-        import torch
-
-        return torch.cpu
+        return torch.cuda
 
     def get_benchmarker(self) -> Callable[..., list[float]]:
         """Time nothing: each candidate is compiled and held to the device's resources, and all take equally long, so the first that
@@ -335,7 +359,9 @@ def _autotuners(own: EmulatedDriver) -> Iterator[None]:
 
 @contextmanager
 def emulated(arch: str, schedule: str = "eager") -> Iterator[Device]:
-    """Launches go to an emulated `arch` ("sm_80", "sm_90", "sm_100") until the end of the block; tensors are CPU tensors.
+    """Launches go to an emulated `arch` ("sm_80", "sm_90", "sm_100") until the end of the block, and `torch.cuda` answers for it.
+
+    Tensors are of `device="cuda"`, or CPU tensors unless `Device.takes_cpu_tensors` is set False.
 
     `schedule`: "eager", "latest" or "drawn:<schedule_seed>" (when asynchronous operations land), and "... on 2" for a GPU of two
     multiprocessors. ValueError for another arch or schedule, RuntimeError for a Triton release that is not known.
@@ -347,7 +373,7 @@ def emulated(arch: str, schedule: str = "eager") -> Iterator[Device]:
     driver.set_active(own)
     knobs.runtime.add_stages_inspection_hook = Stages()
     try:
-        with _autotuners(own):
+        with _autotuners(own), answering(device):
             yield device
     finally:
         driver._active = before

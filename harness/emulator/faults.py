@@ -6,6 +6,9 @@ the kernel.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NoReturn
+
 
 class BadArgument(ValueError):
     """The caller asked for what cannot be: an unknown architecture or schedule, a tensor that is not on the emulated GPU."""
@@ -25,3 +28,13 @@ class EmulatedFault(Exception):
 
     def __reduce__(self) -> tuple:
         return type(self), (self.outcome, self.message, self.location, self.details)
+
+
+def for_the_launcher(function: Callable, /, *args: Any, **kwargs: Any) -> Any:
+    """`function` called on behalf of the launcher: what it raises with these arguments is the launcher's, though we called it."""
+    return function(*args, **kwargs)
+
+
+def raise_for_the_launcher(error: Exception) -> NoReturn:
+    """Raise what a real GPU's runtime would raise here: it is the launcher's, though it comes from us."""
+    raise error

@@ -43,7 +43,7 @@ LAUNCHER_ROWS: dict[str, tuple[Callable, str, str, str]] = {
     "device is not the target's": (
         lambda: matmul(A.to("meta"), B.to("meta")),
         "a is on meta",
-        "takes operands on cpu",
+        "takes operands on cuda",
         "move a and b",
     ),
     "activation": (lambda: matmul(A, B, "gelu"), "activation 'gelu'", "must be one of '', 'leaky_relu'", "apply another function"),

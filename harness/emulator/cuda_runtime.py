@@ -1,0 +1,469 @@
+"""`torch.cuda` as the emulated GPU answers it.
+
+    with answering(device):
+        torch.cuda.get_device_properties(0).multi_processor_count
+
+Each public function of `torch.cuda` and `torch.accelerator` is either answered from the device's record, or harmless on a GPU that
+has finished whatever was launched, or it raises a fault that names the call. All is as before when the block ends.
+
+Meaningless by nature, and documented so (docs/emulator.md): times, which count launches; memory, of which all is always free.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.utils._device as default_device
+
+from harness.emulator.cuda_tensors import CPU, CUDA, Placement, on_gpu, unanswered
+from harness.emulator.faults import raise_for_the_launcher
+from harness.emulator.residency import MULTIPROCESSORS
+
+if TYPE_CHECKING:
+    from harness.emulator.device import Device
+
+CUDA_VERSION = "12.8"  # what `torch.version.cuda` says: the first that knows sm_100
+LAUNCH = 1000.0  # milliseconds that a launch takes by the events of the emulated GPU: long, so that benchmarks repeat little
+_MODULES = (
+    "torch.cuda",
+    "torch.cuda.memory",
+    "torch.cuda.random",
+    "torch.cuda.streams",
+    "torch.cuda.nvtx",
+    "torch.cuda.graphs",
+    "torch.cuda.profiler",
+    "torch.accelerator",
+    "torch.accelerator.memory",
+)
+_active: list[Device] = []  # the innermost is the one that answers
+_default: list[torch.device] = []  # what a launcher's file made torch's default device, kept from block to block
+
+
+def is_entered() -> bool:
+    """Whether an emulated GPU answers for `torch.cuda` now."""
+    return bool(_active)
+
+
+def _device() -> Device:
+    if not _active:
+        raise unanswered("a CUDA object that outlived its emulated GPU")
+    return _active[-1]
+
+
+def _check(device: Any) -> None:
+    """RuntimeError, as torch has it, for a device that is not the emulated GPU. Triton's number for it is taken too."""
+    if device is None or device == -1 or device == _device().number:
+        return
+    if not on_gpu(device):
+        raise_for_the_launcher(ValueError(f"Expected a cuda device, but got: {device}"))
+
+
+@dataclass(frozen=True)
+class Properties:
+    """What `torch.cuda.get_device_properties` tells, of the emulated GPU."""
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
+    shared_memory_per_block_optin: int
+    shared_memory_per_multiprocessor: int
+    regs_per_multiprocessor: int
+    max_threads_per_multi_processor: int
+    L2_cache_size: int
+    clock_rate: int
+    memory_clock_rate: int
+    memory_bus_width: int
+    shared_memory_per_block: int = 48 << 10
+    max_threads_per_block: int = 1024
+    warp_size: int = 32
+    is_integrated: int = 0
+    is_multi_gpu_board: int = 0
+
+    @property
+    def gcnArchName(self) -> str:
+        return self.name
+
+
+def properties(device: Any = None) -> Properties:
+    _check(device)
+    chip, each = _device().architecture, MULTIPROCESSORS[_device().arch]
+    major, minor = divmod(chip.capability, 10)
+    return Properties(
+        name=chip.model,
+        major=major,
+        minor=minor,
+        total_memory=chip.memory,
+        multi_processor_count=_device().multiprocessors,
+        shared_memory_per_block_optin=chip.shared_memory,
+        shared_memory_per_multiprocessor=each.shared,
+        regs_per_multiprocessor=each.registers,
+        max_threads_per_multi_processor=each.threads,
+        L2_cache_size=chip.l2,
+        clock_rate=chip.clock,
+        memory_clock_rate=chip.memory_clock,
+        memory_bus_width=chip.bus,
+    )
+
+
+class Stream:
+    """A stream of the emulated GPU. Launches run where they are made, one after another, whatever their streams: what one stream
+    must wait for is not checked."""
+
+    _numbers = itertools.count(1)
+    _entered: list[Stream]
+
+    def __init__(self, device: Any = None, priority: int = 0, **given: Any) -> None:
+        _check(device)
+        number = given.get("stream_ptr", given.get("stream_id"))
+        self.cuda_stream = self.stream_id = next(self._numbers) if number is None else number
+        self.priority, self.device, self.device_index, self.device_type = priority, CUDA, 0, 1
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self) -> None: ...
+
+    def wait_stream(self, stream: Any) -> None: ...
+
+    def wait_event(self, event: Any) -> None: ...
+
+    def record_event(self, event: Event | None = None) -> Event:
+        event = event if event is not None else Event()
+        event.record(self)
+        return event
+
+    @property
+    def native_handle(self) -> int:
+        return self.cuda_stream
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and other.cuda_stream == self.cuda_stream
+
+    def __hash__(self) -> int:
+        return hash(self.cuda_stream)
+
+    def __enter__(self) -> Stream:
+        _streams.append(self)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        _streams.pop()
+
+
+_streams: list[Stream] = []
+
+
+def _current_stream(device: Any = None) -> Stream:
+    _check(device)
+    return _streams[-1] if _streams else Stream(stream_id=0)
+
+
+def _default_stream(device: Any = None) -> Stream:
+    _check(device)
+    return Stream(stream_id=0)
+
+
+def _set_stream(stream: Stream | None) -> None:
+    if stream is not None:
+        _streams[:] = [stream]
+
+
+class Event:
+    """An event. Time goes by launches: `LAUNCH` milliseconds each, so that a benchmark's number is positive and means nothing."""
+
+    def __init__(self, device: Any = None, *, enable_timing: bool = False, **_: Any) -> None:
+        self.enable_timing, self.at = enable_timing or device is True, None
+
+    at: float | None
+    device = CUDA
+    cuda_event = event_id = 0
+
+    def record(self, stream: Any = None) -> None:
+        self.at = _device().tick()
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds, by launches. ValueError, as torch has it, where one of the two was not recorded."""
+        if self.at is None or end_event.at is None:
+            raise_for_the_launcher(ValueError("Both events must be recorded before calculating elapsed time."))
+        return end_event.at - self.at
+
+    def query(self) -> bool:
+        return True
+
+    def wait(self, stream: Any = None) -> None: ...
+
+    def synchronize(self) -> None: ...
+
+
+class _OnDevice:
+    """`torch.cuda.device`, and what else selects a device: there is one."""
+
+    def __init__(self, device: Any = None) -> None:
+        _check(getattr(device, "device", device) if isinstance(device, torch.Tensor) else device)
+        self.idx = 0
+
+    def __enter__(self) -> _OnDevice:
+        return self
+
+    def __exit__(self, *_: Any) -> None: ...
+
+
+class _DeviceOf(_OnDevice):
+    """`torch.cuda.device_of`: a tensor of the CPU selects nothing."""
+
+    def __init__(self, obj: Any) -> None:
+        super().__init__(obj if getattr(obj, "is_cuda", False) else None)
+
+
+class _Generator(torch._C.Generator):  # type: ignore[misc]
+    """`torch.Generator(device="cuda")`: the CPU's, whose numbers are not those of a GPU."""
+
+    def __new__(cls, device: Any = "cpu") -> _Generator:
+        on_gpu(device)
+        return super().__new__(cls, device=CPU)
+
+
+def _set_device(device: Any) -> None:
+    _check(device)
+
+
+def _seed(seed: int) -> None:
+    torch.default_generator.manual_seed(int(seed))
+
+
+def _rng_state(device: Any = None) -> torch.Tensor:
+    return torch.default_generator.get_state()
+
+
+def _set_rng_state(state: torch.Tensor, device: Any = None) -> None:
+    torch.default_generator.set_state(state)
+
+
+def _no_bytes(device: Any = None) -> int:
+    _check(device)
+    return 0
+
+
+def _memory_info(device: Any = None) -> tuple[int, int]:
+    _check(device)
+    return _device().architecture.memory, _device().architecture.memory
+
+
+def _capability(device: Any = None) -> tuple[int, int]:
+    return properties(device).major, properties(device).minor
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
+def _answer(value: Any) -> Callable[..., Any]:
+    return lambda *_, **__: value
+
+
+_CUDA: dict[str, Any] = {
+    "is_available": _answer(True),
+    "is_initialized": _answer(True),
+    "_is_compiled": _answer(True),
+    "_is_in_bad_fork": _answer(False),
+    "init": _nothing,
+    "_lazy_init": _nothing,
+    "_lazy_call": lambda callable, **_: callable(),
+    "device_count": _answer(1),
+    "current_device": _answer(0),
+    "set_device": _set_device,
+    "device": _OnDevice,
+    "device_of": _DeviceOf,
+    "_DeviceGuard": _OnDevice,
+    "_exchange_device": _answer(0),
+    "_maybe_exchange_device": _answer(0),
+    "get_device_name": lambda device=None: properties(device).name,
+    "get_device_capability": _capability,
+    "get_device_properties": properties,
+    "_CudaDeviceProperties": Properties,
+    "get_arch_list": lambda: [_device().arch],
+    "get_gencode_flags": lambda: f"-gencode compute=compute_{_device().arch[3:]},code={_device().arch}",
+    "is_bf16_supported": _answer(True),
+    "is_tf32_supported": _answer(True),
+    "can_device_access_peer": _answer(False),
+    "synchronize": lambda device=None: _check(device),
+    "Stream": Stream,
+    "ExternalStream": lambda stream_ptr, device=None: Stream(device, stream_ptr=stream_ptr),
+    "get_stream_from_external": lambda data_ptr, device=None: Stream(device, stream_ptr=data_ptr),
+    "Event": Event,
+    "stream": lambda stream: nullcontext() if stream is None else stream,
+    "StreamContext": lambda stream: nullcontext() if stream is None else stream,
+    "set_stream": _set_stream,
+    "current_stream": _current_stream,
+    "default_stream": _default_stream,
+    "is_current_stream_capturing": _answer(False),
+    "get_sync_debug_mode": _answer(0),
+    "set_sync_debug_mode": _nothing,
+    "ipc_collect": _nothing,
+    "default_generators": (torch.default_generator,),
+    "manual_seed": _seed,
+    "manual_seed_all": _seed,
+    "seed": lambda: torch.default_generator.seed(),
+    "seed_all": lambda: torch.default_generator.seed(),
+    "initial_seed": lambda: torch.default_generator.initial_seed(),
+    "get_rng_state": _rng_state,
+    "get_rng_state_all": lambda: [_rng_state()],
+    "set_rng_state": _set_rng_state,
+    "set_rng_state_all": lambda states: _set_rng_state(states[0]),
+    "mem_get_info": _memory_info,
+    "get_allocator_backend": _answer("native"),
+    "memory_stats": lambda device=None: Counter(),
+    "memory_summary": _answer("the emulated GPU: nothing is allocated"),
+    "memory_snapshot": lambda *_, **__: [],
+    "get_per_process_memory_fraction": _answer(1.0),
+    **dict.fromkeys(
+        (f"{most}memory_{kind}" for most in ("", "max_") for kind in ("allocated", "reserved", "cached")),
+        _no_bytes,
+    ),
+    **dict.fromkeys(
+        (
+            "empty_cache",
+            "set_per_process_memory_fraction",
+            "reset_peak_memory_stats",
+            "reset_accumulated_memory_stats",
+            "reset_max_memory_allocated",
+            "reset_max_memory_cached",
+            "range_pop",
+            "range_push",
+            "range_start",
+            "range_end",
+            "mark",
+            "start",
+            "stop",
+        ),
+        _nothing,
+    ),
+    "range": lambda *_, **__: nullcontext(),
+    "profile": lambda *_, **__: nullcontext(),
+}
+_ACCELERATOR: dict[str, Any] = {
+    "is_available": _answer(True),
+    "device_count": _answer(1),
+    "current_accelerator": lambda check_available=False: torch.device("cuda"),
+    "current_device_index": _answer(0),
+    "current_device_idx": _answer(0),
+    "set_device_index": _set_device,
+    "set_device_idx": _set_device,
+    "device_index": _OnDevice,
+    "synchronize": lambda device=None: _check(device),
+    "current_stream": _current_stream,
+    "set_stream": _set_stream,
+    "get_memory_info": _memory_info,
+    **{
+        name: _CUDA[name]
+        for name in (
+            "empty_cache",
+            "memory_stats",
+            "memory_allocated",
+            "max_memory_allocated",
+            "memory_reserved",
+            "max_memory_reserved",
+            "reset_peak_memory_stats",
+            "reset_accumulated_memory_stats",
+        )
+    },
+    "empty_host_cache": _nothing,
+}
+_UNANSWERED_CLASSES = {"CUDAGraph", "graph", "GreenContext", "MemPool", "CUDAPluggableAllocator", "Graph"}
+_PASSING = {"check_error", "_lazy_new", "_dummy_type", "classproperty", "_extract_arch_version"}  # what needs no GPU
+_ELSEWHERE: tuple[tuple[Any, str, Any], ...] = (
+    (torch.version, "cuda", CUDA_VERSION),
+    (torch.backends.cuda, "is_built", _answer(True)),
+    (torch, "Generator", _Generator),
+    (torch, "Stream", Stream),
+    (torch, "Event", Event),
+    (torch, "get_device_module", lambda device=None: torch.cpu if getattr(device, "type", device) == "cpu" else torch.cuda),
+    (torch._C, "_cuda_getCurrentRawStream", _answer(0)),
+    (torch._C, "_cuda_getDevice", _answer(0)),
+    (torch._C, "_cuda_setDevice", _nothing),
+    (torch._C, "_cuda_exchangeDevice", _answer(0)),
+    (torch._C, "_cuda_getDeviceCount", _answer(1)),
+    (torch._C, "_cuda_synchronize", _nothing),
+)
+"""What torch's own Python functions, and generated code, ask beside `torch.cuda`."""
+
+
+def _replacements(module: ModuleType) -> dict[str, Any]:
+    """Name -> what stands in `module` for it on the emulated GPU: the answer, or what raises the fault that names the call."""
+    answers = _ACCELERATOR if module.__name__.startswith("torch.accelerator") else _CUDA
+    found = {}
+    for name, value in vars(module).items():
+        if name in answers:
+            found[name] = answers[name]
+        elif inspect.isfunction(value) and not name.startswith("__") and value.__module__.startswith(("torch.cuda", "torch.accel")):
+            if name not in _PASSING:
+                found[name] = _refusing(f"{module.__name__}.{name}")
+        elif name in _UNANSWERED_CLASSES:
+            found[name] = _refusing(f"{module.__name__}.{name}")
+    return found
+
+
+def _refusing(call: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise unanswered(call)
+
+    return refuse
+
+
+_prepared: list[tuple[ModuleType, dict[str, Any]]] = []  # made once a process
+
+
+@contextmanager
+def answering(device: Device) -> Iterator[None]:
+    """`device` answers `torch.cuda`, and tensors can be placed on it, until the block ends."""
+    if not _prepared:
+        _prepared.extend((module, _replacements(module)) for name in _MODULES if (module := _imported(name)) is not None)
+    before = [(module, {name: vars(module)[name] for name in names}) for module, names in _prepared]
+    missing = object()
+    others = [(place, name, getattr(place, name, missing)) for place, name, _ in _ELSEWHERE]
+    _active.append(device)
+    streams, _streams[:] = list(_streams), []
+    outer = default_device.CURRENT_DEVICE
+    try:
+        for module, names in _prepared:
+            vars(module).update(names)
+        for place, name, value in _ELSEWHERE:
+            setattr(place, name, value)
+        if _default:
+            torch.set_default_device(_default[0])
+        with Placement():
+            yield
+    finally:
+        _default[:] = [default_device.CURRENT_DEVICE] if default_device.CURRENT_DEVICE not in (None, outer) else []
+        if default_device.CURRENT_DEVICE != outer:
+            torch.set_default_device(outer)
+        for module, names in before:
+            vars(module).update(names)
+        for place, name, value in others:
+            delattr(place, name) if value is missing else setattr(place, name, value)
+        _streams[:] = streams
+        _active.pop()
+
+
+def _imported(name: str) -> ModuleType | None:
+    """The module called `name`, where this torch has one."""
+    if name not in sys.modules:
+        try:
+            __import__(name)
+        except ImportError:
+            return None
+    return sys.modules[name]
+
+
+__all__ = ["CUDA_VERSION", "LAUNCH", "Event", "Properties", "Stream", "answering", "is_entered", "properties"]

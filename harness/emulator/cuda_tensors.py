@@ -1,0 +1,420 @@
+"""Tensors that lie on an emulated GPU: bytes on the CPU, `device` cuda:0 wherever Python asks.
+
+A `CudaTensor` wraps a CPU tensor. Torch runs each operation on the wrapped tensors, autograd's included, and wraps what comes; so
+storage, strides and aliasing are a CPU tensor's own. `Placement` is the torch function mode that makes them: while it is entered,
+`device="cuda"`, `.cuda()` and `.to("cuda")` place tensors on the emulated GPU. An operation on tensors of two devices fails with
+torch's own words.
+"""
+
+from __future__ import annotations
+
+import copy as copies
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils._device as default_device
+from torch.overrides import TorchFunctionMode
+
+from harness.emulator.faults import EmulatedFault, for_the_launcher, raise_for_the_launcher
+
+CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
+NUMPY = "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
+MIXED = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
+_KINDS = {
+    torch.float64: "DoubleTensor",
+    torch.float32: "FloatTensor",
+    torch.float16: "HalfTensor",
+    torch.bfloat16: "BFloat16Tensor",
+    torch.uint8: "ByteTensor",
+    torch.int8: "CharTensor",
+    torch.int16: "ShortTensor",
+    torch.int32: "IntTensor",
+    torch.int64: "LongTensor",
+    torch.bool: "BoolTensor",
+}
+
+
+def unanswered(call: str) -> EmulatedFault:
+    """The fault for a call that only a real GPU can answer; it names the call."""
+    return EmulatedFault("error", f"{call}: the emulated GPU does not answer this call; judge this launcher on a real GPU")
+
+
+def on_gpu(device: Any) -> bool:
+    """Whether `device`, as torch's functions take it, is the emulated GPU. RuntimeError, as torch has it, for a second one."""
+    if isinstance(device, int) and not isinstance(device, bool):
+        asked: Any = torch.device("cuda", device)
+    else:
+        asked = torch.device(device) if isinstance(device, str) else device
+    if getattr(asked, "type", "cpu") != "cuda":
+        return False
+    if asked.index:
+        said = f"CUDA error: invalid device ordinal: {asked} (the emulated GPU is cuda:0, the only one)"
+        raise_for_the_launcher(torch.AcceleratorError(said))
+    return True
+
+
+class CudaTensor(torch.Tensor):
+    """`inner`, a CPU tensor, as a tensor of the emulated GPU. The two share every byte."""
+
+    inner: torch.Tensor
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> CudaTensor:
+        if inner.layout is not torch.strided:
+            raise unanswered(f"a {inner.layout} tensor on the GPU")
+        made = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            cls,
+            inner.size(),
+            strides=inner.stride(),
+            storage_offset=inner.storage_offset(),
+            dtype=inner.dtype,
+            layout=inner.layout,
+            device=inner.device,
+        )
+        made.inner = inner.detach() if inner.requires_grad else inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        made = for_the_launcher(func, *map(inside, args), **{name: inside(value) for name, value in kwargs.items()})
+        if not (written := _written(func)):
+            return outside(made)
+        if torch.Tag.inplace_view in func.tags:  # the wrapper's own sizes and strides change too
+            with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
+                func(*args, **kwargs)
+        found = [args[place] if place < len(args) else kwargs[name] for place, name in written]
+        return found[0] if len(found) == 1 else tuple(found)
+
+    # what it says of itself
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return CUDA
+
+    @property
+    def is_cuda(self) -> bool:  # type: ignore[override]
+        return True
+
+    @property
+    def is_cpu(self) -> bool:  # type: ignore[override]
+        return False
+
+    def get_device(self) -> int:
+        return 0
+
+    def data_ptr(self) -> int:
+        return self.inner.data_ptr()
+
+    def untyped_storage(self) -> torch.UntypedStorage:
+        return self.inner.untyped_storage()
+
+    def is_pinned(self, device: Any = None) -> bool:
+        return False
+
+    def type(self, dtype: Any = None, non_blocking: bool = False, **_: Any) -> Any:  # type: ignore[override]
+        if dtype is None:
+            return f"torch.cuda.{_KINDS.get(self.dtype, self.dtype)}"
+        if isinstance(dtype, torch.dtype):
+            return self.to(dtype)
+        raise unanswered(f"Tensor.type({dtype!r})")
+
+    def record_stream(self, stream: Any) -> None:
+        """Nothing: the emulated GPU has finished whatever was launched."""
+
+    @property
+    def __cuda_array_interface__(self) -> dict:
+        shown = self.inner.numpy().__array_interface__
+        return {name: shown[name] for name in ("shape", "typestr", "data", "strides")} | {"version": 2}
+
+    def __dlpack__(self, *_: Any, **__: Any) -> Any:
+        raise unanswered("Tensor.__dlpack__")
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return f"{repr(self.inner)[:-1]}, device='{CUDA}')"
+
+    def __format__(self, spec: str) -> str:
+        return self.inner.__format__(spec) if self.dim() == 0 else object.__format__(self, spec)
+
+    # what leaves the GPU, or copies
+
+    def cpu(self, memory_format: torch.memory_format = torch.preserve_format) -> torch.Tensor:
+        return moved(self, False, copy=True, memory_format=memory_format)
+
+    def cuda(self, device: Any = None, *_: Any, **__: Any) -> torch.Tensor:
+        if device is not None:
+            on_gpu(device)
+        return self
+
+    def to(self, *args: Any, **kwargs: Any) -> torch.Tensor:  # type: ignore[override]
+        return _to(self, args, kwargs)
+
+    def tolist(self) -> Any:
+        return self.inner.tolist()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        if not force:
+            raise_for_the_launcher(TypeError(NUMPY))
+        return self.inner.numpy(force=True)
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise_for_the_launcher(TypeError(NUMPY))
+
+    @property
+    def data(self) -> torch.Tensor:  # type: ignore[override]
+        return CudaTensor(self.inner)
+
+    @data.setter
+    def data(self, value: torch.Tensor) -> None:
+        _become(self, value)
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:  # with this a module swaps its parameters for those on the GPU
+        return ["inner"], None
+
+    @staticmethod
+    def __tensor_unflatten__(tensors: dict, context: None, size: Any, stride: Any) -> CudaTensor:
+        return CudaTensor(tensors["inner"])
+
+    def __deepcopy__(self, memo: dict) -> CudaTensor:
+        made = memo[id(self)] = CudaTensor(copies.deepcopy(self.inner))
+        return made.requires_grad_(self.requires_grad)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        return CudaTensor, (self.inner,)
+
+
+def inside(value: Any) -> Any:
+    """`value` with each tensor of the emulated GPU, in lists and tuples too, as the CPU tensor that holds its bytes."""
+    kind = type(value)
+    if kind is CudaTensor:
+        return value.inner
+    if kind is list or kind is tuple:
+        return kind(map(inside, value))
+    return value
+
+
+def outside(value: Any) -> Any:
+    """`value` with each CPU tensor, in lists and tuples too, as one of the emulated GPU."""
+    if isinstance(value, torch.Tensor):
+        if isinstance(value, CudaTensor):
+            return value
+        return CudaTensor(value).requires_grad_() if value.requires_grad else CudaTensor(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(outside, value))
+    if isinstance(value, list | tuple):
+        return type(value)(map(outside, value))
+    return value
+
+
+_writes: dict[Any, list[tuple[int, str]]] = {}
+
+
+def _written(func: Any) -> list[tuple[int, str]]:
+    """(place, name) of the arguments that `func` writes and returns, in the order of its results; empty where it makes new ones."""
+    if func not in _writes:
+        _writes[func] = [
+            (place, argument.name)
+            for alias in (result.alias_info for result in func._schema.returns)
+            if alias is not None and alias.is_write
+            for place, argument in enumerate(func._schema.arguments)
+            if argument.alias_info is not None and argument.alias_info.before_set == alias.before_set
+        ]
+    return _writes[func]
+
+
+def moved(
+    tensor: torch.Tensor,
+    gpu: bool,
+    *,
+    dtype: torch.dtype | None = None,
+    copy: bool = False,
+    memory_format: torch.memory_format = torch.preserve_format,
+) -> torch.Tensor:
+    """`tensor` on the emulated GPU or on the CPU, in `dtype`: where it was elsewhere a copy, through which gradients go."""
+    own, dtype = isinstance(tensor, CudaTensor), dtype or tensor.dtype
+    if own == gpu:
+        return for_the_launcher(torch.Tensor.to, tensor, dtype=dtype, copy=copy, memory_format=memory_format)
+    if tensor.requires_grad and torch.is_grad_enabled():
+        return _Moved.apply(tensor, gpu, dtype, memory_format)  # type: ignore[no-any-return]
+    source = inside(tensor) if own else tensor.detach()
+    there = source.to(dtype=dtype, copy=True, memory_format=memory_format)
+    return CudaTensor(there) if gpu else there
+
+
+class _Moved(torch.autograd.Function):
+    """`moved` as autograd sees it: the gradient goes back to where the tensor was."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, gpu: bool, dtype: torch.dtype, memory_format: Any) -> torch.Tensor:
+        ctx.was = tensor.dtype, not gpu
+        return moved(tensor.detach(), gpu, dtype=dtype, memory_format=memory_format)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple:
+        dtype, gpu = ctx.was
+        return moved(gradients[0], gpu, dtype=dtype), None, None, None
+
+
+def _to(tensor: torch.Tensor, args: tuple, kwargs: dict) -> torch.Tensor:
+    """`Tensor.to` in each of its forms: (device, dtype, ...), (dtype, ...) and (other, ...)."""
+    named, rest = dict(kwargs), list(args)
+    device, other = named.pop("device", None), named.pop("other", None)
+    named.pop("non_blocking", None)
+    if rest and isinstance(rest[0], torch.Tensor):
+        other = rest.pop(0)
+    elif rest and not isinstance(rest[0], torch.dtype):
+        device = rest.pop(0)
+    if other is None and rest:
+        named["dtype"] = rest.pop(0)
+    for name, value in zip(("non_blocking", "copy"), rest, strict=False):
+        named |= {} if name == "non_blocking" else {name: value}
+    if other is not None:
+        device, named["dtype"] = other.device, other.dtype
+    gpu = isinstance(tensor, CudaTensor) if device is None else on_gpu(device)
+    if not gpu and device is not None and torch.device(device).type != "cpu":
+        return torch.Tensor.to(inside(tensor), device, **named)
+    return moved(tensor, gpu, **named)
+
+
+class Placement(TorchFunctionMode):
+    """While entered, torch's functions know a device "cuda", which is the emulated GPU; those that a user's backward calls too."""
+
+    def __enter__(self) -> Placement:
+        self.engine = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+        torch.autograd._engine_run_backward = self._run_backward  # type: ignore[attr-defined]
+        return super().__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        torch.autograd._engine_run_backward = self.engine  # type: ignore[attr-defined]
+        super().__exit__(*raised)
+
+    def _run_backward(self, *args: Any, **kwargs: Any) -> Any:
+        """The engine, which torch starts from inside functions that leave this mode: it is entered again."""
+        torch.overrides._push_mode(self)
+        try:
+            return self.engine(*args, **kwargs)
+        finally:
+            torch.overrides._pop_mode()
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = kwargs or {}
+        special = _SPECIAL.get(func)
+        if special is not None:
+            return special(self, func, args, kwargs)
+        held = _holds(args) or (bool(kwargs) and _holds(tuple(kwargs.values())))
+        if func in _LIKE or func in _constructors():
+            return _constructed(func, args, kwargs, held)
+        made = for_the_launcher(func, *args, **kwargs)
+        if not held or not (isinstance(made, torch.Tensor | list | tuple) or func in _COMPARISONS):
+            return made
+        if func not in _OF_BOTH and _mixed((*args, *kwargs.values())):
+            raise_for_the_launcher(RuntimeError(MIXED))
+        return made if args and made is args[0] else outside(made)
+
+
+def _constructed(func: Any, args: tuple, kwargs: dict, held: bool) -> Any:
+    """What `func`, which allocates, makes: on the device that it is told, else that of the tensor it is like, else the default."""
+    device = kwargs.get("device")
+    if device is None and func in _LIKE:
+        gpu = held
+    else:
+        gpu = on_gpu(default_device.CURRENT_DEVICE if device is None else device)
+    kwargs = {name: value for name, value in kwargs.items() if name != "pin_memory"}  # the emulated GPU copies as fast without
+    if gpu:
+        kwargs["device"] = CPU
+    if func in (torch.as_tensor, torch.asarray) and args and isinstance(args[0], CudaTensor):
+        return moved(args[0], gpu or device is None, dtype=kwargs.get("dtype"))
+    made = for_the_launcher(func, *inside(args), **{name: inside(value) for name, value in kwargs.items()})
+    if func in (torch.as_tensor, torch.asarray) and gpu:
+        made = made.clone()  # what was read shares its bytes with nothing on a GPU
+    if isinstance(kwargs.get("out"), torch.Tensor):
+        return kwargs["out"]
+    return outside(made) if gpu else made
+
+
+def _holds(values: Any) -> bool:
+    """Whether one of `values` lies on the emulated GPU, in a list or tuple of them too."""
+    for value in values:
+        kind = type(value)
+        if kind is CudaTensor or ((kind is list or kind is tuple) and _holds(value)):
+            return True
+    return False
+
+
+def _mixed(values: Any) -> bool:
+    """Whether one of `values` is a tensor of the CPU with an axis: torch takes those without beside any."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            if type(value) is not CudaTensor and value.dim():
+                return True
+        elif isinstance(value, list | tuple) and _mixed(value):
+            return True
+    return False
+
+
+def _become(tensor: torch.Tensor, value: torch.Tensor) -> None:
+    """`tensor.data = value`, where one of them lies on the emulated GPU: `tensor` is then of the kind that `value` is."""
+    other = CudaTensor(inside(value)) if isinstance(value, CudaTensor) else value.detach()
+    with torch.no_grad():
+        torch.utils.swap_tensors(tensor, other.requires_grad_(tensor.requires_grad))
+
+
+def _set_data(mode: Placement, func: Any, args: tuple, kwargs: dict) -> None:
+    func(*args) if not _holds(args) else _become(*args)
+
+
+def _moving(mode: Placement, func: Any, args: tuple, kwargs: dict) -> torch.Tensor:
+    return _to(args[0], args[1:], kwargs) if _names_device(args[1:], kwargs) else func(*args, **kwargs)
+
+
+def _cuda(mode: Placement, func: Any, args: tuple, kwargs: dict) -> torch.Tensor:
+    device = kwargs.get("device", args[1] if len(args) > 1 else None)
+    return moved(args[0], True if device is None else on_gpu(device) or True)
+
+
+_SPECIAL: dict[Any, Callable[[Placement, Any, tuple, dict], Any]] = {
+    torch.Tensor.to: _moving,
+    torch.Tensor.cuda: _cuda,
+    torch.Tensor.type_as: lambda mode, func, args, kwargs: _to(args[0], args[1:], {}),
+    torch.Tensor.data.__set__: _set_data,  # type: ignore[attr-defined]
+    torch.Tensor.pin_memory: lambda mode, func, args, kwargs: args[0].clone(),
+}
+_LIKE = {
+    torch.empty_like,
+    torch.zeros_like,
+    torch.ones_like,
+    torch.full_like,
+    torch.rand_like,
+    torch.randn_like,
+    torch.randint_like,
+    torch.Tensor.new_empty,
+    torch.Tensor.new_empty_strided,
+    torch.Tensor.new_zeros,
+    torch.Tensor.new_ones,
+    torch.Tensor.new_full,
+    torch.Tensor.new_tensor,
+}
+_COMPARISONS = {torch.equal, torch.Tensor.equal, torch.allclose, torch.Tensor.allclose}
+_OF_BOTH = {  # what torch does between two devices
+    torch.Tensor.copy_,
+    torch.Tensor.__getitem__,
+    torch.Tensor.__setitem__,
+    torch.Tensor.set_,
+}
+
+
+def _names_device(args: tuple, kwargs: dict) -> bool:
+    """Whether `Tensor.to` is asked for a device, by itself or by that of another tensor."""
+    if kwargs.get("device") is not None or kwargs.get("other") is not None:
+        return True
+    return bool(args) and isinstance(args[0], str | int | torch.device | torch.Tensor)
+
+
+def _constructors() -> set:
+    """Torch's functions that allocate where their `device` says."""
+    return default_device._device_constructors()
+
+
+__all__ = ["CPU", "CUDA", "CudaTensor", "Placement", "inside", "moved", "on_gpu", "outside", "unanswered"]

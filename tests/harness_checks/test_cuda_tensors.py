@@ -1,0 +1,218 @@
+"""Contract under test: a tensor of the emulated GPU is one in every respect that Python sees, and nothing outlives the block."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from harness.emulator import EmulatedFault, emulated
+from harness.emulator.cuda_tensors import CudaTensor
+
+
+@triton.jit
+def doubled(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + offsets, 2 * tl.load(x_ptr + offsets, mask=offsets < n), mask=offsets < n)
+
+
+def double(x: torch.Tensor) -> torch.Tensor:
+    y = torch.empty_like(x)
+    doubled[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), BLOCK=64)
+    return y
+
+
+def test_tensors_of_the_cpu_and_of_the_gpu_are_launched_alike() -> None:
+    with emulated("sm_90"):
+        there = double(torch.arange(100.0, device="cuda"))
+        here = double(torch.arange(100.0))
+    assert there.is_cuda and not here.is_cuda
+    assert torch.equal(there.cpu(), here) and torch.equal(here, 2 * torch.arange(100.0))
+
+
+def test_a_device_that_takes_no_cpu_tensors_refuses_them_as_a_gpu_does() -> None:
+    with emulated("sm_90") as device, pytest.raises(ValueError, match=r"Pointer argument \(at 0\) cannot be accessed"):
+        device.takes_cpu_tensors = False
+        double(torch.arange(100.0))
+
+
+OPERATIONS = {
+    "view": lambda x: x.view(3, 2),
+    "transpose": lambda x: x.T,
+    "step": lambda x: x[:, ::2],
+    "mask": lambda x: x[x > 2],
+    "row": lambda x: x[0],
+    "rows by a tensor": lambda x: x[torch.tensor([1, 0])],
+    "type": lambda x: x.to(torch.float16),
+    "bits": lambda x: x.view(torch.int32),
+    "sum": lambda x: x.sum(1),
+    "matmul": lambda x: x @ x.T,
+    "concatenation": lambda x: torch.cat([x, x]),
+    "where": lambda x: torch.where(x > 1, x, torch.zeros_like(x)),
+    "largest": lambda x: x.max(dim=1).values,
+    "one hot": lambda x: torch.nn.functional.one_hot(x.long()),
+    "written by parts": lambda x: (x.clone().index_fill_(1, torch.tensor([0]).to(x.device), 7.0), x)[0],
+    "written through a view": lambda x: (y := x.clone(), y[0].fill_(9.0), y)[-1],
+    "assigned": lambda x: (y := x.clone(), y.__setitem__((slice(None), 1), torch.ones(2)), y)[-1],
+    "another shape": lambda x: (y := x.clone(), y.unsqueeze_(0), y)[-1],
+    "result given": lambda x: torch.add(x, 1, out=torch.empty_like(x)),
+    "expanded": lambda x: x[:, :1].expand(2, 4),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_operation_gives_the_cpu_s_values_strides_and_stays_there(operation: str) -> None:
+    x, run = torch.arange(6.0).reshape(2, 3), OPERATIONS[operation]
+    with emulated("sm_90"):
+        got = run(x.cuda())
+    expected = run(x)
+    assert got.device == torch.device("cuda", 0) and (got.shape, got.stride(), got.dtype) == (
+        expected.shape,
+        expected.stride(),
+        expected.dtype,
+    )
+    assert torch.equal(got.cpu(), expected)
+
+
+def test_a_kernel_s_own_backward_runs_on_the_gpu() -> None:
+    seen = []
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return double(x)
+
+        @staticmethod
+        def backward(ctx, *grads):
+            seen.extend([grads[0].device.type, ctx.saved_tensors[0].device.type, torch.zeros(1, device="cuda").device.type])
+            return double(grads[0].contiguous())
+
+    with emulated("sm_90") as device:
+        x = torch.ones(70, device="cuda", requires_grad=True)
+        Doubled.apply(3 * x).sum().backward()
+        (again,) = torch.autograd.grad(Doubled.apply(x).sum(), x)
+    assert seen == ["cuda"] * 6 and len(device.launches) == 4
+    assert x.grad is not None and x.grad.is_cuda and x.grad.tolist() == [6.0] * 70 and again.tolist() == [2.0] * 70
+
+
+MIXES = {
+    "sum": lambda x, y: x + y,
+    "sum in place": lambda x, y: x.add_(y),
+    "comparison": torch.equal,
+    "concatenation": lambda x, y: torch.cat([x, y]),
+}
+
+
+@pytest.mark.parametrize("mix", MIXES)
+def test_two_devices_in_one_operation_are_refused_in_torch_s_words(mix: str) -> None:
+    with emulated("sm_90"), pytest.raises(RuntimeError, match="found at least two devices, cuda:0 and cpu!"):
+        MIXES[mix](torch.ones(3, device="cuda"), torch.ones(3))
+
+
+def test_what_torch_does_between_two_devices_is_done() -> None:
+    with emulated("sm_90"):
+        x, y = torch.zeros(3, device="cuda"), torch.arange(3.0)
+        assert (x + torch.tensor(1.0)).is_cuda and x.copy_(y).tolist() == [0.0, 1.0, 2.0]
+        assert not y.copy_(x + 1).is_cuda and y.tolist() == [1.0, 2.0, 3.0] and y.type_as(x).is_cuda
+        x[1:] = torch.zeros(2)
+        assert x.tolist() == [0.0, 0.0, 0.0] and x[torch.tensor([0])].is_cuda
+
+
+def test_a_gradient_passes_from_the_gpu_to_the_cpu_and_back() -> None:
+    with emulated("sm_90"):
+        x = torch.ones(3, requires_grad=True)
+        (x.cuda() * 2).cpu().sum().backward()
+    assert x.grad is not None and not x.grad.is_cuda and x.grad.tolist() == [2.0] * 3
+
+
+def test_data_may_be_moved_in_place() -> None:
+    with emulated("sm_90"):
+        x = torch.arange(3.0)
+        x.data = x.data.cuda()
+        moved = x + 1
+        x.data = torch.zeros(2)
+    assert moved.is_cuda and moved.tolist() == [1.0, 2.0, 3.0] and not x.is_cuda and x.tolist() == [0.0, 0.0]
+
+
+def test_copies_of_python_s_own_stay_on_the_gpu() -> None:
+    with emulated("sm_90"):
+        x = torch.arange(3.0, device="cuda")
+        for made in (copy.deepcopy(x), pickle.loads(pickle.dumps(x)), x.clone()):
+            assert made.is_cuda and made.tolist() == [0.0, 1.0, 2.0] and made.data_ptr() != x.data_ptr()
+
+
+def test_what_is_read_from_the_host_shares_no_bytes_with_it() -> None:
+    host = np.zeros(3, np.float32)
+    with emulated("sm_90"):
+        x = torch.as_tensor(host, device="cuda")
+        x += 1
+    assert host.tolist() == [0.0, 0.0, 0.0] and x.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_the_block_s_end_gives_everything_back() -> None:
+    before = {name: vars(torch.cuda)[name] for name in ("is_available", "Stream", "Event", "get_device_properties", "synchronize")}
+    outside = torch.version.cuda, torch.Generator, torch.backends.cuda.is_built, torch.autograd._engine_run_backward
+    for leave in (None, RuntimeError):
+        try:
+            with emulated("sm_90"):
+                assert torch.cuda.is_available() and torch.zeros(1, device="cuda").is_cuda
+                with emulated("sm_80"):
+                    assert torch.cuda.get_device_capability() == (8, 0)
+                assert torch.cuda.get_device_capability() == (9, 0)
+                torch.set_default_device("cuda")
+                if leave:
+                    raise leave
+        except RuntimeError:
+            pass
+        assert {name: vars(torch.cuda)[name] for name in before} == before
+        assert outside == (torch.version.cuda, torch.Generator, torch.backends.cuda.is_built, torch.autograd._engine_run_backward)
+        assert not torch.zeros(1).is_cuda
+        assert torch.version.cuda or not hasattr(torch._C, "_cuda_getCurrentRawStream")
+        with emulated("sm_90"):
+            assert torch.zeros(1).is_cuda, "a default device lasts from block to block, as it does on a GPU"
+            torch.set_default_device(None)
+
+
+def test_each_call_that_torch_cuda_has_is_answered_or_names_itself() -> None:
+    """None falls through to torch, which would look for a real GPU."""
+    with emulated("sm_90"):
+        for name, call in vars(torch.cuda).items():
+            if name.startswith("_") or getattr(call, "__module__", "") not in ("harness.emulator.cuda_runtime",):
+                continue
+            if getattr(call, "__name__", "") == "refuse":
+                with pytest.raises(EmulatedFault, match=f"torch.cuda.{name}: the emulated GPU does not answer this call"):
+                    call()
+        left = [
+            name
+            for name, call in vars(torch.cuda).items()
+            if callable(call)
+            and not name.startswith("_")
+            and str(getattr(call, "__module__", "")).startswith("torch.cuda")
+            and not isinstance(call, type)
+        ]
+    assert set(left) <= {"classproperty", "check_error"}, left
+
+
+def test_times_are_positive_and_grow_with_what_is_launched() -> None:
+    with emulated("sm_90"):
+        x, events = torch.ones(64, device="cuda"), [torch.cuda.Event(enable_timing=True) for _ in range(3)]
+        events[0].record()
+        double(x)
+        events[1].record()
+        double(x), double(x)
+        events[2].record()
+        assert 0 < events[0].elapsed_time(events[1]) < events[1].elapsed_time(events[2])
+
+
+def test_a_tensor_shares_every_byte_with_what_holds_it() -> None:
+    with emulated("sm_90") as device:
+        held = torch.zeros(4)
+        x = device.place(held)
+        x[1:3] = 5
+    assert isinstance(x, CudaTensor) and held.tolist() == [0.0, 5.0, 5.0, 0.0] and x.data_ptr() == held.data_ptr()
