@@ -1,0 +1,1 @@
+"""Approximate instructions of a GPU's special-function unit, bit for bit: tables of quadratics in fixed point."""
