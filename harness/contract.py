@@ -125,6 +125,7 @@ class Contract:
     address: str = ""
     requires: frozenset = frozenset()  # kernels.features.Feature
     either_row: bool = False  # of two rows that a case scatters to one place either may stay: elsewhere two that differ are a race
+    pointers_in_memory: bool = False  # the kernel loads pointers: to operands, or to what its launcher allocated
     must_launch: bool = False  # whether right words, from operands that are not empty, decide nothing where no kernel was launched
     parameters: str = ""  # what a user's launcher must accept, shown in errors: "(a, b, activation='', *, out_dtype=None)"
 

@@ -147,6 +147,8 @@ def _launch_once(
             if device is not None:
                 device.either_row, device.takes_cpu_tensors = contract.either_row, False
                 tensors = {name: device.place(tensor) for name, tensor in tensors.items()}
+                if contract.pointers_in_memory:
+                    device.reach(lambda: {buffer.name: buffer.view for buffer in guard.buffers})
             outputs = dict(contract.launch(case, tensors, launcher))
         with clock.on("transfer"):
             seen = _returned(outputs)

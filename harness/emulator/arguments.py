@@ -17,6 +17,14 @@ from harness.emulator.global_memory import GlobalMemory
 from harness.emulator.types import Type
 
 
+def passed(kind: Any, name: str, value: Any) -> list[tuple[str, Any]]:
+    """(name, value) of each argument that the program is passed for the parameter `name`: none for a constant, those of a tuple
+    one by one. `kind` is the parameter's in the kernel's signature, where None, a function and a stride of 1 are constants too."""
+    if isinstance(kind, tuple):
+        return [part for i, (each, item) in enumerate(zip(kind, value, strict=True)) for part in passed(each, f"{name}[{i}]", item)]
+    return [] if kind == "constexpr" else [(name, value)]
+
+
 def flatten(memory: GlobalMemory, names: Sequence[str], values: Sequence[Any], types: Sequence[Type]) -> list[Any]:
     """One Python value for each argument of the program, tensors made reachable in `memory`. Values whose kind the program does not
     expect, or too few, are refused as "not modelled"."""
@@ -29,8 +37,6 @@ def flatten(memory: GlobalMemory, names: Sequence[str], values: Sequence[Any], t
 
 
 def _argument(memory: GlobalMemory, name: str, value: Any, kinds: Iterator[Type]) -> list[Any]:
-    if isinstance(value, tuple):
-        return [part for i, item in enumerate(value) for part in _argument(memory, f"{name}[{i}]", item, kinds)]
     kind = next(kinds, None)
     if kind is None:
         raise EmulatedFault("not modelled", f"argument {name}: the tile program takes fewer arguments")
@@ -48,9 +54,6 @@ def _argument(memory: GlobalMemory, name: str, value: Any, kinds: Iterator[Type]
 def refuse_cpu_tensors(values: Sequence[Any]) -> None:
     """ValueError, in Triton's own words, for a tensor of the CPU where a launch on a GPU needs one of its own."""
     for place, value in enumerate(values):
-        if isinstance(value, tuple):
-            refuse_cpu_tensors(value)
-            continue
         while isinstance(value, TensorWrapper) or hasattr(value, "block_shape"):
             value = value.base
         if isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.numel():

@@ -53,6 +53,12 @@ def is_entered() -> bool:
     return bool(_active)
 
 
+def reach(*tensors: torch.Tensor) -> None:
+    """Name tensors that pointers in memory may lead to (`Device.reach`); nothing where no emulated GPU is entered."""
+    if _active:
+        _active[-1].reach(*tensors)
+
+
 def _device() -> Device:
     if not _active:
         raise unanswered("a CUDA object that outlived its emulated GPU")
@@ -466,4 +472,4 @@ def _imported(name: str) -> ModuleType | None:
     return sys.modules[name]
 
 
-__all__ = ["CUDA_VERSION", "LAUNCH", "Event", "Properties", "Stream", "answering", "is_entered", "properties"]
+__all__ = ["CUDA_VERSION", "LAUNCH", "Event", "Properties", "Stream", "answering", "is_entered", "properties", "reach"]

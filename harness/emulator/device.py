@@ -26,7 +26,7 @@ from triton.runtime import driver
 
 from harness.emulator.access_widths import Access, accesses
 from harness.emulator.architectures import ARCHITECTURES
-from harness.emulator.arguments import flatten, refuse_cpu_tensors
+from harness.emulator.arguments import bytes_of, flatten, passed, refuse_cpu_tensors
 from harness.emulator.asynchrony import READ_BY, Schedule
 from harness.emulator.compiling import FENCE, WRITTEN, Stages, check_release
 from harness.emulator.cuda_runtime import LAUNCH, answering
@@ -78,6 +78,7 @@ class Device:
         self.findings: list[EmulatedFault] = []
         self.dry = False  # compile and check resources, execute nothing
         self.takes_cpu_tensors = True  # a launch may be given tensors of the CPU, which a real GPU refuses
+        self.reachable: list[Any] = []  # tensors, and functions that give some, that pointers in memory may lead to
         self.either_row = False  # of two rows scattered to one place either may stay: else two that differ are a race
         self._rewrites: list[Callable[[str], str]] = []
         self._advice: set[str] = set()
@@ -91,6 +92,17 @@ class Device:
     def place(self, tensor: Any) -> Any:
         """`tensor` (torch, CPU) as a tensor of this GPU: the two share every byte."""
         return outside(tensor)
+
+    def reach(self, *tensors: Any) -> None:
+        """Let pointers that lie in memory lead to `tensors` too. A function among them is asked at each launch for {name: tensor}.
+
+        A launch reaches the tensors it is given. What it loads as a pointer (a grouped product's) must be named here.
+        """
+        self.reachable.extend(tensors)
+
+    def _reached(self) -> Iterator[tuple[str, Any]]:
+        for number, given in enumerate(self.reachable):
+            yield from given().items() if callable(given) else ((f"reachable tensor {number}", given),)
 
     def tick(self) -> float:
         """The time in milliseconds, by what was launched: it grows with each launch and each call, and means nothing."""
@@ -144,6 +156,8 @@ class Device:
             return
         memory = GlobalMemory()
         arguments = flatten(memory, names, values, ready.arguments)
+        for name, tensor in self._reached():
+            memory.add(name, bytes_of(name, tensor))
         if untrue := untrue_arguments(ready.program, arguments):
             ready = self.translated(program, metadata, doubted=True)
         machine = Machine(
@@ -250,7 +264,9 @@ class _Launcher:
         *values: Any,
     ) -> None:
         check_grid((x, y, z))
-        given = [(name, value) for (name, kind), value in zip(self.signature.items(), values, strict=True) if kind != "constexpr"]
+        given = [
+            part for (name, kind), value in zip(self.signature.items(), values, strict=True) for part in passed(kind, name, value)
+        ]
         if self.program is None:
             self.program = _relocated(function, self.file)
         device = driver.active.device
