@@ -21,7 +21,6 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from harness.compile_rows import Row, rows
-from harness.machine_code import amd_resources, cubin_resources
 from harness.offline_driver import Kept, compiling, shared_limit
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -101,6 +100,8 @@ def _compiled(contract: Any, case: Any, arch: str) -> Any:
 
 
 def _figures(kept: Kept, row: Row) -> Compiled:
+    from harness.emulator.machine_code import amd_resources, cubin_resources  # not at the top: the command line names this module
+
     registers, stack = amd_resources(kept.assembly) if row.arch.startswith("gfx") else cubin_resources(kept.binary)
     code = "\n".join(line for line in kept.assembly.splitlines() if not line.lstrip().startswith(("//", ";")))
     counts = {pattern: len(re.findall(pattern, code)) for pattern in dict.fromkeys((*row.must, *row.counts, *row.must_not))}

@@ -28,6 +28,7 @@ from harness.emulator.access_widths import Access, accesses
 from harness.emulator.architectures import ARCHITECTURES
 from harness.emulator.arguments import bytes_of, flatten, passed, refuse_cpu_tensors
 from harness.emulator.asynchrony import READ_BY, Schedule
+from harness.emulator.compiled_kernel import returned
 from harness.emulator.compiling import FENCE, WRITTEN, Stages, check_release
 from harness.emulator.cuda_runtime import LAUNCH, answering
 from harness.emulator.cuda_tensors import CUDA, outside
@@ -389,7 +390,7 @@ def emulated(arch: str, schedule: str = "eager") -> Iterator[Device]:
     driver.set_active(own)
     knobs.runtime.add_stages_inspection_hook = Stages()
     try:
-        with _autotuners(own), answering(device):
+        with _autotuners(own), returned(), answering(device):
             yield device
     finally:
         driver._active = before

@@ -64,6 +64,11 @@ RIGHT = {
         "torch.cuda.manual_seed(0)\nassert noise.is_cuda and 0 <= noise.max().item() < 1 and f'{noise.min():.3f}'\n"
         "assert noise.cpu().numpy().shape == (4,) and len(noise.tolist()) == 4",
     },
+    "what was compiled": {
+        "handle": "h",
+        "after": 'assert ".target sm_90" in h.asm["ptx"] and "ttgir" in h.asm\n'
+        "assert 0 < h.n_regs <= 255 and h.n_spills == 0 and 0 < h.metadata.shared < 232448 and h.metadata.num_warps == 4",
+    },
     "a module's weights": {"before": "layer = torch.nn.Linear(3, 2).to('cuda')\nassert layer(torch.ones(1, 3).cuda()).is_cuda"},
 }
 
@@ -100,6 +105,11 @@ WRONG = {
         {"before": "assert torch.cuda.get_device_capability() >= (10, 0), 'needs Blackwell'"},
         Outcome.LAUNCHER_ERROR,
         "AssertionError: needs Blackwell",
+    ),
+    "an instruction that its machine code has not": (
+        {"handle": "h", "after": "assert 'tcgen05.mma' in h.asm['ptx'], 'no tcgen05'"},
+        Outcome.LAUNCHER_ERROR,
+        "AssertionError: no tcgen05",
     ),
     "a shape of torch's own": ({"before": "a + a[:, :-1]"}, Outcome.LAUNCHER_ERROR, "The size of tensor a"),
     "an event that was not recorded": (

@@ -1,0 +1,103 @@
+"""What a launch returns: Triton's compiled kernel, whose machine code is made when somebody asks for it.
+
+The emulated GPU stops the compiler at the tile program. `kernel.asm["llir"]`, `["ptx"]`, `["cubin"]`, `["sass"]`, `n_regs` and
+`n_spills` come from the whole compilation of the same TTGIR. It is made once, on first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+from triton import knobs
+from triton.compiler import compiler
+from triton.compiler.compiler import AsmDict, CompiledKernel
+
+from harness.emulator.machine_code import cubin_resources
+
+LATER = ("llir", "ptx", "cubin")  # stages that follow the tile program
+
+
+class EmulatedKernel(CompiledKernel):
+    """A kernel compiled for an emulated GPU. PTXASError, as on a real one, where its machine code is asked for and refused."""
+
+    def __init__(self, src: Any, metadata_group: dict, hash: str) -> None:
+        super().__init__(src, metadata_group, hash)
+        self.asm = _Stages(self)
+
+    @cached_property
+    def later(self) -> dict[str, Any]:
+        """The stages after the tile program, of the same TTGIR compiled to machine code."""
+        before = knobs.runtime.add_stages_inspection_hook
+        knobs.runtime.add_stages_inspection_hook = None
+        compiler.CompiledKernel = CompiledKernel
+        ttgir = next(path for name, path in self.metadata_group.items() if name.endswith(".ttgir"))
+        options = {name: _hashable(value) for name, value in self.metadata._asdict().items()}
+        try:
+            whole = compiler.compile(str(ttgir), target=self.metadata.target, options=options)
+            return {name: whole.asm[name] for name in LATER}
+        finally:
+            knobs.runtime.add_stages_inspection_hook = before
+            compiler.CompiledKernel = EmulatedKernel
+
+    @cached_property
+    def _resources(self) -> tuple[int, int]:
+        return cubin_resources(self.later["cubin"])
+
+    @property
+    def n_regs(self) -> int:
+        """Registers of a thread, by the machine code."""
+        return self._resources[0]
+
+    @n_regs.setter
+    def n_regs(self, loaded: int) -> None:
+        """What loading told is not kept: there is no module to load."""
+
+    @property
+    def n_spills(self) -> int:
+        """Words of 4 bytes that a thread keeps in local memory, by the machine code."""
+        return self._resources[1] // 4
+
+    @n_spills.setter
+    def n_spills(self, loaded: int) -> None:
+        """As `n_regs`."""
+
+
+def _hashable(value: Any) -> Any:
+    """An option as it was before it went through JSON: its lists were tuples."""
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
+
+
+class _Stages(AsmDict):
+    """A kernel's stages by name; those after the tile program are compiled on first use."""
+
+    def __init__(self, kernel: EmulatedKernel) -> None:
+        super().__init__({name: text for name, text in kernel.asm.items() if name not in LATER})
+        self.kernel = kernel
+
+    def __missing__(self, name: str) -> Any:
+        if name not in LATER:
+            return super().__missing__(name)
+        self.update(self.kernel.later)
+        return self[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in LATER or super().__contains__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default
+
+
+@contextmanager
+def returned() -> Iterator[None]:
+    """While entered, what is compiled is an `EmulatedKernel`."""
+    before, compiler.CompiledKernel = compiler.CompiledKernel, EmulatedKernel
+    try:
+        yield
+    finally:
+        compiler.CompiledKernel = before
+
+
+__all__ = ["EmulatedKernel", "returned"]
