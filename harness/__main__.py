@@ -9,7 +9,9 @@ import argparse
 import os
 import sys
 
+from harness.machine_faults import MachineFault, machine_fault
 from harness.supervision import cancels_from_here, leave, supervised
+from harness.usage import UsageError
 
 
 def parser() -> argparse.ArgumentParser:
@@ -58,12 +60,39 @@ def main(words: list[str] | None = None) -> int:
         cancels_from_here()
     try:
         return does[arguments.command](arguments)
-    except ValueError as error:
+    except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except MachineFault as fault:
+        print(f"error: {fault}", file=sys.stderr)
+        return 3
     except KeyboardInterrupt:
         print("cancelled", file=sys.stderr)
         return 3
+    except Exception as error:
+        print(f"error: {machine_fault(error) or own_failure(error)}", file=sys.stderr)
+        return 3
+
+
+def own_failure(error: Exception) -> str:
+    """One sentence on what the harness raised by its own fault; the traceback lies in the state directory, or is printed."""
+    import time
+    import traceback
+
+    from harness.journal import state_directory
+    from harness.outcomes import place_of, raised_by
+
+    whole = "".join(traceback.format_exception(error))
+    path = state_directory() / "errors" / f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid()}.txt"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(whole)
+        stored = f"its traceback is in {path}"
+    except OSError:
+        stored = f"its traceback:\n{whole}"
+    location, _ = place_of(error)
+    said = " ".join(f"{type(error).__name__}: {error}".split())[:400]
+    return f"the {raised_by(error) or 'contract'} raised {said} ({location}), which is no fault of a kernel; {stored}"
 
 
 def _targets(arguments: argparse.Namespace) -> int:

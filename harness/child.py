@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.contract import Case, resolve
+from harness.machine_faults import writing
 from harness.outcomes import failure
 from harness.supervision import end_forks
 from harness.targets import Target, visible_device
@@ -73,7 +74,8 @@ class Child:
 
     def __init__(self, target: Target, directory: Path, addresses: Sequence[str] = ()) -> None:
         self.log = directory / f"cell-{os.getpid()}-{next(_numbers)}.log"  # what the child prints; outlives a killed parent
-        self.log.touch()
+        with writing("log of a child", self.log):
+            self.log.touch()
         self.served = 0
         self.start_seconds = 0.0  # the child's own, known when it is ready
         self.failed = ""  # why it could not warm up
@@ -101,7 +103,8 @@ class Child:
 
     def send(self, case: Case) -> None:
         """Hand a case over. Gone when the child died before it could have had it."""
-        self.log.write_bytes(b"")
+        with writing("log of a child", self.log):
+            self.log.write_bytes(b"")
         try:
             self.connection.send(case.to_json())
         except OSError:

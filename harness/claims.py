@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.contract import load
+from harness.usage import UsageError
 
 UNITS = tuple(1 << power for power in range(9))  # 1..256: what sizes are made multiples of where they are refused as they are
 
@@ -25,10 +26,10 @@ def claimed(launcher: str, known: Sequence[str], default: Sequence[str] = ()) ->
     if said is None:
         return tuple(default)
     if not isinstance(said, str | list | tuple | set | frozenset):
-        raise ValueError(f"--launcher {launcher}: claims is {said!r}; it must be words of {', '.join(known)}; mend the attribute")
+        raise UsageError(f"--launcher {launcher}: claims is {said!r}; it must be words of {', '.join(known)}; mend the attribute")
     claims = (said,) if isinstance(said, str) else tuple(said)
     if unknown := [claim for claim in claims if claim not in known]:
-        raise ValueError(f"--launcher {launcher}: claims {unknown[0]!r}; it must be of {', '.join(known)}; mend the attribute")
+        raise UsageError(f"--launcher {launcher}: claims {unknown[0]!r}; it must be of {', '.join(known)}; mend the attribute")
     return claims
 
 
@@ -69,14 +70,14 @@ def _met(launcher: str, requires: Callable, fields: Mapping[str, Any]) -> bool:
     try:
         names = inspect.signature(requires).parameters
     except (TypeError, ValueError):  # no function, or a built-in one that does not tell
-        raise ValueError(
+        raise UsageError(
             f"--launcher {launcher}: requires is {requires!r}; it must be a function of {', '.join(fields)}; mend the attribute"
         ) from None
     if unknown := [name for name in names if name not in fields]:
         known = ", ".join(fields)
-        raise ValueError(f"--launcher {launcher}: requires takes {unknown[0]!r}; it may take {known}; mend the attribute")
+        raise UsageError(f"--launcher {launcher}: requires takes {unknown[0]!r}; it may take {known}; mend the attribute")
     try:
         return bool(requires(**{name: fields[name] for name in names}))
     except Exception as error:
         asked = ", ".join(f"{name}={fields[name]!r}" for name in names)
-        raise ValueError(f"--launcher {launcher}: requires({asked}) raises {type(error).__name__}: {error}; mend it") from error
+        raise UsageError(f"--launcher {launcher}: requires({asked}) raises {type(error).__name__}: {error}; mend it") from error

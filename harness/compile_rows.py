@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from harness.usage import UsageError
+
 NVIDIA = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
 BLACKWELL = ("sm_100", "sm_103")
 NO_TENSOR_MEMORY = ("sm_90", "sm_120")
@@ -66,7 +68,7 @@ def rows(stem: str | None = None) -> list[Row]:
     made += [row for row in SINGLE if stem in (None, row.stem)]
     if not made:
         known = [*(table.__name__.lstrip("_") for table in TABLES), *dict.fromkeys(row.stem for row in SINGLE)]
-        raise ValueError(f"kernel {stem!r}: nothing to compile; use one of {', '.join(known)}")
+        raise UsageError(f"kernel {stem!r}: nothing to compile; use one of {', '.join(known)}")
     return made
 
 

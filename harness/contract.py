@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.supervision import stage
+from harness.usage import UsageError
 
 if TYPE_CHECKING:  # the court draws and launches; a contract is read without either
     import torch
@@ -164,9 +165,9 @@ class Contract:
         launcher = load(address)
         kind, must = type(launcher).__name__, f"must be a function {self.parameters}"
         if kind in ("JITFunction", "GluonJITFunction", "Autotuner", "Heuristics"):
-            raise ValueError(f"--launcher {address}: is a Triton kernel, {must} that launches it")
+            raise UsageError(f"--launcher {address}: is a Triton kernel, {must} that launches it")
         if not callable(launcher):
-            raise ValueError(f"--launcher {address}: is a {kind}, {must}")
+            raise UsageError(f"--launcher {address}: is a {kind}, {must}")
         owed = ast.parse(f"def launcher{self.parameters}: ...").body[0].args  # type: ignore[attr-defined]
         names = [argument.arg for argument in owed.args]
         required = names[: len(names) - len(owed.defaults)]
@@ -178,7 +179,7 @@ class Contract:
         try:
             taken.bind(*required, **{name: None for name in optional if name in taken.parameters})
         except TypeError as error:
-            raise ValueError(f"--launcher {address}: is {getattr(launcher, '__name__', kind)}{taken}, {must}: {error}") from None
+            raise UsageError(f"--launcher {address}: is {getattr(launcher, '__name__', kind)}{taken}, {must}: {error}") from None
 
     def case_from_json(self, record: Mapping) -> Case:
         """Inverse of `Case.to_json`; ValueError with value, rule and remedy on anything else."""
@@ -197,12 +198,12 @@ def resolve(address: str) -> Contract:
             if error.name != f"harness.contracts.{address}":
                 raise
             here = sorted(p.stem for p in (Path(__file__).parent / "contracts").glob("[a-z]*.py"))
-            raise ValueError(f"contract {address!r}: no such kernel; known: {', '.join(here)}; "
+            raise UsageError(f"contract {address!r}: no such kernel; known: {', '.join(here)}; "
                              "or give package.module:NAME or path/file.py:NAME") from None
     else:
         found = load(address)
     if not isinstance(found, Contract):
-        raise ValueError(f"contract {address!r}: is a {type(found).__name__}, must be a harness.contract.Contract")
+        raise UsageError(f"contract {address!r}: is a {type(found).__name__}, must be a harness.contract.Contract")
     return found
 
 
@@ -210,28 +211,28 @@ def load(address: str) -> Any:
     """The object at ``package.module:NAME`` or ``path/file.py:NAME``; a file is imported once per process."""
     place, _, name = address.rpartition(":")
     if not place or not name:
-        raise ValueError(f"address {address!r}: must be package.module:NAME or path/file.py:NAME")
+        raise UsageError(f"address {address!r}: must be package.module:NAME or path/file.py:NAME")
     if place.endswith(".py"):
         path = Path(place).resolve()
         if not path.is_file():
-            raise ValueError(f"address {address!r}: there is no file {place}; give a path to an existing Python file")
+            raise UsageError(f"address {address!r}: there is no file {place}; give a path to an existing Python file")
         try:
             module = _load_file(path, address)
         except (Exception, SystemExit) as error:  # a script that exits would end the run with its own status, nothing judged
-            raise ValueError(f"address {address!r}: {place} cannot be imported: {_where(error, path)}; mend the file") from error
+            raise UsageError(f"address {address!r}: {place} cannot be imported: {_where(error, path)}; mend the file") from error
     else:
         try:
             module = sys.modules.get(place) or _import(place, address)
         except ModuleNotFoundError as error:
-            raise ValueError(f"address {address!r}: cannot import {place} ({error}); give path/file.py:NAME for a file") from error
+            raise UsageError(f"address {address!r}: cannot import {place} ({error}); give path/file.py:NAME for a file") from error
         except (Exception, SystemExit) as error:
             said = _where(error, Path())
-            raise ValueError(f"address {address!r}: {place} cannot be imported: {said}; mend the module") from error
+            raise UsageError(f"address {address!r}: {place} cannot be imported: {said}; mend the module") from error
     try:
         return getattr(module, name)
     except AttributeError:
         public = [n for n in vars(module) if not n.startswith("_")][:12]
-        raise ValueError(f"address {address!r}: {place} has no {name}; it has {', '.join(public)}") from None
+        raise UsageError(f"address {address!r}: {place} has no {name}; it has {', '.join(public)}") from None
 
 
 def _where(error: BaseException, path: Path) -> str:

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.contract import Case
+from harness.machine_faults import writing
+from harness.usage import UsageError
 from harness.verdict import Ruling, Verdict
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -56,7 +58,9 @@ class Journal:
             if self._descriptor is None:
                 self._open()
             assert self._descriptor is not None
-            os.write(self._descriptor, line)
+            with writing("journal", self.path):
+                while line:  # on a disk that is nearly full a part of it
+                    line = line[os.write(self._descriptor, line) :]
 
     def close(self) -> None:
         with self._lock:
@@ -65,14 +69,15 @@ class Journal:
                 self._descriptor = None
 
     def _open(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        with writing("journal", self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._descriptor)
             self._descriptor = None
-            raise ValueError(f"journal {self.path}: another run is writing it; wait for its end, or end it") from None
+            raise UsageError(f"journal {self.path}: another run is writing it; wait for its end, or end it") from None
         size = os.fstat(self._descriptor).st_size
         if size and os.pread(self._descriptor, 1, size - 1) != b"\n":  # a line that a kill tore: what follows is a line of its own
             os.write(self._descriptor, b"\n")

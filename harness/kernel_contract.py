@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness import operands as regimes
+from harness.case_fields import check_record
 from harness.claims import nearest
 from harness.contract import CASE_VERSION, Case, Contract, Operand, Owed
+from harness.usage import UsageError
 from kernels.clauses import broken
 from kernels.element_types import ELEMENT_TYPES, bits_of
 
@@ -40,6 +42,7 @@ class KernelContract(Contract):
     """Contract of `module`: `kernels.<stem>`, or a copy of its source with a planted fault."""
 
     must_launch = True
+    signed: frozenset[str] = frozenset()  # fields of Problem and Config that may be negative
 
     def __init__(self, module: ModuleType, stem: str) -> None:
         self.module, self.stem = module, stem
@@ -126,15 +129,18 @@ class KernelContract(Contract):
 
     def case_from_json(self, record: Mapping) -> Case:
         if record.get("version") != CASE_VERSION:
-            raise ValueError(f"case of version {record.get('version')!r}: this checkout reads version {CASE_VERSION}; replay it "
+            raise UsageError(f"case of version {record.get('version')!r}: this checkout reads version {CASE_VERSION}; replay it "
                              "with the checkout that wrote it")
         try:
             rest = {name: record[name] for name in ("regime", "data_seed", "schedule", "launcher")}
-            return Case(contract=record.get("contract", self.address), problem=self.module.Problem(**record["problem"]),
-                        config=None if record["config"] is None else self.module.Config(**record["config"]), **rest)
+            problem = self.module.Problem(**record["problem"])
+            config = None if record["config"] is None else self.module.Config(**record["config"])
         except (KeyError, TypeError) as error:
-            raise ValueError(f"case of {self.stem}: {error}: it must have the fields of Problem, Config and Case; write it with "
+            raise UsageError(f"case of {self.stem}: {error}: it must have the fields of Problem, Config and Case; write it with "
                              "Case.to_json") from error
+        check_record(problem, "problem", self.signed)
+        check_record(config, "config", self.signed)
+        return Case(contract=record.get("contract", self.address), problem=problem, config=config, **rest)
 
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
         seen: dict[str, str | int] = {"target": target.name, "regime": case.regime, "schedule": case.schedule_kind}

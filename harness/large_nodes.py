@@ -17,6 +17,7 @@ from typing import Any
 
 from harness.contract import Case, resolve
 from harness.targets import Target, visible_device
+from harness.usage import UsageError
 from kernels.features import Feature
 
 SIZES = "4096x2048x128,8192x8192x8192,8176x8144x4128"  # whole; by chosen elements; ragged in every tile, rows still on 16 bytes
@@ -45,7 +46,7 @@ def large_nodes(sizes: str, seeds: int, names: Sequence[str]) -> list[LargeNode]
     for text in sizes.split(","):
         size = tuple(int(part) for part in text.split("x") if part.isdigit())
         if len(size) != 3 or text.count("x") != 2 or min(size) < 1:
-            raise ValueError(f"size {text!r}: must be MxNxK, for example 8192x8192x8192")
+            raise UsageError(f"size {text!r}: must be MxNxK, for example 8192x8192x8192")
         asked.append((size[0], size[1], size[2]))
     nodes, seen = [], Counter[tuple]()
     for case in cases(asked, Target("", "sm_90")):  # with the configurations that need TMA

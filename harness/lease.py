@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.targets import Target, visible_device
+from harness.usage import UsageError
 
 POLL = 0.1  # seconds
 NEED = 3 << 30
@@ -60,7 +61,7 @@ def slots() -> int | None:
     if text is None:
         return None
     if not text.isdigit() or int(text) < 1:
-        raise ValueError(f"HARNESS_GPU_SLOTS={text!r}: must be a positive integer; unset it to go by the GPU's memory")
+        raise UsageError(f"HARNESS_GPU_SLOTS={text!r}: must be a positive integer; unset it to go by the GPU's memory")
     return int(text)
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from harness.compile_rows import Row, rows
 from harness.offline_driver import Kept, compiling, shared_limit
+from harness.usage import UsageError
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 MOST_REGISTERS, MOST_COLUMNS = 255, 512
@@ -234,7 +235,7 @@ def run(arguments: argparse.Namespace) -> int:
     wanted = [row for stem in arguments.kernels or [None] for row in rows(stem)]
     wanted = [row for row in wanted if not arguments.arch or row.arch in arguments.arch]
     if not wanted:
-        raise ValueError(f"compile: no row for {', '.join(arguments.arch)}; leave --arch out to see those there are")
+        raise UsageError(f"compile: no row for {', '.join(arguments.arch)}; leave --arch out to see those there are")
     begun = time.perf_counter()
     found = compile_rows(wanted, arguments.workers)
     print(table(wanted, found), f"in {time.perf_counter() - begun:.0f} s")

@@ -10,6 +10,7 @@ import zlib
 
 import numpy as np
 
+from harness.usage import UsageError
 from reference.formats import FORMATS, Format, Overflow, encode
 
 REGIMES = ("normal", "integers", "wide", "planted", "subnormals", "largest")
@@ -34,7 +35,7 @@ def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.G
     ValueError (value, rule, remedy) for an unknown regime or format.
     """
     if regime not in REGIMES:
-        raise ValueError(f"regime {regime!r}: unknown; use one of {', '.join(REGIMES)}")
+        raise UsageError(f"regime {regime!r}: unknown; use one of {', '.join(REGIMES)}")
     if format_name in INTEGERS:
         return _integers(INTEGERS[format_name], shape, regime, rng)
     if format_name not in FORMATS:

@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.machine_faults import machine_fault
 from harness.memory import out_of_memory
+from harness.usage import UsageError
 from harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -72,6 +74,8 @@ def outcome_of(error: BaseException) -> Seen:
             relative(str(fault.location or where)),
             dict(fault.details or {}),
         )
+    if short := machine_fault(error):
+        return Seen(Outcome.ERROR, "machine", _one_line(short), "", place_of(error)[1])
     details = {"raised": type(error).__name__, "text": _relevant(text), "traceback": traceback.format_exception(error)[-6:]}
     if "OutOfResources" in names:
         return Seen(Outcome.OUT_OF_RESOURCES, "capacity", _one_line(text), where, details)
@@ -98,7 +102,7 @@ def outcome_of(error: BaseException) -> Seen:
     if isinstance(error, RuntimeError) and _COMPILER_SAYS.search(text):
         return Seen(Outcome.REFUSED, "verifier", _one_line(_relevant(text)), where, details)
     if room := raised_by(error):
-        return Seen(Outcome.ERROR, room, _raised(room, error), *_place_of(error))
+        return Seen(Outcome.ERROR, room, _raised(room, error), *place_of(error))
     if isinstance(error, ValueError | TypeError) and not isinstance(error, UnicodeError):
         refusal = isinstance(error, ValueError)
         return Seen(
@@ -159,7 +163,7 @@ def for_the_launcher(function: Callable, /, *args: Any, **kwargs: Any) -> Any:
 
 def failure(error: BaseException, otherwise: str = "contract") -> Verdict:
     """The verdict where the harness, or the contract it was given, raised `error` around a launch: `error`, traceback and all."""
-    location, details = _place_of(error)
+    location, details = place_of(error)
     return Verdict(
         ruling=Ruling.ERROR,
         outcome=Outcome.ERROR,
@@ -171,10 +175,12 @@ def failure(error: BaseException, otherwise: str = "contract") -> Verdict:
 
 
 def _raised(room: str, error: BaseException) -> str:
+    if isinstance(error, UsageError):  # of the case, which names what cannot be
+        return _one_line(str(error))
     return _one_line(f"the {room} raised {type(error).__name__}: {error}")
 
 
-def _place_of(error: BaseException) -> tuple[str, dict]:
+def place_of(error: BaseException) -> tuple[str, dict]:
     """``file:line`` of the innermost frame outside installed packages, and the details that are stored with an `error`."""
     here = [(code.co_filename, line) for code, line in _frames(error) if _room_of(code.co_filename) is not None]
     file, line = next((place for place in reversed(here) if not place[0].startswith("<")), ("", 0))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
+import shlex
 import sys
 import time
 from collections import Counter
@@ -27,10 +28,12 @@ from harness.docket import PROFILES, Docket, derived_seed, stems, walk
 from harness.isolation import Bench
 from harness.large_nodes import SIZES, LargeBench, LargeNode, lacking, large_nodes
 from harness.lease import PREFERRED, free_places, lease
+from harness.machine_faults import MachineFault
 from harness.replay import rerun
 from harness.report import Tally
 from harness.shrinking import Convicted, Memory, conviction_class, shrink
 from harness.targets import EMULATED_ARCHITECTURES, Target, show_children, target, targets
+from harness.usage import UsageError
 from harness.verdict import Ruling, Verdict
 
 LARGE = "test_large.py"
@@ -166,7 +169,7 @@ def gpus_called(name: str) -> list[Target]:
     meant = [gpu for gpu in gpus if not place or place in (gpu.arch, str(gpu.index))]
     if not meant:
         here = ", ".join(f"{gpu.name} ({gpu.arch})" for gpu in gpus) or "none"
-        raise ValueError(f"target {name!r}: no such GPU is visible; GPUs here: {here}; see CUDA_VISIBLE_DEVICES and nvidia-smi")
+        raise UsageError(f"target {name!r}: no such GPU is visible; GPUs here: {here}; see CUDA_VISIBLE_DEVICES and nvidia-smi")
     return meant
 
 
@@ -234,7 +237,7 @@ class Court:
         properties.append(("judged", 1))
         if row["ruling"] != "right":
             p = node.case.problem
-            line = f"python -m harness large {node.case.contract} --target {where.name} --sizes {p.m}x{p.n}x{p.k}"
+            line = f"python -m harness large {shlex.quote(node.case.contract)} --target {where.name} --sizes {p.m}x{p.n}x{p.k}"
             properties.append(("replay", line))
             pytest.fail(f"{node}: {row['ruling']}: {row['outcome']}: {row['message']}\n{line}", pytrace=False)
         words = row["words"]
@@ -252,6 +255,14 @@ class Court:
         pytest.skip(reason)
 
     def hold(self, node: Node, properties: list[tuple[str, object]]) -> None:
+        """`_hold`; what the machine does not let it do fails the node in one sentence, which names no kernel."""
+        __tracebackhide__ = True
+        try:
+            self._hold(node, properties)
+        except MachineFault as fault:
+            pytest.fail(f"error: {fault}", pytrace=False)
+
+    def _hold(self, node: Node, properties: list[tuple[str, object]]) -> None:
         """Judge the node's cover list and draws; raises a `Convicted`, with the report as its text, for the first bug.
 
         What else fails a node is what gives the command line a status other than 0 (`harness.report.Tally.status`).
@@ -327,7 +338,7 @@ class Court:
         from harness.conviction import conviction
 
         path = seed_files.write(seed_files.seed_of(case, docket.target.name, verdict, model=docket.target.model, first=first))
-        line = f"python -m harness replay {path}"
+        line = seed_files.replay_line(path)
         properties.append(("replay", line))
         return report.text_of(conviction(docket.address, docket.target.name, case, verdict, notes, line))
 

@@ -10,10 +10,12 @@ from xml.etree import ElementTree
 
 from harness.contract import Case
 from harness.conviction import describe
+from harness.machine_faults import writing
 from harness.report import Tally
 from harness.seed_files import versions, write_atomically
 from harness.verdict import Ruling, Verdict
 
+FREE = "free space there, or name another file"
 _ELEMENTS = {Ruling.CONVICTED: "failure", Ruling.ERROR: "error", Ruling.UNDECIDED: "skipped", Ruling.NOT_RUN: "skipped"}
 """JUnit's element for a case that did not pass."""
 
@@ -24,7 +26,10 @@ class Records:
     EVERY = 2.0  # seconds between two writes of the JUnit file, which is always whole
 
     def __init__(self, json_path: Path | None, junit_path: Path | None) -> None:
-        self.json = json_path.open("w") if json_path else None
+        self.json_path, self.json = json_path, None
+        if json_path:
+            with writing("--json", json_path, FREE):
+                self.json = json_path.open("w")
         self.junit_path, self.junit = junit_path, ElementTree.Element("testsuites", name="bitverdict")
         self._suites: dict[str, ElementTree.Element] = {}
         self._written = 0.0
@@ -62,9 +67,10 @@ class Records:
             self.json.close()
 
     def _line(self, record: dict) -> None:
-        if self.json:
-            self.json.write(json.dumps(record, default=str) + "\n")
-            self.json.flush()
+        if self.json and self.json_path:
+            with writing("--json", self.json_path, FREE):
+                self.json.write(json.dumps(record, default=str) + "\n")
+                self.json.flush()
 
     def _write_junit(self) -> None:
         if not self.junit_path:
@@ -76,7 +82,8 @@ class Records:
             suite.set("skipped", str(sum(entry.find("skipped") is not None for entry in suite)))
         text = io.BytesIO()
         ElementTree.ElementTree(self.junit).write(text, encoding="utf-8", xml_declaration=True)
-        write_atomically(self.junit_path, text.getvalue().decode())
+        with writing("--junit", self.junit_path, FREE):
+            write_atomically(self.junit_path, text.getvalue().decode())
         self._written = time.monotonic()
 
 

@@ -13,6 +13,7 @@ from harness.isolation import Bench
 from harness.journal import Journal
 from harness.supervision import end_forks
 from harness.targets import Target, target
+from harness.usage import UsageError
 from harness.verdict import Outcome, Ruling, Verdict, normalised
 
 FLAKY_RUNS = 5
@@ -88,11 +89,14 @@ def attaching(process: int, command: str, *, emulated: bool) -> list[str]:
 
 
 def replay(path: Path, bench: Bench | InThisProcess, *, embedded: bool = False) -> Replayed:
-    """Judge the case of the seed file at `path` on its target. ValueError for a file or a target that does not serve."""
+    """Judge the case of the seed file at `path` on its target. UsageError for a file or a target that does not serve."""
     seed = seed_files.read(path)
     where = target(seed.target)
     case, notes = seed_files.restored(seed, embedded=embedded)
-    return Replayed(case, bench.judge(case, where), seed.signature, notes)
+    verdict = bench.judge(case, where)
+    if verdict.ruling is Ruling.ERROR and verdict.details.get("raised") == UsageError.__name__:
+        raise UsageError(f"seed file {path}: {verdict.message}")
+    return Replayed(case, verdict, seed.signature, notes)
 
 
 def rerun(case: Case, where: str, verdict: Verdict, bench: Bench) -> str:

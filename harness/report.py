@@ -63,6 +63,7 @@ class Tally:
     undecided: Counter = field(default_factory=Counter)  # why, first line -> cases
     errors: Counter = field(default_factory=Counter)  # message and place of each error -> cases
     cancelled: bool = False
+    stopped: str = ""  # by what, where the machine did not let the run go on
     begun: float = field(default_factory=time.perf_counter)
     wall: float = 0.0  # seconds from the tally's birth to its last verdict
 
@@ -116,13 +117,13 @@ class Tally:
         """The exit status of a run, and of a pytest node: `RIGHT` passes, `NOTHING_RAN` is a skip, any other fails."""
         if self.total(Ruling.CONVICTED):
             return CONVICTED
-        if not self.ran and not self.cancelled:
+        if not self.ran and not self.cancelled and not self.stopped:
             return NOTHING_RAN
         return UNDECIDED if self.open() else RIGHT
 
     def open(self) -> list[str]:
         """Why the run does not say what it was asked, a sentence each; empty where it does."""
-        said = ["cancelled"] if self.cancelled else []
+        said = (["cancelled"] if self.cancelled else []) + ([f"stopped: {self.stopped}"] if self.stopped else [])
         if self.errors:
             first, ended = next(iter(self.errors)), "1 case" if self.errors.total() == 1 else f"{self.errors.total()} cases"
             said.append(f"{ended} ended in an error, which is no fault of a kernel: {first}")

@@ -20,6 +20,7 @@ from pathlib import Path
 from harness.contract import Case
 from harness.journal import CHECKOUT, Journal, in_use, records, state_directory
 from harness.seed_files import KNOBS, versions
+from harness.usage import UsageError
 from harness.verdict import Ruling, Verdict
 
 VERSION = 1
@@ -69,15 +70,22 @@ def take_up(arguments: argparse.Namespace, defaults: Mapping[str, object]) -> tu
     besides = [name for name, value in _plain(arguments).items() if value != _plain_value(defaults.get(name))]
     if besides:
         given = ", ".join("--" + name.replace("_", "-") if name != "stems" else " ".join(arguments.stems) for name in besides)
-        raise ValueError(f"--resume with {given}: a run goes on with its own arguments; give --resume alone, or run anew")
+        raise UsageError(f"--resume with {given}: a run goes on with its own arguments; give --resume alone, or run anew")
     path = Path(arguments.resume) if arguments.resume else _newest()
     if not path.is_file():
-        raise ValueError(f"--resume {path}: there is no such journal; give a file of {state_directory() / 'journal'}")
+        raise UsageError(f"--resume {path}: there is no such journal; give a file of {state_directory() / 'journal'}")
     told = list(records(path))
     asked = told[0] if told else {}
-    _check(path, asked, told)
+    try:
+        _check(path, asked, told)
+        before = past(told)
+    except UsageError:
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+        raise UsageError(f"--resume {path}: has a record that cannot be read ({said}); run anew without --resume") from error
     if in_use(path):
-        raise ValueError(f"--resume {path}: this run is still going; wait for its end, or end it")
+        raise UsageError(f"--resume {path}: this run is still going; wait for its end, or end it")
     for name in KNOBS:  # one that is set only now would decide the cases that are left, and no earlier one
         os.environ.pop(name, None)
     os.environ.update(asked["knobs"])
@@ -86,9 +94,9 @@ def take_up(arguments: argparse.Namespace, defaults: Mapping[str, object]) -> tu
         setattr(original, name, Path(asked["arguments"][name]) if asked["arguments"].get(name) else None)
     if _sources(original) != asked["sources"]:
         changed = ", ".join(sorted(set(_sources(original)) | set(asked["sources"])))
-        raise ValueError(f"--resume {path}: {changed} changed since; restore it, or run anew without --resume")
+        raise UsageError(f"--resume {path}: {changed} changed since; restore it, or run anew without --resume")
     numbers = [record["number"] for record in told if record["event"] == "begin"]
-    return original, Journal(path, first=max(numbers, default=-1) + 1), past(told)
+    return original, Journal(path, first=max(numbers, default=-1) + 1), before
 
 
 def past(told: list[dict]) -> Past:
@@ -133,25 +141,25 @@ def _code_digest() -> str:
 
 def _check(path: Path, asked: dict, told: list[dict]) -> None:
     if asked.get("event") != "asked":
-        raise ValueError(f"--resume {path}: does not begin with what was asked (pytest's journals do not); give one of `run`'s")
+        raise UsageError(f"--resume {path}: does not begin with what was asked (pytest's journals do not); give one of `run`'s")
     if asked.get("version") != VERSION:
-        raise ValueError(f"--resume {path}: version {asked.get('version')}, this checkout takes up version {VERSION}; run anew")
+        raise UsageError(f"--resume {path}: version {asked.get('version')}, this checkout takes up version {VERSION}; run anew")
     if told[-1]["event"] == "finished":
-        raise ValueError(f"--resume {path}: this run came to its end, with status {told[-1]['status']}; run anew without --resume")
+        raise UsageError(f"--resume {path}: this run came to its end, with status {told[-1]['status']}; run anew without --resume")
     now = _deciding()
     for name, then in asked["versions"].items():
         if then != now.get(name):
-            raise ValueError(
+            raise UsageError(
                 f"--resume {path}: {name} was {then}, is {now.get(name)}: their verdicts are not comparable; "
                 f"go back to {name} {then}, or run anew without --resume"
             )
     if asked["code"] != code_digest():
-        raise ValueError(
+        raise UsageError(
             f"--resume {path}: the code of harness, kernels or reference changed since: its verdicts are not comparable; "
             "restore the code, or run anew without --resume"
         )
     if Path(asked["directory"]) != Path.cwd():
-        raise ValueError(f"--resume {path}: was run in {asked['directory']}, where its paths lead; change there and say it again")
+        raise UsageError(f"--resume {path}: was run in {asked['directory']}, where its paths lead; change there and say it again")
 
 
 def _newest() -> Path:
@@ -161,7 +169,7 @@ def _newest() -> Path:
         told = list(records(path))
         if told and told[0]["event"] == "asked" and told[-1]["event"] != "finished" and not in_use(path):
             return path
-    raise ValueError(f"--resume: no unfinished run in {directory}; name its journal, or run without --resume")
+    raise UsageError(f"--resume: no unfinished run in {directory}; name its journal, or run without --resume")
 
 
 def _deciding() -> dict[str, str]:

@@ -29,6 +29,7 @@ from harness.cell import DEVICE_FAULTS
 from harness.contract import Case, resolve
 from harness.outcomes import failure
 from harness.targets import Target, visible_device
+from harness.usage import UsageError
 from harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -68,7 +69,7 @@ def examine_together(cases: Sequence[Case], machine: Target, mode: str, *, timeo
     several, or a verdict is missing, each is examined alone.
     """
     if mode not in MODES:
-        raise ValueError(f"sanitizer {mode!r}: there is none of that name; one of {', '.join(MODES)}")
+        raise UsageError(f"sanitizer {mode!r}: there is none of that name; one of {', '.join(MODES)}")
     if machine.emulated and mode not in EMULATED_MODES:
         return [_not_run(f"{mode} works on machine code; an emulated GPU executes the tile program before it")] * len(cases)
     tool = shutil.which("compute-sanitizer") or _beside_cuda("compute-sanitizer")
@@ -296,7 +297,7 @@ def read(path: Path) -> list[dict]:
         problem = "it is no list of verdicts"
     except (OSError, ValueError, TypeError) as error:
         problem = str(error)
-    raise ValueError(f"{path}: {problem}: give a file that sanitize --json wrote")
+    raise UsageError(f"{path}: {problem}: give a file that sanitize --json wrote")
 
 
 def _reread(row: dict) -> dict:

@@ -18,6 +18,7 @@ from pathlib import Path
 from harness import sanitizer
 from harness.outcomes import told_by_device
 from harness.sanitizer_reasons import EXPLAINED, meant
+from harness.usage import UsageError
 from harness.verdict import Outcome
 
 VERSION = 1
@@ -96,7 +97,7 @@ def read(path: Path) -> dict:
         problem = f"version {found['version']}: this checkout reads version {VERSION}"
     except (OSError, ValueError, KeyError, TypeError) as error:
         problem = f"no kept verdicts ({error!r})"
-    raise ValueError(f"{path}: {problem}; write it with python -m harness.sanitizer_page --keep")
+    raise UsageError(f"{path}: {problem}; write it with python -m harness.sanitizer_page --keep")
 
 
 def page(held: dict) -> str:

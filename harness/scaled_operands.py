@@ -12,6 +12,7 @@ import numpy as np
 
 from harness import operands as plain
 from harness.contract import Operand
+from harness.usage import UsageError
 from reference import packing, scale_layout
 from reference.block_scaling import BLOCK_FORMATS, quantize
 from reference.formats import FORMATS
@@ -42,7 +43,7 @@ def draw(regime: str, element: str, scale: str, block_size: int, rows: int, k: i
     if regime == "layer":
         return _quantized(element, scale, block_size, rows, k, data_seed, name)
     if regime not in REGIMES:
-        raise ValueError(f"regime {regime!r}: unknown; use one of {', '.join(REGIMES)}")
+        raise UsageError(f"regime {regime!r}: unknown; use one of {', '.join(REGIMES)}")
     if regime in ("normal", "integers"):
         codes = plain.draw(element, (rows, k), regime, rng)  # (rows, k)
     else:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import platform
+import shlex
 import subprocess
 import tempfile
 from dataclasses import dataclass, field, replace
@@ -18,9 +19,12 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from harness.case_fields import check_case
 from harness.contract import Case, resolve
 from harness.docket import reproduction
 from harness.journal import state_directory
+from harness.machine_faults import writing
+from harness.usage import UsageError
 from harness.verdict import Ruling, Verdict
 
 VERSION = 1
@@ -79,11 +83,17 @@ def seed_of(case: Case, target: str, verdict: Verdict, *, model: str = "", first
 def write(seed: SeedFile, directory: Path | None = None) -> Path:
     """Store `seed` (default: the state directory's ``failures``), atomically; returns its path. An equal bug is overwritten."""
     directory = directory or state_directory() / "failures"
-    directory.mkdir(parents=True, exist_ok=True)
     path = directory / seed.name
     record = {"version": VERSION, **{name: value for name, value in vars(seed).items() if value is not None}}
-    write_atomically(path, json.dumps(record, indent=1, sort_keys=True, default=str) + "\n")
+    with writing("seed file", path):
+        directory.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps(record, indent=1, sort_keys=True, default=str) + "\n")
     return path
+
+
+def replay_line(path: Path) -> str:
+    """The line that judges the file at `path` again, as a shell takes it."""
+    return f"python -m harness replay {shlex.quote(str(path))}"
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -104,22 +114,32 @@ def read(path: Path) -> SeedFile:
     try:
         record = json.loads(path.read_text())
     except OSError as error:
-        raise ValueError(
+        raise UsageError(
             f"seed file {path}: cannot be read ({error.strerror}); give a file of .harness/failures or tests/seeds"
         ) from None
     except ValueError as error:
-        raise ValueError(f"seed file {path}: is not JSON ({error}); it was cut or edited: take it from its run again") from None
+        raise UsageError(f"seed file {path}: is not JSON ({error}); it was cut or edited: take it from its run again") from None
     if not isinstance(record, dict) or not isinstance(record.get("version"), int):
-        raise ValueError(f"seed file {path}: has no version; a seed file is a JSON object with {', '.join(sorted(_FIELDS))}")
+        raise UsageError(f"seed file {path}: has no version; a seed file is a JSON object with {', '.join(sorted(_FIELDS))}")
     if record["version"] != VERSION:
         writer = record.get("versions", {}).get("harness", "unknown") if isinstance(record.get("versions"), dict) else "unknown"
-        raise ValueError(
+        raise UsageError(
             f"seed file {path}: version {record['version']}, this checkout reads version {VERSION}; replay it with the checkout "
             f"that wrote it ({writer}), or run again here"
         )
     missing = _FIELDS - set(record)
     if missing:
-        raise ValueError(f"seed file {path}: lacks {', '.join(sorted(missing))}; it was cut or edited: take it from its run again")
+        raise UsageError(f"seed file {path}: lacks {', '.join(sorted(missing))}; it was cut or edited: take it from its run again")
+    for name, kind in (("case", dict), ("target", str), ("verdict", dict), ("signature", list), ("machine", str)):
+        if name in record and type(record[name]) is not kind:
+            rule = {dict: "an object of JSON", str: "a text", list: "a list"}[kind]
+            raise UsageError(f"seed file {path}: {name} is {record[name]!r:.100}: must be {rule}; take the file from its run again")
+    if len(record["signature"]) != 3 or not all(isinstance(part, str) for part in record["signature"]):
+        raise UsageError(f"seed file {path}: signature is {record['signature']!r:.100}: must be outcome, message, line")
+    for name in ("versions", "knobs", "sources"):
+        given = record.get(name, {})
+        if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
+            raise UsageError(f"seed file {path}: {name} is {given!r:.100}: must be an object of JSON with texts in it")
     known = {name: record[name] for name in SeedFile.__dataclass_fields__ if name in record}
     return SeedFile(**known | {"signature": tuple(record["signature"])})
 
@@ -128,8 +148,9 @@ def restored(seed: SeedFile, *, embedded: bool = False) -> tuple[Case, list[str]
     """The case, ready to be judged here, and notes on what is not as it was.
 
     A file of the accused that is gone is written anew from the text stored with the case; one that changed is judged as it is now,
-    unless `embedded` asks for the stored text. ValueError when the record is no case of its contract.
+    unless `embedded` asks for the stored text. UsageError when the record is no case of its contract, with the field and the rule.
     """
+    check_case(seed.case)
     record, notes = dict(seed.case), []
     for part in ("contract", "launcher"):
         place, _, name = record.get(part, "").rpartition(":")
@@ -142,8 +163,9 @@ def restored(seed: SeedFile, *, embedded: bool = False) -> tuple[Case, list[str]
                 notes.append(f"{place} has changed since; judging it as it is now (--embedded judges the stored text)")
             continue
         kept = state_directory() / "replayed" / hashlib.sha256(text.encode()).hexdigest()[:12] / there.name
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(kept, text)
+        with writing("stored source", kept):
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(kept, text)
         notes.append(f"{place}: judging the text stored with the case")
         record[part] = f"{kept}:{name}"
     for name, then in seed.versions.items():
@@ -151,8 +173,16 @@ def restored(seed: SeedFile, *, embedded: bool = False) -> tuple[Case, list[str]
         if then != now:
             notes.append(f"{name} was {then}, is {now}")
     for name, value in seed.knobs.items():
-        os.environ[name] = value
-    return replace(resolve(record["contract"]).case_from_json(record), contract=record["contract"]), notes
+        if name in KNOBS:  # a file may name others
+            os.environ[name] = value
+    contract = resolve(record["contract"])
+    try:
+        case = contract.case_from_json(record)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"case of {record['contract']}: {type(error).__name__}: {error}; it was cut or edited") from error
+    return replace(case, contract=record["contract"]), notes
 
 
 def promote(path: Path, ruling: Ruling, directory: Path = PROMOTED) -> Path:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from harness.child import Child, Gone
 from harness.targets import Target
+from harness.usage import UsageError
 
 CALM = 1
 MOST = 3  # on an H200 a fault costs 0.16 s (median) with 3, 0.42 with 2, 0.39 with 1; the 95th percentile is 0.95, 0.82, 0.71
@@ -120,5 +121,5 @@ def asked_for() -> int:
     """`HARNESS_SPARES`, `MOST` where it is not set; ValueError unless it is a number from 0 on."""
     text = os.environ.get("HARNESS_SPARES", str(MOST))
     if not text.isdigit():
-        raise ValueError(f"HARNESS_SPARES={text!r}: must be a number, 0 or more; unset it for {MOST}")
+        raise UsageError(f"HARNESS_SPARES={text!r}: must be a number, 0 or more; unset it for {MOST}")
     return int(text)

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.usage import UsageError
 from kernels.features import Feature, features_of
 
 if TYPE_CHECKING:
@@ -112,8 +113,8 @@ def target(name: str) -> Target:
             return found
     known = ", ".join(t.name for t in here)
     if name.startswith("cuda:"):
-        raise ValueError(f"target {name!r}: no such GPU is visible; targets here: {known}; see CUDA_VISIBLE_DEVICES and nvidia-smi")
-    raise ValueError(f"target {name!r}: must be emulated:sm_NN or cuda:N; targets here: {known}")
+        raise UsageError(f"target {name!r}: no such GPU is visible; targets here: {known}; see CUDA_VISIBLE_DEVICES and nvidia-smi")
+    raise UsageError(f"target {name!r}: must be emulated:sm_NN or cuda:N; targets here: {known}")
 
 
 def visible_device(index: int) -> str:

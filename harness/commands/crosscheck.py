@@ -9,6 +9,7 @@ from pathlib import Path
 from harness import report
 from harness.docket import stems
 from harness.targets import target, targets
+from harness.usage import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,10 +30,10 @@ def run(arguments: argparse.Namespace) -> int:
     from harness.crosscheck import Tally, crosscheck, write_rows
 
     if ":" not in arguments.contract and arguments.contract not in stems():
-        raise ValueError(f"kernel {arguments.contract!r}: has no contract; one of {', '.join(stems())}")
+        raise UsageError(f"kernel {arguments.contract!r}: has no contract; one of {', '.join(stems())}")
     hardware = target(arguments.target) if arguments.target else next((t for t in targets() if not t.emulated), None)
     if hardware is None or hardware.emulated:
-        raise ValueError(f"target {arguments.target or 'cuda:0'!r}: a GPU is needed, and none is visible here; "
+        raise UsageError(f"target {arguments.target or 'cuda:0'!r}: a GPU is needed, and none is visible here; "
                          "`run` judges on emulated targets")
     jobs = arguments.jobs or os.cpu_count() or 1
     tally, shown = Tally(), report.console()

@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from harness.usage import UsageError
+
 PAGE = Path("docs/frontier.md")
 
 
@@ -29,10 +31,10 @@ def run(arguments: argparse.Namespace) -> int:
     jobs = arguments.jobs or columns.cores()
     for name, given, known in (("--arch", arguments.arch, columns.ARCHITECTURES), ("--operation", arguments.operation, OPERATIONS)):
         if unknown := [value for value in given or () if value not in known]:
-            raise ValueError(f"{name} {unknown[0]!r}: must be one of {', '.join(known)}")
+            raise UsageError(f"{name} {unknown[0]!r}: must be one of {', '.join(known)}")
     gpu = target(arguments.hardware) if arguments.hardware else None
     if gpu is not None and gpu.emulated:
-        raise ValueError(f"--hardware {gpu.name}: must be a GPU; emulated targets are asked without it")
+        raise UsageError(f"--hardware {gpu.name}: must be a GPU; emulated targets are asked without it")
     files = [columns.read(path) for path in arguments.merge]
     if arguments.only_merged:
         made: dict = {}

@@ -14,6 +14,7 @@ from typing import Any
 from harness import report
 from harness.seed_files import versions
 from harness.targets import target, targets
+from harness.usage import UsageError
 from harness.verdict import Ruling
 
 SIZES = ("4096x2048x128", "8192", "8176x8144x4128")  # whole; by chosen elements; ragged in every tile, rows still on 16 bytes
@@ -38,13 +39,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     hardware = target(arguments.target) if arguments.target else next((t for t in targets() if not t.emulated), None)
     if hardware is None:
-        raise ValueError("target 'cuda:0': no GPU is visible here; give --target emulated:sm_90 with small --sizes")
+        raise UsageError("target 'cuda:0': no GPU is visible here; give --target emulated:sm_90 with small --sizes")
     asked = cases(map(size_of, arguments.sizes), hardware)
     known = list(dict.fromkeys(case.contract for case in asked))
     stems = ["matmul"] if arguments.contract else arguments.stems or known
     for stem in stems:
         if stem not in known:
-            raise ValueError(f"kernel {stem!r}: has no large cases; one of {', '.join(known)}")
+            raise UsageError(f"kernel {stem!r}: has no large cases; one of {', '.join(known)}")
     asked = [case for case in asked if case.contract in stems]
     if arguments.contract:
         asked = [replace(case, contract=arguments.contract) for case in asked]
@@ -76,7 +77,7 @@ def size_of(text: str) -> tuple[int, int, int]:
     """(m, n, k) of "8192" or "9728x8192x65536"."""
     parts = text.split("x")
     if len(parts) not in (1, 3) or not all(part.isdigit() and int(part) for part in parts):
-        raise ValueError(f"size {text!r}: must be N for a cube, or MxNxK, for example 9728x8192x65536")
+        raise UsageError(f"size {text!r}: must be N for a cube, or MxNxK, for example 9728x8192x65536")
     m, n, k = map(int, parts * 3 if len(parts) == 1 else parts)
     return m, n, k
 

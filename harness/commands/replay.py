@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import shlex
 from pathlib import Path
 
 from harness import report, seed_files
+from harness.commands.run import check_timeout
 from harness.conviction import conviction
 from harness.isolation import Bench
+from harness.machine_faults import check_compiler_cache
 from harness.replay import InThisProcess, Replayed, replay
 from harness.verdict import Ruling
 
@@ -28,9 +31,9 @@ def run_replay(arguments: argparse.Namespace) -> int:
     replayed = _replayed(arguments)
     shown = report.console()
     if replayed.verdict.ruling in (Ruling.CONVICTED, Ruling.ERROR):
-        line = f"python -m harness replay {arguments.file}"
+        line = seed_files.replay_line(arguments.file)
         named = replayed.case.launcher or replayed.case.contract
-        shown.print(conviction(named, seed.target, replayed.case, replayed.verdict, replayed.notes, line))
+        shown.print(conviction(named, seed.target, replayed.case, replayed.verdict, replayed.notes, line), soft_wrap=True)
     else:
         for note in replayed.notes:
             shown.print(f"note: {note}", markup=False)
@@ -39,9 +42,12 @@ def run_replay(arguments: argparse.Namespace) -> int:
 
 
 def _replayed(arguments: argparse.Namespace) -> Replayed:
+    check_timeout(arguments.timeout)
+    check_compiler_cache()
     if arguments.in_process:
         faulthandler.enable()
-        command = f"python -m harness replay --in-process {arguments.file}" + (" --embedded" if arguments.embedded else "")
+        options = "--in-process --embedded" if arguments.embedded else "--in-process"
+        command = f"python -m harness replay {options} {shlex.quote(str(arguments.file))}"
         here = InThisProcess(command, lambda line: print(line, flush=True))
         return replay(arguments.file, here, embedded=arguments.embedded)
     with Bench(timeout=arguments.timeout) as bench:

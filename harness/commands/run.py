@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,12 +17,14 @@ from harness.contract import Case, resolve
 from harness.conviction import cells, conviction, describe
 from harness.docket import PROFILES, Docket, Profile, in_turns, stems
 from harness.isolation import Bench
+from harness.machine_faults import MachineFault, check_compiler_cache, writing
 from harness.progress import Showing
-from harness.records import Records
+from harness.records import FREE, Records
 from harness.replay import rerun
 from harness.shrinking import Memory, shrink
 from harness.supervision import cancels_from_here
 from harness.targets import Target, target, targets
+from harness.usage import UsageError
 from harness.verdict import Outcome, Ruling, Verdict
 
 MOST_BUGS = 4  # shrunk per contract and target; the others are stored as they came
@@ -78,6 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments, journal, past = resume.take_up(arguments, _defaults())
     profile, dockets = PROFILES[arguments.profile], checked(arguments)
     os.environ.setdefault("HARNESS_POOL_SEED", str(arguments.seed))
+    check_compiler_cache()
     if goes_on:
         journal.note("resumed")
     else:
@@ -95,7 +99,9 @@ def run(arguments: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             tally.cancelled = True
             shown.print(f"cancelled; what was judged is in {journal.path}; run --resume goes on from there", style="yellow")
-        _show_bugs(bugs, shown, records)
+        except MachineFault as fault:  # what was judged before is shown
+            tally.stopped = str(fault)
+        _show_bugs(bugs, shown, records, tally)
     shown.print(report.table(tally))
     for line in report.not_run_lines(tally):
         shown.print(line, markup=False, style="dim")
@@ -106,12 +112,18 @@ def run(arguments: argparse.Namespace) -> int:
     if time_line := report.time_line(tally):
         shown.print(time_line, markup=False, style="dim")
     shown.print(tally.sentence(), markup=False, style="bold", soft_wrap=True)
-    records.end(tally)
-    if arguments.html:
-        shown.save_html(str(arguments.html))
-    if not tally.cancelled:
-        journal.note("finished", status=tally.status())
-        journal.close()
+    try:
+        records.end(tally)
+        if arguments.html:
+            with writing("--html", arguments.html, FREE):
+                shown.save_html(str(arguments.html))
+        if not tally.cancelled and not tally.stopped:
+            journal.note("finished", status=tally.status())
+            journal.close()
+    except MachineFault as fault:
+        if not tally.stopped:  # or the last line has said it
+            print(f"error: {fault}", file=sys.stderr)
+        tally.stopped = str(fault)
     return tally.status()
 
 
@@ -121,16 +133,20 @@ def _defaults() -> dict:
     return vars(parser.parse_args([]))
 
 
-def _show_bugs(bugs: dict[tuple, Bug], shown: Console, records: Records) -> None:
+def _show_bugs(bugs: dict[tuple, Bug], shown: Console, records: Records, tally: report.Tally) -> None:
     """Store each bug and show it whole on the first target that has it, by one line on the others."""
     told: set[tuple] = set()
     for bug in bugs.values():
         name, where = _named(bug.docket), bug.docket.target.name
-        path = seed_files.write(
-            seed_files.seed_of(bug.case, where, bug.verdict, model=bug.docket.target.model, first=bug.first)
-        )
-        records.seed_file(path, bug.docket.address, where)
-        line = f"python -m harness replay {_near(path)}"
+        try:
+            path = seed_files.write(
+                seed_files.seed_of(bug.case, where, bug.verdict, model=bug.docket.target.model, first=bug.first)
+            )
+            records.seed_file(path, bug.docket.address, where)
+            line = seed_files.replay_line(_near(path))
+        except MachineFault as fault:
+            tally.stopped = tally.stopped or str(fault)
+            line = f"(not stored: {fault})"
         if (name, bug.verdict.signature) in told:
             shown.print(f"the same on {where} ({bug.seen} cases): {line}", markup=False, soft_wrap=True)
             continue
@@ -142,35 +158,42 @@ def _show_bugs(bugs: dict[tuple, Bug], shown: Console, records: Records) -> None
         shown.print()
 
 
+def check_timeout(seconds: float) -> None:
+    """UsageError for a time in which nothing can be judged: every kernel would fail by it."""
+    if not seconds > 0:
+        raise UsageError(f"--timeout {seconds:g}: must be more than 0 seconds; leave it out for 120, give inf for no limit")
+
+
 def checked(arguments: argparse.Namespace) -> list[Docket]:
     """The dockets asked for. Every address, target, count and output path is checked here, before anything runs or is written."""
     if arguments.contract and arguments.stems:
-        raise ValueError(f"--contract {arguments.contract} and {' '.join(arguments.stems)}: give kernels or one contract, not both")
+        raise UsageError(f"--contract {arguments.contract} and {' '.join(arguments.stems)}: give kernels or one contract, not both")
     addresses = [arguments.contract] if arguments.contract else list(dict.fromkeys(arguments.stems)) or stems()
     for address in addresses:
         resolve(address)
     if arguments.launcher:
         if len(addresses) != 1:
-            raise ValueError(
+            raise UsageError(
                 f"--launcher {arguments.launcher}: is judged by one kernel's mathematics; name it, for example: run matmul"
             )
         resolve(addresses[0]).check_launcher(arguments.launcher)
-    for name, least in (("max_cases", 1), ("jobs", 0), ("shrink_seconds", 0), ("timeout", 0)):
+    for name, least in (("max_cases", 1), ("jobs", 0), ("shrink_seconds", 0)):
         value = getattr(arguments, name)
-        if value is not None and value < least:
-            raise ValueError(f"--{name.replace('_', '-')} {value}: must be at least {least}")
+        if value is not None and not value >= least:
+            raise UsageError(f"--{name.replace('_', '-')} {value}: must be at least {least}")
+    check_timeout(arguments.timeout)
     for path in (arguments.json, arguments.junit, arguments.html):
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-            raise ValueError(f"{path}: must be a file in a directory that exists; make {path.absolute().parent} first")
+            raise UsageError(f"{path}: must be a file in a directory that exists; make {path.absolute().parent} first")
     machines = [target(name) for name in dict.fromkeys(arguments.target)] if arguments.target else targets()
     if arguments.arch:
         machines = [machine for machine in targets() if machine.arch == arguments.arch and not machine.emulated]
         if not machines:
             here = ", ".join(f"{machine.name} ({machine.arch})" for machine in targets() if not machine.emulated) or "none"
-            raise ValueError(f"--arch {arguments.arch}: no GPU of architecture {arguments.arch!r} is visible; GPUs here: {here}")
+            raise UsageError(f"--arch {arguments.arch}: no GPU of architecture {arguments.arch!r} is visible; GPUs here: {here}")
     dockets = [Docket(address, machine, arguments.seed, arguments.launcher) for address in addresses for machine in machines]
     if arguments.launcher and not any(docket.required() for docket in dockets):  # what it claims and requires is read here
-        raise ValueError(f"--launcher {arguments.launcher}: its requires takes no case of {addresses[0]}; mend the attribute")
+        raise UsageError(f"--launcher {arguments.launcher}: its requires takes no case of {addresses[0]}; mend the attribute")
     return dockets
 
 
@@ -319,9 +342,6 @@ def _named(docket: Docket) -> str:
     return f"{Path(place).name}:{name}" if place.endswith(".py") else address
 
 
-def _near(path: Path) -> str:
+def _near(path: Path) -> Path:
     """The path as it can be typed from here."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

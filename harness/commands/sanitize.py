@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from harness.usage import UsageError
 from harness.verdict import Ruling
 
 SHOWN = 200  # verdicts that a table can show one by one
@@ -43,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         work += [(stem, case if schedule is None else replace(case, schedule=schedule), mode)
                  for case in cases for schedule in arguments.schedule or [None] for mode in modes]
     if unknown := [mode for mode in modes if mode not in sanitizer.MODES]:
-        raise ValueError(f"--mode {unknown[0]!r}: must be one of {', '.join(sanitizer.MODES)}")
+        raise UsageError(f"--mode {unknown[0]!r}: must be one of {', '.join(sanitizer.MODES)}")
     jobs = arguments.jobs or min(os.cpu_count() or 1, 8)
     found = _examined(work, machine, max(arguments.together, 1), jobs, arguments)
     if len(found) <= SHOWN:

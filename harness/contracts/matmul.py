@@ -15,11 +15,13 @@ import numpy as np
 
 import kernels.matmul
 from harness import operands as regimes
+from harness.case_fields import check_record
 from harness.claims import claimed, nearest
 from harness.contract import Case, Contract, Expected, Operand, Owed
 from harness.matmul_outcomes import KINDS, has_type, outcome
 from harness.plan import accumulator_words, dot_plan
 from harness.product_bound import bounded_product
+from harness.usage import UsageError
 from harness.verdict import RestsOn
 from kernels.clauses import broken
 from kernels.element_types import ELEMENT_TYPES
@@ -267,7 +269,7 @@ class MatmulContract(Contract):
         from harness.contract import CASE_VERSION
 
         if record.get("version") != CASE_VERSION:
-            raise ValueError(
+            raise UsageError(
                 f"case of version {record.get('version')!r}: this checkout reads version {CASE_VERSION}; "
                 "replay it with the checkout that wrote it"
             )
@@ -277,9 +279,11 @@ class MatmulContract(Contract):
             config = None if record["config"] is None else self.module.Config(**record["config"])
             rest = {name: record[name] for name in ("regime", "data_seed", "schedule", "launcher")}
         except (KeyError, TypeError) as error:
-            raise ValueError(
+            raise UsageError(
                 f"case of matmul: {error}: it must have the fields of Problem, Config and Case; write it with Case.to_json"
             ) from error
+        check_record(problem, "problem")
+        check_record(config, "config")
         return Case(contract=record.get("contract", self.address), problem=problem, config=config, **rest)
 
 

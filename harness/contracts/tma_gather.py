@@ -26,6 +26,7 @@ SEED: dict[str, Any] = {"dtype": ("bf16", "fp32"), "block_x": (8, 128), "block_y
 
 class TmaGatherContract(RowsContract):
     parameters = "(table, row_offsets, column_offset, block_x, block_y, *, num_warps=4)"
+    signed = frozenset({"column_offset"})
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         blocks = [(8, 32, 4), (16, 64, 8), (32, 128, 1), (64, 32, 2), (128, 64, 4), (8, 256, 4)]

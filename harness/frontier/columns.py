@@ -21,6 +21,7 @@ from harness.frontier.contract import MODES, case_of
 from harness.frontier.points import Point, points, rule
 from harness.journal import Journal
 from harness.targets import Target
+from harness.usage import UsageError
 from kernels.features import Feature
 from reference import gather_scatter
 from reference.tiled_copy import Direction
@@ -130,8 +131,8 @@ def read(path: Path) -> dict[str, Any]:
             }
             return found
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise ValueError(f"{path}: no answers of a frontier ({error!r}); write them with frontier --json") from error
-    raise ValueError(f"{path}: version {version}: this checkout reads version {VERSION}; write it again with frontier --json")
+        raise UsageError(f"{path}: no answers of a frontier ({error!r}); write them with frontier --json") from error
+    raise UsageError(f"{path}: version {version}: this checkout reads version {VERSION}; write it again with frontier --json")
 
 
 def merged(into: dict[str, dict[str, Answers]], other: dict[str, dict[str, Answers]]) -> dict[str, dict[str, Answers]]:

@@ -16,6 +16,7 @@ from harness.contract import CASE_VERSION, Case, Contract, Expected, Operand
 from harness.frontier.points import Point
 from harness.kernel_contract import empty
 from harness.targets import Target
+from harness.usage import UsageError
 from harness.verdict import RestsOn
 from reference import gather_scatter, tiled_copy
 
@@ -109,11 +110,11 @@ class FrontierContract(Contract):
     def case_from_json(self, record: Mapping) -> Case:
         """Inverse of `Case.to_json`; ValueError for another version or other fields."""
         if record.get("version") != CASE_VERSION:
-            raise ValueError(f"case of version {record.get('version')!r}: this checkout reads version {CASE_VERSION}")
+            raise UsageError(f"case of version {record.get('version')!r}: this checkout reads version {CASE_VERSION}")
         try:
             return case_of(Point(**record["problem"]), record["config"]["mode"])
         except (KeyError, TypeError) as error:
-            raise ValueError(f"case of the frontier: {error}: it must have the fields of Point") from error
+            raise UsageError(f"case of the frontier: {error}: it must have the fields of Point") from error
 
 
 CONTRACT = FrontierContract()

@@ -15,6 +15,7 @@ from harness.contract import Case, Contract, Operand, load, resolve
 from harness.judge import Clock, launch
 from harness.recording.machine import CannotRecord
 from harness.targets import Target
+from harness.usage import UsageError
 
 UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
@@ -24,7 +25,7 @@ def chosen_cases(address: str, target: Target, count: int) -> list[tuple[str, Ca
     contract = resolve(address)
     owing = [case for case in contract.required(target) if contract.owed(case, target).result]
     if not owing:
-        raise ValueError(
+        raise UsageError(
             f"{address} on {target.name}: its cover list has no case that owes a result; name another kernel or target"
         )
     return [(f"own_kernel_{contract.stem or 'kernel'}_{index}", case) for index, case in enumerate(owing[:count])]

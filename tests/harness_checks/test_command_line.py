@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -137,6 +138,11 @@ BAD = [
     (["run", "matmul", "--contract", "a:b"], "give kernels or one contract, not both"),
     (["run", "matmul", "--max-cases", "0"], "--max-cases 0: must be at least 1"),
     (["run", "matmul", "--jobs", "-1"], "--jobs -1: must be at least 0"),
+    (["run", "matmul", "--timeout", "0"], "--timeout 0: must be more than 0 seconds; leave it out for 120, give inf for no limit"),
+    (["run", "matmul", "--timeout", "-3"], "--timeout -3: must be more than 0 seconds"),
+    (["run", "matmul", "--timeout", "nan"], "--timeout nan: must be more than 0 seconds"),
+    (["run", "matmul", "--shrink-seconds", "nan"], "--shrink-seconds nan: must be at least 0"),
+    (["replay", "{tmp}/whole.json", "--timeout", "0"], "--timeout 0: must be more than 0 seconds"),
     (["run", "matmul", "--json", "{tmp}/none/run.json"], "must be a file in a directory that exists; make "),
     (["replay", "{tmp}/none.json"], "cannot be read (No such file or directory); give a file of .harness/failures or tests/seeds"),
     (["replay", "{tmp}/cut.json"], "is not JSON"),
@@ -156,11 +162,79 @@ def test_bad_input_is_one_line_with_value_rule_and_remedy_and_leaves_no_file(
     (tmp_path / "version.json").write_text('{"version": 99}')
     good = {"version": 1, "target": "emulated:sm_90", "verdict": {}, "signature": ["a", "b", "c"]}
     (tmp_path / "case.json").write_text(json.dumps({**good, "case": {"contract": "matmul"}}))
+    (tmp_path / "whole.json").write_text(json.dumps({**good, "case": WHOLE}))
     before = sorted(tmp_path.iterdir())
     assert main([word.format(tmp=tmp_path) for word in words]) == 2
     error = capsys.readouterr().err
     assert said in error and error.startswith("error: ") and error.count("\n") == 1
     assert sorted(tmp_path.iterdir()) == before and not state.exists()
+
+
+WHOLE = {
+    "version": 1, "contract": "small_mma", "problem": {"m": 64, "n": 16, "k": 16}, "config": {},
+    "regime": "integers", "data_seed": 0, "schedule": "eager", "launcher": "",
+}  # fmt: skip
+EDITED: list[tuple[dict, str]] = [
+    ({"case": {"problem": {"m": -5}}}, "problem.m is -5: must be an integer of at least 0"),
+    ({"case": {"problem": {"m": "many"}}}, "problem.m is 'many': must be an integer"),
+    ({"case": {"problem": {"m": True}}}, "problem.m is True: must be an integer"),
+    ({"case": {"problem": {"m": 1.5}}}, "problem.m is 1.5: must be an integer"),
+    ({"case": {"problem": {"dtype": 16}}}, "problem.dtype is 16: must be a text"),
+    ({"case": {"problem": {"rows": 3}}}, "must have the fields of Problem, Config and Case"),
+    ({"case": {"problem": 3}}, "case.problem is 3: must be an object of JSON"),
+    ({"case": {"config": {"num_warps": None}}}, "config.num_warps is None: must be an integer"),
+    ({"case": {"data_seed": -1}}, "case.data_seed is -1: must be an integer of at least 0"),
+    ({"case": {"data_seed": "0"}}, "case.data_seed is '0': must be an integer"),
+    ({"case": {"schedule": "sometimes"}}, "case.schedule is 'sometimes': must be 'eager', 'latest' or 'drawn:<integer>'"),
+    ({"case": {"regime": "gauss"}}, "regime 'gauss': unknown; use one of normal, integers"),
+    ({"case": {"contract": ""}}, "case.contract is missing"),
+    ({"case": {"contract": "nvfp8_matmul"}}, "contract 'nvfp8_matmul': no such kernel; known: "),
+    ({"case": {"launcher": 7}}, "case.launcher is 7: must be a text"),
+    ({"target": 90}, "target is 90: must be a text"),
+    ({"target": "emulated:sm_1"}, "target 'emulated:sm_1': must be emulated:sm_NN or cuda:N"),
+    ({"signature": "wrong words"}, "signature is 'wrong words': must be a list"),
+    ({"signature": ["wrong words"]}, "signature is ['wrong words']: must be outcome, message, line"),
+    ({"verdict": []}, "verdict is []: must be an object of JSON"),
+    ({"sources": {"a.py": 3}}, "sources is {'a.py': 3}: must be an object of JSON with texts in it"),
+    ({"knobs": "none"}, "knobs is 'none': must be an object of JSON"),
+]
+
+
+def edited(change: dict) -> dict:
+    """A whole reproducer with `change` merged into it."""
+    file = {"version": 1, "target": "emulated:sm_100", "verdict": {}, "signature": ["wrong words", "", ""], "case": WHOLE}
+
+    def merged(old: object, new: object) -> object:
+        both = isinstance(old, dict) and isinstance(new, dict)
+        return old | {k: merged(old.get(k), v) for k, v in new.items()} if both else new  # type: ignore[operator, union-attr]
+
+    return merged(file, change)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(("change", "said"), EDITED, ids=[said for _, said in EDITED])
+def test_an_edited_reproducer_is_refused_with_its_field_and_rule(
+    change: dict, said: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    path = tmp_path / "edited.json"
+    path.write_text(json.dumps(edited(change)))
+    assert main(["replay", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.startswith("error: ") and error.count("\n") == 1
+
+
+def test_a_whole_reproducer_with_a_space_in_its_path_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """The rows above can pass; and the line that is printed is one that a shell takes."""
+    (tmp_path / "it's here").mkdir()
+    path = tmp_path / "it's here" / "a wrong one.json"
+    path.write_text(json.dumps(edited({})))
+    assert main(["replay", str(path)]) == 0
+    wrong = edited({"case": {"contract": f"{ADD}:CONTRACT", "problem": {"n": 9, "fault": "wrong"}, "config": "torch"}})
+    wrong["case"]["problem"] = {"n": 9, "fault": "wrong"}
+    path.write_text(json.dumps(wrong))
+    capsys.readouterr()
+    assert main(["replay", str(path)]) == 1
+    line = next(line for line in capsys.readouterr().out.splitlines() if "replay: " in line).strip()
+    assert shlex.split(line.removeprefix("replay: ")) == ["python", "-m", "harness", "replay", str(path)]
 
 
 def test_a_seed_file_tells_what_was_executed(state: Path) -> None:

@@ -36,6 +36,8 @@ ORACLE = {
     "harness.narrowed_operands",
     "harness.scaled_bound",
     "harness.matmul_outcomes",
+    "harness.case_fields",
+    "harness.usage",
     "harness.verdict",
 }
 """Contracts, and what makes their cases, operands and expected results. They neither run nor judge, and see no result."""

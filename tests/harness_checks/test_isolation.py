@@ -67,7 +67,7 @@ def test_a_contract_that_raises_is_an_error_with_its_traceback(bench: Bench) -> 
     broken = case(n=3, launcher="tests.harness_checks.vector_add:no_such")
     verdict = bench.judge(broken, HOST)
     assert verdict.ruling is Ruling.ERROR and "has no no_such" in verdict.message
-    assert verdict.location.startswith("harness/contract.py:") and "ValueError" in verdict.details["traceback"][-1]
+    assert verdict.location.startswith("harness/contract.py:") and "UsageError" in verdict.details["traceback"][-1]
 
 
 def test_the_case_is_in_the_journal_before_it_kills(bench: Bench) -> None:
