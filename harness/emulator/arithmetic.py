@@ -69,6 +69,14 @@ def narrow_fma(fmt: str) -> Callable:
     return lambda a, b, c: narrow(_to_odd_sum(widen(a, fmt) * widen(b, fmt), widen(c, fmt)), fmt)
 
 
+def negative(fmt: str | None) -> Callable:
+    """The other sign, on values as this module holds them: a bit and no rounding, of NaN too."""
+    if fmt in (None, "fp32"):
+        return np.negative
+    sign = FORMATS[fmt].sign_bit
+    return lambda a: a ^ a.dtype.type(sign)
+
+
 def _to_odd_sum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     total = a + b
     other = total - a

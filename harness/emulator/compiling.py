@@ -38,11 +38,24 @@ CONVERSION: tuple[tuple[str, Any, str, str], ...] = (
     ("nvidia.passes.ttgpuir", nvidia.passes.ttgpuir, "add_to_llvmir", "capability, ptx"),
 )
 """What `make_llir` does next, up to LLVM's dialect, where accesses to global memory become instructions."""
+TO_LLVM: tuple[tuple[str, Any, str, str], ...] = (
+    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_initialize_ws_cluster_barriers", "capability, ptx"),
+    ("passes.ttgpuir", passes.ttgpuir, "add_canonicalize_llvm_ir", ""),
+    ("passes.common", passes.common, "add_cse", ""),
+    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_warp_specialize_to_llvm", ""),
+    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_nvgpu_to_llvm", ""),
+    ("passes.common", passes.common, "add_canonicalizer", ""),
+    ("passes.common", passes.common, "add_cse", ""),
+    ("passes.common", passes.common, "add_symbol_dce", ""),
+    ("passes.convert", passes.convert, "add_nvvm_to_llvm", ""),
+    ("passes.llvmir", passes.llvmir, "add_di_scope", ""),
+)
+"""What it does after that, until LLVM itself takes over."""
 
 
 def check_release() -> None:
     """RuntimeError, with what is missing, for a Triton release whose compiler this module does not know."""
-    missing = [f"{room}.{name}" for room, place, name, _ in (*_PASSES, *CONVERSION) if not hasattr(place, name)]
+    missing = [f"{room}.{name}" for room, place, name, _ in (*_PASSES, *CONVERSION, *TO_LLVM) if not hasattr(place, name)]
     if missing or not triton.__version__.startswith(SUPPORTED):
         raise RuntimeError(
             f"triton {triton.__version__}: the emulated GPU knows the compiler of {', '.join(v + 'x' for v in SUPPORTED)}"
@@ -112,20 +125,25 @@ def tile_program(options: Any, capability: int) -> Callable[[Any, dict], bytes]:
     return stage
 
 
-def converted(program: str, capability: int, ptx: int, before: Callable[[Any], None] = lambda module: None) -> str:
-    """The tile program `program` (text, as `tile_program` leaves it) in LLVM's dialect. `before` is shown the module first.
-    RuntimeError where the compiler does not take it."""
-    plain = program.replace(f"{_UNVERIFIED} = \"tile program\", ", "")
+def read_back(program: str) -> Any:
+    """The module whose text, as `tile_program` leaves it, is `program`. RuntimeError where the compiler does not take it."""
     context = ir.context()
     ir.load_dialects(context)
     nvidia.load_dialects(context)
     with tempfile.NamedTemporaryFile("w", suffix=".mlir") as file:
-        file.write(plain)
+        file.write(program.replace(f"{_UNVERIFIED} = \"tile program\", ", ""))
         file.flush()
         module = ir.parse_mlir_module(file.name, context)
     module.context = context  # or it is gone before the module is
+    return module
+
+
+def converted(program: str, capability: int, ptx: int, before: Callable[[Any], None] = lambda module: None) -> str:
+    """The tile program `program` (text, as `tile_program` leaves it) in LLVM's dialect. `before` is shown the module first.
+    RuntimeError where the compiler does not take it."""
+    module = read_back(program)
     before(module)
-    manager = ir.pass_manager(context)
+    manager = ir.pass_manager(module.context)
     for _, place, name, given in CONVERSION:
         getattr(place, name)(manager, *((capability, ptx) if given else ()))
     manager.run(module, "converted")

@@ -124,7 +124,8 @@ class Device:
         text = program
         for function in self._rewrites:
             text = function(text.decode()).encode()
-        key = (text, self.arch, bool(metadata.enable_fp_fusion), doubted)
+        fused = bool(metadata.enable_fp_fusion) and not self.dry  # what is not executed need not know which sums are fused
+        key = (text, self.arch, fused, doubted)
         if key not in _translations:
             if len(_translations) >= KEPT:
                 _translations.clear()

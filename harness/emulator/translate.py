@@ -11,9 +11,11 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from harness.emulator.access_widths import Access
+from harness.emulator.contraction import Contraction
 from harness.emulator.faults import EmulatedFault
 from harness.emulator.hints import check, hints_of, note
 from harness.emulator.program import Block, Function, Operation, Program, parse_program
@@ -87,10 +89,7 @@ class Translator:
         self.program, self.arch, self.fused = program, arch, fused
         self.accesses = accesses  # by line, where something that the compiler was told may be untrue
         self.constants: dict[str, Any] = {}
-        self.types: dict[str, Type | None] = {}
-        self.defined: dict[str, Operation] = {}
-        self.uses: Counter = Counter()
-        self.users: dict[str, list[Operation]] = {}
+        self.begin()
         self.lines: list[str] = []
         self.indent = ""
         self.blocks: list[list[Operation]] = []
@@ -99,6 +98,18 @@ class Translator:
         self.numbers = 0
         self.last = ""
         self.done: list[Operation] = []  # operations in the order of their translation: the code's lines end in their number
+
+    def begin(self) -> None:
+        """Know no value: names of values are a function's own."""
+        self.types: dict[str, Type | None] = {}
+        self.defined: dict[str, Operation] = {}
+        self.users: dict[str, list[Operation]] = {}
+        self.incoming: dict[str, list[str]] = {}  # argument of a block -> what branches give it
+
+    @cached_property
+    def contraction(self) -> Contraction:
+        """What the compiler made of this program's sums."""
+        return Contraction(self.program, int(self.arch.removeprefix("sm_")))
 
     # -- what lowerings use -------------------------------------------------------------------------------------------
     def constant(self, value: Any) -> str:
@@ -226,16 +237,19 @@ class Translator:
 
     def scan(self, blocks: list[Block]) -> None:
         """Note who defines and who uses each value, regions included."""
+        arguments = {block.label: [value for value, _ in block.arguments] for block in blocks}
         for block in blocks:
             for value, text in block.arguments:
                 self.types[value] = parse_type(text)
             for op in block.operations:
-                self.uses.update(op.operands)
                 for value in op.operands:
                     self.users.setdefault(value, []).append(op)
                 for value, found in zip(op.results, op.outputs, strict=True):
                     self.defined[value] = op
                     self.types[value] = found
+                for label, given in zip(op.successors, op.segments()[1:] if len(op.successors) > 1 else [op.operands]):
+                    for argument, value in zip(arguments[label], given):
+                        self.incoming.setdefault(argument, []).append(value)
                 for region in op.regions:
                     self.scan(region)
 
@@ -264,8 +278,8 @@ def translate(
         )
     translator = Translator(program, arch=arch, fused=fused, accesses=widths(program))
     for function in program.functions.values():
+        translator.begin()
         translator.scan(function.blocks)
-    for function in program.functions.values():
         translator.lines += translator.function(f"f_{function.name}", function.blocks)
     source = "\n".join(translator.lines)
     namespace = dict(translator.constants)

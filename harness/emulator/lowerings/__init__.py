@@ -13,5 +13,6 @@ from harness.emulator.lowerings import (  # noqa: F401
     reductions,
     shapes,
     shared_memory,
+    sums,
     tensor_maps,
 )

@@ -1,8 +1,4 @@
-"""Floating-point operations whose lowering rounds once, and the contraction of a product that feeds a sum.
-
-`a * b + c` of the tile program becomes one fma where LLVM and ptxas contract (`enable_fp_fusion`): here where the product has that
-sum as its only use. A product used more than once, or a sum of two products, may go either way and is refused.
-"""
+"""Floating-point operations whose lowering rounds once, but for sums (`sums`)."""
 
 from __future__ import annotations
 
@@ -17,50 +13,19 @@ from harness.emulator.arithmetic import (
     int_from_float,
     narrow,
     narrow_fma,
+    negative,
     widen,
 )
 from harness.emulator.program import Operation
 from harness.emulator.translate import NotModelled, Translator, lowers
 
-_NUMPY = {"arith.addf": np.add, "arith.subf": np.subtract, "arith.mulf": np.multiply}
-_MOVES = ("ttg.convert_layout", "tt.broadcast", "tt.splat", "tt.expand_dims", "tt.reshape", "tt.trans")
 # arith.cmpf: false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno true
 _COMPARE = {1: np.equal, 2: np.greater, 3: np.greater_equal, 4: np.less, 5: np.less_equal, 13: np.not_equal}
 
 
-@lowers("arith.mulf", "arith.addf", "arith.subf")
-def arithmetic(t: Translator, op: Operation) -> None:
-    kind = t.result(op)
-    if kind.element == "f64" and t.fused:
-        raise NotModelled(op, "fp64 with contraction")
-    if op.name == "arith.mulf" or not t.fused:
-        t.call(op, binary(_NUMPY[op.name], kind.format))
-        return
-    products = [_product(t, name) for name in op.operands]
-    found = [p for p in products if p is not None]
-    if not found:
-        t.call(op, binary(_NUMPY[op.name], kind.format))
-        return
-    if len(found) == 2 or t.uses[found[0].results[0]] > 1 or kind.element != "f32" or op.operands[0] == op.operands[1]:
-        raise NotModelled(
-            op, "a sum whose product the compiler may or may not contract to an fma; compile with enable_fp_fusion=False"
-        )
-    if found[0].results[0] not in op.operands:
-        raise NotModelled(op, "a sum whose product reaches it through a layout conversion, with contraction")
-    which = products.index(found[0])
-    a, b = (t.value(n) for n in found[0].operands)
-    c = t.value(op.operands[1 - which])
-    if op.name == "arith.subf":
-        c, a = (f"-{c}", a) if which == 0 else (c, f"-{a}")
-    t.emit(f"{t.target(op)}{t.constant(fma)}({a}, {b}, {c})")
-
-
-def _product(t: Translator, name: str) -> Operation | None:
-    """The multiplication whose result `name` is, seen through moves."""
-    op = t.defined.get(name)
-    while op is not None and op.name in _MOVES:
-        op = t.defined.get(op.operands[0])
-    return op if op is not None and op.name == "arith.mulf" else None
+@lowers("arith.mulf")
+def multiply(t: Translator, op: Operation) -> None:
+    t.call(op, binary(np.multiply, t.result(op).format))
 
 
 @lowers("math.fma")
@@ -74,14 +39,19 @@ def fused(t: Translator, op: Operation) -> None:
         raise NotModelled(op, f"on {kind.element}")
 
 
-@lowers("arith.negf", "math.absf")
-def sign(t: Translator, op: Operation) -> None:
+@lowers("arith.negf")
+def negate(t: Translator, op: Operation) -> None:
+    t.call(op, negative(t.result(op).format))
+
+
+@lowers("math.absf")
+def magnitude(t: Translator, op: Operation) -> None:
     kind = t.result(op)
-    if kind.is_float and kind.element not in ("f32", "f64"):
-        top = kind.dtype.type(1 << (kind.bits - 1))
-        t.call(op, (lambda a: a ^ top) if op.name == "arith.negf" else (lambda a: a & ~top))
+    if kind.element in ("f32", "f64"):
+        t.call(op, np.abs)
     else:
-        t.call(op, np.negative if op.name == "arith.negf" else np.abs)
+        top = kind.dtype.type(1 << (kind.bits - 1))
+        t.call(op, lambda a: a & ~top)
 
 
 @lowers("arith.cmpf")

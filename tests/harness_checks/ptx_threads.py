@@ -1,0 +1,374 @@
+"""PTX executed by its definition: the threads of one program in step, each register a row of words, branches the same for all.
+
+An independent way to the words of a kernel, with which the emulated GPU's are compared: this reads the PTX that Triton's own stages
+make, and knows no tile program. Rounding is exact rational arithmetic here, one rounding an instruction (PTX ISA, 9.7.3 and 9.7.4).
+Opcodes that it does not know raise NotImplementedError by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+
+FORMS = {"f16": (16, 11, -14), "bf16": (16, 8, -126), "f32": (32, 24, -126), "f64": (64, 53, -1022)}
+"""Bits, bits of significand, exponent of the smallest normal number."""
+NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FF8000000000000}
+_STATEMENT = re.compile(r"(?:@(!?)(%\w+)\s+)?([a-z][\w.:]*)\s*([^;]*);")
+_PART = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*")
+Words = np.ndarray  # (threads,) uint64
+
+
+def value(word: int, form: str) -> Fraction | float:
+    """What `word` stands for: a Fraction, or a float for infinities, NaN and -0."""
+    bits, precision, low = FORMS[form]
+    sign = -1 if word >> (bits - 1) else 1
+    magnitude = word & ((1 << (bits - 1)) - 1)
+    exponent, fraction = magnitude >> (precision - 1), magnitude & ((1 << (precision - 1)) - 1)
+    if exponent == (1 << (bits - precision)) - 1:
+        return float("nan") if fraction else sign * float("inf")
+    if magnitude == 0:
+        return Fraction(0) if sign > 0 else -0.0
+    hidden = (1 << (precision - 1)) if exponent else 0
+    return sign * Fraction(hidden + fraction) * Fraction(2) ** (max(exponent, 1) - 1 + low - precision + 1)
+
+
+def rounded(exact: Fraction, form: str, *, negative_zero: bool = False) -> int:
+    """The word nearest to `exact`, ties to the even one; beyond the largest an infinity."""
+    bits, precision, low = FORMS[form]
+    if exact == 0:
+        return 1 << (bits - 1) if negative_zero else 0
+    sign, size = (1 << (bits - 1) if exact < 0 else 0), abs(exact)
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    if Fraction(2) ** exponent > size:
+        exponent -= 1
+    unit = Fraction(2) ** (max(exponent, low) - precision + 1)
+    units = round(size / unit)  # Python rounds a Fraction's half to even
+    field = (max(exponent, low) - low) * (1 << (precision - 1)) + units  # a carry moves on into the exponent
+    infinity = ((1 << (bits - precision)) - 1) << (precision - 1)
+    return sign | min(field, infinity)
+
+
+def flushed(word: int, form: str) -> int:
+    """A subnormal `word` as a zero of its sign (.ftz)."""
+    bits, precision, _ = FORMS[form]
+    magnitude = word & ((1 << (bits - 1)) - 1)
+    return word - magnitude if magnitude < 1 << (precision - 1) else word
+
+
+def _special(a: Fraction | float) -> bool:
+    return isinstance(a, float) and a != 0
+
+
+def _below(a: Fraction | float) -> bool:
+    """Whether the sign of `a` is set: -0.0 is a float, all else that is zero is not."""
+    return isinstance(a, float) or a < 0
+
+
+def _size(a: Fraction | float) -> np.float64:
+    """`a` where it is special, else a number of its sign that is zero where it is."""
+    return np.float64(a) if _special(a) else np.float64((a > 0) - (a < 0))
+
+
+def multiply_add(a: int, b: int | None, c: int | None, form: str) -> int:
+    """a * b + c, rounded once; without b the sum a + c, without c the product."""
+    x, y, z = value(a, form), 1 if b is None else value(b, form), None if c is None else value(c, form)
+    if any(_special(each) for each in (x, y, z)):
+        with np.errstate(all="ignore"):
+            found = _size(x) * _size(y) + (np.float64(0) if z is None or not _special(z) else np.float64(z))
+        if np.isnan(found):
+            return NAN[form]
+        bits, precision, _ = FORMS[form]
+        return (1 << (bits - 1) if found < 0 else 0) | ((1 << (bits - precision)) - 1) << (precision - 1)
+    exact = Fraction(x) * Fraction(y) + Fraction(0 if z is None else z)
+    if exact:
+        return rounded(exact, form)
+    both_below = _below(x) != _below(y) and (z is None or (z == 0 and _below(z)))  # a zero keeps the sign that all of it has
+    return rounded(exact, form, negative_zero=both_below)
+
+
+def least_or_most(a: int, b: int, form: str, *, most: bool, keep_nan: bool) -> int:
+    """min and max: -0 lies below +0; a NaN is left out, or kept (.NaN)."""
+    x, y = value(a, form), value(b, form)
+    lost = [isinstance(each, float) and each != each for each in (x, y)]
+    if any(lost):
+        return NAN[form] if keep_nan or all(lost) else (b if lost[0] else a)
+    if x == y:
+        negative = [bool(word >> (FORMS[form][0] - 1)) for word in (a, b)]
+        return a if negative[0] != most else b
+    return a if (x > y) == most else b
+
+
+class Threads:
+    """`count` threads of program 0 that run `text`, PTX of one kernel; `arguments` are its parameters (addresses, integers)."""
+
+    def __init__(self, text: str, arguments: list[int], memory: Memory, count: int = 128) -> None:
+        body = text[text.index(".visible .entry") :]
+        self.parameters = re.findall(r"\.param [^,()]*?(\w+)(?=[,\n)])", body[: body.index("{")])
+        self.arguments = dict(zip(self.parameters, [*arguments, *[0] * len(self.parameters)], strict=False))
+        self.registers: dict[str, Words] = {}
+        self.memory, self.count = memory, count
+        self.shared = np.zeros(228 * 1024, np.uint8)
+        self.lines = self._lines(body)
+        self.seen: list[str] = []  # opcodes in the order they ran
+
+    @staticmethod
+    def _lines(body: str) -> list[str]:
+        found = []
+        for raw in body.splitlines():
+            line = raw.partition("//")[0].strip()
+            if line.startswith((".section", ".file")):
+                break
+            for part in re.findall(r"[^;]*;|[$\w]+:", line) or []:
+                found.append(part.strip().lstrip("{ "))
+        return found
+
+    def run(self) -> None:
+        """To the end of all threads. Where they parted at a branch, those furthest behind go first, so that they meet again."""
+        labels = {line[:-1]: at for at, line in enumerate(self.lines) if line.endswith(":")}
+        at, end = np.zeros(self.count, np.int64), len(self.lines)
+        for _ in range(100_000):
+            here = int(at.min())
+            if here == end:
+                return
+            line, now = self.lines[here], at == here
+            at[now] += 1
+            if line.endswith(":") or line.startswith("."):
+                continue
+            found = _STATEMENT.match(line)
+            if not found:
+                raise NotImplementedError(f"PTX: {line}")
+            when = now & (self.registers[found[2]].astype(bool) ^ bool(found[1])) if found[2] else now
+            operands = [part.strip() for part in _PART.findall(found[4])]
+            if found[3].split(".")[0] == "bra":
+                at[when] = labels[operands[-1]]
+            elif found[3] == "ret":
+                at[when] = end
+            else:
+                self.seen.append(found[3])
+                self.execute(found[3], operands, when)
+        raise RuntimeError("the PTX does not end")
+
+    # -- registers ----------------------------------------------------------------------------------------------------
+    def read(self, name: str) -> Words:
+        if name.startswith("%tid.x"):
+            return np.arange(self.count, dtype=np.uint64)
+        if name.startswith(("%tid", "%ctaid")):
+            return np.zeros(self.count, np.uint64)
+        if name.startswith("%nctaid"):
+            return np.ones(self.count, np.uint64)
+        if name.startswith("%"):
+            return self.registers.get(name, np.zeros(self.count, np.uint64))
+        if name.startswith(("0f", "0d")):
+            return np.full(self.count, int(name[2:], 16), np.uint64)
+        if name == "global_smem":
+            return np.zeros(self.count, np.uint64)
+        return np.full(self.count, int(name, 0) & (1 << 64) - 1, np.uint64)
+
+    def write(self, name: str, words: Words, when: np.ndarray, bits: int) -> None:
+        words = words.astype(np.uint64) & np.uint64((1 << bits) - 1)
+        before = self.registers.get(name, np.zeros(self.count, np.uint64))
+        self.registers[name] = np.where(when, words, before)
+
+    # -- instructions -------------------------------------------------------------------------------------------------
+    def execute(self, opcode: str, operands: list[str], when: np.ndarray) -> None:
+        parts = opcode.split(".")
+        kind, last = parts[0], parts[-1]
+        if kind == "bar":
+            return
+        if opcode.startswith("ld.param"):
+            self.write(operands[0], self.read(str(self.arguments[operands[1].strip("[]")])), when, _bits(last))
+        elif kind in ("ld", "st"):
+            self._move(kind == "ld", "shared" in opcode, _bits(last), operands, when)
+        elif kind == "mov":
+            self._copy(operands, when, _bits(last))
+        elif kind == "selp":
+            first, second, chosen = (self.read(o) for o in operands[1:4])
+            self.write(operands[0], np.where(chosen != 0, first, second), when, _bits(last))
+        elif kind == "setp":
+            for half, name in enumerate(operands[0].split("|")):
+                self.write(name, self._compare(parts, operands[1:], half), when, 1)
+        elif last.removesuffix("x2") in FORMS and kind != "cvt":
+            self._float(parts, operands, when)
+        elif kind == "cvt":
+            self._convert(parts, operands, when)
+        else:
+            self.write(operands[0], self._integer(parts, operands[1:]), when, _bits(last) * (2 if "wide" in parts else 1))
+
+    def _copy(self, operands: list[str], when: np.ndarray, bits: int) -> None:
+        into, source = operands
+        if into.startswith("{"):
+            names = [n.strip() for n in into.strip("{}").split(",")]
+            words, each = self.read(source), bits // len(names)
+            for i, name in enumerate(names):
+                if name != "_":
+                    self.write(name, words >> np.uint64(each * i), when, each)
+        elif source.startswith("{"):
+            names = [n.strip() for n in source.strip("{}").split(",")]
+            each = bits // len(names)
+            total = sum((self.read(name) << np.uint64(each * i) for i, name in enumerate(names)), np.zeros(self.count, np.uint64))
+            self.write(into, total, when, bits)
+        else:
+            self.write(into, self.read(source), when, bits)
+
+    def _move(self, load: bool, shared: bool, bits: int, operands: list[str], when: np.ndarray) -> None:
+        group, place = (operands[0], operands[1]) if load else (operands[1], operands[0])
+        names = [n.strip() for n in group.strip("{}").split(",")]
+        base, _, offset = place.strip("[] ").partition("+")
+        address = self.read(base.strip()) + np.uint64(int(offset or "0", 0))
+        for i, name in enumerate(names):
+            at, size = address + np.uint64(i * bits // 8), bits // 8
+            words = self.read(name) if not load else self.registers.get(name, np.zeros(self.count, np.uint64)).copy()
+            for thread in np.flatnonzero(when):
+                room = self.shared if shared else self.memory.of(int(at[thread]))
+                start = int(at[thread]) if shared else int(at[thread]) - self.memory.base(int(at[thread]))
+                if load:
+                    words[thread] = int.from_bytes(room[start : start + size].tobytes(), "little")
+                else:
+                    room[start : start + size] = np.frombuffer(int(words[thread]).to_bytes(8, "little"), np.uint8)[:size]
+            if load:
+                self.write(name, words, when, bits)
+
+    def _compare(self, parts: list[str], operands: list[str], half: int) -> Words:
+        a, b = (self.read(o) for o in operands[:2])
+        how, form = parts[1], parts[-1].removesuffix("x2")
+        if len(parts) != 3:
+            raise NotImplementedError(f"PTX: {'.'.join(parts)}")
+        if form in FORMS:
+            a, b = ((w >> np.uint64(half * FORMS[form][0])) & np.uint64((1 << FORMS[form][0]) - 1) for w in (a, b))
+            found = [_order(value(int(x), form), value(int(y), form), how) for x, y in zip(a, b, strict=True)]
+            return np.array(found, np.uint64)
+        left, right = (_signed(w, _bits(form)) if form[0] == "s" else w & np.uint64((1 << _bits(form)) - 1) for w in (a, b))
+        run = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+        return run[how](left, right).astype(np.uint64)
+
+    def _integer(self, parts: list[str], operands: list[str]) -> Words:
+        kind, bits = parts[0], _bits(parts[-1])
+        signed = parts[-1][0] == "s"
+        words = [_signed(self.read(o), bits) if signed else self.read(o) & np.uint64((1 << bits) - 1) for o in operands]
+        if kind == "mad" and "wide" in parts:
+            words[2] = self.read(operands[2]).astype(words[0].dtype)
+        with np.errstate(over="ignore"):
+            simple: dict[str, Callable] = {
+                "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "add": np.add, "sub": np.subtract,
+                "mul": np.multiply, "min": np.minimum, "max": np.maximum,
+            }  # fmt: skip
+            if kind in simple and "hi" not in parts:
+                return simple[kind](*words).astype(np.uint64)
+            if kind == "mad":
+                return (words[0] * words[1] + words[2]).astype(np.uint64)
+            if kind == "not":
+                return ~words[0].astype(np.uint64)
+            if kind == "neg":
+                return (-words[0].astype(np.int64)).astype(np.uint64)
+            if kind in ("shl", "shr"):
+                amount = np.minimum(self.read(operands[1]) & np.uint64(0xFFFFFFFF), np.uint64(63))
+                amount = amount.astype(words[0].dtype)
+                moved = np.left_shift(words[0], amount) if kind == "shl" else np.right_shift(words[0], amount)
+                return moved.astype(np.uint64)
+        raise NotImplementedError(f"PTX: {'.'.join(parts)}")
+
+    def _float(self, parts: list[str], operands: list[str], when: np.ndarray) -> None:
+        packed = 2 if parts[-1].endswith("x2") else 1
+        form, *given = [each.removesuffix("x2") for each in parts if each.removesuffix("x2") in FORMS]
+        bits = FORMS[form][0]
+        words = [self.read(each) for each in operands[1:]]
+        if given:  # add.f32.bf16: all but the addend are narrow, and widened without rounding
+            narrow, last = words[:-1], words[-1]
+            mask = np.uint64((1 << FORMS[given[0]][0]) - 1)
+            words = [np.array([converted(int(w & mask), given[0], form) for w in each], np.uint64) for each in narrow] + [last]
+        run = instruction([each for each in parts if each not in given], form)
+        found = np.zeros(self.count, np.uint64)
+        for half in range(packed):
+            shift = np.uint64(half * bits)
+            lanes = [(each >> shift) & np.uint64((1 << bits) - 1) for each in words]
+            found |= np.array([run(*map(int, each)) for each in zip(*lanes, strict=True)], np.uint64) << shift
+        self.write(operands[0], found, when, bits * packed)
+
+    def _convert(self, parts: list[str], operands: list[str], when: np.ndarray) -> None:
+        into, source = parts[-2], parts[-1]
+        words = self.read(operands[1])
+        if into in FORMS and source in FORMS:
+            if "ftz" in parts or (FORMS[into][1] < FORMS[source][1] and "rn" not in parts):
+                raise NotImplementedError(f"PTX: {'.'.join(parts)}")
+            found = np.array([converted(int(w) & (1 << FORMS[source][0]) - 1, source, into) for w in words], np.uint64)
+        elif into not in FORMS and source not in FORMS:
+            bits = _bits(source)
+            found = _signed(words, bits).astype(np.uint64) if source[0] == "s" else words & np.uint64((1 << bits) - 1)
+        else:
+            raise NotImplementedError(f"PTX: {'.'.join(parts)}")
+        self.write(operands[0], found, when, _bits(into))
+
+
+def converted(word: int, source: str, into: str) -> int:
+    """cvt between floats, to nearest even."""
+    held = value(word, source)
+    if isinstance(held, float) and held != held:
+        return NAN[into]
+    bits, precision, _ = FORMS[into]
+    if _special(held):
+        return (1 << (bits - 1) if held < 0 else 0) | ((1 << (bits - precision)) - 1) << (precision - 1)
+    return rounded(Fraction(held), into, negative_zero=bool(np.signbit(float(held))))
+
+
+def instruction(parts: list[str], form: str) -> Callable[..., int]:
+    """What the float instruction whose opcode has `parts` computes on words of `form`. NotImplementedError for a modifier or an
+    opcode that is not known: rounding other than to nearest even among them."""
+    kind, modifiers = parts[0], [m for m in parts[1:] if m not in (form, f"{form}x2")]
+    known = {"rn", "ftz", "NaN"} if kind in ("min", "max") else {"rn", "ftz"}
+    if set(modifiers) - known:
+        raise NotImplementedError(f"PTX: {'.'.join(parts)}")
+    top = 1 << (FORMS[form][0] - 1)
+    table: dict[str, Callable[..., int]] = {
+        "add": lambda a, b: multiply_add(a, None, b, form),
+        "sub": lambda a, b: multiply_add(a, None, b ^ top, form),
+        "mul": lambda a, b: multiply_add(a, b, None, form),
+        "fma": lambda a, b, c: multiply_add(a, b, c, form),
+        "neg": lambda a: a ^ top,
+        "abs": lambda a: a & ~top,
+        "min": lambda a, b: least_or_most(a, b, form, most=False, keep_nan="NaN" in modifiers),
+        "max": lambda a, b: least_or_most(a, b, form, most=True, keep_nan="NaN" in modifiers),
+    }
+    if kind not in table:
+        raise NotImplementedError(f"PTX: {'.'.join(parts)}")
+    run = table[kind]
+    if "ftz" not in modifiers:
+        return run
+    return lambda *words: flushed(run(*(flushed(w, form) for w in words)), form)
+
+
+class Memory:
+    """Global memory: arrays by address."""
+
+    def __init__(self, *arrays: np.ndarray) -> None:
+        self.rooms = [(array.__array_interface__["data"][0], array.view(np.uint8).reshape(-1)) for array in arrays]
+
+    def _room(self, address: int) -> tuple[int, np.ndarray]:
+        return next(room for room in self.rooms if room[0] <= address < room[0] + room[1].size)
+
+    def base(self, address: int) -> int:
+        return self._room(address)[0]
+
+    def of(self, address: int) -> np.ndarray:
+        return self._room(address)[1]
+
+
+def _bits(typed: str) -> int:
+    return 1 if typed == "pred" else int(re.sub(r"\D", "", typed.removesuffix("x2"))) * (2 if typed.endswith("x2") else 1)
+
+
+def _signed(words: Words, bits: int) -> np.ndarray:
+    shift = np.uint64(64 - bits)
+    return (words << shift).astype(np.int64) >> np.int64(64 - bits)
+
+
+def _order(x: Fraction | float, y: Fraction | float, how: str) -> bool:
+    lost = any(isinstance(each, float) and each != each for each in (x, y))
+    if how in ("num", "nan"):
+        return lost == (how == "nan")
+    if lost:
+        return how.endswith("u")
+    plain = how.removesuffix("u")
+    return {"eq": x == y, "ne": x != y, "lt": x < y, "le": x <= y, "gt": x > y, "ge": x >= y}[plain]
