@@ -7,7 +7,9 @@ Rule (measured on an H200, sm_90, driver 580; PTX ISA, ``cp.async.bulk.tensor``,
   units, so up to 15 bytes of padding after it are overwritten with the tile's own (H200, 2026-11-21: every element size and every
   residue of the width, 5,170 launches, byte by byte, kept in tests/hardware_words/tma_edges_h200.json; sm_100 assumed alike, no
   word). Any negative coordinate of a store is an illegal instruction;
-- the innermost coordinate must be a multiple of 16 bytes, for both, or it is an illegal instruction.
+- the innermost coordinate must be a multiple of 16 bytes, for both, or it is an illegal instruction;
+- a load through a tensor map of TFLOAT32 rounds each fp32 element (`rounded_to_tf32`; Triton's own test of it, pull request 11751,
+  passes on sm_120; no word of ours). A store through one is taken to round nothing (assumed).
 
 With Triton's iisan instrumentation the unaligned case becomes a device assert; a negative store stays an illegal instruction, since
 iisan does not look at its sign. Before sm_90 there is no such instruction: refused.
@@ -51,6 +53,13 @@ def unaligned(innermost: int, element_bytes: int, *, iisan: bool) -> Fault | Non
         return None
     rule = f"innermost coordinate {innermost} is {innermost * element_bytes} bytes in: must be a multiple of {ALIGNMENT} bytes"
     return Fault("device assert" if iisan else "illegal instruction", rule)
+
+
+def rounded_to_tf32(codes: np.ndarray) -> np.ndarray:
+    """fp32 `codes` (any shape, uint32) with 10 bits of fraction: to nearest even, infinities and NaN as they are."""
+    half_less_one = (codes >> np.uint32(13) & np.uint32(1)) + np.uint32(0xFFF)  # (...) a carry moves on into the exponent
+    special = codes & np.uint32(0x7F800000) == np.uint32(0x7F800000)  # (...)
+    return np.where(special, codes, codes + half_less_one & np.uint32(0xFFFFE000))  # (...)
 
 
 def fault(direction: Direction, origin: tuple[int, ...], element_bytes: int, arch: str, *, iisan: bool = False) -> Fault | None:

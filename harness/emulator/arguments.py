@@ -78,16 +78,17 @@ def _descriptor(memory: GlobalMemory, name: str, value: Any, kind: Type, kinds: 
     """A host tensor descriptor: itself, its shape and strides; or, where the target has no TMA, the pointer it is rewritten to."""
     base = memory.add(name, bytes_of(name, value.base))
     shape, strides = [int(n) for n in value.shape], [int(n) for n in value.strides]
-    nan = getattr(value, "padding", "zero") == "nan"
+    nan, to_tf32 = getattr(value, "padding", "zero") == "nan", bool(getattr(value, "round_f32_to_tf32", False))
     if kind.kind == "desc":
         if (width := int(value.block_shape[-1]) * value.base.element_size()) < ALIGNMENT:
             raise RuntimeError(
                 f"Triton Error [CUDA]: Failed to create tensor map descriptor: invalid argument: {name}'s box is {width} bytes "
                 f"wide, must be at least {ALIGNMENT}"  # the driver's own words on an H200, then why
             )
-        flat: list[Any] = [Descriptor(base, tuple(shape), tuple(strides), value.base.element_size(), nan), *shape, *strides]
+        made = Descriptor(base, tuple(shape), tuple(strides), value.base.element_size(), nan, to_tf32)
+        flat: list[Any] = [made, *shape, *strides]
     else:
-        flat = [base, *shape, *strides, int(nan), int(getattr(value, "round_f32_to_tf32", False)), *shape, *strides]
+        flat = [base, *shape, *strides, int(nan), int(to_tf32), *shape, *strides]
     for _ in flat[1:]:
         next(kinds, None)
     return flat

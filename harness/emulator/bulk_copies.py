@@ -71,7 +71,7 @@ class BulkCopies:
 
         def land() -> None:
             found = self.memory.load(op, addresses, inside, padding, target.dtype, program)
-            target.put(found.reshape(target.shape))
+            target.put(descriptor.loaded(found).reshape(target.shape))
             self.barriers.receive(op, barrier, addresses.size * target.dtype.itemsize, flight)
 
         flight = InFlight(op, kind, land, writes=(target,), barriers=(barrier.offset,))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.emulator.faults import EmulatedFault
-from reference.tiled_copy import written_columns
+from reference.tiled_copy import rounded_to_tf32, written_columns
 
 if TYPE_CHECKING:
     from harness.emulator.program import Operation
@@ -32,6 +32,7 @@ class Descriptor:
     strides: tuple[int, ...]
     itemsize: int
     nan_padding: bool = False
+    to_tf32: bool = False  # each fp32 element is rounded as it is loaded (CU_TENSOR_MAP_DATA_TYPE_TFLOAT32)
 
     def box(self, starts: Sequence[int], sizes: Sequence[int]) -> tuple[np.ndarray, np.ndarray | None]:
         """(addresses, which lie inside or None for all) of the box at `starts`; both of shape `sizes` without leading ones kept."""
@@ -59,6 +60,10 @@ class Descriptor:
                 here = ((axis >= 0) & (axis < size)).reshape(along)
                 inside = here if inside is None else inside & here
         return addresses, None if inside is None else np.broadcast_to(inside, addresses.shape)
+
+    def loaded(self, values: np.ndarray) -> np.ndarray:
+        """What a load puts into shared memory for `values` (any shape) in global memory."""
+        return rounded_to_tf32(values.view(np.uint32)).view(values.dtype) if self.to_tf32 else values
 
     def padding(self, dtype: np.dtype) -> np.ndarray:
         """What an element outside reads as."""

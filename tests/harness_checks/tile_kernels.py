@@ -179,3 +179,24 @@ def integer_product(a, b, c, out, SIZE: tl.constexpr, K: tl.constexpr):
     left = tl.load(a + row[:, None] * K + step[None, :])
     right = tl.load(b + step[:, None] * SIZE + row[None, :])
     tl.store(out + square, tl.dot(left, right, tl.load(c + square), out_dtype=tl.int32))
+
+
+@triton.jit
+def descriptor_rows(table, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """out = the first tile of `table`, a host tensor descriptor of (ROWS, COLUMNS)."""
+    at = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    tl.store(out + at, table.load([0, 0]))
+
+
+@triton.jit
+def descriptor_gather(table, rows, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """out = rows of `table`, a host tensor descriptor of (1, COLUMNS), by their numbers."""
+    at = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    tl.store(out + at, table.gather(tl.load(rows + tl.arange(0, ROWS)), 0))
+
+
+@triton.jit
+def descriptor_write(table, source, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """The first tile of `table`, a host tensor descriptor of (ROWS, COLUMNS), = source."""
+    at = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    table.store([0, 0], tl.load(source + at))
