@@ -3,7 +3,6 @@ them."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -59,15 +58,15 @@ class BlockedContract(KernelContract):
             yield self.sized(problem, max(m, 1), n, k, place % 2), config
 
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
-        regime = "wide" if case.regime == "largest" else case.regime  # a bound decides nothing where sums overflow
-        return super().for_launcher(dataclasses.replace(case, regime=regime), launcher)
+        return super().for_launcher(self.with_regime_of_a_launcher(case), launcher)
 
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
         transposed = self.always_transposed or p.transpose_b
         offset = getattr(p, "b_offset", 0)
-        return [drawn_operand(case, "a", p.dtype, (p.m, p.k), pad=p.a_pad, offset=p.a_offset),
-                drawn_operand(case, "b", p.dtype, (p.n, p.k) if transposed else (p.k, p.n), pad=p.b_pad, offset=offset)]
+        b_shape = (p.n, p.k) if transposed else (p.k, p.n)
+        return [drawn_operand(case, "a", p.dtype, (p.m, p.k), pad=p.a_pad, offset=p.a_offset, k_axis=1),
+                drawn_operand(case, "b", p.dtype, b_shape, pad=p.b_pad, offset=offset, k_axis=int(transposed))]
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
         p, c, b = case.problem, case.config, operands["b"].codes

@@ -1,7 +1,8 @@
 """What came out against what should: how many words differ, the first of them, how far, and where they cluster.
 
-Two modes, chosen by the `Expected`: word for word, or |got - value| <= bound per element in float64. A NaN is owed where NaN is
-expected and nowhere else; its payload is owed unless `any_nan`. Elements marked `undecided` convict nobody and acquit nobody.
+Three modes, chosen by the `Expected`: word for word, between a lowest and a highest word by value, or |got - value| <= bound per
+element in float64. A NaN is owed where NaN is expected and nowhere else; of words its payload is owed too, unless `any_nan`.
+Interval and bound see neither the sign of a zero nor a NaN's payload. Elements marked `undecided` convict and acquit nobody.
 """
 
 from __future__ import annotations
@@ -47,16 +48,19 @@ def compare(
         return Comparison(Outcome.WRONG_SHAPE, 0, message=message)
     decided = np.ones(got.shape, bool) if expected.undecided is None else ~expected.undecided
     used = None
+    by_bound = _by_bound(expected, got)
+    differs = np.zeros(got.shape, bool)
     if expected.words is not None:
-        differs = _words_differ(expected, got)
-    else:
-        differs, used, decidable = _outside_bound(expected, got)
-        decided = decided & decidable
+        differs = _words_differ(expected, got) & ~by_bound
+    if by_bound.any() or expected.words is None:
+        outside, used, decidable = _outside_bound(expected, got, by_bound & decided)
+        decided = decided & (decidable | ~by_bound)
+        differs = differs | (outside & by_bound)
     differs = differs & decided
     count, undecided = int(decided.sum()), int(got.size - decided.sum())
     if not differs.any():
         return Comparison(Outcome.RIGHT if count or not got.size else Outcome.UNDECIDED, count, undecided, bound_used=used)
-    outcome = Outcome.WRONG_WORDS if expected.words is not None else Outcome.OUTSIDE_BOUND
+    outcome = Outcome.OUTSIDE_BOUND if by_bound[differs].all() else Outcome.WRONG_WORDS
     unwritten = differs & (got == got.dtype.type(poison)) if poison is not None else np.zeros_like(differs)
     details = {
         "output": expected.name,
@@ -67,7 +71,14 @@ def compare(
         "clusters": clusters(expected, got, differs),
         "heat": heat(expected, differs),
     }
-    return Comparison(outcome, count, undecided, _message(expected, details), used, details)
+    return Comparison(outcome, count, undecided, _message(outcome, expected, details), used, details)
+
+
+def _by_bound(expected: Expected, got: np.ndarray) -> np.ndarray:
+    """Which elements (of got's shape) a bound or an interval decides, and no word."""
+    if expected.words is None:
+        return np.ones(got.shape, bool)
+    return np.zeros(got.shape, bool) if expected.bounded is None else expected.bounded
 
 
 def _itemsize(expected: Expected) -> int:
@@ -80,9 +91,9 @@ def _itemsize(expected: Expected) -> int:
     return np.dtype(fmt.storage if fmt else expected.format).itemsize
 
 
-def _message(expected: Expected, details: dict) -> str:
+def _message(outcome: Outcome, expected: Expected, details: dict) -> str:
     """The first line names the bug (it is the signature once its numbers are out), the second gives the first word."""
-    what = "words differ" if expected.words is not None else "elements lie outside the bound"
+    what = "words differ" if outcome is Outcome.WRONG_WORDS else "elements lie outside the bound"
     head = f"{expected.name}: {details['wrong']} of {details['of']} {what}"
     if 10 * details["never_written"] >= details["wrong"]:  # fewer hold the poison's value by chance
         head += f", {details['never_written']} of them never written (they hold the poison)"
@@ -100,19 +111,31 @@ def _words_differ(expected: Expected, got: np.ndarray) -> np.ndarray:
     return differs
 
 
-def _outside_bound(expected: Expected, got: np.ndarray) -> tuple[np.ndarray, float | None, np.ndarray]:
-    """(outside, largest used share of the bound, decidable); a bound that is not finite decides nothing about a finite value."""
+def _outside_bound(expected: Expected, got: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, float | None, np.ndarray]:
+    """(outside, largest used share of the bound where `asked`, decidable). A bound that is not finite decides nothing about a
+    finite value; an interval of words always decides."""
     if expected.value is None or expected.bound is None:
         raise ValueError(f"expected {expected.name!r}: gives neither words nor value and bound; a contract must give one of them")
     value, bound, out = expected.value, expected.bound, values(expected.format, got)
     finite = np.isfinite(value)
-    decidable = ~finite | np.isfinite(bound)
+    bounded = finite & np.isfinite(bound)
     with np.errstate(invalid="ignore", over="ignore"):
         distance = np.abs(out - value)
-        outside = np.where(finite, ~(distance <= bound), ~((out == value) | (np.isnan(out) & np.isnan(value))))
+        if expected.low is not None and expected.high is not None:
+            outside, decidable = _outside_interval(expected, out), np.ones(got.shape, bool)
+        else:
+            outside = np.where(finite, ~(distance <= bound), ~((out == value) | (np.isnan(out) & np.isnan(value))))
+            decidable = ~finite | bounded
         share = np.where(distance == 0, 0.0, distance / np.where(bound == 0, np.finfo(float).tiny, bound))
-    shares = share[finite & decidable & np.isfinite(share)]
+    shares = share[asked & bounded & np.isfinite(share)]
     return outside & decidable, float(shares.max()) if shares.size else None, decidable
+
+
+def _outside_interval(expected: Expected, out: np.ndarray) -> np.ndarray:
+    """Which values `out` of the result are below the lowest word or above the highest; NaN only where both are, or `or_nan`."""
+    low, high = (values(expected.format, end.view(f"u{end.dtype.itemsize}")) for end in (expected.low, expected.high))  # type: ignore[union-attr]
+    inside = ((low <= out) & (out <= high)) | (np.isnan(out) & np.isnan(low))
+    return ~inside if expected.or_nan is None else ~(inside | (np.isnan(out) & expected.or_nan))
 
 
 def values(format_name: str, codes: np.ndarray) -> np.ndarray:
@@ -140,38 +163,34 @@ def ulp_distance(format_name: str, got: np.ndarray, expected: np.ndarray) -> np.
 
 
 def first_words(expected: Expected, got: np.ndarray, differs: np.ndarray) -> list[dict]:
-    """The first `SHOWN` differing elements: index, both words in hexadecimal with their values, distance in ulp."""
-    places = np.argwhere(differs)[:SHOWN]
-    picked = tuple(places.T)
-    digits = 2 * got.dtype.itemsize
-    out = np.atleast_1d(got[picked])
-    out_values = values(expected.format, out)
-    rows = []
-    if expected.words is not None:
-        due = np.atleast_1d(expected.words.view(got.dtype)[picked])
-        due_values, steps = values(expected.format, due), ulp_distance(expected.format, out, due)
-        for i, at in enumerate(places):
-            rows.append(
-                {
-                    "at": at.tolist(),
-                    "got": f"0x{int(out[i]):0{digits}x} ({out_values[i]:.9g})",
-                    "expected": f"0x{int(due[i]):0{digits}x} ({due_values[i]:.9g})",
-                    "ulp": int(steps[i]),
-                }
-            )
-        return rows
-    assert expected.value is not None and expected.bound is not None
-    for i, at in enumerate(places):
-        value, bound = float(expected.value[tuple(at)]), float(expected.bound[tuple(at)])
-        rows.append(
-            {
-                "at": at.tolist(),
-                "got": f"0x{int(out[i]):0{digits}x} ({out_values[i]:.9g})",
-                "expected": f"{value:.9g} +- {bound:.3g}",
-                "ulp": None,
-            }
-        )
-    return rows
+    """The first `SHOWN` differing elements: index, both words in hexadecimal with their values, distance in ulp where one word is
+    due. Of an interval both ends are shown, of a bound the value and the bound."""
+    by_bound = _by_bound(expected, got)
+    return [
+        {"at": at.tolist(), "got": _shown(expected, got[tuple(at)]), **_due(expected, got, tuple(at), bool(by_bound[tuple(at)]))}
+        for at in np.argwhere(differs)[:SHOWN]
+    ]
+
+
+def _due(expected: Expected, got: np.ndarray, at: tuple, by_bound: bool) -> dict:
+    """What is due at `at`, as text, and how many ulp off the one word is."""
+    low, high = (expected.low, expected.high) if by_bound else (expected.words, expected.words)
+    if low is None or high is None:
+        assert expected.value is not None and expected.bound is not None
+        return {"expected": f"{float(expected.value[at]):.9g} +- {float(expected.bound[at]):.3g}", "ulp": None}
+    ends = [_shown(expected, end[at].view(got.dtype)) for end in (low, high)]
+    if expected.or_nan is not None and expected.or_nan[at]:
+        ends[1] += " or NaN"
+    if ends[0] != ends[1]:
+        return {"expected": " to ".join(ends), "ulp": None}
+    steps = ulp_distance(expected.format, got[at].reshape(1), low[at].view(got.dtype).reshape(1))
+    return {"expected": ends[0], "ulp": int(steps[0])}
+
+
+def _shown(expected: Expected, word: np.unsignedinteger) -> str:
+    """A word in hexadecimal, with its value."""
+    value = float(values(expected.format, np.asarray(word).reshape(1))[0])
+    return f"0x{int(word):0{2 * word.dtype.itemsize}x} ({value:.9g})"
 
 
 def clusters(expected: Expected, got: np.ndarray, differs: np.ndarray) -> list[str]:

@@ -89,8 +89,10 @@ class Expected:
     """What one output must be.
 
     Either `words` (bit for bit; NaN compared as the plan says, `any_nan` where the payload is not owed) or `value` and `bound`
-    (|got - value| <= bound per element, in float64). `undecided` marks elements that this case cannot decide. `tile` is the
-    (rows, columns) of one program's output, `k_block` the K elements of one step: they explain where errors cluster.
+    (|got - value| <= bound per element, in float64). With `low` and `high`, which are words, the result must lie between them by
+    value, or be NaN where `or_nan`; `value` and `bound` then only tell how far off it is. With `words` too, `bounded` marks the
+    elements that the interval decides; the words decide the others. `undecided` marks elements that this case cannot decide.
+    `tile` is the (rows, columns) of one program's output, `k_block` the K elements of one step: they explain where errors cluster.
     """
 
     name: str
@@ -100,6 +102,10 @@ class Expected:
     any_nan: bool = False
     value: np.ndarray | None = None
     bound: np.ndarray | None = None
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+    or_nan: np.ndarray | None = None
+    bounded: np.ndarray | None = None
     undecided: np.ndarray | None = None
     tile: tuple[int, int] | None = None
     k_block: int | None = None

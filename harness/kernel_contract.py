@@ -117,6 +117,10 @@ class KernelContract(Contract):
         fields = vars(case.config or self.module.Config()) | vars(case.problem)
         return None if nearest(launcher, fields) is None else dataclasses.replace(case, launcher=launcher)
 
+    def with_regime_of_a_launcher(self, case: Case) -> Case:
+        """`case` in a regime that a bound can decide, for contracts whose launchers are held to one."""
+        return dataclasses.replace(case, regime=regimes.of_a_launcher(case.regime))
+
     def owed(self, case: Case, target: Target) -> Owed:
         clause = broken(self.module.CLAUSES, case.problem, case.config)
         if clause:
@@ -170,10 +174,16 @@ class RowsContract(KernelContract):
         return super().coverage(case, target) | {"regime": values, "row numbers": rows or "permuted"}
 
 
-def drawn_operand(case: Case, name: str, dtype: str, shape: tuple[int, int], *, pad: int = 0, offset: int = 0) -> Operand:
-    """A row-major matrix drawn by the case's regime and seed; `pad` elements follow each row. int16 travels as bits of fp16."""
-    regime = case.regime.partition("/")[0]
-    codes = regimes.draw("fp16" if dtype == "int16" else dtype, shape, regime, regimes.generator(case.data_seed, name))
+def drawn_operand(
+    case: Case, name: str, dtype: str, shape: tuple[int, int], *, pad: int = 0, offset: int = 0, k_axis: int | None = None
+) -> Operand:
+    """A row-major matrix drawn by the case's regime and seed; `pad` elements follow each row. int16 travels as bits of fp16.
+    `k_axis`: which axis is K, of a factor of a product."""
+    regime, element = case.regime.partition("/")[0], "fp16" if dtype == "int16" else dtype
+    if k_axis is None:
+        codes = regimes.draw(element, shape, regime, regimes.generator(case.data_seed, name))
+    else:
+        codes = regimes.factor(element, shape, regime, case.data_seed, name, k_axis=k_axis)
     codes = codes.view(np.int16) if dtype == "int16" else codes
     return Operand(name=name, format=dtype, codes=codes, strides=(shape[1] + pad, 1), offset=offset)
 

@@ -19,7 +19,12 @@ mantissa, exponents over the middle half of the format. planted: normal, with Na
 smallest normal and the largest number at drawn positions. subnormals: half of them, next to wide ones. largest: magnitudes in
 the top binade, so that sums overflow."""
 
+EXACT = "exact"
+"""A regime of its own, for launchers that are held to a bound: sums that no instruction rounds and that the store must
+(`harness.exact_operands`). Factors of a product are drawn in it by `factor`; what else a case has are small whole numbers."""
+
 INTEGERS: dict[str, type[np.signedinteger]] = {"int8": np.int8, "int32": np.int32}
+WHOLE = 1023  # the largest of the whole numbers that go beside an exact product, times 2^-6
 _PLANTED_SHARE = 64  # one element in so many, and at least one of each finite special where there is room
 _DECISIVE = 2  # at most so many NaN or Inf in one operand: each takes a whole row or column of the product
 
@@ -34,8 +39,8 @@ def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.G
 
     ValueError (value, rule, remedy) for an unknown regime or format.
     """
-    if regime not in REGIMES:
-        raise UsageError(f"regime {regime!r}: unknown; use one of {', '.join(REGIMES)}")
+    if regime not in (*REGIMES, EXACT):
+        raise UsageError(f"regime {regime!r}: unknown; use one of {', '.join((*REGIMES, EXACT))}")
     if format_name in INTEGERS:
         return _integers(INTEGERS[format_name], shape, regime, rng)
     if format_name not in FORMATS:
@@ -44,6 +49,8 @@ def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.G
     match regime:
         case "integers":
             return encode(fmt, rng.integers(-2, 3, shape).astype(np.float64))
+        case "exact":
+            return encode(fmt, rng.integers(-WHOLE, WHOLE + 1, shape) * 2.0**-6, overflow=Overflow.SATURATE)
         case "wide":
             return _wide(fmt, shape, rng)
         case "subnormals":
@@ -53,6 +60,25 @@ def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.G
         case "planted":
             return _plant(fmt, _normal(fmt, shape, rng), rng)
     return _normal(fmt, shape, rng)
+
+
+def factor(format_name: str, shape: tuple[int, ...], regime: str, data_seed: int, name: str, *, k_axis: int) -> np.ndarray:
+    """Codes of one factor of a product, whose axis `k_axis` is K: as `draw`, but in the regime `EXACT` the two belong together.
+
+    `name`: "a" for the one whose lines are rows of the result."""
+    if regime != EXACT or format_name in INTEGERS:
+        return draw(format_name, shape, regime, generator(data_seed, name))
+    from harness.exact_operands import factor as exact_factor
+
+    codes = exact_factor(format_name, name, shape[1 - k_axis], shape[k_axis], data_seed)  # (lines, K)
+    return codes if k_axis == 1 else np.ascontiguousarray(codes.T)
+
+
+def of_a_launcher(regime: str) -> str:
+    """The regime that a launcher is asked instead of `regime`, a row kind behind it kept: where sums overflow a bound decides
+    little, where they are exact it decides everything."""
+    values, slash, kind = regime.partition("/")
+    return (EXACT if values == "largest" else values) + slash + kind
 
 
 def special_codes(fmt: Format) -> dict[str, int]:

@@ -1,86 +1,131 @@
 """A product judged by its mathematics alone: whichever instruction multiplied, in whatever order the K blocks came.
 
-For a user's launcher, whose plan nobody knows. The bound is the largest over every instruction the target could have used
-(`reference.error_bound` has the derivation), so it acquits more than a plan does, and convicts no right kernel.
+For a user's launcher, whose plan nobody knows. What a result may be follows from the instructions that were launched, or else from
+all that the target has (`reference.error_bound` has the derivation); it convicts no right kernel. What it cannot see: -0 for +0,
+and the payload of a NaN.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from harness.allowed_results import allowed
 from harness.contract import Expected
 from harness.narrowed_operands import narrowed
 from harness.verdict import RestsOn
 from reference.error_bound import (
-    accumulation_bound,
-    activated_bound,
-    converted_bound,
+    Accumulation,
+    accumulated_sums,
     of_instruction,
     plain_fp32,
     products_grid,
     subnormal_alignment,
 )
 from reference.exact_gemm import exact_gemm
-from reference.formats import FORMATS, FP32, decode
+from reference.formats import FORMATS, FP32, Format, decode
 from reference.tensor_core import INSTRUCTIONS, Instruction
 
-SHORTEST_BLOCK = 16  # K of the shortest tl.dot: a kernel that restarts its chain in every block has no more chains than this makes
 TF32_PRODUCTS = 3  # for one of fp32: tf32x3 multiplies high and low parts
-SATURATED = ("e4m3", "e5m2")  # cvt.rn.satfinite makes the largest finite value of an infinity; a store of one's own may not
-_OPERANDS = {"fp32": ("tf32",), "e4m3": ("e4m3", "fp16")}  # what the compiler may hand to the instruction
+Launched = frozenset[tuple[str, ...]]
+"""Matrix instructions in launched kernels: (family, kind, a, b, d), each empty where it is not known; family "fma" for none."""
 
 
-def bounded_product(problem: Any, a: np.ndarray, b: np.ndarray, arch: str) -> Expected:
-    """What any kernel must give for `problem` (m, n, k, dtype, out, activation): a (M, K), b (K, N) codes in `problem.dtype`.
+def bounded_product(
+    problem: Any,
+    a: np.ndarray,
+    b: np.ndarray,
+    arch: str,
+    *,
+    c: np.ndarray | None = None,
+    name: str = "c",
+    launched: Launched = frozenset(),
+) -> Expected:
+    """What any kernel must give for `problem` (m, n, k, dtype, out, activation): a (M, K), b (K, N) codes in `problem.dtype`, `c`
+    (M, N) fp32 words that are added before, among or after the products; `name` of the output; `launched`: by which instructions.
 
-    Float operands: value and bound, infinite (undecided) where a sum could overflow on the way. int8: words, since integers are
-    exact."""
+    Float operands: words from a lowest to a highest. int8: words, since integers are exact."""
     shape = (problem.m, problem.n)
     if problem.dtype == "int8":
         total = a.astype(np.int64) @ b.astype(np.int64)  # (M, N)
         words = total.astype(np.int8 if problem.out == "int8" else np.int32)  # (M, N)
-        return Expected(name="c", format=problem.out, shape=shape, words=words, rests_on=RestsOn.EXACT)
+        return Expected(name=name, format=problem.out, shape=shape, words=words, rests_on=RestsOn.EXACT)
     fmt, k = FORMATS[problem.dtype], problem.k
     left, right = decode(fmt, a), decode(fmt, b)  # (M, K), (K, N)
-    exact = exact_gemm(left, right)
-    chains = max(1, -(-k // SHORTEST_BLOCK))
-    terms = k * TF32_PRODUCTS if problem.dtype == "fp32" else k
-    possible = [of_instruction(rule, terms, chains=chains) for rule in instructions(arch, problem.dtype)]
-    possible.append(plain_fp32(chains=chains))
-    alignment, grid = subnormal_alignment(left, right, fmt, fmt), products_grid(left, right)  # (M, N) each
-    value, error = exact.value, np.zeros(shape)  # (M, N)
+    added = None if c is None else decode(FP32, c)  # (M, N)
+    exact = exact_gemm(left, right, added)
     narrow = narrowed(a, b) if problem.dtype == "fp32" else None
-    lost = narrow.loss if narrow else 0.0  # (M, N)
-    for how in possible:
-        magnitude = exact.magnitude + 2.0 * lost  # (M, N) of products whose operands may have grown
-        bound = accumulation_bound(value, magnitude, terms, accumulation=how, alignment=alignment, grid=grid)  # (M, N)
-        error = np.maximum(error, bound)  # (M, N)
-    error = error + lost  # (M, N)
-    with np.errstate(invalid="ignore"):  # NaN and infinities pass through, and are owed as they are
-        if problem.activation:
-            value, error = activated_bound(value, error)
-        bound = converted_bound(value, error, FORMATS[problem.out])  # (M, N)
-    undecided = np.isinf(value) & (_may_overflow(left, right) | (problem.out in SATURATED))  # (M, N)
-    if narrow:
-        undecided |= narrow.hollow | (narrow.unsettled & ~np.isnan(value))
-    return Expected(
-        name="c", format=problem.out, shape=shape, value=value, bound=bound, undecided=undecided, rests_on=RestsOn.BOUND
+    terms, rules = k * TF32_PRODUCTS if narrow else k, instructions(arch, problem.dtype, launched)
+    sums = accumulated_sums(
+        exact.value,
+        exact.magnitude,
+        terms,
+        accumulations=accumulations(rules, terms, accumulator=added is not None),
+        alignment=subnormal_alignment(left, right, fmt, fmt),
+        grid=products_grid(left, right, added),
+        lost=narrow.loss if narrow else 0.0,
     )
+    undecided = np.isinf(exact.value) & _may_overflow(left, right, added)  # (M, N)
+    if narrow:
+        undecided |= narrow.hollow | (narrow.unsettled & ~np.isnan(exact.value))
+    return allowed(name, problem.out, sums, left, right, undecided=undecided, activation=bool(problem.activation))
 
 
-def _may_overflow(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """(M, N): whether the finite products could leave fp32, which makes a NaN of an owed infinity when it has the other sign."""
-    largest = [np.abs(np.where(np.isfinite(side), side, 0.0)).max(axis=axis, initial=0.0) for side, axis in ((left, 1), (right, 0))]
-    return left.shape[1] * largest[0][:, None] * largest[1][None, :] >= FP32.largest / 2
+def accumulations(rules: Iterable[Instruction], k: int, *, accumulator: bool = False) -> list[Accumulation]:
+    """Every way to sum K = `k` products, and a c where there is an `accumulator`: by each of `rules`, in chains of any length whose
+    instructions may hold one product each, and by plain fp32."""
+    return [*(of_instruction(rule, k, accumulator=accumulator, full=False) for rule in rules), plain_fp32()]
 
 
-def instructions(arch: str, dtype: str) -> list[Instruction]:
-    """Every instruction a compiler could multiply two operands in `dtype` with on `arch`, into fp32."""
-    operands = _OPERANDS.get(dtype, (dtype,))
-    return [
+def _may_overflow(left: np.ndarray, right: np.ndarray, added: np.ndarray | None) -> np.ndarray:
+    """(M, N): whether the finite terms could leave fp32, which makes a NaN of an owed infinity when it has the other sign."""
+    sides = [np.abs(np.where(np.isfinite(side), side, 0.0)) for side in (left, right)]
+    products = left.shape[1] * np.multiply.outer(sides[0].max(axis=1, initial=0.0), sides[1].max(axis=0, initial=0.0))  # (M, N)
+    terms = products if added is None else products + np.where(np.isfinite(added), np.abs(added), 0.0)  # (M, N)
+    return terms >= FP32.largest / 2
+
+
+def instructions(arch: str, dtype: str, launched: Launched = frozenset()) -> list[Instruction]:
+    """The instructions into fp32 that may have multiplied operands in `dtype` on `arch`: of all that hold them exactly (fp32: tf32)
+    those that were launched. All of them where nothing is known of the launch, or nothing launched is among them."""
+    fmt = FORMATS[dtype]
+    able = [
         rule
-        for rule in INSTRUCTIONS
-        if rule.arch == arch and rule.d == "fp32" and rule.a == rule.b and rule.a in operands and rule.scale is None
-    ]
+        for rule in of_arch(arch)
+        if rule.d == "fp32" and rule.a == rule.b and rule.scale is None
+        and (rule.a == "tf32" if dtype == "fp32" else _held(fmt, FORMATS.get(rule.a)))
+    ]  # fmt: skip
+    return chosen(able, launched)
+
+
+def of_arch(arch: str) -> list[Instruction]:
+    """The instructions of `arch`; of every chip where it is none of those modelled."""
+    return [rule for rule in INSTRUCTIONS if rule.arch == arch] or list(INSTRUCTIONS)
+
+
+def chosen(able: list[Instruction], launched: Launched) -> list[Instruction]:
+    """Those of `able` that were launched; none where only fp32 multiply-adds were."""
+    if launched and all(family == "fma" for family, *_ in launched):
+        return []
+    asked = [rule for rule in able if any(_is(rule, one) for one in launched)]
+    return asked or able
+
+
+def launched_instructions(recorded: Mapping) -> Launched:
+    """What a run recorded of the matrix instructions in the kernels it launched; empty where it knows nothing."""
+    return frozenset(tuple(one) for launch in recorded.get("launches", ()) for one in launch.get("products", ()))
+
+
+def _is(rule: Instruction, one: tuple[str, ...]) -> bool:
+    """Whether `one` (family, kind, a, b, d), empty where unknown, may be `rule`."""
+    names = rule.family, rule.kind, rule.a, rule.b, rule.d
+    return all(said in ("", name) for said, name in zip(one, names, strict=True))
+
+
+def _held(fmt: Format, operand: Format | None) -> bool:
+    """Whether every number in `fmt` is one of `operand`."""
+    return operand is not None and (
+        operand.mantissa_bits >= fmt.mantissa_bits and operand.largest >= fmt.largest and operand.smallest <= fmt.smallest
+    )

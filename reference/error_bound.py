@@ -16,6 +16,10 @@ power of two not above x. The kernel may visit K in any order, in one chain or i
 4. Rounding of a block's result: toward zero at most 2^([X] - p) - 2^g, to nearest even at most 2^([X] - p - 1). There are at most
    ceil(K / n) + chains - 1 blocks, because cutting K into chains breaks at most one block at each cut.
 5. Additions of chains (split K, `acc += dot`, the late c of emulated fp8) are to nearest even: at most half a place of X each.
+   Where blocks need not be full (masked tails, a tile deeper than its K), there may be K of them, one product each. Then 2 and 4
+   are K (2^([X] - F) + 2^([X] - p)), and truncation pays for the additions: a chain's first block starts from zero, so it either
+   holds one product, which it keeps whole, or there is a block less. That saves a place, twice what the addition of the chain, or
+   of c, can lose; where F is less than the 23 bits of a sum, it also saves the bits that the next block drops of such a sum.
 6. Errors widen X. Let T(X) be the total of 2 to 5. If T(X + e) <= e, then by induction over the steps no partial result leaves
    X + e, and e holds. Such an e is found by e <- T(X + e) from 0; it settles in a step or two, for [.] moves in powers of two. If
    it does not, partial results are bounded by G alone: truncation never leaves it, rounding to nearest by 1 + 2^-p a step at most.
@@ -23,17 +27,22 @@ power of two not above x. The kernel may visit K in any order, in one chain or i
    addition, at most 2^-24 of itself, or 2^-150 below the normal numbers.
 8. Conversion to the output format, to nearest even, adds half a place of it at |s| + e. An activation of slope at most one passes
    e on, and adds half a place of fp32 for each of its operations.
-9. Where |s| + e, or a partial result, could overflow, the bound is infinite: the case cannot decide.
+9. Partial results lie within -N - e and P + e. Where that leaves the finite numbers above, a result may be +infinity; below,
+   -infinity; on both sides, NaN, and nothing is decided. A bound alone cannot say so: it is infinite. An interval can.
+10. The store rounds once, to nearest even, and rounding is monotone: of what lies in [s - e, s + e] it makes the words between
+   those of the two ends. That decides ties, stores that cut, and a finite number stored for an infinity, where half a place added
+   to e (8) does not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from reference.activation import SLOPE, leaky_relu_value
-from reference.formats import FP32, Format, Rounding, encode
+from reference.formats import FP32, Format, Overflow, Rounding, encode
 from reference.tensor_core import Accumulator, Instruction
 
 NO_GRID = -4096
@@ -56,11 +65,20 @@ class Accumulation:
     exact_accumulator: bool = True  # c fits the fraction bits, or is zero
 
 
-def of_instruction(rule: Instruction, k: int, *, chains: int = 1, accumulator: bool = False) -> Accumulation:
-    """The accumulation of a kernel that runs `rule` over K = `k`, in `chains` chains; `accumulator`: c comes from outside."""
+def of_instruction(
+    rule: Instruction, k: int, *, chains: int = 1, accumulator: bool = False, full: bool = True
+) -> Accumulation:
+    """The accumulation of a kernel that runs `rule` over K = `k`, in `chains` chains; `accumulator`: c comes from outside.
+
+    `full`: whether each instruction but a chain's last has all its products. A kernel that nobody knows may leave each with one,
+    and cut K into chains anywhere (step 5). ValueError for an instruction that rounds to nearest, which pays for no addition."""
     late = -(-k // rule.span) if rule.accumulator is Accumulator.ADDED_AFTER else 0
+    if not full:
+        if rule.rounding is not Rounding.TOWARD_ZERO:
+            raise ValueError(f"{rule.name} rounds to {rule.rounding.value}: no bound is known for blocks that are not full")
+        chains, late = 1, 0
     return Accumulation(
-        block=rule.block,
+        block=rule.block if full else 1,
         fraction_bits=rule.fraction_bits,
         rounding=rule.rounding,
         output=rule.output,
@@ -99,6 +117,95 @@ def accumulation_bound(
     (`subnormal_alignment`). `grid`: all products and c are multiples of 2^grid (`products_grid`). Infinite where undecided, NaN
     where `exact` is not finite.
     """
+    total, farthest = _accumulated(exact, magnitude, k, accumulation, alignment, grid)  # (...) each
+    total = np.where(farthest >= _overflows_at(accumulation.output), np.inf, total)  # (...)
+    return np.where(np.isfinite(exact), total, np.nan)  # (...)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Where the accumulated sums of right kernels lie: element by element, arrays of one shape (...)."""
+
+    value: np.ndarray  # the exact sum, float64
+    error: np.ndarray  # a sum that did not overflow is at most so far from it; finite where `value` is
+    rises: np.ndarray  # whether a partial sum may have overflowed to +infinity
+    falls: np.ndarray  # the same to -infinity
+
+    @property
+    def undecided(self) -> np.ndarray:
+        """Where both infinities may meet."""
+        return self.rises & self.falls  # (...)
+
+    def activated(self) -> Sums:
+        """After leaky_relu, which is monotone and keeps infinities."""
+        with np.errstate(invalid="ignore"):
+            return Sums(*activated_bound(self.value, self.error), self.rises, self.falls)
+
+    def words(self, output_format: Format) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(lowest code, highest code, whether NaN too) of what a kernel may store, rounding once to nearest even; by value, not
+        by code. Nothing is said of where `undecided`.
+
+        What overflows becomes the infinity, the NaN of a format without one, or the largest finite value: a conversion may saturate
+        (PTX ISA, `cvt.satfinite`) where the format is one of 8 bits. fp32 sums are not rounded again: the codes are of what lies
+        inside."""
+        low, high = self._ends()  # (...) each
+        if _holds(output_format, FP32):
+            inward = Rounding.TOWARD_POSITIVE, Rounding.TOWARD_NEGATIVE
+            codes = [encode(output_format, end, rounding=way) for end, way in zip((low, high), inward, strict=True)]
+            return codes[0], codes[1], np.zeros(low.shape, bool)
+        plain = [encode(output_format, end) for end in (low, high)]  # (...) each
+        if output_format.width > 8:
+            return plain[0], plain[1], np.zeros(low.shape, bool)
+        held = [encode(output_format, end, overflow=Overflow.SATURATE) for end in (low, high)]  # (...) each
+        if output_format.infinity_code is None:
+            beyond = [(code == output_format.nan_code) & ~np.isnan(end) for code, end in zip(plain, (low, high), strict=True)]
+            return held[0], held[1], beyond[0] | beyond[1]
+        outward = np.where(low > 0, held[0], plain[0]), np.where(high < 0, held[1], plain[1])  # (...) each
+        return *outward, np.zeros(low.shape, bool)
+
+    def _ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """The interval, widened by what its own float64 operations may have lost."""
+        margin = self.error * (1 + 2.0**-40) + np.where(self.error > 0, np.abs(self.value) * 2.0**-52, 0.0)  # (...)
+        margin = np.where(np.isfinite(self.value), margin, 0.0)  # (...)
+        return np.where(self.falls, -np.inf, self.value - margin), np.where(self.rises, np.inf, self.value + margin)
+
+
+def accumulated_sums(
+    exact: np.ndarray,
+    magnitude: np.ndarray,
+    k: int,
+    *,
+    accumulations: Iterable[Accumulation],
+    alignment: np.ndarray | float = 0.0,
+    grid: np.ndarray | int = NO_GRID,
+    lost: np.ndarray | float = 0.0,
+) -> Sums:
+    """What kernels that accumulate in any of `accumulations` may arrive at; parameters as for `accumulation_bound`.
+
+    `lost`: how far the sum may move before it is accumulated, because operands are narrowed."""
+    finite = np.isfinite(exact)  # (...)
+    s, g = np.where(finite, exact, 0.0), np.where(finite, magnitude, 0.0) + 2.0 * np.asarray(lost)  # (...) each
+    error = np.zeros(s.shape)  # (...)
+    rises, falls = np.zeros(s.shape, bool), np.zeros(s.shape, bool)  # (...) each
+    for how in accumulations:
+        total, farthest = _accumulated(s, g, k, how, alignment, grid)  # (...) each
+        error = np.maximum(error, total)  # (...)
+        past = np.maximum(farthest - np.maximum(g + np.abs(s), 0.0) / 2, 0.0)  # (...) beyond P or N, whichever is larger
+        ends_at = _overflows_at(how.output)
+        rises |= (g + s) / 2 * (1 + 2.0**-50) + past >= ends_at
+        falls |= (g - s) / 2 * (1 + 2.0**-50) + past >= ends_at
+    return Sums(exact, np.where(finite, error + lost, np.nan), rises & finite, falls & finite)
+
+
+def _accumulated(
+    exact: np.ndarray,
+    magnitude: np.ndarray,
+    k: int,
+    accumulation: Accumulation,
+    alignment: np.ndarray | float,
+    grid: np.ndarray | int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(error, how far from zero a partial result may lie), where nothing overflows; of an element that is not finite, of zero."""
     finite = np.isfinite(exact)  # (...)
     s = np.where(finite, np.abs(exact), 0.0)  # (...)
     g = np.where(finite, magnitude, 0.0)  # (...)
@@ -117,9 +224,7 @@ def accumulation_bound(
         total = np.where(holds, widening, total)  # (...)
         settled |= now <= widening
         widening = now  # (...)
-    farthest = np.where(settled, reach + total, worst_reach)  # (...)
-    total = np.where(farthest >= _overflows_at(accumulation.output), np.inf, total)  # (...)
-    return np.where(finite, total, np.nan)  # (...)
+    return total, np.where(settled, reach + total, worst_reach)  # (...) each
 
 
 def gemm_bound(
@@ -141,8 +246,7 @@ def converted_bound(exact: np.ndarray, error: np.ndarray, output_format: Format,
     """`error`, and the rounding from `source` to `output_format` of what lies within it: step 8."""
     reach = np.abs(exact) + error  # (...)
     half_unit = np.maximum(_power_below(reach), output_format.smallest_normal) * 2.0 ** (-output_format.mantissa_bits - 1)  # (...)
-    held = output_format.mantissa_bits >= source.mantissa_bits and output_format.exponent_bits >= source.exponent_bits
-    total = error if held else error + half_unit  # (...)
+    total = error if _holds(output_format, source) else error + half_unit  # (...)
     return np.where(reach + total >= _overflows_at(output_format), np.inf, total)  # (...)
 
 
@@ -155,16 +259,6 @@ def activated_bound(exact: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, n
     crossing = shifted + _half_unit_fp32(np.abs(value) + shifted)  # (...) either branch: slope one, and the multiply
     surely_positive = exact + 1.0 - shifted >= 0  # (...)
     return value, np.where(surely_negative, sloped, np.where(surely_positive, shifted, crossing))
-
-
-def allowed_words(exact: np.ndarray, error: np.ndarray, output_format: Format) -> tuple[np.ndarray, np.ndarray]:
-    """Codes of the smallest and largest result allowed, when a sum within `error` of `exact` is rounded once to `output_format`.
-
-    Sharper than a bound: rounding is monotone, so a result outside [low, high] is wrong.
-    """
-    margin = error * (1 + 2.0**-40) + np.where(error > 0, np.abs(exact) * 2.0**-52, 0.0)  # (...) these two float64 operations
-    with np.errstate(invalid="ignore"):
-        return encode(output_format, exact - margin), encode(output_format, exact + margin)
 
 
 def used_share(got: np.ndarray, exact: np.ndarray, bound: np.ndarray) -> np.ndarray:
@@ -245,6 +339,11 @@ def _power_below(values: np.ndarray) -> np.ndarray:
 
 def _half_unit_fp32(values: np.ndarray) -> np.ndarray:
     return np.maximum(_power_below(values), FP32.smallest_normal) * 2.0**-24
+
+
+def _holds(output_format: Format, source: Format) -> bool:
+    """Whether every number of `source` is one of `output_format`."""
+    return output_format.mantissa_bits >= source.mantissa_bits and output_format.exponent_bits >= source.exponent_bits
 
 
 def _overflows_at(fmt: Format) -> float:

@@ -1,12 +1,15 @@
 """What `kernels/fused_gather_scatter_matmul.py` owes: gathered rows times W, one chain of tcgen05, converted once and scattered;
-rows that no number names as they were."""
+rows that no number names as they were. Of a user's launcher the product is held to the derived bound."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
+
+import numpy as np
 
 import kernels.fused_gather_scatter_matmul
 from harness import strategies
@@ -23,6 +26,7 @@ from harness.kernel_contract import (
     multiplied,
     row_numbers,
 )
+from harness.product_bound import bounded_product
 from harness.targets import Target
 from harness.verdict import RestsOn
 
@@ -103,10 +107,13 @@ class FusedContract(RowsContract):
             return Owed(result=False, outcome="illegal instruction", layer="hardware", reason="a scatter's row number is negative")
         return owed
 
+    def for_launcher(self, case: Case, launcher: str) -> Case | None:
+        return super().for_launcher(self.with_regime_of_a_launcher(case), launcher)
+
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
-        return [drawn_operand(case, "x", p.dtype, (p.table_rows, p.k), pad=p.x_pad, offset=p.x_offset),
-                drawn_operand(case, "w", p.dtype, (p.k, p.n), pad=p.w_pad),
+        return [drawn_operand(case, "x", p.dtype, (p.table_rows, p.k), pad=p.x_pad, offset=p.x_offset, k_axis=1),
+                drawn_operand(case, "w", p.dtype, (p.k, p.n), pad=p.w_pad, k_axis=0),
                 drawn_operand(case, "out", p.dtype, (p.out_rows, p.n), pad=p.out_pad),
                 row_numbers(case, "gather", p.rows, p.table_rows),
                 row_numbers(case, "scatter", p.rows, p.out_rows, scattered_in_blocks_of=case.config.block_m)]
@@ -126,10 +133,33 @@ class FusedContract(RowsContract):
 
         p, g = case.problem, case.config
         picked = gather(operands["x"].codes, operands["gather"].codes, 0, p.k)  # (rows, k)
+        if case.launcher:  # whose order nobody knows
+            asked = SimpleNamespace(m=p.rows, n=p.n, k=p.k, dtype=p.dtype, out=p.dtype, activation="")
+            due = bounded_product(asked, picked, operands["w"].codes, target.arch)
+            return [scattered(due, operands["out"].codes, operands["scatter"].codes)]
         words = multiplied(target.arch, "tcgen05", p.dtype, p.dtype, picked, operands["w"].codes)  # (rows, n)
         left = scatter(operands["out"].codes, operands["scatter"].codes, 0, words)
         return [Expected(name="out", format=p.dtype, shape=(p.out_rows, p.n), words=left.table, undecided=several_writers(left),
                          tile=(1, g.block_n), k_block=g.block_k, rests_on=RestsOn.WORDS)]
+
+
+def scattered(due: Expected, table: np.ndarray, row_numbers: np.ndarray) -> Expected:
+    """`due` (rows, n) scattered into `table` (out_rows, n): the table's words where no row lands, the interval where one does.
+    Where several rows land that do not bring the same, nothing is decided: either may stay."""
+    from reference.gather_scatter import scatter
+
+    numbers = np.arange(len(row_numbers))[:, None]  # (rows, 1)
+    left = scatter(np.full((len(table), 1), -1), row_numbers, 0, numbers)
+    came = left.table[:, 0]  # (out_rows,) the row of `due` that lands here, or -1
+    moved = {name: getattr(due, name)[came] for name in ("value", "bound", "low", "high", "or_nan", "undecided")}  # (out_rows, n)
+    for row in left.repeated_rows:
+        writers = left.words[left.rows == row, 0]
+        for end in (due.low, due.high):
+            assert end is not None
+            moved["undecided"][row] |= (end[writers] != end[came[row]]).any(axis=0)
+    bounded = np.broadcast_to((came >= 0)[:, None], table.shape)  # (out_rows, n)
+    moved["undecided"] &= bounded
+    return dataclasses.replace(due, name="out", shape=table.shape, words=table, bounded=bounded, **moved)
 
 
 def contract(module: ModuleType) -> FusedContract:

@@ -171,7 +171,7 @@ class MatmulContract(Contract):
             return None
         views = {"a": p.a, "b": p.b} if "strides" in claims else {}
         problem = self.module.Problem(**fields, out=dtype, **views)
-        regime = "wide" if case.regime == "largest" else case.regime  # a bound decides nothing where sums overflow
+        regime = regimes.of_a_launcher(case.regime)
         return dataclasses.replace(case, config=None, launcher=launcher, regime=regime, problem=problem)
 
     # what is owed
@@ -186,8 +186,9 @@ class MatmulContract(Contract):
         p = case.problem
         k_of_b = p.k if p.k_of_b is None else p.k_of_b
         made = []
-        for name, dtype, shape, view in (("a", p.dtype, (p.m, p.k), p.a), ("b", p.dtype_of_b or p.dtype, (k_of_b, p.n), p.b)):
-            codes = regimes.draw(dtype, shape, case.regime, regimes.generator(case.data_seed, name))
+        sides = (("a", p.dtype, (p.m, p.k), p.a, 1), ("b", p.dtype_of_b or p.dtype, (k_of_b, p.n), p.b, 0))
+        for name, dtype, shape, view, k_axis in sides:
+            codes = regimes.factor(dtype, shape, case.regime, case.data_seed, name, k_axis=k_axis)
             made.append(Operand(name=name, format=dtype, codes=codes, strides=view.strides(*shape), offset=view.offset))
         return made
 

@@ -285,3 +285,56 @@ def zero_padding(a, a_scale, b, b_scale, out_dtype=torch.float16):
         A=a_name, B=b_name, BLOCK_SIZE=size, BLOCK_K=128,
     )  # fmt: skip
     return c
+
+
+# fmt: off
+@triton.jit
+def c_after_the_products(a_ptr, b_ptr, c_ptr, d_ptr, m, n, k, stride_am, stride_ak, stride_bk, stride_bn, stride_c, stride_d,
+                         BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # (BLOCK_M,)
+    columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)  # (BLOCK_N,)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for block in range(tl.cdiv(k, BLOCK_K)):
+        acc = product_of_block(a_ptr, b_ptr, rows, columns, block * BLOCK_K, m, n, k, stride_am, stride_ak, stride_bk, stride_bn,
+                               acc, False, BLOCK_K)
+    inside = (rows[:, None] < m) & (columns[None, :] < n)  # (BLOCK_M, BLOCK_N)
+    acc += tl.load(c_ptr + rows[:, None] * stride_c + columns[None, :], mask=inside, other=0.0)
+    tl.store(d_ptr + rows[:, None] * stride_d + columns[None, :], acc, mask=inside)
+
+
+@triton.jit
+def gathered(x_ptr, gather_ptr, w_ptr, scatter_ptr, out_ptr, rows, table_rows, out_rows, n, k, stride_x, stride_w, stride_out,
+             BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr):
+    row = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)  # (BLOCK_M,)
+    columns = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)  # (BLOCK_N,)
+    source = tl.load(gather_ptr + row, mask=row < rows, other=-1)  # (BLOCK_M,)
+    target = tl.load(scatter_ptr + row, mask=row < rows, other=-1)  # (BLOCK_M,)
+    there = (source >= 0) & (source < table_rows)  # (BLOCK_M,)
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for block in range(tl.cdiv(k, BLOCK_K)):
+        depth = block * BLOCK_K + tl.arange(0, BLOCK_K)  # (BLOCK_K,)
+        x = tl.load(x_ptr + tl.where(there, source, 0)[:, None].to(tl.int64) * stride_x + depth[None, :],
+                    mask=there[:, None] & (depth[None, :] < k), other=0.0)  # (BLOCK_M, BLOCK_K)
+        w = tl.load(w_ptr + depth[:, None] * stride_w + columns[None, :],
+                    mask=(depth[:, None] < k) & (columns[None, :] < n), other=0.0)  # (BLOCK_K, BLOCK_N)
+        acc += tl.dot(x, w)
+    lands = (target >= 0) & (target < out_rows)  # (BLOCK_M,)
+    tl.store(out_ptr + tl.where(lands, target, 0)[:, None].to(tl.int64) * stride_out + columns[None, :],
+             acc.to(out_ptr.dtype.element_ty), mask=lands[:, None] & (columns[None, :] < n))
+# fmt: on
+
+
+def added_last(a, b, c, d, tmem_block, lhs_in_tmem, use_commit, num_warps):
+    """`small_mma`, with C added to the sum of the products."""
+    (m, k), n = a.shape, b.shape[1]
+    grid = (triton.cdiv(m, BLOCK_M), triton.cdiv(n, BLOCK_N))
+    c_after_the_products[grid](a, b, c, d, m, n, k, *a.stride(), *b.stride(), c.stride(0), d.stride(0), **BLOCKS, BLOCK_K=32)
+
+
+def gathered_restarted(x, gather, w, scatter, block_m, block_n, block_k, group_size_m, num_buffers, *, out):
+    """`fused_gather_scatter_matmul` by ordinary loads and stores, with a chain for each block of K."""
+    rows, (k, n) = gather.shape[0], w.shape
+    grid = (triton.cdiv(rows, BLOCK_M), triton.cdiv(n, BLOCK_N))
+    gathered[grid](x, gather, w, scatter, out, rows, x.shape[0], out.shape[0], n, k, x.stride(0), w.stride(0), out.stride(0),
+                   **BLOCKS, BLOCK_K=32)  # fmt: skip
+    return out

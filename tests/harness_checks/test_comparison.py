@@ -133,3 +133,44 @@ def test_the_picture_has_a_cell_per_tile_and_its_share() -> None:
 
 def test_an_empty_output_is_right() -> None:
     assert compare(owed(np.zeros((0, 5))), got(np.zeros((0, 5)))).outcome is Outcome.RIGHT
+
+
+def between(values: list, low: list, high: list, **more) -> Expected:
+    ends = [np.array(end, np.float16).view(np.uint16) for end in (low, high)]
+    exact = np.array(values, float)
+    return Expected(
+        name="c", format="fp16", shape=exact.shape, value=exact, bound=np.full(exact.shape, 1.0), low=ends[0], high=ends[1], **more
+    )
+
+
+def half(values: list) -> np.ndarray:
+    return np.array(values, np.float16).view(np.uint16)
+
+
+def test_an_interval_of_words_admits_its_ends_and_nothing_beyond() -> None:
+    due = between([2049.0, 1e9, np.nan], [2048, np.inf, np.nan], [2048, np.inf, np.nan])
+    assert compare(due, half([2048, np.inf, np.nan])).outcome is Outcome.RIGHT
+    for place, wrong in ((0, 2050), (1, 65504), (2, 1.0), (0, np.nan), (1, np.nan)):
+        came = [2048, np.inf, np.nan]
+        came[place] = wrong
+        found = compare(due, half(came))
+        assert (found.outcome, found.details["wrong"], found.words) == (Outcome.OUTSIDE_BOUND, 1, 3), (place, wrong)
+    assert "got 0x6801 (2050), expected 0x6800 (2048), 1 ulp" in compare(due, half([2050, np.inf, np.nan])).message
+
+
+def test_an_interval_of_two_words_is_told_by_both() -> None:
+    due = between([1.0], [1.0], [1.0 + 2.0**-10], or_nan=np.array([True]))
+    for fine in (1.0, 1.0 + 2.0**-10, np.nan):
+        assert compare(due, half([fine])).outcome is Outcome.RIGHT
+    assert "expected 0x3c00 (1) to 0x3c01 (1.00097656) or NaN" in compare(due, half([0.5])).message
+
+
+def test_words_and_an_interval_decide_each_its_own_elements() -> None:
+    """-0 for +0 is seen where the word is due, and not where an interval is."""
+    due = between([0.0, 0.0], [0.0, 0.0], [0.0, 0.0], words=half([0.0, 0.0]), bounded=np.array([True, False]))
+    assert compare(due, half([-0.0, 0.0])).outcome is Outcome.RIGHT
+    assert compare(due, half([0.0, -0.0])).outcome is Outcome.WRONG_WORDS
+    found = compare(due, half([1.0, 0.0]))
+    assert (found.outcome, found.details["wrong"]) == (Outcome.OUTSIDE_BOUND, 1)
+    apart = between([1.0, 0.0], [1.0, 5.0], [2.0, 5.0], words=half([9.0, 5.0]), bounded=np.array([True, False]))
+    assert compare(apart, half([2.0, 5.0])).bound_used == 1.0, "the share is that of what the bound decides"

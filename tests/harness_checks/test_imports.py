@@ -34,6 +34,8 @@ ORACLE = {
     "harness.scaled_plan",
     "harness.product_bound",
     "harness.narrowed_operands",
+    "harness.allowed_results",
+    "harness.exact_operands",
     "harness.scaled_bound",
     "harness.matmul_outcomes",
     "harness.case_fields",

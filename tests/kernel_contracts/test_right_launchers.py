@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from harness.contract import Case, resolve
+from harness.contracts.fused_gather_scatter_matmul import scattered
 from harness.judge import judge
+from harness.product_bound import bounded_product
 from harness.targets import target
 from harness.verdict import Outcome, Verdict
 from kernels.block_scaled_matmul import Problem as ScaledProblem
 from kernels.scaled_operands import FORMATS
+from reference.formats import FP16, encode
 from reference.scale_layout import padding_mask
 
 RIGHT = Path(__file__).resolve().parents[1] / "harness_checks" / "right_launchers.py"
 EMULATED = {arch: target(f"emulated:{arch}") for arch in ("sm_80", "sm_90", "sm_100")}
-SCALED = resolve("block_scaled_matmul")
+SCALED, SMALL, FUSED = (resolve(stem) for stem in ("block_scaled_matmul", "small_mma", "fused_gather_scatter_matmul"))
 
 
 def launcher(name: str, tmp_path: Path, *edits: tuple[str, str]) -> str:
@@ -62,3 +67,53 @@ def test_only_the_kernels_own_cases_have_nan_codes_in_the_padding(tmp_path: Path
             padded = codes[padding_mask(40, -(-case.problem.k // f.block_size))]
             nan = 0xFF if f.scale == "e8m0" else 0x7F
             assert padded.size and bool((padded == 0).all()) is zero and bool((padded == nan).any()) is not zero
+
+
+# ------------------------------------------------------------------- kernels whose words are the plan's, launchers whose are not
+def small(regime: str = "normal", dtype: str = "fp16") -> Case:
+    problem, config = {"m": 64, "n": 32, "k": 64, "dtype": dtype}, {"block_m": 64, "block_n": 32}
+    return SMALL.case(problem, config, regime=regime, data_seed=3)
+
+
+def fused(regime: str = "normal/permuted", dtype: str = "bf16") -> Case:
+    problem = FUSED.sized({"dtype": dtype}, 70, 40, 90, 50, 90)
+    return FUSED.case(problem, {"block_m": 64, "block_n": 32, "block_k": 32}, regime=regime, data_seed=3)
+
+
+def test_c_may_be_added_last_and_not_subtracted(tmp_path: Path) -> None:
+    assert judged(small(), "sm_100", launcher("added_last", tmp_path)).outcome is Outcome.RIGHT
+    wrong = ("acc += tl.load(c_ptr", "acc -= tl.load(c_ptr")
+    assert judged(small(), "sm_100", launcher("added_last", tmp_path, wrong)).outcome is Outcome.OUTSIDE_BOUND
+
+
+def test_a_gathered_product_may_be_summed_by_blocks(tmp_path: Path) -> None:
+    found = judged(fused(), "sm_100", launcher("gathered_restarted", tmp_path))
+    assert (found.outcome, found.words, found.bound_used is not None) == (Outcome.RIGHT, 90 * 40, True)
+    short = ("mask=there[:, None] & (depth[None, :] < k)", "mask=there[:, None] & (depth[None, :] < k - 1)")
+    found = judged(fused(), "sm_100", launcher("gathered_restarted", tmp_path, short))
+    assert found.outcome is Outcome.OUTSIDE_BOUND
+
+
+def test_rows_that_no_number_names_are_held_to_their_words(tmp_path: Path) -> None:
+    """-0 for +0 lies inside any bound: a row that is not written keeps its bits."""
+    negated = """    kept = torch.ones(out.shape[0], dtype=torch.bool)
+    kept[scatter[scatter < out.shape[0]].long()] = False
+    out[kept] = torch.where(out[kept] == 0, -out[kept], out[kept])
+    return out
+"""
+    stray = ("    return out\n", negated)
+    case = fused("integers/permuted")
+    assert judged(case, "sm_100", launcher("gathered_restarted", tmp_path)).outcome is Outcome.RIGHT
+    assert judged(case, "sm_100", launcher("gathered_restarted", tmp_path, stray)).outcome is Outcome.WRONG_WORDS
+
+
+def test_where_rows_that_differ_land_on_one_nothing_is_decided() -> None:
+    asked = SimpleNamespace(m=3, n=2, k=1, dtype="fp16", out="fp16", activation="")
+    a, b = encode(FP16, np.array([[1.0], [1.0], [3.0]])), encode(FP16, np.array([[1.0, 0.0]]))
+    due = bounded_product(asked, a, b, "sm_100")
+    table = np.full((4, 2), 0x8000, np.uint16)
+    left = scattered(due, table, np.array([1, 1, 2]))
+    assert left.undecided is not None and left.bounded is not None and not left.undecided.any()
+    assert left.bounded[:, 0].tolist() == [False, True, True, False]
+    left = scattered(due, table, np.array([1, 0, 1]))
+    assert left.undecided is not None and left.undecided[1].tolist() == [True, False], "both rows bring the same zero"

@@ -14,9 +14,10 @@ import pytest
 from reference.activation import leaky_relu
 from reference.error_bound import (
     Accumulation,
+    Sums,
+    accumulated_sums,
     accumulation_bound,
     activated_bound,
-    allowed_words,
     converted_bound,
     gemm_bound,
     of_instruction,
@@ -209,11 +210,140 @@ def test_conversion_adds_half_a_place_and_the_interval_of_words_is_sharper(outpu
     sums = decode(FP32, product(case.rule, case.a, case.b))
     got = encode(output, sums)
     assert np.nanmax(used_share(decode(output, got), case.exact.value, bound)) <= 1
-    low, high = (decode(output, words) for words in allowed_words(case.exact.value, case.bound(), output))
+    low, high = (decode(output, words) for words in interval(case.exact.value, case.bound()).words(output)[:2])
     assert ((low <= decode(output, got)) & (decode(output, got) <= high)).all()
     wrong = encode(output, sums * 1.02)
     assert ((decode(output, wrong) < low) | (decode(output, wrong) > high)).any()
     assert (low == high).mean() > 0.5  # most results have one word only
+
+
+def interval(value: np.ndarray, error: np.ndarray | float, rises: bool = False, falls: bool = False) -> Sums:
+    shape = np.shape(value)
+    return Sums(np.asarray(value), np.broadcast_to(error, shape), np.full(shape, rises), np.full(shape, falls))
+
+
+@pytest.mark.parametrize(
+    ("output", "value", "error", "low", "high"),
+    [
+        (FP16, 2049.0, 0.0, 2048.0, 2048.0),  # a tie goes to even, and away from zero is wrong
+        (FP16, 2051.0, 0.0, 2052.0, 2052.0),
+        (FP16, 2049.0, 2.0**-9, 2048.0, 2050.0),  # near a tie either neighbour is right
+        (FP16, 2050.9, 0.05, 2050.0, 2050.0),
+        (FP16, 65519.0, 0.5, 65504.0, 65504.0),
+        (FP16, 65520.0, 0.0, np.inf, np.inf),  # and 65504 is wrong
+        (FP16, -1e9, 5.0, -np.inf, -np.inf),
+        (FP16, 65519.0, 2.0, 65504.0, np.inf),
+        (FP16, np.inf, np.nan, np.inf, np.inf),
+        (FP32, 1.0, 2.0**-23, 1 - 2.0**-23, 1 + 2.0**-23),  # what lies inside, and no word beyond
+        (FP32, 1.0 + 2.0**-24, 2.0**-23, 1 - 2.0**-24, 1 + 2.0**-23),
+        (FP32, -3.0, 0.0, -3.0, -3.0),
+        (FORMATS["e5m2"], 1e9, 1.0, 57344.0, np.inf),  # saturated, or the infinity
+        (FORMATS["e5m2"], -1e9, 1.0, -np.inf, -57344.0),
+        (FORMATS["e4m3"], 100.0, 0.0, 104.0 - 8.0, 104.0 - 8.0),
+    ],
+)
+def test_words_are_those_that_the_ends_of_the_interval_round_to(
+    output: Format, value: float, error: float, low: float, high: float
+) -> None:
+    *ends, or_nan = interval(np.array([value]), error).words(output)
+    assert [decode(output, end)[0] for end in ends] == [low, high] and not or_nan.any()
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "or_nan"), [(463.0, 0.5, False), (463.0, 2.0, True), (-1e9, 1.0, True), (np.inf, 0.0, True)]
+)
+def test_a_format_without_infinity_may_store_its_largest_or_nan(value: float, error: float, or_nan: bool) -> None:
+    e4m3 = FORMATS["e4m3"]
+    low, high, allowed = interval(np.array([value]), error).words(e4m3)
+    assert np.abs(decode(e4m3, low)[0]) == np.abs(decode(e4m3, high)[0]) == 448
+    assert allowed[0] == or_nan
+    assert not interval(np.array([np.nan]), 0.0).words(e4m3)[2].any(), "NaN is then the only word, and no choice"
+
+
+def test_a_sum_that_may_overflow_on_one_side_may_be_that_infinity() -> None:
+    rising = interval(np.array([3.0]), 0.5, rises=True)
+    low, high, _ = rising.words(FP32)
+    assert (decode(FP32, low)[0], decode(FP32, high)[0]) == (2.5, np.inf)
+    assert not rising.undecided.any() and interval(np.array([3.0]), 0.5, rises=True, falls=True).undecided.all()
+    falling = interval(np.array([3.0]), 0.5, falls=True).activated()
+    assert decode(FP16, falling.words(FP16)[0])[0] == -np.inf
+
+
+def test_partial_sums_say_which_infinity_can_be_met() -> None:
+    """P = (G + s) / 2 is the largest partial sum, N = (G - s) / 2 the lowest; fp32 ends at 2^128."""
+    exact, magnitude = (
+        np.array([0.0, 2.0**127, -(2.0**127), 2.0**129, 2.0**100]),
+        2.0 ** np.array([129.0, 128.8, 128.8, 129.5, 101]),
+    )
+    found = accumulated_sums(exact, magnitude, 16, accumulations=[of_instruction(RULES[1], 16), plain_fp32()])
+    assert found.rises.tolist() == [True, True, False, True, False]
+    assert found.falls.tolist() == [True, False, True, False, False]
+    low, high, _ = found.words(FP32)
+    assert decode(FP32, low)[3] == decode(FP32, high)[3] == np.inf, "so large a sum is the infinity in any order"
+    assert np.isfinite(found.error).all()
+
+
+def test_the_interval_covers_every_accumulation_and_what_narrowing_loses() -> None:
+    case = Case(RULES[1], "normal")
+    hows = [of_instruction(RULES[1], K), plain_fp32()]
+    both = accumulated_sums(case.exact.value, case.exact.magnitude, K, accumulations=hows, grid=case.grid)
+    bounds = [accumulation_bound(case.exact.value, case.exact.magnitude, K, accumulation=how, grid=case.grid) for how in hows]
+    assert np.array_equal(both.error, np.maximum(*bounds))
+    lost = accumulated_sums(case.exact.value, case.exact.magnitude, K, accumulations=hows, grid=case.grid, lost=0.25)
+    assert (lost.error >= both.error + 0.25).all()
+
+
+# ------------------------------------------------------------------------------------------------ blocks that are not full
+@pytest.mark.parametrize("rule", RULES[:3], ids=lambda rule: rule.name)
+def test_one_product_a_block_leaves_the_bound_of_full_blocks(rule: Instruction) -> None:
+    """Each of K blocks holds one product and zeros: each cuts its result, where full blocks cut K / n times."""
+    k, p = 256, rule.output_fraction_bits
+    a_format = FORMATS[rule.a]
+    tiny = 2.0 ** -((p + 1) // 2) * (2 - 2.0**-2)  # a product just below two places of the sum, one of which is lost
+    a = encode(a_format, np.array([[1.0] + [tiny] * (k - 1)]))
+    b = encode(a_format, np.array([[1.0]] + [[2.0 ** (-p + (p + 1) // 2 - 1)]] * (k - 1)))
+    spread = [np.zeros((1, k * rule.block), a_format.storage), np.zeros((k * rule.block, 1), a_format.storage)]
+    spread[0][0, :: rule.block], spread[1][:: rule.block, 0] = a[0], b[:, 0]
+    values = [decode(a_format, side) for side in (a, b)]
+    exact, grid = exact_gemm(*values), products_grid(*values)
+    got = decode(FP32, product(rule, *spread))
+    full, single = (
+        accumulation_bound(exact.value, exact.magnitude, k, accumulation=of_instruction(rule, k, full=whole), grid=grid)
+        for whole in (True, False)
+    )
+    share = [used_share(got, exact.value, bound)[0, 0] for bound in (full, single)]
+    assert share[0] > 1.5
+    assert 1 / 2 < share[1] <= 1
+
+
+@pytest.mark.parametrize("rule", RULES[:6], ids=lambda rule: rule.name)
+@pytest.mark.parametrize("regime", ["normal", "wide", "positive"])
+def test_blocks_and_chains_of_any_length_stay_in_their_bound(rule: Instruction, regime: str) -> None:
+    """Chains are added in fp32, and what they add up to is the next block's c: c with 24 bits enters a block that keeps 13."""
+    case = Case(rule, regime, k=96)
+    bound = case.bound(of_instruction(rule, 96, full=False))
+    for drawn in range(6):
+        total, start = np.zeros((M, N), np.float32), 0
+        while start < 96:
+            depth = int(case.rng.integers(1, (2, 4, 40)[drawn % 3]))
+            part = slice(start, start + depth)
+            codes = case.a[:, part], case.b[part]
+            if case.rng.random() < 0.5:
+                total = product(rule, *codes, total.view(np.uint32)).view(np.float32)
+            else:
+                total = total + product(rule, *codes).view(np.float32)
+            start += depth
+        assert case.share(total.view(np.uint32), bound) <= 1
+
+
+def test_a_kernel_sums_in_one_chain_of_full_blocks_unless_it_says_more() -> None:
+    for rule in RULES[:6]:
+        plain = of_instruction(rule, K)
+        assert (plain.chains, plain.block) == (1, rule.block)
+        assert of_instruction(rule, K, full=False).block == 1
+    assert plain_fp32().chains == 1
+    with pytest.raises(ValueError, match="rounds to nearest"):
+        of_instruction(RULES[6], K, full=False)
 
 
 def test_the_activation_passes_the_error_on() -> None:

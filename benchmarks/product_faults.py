@@ -1,0 +1,81 @@
+"""Which faults of a product the derived bound sees: fault by K by element type, out of some cases each.
+
+Run: `python benchmarks/product_faults.py [--cases 6] [--arch sm_90] [--dtypes fp16,bf16,fp32,e4m3] [--markdown]` (a minute). A cell
+counts cases that fail, in the regime `exact` and in `normal`; ~n says that n more are inconclusive, and what is left passes. The
+first row is the kernel without a fault, which must fail in no case. Exit status 1 where it does, or where a fault that is one
+fails in no `exact` case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from harness import operands as regimes
+from harness.comparison import compare
+from harness.product_bound import bounded_product
+from harness.verdict import Outcome
+from tests.harness_checks.product_faults import FAULTS, Fault, Kernel, faultless, no_fault_in
+
+M, N = 17, 18
+DEPTHS = (64, 640, 8192)
+SHOWN = ("exact", "normal")
+
+
+def outcomes(kernel: Kernel, fault: Fault, k: int, regime: str, cases: int) -> Counter[Outcome]:
+    """What came of `cases` cases, with data seeds from 0."""
+    seen: Counter[Outcome] = Counter()
+    for data_seed in range(cases):
+        a = regimes.factor(kernel.dtype, (M, k), regime, data_seed, "a", k_axis=1)  # (M, K)
+        b = regimes.factor(kernel.dtype, (k, N), regime, data_seed, "b", k_axis=0)  # (K, N)
+        asked = SimpleNamespace(m=M, n=N, k=k, dtype=kernel.dtype, out=kernel.dtype, activation="")
+        launched = {(kernel.rule.family, "", kernel.rule.a, kernel.rule.b, kernel.rule.d)}
+        due = bounded_product(asked, a, b, kernel.arch, launched=launched)
+        seen[compare(due, fault(kernel, a, b)).outcome] += 1
+    return seen
+
+
+def cell(seen: Counter[Outcome]) -> str:
+    text = str(seen[Outcome.OUTSIDE_BOUND])
+    return text + (f" ~{seen[Outcome.UNDECIDED]}" if seen[Outcome.UNDECIDED] else "")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=6)
+    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--dtypes", default="fp16,bf16,fp32,e4m3")
+    parser.add_argument("--markdown", action="store_true")
+    given = parser.parse_args()
+    bad = 0
+    for dtype in given.dtypes.split(","):
+        kernel = Kernel(given.arch, dtype)
+        heads = [f"{dtype}, {kernel.rule.name}", *(f"{regime}, K = {k}" for regime in SHOWN for k in DEPTHS)]
+        rows = [heads, ["---"] * len(heads)] if given.markdown else [heads]
+        for fault in (faultless, *FAULTS):
+            cells = []
+            for regime in SHOWN:
+                for k in DEPTHS:
+                    if reason := no_fault_in(kernel, fault, k):
+                        cells.append("-" if given.markdown else f"- ({reason})")
+                        continue
+                    seen = outcomes(kernel, fault, k, regime, given.cases)
+                    failed = seen[Outcome.OUTSIDE_BOUND]
+                    bad += failed if fault is faultless else regime == "exact" and failed < given.cases
+                    cells.append(cell(seen))
+            rows.append([fault.__name__.replace("_", " "), *cells])
+        widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
+        for row in rows:
+            text = " | ".join(row) if given.markdown else "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
+            print(f"| {text} |" if given.markdown else text, flush=True)
+        print()
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
