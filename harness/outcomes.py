@@ -65,15 +65,8 @@ def outcome_of(error: BaseException) -> Seen:
     """The name of what a launcher raised, the layer that raised it, one sentence, and the line of ours it came from."""
     names = {kind.__name__ for kind in type(error).__mro__}
     text, where = str(error), location_of(error)
-    fault: Any = error
     if "EmulatedFault" in names:
-        return Seen(
-            Outcome(str(fault.outcome)),
-            "emulator",
-            _one_line(str(fault.message)),
-            relative(str(fault.location or where)),
-            dict(fault.details or {}),
-        )
+        return _emulated(error, where)
     if short := machine_fault(error):
         return Seen(Outcome.ERROR, "machine", _one_line(short), "", place_of(error)[1])
     details = {"raised": type(error).__name__, "text": _relevant(text), "traceback": traceback.format_exception(error)[-6:]}
@@ -113,6 +106,15 @@ def outcome_of(error: BaseException) -> Seen:
             details,
         )
     return Seen(Outcome.LAUNCHER_ERROR, "launcher", _one_line(f"{type(error).__name__}: {text}"), where, details)
+
+
+def _emulated(fault: Any, where: str) -> Seen:
+    """What an emulated GPU raised. A hazard that the compiler made is none of the kernel's: its name goes into the details."""
+    outcome, said, details = Outcome(str(fault.outcome)), str(fault.message), dict(fault.details or {})
+    if "made by" in details:
+        said = f"{outcome} made by {details['made by']}; workaround: {details['workaround']}; {said}"
+        outcome, details = Outcome.COMPILER_FAULT, details | {"hazard": str(outcome)}
+    return Seen(outcome, "emulator", _one_line(said), relative(str(fault.location or where)), details)
 
 
 def told_by_device(text: str) -> Outcome | None:

@@ -12,6 +12,7 @@ from harness.verdict import Outcome, RestsOn, Ruling, Verdict
 UNABLE = {  # says something about us or the machine, nothing about the kernel
     Outcome.NOT_MODELLED: Ruling.UNDECIDED,
     Outcome.OUT_OF_MEMORY: Ruling.UNDECIDED,
+    Outcome.COMPILER_FAULT: Ruling.UNDECIDED,
     Outcome.ERROR: Ruling.ERROR,
 }
 REFUSALS = {Outcome.REFUSED, Outcome.OUT_OF_RESOURCES}
@@ -45,13 +46,14 @@ def against_fault(owed: Owed, seen: Seen) -> Verdict:
     elif not owed.result:
         details["owed"] = f"{owed.outcome}: {owed.reason}"
     ruling = UNABLE.get(seen.outcome, Ruling.CONVICTED)
+    unable = RestsOn.COMPILER_FAULT if seen.outcome is Outcome.COMPILER_FAULT else RestsOn.NOTHING
     return Verdict(
         ruling=ruling,
         outcome=seen.outcome,
         message=seen.message,
         location=seen.location,
         details=details,
-        rests_on=RestsOn.NOTHING if seen.outcome in UNABLE else RestsOn.OBSERVED_FAULT,
+        rests_on=unable if seen.outcome in UNABLE else RestsOn.OBSERVED_FAULT,
     )
 
 

@@ -36,6 +36,7 @@ class Outcome(StrEnum):
     KILLED = "killed"
     SEGMENTATION_FAULT = "segmentation fault"
     COMPILER_ABORT = "compiler abort"
+    COMPILER_FAULT = "compiler fault"  # a hazard between operations of the compiler's: the kernel has none of them
     REFUSED = "refused"
     NOT_REFUSED = "not refused"  # it ran where a refusal or a fault is owed
     OUT_OF_RESOURCES = "out of resources"
@@ -68,6 +69,7 @@ class RestsOn(StrEnum):
     OWED_REFUSAL = "refusal owed by contract"
     OWED_FAULT = "fault owed by contract"
     OBSERVED_FAULT = "fault observed"
+    COMPILER_FAULT = "fault of the compiler"
     NOTHING = "nothing"
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.emulator.asynchrony import Flights, InFlight
-from harness.emulator.faults import EmulatedFault
+from harness.emulator.faults import OnChipFault
 from harness.emulator.memory import Space, View
 from harness.emulator.ordering import rule_of
 
@@ -95,7 +95,7 @@ class Footprints:
 
     def _convict(self, agent: Agent, op: Operation, view: View, other: int, verb: str, did: str) -> None:
         earlier = self.operations[other]
-        raise EmulatedFault(
+        raise OnChipFault(
             "race",
             f"{op.name} in {agent.name} {verb} {view}, which {earlier.name} at {earlier.location} {did} in another partition: "
             "no barrier orders them",
@@ -140,7 +140,7 @@ def _deadlock(running: list[Agent], state: dict[str, str]) -> None:
         "other location": first.initialised.location,
     }
     said = "; ".join(f"{name} waits at {wait}" for name, wait in waits.items())
-    raise EmulatedFault(
+    raise OnChipFault(
         "deadlock",
         f"nobody can move and nothing is left that could arrive: {said}",
         first.op.location,

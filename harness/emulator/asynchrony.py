@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from harness.emulator.faults import BadArgument, EmulatedFault
+from harness.emulator.faults import BadArgument, OnChipFault
 from harness.emulator.memory import View
 from harness.emulator.ordering import rule_of
 
@@ -60,7 +60,7 @@ class PendingTensor:
         self.flight = flight
 
     def __getattr__(self, name: str) -> Any:
-        raise EmulatedFault(
+        raise OnChipFault(
             "race",
             f"registers are read while the {self.flight.kind} that writes them is in flight: no wait orders them",
             self.flight.op.location,
@@ -187,7 +187,7 @@ class Flights:
                 self._collide(flight.writes, view, op, flight, "reads", "writes")
         missing = view.unknown()
         if missing:
-            raise EmulatedFault(
+            raise OnChipFault(
                 "uninitialised read",
                 f"{op.name} reads {view}, of which {missing} of {view.known.size} elements were never written",
                 op.location,
@@ -204,7 +204,7 @@ class Flights:
     def _collide(self, views: tuple[View, ...], view: View, op: Operation, flight: InFlight, verb: str, busy: str) -> None:
         for other in views:
             if other.overlaps(view):
-                raise EmulatedFault(
+                raise OnChipFault(
                     "race",
                     f"{op.name} {verb} {view} while the {flight.kind} issued at {flight.op.location or 'an unknown line'} "
                     f"still {busy} {other}: no wait orders them",
@@ -223,7 +223,7 @@ class Flights:
         """The program has ended: what is still in the air lands, unless it needs memory that the program no longer owns."""
         for flight in list(self.pending):
             if flight.kind.startswith(("TMA", "tcgen05")) and flight.kind != "tcgen05.commit":
-                raise EmulatedFault(
+                raise OnChipFault(
                     "race",
                     f"the program ends while the {flight.kind} issued at {flight.op.location} still uses "
                     f"{(*flight.reads, *flight.writes)[0]}: no wait of the program covers it",

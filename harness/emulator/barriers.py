@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.emulator.agents import Agent, Blocked, Thread
 from harness.emulator.asynchrony import Flights, InFlight
-from harness.emulator.faults import EmulatedFault
+from harness.emulator.faults import OnChipFault
 from harness.emulator.memory import View
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Barriers:
         details = {"operation": op.brief, "barriers": self.state()}
         if other is not None:
             details |= {"other operation": other.brief, "other location": other.location}
-        raise EmulatedFault("barrier misuse", message, op.location, details)
+        raise OnChipFault("barrier misuse", message, op.location, details)
 
     def state(self) -> dict[str, str]:
         """Each live barrier, for a person to read."""

@@ -18,6 +18,7 @@ from harness.emulator.program import places
 
 FENCE = "ttng.fence_async_shared"
 WRITTEN = "// fences before lowering: "  # first line of a tile program's text
+LANGUAGE = "// written in: "  # second line
 SUPPORTED = ("3.9.",)
 _UNVERIFIED = "nvvm.kernel"  # an attribute that no module may have
 _PASSES: tuple[tuple[str, Any, str, str], ...] = (
@@ -65,7 +66,7 @@ def check_release() -> None:
 
 
 def _key() -> str:
-    return hashlib.sha256(repr([(room, name, given) for room, _, name, given in _PASSES]).encode() + b"generic 2").hexdigest()
+    return hashlib.sha256(repr([(room, name, given) for room, _, name, given in _PASSES]).encode() + b"generic 3").hexdigest()
 
 
 class Stages:
@@ -87,12 +88,13 @@ class Stages:
         if options.num_ctas != 1:
             return None  # the launch refuses it by name
         stages.pop("llir"), stages.pop("ptx")
-        stages["cubin"] = tile_program(options, capability)
+        stages["cubin"] = tile_program(options, capability, getattr(language, "name", "").lower())
         return None
 
 
-def tile_program(options: Any, capability: int) -> Callable[[Any, dict], bytes]:
-    """The stage that ends the compilation: TTGIR module and metadata in, the text of the tile program out."""
+def tile_program(options: Any, capability: int, language: str) -> Callable[[Any, dict], bytes]:
+    """The stage that ends the compilation: TTGIR module and metadata in, the text of the tile program out. `language`: "triton" or
+    "gluon", the kernel's."""
 
     def stage(module: Any, metadata: dict) -> bytes:
         from triton.backends.nvidia.compiler import get_ptx_version_from_options
@@ -120,9 +122,15 @@ def tile_program(options: Any, capability: int) -> Callable[[Any, dict], bytes]:
             profile_scratch_size=0,
             profile_scratch_align=1,
         )
-        return f"{WRITTEN}{';'.join(written)}\n{generic_text(module)}".encode()
+        return f"{WRITTEN}{';'.join(written)}\n{LANGUAGE}{language}\n{generic_text(module)}".encode()
 
     return stage
+
+
+def language_of(program: bytes) -> str:
+    """What the kernel of a tile program is written in: "triton" or "gluon"; empty where the text does not say."""
+    line = program.split(b"\n", 2)[1:2]
+    return line[0].decode().removeprefix(LANGUAGE) if line and line[0].startswith(LANGUAGE.encode()) else ""
 
 
 def read_back(program: str) -> Any:

@@ -29,7 +29,8 @@ from harness.emulator.architectures import ARCHITECTURES
 from harness.emulator.arguments import bytes_of, flatten, passed, refuse_cpu_tensors
 from harness.emulator.asynchrony import READ_BY, Schedule
 from harness.emulator.compiled_kernel import returned
-from harness.emulator.compiling import FENCE, WRITTEN, Stages, check_release
+from harness.emulator.compiler_faults import blame
+from harness.emulator.compiling import FENCE, WRITTEN, Stages, check_release, language_of
 from harness.emulator.cuda_runtime import LAUNCH, answering
 from harness.emulator.cuda_tensors import CUDA, outside
 from harness.emulator.faults import BadArgument, EmulatedFault
@@ -184,6 +185,7 @@ class Device:
                 self._advice.add(f"{location}{': ' if location else ''}{said}; no access of this launch relies on it")
         except EmulatedFault as fault:
             found = _read_by(fault, ready.running(fault)) if fault.details.pop(READ_BY, False) else fault
+            blame(found, language_of(program))
             machine.timeline.add(machine.steps, machine.agent.name, found.outcome, found.location, "found here")
             for name, value in machine.state(found.location, found.details.get("other location", "")).items():
                 found.details.setdefault(name, value)
@@ -216,7 +218,7 @@ def _read_by(fault: EmulatedFault, reader: Any) -> EmulatedFault:
     if reader is None:
         return fault
     details = {**fault.details, "other operation": fault.details["operation"], "other location": fault.location}
-    return EmulatedFault(fault.outcome, f"{reader.name}: {fault.message}", reader.location, details | {"operation": reader.brief})
+    return type(fault)(fault.outcome, f"{reader.name}: {fault.message}", reader.location, details | {"operation": reader.brief})
 
 
 class _Utils:

@@ -38,3 +38,7 @@ def for_the_launcher(function: Callable, /, *args: Any, **kwargs: Any) -> Any:
 def raise_for_the_launcher(error: Exception) -> NoReturn:
     """Raise what a real GPU's runtime would raise here: it is the launcher's, though it comes from us."""
     raise error
+
+
+class OnChipFault(EmulatedFault):
+    """A fault whose place is on the chip: shared or tensor memory, an mbarrier, or registers that an operation in flight writes."""

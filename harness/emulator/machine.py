@@ -15,7 +15,7 @@ from harness.emulator.asynchrony import Flights, InFlight, Schedule
 from harness.emulator.barriers import Barriers
 from harness.emulator.bulk_copies import BulkCopies
 from harness.emulator.descriptors import Descriptor
-from harness.emulator.faults import EmulatedFault
+from harness.emulator.faults import EmulatedFault, OnChipFault
 from harness.emulator.global_memory import GlobalMemory
 from harness.emulator.memory import Hidden, Space, View
 from harness.emulator.ordering import rule_of
@@ -232,7 +232,7 @@ class Machine(BulkCopies, TensorOperations):
 
     def index(self, op: Operation, view: View, at: int) -> View:
         if not 0 <= at < view.shape[0]:
-            raise EmulatedFault(
+            raise OnChipFault(
                 "illegal address",
                 f"index {at} of a descriptor of {view.shape[0]} buffers at {view}",
                 op.location,
@@ -314,7 +314,7 @@ class Machine(BulkCopies, TensorOperations):
             return
         other, did = hidden.op, "wrote" if earlier == "ordinary store" else "read"
         place = "between them" if hidden.agent == self.agent.number else f"after {other.location}, before the arrival behind it"
-        raise EmulatedFault(
+        raise OnChipFault(
             "race",
             f"{op.name} {does} {view} through the async proxy, which {other.name} at {other.location} {did} through the "
             "generic one: no proxy fence (fence_async_shared) between them",

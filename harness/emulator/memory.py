@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.emulator.faults import EmulatedFault
+from harness.emulator.faults import OnChipFault
 
 if TYPE_CHECKING:
     from harness.emulator.program import Operation
@@ -139,7 +139,7 @@ class View:
         self.low = offset
         self.high = offset + sum((n - 1) * s for n, s in zip(self.pieces, strides, strict=True)) + dtype.itemsize * spread
         if self.high > space.size:
-            raise EmulatedFault("illegal address", f"a descriptor reaches byte {self.high} of {space.size} of {space.name}")
+            raise OnChipFault("illegal address", f"a descriptor reaches byte {self.high} of {space.size} of {space.name}")
         self._array: np.ndarray | None = None
         self._known: np.ndarray | None = None
 

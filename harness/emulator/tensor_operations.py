@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.emulator.asynchrony import Flights, InFlight, PendingTensor
-from harness.emulator.faults import EmulatedFault
+from harness.emulator.faults import OnChipFault
 from harness.emulator.memory import View
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class TensorOperations:
 
         def land() -> None:
             if use and (missing := d.unknown()):
-                raise EmulatedFault(
+                raise OnChipFault(
                     "uninitialised read",
                     f"{op.name} accumulates on {d}, of which {missing} elements were never written",
                     op.location,

@@ -22,7 +22,7 @@ def test_every_outcome_that_the_emulator_raises_is_an_outcome_of_the_court_and_i
     text = DOCUMENT.read_text()
     raised, outcomes = set(), {outcome.value for outcome in Outcome}
     for path in (CHECKOUT / "harness" / "emulator").rglob("*.py"):
-        for name in re.findall(r'EmulatedFault\(\s*f?"([a-z{} ]+)"', path.read_text()):
+        for name in re.findall(r'(?:Emulated|OnChip)Fault\(\s*f?"([a-z{} ]+)"', path.read_text()):
             form = re.compile(re.sub(r"\{\w+\}", "[a-z]+", name))  # f"stray {verb}"
             meant = set(filter(form.fullmatch, outcomes))
             assert meant, f"{path.name} raises {name!r}, which is no outcome"

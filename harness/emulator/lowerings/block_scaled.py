@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.emulator.asynchrony import InFlight
-from harness.emulator.faults import EmulatedFault
+from harness.emulator.faults import OnChipFault
 from harness.emulator.lowerings.shared_memory import TENSOR_ROW
 from harness.emulator.memory import View
 from harness.emulator.program import Operation
@@ -122,7 +122,7 @@ def issue(
     def land() -> None:
         for view, wanted in ((a_scales, True), (b_scales, True), (d, use)):
             if wanted and (missing := view.unknown()):
-                raise EmulatedFault(
+                raise OnChipFault(
                     "uninitialised read",
                     f"{op.name} reads {view}, of which {missing} elements were never written",
                     op.location,
