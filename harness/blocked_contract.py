@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.contract import Case, Expected, Operand
 from harness.kernel_contract import BUDGET, Fields, KernelContract, aligned_pad, drawn_operand, multiplied
-from harness.product_bound import bounded_product
+from harness.product_bound import bounded_product, launched_instructions
 from harness.targets import Target
 from harness.verdict import RestsOn
 
@@ -74,7 +74,8 @@ class BlockedContract(KernelContract):
         if case.launcher:  # whose order nobody knows
             asked = SimpleNamespace(m=p.m, n=p.n, k=p.k, dtype=p.dtype, out=out, activation="")
             transposed = self.always_transposed or p.transpose_b
-            return [bounded_product(asked, operands["a"].codes, b.T if transposed else b, target.arch)]
+            return [bounded_product(asked, operands["a"].codes, b.T if transposed else b, target.arch,
+                                    launched=launched_instructions(recorded))]
         words = multiplied(target.arch, self.family, p.dtype, out, operands["a"].codes,
                            b.T if self.always_transposed or p.transpose_b else b)
         return [Expected(name="c", format=out, shape=(p.m, p.n), words=words, tile=(c.block_m, c.block_n), k_block=c.block_k,

@@ -19,6 +19,7 @@ from typing import Any
 from harness.claims import remedy
 from harness.comparison import Comparison, compare
 from harness.contract import Case, Contract, Expected, Operand, Owed, load, resolve
+from harness.launched_instructions import Instructions, of_products, remember, watched
 from harness.memory import free_memory
 from harness.outcomes import Seen, for_the_launcher, outcome_of, relative
 from harness.rulings import against_fault, against_words
@@ -129,11 +130,12 @@ def _launch_once(
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in 3.9 and may flip in 3.10: it decides bits
     guard = Guard(Poison.of(case.data_seed))
     device: Any = None
-    launched: list[None] = []
+    launched: list[Instructions | None] = []
     try:
         with clock.on("transfer"):
             lent = guard.lend_all(operands.values(), target.device)
             tensors = {name: lent[operand.name] for name, operand in operands.items()}
+        remember()
         if case.config is None and not target.emulated:
             _tune(case, target, contract, launcher, tensors, clock)
         with (
@@ -142,7 +144,7 @@ def _launch_once(
             _own_cache(case),
             guarded_allocations(guard),  # around the target, whose tensors are made of what this one allocates
             target.enter(case.schedule) as device,
-            _launches() as launched,
+            watched() as launched,
         ):
             if device is not None:
                 device.either_row, device.takes_cpu_tensors = contract.either_row, False
@@ -157,7 +159,7 @@ def _launch_once(
         seen, trespass = outcome_of(error), None
     seen.advice = tuple(relative(str(a)) for a in getattr(device, "advice", None) or ())
     seen.launches = len(launched) + len(getattr(device, "launches", None) or ())
-    seen.recorded = _launched(device)
+    seen.recorded = _launched(device, launched)
     if trespass is not None:
         seen.outcome, seen.message, seen.details = trespass.outcome, trespass.message, trespass.details
     elif seen.outcome is None:
@@ -187,8 +189,10 @@ def _tune(case: Case, target: Target, contract: Contract, launcher: Callable | N
         contract.launch(case, tensors, launcher)
 
 
-def _launched(device: Any) -> dict:
-    """What an emulated device executed: kernel, grid, families of matrix instructions, digest of the tile program."""
+def _launched(device: Any, on_gpu: list[Instructions | None]) -> dict:
+    """What an emulated device executed: kernel, grid, families of matrix instructions, digest of the tile program. Of both kinds of
+    devices `instructions`: every matrix instruction that was launched, where all are known."""
+    emulated = getattr(device, "launches", None) or ()
     launches = [
         {
             "kernel": done.name,
@@ -196,9 +200,12 @@ def _launched(device: Any) -> dict:
             "instructions": sorted(done.instructions),
             "program": hashlib.sha256(done.program.encode()).hexdigest()[:12],
         }
-        for done in getattr(device, "launches", None) or ()
+        for done in emulated
     ]
-    return {"launches": launches[-8:]} if launches else {}
+    known = [launch for launch in on_gpu if launch is not None]
+    instructions = sorted({*of_products(emulated), *(one for launch in known for one in launch)})
+    told = {"instructions": [list(one) for one in instructions]} if instructions and len(known) == len(on_gpu) else {}
+    return ({"launches": launches[-8:]} if launches else {}) | told
 
 
 @contextmanager
@@ -237,20 +244,3 @@ def _compilations(clock: Clock) -> Iterator[None]:
         yield
     finally:
         knobs.compilation.listener = earlier
-
-
-@contextmanager
-def _launches() -> Iterator[list[None]]:
-    """One entry for each launch of a Triton kernel on a GPU, by Triton's own hook. An emulated device keeps its own list."""
-    from triton import knobs
-
-    seen: list[None] = []
-
-    def hook(_metadata: Any) -> None:
-        seen.append(None)
-
-    knobs.runtime.launch_enter_hook.add(hook)
-    try:
-        yield seen
-    finally:
-        knobs.runtime.launch_enter_hook.remove(hook)

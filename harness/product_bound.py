@@ -28,7 +28,8 @@ from reference.exact_gemm import exact_gemm
 from reference.formats import FORMATS, FP32, Format, decode
 from reference.tensor_core import INSTRUCTIONS, Instruction
 
-TF32_PRODUCTS = 3  # for one of fp32: tf32x3 multiplies high and low parts
+TF32_PRODUCTS, BF16_PRODUCTS = 3, 6  # for one of fp32: tf32x3 multiplies high and low parts, bf16x6 three parts of each
+BF16X3_SHARE = 3 * 2.0**-18  # of sum |a||b|: two bf16 parts of either operand leave out 2^-18 of it, and low times low is left out
 Launched = frozenset[tuple[str, ...]]
 """Matrix instructions in launched kernels: (family, kind, a, b, d), each empty where it is not known; family "fma" for none."""
 
@@ -56,8 +57,12 @@ def bounded_product(
     left, right = decode(fmt, a), decode(fmt, b)  # (M, K), (K, N)
     added = None if c is None else decode(FP32, c)  # (M, N)
     exact = exact_gemm(left, right, added)
-    narrow = narrowed(a, b) if problem.dtype == "fp32" else None
-    terms, rules = k * TF32_PRODUCTS if narrow else k, instructions(arch, problem.dtype, launched)
+    rules, terms, lost = instructions(arch, problem.dtype, launched), k, np.zeros(shape)  # lost: (M, N)
+    narrow = narrowed(a, b) if problem.dtype == "fp32" and rules else None  # multiply-adds take all of an operand
+    if narrow:
+        in_bf16 = any("bf16" in one for one in launched)
+        terms = k * (BF16_PRODUCTS if in_bf16 else TF32_PRODUCTS)
+        lost = narrow.loss + (np.nan_to_num(exact.magnitude) * BF16X3_SHARE if in_bf16 else 0.0)  # (M, N)
     sums = accumulated_sums(
         exact.value,
         exact.magnitude,
@@ -65,7 +70,7 @@ def bounded_product(
         accumulations=accumulations(rules, terms, accumulator=added is not None),
         alignment=subnormal_alignment(left, right, fmt, fmt),
         grid=products_grid(left, right, added),
-        lost=narrow.loss if narrow else 0.0,
+        lost=lost,
     )
     undecided = np.isinf(exact.value) & _may_overflow(left, right, added)  # (M, N)
     if narrow:
@@ -115,7 +120,7 @@ def chosen(able: list[Instruction], launched: Launched) -> list[Instruction]:
 
 def launched_instructions(recorded: Mapping) -> Launched:
     """What a run recorded of the matrix instructions in the kernels it launched; empty where it knows nothing."""
-    return frozenset(tuple(one) for launch in recorded.get("launches", ()) for one in launch.get("products", ()))
+    return frozenset(tuple(one) for one in recorded.get("instructions", ()))
 
 
 def _is(rule: Instruction, one: tuple[str, ...]) -> bool:

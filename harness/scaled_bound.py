@@ -2,7 +2,8 @@
 
 The steps are those of `reference.error_bound`, for operands that are elements times scales. A kernel may also widen: element times
 scale in bf16 is exact in bf16's normal range, loses at most half a last place below it, and is left undecided above it. So is what
-stands under a ue4m3 scale with bit 7 set, which machines ignore and compilers take for a sign.
+stands under a ue4m3 scale with bit 7 set, which machines ignore and compilers take for a sign. Where no widening instruction was
+launched, all of it is decided.
 """
 
 from __future__ import annotations
@@ -11,43 +12,51 @@ import numpy as np
 
 from harness.allowed_results import allowed
 from harness.contract import Expected
-from harness.product_bound import accumulations
+from harness.product_bound import Launched, accumulations, chosen, of_arch
 from harness.scaled_operands import Side
 from kernels.scaled_operands import ScaledFormat
 from reference.error_bound import accumulated_sums, field_powers, products_grid, raised_alignment
 from reference.exact_gemm import exact_gemm, scale_values
 from reference.formats import BF16, FORMATS, decode
-from reference.tensor_core import INSTRUCTIONS, Instruction
+from reference.tensor_core import Instruction
 
 
-def bounded_scaled_product(f: ScaledFormat, out: str, a: Side, b: Side, arch: str) -> Expected:
-    """C (M, N) in `out` of sides a (M, K) and b (N, K): words from a lowest to a highest."""
+def bounded_scaled_product(
+    f: ScaledFormat, out: str, a: Side, b: Side, arch: str, launched: Launched = frozenset()
+) -> Expected:
+    """C (M, N) in `out` of sides a (M, K) and b (N, K): words from a lowest to a highest. `launched`: by which instructions."""
     left, left_powers = _scaled(f.a, f.scale, f.block_size, a)  # (M, K) each
     right, right_powers = (side.T for side in _scaled(f.b, f.scale, f.block_size, b))  # (K, N) each
-    exact = exact_gemm(left, right)
-    with np.errstate(invalid="ignore", over="ignore"):
-        sums = accumulated_sums(
-            exact.value,
-            exact.magnitude,
-            left.shape[1],
-            accumulations=accumulations(instructions(f, arch), left.shape[1]),
-            alignment=raised_alignment(left, left_powers, right, right_powers),
-            grid=products_grid(left, right),
-            lost=_lost_below(left) @ _magnitude(right) + _magnitude(left) @ _lost_below(right),
-        )
-        unsettled = [np.asarray(_unsettled(v, side, f).any(axis=1)) for v, side in ((left, a), (right.T, b))]  # (M,), (N,)
-    undecided = unsettled[0][:, None] | unsettled[1][None, :]  # (M, N)
+    exact, rules = exact_gemm(left, right), instructions(f, arch, launched)
+    lost, undecided = np.zeros(exact.value.shape), np.zeros(exact.value.shape, bool)  # (M, N) each
+    if any(rule.scale is None for rule in rules):
+        with np.errstate(invalid="ignore", over="ignore"):
+            lost = _lost_below(left) @ _magnitude(right) + _magnitude(left) @ _lost_below(right)  # (M, N)
+        unsettled = [_unsettled(values, side, f).any(axis=1) for values, side in ((left, a), (right.T, b))]  # (M,), (N,)
+        undecided = np.logical_or.outer(*unsettled)  # (M, N)
+    sums = accumulated_sums(
+        exact.value,
+        exact.magnitude,
+        left.shape[1],
+        accumulations=accumulations(rules, left.shape[1]),
+        alignment=raised_alignment(left, left_powers, right, right_powers),
+        grid=products_grid(left, right),
+        lost=lost,
+    )
     return allowed("c", out, sums, left, right, undecided=undecided)
 
 
-def instructions(f: ScaledFormat, arch: str) -> list[Instruction]:
-    """Every instruction a compiler could multiply these operands with on `arch`: scaled, or widened."""
-    return [
+def instructions(f: ScaledFormat, arch: str, launched: Launched = frozenset()) -> list[Instruction]:
+    """Those that may have multiplied these operands on `arch`: with their scales, or widened to a format that holds the products of
+    element and scale. Of these the `launched` ones, where any of them was."""
+    wide = ("bf16", "tf32", "fp16") if f.scale == "ue4m3" else ("bf16", "tf32")  # the scales of e8m0 leave fp16
+    able = [
         rule
-        for rule in INSTRUCTIONS
-        if rule.arch == arch and rule.d == "fp32"
-        and ((rule.a, rule.b, rule.scale) == (f.a, f.b, f.scale) or (rule.scale is None and rule.a == rule.b == "bf16"))
-    ]  # fmt: skip
+        for rule in of_arch(arch)
+        if rule.d == "fp32"
+        and ((rule.a, rule.b, rule.scale) == (f.a, f.b, f.scale) or (rule.scale is None and rule.a == rule.b and rule.a in wide))
+    ]
+    return chosen(able, launched)
 
 
 def _scaled(element: str, scale: str, block_size: int, side: Side) -> tuple[np.ndarray, np.ndarray]:

@@ -209,9 +209,10 @@ class BlockScaledMatmulContract(KernelContract):
         p, f = case.problem, FORMATS[case.problem.format]
         a, b = self.sides(case, operands)
         if case.launcher:
+            from harness.product_bound import launched_instructions
             from harness.scaled_bound import bounded_scaled_product
 
-            return [bounded_scaled_product(f, p.out, a, b, target.arch)]
+            return [bounded_scaled_product(f, p.out, a, b, target.arch, launched_instructions(recorded))]
         plan = scaled_plan(target.arch, f.a, f.b, f.scale, f.block_size)
         words = result_words(plan, p.out, target.arch, a.codes, a.scales, b.codes, b.scales)  # (M, N)
         tile = case.config or self.module.Config()

@@ -26,7 +26,7 @@ from harness.kernel_contract import (
     multiplied,
     row_numbers,
 )
-from harness.product_bound import bounded_product
+from harness.product_bound import bounded_product, launched_instructions
 from harness.targets import Target
 from harness.verdict import RestsOn
 
@@ -135,7 +135,7 @@ class FusedContract(RowsContract):
         picked = gather(operands["x"].codes, operands["gather"].codes, 0, p.k)  # (rows, k)
         if case.launcher:  # whose order nobody knows
             asked = SimpleNamespace(m=p.rows, n=p.n, k=p.k, dtype=p.dtype, out=p.dtype, activation="")
-            due = bounded_product(asked, picked, operands["w"].codes, target.arch)
+            due = bounded_product(asked, picked, operands["w"].codes, target.arch, launched=launched_instructions(recorded))
             return [scattered(due, operands["out"].codes, operands["scatter"].codes)]
         words = multiplied(target.arch, "tcgen05", p.dtype, p.dtype, picked, operands["w"].codes)  # (rows, n)
         left = scatter(operands["out"].codes, operands["scatter"].codes, 0, words)

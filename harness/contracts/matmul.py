@@ -20,7 +20,7 @@ from harness.claims import claimed, nearest
 from harness.contract import Case, Contract, Expected, Operand, Owed
 from harness.matmul_outcomes import KINDS, has_type, outcome
 from harness.plan import accumulator_words, dot_plan
-from harness.product_bound import bounded_product
+from harness.product_bound import bounded_product, launched_instructions
 from harness.usage import UsageError
 from harness.verdict import RestsOn
 from kernels.clauses import broken
@@ -211,7 +211,7 @@ class MatmulContract(Contract):
         config = case.config or (self.module.Config(**recorded["config"]) if "config" in recorded else None)
         a, b = operands["a"].codes, operands["b"].codes
         if case.launcher or (config is None and p.m and p.n):
-            return [bounded_product(p, a, b, target.arch)]
+            return [bounded_product(p, a, b, target.arch, launched=launched_instructions(recorded))]
         tile = config or self.module.configurations("cuda")[0]  # an empty result has no tile, and no words either
         plan = dot_plan(
             target.arch,

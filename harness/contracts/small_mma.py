@@ -10,7 +10,7 @@ from typing import Any
 import kernels.small_mma
 from harness.contract import Case, Expected, Operand
 from harness.kernel_contract import Fields, KernelContract, drawn_operand, empty, multiplied
-from harness.product_bound import bounded_product
+from harness.product_bound import bounded_product, launched_instructions
 from harness.targets import Target
 from harness.verdict import RestsOn
 
@@ -81,7 +81,7 @@ class SmallMmaContract(KernelContract):
         if case.launcher:  # whose order nobody knows, nor where C enters
             asked = SimpleNamespace(m=p.m, n=p.n, k=p.k, dtype=p.dtype, out="fp32", activation="")
             a, b, c = (operands[name].codes for name in "abc")
-            return [bounded_product(asked, a, b, target.arch, c=c, name="d")]
+            return [bounded_product(asked, a, b, target.arch, c=c, name="d", launched=launched_instructions(recorded))]
         words = multiplied(target.arch, "tcgen05", p.dtype, "fp32", *(operands[name].codes for name in "abc"))
         tile = self.module.block(p, case.config)
         return [Expected(name="d", format="fp32", shape=(p.m, p.n), words=words, tile=tile, k_block=p.k, rests_on=RestsOn.WORDS)]

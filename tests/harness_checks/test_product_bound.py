@@ -235,6 +235,32 @@ def test_the_instructions_that_were_launched_decide_the_bound() -> None:
     assert compare(coarse, near).outcome is not Outcome.OUTSIDE_BOUND
 
 
+def test_fp32_by_multiply_adds_alone_may_lose_nothing_of_an_operand() -> None:
+    a, b = drawn("fp32", 40, "normal", 4)
+    whole = decode(FP32, a) @ decode(FP32, b)
+    for launched, outcome in (("fma", Outcome.OUTSIDE_BOUND), ("wgmma", Outcome.RIGHT)):
+        operand = "fp32" if launched == "fma" else "tf32"
+        due = bounded_product(asked("fp32", 40), a, b, "sm_90", launched=frozenset({(launched, "", operand, operand, "fp32")}))
+        assert compare(due, encode(FP32, whole)).outcome is Outcome.RIGHT
+        assert compare(due, by_tf32(a, b, "sm_90")).outcome is outcome
+
+
+def test_fp32_in_bf16_parts_may_lose_what_low_times_low_is() -> None:
+    """bf16x3: each operand is a high and a low part in bf16, and the product of the low parts is left out."""
+    rng, k = np.random.default_rng(1), 4
+    values = [rng.integers(1024, 2048, shape).astype(float) for shape in ((M, k), (k, N))]  # tf32 holds them, bf16 does not
+    a, b = (encode(FP32, side) for side in values)
+    high = [decode(BF16, encode(BF16, side)) for side in values]
+    low = [decode(BF16, encode(BF16, whole - part)) for whole, part in zip(values, high, strict=True)]
+    three = encode(FP32, high[0] @ high[1] + high[0] @ low[1] + low[0] @ high[1])
+    one = encode(FP32, high[0] @ high[1])
+    for operand, outcome in (("bf16", Outcome.RIGHT), ("tf32", Outcome.OUTSIDE_BOUND)):
+        launched = frozenset({("wgmma", "", operand, operand, "fp32")})
+        due = bounded_product(asked("fp32", k), a, b, "sm_90", launched=launched)
+        assert compare(due, three).outcome is outcome
+        assert compare(due, one).outcome is Outcome.OUTSIDE_BOUND
+
+
 @pytest.mark.parametrize(
     ("dtype", "launched", "found"),
     [
@@ -249,14 +275,13 @@ def test_the_instructions_that_were_launched_decide_the_bound() -> None:
     ],
 )
 def test_only_instructions_that_hold_the_operands_count(dtype: str, launched: list, found: set | str) -> None:
-    recorded = {"launches": [{"products": launched}, {}]}
-    rules = instructions("sm_90", dtype, launched_instructions(recorded))
+    rules = instructions("sm_90", dtype, launched_instructions({"instructions": launched}))
     everything = {(rule.family, rule.a) for rule in instructions("sm_90", dtype)}
     assert {(rule.family, rule.a) for rule in rules} == (everything if found == "all" else found)
     assert len(everything) > 1 and all(rule.d == "fp32" for rule in rules)
 
 
 def test_a_kind_names_instructions_and_an_unknown_chip_has_all() -> None:
-    kind = launched_instructions({"launches": [{"products": [["tcgen05", "f16", "", "", ""]]}]})
+    kind = launched_instructions({"instructions": [["tcgen05", "f16", "", "", ""]]})
     assert {rule.kind for rule in instructions("sm_100", "bf16", kind)} == {"f16"}
     assert {rule.arch for rule in instructions("sm_120", "fp16")} == {"sm_80", "sm_89", "sm_90", "sm_100"}
