@@ -26,8 +26,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.child import CHECKOUT, DEVICE_FAULTS, PRELOADED, SLICE, UNKNOWN, Child, Gone
+from harness import hang_report
+from harness.child import DEVICE_FAULTS, PRELOADED, SLICE, UNKNOWN, Child, Gone
+from harness.compile_errors import named_by_compiler, says_nothing
 from harness.contract import Case
+from harness.outcomes import room_of
+from harness.paths import source_line
 from harness.spares import STARTS, Spares
 from harness.targets import Target
 from harness.verdict import Outcome, RestsOn, Ruling, Verdict
@@ -121,12 +125,14 @@ class Cell:
             raise
         else:
             if verdict is None:
-                verdict = _hung(self.timeout, time.perf_counter() - begun, child.said(), before)
+                seconds = time.perf_counter() - begun
+                verdict = _hung(self.timeout, seconds, hang_report.where(child.process.pid, child.said), child.said(), before)
                 self._lost()
             elif not self.target.emulated and verdict.outcome in DEVICE_FAULTS:
                 verdict = asserted(verdict, child.said())
                 self._lost()
             else:
+                verdict = named_by_compiler(verdict, child.said()) if says_nothing(verdict) else verdict
                 self.spares.addresses[case.contract] = None
         return (_with_start(verdict, child.start_seconds) if before == 0 else verdict), before
 
@@ -198,14 +204,16 @@ def second_look(first: Verdict, before: int, alone: Verdict) -> Verdict:
     return replace(alone, details=dict(alone.details, **note))
 
 
-def _hung(timeout: float, seconds: float, said: list[str], before: int) -> Verdict:
-    details: dict[str, Any] = {"stderr": said}
+def _hung(timeout: float, seconds: float, where: dict[str, str], said: list[str], before: int) -> Verdict:
+    details: dict[str, Any] = {name: text for name, text in where.items() if name not in ("location", "function")}
+    details["stderr"] = [line for line in said if not hang_report.is_report(line)]
     if before:
         details["judged once"] = f"its process had judged {before} other cases; a second look would cost the timeout again"
     return Verdict(
         ruling=Ruling.CONVICTED,
         outcome=Outcome.TIMEOUT,
-        message=f"no verdict within {timeout:g} s",
+        message=f"no verdict within {timeout:g} s" + (f"; it was in {where['function']}" if where else ""),
+        location=where.get("location", ""),
         rests_on=RestsOn.OBSERVED_FAULT,
         details=details,
         seconds={"total": seconds},
@@ -232,21 +240,13 @@ def asserted(verdict: Verdict, said: list[str]) -> Verdict:
     first = next((match for match in found if match), None)
     if verdict.outcome is not Outcome.DEVICE_ASSERT or first is None:
         return verdict
-    path = Path(first[1])
-    place = path.relative_to(CHECKOUT) if path.is_relative_to(CHECKOUT) else path.name
-    return replace(verdict, message=first[3], location=f"{place}:{first[2]}")
+    return replace(verdict, message=first[3], location=source_line(first[1], first[2]))
 
 
 def _line_of(said: list[str]) -> str:
-    """``file:line`` of the innermost frame of ours in faulthandler's report."""
+    """``file:line`` of the innermost frame on the kernel's side in faulthandler's report."""
     for line in said:
         found = re.match(r'\s*File "(.+)", line (\d+) in', line)
-        if (
-            found
-            and "site-packages" not in found[1]
-            and not found[1].startswith(str(CHECKOUT / "harness"))
-            and "/lib/python" not in found[1]
-        ):
-            path = Path(found[1])
-            return f"{path.relative_to(CHECKOUT) if path.is_relative_to(CHECKOUT) else path.name}:{found[2]}"
+        if found and room_of(found[1]) == "":
+            return source_line(found[1], found[2])
     return ""

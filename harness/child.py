@@ -26,6 +26,7 @@ from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
+from harness import hang_report
 from harness.contract import Case, resolve
 from harness.machine_faults import writing
 from harness.outcomes import failure
@@ -48,6 +49,7 @@ PRELOADED = [
 PASSED_ON = ("TRITON_", "CUDA_", "HARNESS_", "HIP_", "ROCR_")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 SLICE = 0.25  # seconds between two looks at whether the run was interrupted
+SAID = 1 << 16  # bytes of the end of a child's log that are looked at
 STARTED_WITHIN = 120.0  # seconds; a compiler's cache may be cold, a machine busy
 DEVICE_FAULTS = {
     Outcome.ILLEGAL_INSTRUCTION,
@@ -125,8 +127,9 @@ class Child:
 
     def said(self) -> list[str]:
         """The last lines that it printed over the case that is out."""
-        with contextlib.suppress(OSError):
-            return self.log.read_text(errors="replace").splitlines()[-40:]
+        with contextlib.suppress(OSError), self.log.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - SAID))
+            return [line[:500] for line in log.read().decode(errors="replace").splitlines()[-40:]]
         return []
 
     def status(self) -> int | None:
@@ -216,6 +219,7 @@ def _serve(connection: Any, target: Target, log: str, variables: dict[str, str],
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(descriptor, 1), os.dup2(descriptor, 2)
     faulthandler.enable(file=2)
+    hang_report.install()
     for name in [name for name in os.environ if name.startswith(PASSED_ON)]:
         del os.environ[name]
     os.environ.update(variables)

@@ -18,7 +18,7 @@ TYPES = ("dtype", "format")  # fields that are told even where they have their d
 SHADES = " ·░▒▓█"
 _PARTS = [f"{shade} below {25 * place}%" for place, shade in enumerate(SHADES[1:-1], 1)]
 LEGEND = ", ".join(["blank none", *_PARTS, f"{SHADES[-1]} all"])
-MOST_LINES = 10  # of one detail
+MOST_LINES, LONGEST = 10, 300  # lines of one detail, characters of a line
 TOLD_ELSEWHERE = {"first", "clusters", "heat", "heat_before", "output", "wrong", "of", "never_written", "undecided_words"}
 TOLD_ELSEWHERE |= {"traceback", "raised", "buffer", "first_byte", "last_byte", "bytes", "written", "status", "layer"}
 """Details that are part of the message or of the picture, or for a program only."""
@@ -46,8 +46,9 @@ def conviction(contract: str, target: str, case: Case, verdict: Verdict, notes: 
         parts.append(Text(heat_map(details["heat"]), style="red"))
     if details.get("heat_before"):
         parts.append(Text("  before it was shrunk:\n" + heat_map(details["heat_before"]), style="red"))
+    elsewhere = TOLD_ELSEWHERE | ({"text"} if details.get("layer") == "front end" else set())  # its message and line are above
     for name, value in details.items():
-        if name not in TOLD_ELSEWHERE and value not in (None, "", [], {}):
+        if name not in elsewhere and value not in (None, "", [], {}):
             parts.append(Text(f"  {name}: " + "\n    ".join(_lines(value))))
             parts += _quoted(str(value), case) if name.endswith("location") else []
     parts += [Text(f"  note: {note}", style="yellow") for note in notes]
@@ -75,8 +76,8 @@ def source_line(location: str, case: Case) -> str:
 
 def _lines(value: Any) -> list[str]:
     if isinstance(value, dict):
-        return [f"{name}: {item}" for name, item in value.items()][:MOST_LINES]
-    return [str(line) for line in (value if isinstance(value, list) else str(value).splitlines())][-MOST_LINES:]
+        return [f"{name}: {item}"[:LONGEST] for name, item in value.items()][:MOST_LINES]
+    return [str(line)[:LONGEST] for line in (value if isinstance(value, list) else str(value).splitlines())][-MOST_LINES:]
 
 
 def describe(case: Case) -> str:

@@ -18,6 +18,7 @@ from harness.cell import SLICE, Cancelled, Cell
 from harness.contract import Case
 from harness.journal import Journal, whole
 from harness.spares import Spares
+from harness.stopping import Stopping, cancelled
 from harness.targets import Target
 from harness.verdict import Verdict
 
@@ -101,8 +102,14 @@ class Bench:
         self.journal.end(number, verdict)
         return verdict
 
-    def judge_all(self, work: Iterable[tuple[Case, Target]]) -> Iterator[tuple[Case, Target, Verdict]]:
-        """Verdicts as they come, over all places at once. `work` is drawn from only as places become free, in this thread."""
+    def judge_all(
+        self, work: Iterable[tuple[Case, Target]], stopping: Stopping | None = None
+    ) -> Iterator[tuple[Case, Target, Verdict]]:
+        """Verdicts as they come, over all places at once. `work` is drawn from only as places become free, in this thread.
+
+        What `stopping` has a reason not to judge is cancelled with it, also where it was handed out already.
+        """
+        stopping = stopping if stopping is not None else Stopping()
         todo: queue.SimpleQueue = queue.SimpleQueue()
         done: queue.SimpleQueue = queue.SimpleQueue()
 
@@ -110,7 +117,10 @@ class Bench:
             while (item := todo.get()) is not None:
                 case, target = item
                 try:
-                    done.put((case, target, self.judge(case, target, place=place)))
+                    reason = stopping.reason(case.contract, target.name)
+                    verdict = cancelled(reason) if reason else self.judge(case, target, place=place)
+                    stopping.heard(case.contract, target.name, verdict)
+                    done.put((case, target, verdict))
                 except Cancelled:
                     return
                 except Exception as error:

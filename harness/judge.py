@@ -16,12 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.claims import remedy
 from harness.comparison import Comparison, compare
 from harness.contract import Case, Contract, Expected, Operand, Owed, load, resolve
 from harness.launched_instructions import Instructions, of_products, remember, watched
 from harness.memory import free_memory
 from harness.outcomes import Seen, for_the_launcher, outcome_of, relative
+from harness.remedies import remedy_for
 from harness.rulings import against_fault, against_words
 from harness.targets import Target
 from harness.transfer import TORCH_DTYPES, Guard, Poison, guarded_allocations, poison_word, words
@@ -87,8 +87,6 @@ def _judge(case: Case, target: Target, contract: Contract, launcher: Callable | 
         work = contract.must_launch and all(operand.codes.size for operand in operands.values())
         if work and not seen.launches and verdict.outcome is Outcome.RIGHT:
             verdict = Verdict(ruling=Ruling.UNDECIDED, outcome=Outcome.UNDECIDED, message=NO_KERNEL)
-    elif case.launcher and verdict.convicted and seen.layer == "launcher":
-        verdict.details["if this is meant"] = remedy(case.launcher)
     return replace(verdict, advice=seen.advice, recorded=seen.recorded, seconds=clock.seconds())
 
 
@@ -157,6 +155,8 @@ def _launch_once(
             trespass = guard.trespass()
     except Exception as error:  # whatever a kernel or its launcher does is an outcome
         seen, trespass = outcome_of(error), None
+        if case.launcher and seen.layer == "launcher":
+            seen.details |= remedy_for(error, case.launcher)
     seen.advice = tuple(relative(str(a)) for a in getattr(device, "advice", None) or ())
     seen.launches = len(launched) + len(getattr(device, "launches", None) or ())
     seen.recorded = _launched(device, launched)

@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.compile_errors import refused_by_front_end
 from harness.machine_faults import machine_fault
 from harness.memory import out_of_memory
+from harness.paths import CHECKOUT, source_line
 from harness.usage import UsageError
 from harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
-CHECKOUT = Path(__file__).resolve().parent.parent
 _STDLIB = Path(os.__file__).parent
 _DEVICE_SAYS = (
     (r"illegal instruction", Outcome.ILLEGAL_INSTRUCTION),
@@ -75,15 +76,11 @@ def outcome_of(error: BaseException) -> Seen:
     if "PTXASError" in names:
         return Seen(Outcome.REFUSED, "ptxas", _one_line(_relevant(text)), where, details)
     if "CompilationError" in names or "UnsupportedLanguageConstruct" in names:
-        cause = error.__cause__
-        said = (
-            str(cause)
-            if cause is not None and str(cause)
-            else text.strip().splitlines()[-1]
-            if text.strip()
-            else type(error).__name__
-        )
-        return Seen(Outcome.REFUSED, "front end", _one_line(said), where, details)
+        refused = refused_by_front_end(error)
+        if refused.calls:
+            details["called at"] = [source_line(*line) for line in refused.calls]
+        line = source_line(*refused.line) if refused.line else where
+        return Seen(Outcome.REFUSED, "front end", _one_line(refused.message), line, details)
     if short := out_of_memory(error):
         return Seen(Outcome.OUT_OF_MEMORY, "hardware", short, where, details)
     if _DRIVER_REFUSES in text:
@@ -128,17 +125,8 @@ def location_of(error: BaseException) -> str:
     """``file:line`` of the innermost frame outside installed packages and the court, relative to the checkout if in it."""
     best = ""
     for frame in traceback.extract_tb(error.__traceback__):
-        path = Path(frame.filename)
-        if (
-            "site-packages" in path.parts
-            or "<" in frame.filename
-            or "dist-packages" in path.parts
-            or path.is_relative_to(Path(os.__file__).parent)
-        ):
-            continue
-        if path.parent in (CHECKOUT / "harness", CHECKOUT / "harness" / "emulator", CHECKOUT / "harness" / "contracts"):
-            continue
-        best = f"{path.relative_to(CHECKOUT) if path.is_relative_to(CHECKOUT) else path.name}:{frame.lineno}"
+        if room_of(frame.filename) == "":
+            best = source_line(frame.filename, frame.lineno or 0)
     return best
 
 
@@ -151,7 +139,7 @@ def raised_by(error: BaseException) -> str:
     for code, _ in reversed(list(_frames(error))):
         if code.co_name.endswith(for_the_launcher.__name__):  # ours, or the emulator's of that name, which is not imported here
             return ""
-        room = _room_of(code.co_filename)
+        room = room_of(code.co_filename)
         if room is None or (room == "emulator" and meant_for_caller):
             continue
         return room
@@ -184,9 +172,9 @@ def _raised(room: str, error: BaseException) -> str:
 
 def place_of(error: BaseException) -> tuple[str, dict]:
     """``file:line`` of the innermost frame outside installed packages, and the details that are stored with an `error`."""
-    here = [(code.co_filename, line) for code, line in _frames(error) if _room_of(code.co_filename) is not None]
+    here = [(code.co_filename, line) for code, line in _frames(error) if room_of(code.co_filename) is not None]
     file, line = next((place for place in reversed(here) if not place[0].startswith("<")), ("", 0))
-    return relative(f"{file}:{line}") if file else "", {"raised": type(error).__name__, "traceback": _traceback(error)}
+    return source_line(file, line) if file else "", {"raised": type(error).__name__, "traceback": _traceback(error)}
 
 
 def _frames(error: BaseException) -> Iterator[tuple[Any, int]]:
@@ -194,7 +182,7 @@ def _frames(error: BaseException) -> Iterator[tuple[Any, int]]:
     return ((frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__))
 
 
-def _room_of(filename: str) -> str | None:
+def room_of(filename: str) -> str | None:
     """Whose file it is: "emulator", "reference", "harness", "" for any other; None for an installed package or generated code."""
     path = Path(filename)
     if filename.startswith(_PROGRAM):

@@ -34,7 +34,7 @@ from harness.report import Tally
 from harness.shrinking import Convicted, Memory, conviction_class, shrink
 from harness.targets import EMULATED_ARCHITECTURES, Target, show_children, target, targets
 from harness.usage import UsageError
-from harness.verdict import Ruling, Verdict
+from harness.verdict import Outcome, Ruling, Verdict
 
 LARGE = "test_large.py"
 EMULATED = tuple(f"emulated:{arch}" for arch in EMULATED_ARCHITECTURES)
@@ -371,9 +371,10 @@ class Court:
 
     def _convict(self, docket: Docket, case: Case, verdict: Verdict, memory: Memory, properties: list[tuple[str, object]]) -> None:
         __tracebackhide__ = True
-        first = case
-        case, verdict = shrink(docket, case, verdict, memory, draws=self.profile.draws, seconds=self.profile.shrink_seconds)
-        flaky = rerun(case, docket.target.name, verdict, self.bench)
+        first, flaky = case, ""
+        if verdict.outcome is not Outcome.TIMEOUT:  # each further look would cost the timeout again
+            case, verdict = shrink(docket, case, verdict, memory, draws=self.profile.draws, seconds=self.profile.shrink_seconds)
+            flaky = rerun(case, docket.target.name, verdict, self.bench)
         shown = self._stored(docket, case, verdict, first, [flaky] if flaky else [], properties)
         raise conviction_class(verdict.signature)("\n" + shown)
 

@@ -17,6 +17,7 @@ from harness.verdict import Ruling, Verdict
 
 FREE = "free space there, or name another file"
 _ELEMENTS = {Ruling.CONVICTED: "failure", Ruling.ERROR: "error", Ruling.UNDECIDED: "skipped", Ruling.NOT_RUN: "skipped"}
+_ELEMENTS |= {Ruling.CANCELLED: "skipped"}
 """JUnit's element for a case that did not pass."""
 
 

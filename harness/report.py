@@ -45,7 +45,7 @@ class Row:
 
     @property
     def cases(self) -> int:
-        return sum(self.rulings.values())
+        return self.rulings.total()
 
 
 @dataclass
@@ -61,6 +61,7 @@ class Tally:
     bucket_seconds: Counter = field(default_factory=Counter)
     advice: Counter = field(default_factory=Counter)
     undecided: Counter = field(default_factory=Counter)  # why, first line -> cases
+    left_out: Counter = field(default_factory=Counter)  # contract, target and why -> cases that a run did not go on to
     errors: Counter = field(default_factory=Counter)  # message and place of each error -> cases
     cancelled: bool = False
     stopped: str = ""  # by what, where the machine did not let the run go on
@@ -73,6 +74,9 @@ class Tally:
 
     def count(self, case: Case, contract: str, target: str, classes: dict, verdict: Verdict) -> None:
         self.wall = time.perf_counter() - self.begun
+        if verdict.ruling is Ruling.CANCELLED:
+            self.left_out[f"{contract} on {target}: {verdict.message}"] += 1
+            return
         dtype = str(classes.get("dtype", ""))
         row = self.rows.setdefault((contract, target, dtype), Row(contract, target, dtype))
         row.rulings[verdict.ruling] += 1
@@ -147,7 +151,8 @@ class Tally:
     def sentence(self) -> str:
         """The last line: what the status says, in words."""
         words = sum(row.words for row in self.rows.values())
-        counts = ", ".join(f"{self.total(ruling)} {ruling}" for ruling in Ruling if self.total(ruling))
+        numbers = {ruling: self.total(ruling) for ruling in Ruling} | {Ruling.CANCELLED: self.left_out.total()}
+        counts = ", ".join(f"{number} {ruling}" for ruling, number in numbers.items() if number)
         text = f"{self.ran} cases judged, {words:,} output words compared: {counts or 'nothing ran'}"
         return "; ".join([text, *self.open()])
 
@@ -182,6 +187,7 @@ class Tally:
             "wall": round(self.wall, 3),
             "court_share": round(court_share(self.bucket_seconds), 4),
             "advice": dict(self.advice),
+            "cancelled": dict(self.left_out),
         }
 
 
@@ -232,7 +238,8 @@ def not_run_lines(tally: Tally) -> list[str]:
     """Why lines of the table say "not run", "undecided" or "error": none ever reads as a pass."""
     lines = [f"not run: {row.contract}: {reason}" for row in tally.rows.values() for reason in sorted(row.said)]
     lines += [f"undecided ({count} cases): {reason}" for reason, count in tally.undecided.most_common(5)]
-    return lines + [f"error ({count} cases): {reason}" for reason, count in tally.errors.most_common(5)]
+    lines += [f"error ({count} cases): {reason}" for reason, count in tally.errors.most_common(5)]
+    return lines + [f"cancelled ({count} cases): {reason}" for reason, count in tally.left_out.items()]
 
 
 def time_line(tally: Tally) -> str:

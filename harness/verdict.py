@@ -10,6 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from typing import Any
+
+LONGEST = 4000  # characters of one text that a verdict keeps
 
 
 class Outcome(StrEnum):
@@ -103,9 +106,8 @@ class Verdict:
         return (str(self.outcome), normalised(self.message), self.location)
 
     def to_json(self) -> dict:
-        record = asdict(self)
-        record["advice"] = list(self.advice)
-        return record
+        """As JSON, with texts longer than `LONGEST` cut: an exception may have a text of megabytes."""
+        return {name: _cut(value) for name, value in asdict(self).items()}
 
     @classmethod
     def from_json(cls, record: dict) -> Verdict:
@@ -114,6 +116,20 @@ class Verdict:
         record["outcome"] = Outcome(record["outcome"])
         record["advice"] = tuple(record.get("advice", ()))
         return cls(**record)
+
+
+def _cut(value: Any) -> Any:
+    """`value` with each long text in it cut in the middle; tuples as lists."""
+    if isinstance(value, str):
+        if len(value) <= LONGEST:
+            return value
+        half = LONGEST // 2
+        return f"{value[:half]} [... {len(value) - 2 * half:,} characters ...] {value[-half:]}"
+    if isinstance(value, dict):
+        return {name: _cut(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cut(inner) for inner in value]
+    return value
 
 
 def normalised(message: str) -> str:

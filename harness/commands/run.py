@@ -22,6 +22,7 @@ from harness.progress import Showing
 from harness.records import FREE, Records
 from harness.replay import rerun
 from harness.shrinking import Memory, shrink
+from harness.stopping import Stopping
 from harness.supervision import cancels_from_here
 from harness.targets import Target, target, targets
 from harness.usage import UsageError
@@ -104,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
         _show_bugs(bugs, shown, records, tally)
     shown.print(report.table(tally))
     for line in report.not_run_lines(tally):
-        shown.print(line, markup=False, style="dim")
+        shown.print(line, markup=False, style="dim", soft_wrap=True)
     if arguments.coverage:
         shown.print("\n".join(report.coverage_lines(tally)), markup=False)
     for advice, count in tally.advice.most_common(5):
@@ -214,7 +215,7 @@ def _judge(
     contracts = {docket.address: docket.contract for docket in dockets}
     places: dict[tuple[str, str], int] = {}
     arrived: dict[int, tuple[Case, Target, Verdict]] = {}
-    counted = 0
+    counted, stopping = 0, Stopping()
 
     def arrive(case: Case, machine: Target, verdict: Verdict) -> None:
         arrived[places[machine.name, case.key]] = case, machine, verdict
@@ -227,6 +228,7 @@ def _judge(
             if known is None:
                 yield case, machine
             else:
+                stopping.heard(case.contract, machine.name, known)
                 arrive(case, machine, known)
 
     def count(place: int) -> None:
@@ -242,7 +244,7 @@ def _judge(
                 bugs[key] = Bug(docket, case, verdict)
 
     try:
-        for answer in bench.judge_all(left()):
+        for answer in bench.judge_all(left(), stopping):
             arrive(*answer)
             while counted in arrived:
                 count(counted)

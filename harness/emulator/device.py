@@ -185,6 +185,9 @@ class Device:
                 self._advice.add(f"{location}{': ' if location else ''}{said}; no access of this launch relies on it")
         except EmulatedFault as fault:
             found = _read_by(fault, ready.running(fault)) if fault.details.pop(READ_BY, False) else fault
+            if not found.location and (running := ready.running(fault)) is not None:
+                found.location = running.location
+                found.details.setdefault("operation", running.brief)
             blame(found, language_of(program))
             machine.timeline.add(machine.steps, machine.agent.name, found.outcome, found.location, "found here")
             for name, value in machine.state(found.location, found.details.get("other location", "")).items():
