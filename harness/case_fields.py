@@ -15,7 +15,8 @@ from typing import Any
 
 from harness.usage import UsageError
 
-_SCHEDULE = re.compile(r"eager|latest|immediate|drawn:-?\d+")
+_SCHEDULE = re.compile(r"(eager|latest|immediate|drawn:-?\d+)( on [1-9]\d*)?")
+_TUNING = re.compile(r"(first|runs|config \d+)?")
 _NAMES = {int: "an integer", str: "a text", bool: "true or false", float: "a number", type(None): "null"}
 
 
@@ -43,7 +44,8 @@ def check_case(record: Any) -> None:
     """UsageError unless `record` is a mapping with the fields that every case has, each of its type."""
     if not isinstance(record, dict):
         raise UsageError(f"case is {record!r:.100}: must be an object of JSON")
-    for name, kind in (("contract", str), ("launcher", str), ("regime", str), ("schedule", str), ("data_seed", int)):
+    texts = ("contract", "launcher", "regime", "schedule", "tuning")
+    for name, kind in (*((text, str) for text in texts), ("data_seed", int), ("calls", int)):
         if name in record and type(record[name]) is not kind:
             raise UsageError(f"case.{name} is {record[name]!r:.100}: must be {_NAMES[kind]}")
     for name in ("problem", "config"):
@@ -52,7 +54,12 @@ def check_case(record: Any) -> None:
     if not record.get("contract"):
         raise UsageError("case.contract is missing: must be a kernel's name or the address of a contract")
     if not _SCHEDULE.fullmatch(record.get("schedule", "eager")):
-        raise UsageError(f"case.schedule is {record['schedule']!r:.100}: must be 'eager', 'latest' or 'drawn:<integer>'")
+        known = "'eager', 'latest' or 'drawn:<integer>', and may end in ' on <count>'"
+        raise UsageError(f"case.schedule is {record['schedule']!r:.100}: must be {known}")
+    if not _TUNING.fullmatch(record.get("tuning", "")):
+        raise UsageError(f"case.tuning is {record['tuning']!r:.100}: must be '', 'first', 'runs' or 'config <n>'")
+    if record.get("calls", 1) not in (1, 2):
+        raise UsageError(f"case.calls is {record['calls']}: must be 1 or 2")
     if record.get("data_seed", 0) < 0:
         raise UsageError(f"case.data_seed is {record['data_seed']}: must be an integer of at least 0")
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import hang_report
-from harness.contract import Case, resolve
+from harness.contract import Case, case_from_record, resolve
 from harness.machine_faults import writing
 from harness.outcomes import failure
 from harness.supervision import end_forks
@@ -242,7 +242,7 @@ def _serve(connection: Any, target: Target, log: str, variables: dict[str, str],
             return
         try:
             contract = resolve(record["contract"])
-            verdict = settled(judge(contract.case_from_json(record), target, contract), target)
+            verdict = settled(judge(case_from_record(contract, record), target, contract), target)
         except Exception as error:  # the contract's fault or ours: it says nothing about a kernel
             verdict = failure(error)
         end_forks(me)  # one that the launcher made would answer too, and be taken for the answer to the next case

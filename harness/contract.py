@@ -41,7 +41,8 @@ class Case:
 
     `problem` and `config` are the kernel's own frozen dataclasses; `config` is None where the launcher chooses (autotuning, a
     user's own launcher). `schedule` is "eager", "latest" or "drawn:<schedule_seed>", and may end in " on
-    <multiprocessors>"; hardware ignores it.
+    <multiprocessors>"; hardware ignores it. `tuning` says which configuration autotuners take ("first", "config <n>") and whether
+    their tuning runs are judged too ("runs"); "" leaves it to the target. `calls`: 2 calls the launcher again on other operands.
     """
 
     contract: str  # address of the contract, as `resolve` takes it
@@ -51,6 +52,8 @@ class Case:
     data_seed: int = 0
     schedule: str = "eager"
     launcher: str = ""  # address of a user's launcher; empty: the kernel's own
+    tuning: str = ""
+    calls: int = 1
 
     @property
     def schedule_kind(self) -> str:
@@ -59,14 +62,25 @@ class Case:
 
     def to_json(self) -> dict:
         config = dataclasses.asdict(self.config) if dataclasses.is_dataclass(self.config) else self.config  # type: ignore[arg-type]
+        more = {name: value for name, value in (("tuning", self.tuning), ("calls", self.calls)) if value != _PLAIN[name]}
         return {"version": CASE_VERSION, "contract": self.contract, "problem": dataclasses.asdict(self.problem),
                 "config": config, "regime": self.regime,
-                "data_seed": self.data_seed, "schedule": self.schedule, "launcher": self.launcher}
+                "data_seed": self.data_seed, "schedule": self.schedule, "launcher": self.launcher} | more
 
     @property
     def key(self) -> str:
         """Canonical text: equal for equal cases, stable over processes."""
         return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+
+
+_PLAIN: dict[str, Any] = {"tuning": "", "calls": 1}  # fields of a case that its record leaves out where they say nothing
+
+
+def case_from_record(contract: Contract, record: Mapping) -> Case:
+    """The case of `record`, as `Case.to_json` wrote it: what the contract reads of it, and the fields that every case has."""
+    return dataclasses.replace(
+        contract.case_from_json(record), **{name: record.get(name, plain) for name, plain in _PLAIN.items()}
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,9 +130,11 @@ class Expected:
 class Owed:
     """What a case owes on a target. `result`: an output, judged by `Contract.expected`. Otherwise `outcome` (an
     `harness.verdict.Outcome` value such as "refused", "out of resources", "illegal instruction") is owed from `layer`
-    (launcher, front end, verifier, ptxas, capacity, hardware, iisan), and `message`, where given, must occur in what is said."""
+    (launcher, front end, verifier, ptxas, capacity, hardware, iisan), and `message`, where given, must occur in what is said.
+    `any_refusal`: whatever the launcher raises, or the driver for it, is a refusal, and is as good as the rest."""
 
     result: bool = True
+    any_refusal: bool = False
     outcome: str = "right"
     layer: str = ""
     message: str = ""
@@ -241,6 +257,14 @@ def load(address: str) -> Any:
         raise UsageError(f"address {address!r}: {place} has no {name}; it has {', '.join(public)}") from None
 
 
+def load_afresh(address: str) -> Any:
+    """The object at `address`, of a module that is imported anew: it remembers nothing of earlier calls."""
+    place, _, name = address.rpartition(":")
+    module = sys.modules.get(place)
+    path = Path(place).resolve() if place.endswith(".py") else Path(str(module.__file__ if module else place))
+    return getattr(_load_file(path, address, again=place if module else ""), name)
+
+
 def _where(error: BaseException, path: Path) -> str:
     """The error in one line, with the line of the file at `path` that raised it."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path]
@@ -250,12 +274,17 @@ def _where(error: BaseException, path: Path) -> str:
 
 
 def _import(place: str, address: str) -> Any:
-    with stage(f"address {address!r}: importing {place}", "mend the module"):
+    from harness.targets import importing
+
+    with stage(f"address {address!r}: importing {place}", "mend the module"), importing():
         return importlib.import_module(place)
 
 
-def _load_file(path: Path, address: str) -> Any:
+def _load_file(path: Path, address: str, *, again: str | None = None) -> Any:
+    """The module of the file at `path`, once per process. `again`: anew, as a sibling of the module of that name, if it has one."""
     name = f"_loaded_{path.stem}_{abs(hash(str(path))):x}"
+    if again is not None:
+        name = f"{again or name}_again_{len(sys.modules)}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

@@ -88,6 +88,8 @@ def describe(case: Case) -> str:
         f"regime={case.regime}",
         f"data_seed={case.data_seed}",
         f"schedule={case.schedule}",
+        *([f"tuning={case.tuning}"] if case.tuning else []),
+        *([f"calls={case.calls}"] if case.calls > 1 else []),
     ]
     return " ".join(told)
 

@@ -12,12 +12,13 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from harness.called_again import CalledAgain, second
 from harness.comparison import Comparison, compare
-from harness.contract import Case, Contract, Expected, Operand, Owed, load, resolve
+from harness.contract import Case, Contract, Expected, Operand, Owed, load, load_afresh, resolve
 from harness.launched_instructions import Instructions, of_products, remember, watched
 from harness.memory import free_memory
 from harness.outcomes import Seen, for_the_launcher, outcome_of, relative
@@ -58,21 +59,34 @@ def judge(case: Case, target: Target, contract: Contract | None = None) -> Verdi
     """The verdict on `case` on `target`. Raises ValueError for addresses that lead nowhere, and what a broken contract raises."""
     clock = Clock()
     contract = contract if contract is not None else resolve(case.contract)
-    lacking = contract.requires - target.features
-    if lacking:
-        return Verdict(
-            ruling=Ruling.NOT_RUN,
-            outcome=Outcome.NOT_RUN,
-            rests_on=RestsOn.NOTHING,
-            message=f"{target.name} lacks {', '.join(sorted(str(f) for f in lacking))}",
-            seconds=clock.seconds(),
-        )
+    lacking = ", ".join(sorted(str(feature) for feature in contract.requires - target.features))
+    if lacking and not case.launcher:
+        return replace(_not_run(f"{target.name} lacks {lacking}"), seconds=clock.seconds())
+    verdict = _of_its_calls(case, target, contract, clock)
+    if lacking and verdict.convicted and verdict.outcome is Outcome.REFUSED:  # a user's launcher may need it, or may not
+        verdict = _not_run(f"{target.name} lacks {lacking}: {verdict.message}")
+    return replace(verdict, seconds=clock.seconds())
+
+
+def _not_run(why: str) -> Verdict:
+    return Verdict(ruling=Ruling.NOT_RUN, outcome=Outcome.NOT_RUN, rests_on=RestsOn.NOTHING, message=why)
+
+
+def _of_its_calls(case: Case, target: Target, contract: Contract, clock: Clock) -> Verdict:
+    """The verdict on the one call of the case, or on both."""
     launcher = _launcher(case, target)
     owed = contract.owed(case, target)
     try:
-        return _judge(case, target, contract, launcher, owed, clock)
+        if case.calls == 1:
+            return _judge(case, target, contract, launcher, owed, clock)
+        again = CalledAgain(contract)
+
+        def alone() -> Verdict:
+            return _judge(second(case), target, contract, _launcher(case, target, afresh=True), owed, clock)
+
+        return again.told(_judge(case, target, again, launcher, owed, clock), alone)
     except MemoryError as error:  # of the reference: a launch's own is an outcome already
-        return replace(against_fault(owed, outcome_of(error)), seconds=clock.seconds())
+        return against_fault(owed, outcome_of(error))
 
 
 def _judge(case: Case, target: Target, contract: Contract, launcher: Callable | None, owed: Owed, clock: Clock) -> Verdict:
@@ -87,18 +101,19 @@ def _judge(case: Case, target: Target, contract: Contract, launcher: Callable | 
         work = contract.must_launch and all(operand.codes.size for operand in operands.values())
         if work and not seen.launches and verdict.outcome is Outcome.RIGHT:
             verdict = Verdict(ruling=Ruling.UNDECIDED, outcome=Outcome.UNDECIDED, message=NO_KERNEL)
-    return replace(verdict, advice=seen.advice, recorded=seen.recorded, seconds=clock.seconds())
+    return replace(verdict, advice=seen.advice, recorded=seen.recorded)
 
 
-def _launcher(case: Case, target: Target) -> Callable | None:
-    """The user's launcher, imported where its file finds `target` when it asks for its GPU. None: the kernel's own.
+def _launcher(case: Case, target: Target, *, afresh: bool = False) -> Callable | None:
+    """The user's launcher, imported where its file finds `target` when it asks for its GPU. None: the kernel's own. `afresh`: one
+    that remembers no earlier call.
 
     It is called through `for_the_launcher`: where it does not take what it is given, the TypeError counts against it.
     """
     if not case.launcher:
         return None
     with target.enter() if target.emulated else nullcontext():
-        launcher = load(case.launcher)
+        launcher = load_afresh(case.launcher) if afresh else load(case.launcher)
     return functools.update_wrapper(functools.partial(for_the_launcher, launcher), launcher)
 
 
@@ -129,19 +144,21 @@ def _launch_once(
     guard = Guard(Poison.of(case.data_seed))
     device: Any = None
     launched: list[Instructions | None] = []
+    told: list[Any] = []
     try:
         with clock.on("transfer"):
             lent = guard.lend_all(operands.values(), target.device)
             tensors = {name: lent[operand.name] for name, operand in operands.items()}
         remember()
-        if case.config is None and not target.emulated:
+        if case.config is None and not target.emulated and not case.tuning:
             _tune(case, target, contract, launcher, tensors, clock)
         with (
             clock.on("launch"),
             _compilations(clock),
             _own_cache(case),
             guarded_allocations(guard),  # around the target, whose tensors are made of what this one allocates
-            target.enter(case.schedule) as device,
+            target.enter(case.schedule, case.tuning) as device,
+            _tuned(case, target) as told,
             watched() as launched,
         ):
             if device is not None:
@@ -159,7 +176,7 @@ def _launch_once(
             seen.details |= remedy_for(error, case.launcher)
     seen.advice = tuple(relative(str(a)) for a in getattr(device, "advice", None) or ())
     seen.launches = len(launched) + len(getattr(device, "launches", None) or ())
-    seen.recorded = _launched(device, launched)
+    seen.recorded = _launched(device, launched, told)
     if trespass is not None:
         seen.outcome, seen.message, seen.details = trespass.outcome, trespass.message, trespass.details
     elif seen.outcome is None:
@@ -189,23 +206,43 @@ def _tune(case: Case, target: Target, contract: Contract, launcher: Callable | N
         contract.launch(case, tensors, launcher)
 
 
-def _launched(device: Any, on_gpu: list[Instructions | None]) -> dict:
-    """What an emulated device executed: kernel, grid, families of matrix instructions, digest of the tile program. Of both kinds of
-    devices `instructions`: every matrix instruction that was launched, where all are known."""
+@contextmanager
+def _tuned(case: Case, target: Target) -> Iterator[list]:
+    """On hardware autotuners take what the case says, where it says something; yields what they took. An emulated device does so
+    itself, and keeps its own list."""
+    if target.emulated or not case.tuning:
+        yield []
+        return
+    from harness.emulator.autotuning import tuned
+
+    with tuned(case.tuning) as told:
+        yield told
+
+
+def _launched(device: Any, on_gpu: list[Instructions | None], told: list) -> dict:
+    """What an emulated device executed: kernel, grid, families of matrix instructions, tile of its largest product, its integer
+    constants, digest of the tile program. Of both kinds of devices `instructions`: every matrix instruction that was launched,
+    where all are known; and what autotuners took, each kernel's last choice."""
     emulated = getattr(device, "launches", None) or ()
     launches = [
         {
             "kernel": done.name,
             "grid": list(done.grid),
             "instructions": sorted(done.instructions),
+            "tile": list(done.tile),
+            "constants": done.constants,
             "program": hashlib.sha256(done.program.encode()).hexdigest()[:12],
         }
         for done in emulated
     ]
     known = [launch for launch in on_gpu if launch is not None]
     instructions = sorted({*of_products(emulated), *(one for launch in known for one in launch)})
-    told = {"instructions": [list(one) for one in instructions]} if instructions and len(known) == len(on_gpu) else {}
-    return ({"launches": launches[-8:]} if launches else {}) | told
+    found: dict = {"launches": launches[-8:]} if launches else {}
+    if instructions and len(known) == len(on_gpu):
+        found["instructions"] = [list(one) for one in instructions]
+    if chosen := {each.kernel: asdict(each) for each in getattr(device, "tuned", None) or told}:
+        found["tuned"] = list(chosen.values())
+    return found
 
 
 @contextmanager

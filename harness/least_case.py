@@ -223,7 +223,7 @@ def fields_of(case: Case) -> list[Field]:
     found: list[Field] = [("schedule",), ("regime",)]
     for part in ("problem", "config"):
         found += _leaves(getattr(case, part), (part,))
-    return [*found, ("data_seed",)]
+    return [*found, ("tuning",), ("calls",), ("data_seed",)]
 
 
 def _leaves(record: Any, prefix: Field) -> Iterator[Field]:

@@ -29,6 +29,15 @@ def against_fault(owed: Owed, seen: Seen) -> Verdict:
             details={"owed": owed.reason},
         )
     details = dict(seen.details, layer=seen.layer)
+    if owed.any_refusal and seen.layer in ("launcher", "driver") and seen.outcome in (Outcome.REFUSED, Outcome.LAUNCHER_ERROR):
+        return Verdict(
+            ruling=Ruling.RIGHT,
+            outcome=seen.outcome,
+            message=seen.message,
+            location=seen.location,
+            rests_on=RestsOn.OWED_REFUSAL,
+            details=details,
+        )
     if not owed.result and str(seen.outcome) == owed.outcome:
         same_layer = not owed.layer or not seen.layer or owed.layer == seen.layer or seen.layer == "emulator"
         said = not owed.message or owed.message in seen.message or owed.message in str(seen.details.get("text", ""))

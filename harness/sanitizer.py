@@ -26,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness.cell import DEVICE_FAULTS
-from harness.contract import Case, resolve
+from harness.contract import Case, case_from_record, resolve
 from harness.outcomes import failure
 from harness.targets import Target, visible_device
 from harness.usage import UsageError
@@ -261,7 +261,7 @@ def _child(words: Sequence[str]) -> None:
     with Path(answers).open("a") as out:
         for record in records:
             contract = resolve(record["contract"])
-            verdict = judge(contract.case_from_json(record), machine, contract)
+            verdict = judge(case_from_record(contract, record), machine, contract)
             out.write(json.dumps(verdict.to_json(), default=str) + "\n")
             out.flush()
             sys.stdout.flush()

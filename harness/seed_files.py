@@ -20,7 +20,7 @@ from importlib import metadata
 from pathlib import Path
 
 from harness.case_fields import check_case
-from harness.contract import Case, resolve
+from harness.contract import Case, case_from_record, resolve
 from harness.docket import reproduction
 from harness.journal import state_directory
 from harness.machine_faults import writing
@@ -177,7 +177,7 @@ def restored(seed: SeedFile, *, embedded: bool = False) -> tuple[Case, list[str]
             os.environ[name] = value
     contract = resolve(record["contract"])
     try:
-        case = contract.case_from_json(record)
+        case = case_from_record(contract, record)
     except UsageError:
         raise
     except Exception as error:

@@ -61,12 +61,15 @@ class Target:
         return torch.device("cuda", 0 if os.environ.get("HARNESS_ONE_GPU") else self.index)
 
     @contextmanager
-    def enter(self, schedule: str = "eager") -> Iterator[Any]:
-        """Make this the machine that launches run on; yields the emulated device, or None on hardware (synchronised at exit)."""
+    def enter(self, schedule: str = "eager", tuning: str = "") -> Iterator[Any]:
+        """Make this the machine that launches run on; yields the emulated device, or None on hardware (synchronised at exit).
+
+        `schedule` and `tuning` are a case's; hardware ignores the schedule, and times where `tuning` says nothing.
+        """
         if self.emulated:
             from harness.emulator import emulated
 
-            with emulated(self.arch, schedule=schedule) as device:
+            with emulated(self.arch, schedule=schedule, tuning=tuning) as device:
                 yield device
             return
         import torch

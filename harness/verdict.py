@@ -46,6 +46,7 @@ class Outcome(StrEnum):
     OUT_OF_MEMORY = "out of memory"
     NOT_MODELLED = "not modelled"
     LAUNCHER_ERROR = "launcher error"
+    STATE_KEPT = "state kept between calls"
     UNDECIDED = "undecided"
     NOT_RUN = "not run"
     CANCELLED = "cancelled"

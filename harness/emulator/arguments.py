@@ -43,7 +43,9 @@ def _argument(memory: GlobalMemory, name: str, value: Any, kinds: Iterator[Type]
     if hasattr(value, "block_shape") and hasattr(value, "base"):
         return _descriptor(memory, name, value, kind, kinds)
     if kind.kind == "pointer":
-        return [memory.add(name, bytes_of(name, value)) if hasattr(value, "data_ptr") else int(value)]
+        if isinstance(value, torch.Tensor | TensorWrapper):
+            return [memory.add(name, bytes_of(name, value))]
+        return [int(value.data_ptr() if hasattr(value, "data_ptr") else value)]  # an address, which must lie in a tensor known here
     if kind.kind == "scalar":
         if kind.is_float:
             return [np.asarray(narrow(np.array(float(value)), kind.format))]

@@ -28,6 +28,7 @@ from harness.emulator.access_widths import Access, accesses
 from harness.emulator.architectures import ARCHITECTURES
 from harness.emulator.arguments import bytes_of, flatten, passed, refuse_cpu_tensors
 from harness.emulator.asynchrony import READ_BY, Schedule
+from harness.emulator.autotuning import Tuned, checked, several, tuned
 from harness.emulator.compiled_kernel import returned
 from harness.emulator.compiler_faults import blame
 from harness.emulator.compiling import FENCE, WRITTEN, Stages, check_release, language_of
@@ -57,6 +58,12 @@ class Launch:
     operations: Counter = field(default_factory=Counter)
     products: Counter = field(default_factory=Counter)  # (family, a, b, d, m, n, k) -> how many the program has
     timeline: list[str] = field(default_factory=list)
+    constants: dict[str, int] = field(default_factory=dict)  # integers compiled in, by parameter
+
+    @property
+    def tile(self) -> tuple[int, ...]:
+        """(m, n, k) of the largest product in the program; () where it has none."""
+        return max((key[-3:] for key in self.products), key=prod, default=())
 
     @property
     def instructions(self) -> frozenset[str]:
@@ -78,6 +85,7 @@ class Device:
         self.multiprocessors = self.schedule.multiprocessors or MULTIPROCESSORS[arch].count
         self.launches: list[Launch] = []
         self.findings: list[EmulatedFault] = []
+        self.tuned: list[Tuned] = []  # what autotuners took
         self.dry = False  # compile and check resources, execute nothing
         self.takes_cpu_tensors = True  # a launch may be given tensors of the CPU, which a real GPU refuses
         self.reachable: list[Any] = []  # tensors, and functions that give some, that pointers in memory may lead to
@@ -139,21 +147,38 @@ class Device:
             _translations[key] = translate(text.decode(), arch=self.arch, fused=key[2], widths=widths)
         return _translations[key]
 
-    def run(self, program: bytes, metadata: Any, grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any]) -> None:
-        """Execute `program` over `grid`. Raises EmulatedFault for whatever convicts it."""
+    def run(
+        self,
+        program: bytes,
+        metadata: Any,
+        grid: tuple[int, int, int],
+        names: Sequence[str],
+        values: Sequence[Any],
+        constants: dict[str, int] | None = None,
+    ) -> None:
+        """Execute `program` over `grid`. Raises EmulatedFault for whatever convicts it. `constants` are kept with the launch."""
+        launch = Launch(metadata.name, grid, metadata._asdict(), "", constants=constants or {})
         try:
-            self._run(program, metadata, grid, names, values)
+            self._run(launch, program, metadata, grid, names, values)
         except EmulatedFault as fault:
             self.findings.append(fault)
             raise
 
-    def _run(self, program: bytes, metadata: Any, grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any]) -> None:
+    def _run(
+        self,
+        launch: Launch,
+        program: bytes,
+        metadata: Any,
+        grid: tuple[int, int, int],
+        names: Sequence[str],
+        values: Sequence[Any],
+    ) -> None:
         if getattr(metadata, "num_ctas", 1) != 1:
             raise EmulatedFault(
                 "not modelled", f"num_ctas = {metadata.num_ctas}: clusters are not modelled, launch with num_ctas=1"
             )
         ready = self.translated(program, metadata)
-        launch = Launch(metadata.name, grid, metadata._asdict(), ready.program.text, products=Counter(ready.products))
+        launch.program, launch.products = ready.program.text, Counter(ready.products)
         self.launches.append(launch)
         if self.dry or prod(grid) == 0:
             return
@@ -283,7 +308,13 @@ class _Launcher:
             if (fault := compiled_in(self.source, values)) is not None:
                 device.findings.append(fault)
                 raise fault
-            device.run(self.program, self.metadata, (x, y, z), [n for n, _ in given], [v for _, v in given])
+            names, given_values = [name for name, _ in given], [value for _, value in given]
+            device.run(self.program, self.metadata, (x, y, z), names, given_values, self._constants())
+
+    def _constants(self) -> dict[str, int]:
+        """The integers that the kernel was compiled for, by parameter."""
+        names, found = list(self.signature), getattr(self.source, "constants", None) or {}
+        return {names[place[0]]: value for place, value in found.items() if len(place) == 1 and type(value) is int}
 
 
 def _relocated(program: bytes, file: str) -> bytes:
@@ -334,18 +365,7 @@ class EmulatedDriver(DriverBase):
         return torch.cuda
 
     def get_benchmarker(self) -> Callable[..., list[float]]:
-        """Time nothing: each candidate is compiled and held to the device's resources, and all take equally long, so the first that
-        fits wins, always."""
-
-        def bench(call: Callable[[], Any], **_: Any) -> list[float]:
-            before, self.device.dry = self.device.dry, True
-            try:
-                call()
-            finally:
-                self.device.dry = before
-            return [1.0, 1.0, 1.0]
-
-        return bench
+        return several
 
     def get_empty_cache_for_benchmark(self) -> Any:
         return None
@@ -354,49 +374,25 @@ class EmulatedDriver(DriverBase):
 
 
 @contextmanager
-def _autotuners(own: EmulatedDriver) -> Iterator[None]:
-    """Autotuners remember their winner by argument, not by target, and their benchmarker for ever: give each target its own."""
-    from triton.runtime.autotuner import Autotuner
-
-    original = Autotuner.run
-
-    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        kept, chosen = self.cache, self.__dict__.pop("do_bench", None)
-        by_target = self.__dict__.setdefault("_winners_by_target", {})
-        self.cache = by_target.setdefault(own.device.arch, {})
-        self.__dict__["do_bench"] = own.get_benchmarker()
-        try:
-            return original(self, *args, **kwargs)
-        finally:
-            self.cache = kept
-            del self.__dict__["do_bench"]
-            if chosen is not None:
-                self.__dict__["do_bench"] = chosen
-
-    Autotuner.run = run
-    try:
-        yield
-    finally:
-        Autotuner.run = original
-
-
-@contextmanager
-def emulated(arch: str, schedule: str = "eager") -> Iterator[Device]:
+def emulated(arch: str, schedule: str = "eager", tuning: str = "") -> Iterator[Device]:
     """Launches go to an emulated `arch` ("sm_80", "sm_90", "sm_100") until the end of the block, and `torch.cuda` answers for it.
 
     Tensors are of `device="cuda"`, or CPU tensors unless `Device.takes_cpu_tensors` is set False.
 
     `schedule`: "eager", "latest" or "drawn:<schedule_seed>" (when asynchronous operations land), and "... on 2" for a GPU of two
-    multiprocessors. ValueError for another arch or schedule, RuntimeError for a Triton release that is not known.
+    multiprocessors. `tuning`: which configuration autotuners take: "" the first that fits, "first", "config <n>", or "runs" for
+    tuning runs, which are executed (`autotuning`). ValueError for another arch, schedule or tuning, RuntimeError for a Triton
+    release that is not known.
     """
     check_release()
+    checked(tuning)
     device = Device(arch, schedule)
     own = EmulatedDriver(device)
     before, hook = driver._active, knobs.runtime.add_stages_inspection_hook
     driver.set_active(own)
     knobs.runtime.add_stages_inspection_hook = Stages()
     try:
-        with _autotuners(own), returned(), answering(device):
+        with tuned(tuning, several) as device.tuned, returned(), answering(device):
             yield device
     finally:
         driver._active = before

@@ -18,6 +18,7 @@ from harness.emulator.access_widths import Access
 from harness.emulator.contraction import Contraction
 from harness.emulator.faults import EmulatedFault
 from harness.emulator.hints import check, hints_of, note
+from harness.emulator.instruction_sets import check_instructions
 from harness.emulator.program import Block, Function, Operation, Program, parse_program
 from harness.emulator.types import Type, parse_type
 
@@ -283,6 +284,7 @@ def translate(
         raise EmulatedFault(
             "not modelled", f"num_ctas = {program.integer('ttg.num-ctas')}: clusters are not modelled, launch with num_ctas=1"
         )
+    check_instructions(program, arch)
     translator = Translator(program, arch=arch, fused=fused, accesses=widths(program))
     for function in program.functions.values():
         translator.begin()

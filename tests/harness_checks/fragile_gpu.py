@@ -34,7 +34,7 @@ class FragileGpu(Target):
         return torch.device("cpu")
 
     @contextmanager
-    def enter(self, schedule: str = "eager") -> Iterator[Any]:
+    def enter(self, schedule: str = "eager", tuning: str = "") -> Iterator[Any]:
         yield None
         if _broken:
             raise RuntimeError(f"CUDA error: {_broken[0]}")

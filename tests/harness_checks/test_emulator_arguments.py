@@ -114,6 +114,29 @@ def test_a_pointer_in_memory_past_the_end_of_its_tensor_is_a_stray_read() -> Non
         grouped[(1,)](table, 10, BLOCK=16)
 
 
+class Address:
+    """What is no tensor and has an address: Triton takes it for a pointer."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.dtype, self.address = tensor.dtype, tensor.data_ptr()
+
+    def data_ptr(self) -> int:
+        return self.address
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_object_with_an_address_points_into_a_tensor_that_is_known(known: bool) -> None:
+    with emulated("sm_90") as device:
+        x, y = torch.arange(16.0, device="cuda"), torch.zeros(16, device="cuda")
+        if known:
+            device.reach(x)
+            strided[(1,)]((Address(x), y, 1, None, twice), 16, BLOCK=16)
+            assert torch.equal(y.cpu(), 2 * (torch.arange(16.0) + 1))
+        else:
+            with pytest.raises(EmulatedFault, match=r"illegal address"):
+                strided[(1,)]((Address(x), y, 1, None, twice), 16, BLOCK=16)
+
+
 class Grouped(VectorAdd):
     """c = a + 1, by addresses in memory."""
 

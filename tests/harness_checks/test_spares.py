@@ -196,7 +196,7 @@ class Modelled(FragileGpu):
     """As a GPU in everything but where the launch runs."""
 
     @contextmanager
-    def enter(self, schedule: str = "eager") -> Iterator[object]:
+    def enter(self, schedule: str = "eager", tuning: str = "") -> Iterator[object]:
         with emulated("sm_90") as device:
             yield device
 

@@ -186,7 +186,7 @@ class Host(Target):
         return True
 
     @contextmanager
-    def enter(self, schedule: str = "eager") -> Iterator[Any]:
+    def enter(self, schedule: str = "eager", tuning: str = "") -> Iterator[Any]:
         yield None
 
 

@@ -1,0 +1,160 @@
+"""Contract under test: each configuration of an autotuner can be launched alone, and its tuning runs where they are asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton import knobs
+
+from harness.emulator import Device, emulated
+from harness.emulator.faults import BadArgument
+
+BLOCKS = (32, 64, 128)
+
+
+def configs(**of_all: Any) -> list[triton.Config]:
+    return [triton.Config({"BLOCK": block}, **of_all) for block in BLOCKS]
+
+
+@triton.jit
+def copied(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + offsets, tl.load(x_ptr + offsets, mask=offsets < n), mask=offsets < n)
+
+
+@triton.jit
+def added(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(y_ptr + offsets, tl.load(x_ptr + offsets, mask=offsets < n), mask=offsets < n)
+
+
+@triton.jit
+def doubled(y_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + offsets, 2 * tl.load(y_ptr + offsets, mask=offsets < n), mask=offsets < n)
+
+
+@triton.jit
+def product(a_ptr, b_ptr, c_ptr, n, BLOCK: tl.constexpr):
+    """32 KiB of shared memory for each stage but the last: A is (64, n), B is (n, 64)."""
+    rows, k = tl.arange(0, 64), tl.arange(0, BLOCK)
+    total = tl.zeros((64, 64), tl.float32)
+    for step in range(0, n, BLOCK):
+        a = tl.load(a_ptr + rows[:, None] * n + (step + k)[None, :])
+        b = tl.load(b_ptr + (step + k)[:, None] * 64 + rows[None, :])
+        total = tl.dot(a, b, total)
+    tl.store(c_ptr + rows[:, None] * 64 + rows[None, :], total)
+
+
+def launch(kernel: Any, *tensors: torch.Tensor) -> Any:
+    n = tensors[0].numel()
+    return kernel[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](*tensors, n)
+
+
+def grids(device: Device) -> list[int]:
+    return [launched.grid[0] for launched in device.launches]
+
+
+@pytest.mark.parametrize(
+    ("tuning", "grid", "took"),
+    [("", 4, 0), ("first", 4, 0), ("config 0", 4, 0), ("config 1", 2, 1), ("config 2", 1, 2), ("config 4", 2, 1)],
+)
+def test_the_configuration_that_is_asked_for_is_launched_alone(tuning: str, grid: int, took: int) -> None:
+    tuner = triton.autotune(configs(), key=["n"])(copied)
+    with emulated("sm_90", tuning=tuning) as device:
+        x, y = torch.arange(128.0), torch.zeros(128)
+        launch(tuner, x, y)
+    assert grids(device) == [grid] and torch.equal(x, y)
+    assert [(told.kernel, told.of, told.took) for told in device.tuned] == [("copied", 3, took)]
+
+
+def test_configurations_that_nobody_asked_for_are_not_compiled(monkeypatch: Any) -> None:
+    compiled: list[str] = []
+    monkeypatch.setattr(knobs.runtime, "jit_cache_hook", lambda **told: compiled.append(told["repr"]) and None)
+    for tuning in ("", "first", "config 2"):
+        tuner = triton.autotune(configs(), key=["n"])(triton.jit(copied.fn))
+        with emulated("sm_90", tuning=tuning):
+            launch(tuner, torch.arange(128.0), torch.zeros(128))
+    assert len(compiled) == 3
+
+
+STAGES = [triton.Config({"BLOCK": 128}, num_stages=stages) for stages in (12, 10, 2)]
+
+
+@pytest.mark.parametrize(("tuning", "took", "unfit"), [("", 2, (0, 1)), ("config 1", 2, (1,)), ("config 2", 2, ())])
+def test_a_configuration_that_does_not_fit_gives_way_to_the_next(tuning: str, took: int, unfit: tuple) -> None:
+    tuner = triton.autotune(STAGES, key=["n"])(product)
+    with emulated("sm_90", tuning=tuning) as device:
+        a, b, c = torch.ones(64, 256).half(), torch.ones(256, 64).half(), torch.zeros(64, 64)
+        tuner[(1,)](a, b, c, 256)
+    assert [(told.took, told.unfit) for told in device.tuned] == [(took, unfit)] and len(device.launches) == 1
+    assert c.tolist() == [[256.0] * 64] * 64
+
+
+def test_pruning_decides_what_there_is_to_take() -> None:
+    pruning = {"early_config_prune": lambda given, *_, **__: given[1:]}
+    tuner = triton.autotune(configs(), key=["n"], prune_configs_by=pruning)(copied)
+    with emulated("sm_90", tuning="config 1") as device:
+        launch(tuner, torch.arange(128.0), torch.zeros(128))
+    assert grids(device) == [1] and (device.tuned[0].of, device.tuned[0].took) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "hooks", "right"),
+    [
+        (added, {}, False),
+        (added, {"reset_to_zero": ["y_ptr"]}, True),
+        (copied, {}, True),
+    ],
+)
+def test_tuning_runs_show_what_adds_up_in_the_result(kernel: Any, hooks: dict, right: bool) -> None:
+    """Three configurations, two runs of each, and the launch itself."""
+    tuner = triton.autotune(configs(), key=["n"], **hooks)(kernel)
+    with emulated("sm_90", tuning="runs") as device:
+        x, y = torch.ones(128), torch.zeros(128)
+        launch(tuner, x, y)
+        again = torch.zeros(128)
+        launch(tuner, x, again)
+    assert len(device.launches) == 3 * 2 + 1 + 1, "the second launch takes the winner, by the tuner's own memory"
+    assert torch.equal(y, x) == right and torch.equal(again, x)
+
+
+@pytest.mark.parametrize(("hooks", "right"), [({}, False), ({"restore_value": ["y_ptr"]}, True)])
+def test_tuning_runs_show_an_operand_that_is_not_restored(hooks: dict, right: bool) -> None:
+    tuner = triton.autotune(configs(), key=["n"], **hooks)(doubled)
+    with emulated("sm_90", tuning="runs"):
+        y = torch.ones(128)
+        launch(tuner, y)
+    assert torch.equal(y, torch.full((128,), 2.0)) == right
+
+
+def test_a_later_launch_resets_nothing() -> None:
+    """On a GPU only the first launch resets what `reset_to_zero` names: whoever relies on it is wrong ever after."""
+    tuner = triton.autotune(configs(), key=["n"], reset_to_zero=["y_ptr"])(added)
+    for tuning, expected in (("runs", 1.0), ("", 6.0), ("config 1", 6.0)):
+        with emulated("sm_90", tuning=tuning):
+            y = torch.full((128,), 5.0)
+            launch(tuner, torch.ones(128), y)
+        assert y.tolist() == [expected] * 128
+
+
+def test_a_tuner_remembers_nothing_of_a_block() -> None:
+    tuner = triton.autotune(configs(), key=["n"])(copied)
+    before = dict(vars(tuner))
+    for arch in ("sm_80", "sm_90"):
+        for tuning in ("runs", "", "config 2"):
+            with emulated(arch, tuning=tuning) as device:
+                launch(tuner, torch.arange(128.0), torch.zeros(128))
+                assert device.tuned[0].of == 3
+    left = {name: value for name, value in vars(tuner).items() if name in before and name not in ("nargs", "best_config")}
+    assert left == {name: before[name] for name in left} and tuner.cache == {} and "do_bench" not in vars(tuner)
+
+
+def test_a_tuning_that_says_nothing_is_refused_with_what_it_may_be() -> None:
+    said = "tuning 'fastest': must be '', 'first', 'runs' or 'config <n>'"
+    with pytest.raises(BadArgument, match=said), emulated("sm_90", tuning="fastest"):
+        pass
