@@ -12,6 +12,7 @@ from harness.emulator.faults import EmulatedFault
 from harness.emulator.global_memory import GlobalMemory
 from harness.emulator.memory import View
 from harness.emulator.ordering import rule_of
+from harness.emulator.undefined_lanes import NOTE, told
 
 if TYPE_CHECKING:
     from harness.emulator.agents import Agent
@@ -129,6 +130,8 @@ class BulkCopies:
         self.async_read(op, (source,))
         program, number = str(self.program), self.number
         self.memory.check(op, addresses, inside, source.dtype.itemsize, program)
+        if (lanes := source.undefined()) is not None and (inside is None or (lanes.reshape(inside.shape) & inside).any()):
+            self.notes.add((NOTE, told(op, source.space.undefined_by)))
 
         def land() -> None:
             values = source.get()

@@ -41,6 +41,7 @@ from harness.emulator.machine import FENCE_READ, Machine
 from harness.emulator.program import Program
 from harness.emulator.residency import MULTIPROCESSORS, check_grid
 from harness.emulator.translate import Translated, translate
+from harness.emulator.undefined_lanes import NOTE
 
 KEPT = 512  # translated programs
 STEP_LIMIT = 20_000_000  # operations of the tile program in one launch: far beyond any judged case
@@ -233,6 +234,8 @@ class Device:
                         f"{location}: what is read here is refilled through the async proxy behind a proxy fence that the compiler "
                         "inserts"
                     )
+                elif name == NOTE:
+                    self._advice.add(location)
                 elif name == "rounding atomics":
                     self._advice.add(f"{location}: an atomic sum of floats depends on the order of programs: one order was taken")
                 elif name == "duplicate rows":

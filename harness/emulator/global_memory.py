@@ -149,7 +149,9 @@ class GlobalMemory:
     def load(
         self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, other: np.ndarray | None, dtype: np.dtype, program: str
     ) -> np.ndarray:
-        """What lies at `addresses` (int64, any shape), `other` (None: poison, the value is undefined) where `mask` is False."""
+        """What lies at `addresses` (int64, any shape), `other` where `mask` is False. None for zero: the compiled program clears
+        the registers before it loads under a mask (`mov.u32 %r, 0x0`, on sm_80, sm_90 and sm_100)."""
+        other = np.zeros((), dtype) if other is None else other
         size = dtype.itemsize
         result: np.ndarray | None = None
         for region, offsets, inside in self._locate(op, addresses, mask, size, write=False, program=program):
@@ -158,14 +160,10 @@ class GlobalMemory:
             if result is None:
                 if inside is None:
                     return found
-                result = (
-                    _undefined(addresses.shape, dtype) if other is None else np.broadcast_to(other, addresses.shape).astype(dtype)
-                )
+                result = np.broadcast_to(other, addresses.shape).astype(dtype)
             np.copyto(result, found, where=True if inside is None else inside)
         if result is None:
-            result = (
-                _undefined(addresses.shape, dtype) if other is None else np.array(np.broadcast_to(other, addresses.shape), dtype)
-            )
+            result = np.array(np.broadcast_to(other, addresses.shape), dtype)
         return result
 
     def _own(self, op: Operation, region: Region, offsets: np.ndarray, inside: np.ndarray | None, program: str) -> None:

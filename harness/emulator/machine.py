@@ -329,16 +329,21 @@ class Machine(BulkCopies, TensorOperations):
         )
 
     # -- cp.async (PTX ISA 9.7.9.25.3) --------------------------------------------------------------------------------
-    def copy(self, op: Operation, pointer: np.ndarray, view: View, mask: np.ndarray | None) -> None:
-        """cp.async: addresses are checked at issue, the source is read at landing."""
+    def copy(self, op: Operation, pointer: np.ndarray, view: View, mask: np.ndarray | None, undefined: bool) -> None:
+        """cp.async: addresses are checked at issue, the source is read at landing. `undefined`: where the mask is False, by the
+        language, whatever the instruction writes there."""
         zero = np.zeros((), view.dtype)
         program = str(self.program)
         self.memory.load(op, pointer, mask, zero, view.dtype, program)
         self._prepare(op, view)
         self.barriers.overwritten(op, view)
-        flight = InFlight(
-            op, "cp.async", lambda: view.put(self.memory.load(op, pointer, mask, zero, view.dtype, program)), writes=(view,)
-        )
+
+        def land() -> None:
+            view.put(self.memory.load(op, pointer, mask, zero, view.dtype, program))
+            if undefined and mask is not None and not mask.all():
+                view.leave_undefined(~mask, (op.location,))
+
+        flight = InFlight(op, "cp.async", land, writes=(view,))
         self.agent.copies.append(self.issue(flight))
 
     def commit_copies(self) -> None:

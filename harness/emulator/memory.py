@@ -6,6 +6,7 @@ puts them, so that overlap, reuse and what is uninitialised show as they will.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,8 @@ class Space:
     def __init__(self, name: str, size: int) -> None:
         self.name, self.size = name, size
         self.data = np.full(size, POISON, np.uint8)  # (size,)
+        self.undefined: np.ndarray | None = None  # (size,) not 0 where a masked load left what was stored here undefined
+        self.undefined_by: set[str] = set()  # the lines of those loads
         self.known = np.zeros(size, np.uint8)  # (size,) 0xFF where written
 
         self.hiding = np.zeros(size, np.uint16)  # (size,) 1 + the generic write that no proxy fence has followed, 0 for none
@@ -53,6 +56,7 @@ class Space:
     def reset(self) -> None:
         """Fresh: poisoned, nothing known."""
         self.data.fill(POISON)
+        self.undefined = None
         self.known.fill(0)
         self.hiding.fill(0)
         self.hidden_by = []
@@ -168,6 +172,22 @@ class View:
         """Write `values` of `shape`, and know them."""
         self.array[...] = values if self.pieces == self.shape else np.reshape(values, self.pieces)
         self.known[...] = self.full
+        if self.space.undefined is not None:
+            self._of(self.space.undefined)[...] = 0
+
+    def leave_undefined(self, lanes: np.ndarray, loads: Iterable[str]) -> None:
+        """The elements just written are undefined in `lanes` (bool, of `shape`), by `loads`."""
+        if self.space.undefined is None:
+            self.space.undefined = np.zeros(self.space.size, np.uint8)
+        self.space.undefined_by.update(loads)
+        self._of(self.space.undefined)[...] = np.where(lanes, self.full, 0).reshape(self.pieces)
+
+    def undefined(self) -> np.ndarray | None:
+        """Which elements are undefined, in `shape`; None for none."""
+        if self.space.undefined is None:
+            return None
+        found = self._of(self.space.undefined) != 0
+        return found.reshape(self.shape) if found.any() else None
 
     def unknown(self) -> int:
         """How many elements were never written."""

@@ -10,6 +10,7 @@ import numpy as np
 from harness.emulator.asynchrony import Flights, InFlight, PendingTensor
 from harness.emulator.faults import OnChipFault
 from harness.emulator.memory import View
+from harness.emulator.undefined_lanes import undefined_product
 
 if TYPE_CHECKING:
     from harness.emulator.agents import Agent, Footprints
@@ -78,8 +79,10 @@ class TensorOperations:
                     op.location,
                     {"operation": op.brief},
                 )
-            before = d.get()
+            before, lanes = d.get(), undefined_product(a, b, d, use)
             d.put(run(a.get(), b.get(), before if use else np.zeros_like(before)))
+            if lanes is not None:
+                d.leave_undefined(lanes, a.space.undefined_by)
             for barrier, when in signals:
                 if when:
                     self.barriers.arrive(op, barrier, 1, flights.before(flight))

@@ -21,6 +21,7 @@ from harness.emulator.hints import check, hints_of, note
 from harness.emulator.instruction_sets import check_instructions
 from harness.emulator.program import Block, Function, Operation, Program, parse_program
 from harness.emulator.types import Type, parse_type
+from harness.emulator.undefined_lanes import UndefinedLanes
 
 Lowering = Callable[["Translator", Operation], None]
 LOWERINGS: dict[str, Lowering] = {}
@@ -113,6 +114,7 @@ class Translator:
         self.defined: dict[str, Operation] = {}
         self.users: dict[str, list[Operation]] = {}
         self.incoming: dict[str, list[str]] = {}  # argument of a block -> what branches give it
+        self.undefined: UndefinedLanes | None = None
 
     @cached_property
     def contraction(self) -> Contraction:
@@ -226,18 +228,23 @@ class Translator:
             raise NotModelled(op, f"in this form ({error})") from error
         if self.accesses is not None and (hints := hints_of(op)):
             self.emit(f"{self.constant(note)}(m, {self.constant(op)}, {self.constant(hints)}, {self.value(op.results[0])})")
+        if self.undefined:
+            self.undefined.follow(op)
 
     def branch(self, op: Operation, blocks: list[Block], labels: dict[str, int]) -> None:
         def go(label: str, given: list[str]) -> str:
             at = labels[label]
-            taken = [self.value(a) for a, _ in blocks[at].arguments]
-            move = f"{', '.join(taken)} = {self.values(given)}; " if taken else ""
-            return f"{move}b = {at}"
+            arguments = [a for a, _ in blocks[at].arguments]
+            move = f"{self.values(arguments)} = {self.values(given)}; " if arguments else ""
+            lanes = self.undefined.handed(arguments, given) if self.undefined else ""
+            return f"{lanes}{move}b = {at}"
 
         if op.name == "cf.br":
             self.emit(go(op.successors[0], op.operands))
         elif op.name == "cf.cond_br":
             condition, first, second = op.segments()
+            if self.undefined:
+                self.undefined.branched(op, condition[0])
             self.emit(f"if {self.value(condition[0])}: {go(op.successors[0], first)}")
             self.emit(f"else: {go(op.successors[1], second)}")
         else:
@@ -289,6 +296,7 @@ def translate(
     for function in program.functions.values():
         translator.begin()
         translator.scan(function.blocks)
+        translator.undefined = UndefinedLanes(translator, function.blocks, program) or None
         translator.lines += translator.function(f"f_{function.name}", function.blocks)
     source = "\n".join(translator.lines)
     namespace = dict(translator.constants)

@@ -18,7 +18,8 @@ def copy(t: Translator, op: Operation) -> None:
     pointer, view, mask, _other = op.segments()[:4]
     masked = t.value(mask[0]) if mask else "None"
     t.check_vectors(op, t.value(pointer[0]), masked)
-    t.emit(f"m.copy({t.constant(op)}, {t.value(pointer[0])}, {t.value(view[0])}, {masked})")
+    undefined = t.undefined is not None and op.location in t.undefined.memory
+    t.emit(f"m.copy({t.constant(op)}, {t.value(pointer[0])}, {t.value(view[0])}, {masked}, {undefined})")
     _tokens(t, op)
 
 
