@@ -13,6 +13,7 @@ from functools import cached_property
 
 from harness.emulator.types import Type, closing, parse_type, split_top
 
+
 @dataclass(eq=False)
 class Block:
     label: str
