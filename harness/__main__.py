@@ -7,17 +7,39 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
+from collections.abc import Iterator
+from typing import NoReturn
 
 from harness.machine_faults import MachineFault, machine_fault
 from harness.supervision import cancels_from_here, leave, supervised
-from harness.usage import UsageError
+from harness.usage import UsageError, did_you_mean
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse's, which names the nearest word where one is not known."""
+
+    def error(self, message: str) -> NoReturn:
+        if found := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
+            message += did_you_mean(found[1], re.findall(r"'(.*?)'", found[2]), 0.6)
+        elif found := re.search(r"unrecognized arguments: (--[\w-]+)", message):
+            message += did_you_mean(found[1], (option for options in _options(self) for option in options))
+        super().error(message)
+
+
+def _options(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
+    """The option strings of `parser` and of its commands."""
+    for action in parser._actions:
+        yield list(action.option_strings)
+        for command in (action.choices or {}).values() if isinstance(action, argparse._SubParsersAction) else ():
+            yield from _options(command)
 
 
 def parser() -> argparse.ArgumentParser:
     """Every command and its arguments."""
     told = "Judge Triton and Gluon kernels, bit for bit where bits are known."
-    made = argparse.ArgumentParser(prog="python -m harness", description=told)
+    made = Parser(prog="python -m harness", description=told)
     commands = made.add_subparsers(dest="command", required=True)
 
     from harness import offline_compile, record

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harness.contract import load
-from harness.usage import UsageError
+from harness.usage import UsageError, did_you_mean
 
 UNITS = tuple(1 << power for power in range(9))  # 1..256: what sizes are made multiples of where they are refused as they are
 
@@ -29,7 +29,8 @@ def claimed(launcher: str, known: Sequence[str], default: Sequence[str] = ()) ->
         raise UsageError(f"--launcher {launcher}: claims is {said!r}; it must be words of {', '.join(known)}; mend the attribute")
     claims = (said,) if isinstance(said, str) else tuple(said)
     if unknown := [claim for claim in claims if claim not in known]:
-        raise UsageError(f"--launcher {launcher}: claims {unknown[0]!r}; it must be of {', '.join(known)}; mend the attribute")
+        said, words = f"{unknown[0]!r}{did_you_mean(unknown[0], known)}", ", ".join(known)
+        raise UsageError(f"--launcher {launcher}: claims {said}; it must be of {words}; mend the attribute")
     return claims
 
 
@@ -75,7 +76,8 @@ def _met(launcher: str, requires: Callable, fields: Mapping[str, Any]) -> bool:
         ) from None
     if unknown := [name for name in names if name not in fields]:
         known = ", ".join(fields)
-        raise UsageError(f"--launcher {launcher}: requires takes {unknown[0]!r}; it may take {known}; mend the attribute")
+        meant = did_you_mean(unknown[0], fields)
+        raise UsageError(f"--launcher {launcher}: requires takes {unknown[0]!r}{meant}; it may take {known}; mend the attribute")
     try:
         return bool(requires(**{name: fields[name] for name in names}))
     except Exception as error:

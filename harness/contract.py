@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.supervision import stage
-from harness.usage import UsageError
+from harness.usage import UsageError, did_you_mean
 
 if TYPE_CHECKING:  # the court draws and launches; a contract is read without either
     import torch
@@ -220,7 +220,7 @@ def resolve(address: str) -> Contract:
             if error.name != f"harness.contracts.{address}":
                 raise
             here = sorted(p.stem for p in (Path(__file__).parent / "contracts").glob("[a-z]*.py"))
-            raise UsageError(f"contract {address!r}: no such kernel; known: {', '.join(here)}; "
+            raise UsageError(f"contract {address!r}: no such kernel{did_you_mean(address, here)}; known: {', '.join(here)}; "
                              "or give package.module:NAME or path/file.py:NAME") from None
     else:
         found = load(address)
@@ -253,8 +253,15 @@ def load(address: str) -> Any:
     try:
         return getattr(module, name)
     except AttributeError:
-        public = [n for n in vars(module) if not n.startswith("_")][:12]
-        raise UsageError(f"address {address!r}: {place} has no {name}; it has {', '.join(public)}") from None
+        public = [n for n, value in vars(module).items() if not n.startswith("_") and _may_be_named(value, module)]
+        shown = ", ".join(public[:12]) or "no function and no contract"
+        raise UsageError(f"address {address!r}: {place} has no {name}{did_you_mean(name, public)}; it has {shown}") from None
+
+
+def _may_be_named(value: Any, module: Any) -> bool:
+    """Whether an address may lead to it: a function of the module's own that is no kernel, or a contract."""
+    own = callable(value) and getattr(value, "__module__", None) == module.__name__ and not hasattr(value, "def_file_line_number")
+    return own or isinstance(value, Contract)
 
 
 def load_afresh(address: str) -> Any:

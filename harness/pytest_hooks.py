@@ -15,10 +15,11 @@ import shlex
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -36,6 +37,7 @@ from harness.targets import EMULATED_ARCHITECTURES, Target, show_children, targe
 from harness.usage import UsageError
 from harness.verdict import Outcome, Ruling, Verdict
 
+T = TypeVar("T")
 LARGE = "test_large.py"
 EMULATED = tuple(f"emulated:{arch}" for arch in EMULATED_ARCHITECTURES)
 LONG = {"node", "large_node"}  # arguments of the tests that judge for seconds
@@ -79,8 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"{name} {value}: must be at least {least}")
     if not hasattr(config, "workerinput"):  # once a run, before any worker
         for name in _target_names(config):
-            if _leased_name(name):
-                _gpus_asked(name)
+            _gpus_asked(name) if _leased_name(name) else _asked(target, name)
     replayed = config.getoption("--replay")
     if replayed is not None and not replayed.is_dir():
         raise pytest.UsageError(f"--replay {replayed}: must be a directory of seed files, such as .harness/failures")
@@ -156,9 +157,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 def _gpus_asked(name: str) -> list[Target]:
     """`gpus_called` for what the command line asked: none here is a usage error, before and after xdist counts its workers."""
+    return _asked(gpus_called, name)
+
+
+def _asked(find: Callable[[str], T], name: str) -> T:
     try:
-        return gpus_called(name)
-    except ValueError as error:
+        return find(name)
+    except UsageError as error:
         raise pytest.UsageError(str(error)) from None
 
 

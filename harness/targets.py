@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.usage import UsageError
+from harness.usage import UsageError, did_you_mean
 from kernels.features import Feature, features_of
 
 if TYPE_CHECKING:
@@ -117,7 +118,8 @@ def target(name: str) -> Target:
     known = ", ".join(t.name for t in here)
     if name.startswith("cuda:"):
         raise UsageError(f"target {name!r}: no such GPU is visible; targets here: {known}; see CUDA_VISIBLE_DEVICES and nvidia-smi")
-    raise UsageError(f"target {name!r}: must be emulated:sm_NN or cuda:N; targets here: {known}")
+    meant = "" if re.fullmatch(r"emulated:sm_\d+", name) else did_you_mean(name, (machine.name for machine in here))
+    raise UsageError(f"target {name!r}: must be emulated:sm_NN or cuda:N{meant}; targets here: {known}")
 
 
 def visible_device(index: int) -> str:

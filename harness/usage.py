@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class UsageError(ValueError):
     """Something asked for is wrong. The text has the value, the rule and the remedy, on one line."""
+
+
+def did_you_mean(name: object, known: Iterable[str], cutoff: float = 0.76) -> str:
+    """" (did you mean 'x'?)" where one of `known` is spelt nearly like `name` or ends in it; else empty.
+
+    The default tells fp16 from bf16, which are no slips of each other.
+    """
+    names = list(known)
+    found = difflib.get_close_matches(str(name), names, 1, cutoff) or [each for each in names if each.endswith(f":{name}")]
+    return f" (did you mean {found[0]!r}?)" if found else ""

@@ -104,6 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
             tally.stopped = str(fault)
         _show_bugs(bugs, shown, records, tally)
     shown.print(report.table(tally))
+    for line in report.LEGEND:
+        shown.print(line, markup=False, style="dim", soft_wrap=True)
     for line in report.not_run_lines(tally):
         shown.print(line, markup=False, style="dim", soft_wrap=True)
     if arguments.coverage:

@@ -248,7 +248,7 @@ class MatmulContract(Contract):
             "regime": case.regime,
             "schedule": case.schedule_kind,
             "target": target.name,
-            "config": c.name if c else "autotuned",
+            "config": c.name if c else "the launcher's own" if case.launcher else "autotuned",
         }
         seen |= {f"{name} mod 16": size % 16 for name, size in (("m", p.m), ("n", p.n), ("k", p.k))}
         clause = broken(kernels.matmul.CLAUSES, p, c)

@@ -34,6 +34,8 @@ def test_a_right_kernel_is_acquitted_with_status_0(capsys: pytest.CaptureFixture
     assert run("--contract", f"{ADD}:CONTRACT", *SM_90, "--max-cases", "8") == 0
     out = capsys.readouterr().out
     assert "5/5" in out and "cases judged" in out and "│ exact" in out
+    legend = out.partition("┘\n")[2].splitlines()[:5]
+    assert [line.partition(":")[0] for line in legend] == ["right", "words", "largest share of the bound", "cover", "a case"]
     assert not (state / "failures").exists()
 
 
@@ -120,14 +122,29 @@ def g(a, b): ...
 def h(a, b): ...
 f.requires, g.requires, h.claims = (lambda m: False), (lambda q: True), ("fp4",)
 """
+NAMED = """import os, torch, triton, triton.language as tl
+from pathlib import Path
+SIZE = 3
+def mymatmul(a, b): ...
+def add(a, b): ...
+mymatmul.claims = ("stride",)
+@triton.jit
+def kernel(a): ...
+"""
 BAD = [
-    (["run", "matmull"], "contract 'matmull': no such kernel; known: "),
+    (["run", "matmull"], "contract 'matmull': no such kernel (did you mean 'matmul'?); known: "),
+    (["run", "softmax"], "contract 'softmax': no such kernel; known: "),
+    (["run", "matmul", "--target", "emulated:sm90"], "must be emulated:sm_NN or cuda:N (did you mean 'emulated:sm_90'?); targets"),
+    (["run", "matmul", "--target", "sm_80"], "must be emulated:sm_NN or cuda:N (did you mean 'emulated:sm_80'?); targets here: "),
+    (["run", "matmul", "--launcher", "{tmp}/named.py:mymatmull"], "no mymatmull (did you mean 'mymatmul'?); it has mymatmul, add"),
+    (["run", "matmul", "--launcher", "{tmp}/named.py:softmax"], "has no softmax; it has mymatmul, add"),
+    (["run", "matmul", "--launcher", "{tmp}/named.py:mymatmul"], "claims 'stride' (did you mean 'strides'?); it must be of"),
     (["run", "matmul", "--target", "emulated:sm_75"], "target 'emulated:sm_75': must be emulated:sm_NN or cuda:N; targets here: "),
     (["run", "matmul", "--target", "cuda:77"], "target 'cuda:77': no such GPU is visible"),
     (["run", "matmul", "--launcher", "nowhere.py:f"], "there is no file nowhere.py; give a path to an existing Python file"),
     (["run", "matmul", "--launcher", "nowhere.py"], "address 'nowhere.py': must be package.module:NAME or path/file.py:NAME"),
     (["run", "matmul", "--launcher", "no.such.module:f"], "address 'no.such.module:f': cannot import no.such.module"),
-    (["run", "matmul", "--launcher", "{tmp}/mine.py:g"], "has no g; it has x, f, g0"),
+    (["run", "matmul", "--launcher", "{tmp}/mine.py:g"], "has no g; it has f, g0"),
     (["run", "matmul", "--launcher", "{tmp}/mine.py:x"], "is a int, must be a function (a, b, activation='', *, out_dtype=None)"),
     (["run", "--launcher", "{tmp}/mine.py:f", "matmul", "ampere_gemm"], "name it, for example: run matmul"),
     (["run", "ampere_gemm", "--launcher", "{tmp}/mine.py:g0"], "is g0(), must be a function (a, bt, d=None, *, block_m=64"),
@@ -158,6 +175,7 @@ def test_bad_input_is_one_line_with_value_rule_and_remedy_and_leaves_no_file(
 ) -> None:
     (tmp_path / "mine.py").write_text("x = 3\ndef f(a, b): ...\ndef g0(): ...\n")
     (tmp_path / "less.py").write_text(LESS)
+    (tmp_path / "named.py").write_text(NAMED)
     (tmp_path / "cut.json").write_text('{"version": 1, "case": {"contr')
     (tmp_path / "version.json").write_text('{"version": 99}')
     good = {"version": 1, "target": "emulated:sm_90", "verdict": {}, "signature": ["a", "b", "c"]}
@@ -168,6 +186,23 @@ def test_bad_input_is_one_line_with_value_rule_and_remedy_and_leaves_no_file(
     error = capsys.readouterr().err
     assert said in error and error.startswith("error: ") and error.count("\n") == 1
     assert sorted(tmp_path.iterdir()) == before and not state.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["rnu"], "did you mean 'run'?"),
+        (["run", "--profile", "quik"], "did you mean 'quick'?"),
+        (["run", "--max-case-s"], "unrecognized arguments: --max-case-s (did you mean '--max-cases'?)"),
+        (["run", "--frobnicate"], "unrecognized arguments: --frobnicate\n"),
+    ],
+)
+def test_a_command_or_an_option_that_is_misspelt_gets_the_nearest(
+    words: list[str], said: str, capsys: pytest.CaptureFixture
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert said in capsys.readouterr().err
 
 
 WHOLE = {

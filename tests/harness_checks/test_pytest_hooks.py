@@ -165,6 +165,11 @@ def test_a_gpu_that_is_asked_for_and_not_here_is_a_usage_error_that_names_those_
         assert ("cuda:0 (sm_80)" in done.stderr) == (gpus is here) and "Traceback" not in done.stderr
 
 
+def test_an_emulated_target_that_is_misspelt_is_a_usage_error() -> None:
+    done = run_pytest("--collect-only", "--harness-target", "emulated:sm90", "tests/kernel_contracts/test_contracts.py")
+    assert done.returncode == 4 and "did you mean 'emulated:sm_90'?" in done.stderr and "Traceback" not in done.stderr
+
+
 def test_the_gpu_line_collects_contracts_and_large_products_and_others_no_large_ones() -> None:
     here = {"visible": "0", "gpus": [{"arch": "sm_90", "model": "one", "uuid": "u", "free": 1, "total": 1}]}
     both = ["--collect-only", "tests/kernel_contracts/test_contracts.py", "tests/kernel_contracts/test_large.py"]
