@@ -25,6 +25,11 @@ def canonical(values: np.ndarray) -> np.ndarray:
     return values
 
 
+def flushed(values: np.ndarray) -> np.ndarray:
+    """float32 `values` with subnormals as zeros of their sign (.ftz)."""
+    return np.where(np.abs(values) < np.float32(2.0**-126), np.copysign(np.float32(0), values), values)
+
+
 def widen(values: np.ndarray, fmt: str | None) -> np.ndarray:
     """Exact float64 values of what `values` holds in `fmt` (None: already float64)."""
     if fmt is None or fmt == "fp32":
@@ -102,11 +107,14 @@ def convert_float(source: str, destination: str, arch: str) -> Callable:
     return run
 
 
-def float_from_int(bits: int, fmt: str, *, signed: bool) -> Callable:
-    """sitofp, uitofp: nearest even. Exact in float64 up to 53 bits; 64-bit integers go straight to float32."""
+def float_from_int(bits: int, fmt: str, arch: str, *, signed: bool) -> Callable:
+    """sitofp, uitofp: rounded once, to nearest even; but to bf16 on sm_80, where it goes through fp32 and is rounded twice.
+
+    Integers of 64 bits are taken in two halves, which float64 holds, and rounded to odd there; those of fewer are exact in it.
+    """
     unsigned = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
-    def run(values: np.ndarray | int) -> np.ndarray:
+    def run(values: np.ndarray) -> np.ndarray:
         values = np.asarray(values)
         if bits == 1:
             values = -values.astype(np.int8) if signed else values.astype(np.uint8)
@@ -114,7 +122,12 @@ def float_from_int(bits: int, fmt: str, *, signed: bool) -> Callable:
             values = values.astype({8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}[bits]).view(unsigned[bits])
         if fmt == "fp32":
             return values.astype(np.float32)
-        return narrow(values.astype(np.float64), fmt)
+        if fmt == "bf16" and arch == "sm_80":
+            return narrow(values.astype(np.float32).astype(np.float64), fmt)
+        if bits < 64:
+            return narrow(values.astype(np.float64), fmt)
+        low = values & values.dtype.type(0xFFFFFFFF)
+        return narrow(_to_odd_sum((values - low).astype(np.float64), low.astype(np.float64)), fmt)
 
     return run
 

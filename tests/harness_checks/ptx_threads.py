@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from math import ceil, floor, isqrt, trunc
 
 import numpy as np
 
@@ -35,8 +36,8 @@ def value(word: int, form: str) -> Fraction | float:
     return sign * Fraction(hidden + fraction) * Fraction(2) ** (max(exponent, 1) - 1 + low - precision + 1)
 
 
-def rounded(exact: Fraction, form: str, *, negative_zero: bool = False) -> int:
-    """The word nearest to `exact`, ties to the even one; beyond the largest an infinity."""
+def rounded(exact: Fraction, form: str, *, negative_zero: bool = False, nearest: bool = True) -> int:
+    """The word nearest to `exact`, ties to the even one; beyond the largest an infinity. Toward zero where not `nearest`."""
     bits, precision, low = FORMS[form]
     if exact == 0:
         return 1 << (bits - 1) if negative_zero else 0
@@ -45,10 +46,10 @@ def rounded(exact: Fraction, form: str, *, negative_zero: bool = False) -> int:
     if Fraction(2) ** exponent > size:
         exponent -= 1
     unit = Fraction(2) ** (max(exponent, low) - precision + 1)
-    units = round(size / unit)  # Python rounds a Fraction's half to even
+    units = round(size / unit) if nearest else size // unit  # Python rounds a Fraction's half to even
     field = (max(exponent, low) - low) * (1 << (precision - 1)) + units  # a carry moves on into the exponent
     infinity = ((1 << (bits - precision)) - 1) << (precision - 1)
-    return sign | min(field, infinity)
+    return sign | min(field, infinity if nearest else infinity - 1)
 
 
 def flushed(word: int, form: str) -> int:
@@ -63,8 +64,8 @@ def _special(a: Fraction | float) -> bool:
 
 
 def _below(a: Fraction | float) -> bool:
-    """Whether the sign of `a` is set: -0.0 is a float, all else that is zero is not."""
-    return isinstance(a, float) or a < 0
+    """Whether the sign of `a` is set."""
+    return bool(np.signbit(a)) if isinstance(a, float) else a < 0
 
 
 def _size(a: Fraction | float) -> np.float64:
@@ -72,7 +73,7 @@ def _size(a: Fraction | float) -> np.float64:
     return np.float64(a) if _special(a) else np.float64((a > 0) - (a < 0))
 
 
-def multiply_add(a: int, b: int | None, c: int | None, form: str) -> int:
+def multiply_add(a: int, b: int | None, c: int | None, form: str, *, nearest: bool = True) -> int:
     """a * b + c, rounded once; without b the sum a + c, without c the product."""
     x, y, z = value(a, form), 1 if b is None else value(b, form), None if c is None else value(c, form)
     if any(_special(each) for each in (x, y, z)):
@@ -84,9 +85,61 @@ def multiply_add(a: int, b: int | None, c: int | None, form: str) -> int:
         return (1 << (bits - 1) if found < 0 else 0) | ((1 << (bits - precision)) - 1) << (precision - 1)
     exact = Fraction(x) * Fraction(y) + Fraction(0 if z is None else z)
     if exact:
-        return rounded(exact, form)
+        return rounded(exact, form, nearest=nearest)
     both_below = _below(x) != _below(y) and (z is None or (z == 0 and _below(z)))  # a zero keeps the sign that all of it has
     return rounded(exact, form, negative_zero=both_below)
+
+
+def quotient(a: int, b: int, form: str, *, nearest: bool = True) -> int:
+    """a / b, rounded once."""
+    x, y = value(a, form), value(b, form)
+    negative = _below(x) != _below(y)
+    infinite = [_special(each) and each == each for each in (x, y)]
+    if any(each != each for each in (x, y)) or all(infinite) or (x == 0 and y == 0):
+        return NAN[form]
+    bits, precision, _ = FORMS[form]
+    if infinite[0] or y == 0:
+        return negative << (bits - 1) | ((1 << (bits - precision)) - 1) << (precision - 1)
+    if infinite[1] or x == 0:
+        return negative << (bits - 1)
+    return rounded(Fraction(x) / Fraction(y), form, negative_zero=negative, nearest=nearest)
+
+
+def root(a: int, form: str, *, nearest: bool = True) -> int:
+    """The square root of a, rounded once."""
+    x = value(a, form)
+    if x == 0 or (_special(x) and x > 0):
+        return a
+    if x != x or x < 0:
+        return NAN[form]
+    scaled = Fraction(x) * Fraction(4) ** 200  # at least 2^100: its root has far more bits than any form
+    low = isqrt(scaled.numerator // scaled.denominator)
+    exact = low * low == scaled
+    return rounded(Fraction(2 * low + (0 if exact else 1), 2) / 2**200, form, nearest=nearest)
+
+
+def whole(word: int, form: str, mode: str) -> int:
+    """A float of no fraction: downward (rmi), upward (rpi), toward zero (rzi), to nearest even (rni)."""
+    x = value(word, form)
+    if x != x:
+        return NAN[form]
+    if _special(x) or x == 0:
+        return word
+    found = {"rmi": floor, "rpi": ceil, "rzi": trunc, "rni": round}[mode](Fraction(x))
+    return rounded(Fraction(found), form, negative_zero=_below(x))
+
+
+def to_integer(word: int, form: str, bits: int, *, signed: bool, mode: str = "rzi") -> int:
+    """cvt to an integer of `bits`: clamped to its range, NaN to zero, as a word."""
+    x = value(word, form)
+    least, most = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+    if x != x:
+        return 0
+    if _special(x):
+        found = most if x > 0 else least
+    else:
+        found = min(max({"rmi": floor, "rpi": ceil, "rzi": trunc, "rni": round}[mode](Fraction(x)), least), most)
+    return found & ((1 << bits) - 1)
 
 
 def least_or_most(a: int, b: int, form: str, *, most: bool, keep_nan: bool) -> int:
@@ -218,18 +271,21 @@ class Threads:
         names = [n.strip() for n in group.strip("{}").split(",")]
         base, _, offset = place.strip("[] ").partition("+")
         address = self.read(base.strip()) + np.uint64(int(offset or "0", 0))
+        size = bits // 8
         for i, name in enumerate(names):
-            at, size = address + np.uint64(i * bits // 8), bits // 8
-            words = self.read(name) if not load else self.registers.get(name, np.zeros(self.count, np.uint64)).copy()
-            for thread in np.flatnonzero(when):
-                room = self.shared if shared else self.memory.of(int(at[thread]))
-                start = int(at[thread]) if shared else int(at[thread]) - self.memory.base(int(at[thread]))
-                if load:
-                    words[thread] = int.from_bytes(room[start : start + size].tobytes(), "little")
-                else:
-                    room[start : start + size] = np.frombuffer(int(words[thread]).to_bytes(8, "little"), np.uint8)[:size]
+            at = (address + np.uint64(i * size))[when]
+            if not at.size:
+                continue
+            room, start = (self.shared, 0) if shared else self.memory.room(int(at[0]))
+            places = (at - np.uint64(start)).astype(np.int64)[:, None] + np.arange(size)  # (threads, size)
             if load:
+                held = np.zeros((at.size, 8), np.uint8)
+                held[:, :size] = room[places]
+                words = np.zeros(self.count, np.uint64)
+                words[when] = held.view("<u8")[:, 0]
                 self.write(name, words, when, bits)
+            else:
+                room[places] = self.read(name)[when].astype("<u8").view(np.uint8).reshape(-1, 8)[:, :size]
 
     def _compare(self, parts: list[str], operands: list[str], half: int) -> Words:
         a, b = (self.read(o) for o in operands[:2])
@@ -261,13 +317,19 @@ class Threads:
                 return (words[0] * words[1] + words[2]).astype(np.uint64)
             if kind == "not":
                 return ~words[0].astype(np.uint64)
-            if kind == "neg":
-                return (-words[0].astype(np.int64)).astype(np.uint64)
+            if kind in ("neg", "abs"):
+                word = words[0].astype(np.int64)
+                return (-word if kind == "neg" else np.abs(word)).astype(np.uint64)
+            if kind in ("div", "rem"):
+                pairs = [(int(x), int(y) or 1) for x, y in zip(*words, strict=True)]  # by zero it is undefined
+                whole_ = [abs(x) // abs(y) * (-1 if (x < 0) != (y < 0) else 1) for x, y in pairs]
+                found = whole_ if kind == "div" else [x - y * q for (x, y), q in zip(pairs, whole_, strict=True)]
+                return np.array([each & (1 << 64) - 1 for each in found], np.uint64)
             if kind in ("shl", "shr"):
-                amount = np.minimum(self.read(operands[1]) & np.uint64(0xFFFFFFFF), np.uint64(63))
-                amount = amount.astype(words[0].dtype)
-                moved = np.left_shift(words[0], amount) if kind == "shl" else np.right_shift(words[0], amount)
-                return moved.astype(np.uint64)
+                amount = self.read(operands[1]) & np.uint64(0xFFFFFFFF)
+                inside = np.minimum(amount, np.uint64(63)).astype(words[0].dtype)
+                moved = np.left_shift(words[0], inside) if kind == "shl" else np.right_shift(words[0], inside)
+                return np.where((amount < np.uint64(bits)) | signed, moved.astype(np.uint64), np.uint64(0))
         raise NotImplementedError(f"PTX: {'.'.join(parts)}")
 
     def _float(self, parts: list[str], operands: list[str], when: np.ndarray) -> None:
@@ -288,50 +350,67 @@ class Threads:
         self.write(operands[0], found, when, bits * packed)
 
     def _convert(self, parts: list[str], operands: list[str], when: np.ndarray) -> None:
-        into, source = parts[-2], parts[-1]
-        words = self.read(operands[1])
-        if into in FORMS and source in FORMS:
-            if "ftz" in parts or (FORMS[into][1] < FORMS[source][1] and "rn" not in parts):
-                raise NotImplementedError(f"PTX: {'.'.join(parts)}")
-            found = np.array([converted(int(w) & (1 << FORMS[source][0]) - 1, source, into) for w in words], np.uint64)
-        elif into not in FORMS and source not in FORMS:
-            bits = _bits(source)
-            found = _signed(words, bits).astype(np.uint64) if source[0] == "s" else words & np.uint64((1 << bits) - 1)
+        into, source, modifiers = parts[-2], parts[-1], set(parts[1:-2])
+        words = self.read(operands[1]) & np.uint64((1 << _bits(source)) - 1)
+        if into not in FORMS and source not in FORMS and not modifiers:
+            found = _signed(words, _bits(source)).astype(np.uint64) if source[0] == "s" else words
         else:
-            raise NotImplementedError(f"PTX: {'.'.join(parts)}")
+            run = conversion(parts)
+            found = np.array([run(int(w)) for w in words], np.uint64)
         self.write(operands[0], found, when, _bits(into))
 
 
-def converted(word: int, source: str, into: str) -> int:
-    """cvt between floats, to nearest even."""
+def conversion(parts: list[str]) -> Callable[[int], int]:
+    """What a cvt that is no plain move computes on a word. NotImplementedError for one that is not known."""
+    into, source, modifiers = parts[-2], parts[-1], set(parts[1:-2])
+    mode = next((m for m in ("rmi", "rpi", "rzi", "rni") if m in modifiers), None)
+    flush = "ftz" in modifiers
+    if modifiers - {"rn", "rz", "ftz", mode}:
+        raise NotImplementedError(f"PTX: {'.'.join(parts)}")
+    if source in FORMS and into == source and mode:
+        return lambda w: whole(flushed(w, source) if flush else w, source, mode)
+    if source in FORMS and into in FORMS and not mode and (modifiers or FORMS[into][1] > FORMS[source][1]):
+        return lambda w: converted(flushed(w, source) if flush else w, source, into, nearest="rz" not in modifiers)
+    if source in FORMS and into not in FORMS and mode:
+        return lambda w: to_integer(flushed(w, source) if flush else w, source, _bits(into), signed=into[0] == "s", mode=mode)
+    if source not in FORMS and into in FORMS and modifiers & {"rn", "rz"}:
+        top = 1 << (_bits(source) - 1) if source[0] == "s" else 0
+        return lambda w: rounded(Fraction((w ^ top) - top), into, nearest="rn" in modifiers)
+    raise NotImplementedError(f"PTX: {'.'.join(parts)}")
+
+
+def converted(word: int, source: str, into: str, *, nearest: bool = True) -> int:
+    """cvt between floats."""
     held = value(word, source)
     if isinstance(held, float) and held != held:
         return NAN[into]
     bits, precision, _ = FORMS[into]
     if _special(held):
         return (1 << (bits - 1) if held < 0 else 0) | ((1 << (bits - precision)) - 1) << (precision - 1)
-    return rounded(Fraction(held), into, negative_zero=bool(np.signbit(float(held))))
+    return rounded(Fraction(held), into, negative_zero=_below(held), nearest=nearest)
 
 
 def instruction(parts: list[str], form: str) -> Callable[..., int]:
     """What the float instruction whose opcode has `parts` computes on words of `form`. NotImplementedError for a modifier or an
-    opcode that is not known: rounding other than to nearest even among them."""
+    opcode that is not known."""
     kind, modifiers = parts[0], [m for m in parts[1:] if m not in (form, f"{form}x2")]
-    known = {"rn", "ftz", "NaN"} if kind in ("min", "max") else {"rn", "ftz"}
+    known = {"ftz", "NaN"} if kind in ("min", "max") else {"rn", "rz", "ftz"}
     if set(modifiers) - known:
         raise NotImplementedError(f"PTX: {'.'.join(parts)}")
-    top = 1 << (FORMS[form][0] - 1)
+    top, nearest = 1 << (FORMS[form][0] - 1), "rz" not in modifiers
     table: dict[str, Callable[..., int]] = {
-        "add": lambda a, b: multiply_add(a, None, b, form),
-        "sub": lambda a, b: multiply_add(a, None, b ^ top, form),
-        "mul": lambda a, b: multiply_add(a, b, None, form),
-        "fma": lambda a, b, c: multiply_add(a, b, c, form),
+        "add": lambda a, b: multiply_add(a, None, b, form, nearest=nearest),
+        "sub": lambda a, b: multiply_add(a, None, b ^ top, form, nearest=nearest),
+        "mul": lambda a, b: multiply_add(a, b, None, form, nearest=nearest),
+        "fma": lambda a, b, c: multiply_add(a, b, c, form, nearest=nearest),
+        "div": lambda a, b: quotient(a, b, form, nearest=nearest),
+        "sqrt": lambda a: root(a, form, nearest=nearest),
         "neg": lambda a: a ^ top,
         "abs": lambda a: a & ~top,
         "min": lambda a, b: least_or_most(a, b, form, most=False, keep_nan="NaN" in modifiers),
         "max": lambda a, b: least_or_most(a, b, form, most=True, keep_nan="NaN" in modifiers),
     }
-    if kind not in table:
+    if kind not in table or (kind in ("div", "sqrt") and not {"rn", "rz"} & set(modifiers)):
         raise NotImplementedError(f"PTX: {'.'.join(parts)}")
     run = table[kind]
     if "ftz" not in modifiers:
@@ -340,19 +419,14 @@ def instruction(parts: list[str], form: str) -> Callable[..., int]:
 
 
 class Memory:
-    """Global memory: arrays by address."""
+    """Global memory: arrays by address. The threads of one instruction reach one array."""
 
     def __init__(self, *arrays: np.ndarray) -> None:
-        self.rooms = [(array.__array_interface__["data"][0], array.view(np.uint8).reshape(-1)) for array in arrays]
+        self.rooms = [(array.view(np.uint8).reshape(-1), array.__array_interface__["data"][0]) for array in arrays]
 
-    def _room(self, address: int) -> tuple[int, np.ndarray]:
-        return next(room for room in self.rooms if room[0] <= address < room[0] + room[1].size)
-
-    def base(self, address: int) -> int:
-        return self._room(address)[0]
-
-    def of(self, address: int) -> np.ndarray:
-        return self._room(address)[1]
+    def room(self, address: int) -> tuple[np.ndarray, int]:
+        """The bytes of the array that `address` lies in, and where they begin."""
+        return next((held, start) for held, start in self.rooms if start <= address < start + held.size)
 
 
 def _bits(typed: str) -> int:

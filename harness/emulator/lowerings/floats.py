@@ -9,6 +9,7 @@ from harness.emulator.arithmetic import (
     canonical,
     convert_float,
     float_from_int,
+    flushed,
     fma,
     int_from_float,
     narrow,
@@ -114,9 +115,9 @@ def convert(t: Translator, op: Operation) -> None:
 @lowers("arith.sitofp", "arith.uitofp")
 def from_integer(t: Translator, op: Operation) -> None:
     source, target = t.operand(op, 0), t.result(op)
-    if (source.bits == 64 and target.format != "fp32") or target.format is None or target.bits == 8:
+    if target.format is None or target.bits == 8:
         raise NotModelled(op, f"from {source.element} to {target.element}")
-    t.call(op, float_from_int(source.bits, target.format, signed=op.name == "arith.sitofp"))
+    t.call(op, float_from_int(source.bits, target.format, t.arch, signed=op.name == "arith.sitofp"))
 
 
 @lowers("arith.fptosi", "arith.fptoui")
@@ -137,10 +138,11 @@ def correctly_rounded(t: Translator, op: Operation) -> None:
 
 @lowers("math.floor", "math.ceil")
 def whole(t: Translator, op: Operation) -> None:
+    """cvt.rmi.ftz and cvt.rpi.ftz: libdevice's, compiled to flush."""
     if t.result(op).element != "f32":
         raise NotModelled(op, f"on {t.result(op).element}")
     run = np.floor if op.name == "math.floor" else np.ceil
-    t.call(op, lambda a: canonical(run(a)))
+    t.call(op, lambda a: canonical(run(flushed(a))))
 
 
 @lowers("tt.clampf")

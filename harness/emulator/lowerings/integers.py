@@ -114,11 +114,12 @@ def binary_unsigned(t: Translator, op: Operation) -> None:
 
 @lowers("arith.shli", "arith.shrsi", "arith.shrui")
 def shift(t: Translator, op: Operation) -> None:
+    """By as many bits as there are, or more: nothing is left, or the sign. The amount is its low 32 bits (PTX ISA, shl and shr)."""
     bits = t.result(op).bits
 
     def array(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         unsigned = _UNSIGNED[bits]
-        amount = b.view(unsigned)
+        amount = b.view(unsigned) & unsigned(min((1 << bits) - 1, 0xFFFFFFFF))
         inside = amount < bits
         amount = np.where(inside, amount, 0).astype(unsigned)
         if op.name == "arith.shrsi":
@@ -127,7 +128,7 @@ def shift(t: Translator, op: Operation) -> None:
         return np.where(inside, moved, 0).astype(unsigned).view(a.dtype)
 
     def single(a: int, b: int) -> int:
-        amount = _mod(b, bits)
+        amount = _mod(b, min(bits, 32))
         if op.name == "arith.shrsi":
             return a >> min(amount, bits - 1)
         if amount >= bits:
