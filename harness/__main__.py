@@ -5,6 +5,11 @@ Exit status: 0 all right, 1 convicted, 2 usage, 3 too much undecided, an error o
 
 from __future__ import annotations
 
+import signal
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # before the other imports: Ctrl-C ends them at once, without a traceback
+
 import argparse
 import os
 import re
@@ -13,6 +18,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from harness.machine_faults import MachineFault, machine_fault
+from harness.memory import out_of_memory
 from harness.supervision import cancels_from_here, leave, supervised
 from harness.usage import UsageError, did_you_mean
 
@@ -92,7 +98,7 @@ def main(words: list[str] | None = None) -> int:
         print("cancelled", file=sys.stderr)
         return 3
     except Exception as error:
-        print(f"error: {machine_fault(error) or own_failure(error)}", file=sys.stderr)
+        print(f"error: {machine_fault(error) or out_of_memory(error) or own_failure(error)}", file=sys.stderr)
         return 3
 
 

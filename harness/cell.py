@@ -112,7 +112,7 @@ class Cell:
         except Gone:
             if self.ended:
                 raise Cancelled from None
-            return _no_child(), 0
+            return _no_child(self.spares.last_words), 0
         before = child.served - 1
         self.spares.refill()  # while the child is busy
         begun = time.perf_counter()
@@ -220,11 +220,13 @@ def _hung(timeout: float, seconds: float, where: dict[str, str], said: list[str]
     )
 
 
-def _no_child() -> Verdict:
+def _no_child(said: list[str]) -> Verdict:
     return Verdict(
-        ruling=Ruling.UNDECIDED,
-        outcome=Outcome.UNDECIDED,
-        message=f"{STARTS} processes died, one after the other, before they had a case",
+        ruling=Ruling.ERROR,
+        outcome=Outcome.ERROR,
+        message=f"the machine failed: {STARTS} processes died, one after the other, before they had a case",
+        rests_on=RestsOn.NOTHING,
+        details={"layer": "machine", "stderr": said},
     )
 
 

@@ -22,7 +22,7 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -199,12 +199,24 @@ def _forkserver() -> Iterator[Any]:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(CHECKOUT), *([path] if path else [])])
     os.environ.update(ONE_THREAD)
     try:
-        forkserver.ensure_running()
+        resource_tracker.ensure_running()  # by itself: it lets SIGINT through again
+        with _without_interrupts():
+            forkserver.ensure_running()
         yield context
     finally:
         sys.modules["__main__"] = main
         for name, value in {**kept, "PYTHONPATH": path}.items():
             os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """A process that is started in here never sees the terminal's Ctrl-C, not even while it imports."""
+    earlier = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, earlier)
 
 
 def _serve(connection: Any, target: Target, log: str, variables: dict[str, str], addresses: list[str]) -> None:

@@ -23,6 +23,7 @@ from harness.targets import Target
 from harness.verdict import Verdict
 
 ONE_SIGNAL = 0.3  # seconds
+CLOSED_WITHIN = 1.0  # seconds, where the run was cancelled
 
 
 class Bench:
@@ -47,7 +48,13 @@ class Bench:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.close()
+        if not self.interrupted:
+            self.close()
+            return
+        # A child that is being started would be waited for; it ends with this process as well.
+        closing = threading.Thread(target=self.close, daemon=True)
+        closing.start()
+        closing.join(CLOSED_WITHIN)
 
     def close(self) -> None:
         with self._lock:

@@ -260,8 +260,11 @@ def _child(words: Sequence[str]) -> None:
         _lend_scratch(machine)
     with Path(answers).open("a") as out:
         for record in records:
-            contract = resolve(record["contract"])
-            verdict = judge(case_from_record(contract, record), machine, contract)
+            try:
+                contract = resolve(record["contract"])
+                verdict = judge(case_from_record(contract, record), machine, contract)
+            except Exception as error:  # the contract's fault or ours: it says nothing about a kernel
+                verdict = failure(error)
             out.write(json.dumps(verdict.to_json(), default=str) + "\n")
             out.flush()
             sys.stdout.flush()

@@ -31,14 +31,13 @@ def supervised(command: Callable[[], int]) -> int:
     """Run `command` in a forked process; its exit status, or `USAGE` or `UNDECIDED` with a sentence where it left none."""
     global _record, _owner
     record = os.memfd_create("how the run ended")
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, the end of a child has no status
     signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
     first = os.getpid()
     running = os.fork()
     if not running:
         _record, _owner = record, os.getpid()
         _ends_with(first)
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED_FOR)
         status = command()
         _note(status=status)

@@ -221,6 +221,9 @@ EDITED: list[tuple[dict, str]] = [
     ({"case": {"data_seed": -1}}, "case.data_seed is -1: must be an integer of at least 0"),
     ({"case": {"data_seed": "0"}}, "case.data_seed is '0': must be an integer"),
     ({"case": {"schedule": "sometimes"}}, "case.schedule is 'sometimes': must be 'eager', 'latest' or 'drawn:<integer>'"),
+    ({"case": {"schedule": "eager on 0"}}, "case.schedule is 'eager on 0': must be 'eager', 'latest' or"),
+    ({"case": {"calls": 0}}, "case.calls is 0: must be "),
+    ({"case": {"tuning": 2}}, "case.tuning is 2: must be "),
     ({"case": {"regime": "gauss"}}, "regime 'gauss': unknown; use one of normal, integers"),
     ({"case": {"contract": ""}}, "case.contract is missing"),
     ({"case": {"contract": "nvfp8_matmul"}}, "contract 'nvfp8_matmul': no such kernel; known: "),
@@ -261,7 +264,7 @@ def test_a_whole_reproducer_with_a_space_in_its_path_is_judged(tmp_path: Path, c
     """The rows above can pass; and the line that is printed is one that a shell takes."""
     (tmp_path / "it's here").mkdir()
     path = tmp_path / "it's here" / "a wrong one.json"
-    path.write_text(json.dumps(edited({})))
+    path.write_text(json.dumps(edited({"case": {"schedule": "drawn:-3 on 2"}})))
     assert main(["replay", str(path)]) == 0
     wrong = edited({"case": {"contract": f"{ADD}:CONTRACT", "problem": {"n": 9, "fault": "wrong"}, "config": "torch"}})
     wrong["case"]["problem"] = {"n": 9, "fault": "wrong"}

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.cell import asserted
+from harness.child import Child, Gone
 from harness.isolation import Bench
 from harness.journal import Journal, unfinished
 from harness.verdict import Outcome, Ruling, Verdict
@@ -68,6 +69,17 @@ def test_a_contract_that_raises_is_an_error_with_its_traceback(bench: Bench) -> 
     verdict = bench.judge(broken, HOST)
     assert verdict.ruling is Ruling.ERROR and "has no no_such" in verdict.message
     assert verdict.location.startswith("harness/contract.py:") and "UsageError" in verdict.details["traceback"][-1]
+
+
+def test_a_child_that_never_comes_to_life_is_no_fault_of_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(child: Child, tick: object = None) -> float:
+        raise Gone
+
+    monkeypatch.setattr(Child, "wait_ready", dies)
+    with Bench(journal=Journal(tmp_path / "j.jsonl")) as bench:
+        verdict = bench.judge(case(), HOST)
+    assert (verdict.ruling, verdict.details["layer"]) == (Ruling.ERROR, "machine")
+    assert verdict.message == "the machine failed: 3 processes died, one after the other, before they had a case"
 
 
 def test_the_case_is_in_the_journal_before_it_kills(bench: Bench) -> None:
