@@ -14,19 +14,22 @@ from harness import operands as plain
 from harness.contract import Operand
 from harness.usage import UsageError
 from reference import packing, scale_layout
-from reference.block_scaling import BLOCK_FORMATS, quantize
+from reference.block_scaling import BLOCK_FORMATS, Quantized, quantize
 from reference.formats import FORMATS
 
 REGIMES = ("normal", "integers", "codes", "wide", "ends", "nan", "layer")
-"""normal: elements of normal deviates, scales near one. integers: elements -2..2, scales one. codes: every finite element code
-alike often, scales near one. wide: the same with scales over many exponents, so that within a sum products are cut into, and cut
-off. ends: the smallest and the largest scales, so that sums overflow and vanish. nan: as codes, with a few NaN scales, and NaN
-elements where the format has them. layer: weights and activations of a small transformer layer, quantized. ``cover a``, ``cover
-b``: see `harness.operand_coverage`."""
+"""normal: elements of normal deviates, scales near one. integers: elements -2..2, scales 1/2, 1 and 2, so that no sum is rounded
+and a scale from another place shows. codes: every finite element code alike often, scales near one. wide: the same with scales over
+many exponents, so that within a sum products are cut into, and cut off. ends: the smallest and the largest scales, so that sums
+overflow and vanish; of ue4m3, where nearly all would, a large scale meets a small one in three lines of four. nan: as codes, with a
+few NaN scales, and NaN elements where the format has them. layer: weights and activations of a small transformer layer, quantized.
+``cover a``, ``cover b``: see `harness.operand_coverage`."""
 
 NEAR = {"e8m0": 4, "ue4m3": 24}  # codes to either side of one
 REACHES = (5, 9, 14, 40)  # exponents to either side of one, a row: about what a sum keeps, and far more
 ONE = {"e8m0": 0x7F, "ue4m3": 0x38}
+HALF_TO_TWO = {"e8m0": (0x7E, 0x7F, 0x80), "ue4m3": (0x30, 0x38, 0x40)}
+FREE_LINES = 4  # one line of so many has any end of ue4m3 anywhere
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ def draw(regime: str, element: str, scale: str, block_size: int, rows: int, k: i
         codes = _any_finite(element, (rows, k), rng)  # (rows, k)
     shape = rows, scale_layout.scale_columns(k, block_size)
     scales = _scales(regime, scale, shape, rng)  # (rows, blocks)
+    if regime == "ends" and scale == "ue4m3":
+        _oppose(scales, scale, plain.generator(data_seed, "ends").integers(0, 2, shape[1]) == int(name == "a"))
     if regime == "nan":
         _strike(codes, FORMATS[element].nan_code, rng)
         _strike(scales, FORMATS[scale].nan_code, rng)
@@ -67,7 +72,7 @@ def _any_finite(element: str, shape: tuple[int, int], rng: np.random.Generator) 
 def _scales(regime: str, scale: str, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
     last = FORMATS[scale].largest_code
     if regime == "integers":
-        return np.full(shape, ONE[scale], np.uint8)
+        return np.array(HALF_TO_TWO[scale], np.uint8)[rng.integers(0, 3, shape)]
     if regime == "ends":
         ends = np.array([0, 1, 2, 3, last - 3, last - 2, last - 1, last], np.uint8)
         return ends[rng.integers(0, 8, shape)]
@@ -77,6 +82,16 @@ def _scales(regime: str, scale: str, shape: tuple[int, int], rng: np.random.Gene
         reach = np.array(REACHES)[rng.integers(0, len(REACHES), (shape[0], 1))]  # (rows, 1)
         return (ONE[scale] + np.rint((2 * rng.random(shape) - 1) * reach)).astype(np.uint8)
     return rng.integers(ONE[scale] - NEAR[scale], ONE[scale] + NEAR[scale] + 1, shape).astype(np.uint8)
+
+
+def _oppose(scales: np.ndarray, scale: str, large: np.ndarray) -> None:
+    """Make the scales (rows, blocks) of most lines ends of one kind in a block of K, in place: the largest where `large` (blocks,),
+    the smallest elsewhere. The other operand has it the other way, so that results stay representable."""
+    last = FORMATS[scale].largest_code
+    low = np.where(scales > 3, last - scales, scales)  # (rows, blocks) 0..3 from either end
+    opposed = np.where(large, last - low, low).astype(np.uint8)  # (rows, blocks)
+    lines = np.arange(len(scales)) % FREE_LINES != FREE_LINES - 1  # (rows,)
+    scales[lines] = opposed[lines]
 
 
 def _strike(codes: np.ndarray, nan: int | None, rng: np.random.Generator) -> None:
@@ -93,7 +108,13 @@ def _quantized(element: str, scale: str, block_size: int, rows: int, k: int, dat
     block_format = next(
         f for f in BLOCK_FORMATS.values() if (f.element.name, f.scale.name, f.block_size) == (element, scale, block_size)
     )
-    made = quantize(block_format, values)
+    if block_format.tensor_scale:  # the kernel has no place for it: a power of two by which the largest scale is near one
+        largest = float(np.abs(values).max(initial=0.0)) or 1.0
+        return _side(quantize(block_format, values, tensor_scale=2.0 ** (int(np.frexp(largest)[1]) - 3)))
+    return _side(quantize(block_format, values))
+
+
+def _side(made: Quantized) -> Side:
     return Side(made.elements, made.scales)
 
 

@@ -232,7 +232,7 @@ class BlockScaledMatmulContract(KernelContract):
         near = nearest(launcher, asked, sizes)
         if near is None or (fields := self.sized(p.format, near["m"], near["n"], near["k"]))["k"] != near["k"]:
             return None
-        regime = "normal" if out == "e4m3" else "wide" if case.regime == "ends" else case.regime
+        regime = "wide" if case.regime == "ends" and FORMATS[p.format].scale == "e8m0" else case.regime  # past what widening holds
         problem = self.module.Problem(**fields, format=p.format, out=out)
         return dataclasses.replace(case, config=None, launcher=launcher, problem=problem, regime=regime)
 
