@@ -1,9 +1,9 @@
 """Which faults of a product the derived bound sees: fault by K by element type, out of some cases each.
 
-Run: `python benchmarks/product_faults.py [--cases 6] [--arch sm_90] [--dtypes fp16,bf16,fp32,e4m3] [--markdown]` (a minute). A cell
-counts cases that fail, in the regime `exact` and in `normal`; ~n says that n more are inconclusive, and what is left passes. The
-first row is the kernel without a fault, which must fail in no case. Exit status 1 where it does, or where a fault that is one
-fails in no `exact` case.
+Run: `python benchmarks/product_faults.py [--cases 6] [--arch sm_90] [--dtypes fp16,bf16,fp32,e4m3] [--markdown]` (two minutes). A
+cell counts cases that fail, in the regime `exact` and in `normal`; ~n says that n more are undecided, and what is left passes; - is
+no fault there, for the reason below the table. The first row is the kernel without a fault. Exit status 1 where it fails in a case,
+or where a fault does not fail in every case of `exact`, unless it is in `NOT_ALWAYS`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,12 @@ from tests.harness_checks.product_faults import FAULTS, Fault, Kernel, faultless
 M, N = 17, 18
 DEPTHS = (64, 640, 8192)
 SHOWN = ("exact", "normal")
+NOT_ALWAYS = {
+    "sums in fp16": "e4m3: their 14 bits are few more than fp16 has, and the result keeps 4",
+    "sum through bf16": "e4m3: rounds twice, which shows only where the first rounding ends on a tie",
+    "last k dropped in one element": "e4m3: one product may be less than a place of the result",
+}
+"""Faults of which `exact` cannot be sure for results in fp8, and why."""
 
 
 def outcomes(kernel: Kernel, fault: Fault, k: int, regime: str, cases: int) -> Counter[Outcome]:
@@ -52,28 +58,31 @@ def main() -> int:
     parser.add_argument("--dtypes", default="fp16,bf16,fp32,e4m3")
     parser.add_argument("--markdown", action="store_true")
     given = parser.parse_args()
-    bad = 0
+    bad, reasons = 0, dict.fromkeys(f"{name}, {why}" for name, why in NOT_ALWAYS.items())
     for dtype in given.dtypes.split(","):
         kernel = Kernel(given.arch, dtype)
-        heads = [f"{dtype}, {kernel.rule.name}", *(f"{regime}, K = {k}" for regime in SHOWN for k in DEPTHS)]
+        heads = [kernel.rule.name, *(f"{regime}, K = {k}" for regime in SHOWN for k in DEPTHS)]
         rows = [heads, ["---"] * len(heads)] if given.markdown else [heads]
         for fault in (faultless, *FAULTS):
-            cells = []
+            cells, name = [], fault.__name__.replace("_", " ")
             for regime in SHOWN:
                 for k in DEPTHS:
                     if reason := no_fault_in(kernel, fault, k):
-                        cells.append("-" if given.markdown else f"- ({reason})")
+                        reasons[f"{name}, {dtype}: {reason}"] = None
+                        cells.append("-")
                         continue
                     seen = outcomes(kernel, fault, k, regime, given.cases)
                     failed = seen[Outcome.OUTSIDE_BOUND]
-                    bad += failed if fault is faultless else regime == "exact" and failed < given.cases
+                    sure = regime == "exact" and not (dtype == "e4m3" and name in NOT_ALWAYS)
+                    bad += failed if fault is faultless else sure and failed < given.cases
                     cells.append(cell(seen))
-            rows.append([fault.__name__.replace("_", " "), *cells])
+            rows.append([name, *cells])
         widths = [max(len(row[i]) for row in rows) for i in range(len(heads))]
         for row in rows:
             text = " | ".join(row) if given.markdown else "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
             print(f"| {text} |" if given.markdown else text, flush=True)
         print()
+    print("\n".join(reasons))
     return int(bad > 0)
 
 

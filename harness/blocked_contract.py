@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from harness.contract import Case, Expected, Operand
-from harness.kernel_contract import BUDGET, Fields, KernelContract, aligned_pad, drawn_operand, multiplied
+from harness.kernel_contract import BUDGET, Fields, KernelContract, aligned_pad, chain_of, drawn_operand, multiplied
+from harness.plan import words_rest_on
 from harness.product_bound import bounded_product, launched_instructions
 from harness.targets import Target
-from harness.verdict import RestsOn
 
 TILES = (2, 2, 4)  # largest counts of tiles and of K blocks drawn, before the budget
 
@@ -79,7 +79,7 @@ class BlockedContract(KernelContract):
         words = multiplied(target.arch, self.family, p.dtype, out, operands["a"].codes,
                            b.T if self.always_transposed or p.transpose_b else b)
         return [Expected(name="c", format=out, shape=(p.m, p.n), words=words, tile=(c.block_m, c.block_n), k_block=c.block_k,
-                         rests_on=RestsOn.WORDS)]
+                         rests_on=words_rest_on(chain_of(target.arch, self.family, p.dtype)))]
 
     def out_format(self, problem: Any) -> str:
         return problem.dtype

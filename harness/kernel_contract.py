@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
     from harness.targets import Target
+    from reference.tensor_core import Instruction
 
 BUDGET = 1 << 22  # products of one drawn case, masked elements of its tiles included
 SHARED_LIMITS = {"sm_80": 166912, "sm_86": 101376, "sm_89": 101376, "sm_90": 232448, "sm_100": 232448, "sm_103": 232448,
@@ -241,10 +242,16 @@ def multiplied(arch: str, family: str, dtype: str, out: str, a: np.ndarray, b: n
     """Words (M, N) in `out` of one ascending chain over all of K that starts at `c` (fp32 words; None: +0), converted once."""
     from harness.plan import chained_product
     from reference.formats import FORMATS, convert
+
+    sums = chained_product(chain_of(arch, family, dtype), a, b, c)
+    return sums if out == "fp32" else convert(FORMATS["fp32"], FORMATS[out], sums, arch)
+
+
+def chain_of(arch: str, family: str, dtype: str) -> Instruction:
+    """The instruction that `multiplied` chains."""
     from reference.tensor_core import instruction
 
-    sums = chained_product(instruction(arch, family, dtype, dtype, "fp32"), a, b, c)
-    return sums if out == "fp32" else convert(FORMATS["fp32"], FORMATS[out], sums, arch)
+    return instruction(arch, family, dtype, dtype, "fp32")
 
 
 def launched(launcher: Callable, *operands: Any, **configuration: Any) -> Any:

@@ -60,6 +60,13 @@ class Plan:
     block_k: int
     k_width: int = 1
 
+    @property
+    def rule(self) -> Instruction | None:
+        """The matrix instruction; None for fused multiply-adds."""
+        if self.family == FMA:
+            return None
+        return instruction(self.arch, self.family, self.operand, self.operand, self.accumulator)
+
 
 def dot_plan(arch: str, dtype: str, *, precision: str = "tf32", block_m: int, block_n: int, block_k: int, num_warps: int) -> Plan:
     """The plan of ``accumulator = tl.dot(a, b, accumulator)`` for operands in `dtype` on `arch` ("sm_90")."""
@@ -75,6 +82,14 @@ def dot_plan(arch: str, dtype: str, *, precision: str = "tf32", block_m: int, bl
     return Plan(
         arch=arch, family=chosen, dtype=dtype, operand=operand, accumulator=accumulator, block_k=block_k, k_width=32 // BITS[dtype]
     )
+
+
+def words_rest_on(rule: Instruction | None, how: str = "") -> str:
+    """What expected words rest on, for a verdict: before the colon as a report counts it. `how`: what the plan adds to `rule`,
+    which is None for fused multiply-adds."""
+    if rule is None:
+        return "words by specification: fp32 fused multiply-adds, each rounded once (IEEE 754, fusedMultiplyAdd)"
+    return f"words by {rule.basis.value}: {how + '; ' if how else ''}{rule.name}: {rule.evidence}"
 
 
 def family(arch: str, dtype: str, *, block_m: int, block_n: int, block_k: int, num_warps: int) -> str:
@@ -101,7 +116,8 @@ def accumulator_words(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if plan.family == FMA:
         tail = 1 if k % plan.block_k else 0
         return chain(np.pad(a, ((0, 0), (0, tail))), np.pad(b, ((0, tail), (0, 0))))
-    rule = instruction(plan.arch, plan.family, plan.operand, plan.operand, plan.accumulator)
+    rule = plan.rule
+    assert rule is not None
     if plan.dtype == "int8" and plan.family == "mma.sync" and k >= _NEVER_SATURATES:
         return _saturating(a, b)
     if k == 0 or not a.shape[0] or not b.shape[1]:

@@ -75,13 +75,20 @@ def bounded_product(
     undecided = np.isinf(exact.value) & _may_overflow(left, right, added)  # (M, N)
     if narrow:
         undecided |= narrow.hollow | (narrow.unsettled & ~np.isnan(exact.value))
-    return allowed(name, problem.out, sums, left, right, undecided=undecided, activation=bool(problem.activation))
+    return allowed(name, problem.out, sums, left, right, undecided=undecided, activation=bool(problem.activation),
+                   rests_on=bound_rests_on(rules))  # fmt: skip
 
 
 def accumulations(rules: Iterable[Instruction], k: int, *, accumulator: bool = False) -> list[Accumulation]:
     """Every way to sum K = `k` products, and a c where there is an `accumulator`: by each of `rules`, in chains of any length whose
     instructions may hold one product each, and by plain fp32."""
     return [*(of_instruction(rule, k, accumulator=accumulator, full=False) for rule in rules), plain_fp32()]
+
+
+def bound_rests_on(rules: Iterable[Instruction]) -> str:
+    """What a bound over `rules` rests on, and what it cannot see, for a verdict."""
+    names = sorted({f"{rule.name} ({rule.basis.value})" for rule in rules}) or ["fp32 multiply-adds"]
+    return f"{RestsOn.BOUND}, for any order of sums by {', '.join(names)}; not seen: the sign of a zero, a NaN's payload"
 
 
 def _may_overflow(left: np.ndarray, right: np.ndarray, added: np.ndarray | None) -> np.ndarray:

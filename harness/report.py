@@ -237,8 +237,8 @@ def table(tally: Tally) -> Table:
 LEGEND = (
     "right: what the contract expects came, every word or inside the bound; convicted: something else did; "
     "undecided, error, not run: the case says nothing about the kernel",
-    "words: output elements compared; rests on, and in how many cases: words (the hardware model's bits), bound (derived from the "
-    "operands), exact (no rounding), refusal or fault (one that is owed)",
+    "words: output elements compared; rests on, and in how many cases: words (the plan's bits, and what its instruction is known "
+    "by), bound (derived from the operands), exact (no rounding), refusal or fault (one that is owed)",
     "largest share of the bound: of what it allows, how much the result nearest to it used (1: all)",
     "cover: cases that every run judges, decided of asked; the others are drawn from --seed until --profile's number or time",
     "a case: fields of problem and launch that are no default, regime (what values the operands have), data_seed, schedule (when "

@@ -12,7 +12,7 @@ import numpy as np
 
 from harness.allowed_results import allowed
 from harness.contract import Expected
-from harness.product_bound import Launched, accumulations, chosen, of_arch
+from harness.product_bound import Launched, accumulations, bound_rests_on, chosen, of_arch
 from harness.scaled_operands import Side
 from kernels.scaled_operands import ScaledFormat
 from reference.error_bound import accumulated_sums, field_powers, products_grid, raised_alignment
@@ -43,7 +43,7 @@ def bounded_scaled_product(
         grid=products_grid(left, right),
         lost=lost,
     )
-    return allowed("c", out, sums, left, right, undecided=undecided)
+    return allowed("c", out, sums, left, right, undecided=undecided, rests_on=bound_rests_on(rules))
 
 
 def instructions(f: ScaledFormat, arch: str, launched: Launched = frozenset()) -> list[Instruction]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.plan import chained_product
+from harness.plan import chained_product, words_rest_on
 from reference.formats import FORMATS, convert
 from reference.k_order import instruction_order
 from reference.tensor_core import Instruction, elements, instruction, scaled_elements, scaled_product, upcast_operand
@@ -37,11 +37,9 @@ class ScaledPlan:
         return self.rule.family
 
     @property
-    def evidence(self) -> str:
-        """What the words rest on, in a few words."""
-        if not self.widened:
-            return self.rule.evidence
-        return f"the compiler's widening to bf16, as compiled; {self.rule.evidence}"
+    def rests_on(self) -> str:
+        """What the words rest on, for a verdict."""
+        return words_rest_on(self.rule, "the compiler's widening to bf16, as compiled" if self.widened else "")
 
 
 def scaled_plan(arch: str, a: str, b: str, scale: str, block_size: int) -> ScaledPlan:

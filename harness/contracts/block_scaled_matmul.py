@@ -17,7 +17,6 @@ from harness.claims import nearest
 from harness.contract import Case, Expected, Operand, Owed
 from harness.kernel_contract import SHARED_LIMITS, Fields, KernelContract
 from harness.scaled_plan import result_words, scaled_plan
-from harness.verdict import RestsOn
 from kernels.clauses import broken
 from kernels.element_types import ELEMENT_TYPES
 from kernels.features import Feature
@@ -217,7 +216,7 @@ class BlockScaledMatmulContract(KernelContract):
         words = result_words(plan, p.out, target.arch, a.codes, a.scales, b.codes, b.scales)  # (M, N)
         tile = case.config or self.module.Config()
         return [Expected(name="c", format=p.out, shape=(p.m, p.n), words=words, tile=(tile.block_m, tile.block_n),
-                         k_block=tile.block_k, rests_on=f"{RestsOn.WORDS} ({plan.evidence})")]  # fmt: skip
+                         k_block=tile.block_k, rests_on=plan.rests_on)]  # fmt: skip
 
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
         """`case` as a user's launcher can be asked it: operands and scales contiguous, but for rows TMA could not take; the default

@@ -20,15 +20,16 @@ from harness.kernel_contract import (
     Fields,
     RowsContract,
     aligned_pad,
+    chain_of,
     drawn_operand,
     empty,
     launched,
     multiplied,
     row_numbers,
 )
+from harness.plan import words_rest_on
 from harness.product_bound import bounded_product, launched_instructions
 from harness.targets import Target
-from harness.verdict import RestsOn
 
 SEED: dict[str, Any] = {"m, n, k": ((1024, 1024, 2048), (4096, 4096, 4096)), "block_m, block_n": ((128, 128), (128, 64)),
         "block_k, num_buffers": ((128, 2), (64, 3))}
@@ -140,7 +141,8 @@ class FusedContract(RowsContract):
         words = multiplied(target.arch, "tcgen05", p.dtype, p.dtype, picked, operands["w"].codes)  # (rows, n)
         left = scatter(operands["out"].codes, operands["scatter"].codes, 0, words)
         return [Expected(name="out", format=p.dtype, shape=(p.out_rows, p.n), words=left.table, undecided=several_writers(left),
-                         tile=(1, g.block_n), k_block=g.block_k, rests_on=RestsOn.WORDS)]
+                         tile=(1, g.block_n), k_block=g.block_k,
+                         rests_on=words_rest_on(chain_of(target.arch, "tcgen05", p.dtype)))]
 
 
 def scattered(due: Expected, table: np.ndarray, row_numbers: np.ndarray) -> Expected:

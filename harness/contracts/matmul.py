@@ -19,10 +19,9 @@ from harness.case_fields import check_record
 from harness.claims import claimed, nearest
 from harness.contract import Case, Contract, Expected, Operand, Owed
 from harness.matmul_outcomes import KINDS, has_type, outcome
-from harness.plan import accumulator_words, dot_plan
+from harness.plan import accumulator_words, dot_plan, words_rest_on
 from harness.product_bound import bounded_product, launched_instructions
 from harness.usage import UsageError
-from harness.verdict import RestsOn
 from kernels.clauses import broken
 from kernels.element_types import ELEMENT_TYPES
 from kernels.features import Feature
@@ -231,7 +230,7 @@ class MatmulContract(Contract):
                 words=words,
                 tile=(tile.block_m, tile.block_n),
                 k_block=tile.block_k,
-                rests_on=RestsOn.WORDS,
+                rests_on=words_rest_on(plan.rule),
             )
         ]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import kernels.small_mma
 from harness.contract import Case, Expected, Operand
-from harness.kernel_contract import Fields, KernelContract, drawn_operand, empty, multiplied
+from harness.kernel_contract import Fields, KernelContract, chain_of, drawn_operand, empty, multiplied
+from harness.plan import words_rest_on
 from harness.product_bound import bounded_product, launched_instructions
 from harness.targets import Target
-from harness.verdict import RestsOn
 
 SEED: dict[str, Any] = {"m, n, k": ((128, 128, 128), (64, 128, 128), (64, 256, 256), (256, 64, 64)), "lhs_in_tmem": (False, True),
         "use_commit": (False, True), "num_warps": (4, 8)}
@@ -84,7 +84,8 @@ class SmallMmaContract(KernelContract):
             return [bounded_product(asked, a, b, target.arch, c=c, name="d", launched=launched_instructions(recorded))]
         words = multiplied(target.arch, "tcgen05", p.dtype, "fp32", *(operands[name].codes for name in "abc"))
         tile = self.module.block(p, case.config)
-        return [Expected(name="d", format="fp32", shape=(p.m, p.n), words=words, tile=tile, k_block=p.k, rests_on=RestsOn.WORDS)]
+        return [Expected(name="d", format="fp32", shape=(p.m, p.n), words=words, tile=tile, k_block=p.k,
+                         rests_on=words_rest_on(chain_of(target.arch, "tcgen05", p.dtype)))]
 
 
 def contract(module: ModuleType) -> SmallMmaContract:

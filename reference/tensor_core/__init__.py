@@ -9,6 +9,7 @@ from reference.tensor_core.lookup import INSTRUCTIONS, instruction
 from reference.tensor_core.product import elements, product
 from reference.tensor_core.record import (
     Accumulator,
+    Basis,
     Choices,
     ExponentFloor,
     InfiniteAccumulator,
@@ -22,6 +23,7 @@ from reference.tensor_core.upcast import ScaleLaw, upcast_operand, upcast_produc
 __all__ = [
     "INSTRUCTIONS",
     "Accumulator",
+    "Basis",
     "Choices",
     "ExponentFloor",
     "InfiniteAccumulator",

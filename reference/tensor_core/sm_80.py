@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from reference.formats import Rounding
-from reference.tensor_core.record import Instruction
+from reference.tensor_core.record import Basis, Instruction
 
 ARCH = "sm_80"
-_SPLIT = "; the 8 + 8 chain: model only (MMA-Sim)"
+_SPLIT = "; the 8 + 8 chain, specials and subnormal results: model only (MMA-Sim)"
+F_ONE_SIDED = "F one-sided: not below 24"
 
 
 def _mma(operand: str, d: str, block: int, evidence: str) -> Instruction:
@@ -14,17 +15,17 @@ def _mma(operand: str, d: str, block: int, evidence: str) -> Instruction:
     return Instruction(
         arch=ARCH, family="mma.sync", kind="mma.sync", a=operand, b=operand, d=d, block=block, fraction_bits=24,
         rounding=Rounding.NEAREST_EVEN if nearest else Rounding.TOWARD_ZERO, output_fraction_bits=10 if nearest else 23,
-        evidence=evidence,
+        basis=Basis.ONE_BLOCK, evidence=evidence,
     )  # fmt: skip
 
 
 INSTRUCTIONS = (
     _mma("fp16", "fp32", 8, "hardware words (A100), one block" + _SPLIT),
     _mma("bf16", "fp32", 8, "hardware words (A100), one block" + _SPLIT),
-    _mma("fp16", "fp16", 8, "hardware words (A100), one block, F not settled" + _SPLIT),
-    _mma("tf32", "fp32", 4, "hardware words (A100), one block; the 4 + 4 chain: model only (MMA-Sim)"),
+    _mma("fp16", "fp16", 8, "hardware words (A100), one block, " + F_ONE_SIDED + _SPLIT),
+    _mma("tf32", "fp32", 4, "hardware words (A100), one block" + _SPLIT.replace("8", "4")),
     Instruction(
         arch=ARCH, family="mma.sync", kind="mma.sync", a="int8", b="int8", d="int32", block=16, fraction_bits=0,
-        rounding=Rounding.TOWARD_ZERO, output_fraction_bits=31, evidence="exact integers (PTX ISA)",
+        rounding=Rounding.TOWARD_ZERO, output_fraction_bits=31, basis=Basis.SPECIFICATION, evidence="exact integers (PTX ISA)",
     ),
 )  # fmt: skip

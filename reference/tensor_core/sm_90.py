@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reference.formats import Rounding
-from reference.tensor_core.record import Accumulator, Instruction
+from reference.tensor_core.record import Accumulator, Basis, Instruction
 
 ARCH = "sm_90"
 FP8 = ("e4m3", "e5m2")
@@ -24,13 +24,15 @@ OWN = "hardware words (H200, our own)"
 DENSE = (("fp16", "fp32"), ("bf16", "fp32"), ("fp16", "fp16"), ("tf32", "fp32"))
 
 
-def dense(arch: str, family: str, kind: str, operand: str, d: str, evidence: str) -> Instruction:
+def dense(
+    arch: str, family: str, kind: str, operand: str, d: str, evidence: str, basis: Basis = Basis.HARDWARE
+) -> Instruction:
     """fp16, bf16 or tf32: the same step in mma.sync, wgmma and tcgen05 from sm_90 on."""
     nearest = d == "fp16"
     return Instruction(
         arch=arch, family=family, kind=kind, a=operand, b=operand, d=d, block=BLOCKS[operand], fraction_bits=25,
         rounding=Rounding.NEAREST_EVEN if nearest else Rounding.TOWARD_ZERO, output_fraction_bits=10 if nearest else 23,
-        evidence=evidence,
+        basis=basis, evidence=evidence,
     )  # fmt: skip
 
 
@@ -41,7 +43,7 @@ def emulated_fp8(arch: str, a: str, b: str, d: str, evidence: str) -> Instructio
         arch=arch, family="mma.sync", kind="mma.sync", a=a, b=b, d=d, block=16, fraction_bits=25,
         rounding=Rounding.NEAREST_EVEN if nearest else Rounding.TOWARD_ZERO, output_fraction_bits=10 if nearest else 23,
         passes=register_halves(32), accumulator=Accumulator.ADDED_AFTER, widened="fp16",
-        evidence=evidence,
+        basis=Basis.ANALOGY if evidence.startswith("by analogy") else Basis.HARDWARE, evidence=evidence,
     )  # fmt: skip
 
 
@@ -49,7 +51,7 @@ def integers(arch: str, family: str, kind: str) -> Instruction:
     """int8: exact, modulo 2^32."""
     return Instruction(
         arch=arch, family=family, kind=kind, a="int8", b="int8", d="int32", block=32, fraction_bits=0,
-        rounding=Rounding.TOWARD_ZERO, output_fraction_bits=31, evidence="exact integers (PTX ISA)",
+        rounding=Rounding.TOWARD_ZERO, output_fraction_bits=31, basis=Basis.SPECIFICATION, evidence="exact integers (PTX ISA)",
     )  # fmt: skip
 
 
@@ -60,7 +62,7 @@ def _wgmma_fp8(a: str, b: str, d: str) -> Instruction:
     return Instruction(
         arch=ARCH, family="wgmma", kind="wgmma", a=a, b=b, d=d, block=32, fraction_bits=13,
         rounding=Rounding.NEAREST_EVEN if nearest else Rounding.TOWARD_ZERO, output_fraction_bits=10 if nearest else 13,
-        evidence=words,
+        basis=Basis.ANALOGY if mixed else Basis.HARDWARE, evidence=words,
     )  # fmt: skip
 
 

@@ -122,8 +122,6 @@ def no_fault_in(kernel: Kernel, fault: Fault, k: int) -> str:
         return "the store does not round"
     if fault is operands_cut_to_bf16 and fmt.mantissa_bits <= BF16.mantissa_bits:
         return "bf16 holds the operands"
-    if fault is sum_through_bf16 and fmt.mantissa_bits < BF16.mantissa_bits - 1:
-        return "rounds twice, by at most one place of the result more"
     if fault is accumulator_through_bf16 and kernel.dtype == "bf16" and k <= DEPTH:
         return "one store of the accumulator is the result's own"
     if fault is sum_through_bf16 and kernel.dtype == "bf16":

@@ -165,7 +165,12 @@ def _ordered(a, b, order, rounded=AS_THEY_ARE):
     return c
 
 
+def ascending(a, b):
+    return _ordered(a, b, ASCENDING)
+
+
 def tf32(a, b):
+    """One chain too, asked fp32 alone."""
     return _ordered(a, b, ASCENDING)
 
 
@@ -231,9 +236,12 @@ def streamed(a, b):
     return c
 
 
-ORDERS = (tf32, descending, interleaved, restarted, thirds, pairs)
-for matmul in (*ORDERS, nearest_tf32, split_with_atomics, split_under_a_lock, streamed):
+ORDERS = (ascending, descending, interleaved, restarted, thirds, pairs)
+for matmul in (*ORDERS, split_with_atomics, split_under_a_lock, streamed):
     matmul.claims = CLAIMS
+for matmul in (tf32, nearest_tf32):
+    matmul.claims = ("strides", "fp32")
+    matmul.requires = lambda dtype: dtype == "fp32"
 
 
 # fmt: off

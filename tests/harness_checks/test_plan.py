@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from harness.contract import resolve
 from harness.emulator.tensor_core import k_order
 from harness.matmul_outcomes import KINDS
-from harness.plan import BITS, Plan, accumulator_words, dot_plan
+from harness.plan import BITS, Plan, accumulator_words, dot_plan, words_rest_on
+from harness.targets import target
 from kernels.matmul import CONFIGS, Config
 from reference.formats import BF16, E4M3, FP16, FP32, encode
 from reference.k_order import instruction_order
@@ -145,3 +148,41 @@ def test_no_products_leave_a_zero_accumulator(fmt, dtype: str) -> None:
         assert words.shape == (3, 2)
         assert not words.any()
     assert set(BITS) >= {"fp16", "bf16"}
+
+
+@pytest.mark.parametrize(
+    ("arch", "dtype", "tile", "basis"),
+    [
+        ("sm_80", "fp16", (64, 64, 32), "words by hardware, chain by a model"),
+        ("sm_90", "fp16", (64, 64, 32), "words by hardware"),
+        ("sm_90", "e4m3", (16, 16, 32), "words by hardware"),
+        ("sm_100", "bf16", (64, 64, 32), "words by two models"),  # tcgen05
+        ("sm_100", "bf16", (16, 16, 32), "words by hardware"),  # mma.sync
+        ("sm_90", "int8", (64, 64, 64), "words by specification"),
+    ],
+)
+def test_words_say_what_their_instruction_rests_on(arch: str, dtype: str, tile: tuple, basis: str) -> None:
+    plan = dot_plan(arch, dtype, block_m=tile[0], block_n=tile[1], block_k=tile[2], num_warps=4)
+    said = words_rest_on(plan.rule)
+    assert said.partition(":")[0] == basis and plan.rule is not None and plan.rule.evidence in said
+    assert words_rest_on(None).startswith("words by specification: fp32 fused multiply-adds")
+
+
+def test_each_verdicts_basis_names_its_instruction() -> None:
+    where = {arch: target(f"emulated:{arch}") for arch in ("sm_80", "sm_90", "sm_100")}
+    for stem, arch, said in (
+        ("ampere_gemm", "sm_80", "words by hardware, chain by a model: sm_80 mma.sync"),
+        ("hopper_matmul", "sm_90", "words by hardware: sm_90 wgmma"),
+        ("blocked_matmul", "sm_100", "words by two models: sm_100 tcgen05 f16"),
+        ("small_mma", "sm_100", "words by two models: sm_100 tcgen05 f16"),
+        ("fused_gather_scatter_matmul", "sm_100", "words by two models: sm_100 tcgen05 f16"),
+        ("block_scaled_matmul", "sm_100", "words by two models: sm_100 tcgen05 mxf"),
+        ("block_scaled_matmul", "sm_90", "words by hardware: the compiler's widening to bf16, as compiled; sm_90 wgmma bf16"),
+    ):
+        contract = resolve(stem)
+        case = next(case for case in contract.required(where[arch]) if contract.owed(case, where[arch]).result)
+        operands = {operand.name: operand for operand in contract.operands(case)}
+        assert contract.expected(case, where[arch], operands, {})[0].rests_on.startswith(said)
+        bound = contract.expected(replace(case, launcher="mine.py:f"), where[arch], operands, {})[0].rests_on
+        assert bound.startswith("bound: derived from the operands, for any order of sums by ") and arch in bound
+        assert "not seen: the sign of a zero, a NaN's payload" in bound

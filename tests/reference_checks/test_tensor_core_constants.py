@@ -9,15 +9,16 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from reference.tensor_core import Instruction
+from reference.tensor_core import INSTRUCTIONS, Basis, Instruction
 from tests.reference_checks.tensor_core_mutants import mutants, settling_row, written
 from tests.reference_checks.tensor_core_words import files, read, required
 
 FILES = files()
-FEW = 100  # rows: below, a kind has special words only, and settles nothing by itself
+FEW = 100  # words: below, an instruction settles next to nothing by itself; those of one kind of tcgen05 are counted together
 NOT_SEEN_IN_ONE_BLOCK = {"block doubled", "blocks in reverse"}
 NOT_REACHED = {"E floor - 1", "E floor + 1"}  # public operands are near 1
 FRACTION = {"F - 1", "F + 1"}
@@ -41,6 +42,15 @@ OPEN = {
     "sm_90 wgmma e4m3 x e4m3 -> fp32": {"place of c"},
     "sm_90 wgmma e5m2 x e5m2 -> fp32": {"place of c"},
 }
+# What the 61 words of tcgen05 settle, by kind; all else of it rests on two models.
+SETTLED_OF_TCGEN05: dict[str, set[str]] = {
+    "f16": set(),
+    "tf32": {"F - 1", "rounding", "place of c"},
+    "f8f6f4": {"F + 1", "output bits - 1", "rounding"},
+    "mxf8f6f4": set(),
+    "mxf4": {"rounding"},
+    "mxf4nvf4": {"output bits - 1", "rounding"},
+}
 # What our own words leave open besides the chain of one-block shapes, by instruction and block.
 OPEN_IN_OUR_OWN = {("sm_90 mma.sync bf16 x bf16 -> fp32", 8): {"E floor - 1"}}
 
@@ -63,6 +73,10 @@ class Row:
     @property
     def unsettled(self) -> set[str]:
         return {constant for constant, count in self.mismatches.items() if not count}
+
+    @property
+    def settled(self) -> set[str]:
+        return {constant for constant, count in self.mismatches.items() if count}
 
     @property
     def blind(self) -> set[str]:
@@ -90,11 +104,23 @@ def table(*, own: bool) -> dict[Instruction, Row]:
     return rows
 
 
-def printed(rows: dict[Instruction, Row]) -> None:
+@cache
+def tcgen05() -> dict[str, Row]:
+    """The words of tcgen05, by kind: a row whose rule is the first instruction of the kind that has any."""
+    rows: dict[str, Row] = {}
+    for path in FILES:
+        held = [words for words in read(path) if words.rule.family == "tcgen05" and words.d.size < FEW]
+        for words in held:
+            moved = {name: words.mismatches(rule) for name, rule in mutants(words.rule).items()}
+            rows.setdefault(words.rule.kind, Row(words.rule)).add(Row(words.rule, words.d.size, words.a.shape[1], moved))
+    return rows
+
+
+def printed(rows: dict[Any, Row]) -> None:
     constants = sorted({constant for row in rows.values() for constant in row.mismatches})
     print(f"\n{'mismatches when one constant is moved':42}", *(f"{constant:>17}" for constant in ["words", *constants]))
-    for row in rows.values():
-        shape = f"{row.rule.name} n={row.rule.block}"
+    for name, row in rows.items():
+        shape = f"sm_100 tcgen05 {name}, all" if isinstance(name, str) else f"{row.rule.name} n={row.rule.block}"
         print(f"{shape:42}", *(f"{count!s:>17}" for count in [row.words, *(row.mismatches.get(each, "") for each in constants)]))
 
 
@@ -115,6 +141,18 @@ def test_the_public_words_leave_open_what_is_listed_and_nothing_else() -> None:
         assert row.unsettled == OPEN.get(row.rule.name, set()) | never_seen, row.rule.name
         for constant in sorted(row.unsettled):
             print(settled_by(row, constant))
+
+
+def test_the_words_of_tcgen05_settle_what_is_listed_and_nothing_else() -> None:
+    rows = tcgen05()
+    if not rows and not required():
+        pytest.skip("no hardware words at hand: name their directory in TENSOR_CORE_WORDS")
+    printed(rows)
+    assert {kind: row.settled for kind, row in rows.items()} == SETTLED_OF_TCGEN05
+    assert sum(row.words for row in rows.values()) == 61
+    for rule in INSTRUCTIONS:
+        if rule.family == "tcgen05" and rule.d != "int32":
+            assert rule.basis is Basis.MODELS, "no word settles its block, its order or where c enters"
 
 
 def test_with_our_own_words_nothing_more_is_open() -> None:

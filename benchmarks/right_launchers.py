@@ -1,0 +1,92 @@
+"""No false failure: launchers that are right in ways no plan knows, over all emulated targets and all regimes.
+
+Run: `python benchmarks/right_launchers.py [cases] [NAME ...]` (90 cases a launcher and target, 3,240 in all; 2 quiet cores take
+about fifteen minutes). The launchers are those of `tests/harness_checks/right_launchers.py`: fp32 by tf32 as it is and rounded by
+`cvt.rna`, block scales whose padding is zero, six orders of sums, split K with atomics, under a lock, and stream K. Cases are the
+contract's list and draws; their regimes go round, `exact` among them. `largest` is too, which launchers are not asked otherwise:
+sums that may meet both infinities decide nothing. Exit status 1 where a case fails, or where more than one in twenty of a launcher
+is undecided, those of `largest` apart.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from harness import operands, scaled_operands
+from harness.contract import Case
+from harness.docket import Docket, in_turns
+from harness.isolation import Bench
+from harness.targets import Target, targets
+from harness.verdict import Ruling
+
+CASES, UNDECIDED = 90, 0.05
+FILE = Path(__file__).resolve().parent.parent / "tests" / "harness_checks" / "right_launchers.py"
+LAUNCHERS = {
+    "tf32": "matmul", "nearest_tf32": "matmul", "zero_padding": "block_scaled_matmul", "descending": "matmul",
+    "interleaved": "matmul", "restarted": "matmul", "thirds": "matmul", "pairs": "matmul", "split_with_atomics": "matmul",
+    "split_under_a_lock": "matmul", "streamed": "matmul", "ascending": "matmul",
+}  # fmt: skip
+REGIMES = {"matmul": (*operands.REGIMES, operands.EXACT), "block_scaled_matmul": scaled_operands.REGIMES}
+
+
+def cases_of(name: str, most: int) -> Iterator[tuple[Case, Target]]:
+    """Up to `most` cases of a launcher on each emulated target, targets in turns."""
+    stem = LAUNCHERS[name]
+    lists = []
+    for target in (target for target in targets() if target.emulated):
+        docket = Docket(stem, target, launcher=f"{FILE}:{name}")
+        first = docket.required()[:most]
+        cases = first + (docket.drawn(2 * (most - len(first)))[: most - len(first)] if len(first) < most else [])
+        lists.append([(replace(case, regime=regime_of(stem, case, place)), target) for place, case in enumerate(cases)])
+    yield from in_turns(lists)
+
+
+def regime_of(stem: str, case: Case, place: int) -> str:
+    """The regime of the case at `place`: they go round; a case made for its operands keeps them."""
+    if case.regime not in REGIMES[stem]:
+        return case.regime
+    if stem == "block_scaled_matmul" and case.regime == "wide":  # as which scales at the ends of e8m0 are asked too
+        return case.regime
+    return REGIMES[stem][place % len(REGIMES[stem])]
+
+
+def main() -> int:
+    arguments = sys.argv[1:]
+    most = int(arguments.pop(0)) if arguments and arguments[0].isdigit() else CASES
+    failed, judged, fewest = 0, 0, 1.0
+    heads = f"{'cases':>6s} {'right':>6s} {'failed':>6s} {'undecided':>9s} {'words':>12s} {'s':>6s}  targets, regimes"
+    print(f"{'launcher':20s} {heads}")
+    with Bench(jobs=len(os.sched_getaffinity(0))) as bench:
+        for name in arguments or LAUNCHERS:
+            begun, words, rulings, seen, asked = time.monotonic(), 0, Counter[Ruling](), Counter[str](), Counter[Ruling]()
+            for case, target, verdict in bench.judge_all(cases_of(name, most)):
+                rulings[verdict.ruling] += 1
+                seen[target.arch] += 1
+                seen[case.regime] += 1
+                words += verdict.words
+                if case.regime == "largest" and verdict.ruling is Ruling.UNDECIDED:
+                    continue
+                asked[verdict.ruling] += 1
+                if verdict.ruling is not Ruling.RIGHT:
+                    print(f"  {target.name}: {verdict.ruling}: {verdict.outcome}: {verdict.message} [{verdict.location}]")
+                    print(f"  {case.to_json()}", flush=True)
+            count = rulings.total()
+            failed, judged = failed + rulings[Ruling.CONVICTED], judged + count
+            fewest = min(fewest, asked[Ruling.RIGHT] / max(asked.total(), 1))
+            told = ", ".join(f"{word} {n}" for word, n in sorted(seen.items()))
+            print(f"{name:20s} {count:6d} {rulings[Ruling.RIGHT]:6d} {rulings[Ruling.CONVICTED]:6d} {rulings[Ruling.UNDECIDED]:9d} "
+                  f"{words:12,d} {time.monotonic() - begun:6.0f}  {told}", flush=True)
+    print(f"{judged} cases of right launchers: {failed} failed; of each at least {fewest:.1%} are right")
+    return int(failed > 0 or fewest < 1 - UNDECIDED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
