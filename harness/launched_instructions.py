@@ -13,6 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from harness import hang_report
+
 Instructions = list[tuple[str, str, str, str, str]]
 TYPES = {"f16": "fp16", "bf16": "bf16", "tf32": "tf32", "e4m3": "e4m3", "e5m2": "e5m2", "e2m3": "e2m3", "e3m2": "e3m2",
          "e2m1": "e2m1", "s8": "int8", "f32": "fp32", "s32": "int32"}  # fmt: skip
@@ -45,6 +47,7 @@ def watched() -> Iterator[list[Instructions | None]]:
     seen: list[Instructions | None] = []
 
     def launched(metadata: Any) -> None:
+        hang_report.launched()
         file = _ptx.get(getattr(metadata, "data", {}).get("function", 0))
         seen.append(None if file is None else _of_file(file))
 

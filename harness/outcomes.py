@@ -13,6 +13,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,7 @@ def _frames(error: BaseException) -> Iterator[tuple[Any, int]]:
     return ((frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__))
 
 
+@lru_cache(maxsize=4096)
 def room_of(filename: str) -> str | None:
     """Whose file it is: "emulator", "reference", "harness", "" for any other; None for an installed package or generated code."""
     path = Path(filename)

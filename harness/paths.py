@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
 
+@lru_cache(maxsize=4096)
 def source_line(file: str, line: int | str) -> str:
     """``file:line``; the file relative to the checkout if it lies there, else by its name alone."""
     path = Path(file)

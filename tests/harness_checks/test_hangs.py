@@ -135,9 +135,19 @@ def test_what_a_log_says_of_a_hang_is_read_or_left_out() -> None:
     library = '  File "/usr/lib/python3/site-packages/torch/cuda/__init__.py", line 1040 in synchronize'
     ours = f'  File "{Path(hang_report.__file__).parent}/targets.py", line 73 in enter'
     found = hang_report.told(["noise", "Stack (most recent call first):", library, ours, ours, ours, ours])
+    waits = ["Stack (most recent call first):", library, ours]
+    assert hang_report.told(waits, "mine.py:7")["location"] == "mine.py:7"  # the line of the launch that does not end
     assert (found["location"], found["function"]) == ("", "synchronize") and "harness/targets.py:73 in enter" in found["stack"]
     assert all(map(hang_report.is_report, [library, ours, "Stack (most recent call first):", "HANG {}"]))
     assert not hang_report.is_report("the kernel's own line")
+
+
+def test_a_launch_on_hardware_is_noted_in_a_workers_log(capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    hang_report.launched()
+    assert capfd.readouterr().err == ""
+    monkeypatch.setattr(hang_report, "_installed", True)
+    hang_report.launched()  # here
+    assert capfd.readouterr().err == f"LAUNCHED AT {FILE}:{line_of('()  # here')}\n"
 
 
 def judged(directory: Path) -> list[str]:
