@@ -8,10 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from harness.contract import Case, Expected, Operand
-from harness.kernel_contract import BUDGET, Fields, KernelContract, aligned_pad, chain_of, drawn_operand, multiplied
+from harness.kernel_contract import BUDGET, Fields, KernelContract, aligned_pad, chain_of, drawn_operand, far_pad, multiplied
 from harness.plan import words_rest_on
 from harness.product_bound import bounded_product, launched_instructions
 from harness.targets import Target
+from kernels.element_types import bits_of
 
 TILES = (2, 2, 4)  # largest counts of tiles and of K blocks drawn, before the budget
 
@@ -44,6 +45,24 @@ class BlockedContract(KernelContract):
     def result_pad(self, problem: Fields, n: int, extra: int) -> Fields:
         out: str = problem.get("out") or problem.get("dtype", "fp16")
         return {"c_pad": aligned_pad(n, out, extra)}
+
+    def far(self) -> Iterable[tuple[Fields, Fields]]:
+        problem, config = self.pool_of_far()
+        m, n, k = 3, 8, 40
+        rows, columns = (n, k) if self.always_transposed else (k, n)
+        itemsize = bits_of(self.out_format(self.module.Problem(m=m, n=n, k=k, **problem))) // 8
+        (result,) = self.result_pad(problem, n, 0)
+        pads = {"a_pad": far_pad(m, k), "b_pad": far_pad(rows, columns), result: far_pad(m, n, itemsize)}
+        yield problem | {"m": m, "n": n, "k": k} | pads, config
+
+    def pool_of_far(self) -> tuple[Fields, Fields]:
+        """Element types of 16 bits, and a small tile."""
+        return {"dtype": "bf16"}, {"block_m": 64, "block_n": 32, "block_k": 32}
+
+    def result_bytes(self, case: Case) -> int:
+        p = case.problem
+        (result,) = self.result_pad({}, p.n, 0)
+        return (p.m - 1) * (p.n + getattr(p, result)) * bits_of(self.out_format(p)) // 8
 
     def corners(self, pool: list[tuple[Fields, Fields]]) -> Iterable[tuple[Fields, Fields]]:
         """One ragged problem a specialisation: below, at and above the tile, and one, two and more K blocks."""

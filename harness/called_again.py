@@ -55,6 +55,9 @@ class CalledAgain(Contract):
         later = (replace(each, name=each.name + SECOND) for each in self.inner.operands(second(case)))
         return [*self.inner.operands(case), *later]
 
+    def result_bytes(self, case: Case) -> int:
+        return 2 * self.inner.result_bytes(case)
+
     def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Callable | None) -> Mapping[str, torch.Tensor]:
         first, later = _parted(tensors)
         before = dict(self.inner.launch(case, first, launcher))

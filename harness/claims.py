@@ -1,6 +1,7 @@
 """What a user's launcher says of itself, by two attributes of the function; nothing else is asked of it.
 
     matmul.claims = ("strides", "bf16", "fp32")     # it takes these too: it is given them, and held to them
+    matmul.claims = ("far",)                        # and, of any kernel, rows so far apart that offsets pass 2^31 elements
     matmul.requires = lambda m, n, k: k % 32 == 0   # it takes no others: it is given none
 
 `claims` names words of the kernel's contract. `requires` is a predicate over fields of the kernel's `Problem` (sizes, `dtype`),
@@ -32,6 +33,17 @@ def claimed(launcher: str, known: Sequence[str], default: Sequence[str] = ()) ->
         said, words = f"{unknown[0]!r}{did_you_mean(unknown[0], known)}", ", ".join(known)
         raise UsageError(f"--launcher {launcher}: claims {said}; it must be of {words}; mend the attribute")
     return claims
+
+
+FAR = "far"
+"""The claim of a launcher whose offsets may pass 2^31 elements; without it none is asked of it."""
+FAR_PAD = 1 << 20  # elements after each row, from which on a case is far
+
+
+def claims_far(launcher: str) -> bool:
+    """Whether the launcher at address `launcher` claims `FAR`, whatever else it claims."""
+    said = getattr(load(launcher), "claims", None) or ()
+    return FAR in ((said,) if isinstance(said, str) else said)
 
 
 def nearest(launcher: str, fields: Mapping[str, Any], sizes: Sequence[str] = ()) -> dict[str, Any] | None:

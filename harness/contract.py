@@ -166,6 +166,10 @@ class Contract:
     def operands(self, case: Case) -> list[Operand]:
         raise TypeError(f"{type(self).__name__} has no operands")
 
+    def result_bytes(self, case: Case) -> int:
+        """Bytes that the outputs of a far case span (`harness.far_views`): a GPU must have room for them beside the operands."""
+        return 0
+
     def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Callable | None) -> Mapping[str, torch.Tensor]:
         """Run the kernel on `tensors` (one per operand, on the target's device); returns outputs by name."""
         raise TypeError(f"{type(self).__name__} has no launch")

@@ -19,13 +19,14 @@ from typing import Any
 from harness.called_again import CalledAgain, second
 from harness.comparison import Comparison, compare
 from harness.contract import Case, Contract, Expected, Operand, Owed, load, load_afresh, resolve
+from harness.far_views import admitted
 from harness.launched_instructions import Instructions, of_products, remember, watched
 from harness.memory import free_memory
 from harness.outcomes import Seen, for_the_launcher, outcome_of, relative
 from harness.remedies import remedy_for
 from harness.rulings import against_fault, against_words
 from harness.targets import Target
-from harness.transfer import TORCH_DTYPES, Guard, Poison, guarded_allocations, poison_word, words
+from harness.transfer import TORCH_DTYPES, Guard, Poison, far_bytes, guarded_allocations, poison_word, words
 from harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -129,12 +130,17 @@ def _compared(expected: Expected, seen: Seen) -> Comparison:
 def launch(
     case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock
 ) -> Seen:
-    """Lend the operands, run the launcher once on the target, and say what came; where memory is short, once more."""
-    seen = _launch_once(case, target, contract, launcher, operands, clock)
-    if seen.outcome is Outcome.OUT_OF_MEMORY:
-        free_memory()
+    """Lend the operands, run the launcher once on the target, and say what came; where memory is short, once more. Far operands
+    (`harness.far_views`) need room first: without it the outcome is "not run"."""
+    far = far_bytes(operands.values())
+    with admitted(far and far + contract.result_bytes(case), target) as short:
+        if short:
+            return Seen(Outcome.NOT_RUN, "machine", short)
         seen = _launch_once(case, target, contract, launcher, operands, clock)
-    return seen
+        if seen.outcome is Outcome.OUT_OF_MEMORY:
+            free_memory()
+            seen = _launch_once(case, target, contract, launcher, operands, clock)
+        return seen
 
 
 def _launch_once(

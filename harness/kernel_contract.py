@@ -18,7 +18,7 @@ import numpy as np
 
 from harness import operands as regimes
 from harness.case_fields import check_record
-from harness.claims import nearest
+from harness.claims import FAR_PAD, claims_far, nearest
 from harness.contract import CASE_VERSION, Case, Contract, Operand, Owed
 from harness.usage import UsageError
 from kernels.clauses import broken
@@ -77,6 +77,10 @@ class KernelContract(Contract):
         """One problem and configuration for each clause that can be broken."""
         return ()
 
+    def far(self) -> Iterable[tuple[Fields, Fields]]:
+        """A small problem whose rows lie so far apart (`far_pad`) that offsets pass 2^31: for each kernel that takes strides."""
+        return ()
+
     def shared_bytes(self, case: Case) -> int:
         """Shared memory the launch needs, for the owed "out of resources"; 0 where a clause already covers it."""
         return 0
@@ -107,6 +111,7 @@ class KernelContract(Contract):
         listed = [self.case(problem, config, regime=self.regime(place), data_seed=place,
                             schedule=strategies.cycled(schedules, place)) for place,
                   (problem, config) in enumerate(self.listed(target))]
+        listed += [self.case(problem, config, regime=self.regime(0), data_seed=1) for problem, config in self.far()]
         return listed + [self.case(problem, config) for problem, config in self.refused(target)]
 
     def case(self, problem: Fields, config: Fields, **rest: Any) -> Case:
@@ -114,9 +119,17 @@ class KernelContract(Contract):
 
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
         """`case` as a user's launcher is asked it: as it is, configuration too (the launcher is handed what of it it accepts); None
-        where its `requires`, a predicate over fields of Problem and Config, does not hold."""
+        where its `requires`, a predicate over fields of Problem and Config, does not hold, and of a far case that it does not
+        claim."""
+        if self.is_far(case.problem) and not claims_far(launcher):
+            return None
         fields = vars(case.config or self.module.Config()) | vars(case.problem)
         return None if nearest(launcher, fields) is None else dataclasses.replace(case, launcher=launcher)
+
+    @staticmethod
+    def is_far(problem: Any) -> bool:
+        """Whether rows of an operand lie so far apart that offsets pass 2^31 elements (`far_pad`)."""
+        return any(name.endswith("_pad") and pad >= FAR_PAD for name, pad in vars(problem).items())
 
     def with_regime_of_a_launcher(self, case: Case) -> Case:
         """`case` in a regime that a bound can decide, for contracts whose launchers are held to one."""
@@ -229,6 +242,15 @@ def empty(like: torch.Tensor, shape: tuple[int, int], *, pad: int = 0, dtype: st
 
     kind = like.dtype if dtype is None else ELEMENT_TYPES[dtype].torch
     return torch.empty_strided(shape, (shape[1] + pad, 1), dtype=kind, device=like.device)
+
+
+def far_pad(rows: int, columns: int, itemsize: int = 2) -> int:
+    """Elements after each row of a (rows, columns) matrix, so that its last row begins past 2^31 elements and past 2^32 bytes while
+    its stride is a 32-bit number and a multiple of 64: an offset that is computed in 32 bits wraps to an address before it."""
+    stride = -(-(max(1 << 31, (1 << 32) // itemsize) + 128) // (rows - 1) // 64) * 64
+    if stride >= 1 << 31:
+        raise ValueError(f"{rows} rows of {itemsize} bytes an element: their stride of {stride} must fit 32 bits; take more rows")
+    return stride - columns
 
 
 def aligned_pad(columns: int, dtype: str, extra: int = 0) -> int:

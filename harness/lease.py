@@ -13,7 +13,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,6 +103,19 @@ def lease(gpus: Sequence[Target], *, wait: float = 600.0, directory: Path | None
             fewer = "" if slots() is None else f", or raise HARNESS_GPU_SLOTS={slots()}"
             raise TimeoutError(f"no slot free on {named} within {wait:g} s; end other runs, start fewer workers (-n){fewer}")
         time.sleep(POLL)
+
+
+@contextlib.contextmanager
+def exclusive(name: str, *, wait: float, directory: Path | None = None) -> Iterator[bool]:
+    """Whether this process alone holds `name` on this machine while entered; False after `wait` seconds of another's."""
+    end, place = time.monotonic() + wait, Place(-1, name, 0)
+    while (descriptor := _locked(place, _directory(directory))) is None and time.monotonic() < end:
+        time.sleep(POLL)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _most(by_memory: int) -> int:

@@ -14,6 +14,7 @@ UNABLE = {  # says something about us or the machine, nothing about the kernel
     Outcome.OUT_OF_MEMORY: Ruling.UNDECIDED,
     Outcome.COMPILER_FAULT: Ruling.UNDECIDED,
     Outcome.ERROR: Ruling.ERROR,
+    Outcome.NOT_RUN: Ruling.NOT_RUN,
 }
 REFUSALS = {Outcome.REFUSED, Outcome.OUT_OF_RESOURCES}
 

@@ -12,6 +12,7 @@ bytes; the guard bands never cross the bus.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from harness.contract import Operand
+from harness.far_views import Islands, is_far, mapped
 from harness.outcomes import for_the_launcher
 from harness.trespass import UNSIGNED, Arena, Buffer, Trespass, first_trespass
 
@@ -81,6 +83,11 @@ class _Place:
         length, before = reach * dtype.itemsize, offset * dtype.itemsize
         return cls(dtype, tuple(shape), tuple(strides), before, length, -(-(before + length) // 512) * 512)
 
+    @property
+    def far(self) -> bool:
+        """Whether it is filled and compared around its elements only."""
+        return is_far(self.span, math.prod(self.shape) * self.dtype.itemsize)
+
     def view(self, storage: torch.Tensor, band: int) -> torch.Tensor:
         """The operand's tensor in `storage`, (band + span + band,) of uint8."""
         start = storage.storage_offset() + band + self.offset
@@ -104,18 +111,29 @@ class Guard:
 
     def lend_all(self, operands: Iterable[Operand], device: torch.device) -> dict[str, torch.Tensor]:
         """Each operand by its name, as `lend` gives it."""
-        if not self._there(device):
-            return {operand.name: self._lend_here(operand) for operand in operands}
-        lent = self._lend_there(list(operands), device)
+        asked = list(operands)
+        lent = {each.name: self._lend_far(each, device) for each in asked if _placed(each).far}
+        near = [each for each in asked if each.name not in lent]
+        if self._there(device):
+            lent |= self._lend_there(near, device)
+        else:
+            lent |= {each.name: self._lend_here(each) for each in near}
         if device.type == "cuda":
             torch.cuda.synchronize(device)  # or the launch would be charged for what is still under way
-        return lent
+        return {each.name: lent[each.name] for each in asked}
 
-    def surround(self, like: torch.Tensor, name: str, *, keep_values: bool) -> torch.Tensor:
-        """A tensor of the same shape, strides, dtype and device as `like`, poisoned and inside guard bands."""
-        band = GUARD_BYTES[like.device.type]
+    def surround(self, like: torch.Tensor, name: str, *, keep_values: bool, device: torch.device | None = None) -> torch.Tensor:
+        """A tensor of the same shape, strides and dtype as `like`, on `device` (None: its own), poisoned and inside guard bands."""
+        device = like.device if device is None else device
+        band = GUARD_BYTES[device.type]
         place = _Place.of(like.shape, like.stride(), 0, like.dtype)
-        storage = torch.full((2 * band + place.span,), self.poison.output, dtype=torch.uint8, device=like.device)  # (bytes,)
+        if place.far:
+            storage, view, islands = self._far(place, device, self.poison.output)
+            if keep_values:
+                view.copy_(like)
+            self.buffers.append(Buffer(name, storage, view, band, place.length, self.poison.output, islands=islands))
+            return view
+        storage = torch.full((2 * band + place.span,), self.poison.output, dtype=torch.uint8, device=device)  # (bytes,)
         view = place.view(storage, band)
         if keep_values:
             view.copy_(like)
@@ -124,10 +142,32 @@ class Guard:
 
     def trespass(self) -> Trespass | None:
         """The first stray write or changed input, or None. Waits for the device."""
-        return first_trespass([(buffer, self._there(buffer.storage.device)) for buffer in self.buffers])
+        near = [(buffer, buffer.islands is None and self._there(buffer.storage.device)) for buffer in self.buffers]
+        return first_trespass(near)
 
     def _there(self, device: torch.device) -> bool:
         return device.type != "cpu" if self.on_device is None else self.on_device
+
+    def _far(self, place: _Place, device: torch.device, poison: int) -> tuple[torch.Tensor, torch.Tensor, Islands]:
+        """(storage, view, its islands, full of poison) of a far view."""
+        band = GUARD_BYTES[device.type]
+        size = 2 * band + place.span
+        storage = mapped(size) if device.type == "cpu" else torch.empty(size, dtype=torch.uint8, device=device)  # (bytes,)
+        strides = [stride * place.dtype.itemsize for stride in place.strides]
+        islands = Islands.around(size, band, band + place.offset, place.shape, strides, place.dtype.itemsize)
+        islands.fill(storage, poison)
+        return storage, place.view(storage, band), islands
+
+    def _lend_far(self, operand: Operand, device: torch.device) -> torch.Tensor:
+        place, poison = _placed(operand), self.poison.around_inputs
+        storage, view, islands = self._far(place, device, poison)
+        itemsize = place.dtype.itemsize
+        codes = torch.from_numpy(np.ascontiguousarray(operand.codes).view(f"i{itemsize}").reshape(place.shape))  # (*shape,)
+        view.view(codes.dtype).copy_(codes)
+        start = GUARD_BYTES[device.type] + place.offset
+        before = islands.of(storage)  # (bytes of the islands,)
+        self.buffers.append(Buffer(operand.name, storage, view, start, place.length, poison, before, islands=islands))
+        return view
 
     def _lend_here(self, operand: Operand) -> torch.Tensor:
         place, band, poison = _placed(operand), GUARD_BYTES["cpu"], self.poison.around_inputs
@@ -156,6 +196,17 @@ class Guard:
         if whole.numel() <= COPIED_BYTES:
             arena.before = whole.clone()
         return lent
+
+
+def far_bytes(operands: Iterable[Operand]) -> int:
+    """Bytes that the far ones of `operands` span: what a GPU must have room for."""
+    found = 0
+    for operand in operands:
+        shape, itemsize = operand.codes.shape, operand.codes.dtype.itemsize
+        strides = operand.strides if operand.strides is not None else contiguous(shape)
+        reach = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) * itemsize
+        found += reach if operand.codes.size and is_far(reach, operand.codes.nbytes) else 0
+    return found
 
 
 def _placed(operand: Operand) -> _Place:
@@ -250,7 +301,10 @@ class _Interception(TorchFunctionMode):
         if not plain or kwargs.get("out") is not None or kwargs.get("pin_memory") or _asked_by_triton():
             return made
         name = f"tensor {len(self.guard.buffers)} ({func.__name__})"
-        return self.guard.surround(made, name, keep_values=func in self.KEPT)
+        device = made.device
+        if func in self.POISONED and _Place.of(made.shape, made.stride(), 0, made.dtype).far:  # or as much would be held twice
+            made = torch.empty_strided(made.shape, made.stride(), dtype=made.dtype, device="meta")
+        return self.guard.surround(made, name, keep_values=func in self.KEPT, device=device)
 
 
 def _asked_by_triton() -> bool:

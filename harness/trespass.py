@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from harness.far_views import Islands, mapped
 from harness.verdict import Outcome
 
 UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -45,10 +46,11 @@ class Buffer:
     start: int  # byte of the view's first element
     length: int  # bytes from the first element to the end of the last
     poison: int
-    before: np.ndarray | None = None  # (bytes,) of an input: it must not change
+    before: np.ndarray | None = None  # (bytes,) of an input, of its islands where it has some: it must not change
     sent: np.ndarray | None = None  # (bytes,) of an input, without its bands
     band: int = 0
     arena: Arena | None = None
+    islands: Islands | None = None  # of a far view: the bytes that hold poison and are compared
 
     def as_lent(self) -> np.ndarray | None:
         """The bytes of an input's storage as they were lent; None of an output."""
@@ -88,7 +90,7 @@ def _flagged(arenas: list[Arena], outputs: list[Buffer]) -> tuple[set[int], set[
             flags.append((id(arena), (arena.whole.view(torch.int64) != arena.before.view(torch.int64)).any()))
     looked_at = set()
     for buffer in outputs:
-        if not buffer.view.is_contiguous():
+        if not buffer.view.is_contiguous() or buffer.islands is not None:
             looked_at.add(id(buffer))  # for its gaps, and there are few such
             continue
         end = buffer.start + buffer.length
@@ -99,10 +101,12 @@ def _flagged(arenas: list[Arena], outputs: list[Buffer]) -> tuple[set[int], set[
 
 
 def _trespass(buffer: Buffer) -> Trespass | None:
-    now = buffer.storage.cpu().numpy()  # (bytes,)
+    now = buffer.storage.cpu().numpy() if buffer.islands is None else buffer.islands.of(buffer.storage)  # (bytes,)
     before = buffer.as_lent()
     if before is not None:
         changed = now != before
+    elif buffer.islands is not None:
+        changed = (now != buffer.poison) & (buffer.islands.of(torch.from_numpy(_owned(buffer))) == 0)
     else:
         changed = now != buffer.poison
         changed[buffer.start : buffer.start + buffer.length] = False
@@ -110,7 +114,8 @@ def _trespass(buffer: Buffer) -> Trespass | None:
             changed |= _in_gaps(buffer, now)
     if not changed.any():
         return None
-    places = np.flatnonzero(changed)
+    written = now[changed][:16]
+    places = np.flatnonzero(changed) if buffer.islands is None else buffer.islands.places()[changed]
     itemsize = buffer.view.dtype.itemsize
     first, last = (int(places[i]) - buffer.start for i in (0, -1))
     inside = [p for p in (first, last) if 0 <= p < buffer.length]
@@ -122,7 +127,7 @@ def _trespass(buffer: Buffer) -> Trespass | None:
         "bytes": len(places),
         "shape": list(buffer.view.shape),
         "strides": list(buffer.view.stride()),
-        "written": now[places[:16]].tolist(),
+        "written": written.tolist(),
     }
     if before is not None and inside:
         return Trespass(Outcome.INPUT_CHANGED, f"input {buffer.name} changed: {len(places)} bytes, the first {where}", details)
@@ -136,16 +141,22 @@ def _trespass(buffer: Buffer) -> Trespass | None:
 
 def _in_gaps(buffer: Buffer, now: np.ndarray) -> np.ndarray:
     """Bytes between the elements of a strided view that no longer hold poison."""
-    itemsize = buffer.view.dtype.itemsize
-    owned = np.zeros(now.shape, np.uint8)  # (bytes,)
-    elements = owned[buffer.start :].view(UNSIGNED[itemsize]) if buffer.length else owned
-    if buffer.length:
-        strides = [s * itemsize for s in buffer.view.stride()]
-        np.lib.stride_tricks.as_strided(elements, tuple(buffer.view.shape), strides)[...] = np.iinfo(elements.dtype).max
+    owned = _owned(buffer)
     span = slice(buffer.start, buffer.start + buffer.length)
     gaps = np.zeros(now.shape, bool)  # (bytes,)
     gaps[span] = (owned[span] == 0) & (now[span] != buffer.poison)
     return gaps
+
+
+def _owned(buffer: Buffer) -> np.ndarray:
+    """(bytes,) uint8 of the buffer's storage: not 0 where an element of its view lies."""
+    size, itemsize = buffer.storage.numel(), buffer.view.dtype.itemsize
+    owned = np.zeros(size, np.uint8) if buffer.islands is None else mapped(size).numpy()  # (bytes,)
+    if buffer.length:
+        elements = owned[buffer.start : buffer.start + buffer.length].view(UNSIGNED[itemsize])
+        strides = [s * itemsize for s in buffer.view.stride()]
+        np.lib.stride_tricks.as_strided(elements, tuple(buffer.view.shape), strides)[...] = np.iinfo(elements.dtype).max
+    return owned
 
 
 def _where(buffer: Buffer, byte: int) -> str:

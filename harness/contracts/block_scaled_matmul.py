@@ -15,12 +15,13 @@ from harness import contract as contracts
 from harness import operand_coverage, scaled_operands
 from harness.claims import nearest
 from harness.contract import Case, Expected, Operand, Owed
-from harness.kernel_contract import SHARED_LIMITS, Fields, KernelContract
+from harness.kernel_contract import SHARED_LIMITS, Fields, KernelContract, far_pad
 from harness.scaled_plan import result_words, scaled_plan
 from kernels.clauses import broken
 from kernels.element_types import ELEMENT_TYPES
 from kernels.features import Feature
 from kernels.scaled_operands import FORMATS, TILE_ROWS, packing, spread
+from reference.scale_layout import TILE_BYTES
 
 if TYPE_CHECKING:
     import torch
@@ -131,7 +132,15 @@ class BlockScaledMatmulContract(KernelContract):
             made.append(self.case(problem, config, regime=regime, data_seed=place, schedule=schedule))
         sizes = self.sized("mxfp4", 130, 40, 64) | {"format": "mxfp4", "out": "fp32"}
         made.append(Case(contract=self.address, problem=self.module.Problem(**sizes), regime="layer"))
+        made += [self.case(problem, config, regime=scaled_operands.REGIMES[0], data_seed=1) for problem, config in self.far()]
         return made + [self.case(problem, config) for problem, config in self.refused(target)]
+
+    def far(self) -> Iterable[tuple[Fields, Fields]]:
+        """Rows of A and B far apart. Of their scales, in three tiles down and three along K, A's far apart down, B's along."""
+        m, n, k, apart = 257, 8, 384, (1 << 30) + 64
+        pads = {"a_pad": far_pad(m, k // 2, 1), "b_pad": far_pad(n, k // 2, 1)}
+        pads |= {"a_scale_pad": apart - 3 * TILE_BYTES, "b_tile_pad": apart - TILE_BYTES}
+        yield self.sized("mxfp4", m, n, k) | {"format": "mxfp4", "out": "fp32"} | pads, {"scale_load": "5D"}
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         fields = self.sized("mxfp8", 64, 64, 128) | {"format": "mxfp8", "out": "fp32"}
@@ -223,8 +232,8 @@ class BlockScaledMatmulContract(KernelContract):
         output where it takes no `out_dtype`; values that the bound can decide. None where its `requires` (of m, n, k, format, out)
         holds for nothing near."""
         p = case.problem
-        if p.format not in FORMATS or min(p.m, p.n, p.k) <= 0:
-            return None  # its own refusals are the kernel's
+        if p.format not in FORMATS or min(p.m, p.n, p.k) <= 0 or self.is_far(p):
+            return None  # its own refusals are the kernel's; without pads no address is far
         out = p.out if "out_dtype" in inspect.signature(contracts.load(launcher)).parameters else "fp16"
         asked = {"m": p.m, "n": p.n, "k": self.sized(p.format, p.m, p.n, p.k)["k"], "format": p.format, "out": out}
         sizes = () if case.regime in COVER else ("m", "n", "k")  # a cover fills the sizes it was made for

@@ -23,6 +23,7 @@ from harness.kernel_contract import (
     chain_of,
     drawn_operand,
     empty,
+    far_pad,
     launched,
     multiplied,
     row_numbers,
@@ -30,6 +31,7 @@ from harness.kernel_contract import (
 from harness.plan import words_rest_on
 from harness.product_bound import bounded_product, launched_instructions
 from harness.targets import Target
+from kernels.element_types import bits_of
 
 SEED: dict[str, Any] = {"m, n, k": ((1024, 1024, 2048), (4096, 4096, 4096)), "block_m, block_n": ((128, 128), (128, 64)),
         "block_k, num_buffers": ((128, 2), (64, 3))}
@@ -81,6 +83,16 @@ class FusedContract(RowsContract):
         m, n, k = strategies.within(sizes, (*tile, depth[0]), 4 * BUDGET)
         config = {"block_m": tile[0], "block_n": tile[1], "block_k": depth[0], "num_buffers": depth[1]}
         return self.sized({}, m, n, k, m, m), config
+
+    def far(self) -> Iterable[tuple[Fields, Fields]]:
+        rows, n, k = 12, 32, 32
+        sizes = {"table_rows": rows, "rows": rows, "out_rows": rows, "n": n, "k": k}
+        pads = {"x_pad": far_pad(rows, k), "w_pad": far_pad(k, n), "out_pad": far_pad(rows, n)}
+        yield sizes | pads, {"block_m": 64, "block_n": 32, "block_k": 32}
+
+    def result_bytes(self, case: Case) -> int:
+        p = case.problem
+        return (p.out_rows - 1) * (p.n + p.out_pad) * bits_of(p.dtype) // 8
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"table_rows": 64, "rows": 64, "out_rows": 64, "n": 64, "k": 64}

@@ -33,6 +33,10 @@ class HopperMatmulContract(BlockedContract):
                 yield self.sized({}, 70, 72, 32 * blocks), dict(zip(NAMES, (64, 64, 32, stages, 4), strict=True))
         yield from self.corners(self.pool(target))
 
+    def pool_of_far(self) -> tuple[Fields, Fields]:
+        problem, config = super().pool_of_far()
+        return problem | {"out": "bf16"}, config
+
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"m": 64, "n": 64, "k": 64}
         yield from tiled_refusals(sizes, tensor_memory=False)

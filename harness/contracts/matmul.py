@@ -16,7 +16,7 @@ import numpy as np
 import kernels.matmul
 from harness import operands as regimes
 from harness.case_fields import check_record
-from harness.claims import claimed, nearest
+from harness.claims import FAR, FAR_PAD, claimed, nearest
 from harness.contract import Case, Contract, Expected, Operand, Owed
 from harness.matmul_outcomes import KINDS, has_type, outcome
 from harness.plan import accumulator_words, dot_plan, words_rest_on
@@ -36,7 +36,7 @@ _RESIDUES = (16, 16, 16)  # sizes shrink by these where the tile's masked elemen
 BUDGET = 1 << 24  # products of one case, masked elements of its tiles included: what an emulated launch may cost
 HARDWARE_BUDGET = 1 << 22  # products of one case on hardware: what its expected words may cost
 _KINDS_OF_SIZES = ("16", "16", "odd", "odd", "odd", "odd", "1")  # of m and n, by weight
-CLAIMS = ("strides", "bf16", "fp32")  # what a user's launcher may say that it takes: views of any strides, element types
+CLAIMS = ("strides", "bf16", "fp32", FAR)  # what a user's launcher may say that it takes: views of any strides, element types
 _TILES = (10, 3, 5)  # largest counts of tiles and K blocks drawn, before the budget: more rows of tiles than one group has
 
 
@@ -111,7 +111,7 @@ class MatmulContract(Contract):
             schedule = strategies.cycled(strategies.listed_schedules(target.emulated, place), turn)
             regime = strategies.cycled(regimes.REGIMES, turn)
             cases.append(self._case(target, special, sizes, regime, rng.randrange(1 << 31), schedule))
-        return _interleaved(cases) + self._small() + self._refused()
+        return _interleaved(cases) + self._small() + [self._far()] + self._refused()
 
     def _small(self) -> list[Case]:
         problem, small = self.module.Problem, self.module.configurations("cuda")[-1]
@@ -129,6 +129,14 @@ class MatmulContract(Contract):
         saturating = problem(m=40, n=33, k=48, out="e4m3")
         cases += [Case(contract=self.address, problem=saturating, config=small, regime=regime) for regime in ("wide", "planted")]
         return cases + [Case(contract=self.address, problem=problem(m=40, n=33, k=48), data_seed=1)]
+
+    def _far(self) -> Case:
+        """Rows of A, and columns of B, so far apart that offsets pass 2^31."""
+        from harness.kernel_contract import far_pad
+
+        m, n, k, small = 3, 3, 40, self.module.configurations("cuda")[-1]
+        views = {"a": self._view({"pad": far_pad(m, k)}), "b": self._view({"order": "column", "pad": far_pad(n, k)})}
+        return Case(contract=self.address, problem=self.module.Problem(m=m, n=n, k=k, **views), config=small, data_seed=1)
 
     def _refused(self) -> list[Case]:
         problem = self.module.Problem
@@ -168,7 +176,10 @@ class MatmulContract(Contract):
         fields = nearest(launcher, {name: max(getattr(p, name), 1) for name in "mnk"} | {"dtype": dtype}, ("m", "n", "k"))
         if fields is None:
             return None
-        views = {"a": p.a, "b": p.b} if "strides" in claims else {}
+        far = max(p.a.pad, p.b.pad) >= FAR_PAD
+        if far and FAR not in claims:
+            return None
+        views = {"a": p.a, "b": p.b} if far or "strides" in claims else {}
         problem = self.module.Problem(**fields, out=dtype, **views)
         regime = regimes.of_a_launcher(case.regime)
         return dataclasses.replace(case, config=None, launcher=launcher, regime=regime, problem=problem)

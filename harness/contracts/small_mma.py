@@ -9,7 +9,7 @@ from typing import Any
 
 import kernels.small_mma
 from harness.contract import Case, Expected, Operand
-from harness.kernel_contract import Fields, KernelContract, chain_of, drawn_operand, empty, multiplied
+from harness.kernel_contract import Fields, KernelContract, chain_of, drawn_operand, empty, far_pad, multiplied
 from harness.plan import words_rest_on
 from harness.product_bound import bounded_product, launched_instructions
 from harness.targets import Target
@@ -42,6 +42,14 @@ class SmallMmaContract(KernelContract):
         for (m, n, k), left, commit, warps in product(*SEED.values()):
             yield ({"m": m, "n": n, "k": k}, {"block_m": min(128, m), "block_n": n, "left": LEFT[left],
                                               "completion": "commit" if commit else "barrier", "num_warps": warps})
+
+    def far(self) -> Iterable[tuple[Fields, Fields]]:
+        m, n, k = 128, 32, 32
+        pads = {"a_pad": far_pad(m, k), "b_pad": far_pad(k, n), "c_pad": far_pad(m, n, 4), "d_pad": far_pad(m, n, 4)}
+        yield {"m": m, "n": n, "k": k} | pads, {}
+
+    def result_bytes(self, case: Case) -> int:
+        return (case.problem.m - 1) * (case.problem.n + case.problem.d_pad) * 4
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"m": 128, "n": 64, "k": 64}

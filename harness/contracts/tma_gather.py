@@ -14,7 +14,7 @@ from typing import Any
 
 import kernels.tma_gather
 from harness.contract import Case, Expected, Operand, Owed
-from harness.kernel_contract import Fields, RowsContract, aligned_pad, drawn_operand, launched, row_numbers
+from harness.kernel_contract import Fields, RowsContract, aligned_pad, drawn_operand, far_pad, launched, row_numbers
 from harness.targets import Target
 from harness.verdict import RestsOn
 from kernels.element_types import bits_of
@@ -72,6 +72,11 @@ class TmaGatherContract(RowsContract):
         return ({"dtype": dtype, "table_rows": table[0], "table_columns": table[1], "offsets": block_x,
                  "column_offset": column_offset},
                 {"block_x": block_x, "block_y": block_y})
+
+    def far(self) -> Iterable[tuple[Fields, Fields]]:
+        rows, columns = 12, 64
+        table = {"table_rows": rows, "table_columns": columns, "offsets": rows, "table_pad": far_pad(rows, columns)}
+        yield table, {"block_x": 8, "block_y": 32}
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         table = {"table_rows": 9, "table_columns": 64, "offsets": 8}

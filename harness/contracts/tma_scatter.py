@@ -13,9 +13,10 @@ import numpy as np
 import kernels.tma_scatter
 from harness.contract import Case, Expected, Operand, Owed
 from harness.contracts.tma_gather import TmaGatherContract, clauses, unchecked
-from harness.kernel_contract import Fields, drawn_operand, empty, launched, row_numbers
+from harness.kernel_contract import Fields, drawn_operand, empty, far_pad, launched, row_numbers
 from harness.targets import Target
 from harness.verdict import RestsOn
+from kernels.element_types import bits_of
 
 SEED: dict[str, Any] = {"dtype": ("bf16", "fp32"), "block_x": (8, 128), "block_y": (16, 128), "column_offset": (0, 48, 1000),
         "table": ((1024, 1024),)}
@@ -35,6 +36,14 @@ class TmaScatterContract(TmaGatherContract):
 
     def source_fields(self, seed: int) -> Fields:
         return {"source_pad": 5 * (seed % 2)}  # an ordinary load: no unit
+
+    def far(self) -> Iterable[tuple[Fields, Fields]]:
+        for table, block in super().far():
+            yield table | {"source_pad": far_pad(table["offsets"], block["block_y"])}, block
+
+    def result_bytes(self, case: Case) -> int:
+        p = case.problem
+        return (p.table_rows - 1) * (p.table_columns + p.table_pad) * bits_of(p.dtype) // 8
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield {"table_rows": 9, "table_columns": 61, "offsets": 8, "table_pad": 3}, {"block_x": 8, "block_y": 64}

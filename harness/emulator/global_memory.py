@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.emulator.faults import EmulatedFault
-from harness.emulator.memory import POISON, UNSIGNED
+from harness.emulator.memory import POISON, UNSIGNED, zeros
 from harness.emulator.ordering import rule_of
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class GlobalMemory:
         if fresh and dense:
             return address
         if region.allowed is None:
-            region.allowed = np.zeros(region.raw.size, np.uint8)
+            region.allowed = zeros(region.raw.size, np.uint8)
             if not fresh:
                 region.allowed[region.low : region.high] = 1
         region.low, region.high = min(region.low, start), max(region.high, high)
@@ -201,7 +201,7 @@ class GlobalMemory:
                 chosen = words
             places = offsets // size if size > 1 else offsets
             if region.writer is None:
-                region.writer = np.zeros(region.raw.size, np.int32)
+                region.writer = zeros(region.raw.size, np.int32)
             before = region.writer.take(offsets)
             others = (before != 0) & (before != number + 1)
             if others.any() and (clash := others & (memory.take(places) != chosen)).any():

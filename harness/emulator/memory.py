@@ -6,6 +6,7 @@ puts them, so that overlap, reuse and what is uninitialised show as they will.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
 SPREAD = 2  # of fp4 beside fp8: of 16 bytes of shared memory 8 hold elements (PTX ISA, tensor memory map: .b4x16_p64)
 POISON = 0xFF  # a NaN in every float format we hold, and conspicuous as an integer
 UNSIGNED: dict[int, np.dtype] = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+LARGE = 1 << 28  # bytes
+NORESERVE = 0x4000  # MAP_NORESERVE of Linux (asm-generic/mman.h), which Python names from 3.13 on
+
+
+def zeros(count: int, dtype: type) -> np.ndarray:
+    """(count,) zeros; of many, what is never touched takes no memory, nor the promise of any."""
+    size = count * np.dtype(dtype).itemsize
+    if size < LARGE:
+        return np.zeros(count, dtype)
+    return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE), dtype)
 
 
 @dataclass
