@@ -41,9 +41,10 @@ class Bounds:
 
 
 def truncated(words: np.ndarray, weight: int) -> tuple[np.ndarray, np.ndarray]:
-    """Least and largest sum, in units of 2^-weight, that truncate to the positive fp32 words [n]; int64 each."""
+    """Least and largest sum, in units of 2^-weight, that truncate to the positive fp32 words [n]; int64 each. 0 is 0 alone."""
     exponents = (words >> MANTISSA_BITS & 0xFF).astype(np.int64) - 127  # (n,)
     significands = (words & 0x7FFFFF).astype(np.int64) | 1 << MANTISSA_BITS  # (n,)
+    significands[words == 0] = 0
     shift = weight + exponents - MANTISSA_BITS  # (n,) how many bits of the sum the word has lost; negative: how many it adds
     lost, added = np.maximum(shift, 0), np.minimum(np.maximum(-shift, 0), 62)
     if (significands & ((1 << added) - 1)).any():

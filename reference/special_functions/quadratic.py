@@ -16,6 +16,10 @@ import numpy as np
 SQUARED_BITS = 17
 DROPPED_COLUMNS = 19
 
+TANH_FIRST_EXPONENT = -8
+TANH_SEGMENTS = (1, 1, 1, 2, 2, 4, 4, 4, 8, 16, 8)
+"""tanh has a row for each of so many equal segments of the binades from 2^-8 on. Each segment has 2^17 values of X."""
+
 
 def truncated_square(x: np.ndarray, dropped: int = DROPPED_COLUMNS) -> np.ndarray:
     """Sum of the partial products of x * x in columns from `dropped` up, in units of 2^dropped; x int64 of any shape below 2^31.

@@ -94,5 +94,7 @@ def test_a_word_bounds_the_sum_it_was_cut_from() -> None:
     assert (lower[0], upper[0]) == ((1 << 25) + 4, (1 << 25) + 7)
     lower, upper = truncated(np.array([0x33000000], np.uint32), 26)  # 2^-25, finer than its last place
     assert (lower[0], upper[0]) == (2, 2)
+    lower, upper = truncated(np.array([0], np.uint32), 26)
+    assert (lower[0], upper[0]) == (0, 0)
     with pytest.raises(DoesNotFit, match="larger weight"):
         truncated(np.array([0x3F000001], np.uint32), 20)
