@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from harness.emulator.program import Operation
 
 
+MOST_AGENTS = 16
+GLOBAL = -1  # in place of a barrier's byte: a wait for words of global memory
+
+
 @dataclass
 class Blocked:
     """What an agent that cannot move waits for."""
@@ -28,20 +33,46 @@ class Blocked:
     op: Operation
     passes: Callable[[], bool]
     describe: Callable[[], str]
-    barrier: int  # byte of shared memory
+    barrier: int  # byte of shared memory, or `GLOBAL`
     initialised: Operation | None = None  # where that barrier began
 
 
-Thread = Generator[Blocked, None, Any]
+class Turn(Enum):
+    """Why a program that could go on lets others run: it is about to make an atomic, or has read the same words once more."""
+
+    PAUSES = "pauses"
+    SPINS = "spins"
+
+
+@dataclass
+class Stuck:
+    """A program whose agents all wait, some of them for global memory: only another program can help."""
+
+    waits: dict[str, Blocked]  # by the agent's name
+
+
+Thread = Generator[Blocked | Turn | Stuck, None, Any]
+
+
+@dataclass
+class Poll:
+    """The last time that a load or atomic in a loop looked, and what it found. `acts` counts what its program had done till then;
+    `state` are the values of the loop, once the same words were found twice."""
+
+    addresses: np.ndarray
+    found: np.ndarray
+    acts: int
+    state: dict[str, Any] | None = None
 
 
 @dataclass(eq=False)
 class Agent:
-    """One partition: its number and name, its clock, and the groups of operations that its own waits count."""
+    """One partition: its number and name, its clock, the groups of operations that its own waits count, and where it stands in the
+    order of global memory (`global_order`)."""
 
     number: int
     name: str
-    clock: np.ndarray  # (agents,) int32: what it knows of each agent's epochs
+    clock: np.ndarray  # (MOST_AGENTS + others,) int32: epochs it knows of its program's agents, then of all programs'
     thread: Thread | None = None
     blocked: Blocked | None = None
     result: Any = None
@@ -49,10 +80,34 @@ class Agent:
     copy_groups: list[list[InFlight]] = field(default_factory=list)
     dots: list[InFlight] = field(default_factory=list)  # wgmma groups, one operation each
     stores: list[InFlight] = field(default_factory=list)  # bulk store groups, one operation each
+    writing: list[list[int]] = field(default_factory=list)  # bulk stores whose writes it has not waited for, by their events
+    polls: dict[int, Poll] = field(default_factory=dict)  # by operation
+    spins: bool = False  # has read the same words once more
+    program: int = 0
+    place: tuple[int, int, int] = (0, 0, 0)
+    slot: int = 0  # of `beyond`: itself
+    known: np.ndarray = field(init=False)  # (slots,) view of `beyond`: epochs it knows
+    fenced: np.ndarray = field(init=False)  # (slots,) or (0,) view of `beyond`: epochs that the async proxy sees too
+    released: np.ndarray | None = None  # as `beyond`, at its last fence that releases
+    segment: int = 1  # events from here on came after its last barrier
+    warp_segment: int = 1
+    joined: int = 0  # its epoch that the last barrier ended
+    traced: list[int] = field(default_factory=list)  # its events since then
+    wrote: bool = False  # several threads have written global memory since then
+
+    def __post_init__(self) -> None:
+        self.known = self.fenced = self.beyond[:0]
+
+    @property
+    def beyond(self) -> np.ndarray:
+        """The part of the clock that tells of all programs."""
+        return self.clock[MOST_AGENTS:]
 
     def release(self) -> np.ndarray:
         """What others learn by acquiring now; later acts of this agent are a new epoch."""
         known = self.clock.copy()
+        if self.known.size:
+            known[MOST_AGENTS + self.slot] = self.clock[self.number]
         self.clock[self.number] += 1
         return known
 
@@ -109,27 +164,42 @@ class Footprints:
         )
 
 
-def drive(agents: list[Agent], flights: Flights, turn: Callable[[Agent], None], state: Callable[[], dict[str, str]]) -> None:
-    """Run `agents` until all have ended. `turn` makes one of them current. Raises EmulatedFault "deadlock" when nobody can move."""
+def drive(agents: list[Agent], flights: Flights, turn: Callable[[Agent], None], state: Callable[[], dict[str, str]]) -> Thread:
+    """Run `agents` until all have ended; yields where another program may, or must, run. `turn` makes one of them current. Raises
+    EmulatedFault "deadlock" when nobody can move."""
     running = list(agents)
     while running:
         ready = [a for a in running if a.blocked is None or a.blocked.passes()]
         if not ready:
-            awaited = {a.blocked.barrier for a in running if a.blocked is not None}
+            waits = {a.name: a.blocked for a in running if a.blocked is not None}
+            awaited = {blocked.barrier for blocked in waits.values()}
             flight = next((f for f in flights.pending if not f.landed and awaited.intersection(f.barriers)), None)
-            if flight is None:
-                _deadlock(running, state())
-            else:
+            if flight is not None:
                 flights.land(flight)
+            elif GLOBAL in awaited:
+                yield Stuck(waits)
+            else:
+                _deadlock(running, state())
             continue
+        if all(a.spins for a in ready):
+            for agent in ready:
+                agent.spins = False
+            yield Turn.SPINS
+        ready = [a for a in ready if not a.spins]
         agent = ready[flights.schedule.pick(len(ready))] if len(ready) > 1 else ready[0]
         turn(agent)
         assert agent.thread is not None
         try:
-            agent.blocked = next(agent.thread)
+            said = next(agent.thread)
         except StopIteration as end:
             agent.result = end.value
             running.remove(agent)
+            continue
+        agent.blocked = said if isinstance(said, Blocked) else None
+        if said is Turn.SPINS:
+            agent.spins = True
+        elif agent.blocked is None:
+            yield said
 
 
 def _deadlock(running: list[Agent], state: dict[str, str]) -> None:

@@ -104,6 +104,10 @@ class Schedule:
             order.reverse()
         return order
 
+    def interrupts(self) -> bool:
+        """Whether a program that is about to make an atomic lets others run first."""
+        return self.draw is not None and self.draw.random() < 0.5
+
     def pick(self, count: int) -> int:
         """Which of `count` agents that could move does."""
         if self.draw is not None:

@@ -10,6 +10,7 @@ from harness.emulator.asynchrony import Flights, InFlight
 from harness.emulator.descriptors import Descriptor, check_alignment, check_sign
 from harness.emulator.faults import EmulatedFault
 from harness.emulator.global_memory import GlobalMemory
+from harness.emulator.global_order import BULK
 from harness.emulator.memory import View
 from harness.emulator.ordering import rule_of
 from harness.emulator.undefined_lanes import NOTE, told
@@ -67,11 +68,11 @@ class BulkCopies:
     ) -> None:
         self.barriers.at(op, barrier)
         self.async_write(op, target)
-        padding, program = descriptor.padding(target.dtype), str(self.program)
-        self.memory.load(op, addresses, inside, padding, target.dtype, program)
+        padding, agent = descriptor.padding(target.dtype), self.agent
+        self.memory.look(op, addresses, inside, target.dtype.itemsize, agent, BULK)
 
         def land() -> None:
-            found = self.memory.load(op, addresses, inside, padding, target.dtype, program)
+            found = self.memory.load(op, addresses, inside, padding, target.dtype, agent, None)
             target.put(descriptor.loaded(found).reshape(target.shape))
             self.barriers.receive(op, barrier, addresses.size * target.dtype.itemsize, flight)
 
@@ -128,26 +129,34 @@ class BulkCopies:
         rows: np.ndarray | None = None,
     ) -> None:
         self.async_read(op, (source,))
-        program, number = str(self.program), self.number
-        self.memory.check(op, addresses, inside, source.dtype.itemsize, program)
+        agent = self.agent
+        landings = self.memory.issue(op, addresses, inside, source.dtype.itemsize, agent)
         if (lanes := source.undefined()) is not None and (inside is None or (lanes.reshape(inside.shape) & inside).any()):
             self.notes.add((NOTE, told(op, source.space.undefined_by)))
 
         def land() -> None:
-            values = source.get()
-            if rows is None:
-                self.memory.store(op, addresses, values.reshape(addresses.shape), inside, program, number)
-                return
-            for row in self.schedule.order(len(rows)) if np.unique(rows).size != rows.size else [slice(None)]:
-                at = slice(row, row + 1) if isinstance(row, int) else row
-                self.memory.store(op, addresses[at], values[at], None if inside is None else inside[at], program, number)
+            values, order = source.get().reshape(addresses.shape), [slice(None)]
+            if rows is not None and np.unique(rows).size != rows.size:
+                order = [slice(row, row + 1) for row in self.schedule.order(len(rows))]
+            self.memory.land(op, landings, values, order, agent)
 
         flight = InFlight(op, kind, land, reads=(source,))
-        self.agent.stores.append(self.issue(flight))
+        agent.stores.append(self.issue(flight))
+        agent.writing.append([each.event for each in landings])
+        if self.schedule.timeless:
+            self._written(0)
 
-    def bulk_store_wait(self, most: int) -> None:
-        """cp.async.bulk.wait_group(.read): all but the last `most` have read their source. That they have written as well concerns
-        only who reads global memory, which no program here does behind them."""
+    def bulk_store_wait(self, most: int, *, read: bool) -> None:
+        """cp.async.bulk.wait_group: all but the last `most` have read their source, and have written unless the wait is for the
+        `read` only. What they wrote may be touched after that."""
         stores = self.agent.stores
         while len(stores) > most:
             self.flights.complete(self.agent, stores.pop(0))
+        if not read:
+            self._written(most)
+
+    def _written(self, most: int) -> None:
+        """All bulk stores of this agent but the last `most` have written."""
+        while len(self.agent.writing) > most:
+            for event in self.agent.writing.pop(0):
+                self.memory.order.complete(event, self.agent)

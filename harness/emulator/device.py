@@ -35,16 +35,30 @@ from harness.emulator.compiling import FENCE, WRITTEN, Stages, check_release, la
 from harness.emulator.cuda_runtime import LAUNCH, answering
 from harness.emulator.cuda_tensors import CUDA, outside
 from harness.emulator.faults import BadArgument, EmulatedFault
+from harness.emulator.global_atomics import RELEASED, ROUNDS
 from harness.emulator.global_memory import GlobalMemory
+from harness.emulator.global_order import EQUAL
 from harness.emulator.hints import compiled_in, hinted, untrue_arguments
+from harness.emulator.interleaving import Programs
 from harness.emulator.machine import FENCE_READ, Machine
 from harness.emulator.program import Program
-from harness.emulator.residency import MULTIPROCESSORS, check_grid
+from harness.emulator.program_facts import ProgramFacts
+from harness.emulator.residency import MULTIPROCESSORS, Residency, check_grid, limit_of, residency
 from harness.emulator.translate import Translated, translate
 from harness.emulator.undefined_lanes import NOTE
 
 KEPT = 512  # translated programs
 STEP_LIMIT = 20_000_000  # operations of the tile program in one launch: far beyond any judged case
+_ADVICE = {
+    FENCE: "what is written here reaches the async proxy only by a proxy fence that the compiler inserts",
+    FENCE_READ: "what is read here is refilled through the async proxy behind a proxy fence that the compiler inserts",
+    ROUNDS: "an atomic sum of floats depends on the order of programs: one order was taken",
+    RELEASED: "what other threads wrote is released here behind a barrier that the compiler inserts; tl.debug_barrier() says it",
+    EQUAL: "writes the words that another write puts there, and nothing orders the two: either may stay",
+    "duplicate rows": "scatters two rows to one place: either may win",
+    "stride cut": "a descriptor's strides must be multiples of 16 bytes: what is over is dropped",
+}
+"""What is not wrong, but rests on something: by the name of a note."""
 _translations: dict[tuple[bytes, str, bool, bool], Translated] = {}
 
 
@@ -189,6 +203,7 @@ class Device:
             memory.add(name, bytes_of(name, tensor))
         if untrue := untrue_arguments(ready.program, arguments):
             ready = self.translated(program, metadata, doubted=True)
+        memory.begin(prod(grid), ready.facts, arguments)
         machine = Machine(
             memory,
             grid,
@@ -202,14 +217,15 @@ class Device:
         )
         machine.either_row = self.either_row
         machine.false_hints |= untrue
+        resident = self._residency(ready.program, metadata)
+        programs = Programs(machine, self.schedule, resident, lambda m: m.run(ready.entry(m, *arguments)))
         try:
             with np.errstate(all="ignore"):
-                for number in self.schedule.order(prod(grid)):
-                    machine.start(number)
-                    machine.run(ready.entry(machine, *arguments))
+                self._run_programs(programs, ready.facts, prod(grid))
             for (location, _), said in machine.false_hints.items():
                 self._advice.add(f"{location}{': ' if location else ''}{said}; no access of this launch relies on it")
         except EmulatedFault as fault:
+            machine = programs.current
             found = _read_by(fault, ready.running(fault)) if fault.details.pop(READ_BY, False) else fault
             if not found.location and (running := ready.running(fault)) is not None:
                 found.location = running.location
@@ -223,25 +239,29 @@ class Device:
             raise found from None
         finally:
             launch.operations = ready.counts(machine.runs)
-            launch.timeline = machine.timeline.lines()
-            for name, location in machine.notes:
-                if name == FENCE:
-                    self._advice.add(
-                        f"{location}: what is written here reaches the async proxy only by a proxy fence that the compiler inserts"
-                    )
-                elif name == FENCE_READ:
-                    self._advice.add(
-                        f"{location}: what is read here is refilled through the async proxy behind a proxy fence that the compiler "
-                        "inserts"
-                    )
-                elif name == NOTE:
-                    self._advice.add(location)
-                elif name == "rounding atomics":
-                    self._advice.add(f"{location}: an atomic sum of floats depends on the order of programs: one order was taken")
-                elif name == "duplicate rows":
-                    self._advice.add(f"{location}: scatters two rows to one place: either may win")
-                elif name == "stride cut":
-                    self._advice.add(f"{location}: a descriptor's strides must be multiples of 16 bytes: what is over is dropped")
+            launch.timeline = programs.current.timeline.lines()
+            self._advice |= {f"{location}: {_ADVICE[name]}" for name, location in machine.notes if name in _ADVICE}
+            self._advice |= {said for name, said in machine.notes if name == NOTE}
+
+    def _run_programs(self, programs: Programs, facts: ProgramFacts, count: int) -> None:
+        """Each of `count` programs by itself where none can wait for another or choose by what an atomic finds, else turn by turn.
+        Those beyond what is resident begin in the order of their numbers."""
+        if not facts.polling and not (facts.chooses and self.schedule.draw is not None):
+            programs.run_in_turn(self.schedule.order(count))
+        elif count > programs.resident.programs:
+            programs.run_together(range(count))
+        else:
+            programs.run_together(self.schedule.order(count))
+
+    def _residency(self, program: Program, metadata: Any) -> Residency:
+        return residency(
+            self.arch,
+            self.multiprocessors,
+            shared=program.integer("ttg.shared"),
+            warps=program.integer("ttg.total-num-warps", program.integer("ttg.num-warps", 4)),
+            columns=program.integer("ttg.tensor_memory_size"),
+            limit=limit_of(metadata, program.attributes.get("ttg.maxnreg")),
+        )
 
 
 def _read_by(fault: EmulatedFault, reader: Any) -> EmulatedFault:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from harness.emulator.faults import EmulatedFault
-from harness.emulator.memory import POISON, UNSIGNED, zeros
-from harness.emulator.ordering import rule_of
+from harness.emulator.global_order import ORDINARY, Access, GlobalOrder, Marks
+from harness.emulator.memory import POISON, UNSIGNED
 
 if TYPE_CHECKING:
+    from harness.emulator.agents import Agent
     from harness.emulator.program import Operation
+    from harness.emulator.program_facts import ProgramFacts
 
 
 @dataclass(eq=False)
@@ -28,12 +30,29 @@ class Region:
     high: int
     allowed: np.ndarray | None
     keep: Any
-    writer: np.ndarray | None = None  # (bytes,) int32: 1 + the program that wrote an element, at its first byte
-    authors: dict[int, Operation] = field(default_factory=dict)  # a program's last store to it
+    changes: bool = False  # an operation of the launch may write it
+    marks: Marks | None = None
 
     @property
     def end(self) -> int:
         return self.base + self.raw.size
+
+    def words(self, size: int) -> np.ndarray:
+        """All of it as unsigned words of `size` bytes."""
+        return self.raw[: self.raw.size // size * size].view(UNSIGNED[size])
+
+
+@dataclass(eq=False)
+class Landing:
+    """Where a bulk store in flight will write in one storage; `earlier` (places,) are events of others that only equal words
+    forgive."""
+
+    region: Region
+    offsets: np.ndarray
+    inside: np.ndarray | None
+    event: int
+    access: Access
+    earlier: np.ndarray
 
 
 class GlobalMemory:
@@ -41,8 +60,7 @@ class GlobalMemory:
 
     def __init__(self) -> None:
         self.regions: list[Region] = []
-        self.atomics = False  # programs may then order one another
-        self.running = 0  # number of the program that runs
+        self.order: GlobalOrder
 
     def add(self, name: str, tensor: Any) -> int:
         """Make `tensor` (torch, CPU) reachable; returns the address of its first element."""
@@ -81,7 +99,7 @@ class GlobalMemory:
         return address
 
     def _locate(
-        self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, *, write: bool, program: str
+        self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, *, write: bool, agent: Agent
     ) -> Iterator[tuple[Region, np.ndarray, np.ndarray | None]]:
         """(region, byte offsets, mask) for each storage touched; a conviction for an address no tensor of the launch reaches."""
         if mask is not None and not mask.all():
@@ -98,21 +116,21 @@ class GlobalMemory:
                 "illegal address",
                 f"{verb} of {size} bytes at {low:#x}, which is inside no tensor of the launch ({self._nearest(low)})",
                 op.location,
-                {"operation": op.brief, "program": program},
+                {"operation": op.brief, "program": str(agent.place)},
             )
         if high > region.end:
             inside = addresses < region.end
             if mask is not None:
                 inside &= mask
-            yield from self._locate(op, addresses, inside, size, write=write, program=program)
-            yield from self._locate(op, addresses, ~inside if mask is None else ~inside & mask, size, write=write, program=program)
+            yield from self._locate(op, addresses, inside, size, write=write, agent=agent)
+            yield from self._locate(op, addresses, ~inside if mask is None else ~inside & mask, size, write=write, agent=agent)
             return
         if size > 1 and int(np.bitwise_or.reduce(addresses, axis=None)) & (size - 1):
             raise EmulatedFault(
                 "misaligned address",
                 f"{verb} of {size} bytes at an address that is no multiple of {size}",
                 op.location,
-                {"operation": op.brief, "program": program},
+                {"operation": op.brief, "program": str(agent.place)},
             )
         offsets = addresses - region.base
         if (
@@ -129,9 +147,9 @@ class GlobalMemory:
                 f"stray {verb}",
                 f"{verb} at byte {first - region.low} of {region.name}, which its sizes and strides do "
                 f"not reach (it spans {region.high - region.low} bytes); {int(bad.sum())} such elements, first at "
-                f"{where.tolist()} of the tile, in program {program}",
+                f"{where.tolist()} of the tile, in program {agent.place}",
                 op.location,
-                {"operation": op.brief, "program": program, "argument": region.name, "offset": first - region.low},
+                {"operation": op.brief, "program": str(agent.place), "argument": region.name, "offset": first - region.low},
             )
         yield region, offsets, mask
 
@@ -140,6 +158,16 @@ class GlobalMemory:
         region = next((r for r in self.regions if r.base <= address < r.end), None)
         return "outside every tensor" if region is None else f"byte {address - region.base - region.low} of {region.name}"
 
+    def begin(self, programs: int, facts: ProgramFacts, arguments: Sequence[Any]) -> None:
+        """A launch of `programs` programs begins: which storages it may write follows from its `arguments`."""
+        self.order = GlobalOrder(programs, facts, self.regions)
+        for region in self.regions:
+            region.changes = facts.writes_any
+        for number in facts.written:
+            address = getattr(arguments[number], "base", arguments[number])
+            for region in self.regions:
+                region.changes |= region.base <= address < region.end
+
     def _nearest(self, address: int) -> str:
         if not self.regions:
             return "it has none"
@@ -147,16 +175,25 @@ class GlobalMemory:
         return f"nearest: {region.name}, {address - region.base - region.low} bytes from its start"
 
     def load(
-        self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, other: np.ndarray | None, dtype: np.dtype, program: str
+        self,
+        op: Operation,
+        addresses: np.ndarray,
+        mask: np.ndarray | None,
+        other: np.ndarray | None,
+        dtype: np.dtype,
+        agent: Agent,
+        kind: int | None = ORDINARY,
     ) -> np.ndarray:
         """What lies at `addresses` (int64, any shape), `other` where `mask` is False. None for zero: the compiled program clears
-        the registers before it loads under a mask (`mov.u32 %r, 0x0`, on sm_80, sm_90 and sm_100)."""
+        the registers before it loads under a mask (`mov.u32 %r, 0x0`, on sm_80, sm_90 and sm_100). A race unless `agent` knows who
+        wrote it; `kind` None asks nothing about order."""
         other = np.zeros((), dtype) if other is None else other
         size = dtype.itemsize
         result: np.ndarray | None = None
-        for region, offsets, inside in self._locate(op, addresses, mask, size, write=False, program=program):
+        for region, offsets, inside in self._locate(op, addresses, mask, size, write=False, agent=agent):
+            if region.changes and kind is not None:
+                self.order.read(op, agent, region, offsets, inside, size, kind)
             found = region.raw[: region.raw.size // size * size].view(dtype).take(offsets // size if size > 1 else offsets)
-            self._own(op, region, offsets, inside, program)
             if result is None:
                 if inside is None:
                     return found
@@ -166,86 +203,109 @@ class GlobalMemory:
             result = np.array(np.broadcast_to(other, addresses.shape), dtype)
         return result
 
-    def _own(self, op: Operation, region: Region, offsets: np.ndarray, inside: np.ndarray | None, program: str) -> None:
-        """A race when another program of the launch wrote what is read: nothing orders programs, unless they use atomics."""
-        if region.writer is None or self.atomics:
-            return
-        writer = region.writer.take(offsets)
-        foreign = (writer != 0) & (writer != self.running + 1)
-        if inside is not None:
-            foreign &= inside
-        if foreign.any():
-            at = tuple(np.argwhere(foreign)[0])
-            said = (
-                f"program {self.running} reads byte {int(offsets[at]) - region.low} of {region.name}, which program "
-                f"{int(writer[at]) - 1} of the same launch writes: nothing orders them"
-            )
-            raise _race(op, said, region, writer[at], program)
+    def look(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent, kind: int) -> None:
+        """Convict what a load from `addresses` would be convicted of."""
+        for region, offsets, inside in self._locate(op, addresses, mask, size, write=False, agent=agent):
+            if region.changes:
+                self.order.read(op, agent, region, offsets, inside, size, kind)
 
-    def check(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, program: str) -> None:
-        """Convict what a store to `addresses` would be convicted of for where it goes."""
-        for _ in self._locate(op, addresses, mask, size, write=True, program=program):
-            pass
-
-    def store(
-        self, op: Operation, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray | None, program: str, number: int
-    ) -> None:
+    def store(self, op: Operation, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray | None, agent: Agent) -> None:
         """`values` to `addresses`. A race: two lanes of one store, or two programs, leave different values at one address."""
         size = values.dtype.itemsize
         words = values.view(UNSIGNED[size])
-        for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, program=program):
-            memory = region.raw[: region.raw.size // size * size].view(UNSIGNED[size])
-            if inside is not None:
-                offsets, chosen = offsets[inside], words[inside]
-            else:
-                chosen = words
+        for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, agent=agent):
+            self.order.write(op, agent, region, offsets, inside, words)
             places = offsets // size if size > 1 else offsets
-            if region.writer is None:
-                region.writer = zeros(region.raw.size, np.int32)
-            before = region.writer.take(offsets)
-            others = (before != 0) & (before != number + 1)
-            if others.any() and (clash := others & (memory.take(places) != chosen)).any():
-                at = tuple(np.argwhere(clash)[0])
-                said = (
-                    f"programs {int(before[at]) - 1} and {number} write different values to byte "
-                    f"{int(offsets[at]) - region.low} of {region.name}"
-                )
-                raise _race(op, said, region, before[at], program)
-            memory[places] = chosen
-            region.writer[offsets] = number + 1
-            region.authors[number + 1] = op
-            if (memory.take(places) != chosen).any():
-                raise EmulatedFault(
-                    "race",
-                    f"lanes of one store write different values to one address of {region.name}",
-                    op.location,
-                    {"operation": op.brief, "program": program, "other operation": op.brief, "other location": op.location},
-                )
+            self._put(op, region, places, words, inside, agent)
 
-    def update(
-        self, op: Operation, function: Callable, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray | None, program: str
-    ) -> np.ndarray:
-        """Atomic updates, one after another in the order of the elements; the words before each."""
-        self.atomics = True
+    def _put(
+        self, op: Operation, region: Region, places: np.ndarray, words: np.ndarray, inside: np.ndarray | None, agent: Agent
+    ) -> None:
+        memory = region.words(words.dtype.itemsize)
+        if inside is not None:
+            places, words = places[inside], words[inside]
+        memory[places] = words
+        if (memory.take(places) != words).any():
+            raise EmulatedFault(
+                "race",
+                f"lanes of one store write different values to one address of {region.name}",
+                op.location,
+                {"operation": op.brief, "program": str(agent.place), "other operation": op.brief, "other location": op.location},
+            )
+
+    def issue(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent) -> list[Landing]:
+        """A bulk store to `addresses` is issued: where it will land. Nobody may touch that before a wait for its writes."""
+        return [
+            Landing(region, offsets, inside, *self.order.bulk_write(op, agent, region, offsets, inside, size))
+            for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, agent=agent)
+        ]
+
+    def land(self, op: Operation, landings: list[Landing], values: np.ndarray, rows: Sequence[Any], agent: Agent) -> None:
+        """The bulk store has come: `values` (of the shape of its addresses), one of `rows` (indices of the first axis) after
+        another. Where another program wrote other words it is a race."""
         size = values.dtype.itemsize
-        found = _undefined(addresses.shape, values.dtype)
-        for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, program=program):
-            memory = region.raw[: region.raw.size // size * size].view(values.dtype)
-            for at in np.ndindex(addresses.shape):
-                if inside is None or inside[at]:
-                    place = slice(int(offsets[at]) // size, int(offsets[at]) // size + 1)
-                    found[at] = memory[place][0]
-                    memory[place] = function(memory[place].copy(), values[at].reshape(1))
-        return found
+        words = values.view(UNSIGNED[size])
+        for each in landings:
+            self.order.bulk_lands(each.event, each.access, each.earlier, words.reshape(-1))
+            places = each.offsets // size if size > 1 else each.offsets
+            for row in rows:
+                self._put(op, each.region, places[row], words[row], None if each.inside is None else each.inside[row], agent)
+
+    def atomic(
+        self,
+        op: Operation,
+        addresses: np.ndarray,
+        mask: np.ndarray | None,
+        dtype: np.dtype,
+        agent: Agent,
+        *,
+        sem: int,
+        scope: int,
+        update: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
+        values: np.ndarray | None = None,
+        expected: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, bool]:
+        """An atomic at each of `addresses`, in the order of the elements: `update` of (the words there, its `values`) goes there,
+        `values` themselves where there is no `update`, only where the words are `expected`, and nothing where there are no
+        `values`. (The words before, 0 outside the mask, as compiled; whether any word is another now.)"""
+        size, changed = dtype.itemsize, False
+        found = np.zeros(addresses.shape, dtype)
+        before = found.reshape(-1)
+        for region, offsets, inside in self._locate(op, addresses, mask, size, write=values is not None, agent=agent):
+            access = self.order.before_atomic(op, agent, region, offsets, inside, size, sem, scope)
+            memory = region.raw[: region.raw.size // size * size].view(dtype)
+            places = (offsets // size if size > 1 else offsets).reshape(-1)
+            lanes = np.arange(places.size) if inside is None else np.flatnonzero(inside)
+            if values is None:
+                before[lanes] = memory.take(places[lanes])
+                continue
+            given, wrote = values.reshape(-1), np.zeros(places.size, np.bool_)
+            for turn in _turns(places, lanes):
+                old = memory.take(places[turn])
+                new = given[turn] if update is None else update(old, given[turn])
+                same = old.view(UNSIGNED[size])
+                wrote[turn] = expected is None or same == expected.reshape(-1)[turn].view(UNSIGNED[size])
+                before[turn] = old
+                memory[places[turn]] = np.where(wrote[turn], new, old)
+                changed = changed or bool((wrote[turn] & (same != new.view(UNSIGNED[size]))).any())
+            self.order.after_atomic(access, wrote, sem, updates=op.name != "tt.atomic_store")
+        return found, changed
 
 
-def _race(op: Operation, said: str, region: Region, writer: int, program: str) -> EmulatedFault:
-    """A race of `op` with what another program, `writer` - 1, wrote to `region`: that store is the other end."""
-    author = region.authors.get(int(writer))
-    other = {} if author is None else {"other operation": author.brief, "other location": author.location}
-    return EmulatedFault(
-        "race", said, op.location, {"rule": rule_of("another program"), "operation": op.brief, "program": program, **other}
-    )
+def _turns(places: np.ndarray, lanes: np.ndarray) -> Iterator[np.ndarray]:
+    """`lanes` in groups that may act at once: each place once in a group, and in the order of the lanes."""
+    chosen = places[lanes]
+    order = np.argsort(chosen, kind="stable")
+    ordered = chosen[order]
+    fresh = np.concatenate([np.ones(1, np.bool_), ordered[1:] != ordered[:-1]])[: order.size]
+    if fresh.all():
+        yield lanes
+        return
+    at = np.arange(order.size)
+    turn = np.empty(order.size, np.int64)
+    turn[order] = at - np.maximum.accumulate(np.where(fresh, at, 0))  # how many lanes before it go to the same place
+    grouped = np.argsort(turn, kind="stable")
+    yield from np.split(lanes[grouped], np.cumsum(np.bincount(turn))[:-1])
 
 
 def _undefined(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

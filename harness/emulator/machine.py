@@ -5,18 +5,21 @@ The translated code calls the methods of `Machine`; each checks what the operati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import copy
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.emulator.agents import Agent, Footprints, Thread, drive
+from harness.emulator.agents import MOST_AGENTS, Agent, Footprints, Thread, drive
 from harness.emulator.asynchrony import Flights, InFlight, Schedule
 from harness.emulator.barriers import Barriers
 from harness.emulator.bulk_copies import BulkCopies
 from harness.emulator.descriptors import Descriptor
 from harness.emulator.faults import EmulatedFault, OnChipFault
+from harness.emulator.global_atomics import GlobalAtomics
 from harness.emulator.global_memory import GlobalMemory
+from harness.emulator.global_order import ORDINARY
 from harness.emulator.memory import Hidden, Space, View
 from harness.emulator.ordering import rule_of
 from harness.emulator.tensor_operations import TensorOperations
@@ -28,10 +31,9 @@ if TYPE_CHECKING:
 TENSOR_BYTES = 128 * 512 * 4
 FENCE = "ttng.fence_async_shared"
 FENCE_READ = f"{FENCE} after a read"
-MOST_AGENTS = 16
 
 
-class Machine(BulkCopies, TensorOperations):
+class Machine(BulkCopies, GlobalAtomics, TensorOperations):
     """`shared` bytes of shared memory; tensor memory only when `tensor` columns are asked for."""
 
     def __init__(
@@ -53,16 +55,18 @@ class Machine(BulkCopies, TensorOperations):
         self.written = written  # where the author wrote a proxy fence
         self.end = end  # the line where a program ends
         self.either_row = False  # the caller does not care which of two rows scattered to one place stays
+        self.together = False  # programs of the launch run turn by turn
+        self.acts = 0  # what this program has done that another agent or program can notice
         self.runs = [0] * blocks
         self.steps, self.step_limit = 0, step_limit
-        self.notes: set[tuple[str, str]] = set()
+        self.notes = memory.order.notes
         self.false_hints: dict[tuple[str, str], str] = {}  # (line, what was promised) -> what is not so
         self.start(0)
 
     def start(self, number: int) -> None:
         """Become program `number` of the grid: fresh, poisoned memories, one agent, nothing in flight."""
         x, y, _ = self.grid
-        self.number = self.memory.running = number
+        self.number = number
         self.program = (number % x, number // x % y, number // (x * y))
         self.shared.reset()
         if self.tensor.size:
@@ -70,22 +74,34 @@ class Machine(BulkCopies, TensorOperations):
         self.timeline = Timeline()
         self.flights = Flights(self.schedule, self.record)
         self.barriers = Barriers(self.flights, self.tell)
-        self.agent = Agent(0, "the program", _first_clock())
+        self.agent = Agent(0, "the program", _first_clock(self.memory.order.clock_length))
+        self._admit(self.agent)
         self.flights.agents = [self.agent]
         self.footprints: dict[str, Footprints] = {}
         self.tensor_maps: dict[int, Descriptor] = {}  # descriptors the program made, by their place in scratch memory
         self.unfenced_maps: set[int] = set()
 
-    def run(self, thread: Thread) -> None:
-        """Run the program that `thread` is to its end."""
+    def another(self) -> Machine:
+        """A machine for another program of the launch: it has on-chip memories of its own, and counts and notes where this does."""
+        made = copy.copy(self)
+        made.shared = Space(self.shared.name, self.shared.size)
+        made.tensor = Space(self.tensor.name, self.tensor.size)
+        return made
+
+    def run(self, thread: Thread) -> Thread:
+        """Run the program that `thread` is to its end; yields where another program may, or must, run."""
         self.agent.thread = thread
-        drive([self.agent], self.flights, self._turn, self.barriers.state)
+        yield from drive([self.agent], self.flights, self._turn, self.barriers.state)
         self.flights.finish(self.end)
 
     def _turn(self, agent: Agent) -> None:
         self.agent = agent
 
-    def specialize(self, op: Operation, default: Thread, partitions: list[Thread]) -> Any:
+    def _admit(self, agent: Agent) -> None:
+        agent.place = self.program
+        self.memory.order.admit(agent, self.number)
+
+    def specialize(self, op: Operation, default: Thread, partitions: list[Thread]) -> Thread:
         """warp_specialize: the default region and each partition run as agents of their own, until all have ended."""
         parent, outer = self.agent, self.flights.agents
         if len(outer) > 1 or len(partitions) + 1 > MOST_AGENTS:
@@ -96,7 +112,9 @@ class Machine(BulkCopies, TensorOperations):
         for agent, thread in zip(agents, [default, *partitions], strict=True):
             agent.thread = thread
             agent.clock[agent.number] = parent.clock[0] + 1
+            self._admit(agent)
         default_agent = agents[0]
+        default_agent.writing, default_agent.released = parent.writing, parent.released
         default_agent.copies, default_agent.copy_groups = parent.copies, parent.copy_groups
         default_agent.dots, default_agent.stores = parent.dots, parent.stores
         for flight in self.flights.pending:
@@ -105,11 +123,13 @@ class Machine(BulkCopies, TensorOperations):
         self.flights.agents = agents
         if not self.schedule.timeless:
             self.footprints = {space.name: Footprints(space, len(agents)) for space in (self.shared, self.tensor)}
-        drive(agents, self.flights, self._turn, self.barriers.state)
+        yield from drive(agents, self.flights, self._turn, self.barriers.state)
         self.agent, self.flights.agents, self.footprints = parent, outer, {}
         for agent in agents:
-            parent.acquire(agent.clock)
+            self.memory.order.meet(agent)
+            parent.acquire(agent.release())
         parent.clock[0] += 1
+        self._admit(parent)
         self.flights.pending = [f for f in self.flights.pending if not f.known]  # what one of them knew, the join knows
         return default_agent.result
 
@@ -162,7 +182,7 @@ class Machine(BulkCopies, TensorOperations):
             pointer = np.array([pointer], np.int64)
             mask = None if mask is None else np.array([bool(mask)])
             other = None if other is None else np.asarray(other, dtype).reshape(1)
-        found = self.memory.load(op, pointer, mask, other, held, str(self.program))
+        found = self.memory.load(op, pointer, mask, other, held, self.agent)
         if dtype == np.bool_:
             found = found != 0
         if not single:
@@ -176,31 +196,8 @@ class Machine(BulkCopies, TensorOperations):
         value = np.atleast_1d(np.asarray(value, dtype))
         if dtype == np.bool_:
             value = value.astype(np.uint8)
-        self.memory.store(op, pointer, value, mask, str(self.program), self.number)
-
-    def atomic(
-        self, op: Operation, function: Callable, pointer: Any, value: Any, mask: Any, dtype: np.dtype, single: bool, rounds: bool
-    ) -> Any:
-        """tt.atomic_rmw: `function` of what is there and `value` goes there; what was there comes back."""
-        if rounds:
-            self.notes.add(("rounding atomics", op.location))
-        pointer = np.atleast_1d(np.asarray(pointer, np.int64))
-        mask = None if mask is None else np.atleast_1d(np.asarray(mask, np.bool_))
-        value = np.broadcast_to(np.atleast_1d(np.asarray(value, dtype)), pointer.shape)
-        found = self.memory.update(op, function, pointer, value, mask, str(self.program))
-        if not single:
-            return found
-        return found[0] if dtype.kind in "fu" else int(found[0])
-
-    def compare_and_swap(self, op: Operation, pointer: Any, expected: Any, value: Any, dtype: np.dtype, single: bool) -> Any:
-        """tt.atomic_cas: `value` where what is there has the bits of `expected`."""
-        expected = np.broadcast_to(np.atleast_1d(np.asarray(expected, dtype)), np.shape(np.atleast_1d(pointer)))
-        seen = iter(expected.ravel())
-
-        def swap(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-            return new if old.tobytes() == next(seen).tobytes() else old
-
-        return self.atomic(op, swap, pointer, value, None, dtype, single, False)
+        self.acts += 1
+        self.memory.store(op, pointer, value, mask, self.agent)
 
     # -- shared and tensor memory -------------------------------------------------------------------------------------
     def allocate(
@@ -229,6 +226,14 @@ class Machine(BulkCopies, TensorOperations):
             view = View(self.shared, offset, (size,), (1,), np.dtype(np.uint8))
             self._touch(op, view, write=True)
             view.known[...] = 0
+
+    def meet(self) -> None:
+        """bar.sync: all threads of the running agent meet."""
+        self.memory.order.meet(self.agent)
+
+    def meet_warps(self) -> None:
+        """Values go from thread to thread, but none from one warp to another."""
+        self.memory.order.meet_warps(self.agent)
 
     def index(self, op: Operation, view: View, at: int) -> View:
         if not 0 <= at < view.shape[0]:
@@ -267,6 +272,7 @@ class Machine(BulkCopies, TensorOperations):
         return view.get()
 
     def write(self, op: Operation, view: View, value: np.ndarray) -> None:
+        self.acts += 1
         self._touch(op, view, write=True)
         view.put(value)
         if view.space is self.shared:
@@ -278,11 +284,12 @@ class Machine(BulkCopies, TensorOperations):
         if not self.schedule.timeless:
             self.shared.unfenced(view, op, self.agent.number, int(self.agent.clock[self.agent.number]))
 
-    def fence(self, op: Operation) -> None:
-        """fence.proxy.async: what this agent knows to be written becomes visible to the async proxy."""
+    def fence(self, op: Operation, written: bool = False) -> None:
+        """fence.proxy.async of shared memory: what this agent knows to be written becomes visible to the async proxy. `written`: by
+        the author, which else follows from its line."""
         self.tell("proxy fence", op, "generic reads and writes so far are ordered before the async proxy")
         alone = len(self.flights.agents) == 1
-        self.shared.fence(self.agent.number, self.agent.clock, written=op.location in self.written, alone=alone)
+        self.shared.fence(self.agent.number, self.agent.clock, written=written or op.location in self.written, alone=alone)
 
     def async_read(self, op: Operation, views: Iterable[View]) -> None:
         """The async proxy (TMA, wgmma, tcgen05) reads `views`, and the agent that asks it to must know them to be there."""
@@ -332,14 +339,13 @@ class Machine(BulkCopies, TensorOperations):
     def copy(self, op: Operation, pointer: np.ndarray, view: View, mask: np.ndarray | None, undefined: bool) -> None:
         """cp.async: addresses are checked at issue, the source is read at landing. `undefined`: where the mask is False, by the
         language, whatever the instruction writes there."""
-        zero = np.zeros((), view.dtype)
-        program = str(self.program)
-        self.memory.load(op, pointer, mask, zero, view.dtype, program)
+        zero, agent = np.zeros((), view.dtype), self.agent
+        self.memory.look(op, pointer, mask, view.dtype.itemsize, agent, ORDINARY)
         self._prepare(op, view)
         self.barriers.overwritten(op, view)
 
         def land() -> None:
-            view.put(self.memory.load(op, pointer, mask, zero, view.dtype, program))
+            view.put(self.memory.load(op, pointer, mask, zero, view.dtype, agent, None))
             if undefined and mask is not None and not mask.all():
                 view.leave_undefined(~mask, (op.location,))
 
@@ -359,6 +365,7 @@ class Machine(BulkCopies, TensorOperations):
                 self.wrote(flight.op, flight.writes[0])
 
     def issue(self, flight: InFlight) -> InFlight:
+        self.acts += 1
         return self.flights.issue(self.agent, flight)
 
     # -- mbarriers ----------------------------------------------------------------------------------------------------
@@ -368,9 +375,15 @@ class Machine(BulkCopies, TensorOperations):
         self.barriers.init(self.agent, op, view, count)
 
     def arrive(self, op: Operation, view: View, count: int) -> None:
+        """mbarrier.arrive by one thread, behind a barrier of all (as compiled: bar.sync)."""
+        self.acts += 1
+        self.meet()
         self.barriers.arrive(op, view, count, self._known_flights(), self.agent.release())
 
     def expect(self, op: Operation, view: View, size: int) -> None:
+        """As `arrive`."""
+        self.acts += 1
+        self.meet()
         self.barriers.expect(op, view, size, self._known_flights(), self.agent.release())
 
     def _known_flights(self) -> list[InFlight]:
@@ -380,7 +393,7 @@ class Machine(BulkCopies, TensorOperations):
         return self.barriers.wait(self.agent, op, view, parity)
 
 
-def _first_clock() -> np.ndarray:
-    clock = np.zeros(MOST_AGENTS, np.int32)
+def _first_clock(others: int) -> np.ndarray:
+    clock = np.zeros(MOST_AGENTS + others, np.int32)
     clock[0] = 1
     return clock

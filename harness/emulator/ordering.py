@@ -92,11 +92,46 @@ RULES: tuple[Rule, ...] = (
         "PTX ISA, mbarrier.arrive (release) and mbarrier.try_wait (acquire)",
     ),
     Rule(
+        "another thread",
+        "reads and writes global memory",
+        "a barrier of all threads of the partition between the two: tl.debug_barrier, gl.barrier, or one inside an operation (a "
+        "sum or a conversion across warps, an atomic that releases or acquires, an arrival at an mbarrier)",
+        "PTX ISA 9.7.13.1, bar.sync; 8.9.5 causality order",
+        said="between a write of global memory by one thread of a program and another's access to it stands a barrier of all "
+        "threads",
+    ),
+    Rule(
         "another program",
         "reads and writes global memory",
-        "nothing, within one launch, but atomics",
-        "PTX ISA, memory consistency model",
-        said="nothing orders two programs of one launch but atomics",
+        "an acquire of this one that reads what a release of that one wrote, or what atomic updates made of that, both of scope "
+        "gpu or sys (what Triton's atomics are unless told otherwise)",
+        "PTX ISA 8.8, release and acquire patterns; 8.9.2 observation order; 8.9.5 causality order",
+        said="nothing orders two programs of one launch but a release of the first and an acquire of the second that reads what it "
+        "wrote, or what atomic updates made of that",
+    ),
+    Rule(
+        "volatile load",
+        "reads global memory",
+        "a fence, or an acquire of the same word, behind it: by itself it orders nothing (ld.relaxed.sys)",
+        "PTX ISA 9.7.9.8, ld.volatile; 8.8",
+    ),
+    Rule(
+        "TMA store's writes",
+        "writes global memory",
+        "cp.async.bulk.wait_group without .read (tma.store_wait(pendings, read_only=False)) by which its group is complete, before "
+        "an access, another bulk store to the same place or a release; the launch's end does too",
+        "PTX ISA, cp.async.bulk.wait_group; cp.async.bulk.tensor",
+        said="what a bulk store writes may be touched after a cp.async.bulk.wait_group without .read by which its group is "
+        "complete",
+    ),
+    Rule(
+        "store to global memory",
+        "writes global memory through the generic proxy",
+        "fence.proxy.async, before TMA reads it or writes over it. Triton's own fences are of shared memory only: an author writes "
+        "this one as inline assembly",
+        "PTX ISA 8.6, proxies; 9.7.13.4 membar/fence: fence.proxy.async",
+        said="between an ordinary store or an atomic on global memory and TMA that reads it or writes over it stands "
+        "fence.proxy.async, which no operation of Triton's is for global memory",
     ),
 )
 _BY_OPERATION = {rule.operation: rule for rule in RULES}

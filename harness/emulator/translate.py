@@ -20,6 +20,8 @@ from harness.emulator.faults import EmulatedFault
 from harness.emulator.hints import check, hints_of, note
 from harness.emulator.instruction_sets import check_instructions
 from harness.emulator.program import Block, Function, Operation, Program, parse_program
+from harness.emulator.program_facts import ProgramFacts
+from harness.emulator.threads import Owners, owners
 from harness.emulator.types import Type, parse_type
 from harness.emulator.undefined_lanes import UndefinedLanes
 
@@ -61,6 +63,7 @@ class Translated:
     arguments: list[Type]
     blocks: list[list[Operation]]
     source: str
+    facts: ProgramFacts
     products: Counter = field(default_factory=Counter)  # (family, a, b, d, m, n, k) -> operations in the program
     operations: list[Operation] = field(default_factory=list)
 
@@ -96,6 +99,7 @@ class Translator:
 
     def __init__(self, program: Program, *, arch: str, fused: bool, accesses: dict[int, Access] | None = None) -> None:
         self.program, self.arch, self.fused = program, arch, fused
+        self.facts = ProgramFacts(program)
         self.accesses = accesses  # by line, where something that the compiler was told may be untrue
         self.constants: dict[str, Any] = {}
         self.begin()
@@ -151,6 +155,18 @@ class Translator:
         if access is not None:
             names = [self.constant(each) for each in (check, op, access)]
             self.emit(f"{names[0]}(m, {names[1]}, {names[2]}, {self.operand(op, 0).itemsize}, {pointer}, {mask})")
+
+    def meet(self, *, warps: bool = False) -> None:
+        """The lowering of the operation has a barrier of all threads, or only moves values from thread to thread inside `warps`.
+        Where no program touches again what it wrote, threads that meet in their warp order nothing."""
+        if not warps:
+            self.emit("m.meet()")
+        elif self.facts.returns_to:
+            self.emit("m.meet_warps()")
+
+    def owners(self, kind: Type) -> Owners:
+        """Which thread holds each element of a value of the type `kind`."""
+        return owners(kind, self.program.expand(kind.layout))
 
     def target(self, op: Operation) -> str:
         return f"{self.values(op.results)} = " if op.results else ""
@@ -306,6 +322,6 @@ def translate(
     )  # the text is ours: made by this module from a parsed program
     entry = program.entry
     run, types = namespace[f"f_{entry.name}"], _entry_types(entry)
-    ready = Translated(program, run, types, translator.blocks, source, translator.products, translator.done)
+    ready = Translated(program, run, types, translator.blocks, source, translator.facts, translator.products, translator.done)
     namespace[TRANSLATED] = ready  # whoever looks at a running frame finds the operation by it
     return ready

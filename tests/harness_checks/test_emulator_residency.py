@@ -3,14 +3,17 @@ grid as the driver does."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from triton.runtime import driver
 
-from harness.emulator import emulated
+from harness.emulator import EmulatedFault, emulated, interleaving
 from harness.emulator.residency import LARGEST_GRID, check_grid, registers_of, residency
 from harness.outcomes import outcome_of
 from harness.verdict import Outcome
+from tests.harness_checks import ordered_kernels as ordered
 from tests.harness_checks import tile_kernels as kernels
 
 MULTIPROCESSORS = {"sm_80": 108, "sm_90": 132, "sm_100": 148}  # A100, H100 SXM, B200
@@ -78,3 +81,65 @@ def test_the_largest_grid_and_one_without_programs_are_no_failure():
         kernels.copy[(1, 2)](torch.ones(64), destination, 64, 64, BLOCK=64)
         kernels.copy[(0, 1)](torch.ones(64), destination, 64, 64, BLOCK=64)
     assert (destination == 1).all()
+
+
+# four warps of 255 registers a thread: two programs a multiprocessor, so four are resident on two
+@pytest.mark.parametrize("schedule", ["eager on 2", "latest on 2", "drawn:1 on 2", "drawn:2 on 2"])
+@pytest.mark.parametrize(
+    ("kernel", "programs", "options"),
+    [
+        (ordered.backward_chain, 4, {}),
+        (ordered.backward_chain, 12, {"maxnreg": 64}),
+        (ordered.backward_chain, 8, {"num_warps": 2}),
+        (ordered.chain, 40, {}),  # waits for lower numbers only, which begin first
+        (ordered.chain_by_ticket, 40, {}),
+        (ordered.grid_barrier, 4, {}),
+        (ordered.lock, 40, {}),
+        (ordered.counter, 40, {}),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_a_wait_ends_where_who_is_waited_for_is_resident(kernel, programs, options, schedule):
+    first, second = torch.zeros(programs * 128, dtype=torch.int32), torch.zeros(64, dtype=torch.int32)
+    rest = [] if kernel is ordered.lock else [torch.zeros(programs * 128, dtype=torch.int32)]
+    with emulated("sm_90", schedule) as device:
+        kernel[(programs,)](first, second, *rest, 128, **options)
+    assert not device.findings
+
+
+@pytest.mark.parametrize("schedule", ["eager on 2", "latest on 2", "drawn:1 on 2", "drawn:2 on 2"])
+@pytest.mark.parametrize(
+    ("kernel", "programs", "options", "resident"),
+    [
+        (ordered.backward_chain, 5, {}, 4),
+        (ordered.backward_chain, 17, {"maxnreg": 64}, 16),
+        (ordered.grid_barrier, 5, {}, 4),
+        (ordered.grid_barrier, 3, {"num_warps": 8}, 2),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_a_wait_for_a_program_that_cannot_be_resident_is_a_deadlock(kernel, programs, options, resident, schedule):
+    first, second, third = (torch.zeros(programs * 128, dtype=torch.int32) for _ in range(3))
+    with emulated("sm_90", schedule), pytest.raises(EmulatedFault) as raised:
+        kernel[(programs,)](first, second, third, 128, **options)
+    fault = raised.value
+    assert fault.outcome == "deadlock" and fault.message.startswith(f"needs programs resident together: {resident} of the launch")
+    assert "2 multiprocessors of sm_90" in fault.message and f"{programs - resident} have not begun" in fault.message
+    line = Path(ordered.__file__).read_text().splitlines()[int(fault.location.rpartition(":")[2]) - 1]
+    assert "tl.atomic_add" in line and "while" in line
+    assert len(fault.details["waits"]) == min(resident, 20) and fault.details["waiting lines"] == [fault.location]
+
+
+@pytest.mark.parametrize("schedule", ["eager", "latest", "drawn:3"])
+def test_a_spin_with_a_counter_of_its_own_ends_as_it_would(schedule):
+    found = torch.zeros(2, dtype=torch.int32)
+    with emulated("sm_90", schedule):
+        ordered.patient[(1,)](torch.zeros(1, dtype=torch.int32), found, 100)
+    assert found.tolist() == [0, 100]
+
+
+def test_a_spin_that_never_stops_counting_ends_by_the_limit(monkeypatch):
+    monkeypatch.setattr(interleaving, "MOST_LOOKS", 1000)
+    with emulated("sm_90"), pytest.raises(EmulatedFault, match="found the words they had found before") as raised:
+        ordered.patient[(1,)](torch.zeros(1, dtype=torch.int32), torch.zeros(2, dtype=torch.int32), 2**30)
+    assert raised.value.outcome == "timeout"

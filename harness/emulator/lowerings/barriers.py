@@ -56,7 +56,7 @@ def specialize(t: Translator, op: Operation) -> None:
     if (size := op.integer("allocation.size", 0)) and "allocation.offset" in op.attributes:
         t.emit(f"m.scratch({t.constant(op)}, {op.integer('allocation.offset')}, {size})")
     given = "".join(p + ", " for p in partitions)
-    found = f"m.specialize({t.constant(op)}, {default}(m), [{given}])"
+    found = f"yield from m.specialize({t.constant(op)}, {default}(m), [{given}])"
     t.emit(f"{t.target(op)}{found}")
 
 

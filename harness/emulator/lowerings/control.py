@@ -21,8 +21,10 @@ def call(t: Translator, op: Operation) -> None:
 
 
 @lowers("ttg.barrier", "gpu.barrier", "tt.debug_barrier")
-def nothing(t: Translator, op: Operation) -> None:
-    """Threads of one partition are not agents: order among them is membar's, and is the compiler's duty."""
+def barrier(t: Translator, op: Operation) -> None:
+    """bar.sync of all threads of the partition, the author's or the compiler's. In shared memory order among threads is membar's
+    duty, and no agent of its own; in global memory it is the author's."""
+    t.emit("m.meet()")
 
 
 @lowers("llvm.intr.assume")
@@ -38,8 +40,3 @@ def check(t: Translator, op: Operation) -> None:
 @lowers("tt.print", "ttg.remark")
 def say(t: Translator, op: Operation) -> None:
     """Printing changes no word of any result."""
-
-
-@lowers("tt.elementwise_inline_asm")
-def assembly(t: Translator, op: Operation) -> None:
-    raise NotModelled(op, f"inline assembly {op.attributes['asm_string']}")

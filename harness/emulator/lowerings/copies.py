@@ -68,7 +68,7 @@ def bulk_scatter(t: Translator, op: Operation) -> None:
 
 @lowers("ttng.async_tma_store_wait")
 def bulk_store_wait(t: Translator, op: Operation) -> None:
-    t.emit(f"m.bulk_store_wait({op.integer('pendings')})")
+    t.emit(f"m.bulk_store_wait({op.integer('pendings')}, read={'read_only' in op.attributes})")
 
 
 @lowers("ttng.tmem_copy")

@@ -33,6 +33,9 @@ def fold(t: Translator, op: Operation) -> None:
     t.emit(f"{target} = {found}" if count > 1 else f"{target}, = {found}")
     if (size := op.integer("allocation.size", 0)) and "allocation.offset" in op.attributes:
         t.emit(f"m.scratch({t.constant(op)}, {op.integer('allocation.offset')}, {size})")
+        t.meet()  # values go from warp to warp behind a barrier
+    else:
+        t.meet(warps=True)
 
 
 def _combination(t: Translator, op: Operation, region: list[Block]) -> str:

@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 
 from harness.emulator.program import Operation
+from harness.emulator.threads import stays_in_warp
 from harness.emulator.translate import NotModelled, Translator, lowers
 
 
@@ -81,12 +82,15 @@ def cat(t: Translator, op: Operation) -> None:
 
 @lowers("ttg.convert_layout")
 def convert_layout(t: Translator, op: Operation) -> None:
-    """The identity on values; where it goes through shared memory, it overwrites what lies there."""
-    if (size := op.integer("allocation.size", 0)) and "allocation.offset" in op.attributes:
+    """The identity on values; where it goes through shared memory, it overwrites what lies there, and the threads meet: all of
+    them, or those of each warp where nothing moves between warps (`bar.warp.sync`)."""
+    kind = t.result(op)
+    if "allocation.offset" in op.attributes:
+        size = op.integer("allocation.size", 0) or prod(kind.shape) * kind.itemsize
         t.emit(f"m.scratch({t.constant(op)}, {op.integer('allocation.offset')}, {size})")
-    elif "allocation.offset" in op.attributes:
-        kind = t.result(op)
-        t.emit(f"m.scratch({t.constant(op)}, {op.integer('allocation.offset')}, {prod(kind.shape) * kind.itemsize})")
+        t.meet(warps=t.facts.returns_to and stays_in_warp(*(t.owners(found) for found in (t.operand(op, 0), kind))))
+    elif op.operand_types != op.result_types:
+        t.meet(warps=True)
     t.alias(op, op.operands[0])
 
 
