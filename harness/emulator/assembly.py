@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from triton import knobs
@@ -29,6 +29,7 @@ from triton.backends.nvidia.compiler import (
 )
 
 from harness.emulator.compiling import CONVERSION, TO_LLVM, read_back
+from harness.emulator.machine_code import cubin_resources
 
 _TRIPLE = "nvptx64-nvidia-cuda"
 _PLACE = re.compile(r" loc\(#loc\d*\)$")
@@ -113,6 +114,16 @@ def instructions(text: str) -> Iterator[Instruction]:
 
 def _names(operands: list[str]) -> tuple[str, ...]:
     return tuple(name.strip() for operand in operands for name in operand.strip("{}").split(","))
+
+
+@lru_cache(maxsize=64)
+def registers(program: str, capability: int, *, fused: bool) -> int:
+    """Registers of one thread of the tile program `program`, by its machine code. NotAssembled where the compiler refuses."""
+    backend, options = _backend(capability, fused)
+    try:
+        return cubin_resources(backend.make_cubin(ptx(program, capability, fused=fused), {}, options, capability))[0]
+    except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
+        raise NotAssembled(f"sm_{capability}: {error}") from error
 
 
 def machine_code(text: str, capability: int) -> dict[int, list[str]]:

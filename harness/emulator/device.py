@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -27,6 +27,7 @@ from triton.runtime import driver
 from harness.emulator.access_widths import Access, accesses
 from harness.emulator.architectures import ARCHITECTURES
 from harness.emulator.arguments import bytes_of, flatten, passed, refuse_cpu_tensors
+from harness.emulator.assembly import NotAssembled, registers
 from harness.emulator.asynchrony import READ_BY, Schedule
 from harness.emulator.autotuning import Tuned, checked, several, tuned
 from harness.emulator.compiled_kernel import returned
@@ -43,7 +44,7 @@ from harness.emulator.interleaving import Programs
 from harness.emulator.machine import FENCE_READ, Machine
 from harness.emulator.program import Program
 from harness.emulator.program_facts import ProgramFacts
-from harness.emulator.residency import MULTIPROCESSORS, Residency, check_grid, limit_of, residency
+from harness.emulator.residency import MULTIPROCESSORS, Registers, Residency, check_grid, limit_of, most_registers, residency
 from harness.emulator.translate import Translated, translate
 from harness.emulator.undefined_lanes import NOTE
 
@@ -217,7 +218,7 @@ class Device:
         )
         machine.either_row = self.either_row
         machine.false_hints |= untrue
-        resident = self._residency(ready.program, metadata)
+        resident = self._residency(ready, metadata, prod(grid))
         programs = Programs(machine, self.schedule, resident, lambda m: m.run(ready.entry(m, *arguments)))
         try:
             with np.errstate(all="ignore"):
@@ -253,15 +254,23 @@ class Device:
         else:
             programs.run_together(self.schedule.order(count))
 
-    def _residency(self, program: Program, metadata: Any) -> Residency:
-        return residency(
-            self.arch,
-            self.multiprocessors,
-            shared=program.integer("ttg.shared"),
-            warps=program.integer("ttg.total-num-warps", program.integer("ttg.num-warps", 4)),
-            columns=program.integer("ttg.tensor_memory_size"),
-            limit=limit_of(metadata, program.attributes.get("ttg.maxnreg")),
-        )
+    def _residency(self, ready: Translated, metadata: Any, count: int) -> Residency:
+        """How many programs are resident together. By the registers of the machine code where `count` programs wait for one another
+        and are more than there may be by the most registers that a thread can take."""
+        program = ready.program
+        warps = program.integer("ttg.total-num-warps", program.integer("ttg.num-warps", 4))
+
+        def held(registers: Registers) -> Residency:
+            shared, columns = program.integer("ttg.shared"), program.integer("ttg.tensor_memory_size")
+            return residency(self.arch, self.multiprocessors, shared=shared, warps=warps, columns=columns, registers=registers)
+
+        found = held(most_registers(warps, limit_of(metadata, program.attributes.get("ttg.maxnreg"))))
+        if not ready.facts.polling or count <= found.programs:
+            return found
+        with suppress(NotAssembled):  # a program that was edited may be no program of the compiler's
+            taken = registers(program.text, self.capability, fused=bool(metadata.enable_fp_fusion))
+            return held(Registers(taken, "by the machine code"))
+        return found
 
 
 def _read_by(fault: EmulatedFault, reader: Any) -> EmulatedFault:

@@ -45,23 +45,31 @@ class Residency:
     reason: str
 
 
-def registers_of(warps: int, limit: int | None) -> int:
-    """Registers of one thread: `limit` where the author gave one (maxnreg), else the most that the compiler may take."""
-    return limit or min(MOST_REGISTERS, MULTIPROCESSORS["sm_80"].registers // (WARP * warps))
+@dataclass(frozen=True)
+class Registers:
+    """Registers of one thread, and how they are known."""
+
+    count: int
+    source: str
 
 
-def residency(arch: str, count: int, *, shared: int, warps: int, columns: int, limit: int | None) -> Residency:
+def most_registers(warps: int, limit: int | None) -> Registers:
+    """What a thread takes at most: `limit` where the author gave one (maxnreg), else what the compiler may take."""
+    if limit:
+        return Registers(limit, "maxnreg")
+    return Registers(min(MOST_REGISTERS, MULTIPROCESSORS["sm_80"].registers // (WARP * warps)), "the most there can be")
+
+
+def residency(arch: str, count: int, *, shared: int, warps: int, columns: int, registers: Registers) -> Residency:
     """Programs that `count` multiprocessors of `arch` hold: each of `warps` warps takes `shared` bytes of shared memory, `columns`
-    of tensor memory, and registers up to `limit` a thread (None: up to the most there can be, so that no wait is said to end that
-    may not)."""
+    of tensor memory, and `registers` a thread."""
     have = MULTIPROCESSORS[arch]
-    registers = registers_of(warps, limit)
     by = {
         "programs": have.programs,
         "threads": have.threads // (WARP * warps),
         "shared memory": have.shared // (shared + RESERVED),
-        f"registers ({registers} a thread, {'maxnreg' if limit else 'the most there can be'})": have.registers
-        // (WARP * warps * (-(-registers // 8) * 8)),
+        f"registers ({registers.count} a thread, {registers.source})": have.registers
+        // (WARP * warps * (-(-registers.count // 8) * 8)),
     }
     if columns:
         by["tensor memory"] = have.columns // columns

@@ -10,7 +10,7 @@ import torch
 from triton.runtime import driver
 
 from harness.emulator import EmulatedFault, emulated, interleaving
-from harness.emulator.residency import LARGEST_GRID, check_grid, registers_of, residency
+from harness.emulator.residency import LARGEST_GRID, Registers, check_grid, most_registers, residency
 from harness.outcomes import outcome_of
 from harness.verdict import Outcome
 from tests.harness_checks import ordered_kernels as ordered
@@ -39,29 +39,29 @@ def test_multiprocessors_that_are_no_number_from_one_are_refused(schedule):
 
 # by hand from the table of the programming guide: 65536 registers, 2048 threads, 32 programs, 164 or 228 KiB of which 1 a program
 @pytest.mark.parametrize(
-    ("arch", "needs", "each", "scarce"),
+    ("arch", "shared", "warps", "columns", "registers", "each", "scarce"),
     [
-        ("sm_80", {"shared": 0, "warps": 4, "columns": 0, "limit": None}, 2, "registers (255 a thread, the most there can be)"),
-        ("sm_80", {"shared": 0, "warps": 1, "columns": 0, "limit": 32}, 32, "programs"),
-        ("sm_90", {"shared": 0, "warps": 32, "columns": 0, "limit": 32}, 2, "threads"),
-        ("sm_90", {"shared": 0, "warps": 8, "columns": 0, "limit": 64}, 4, "registers (64 a thread, maxnreg)"),
-        ("sm_90", {"shared": 113 * 1024, "warps": 4, "columns": 0, "limit": 64}, 2, "shared memory"),
-        ("sm_90", {"shared": 114 * 1024, "warps": 4, "columns": 0, "limit": 64}, 1, "shared memory"),
-        ("sm_80", {"shared": 163 * 1024, "warps": 4, "columns": 0, "limit": 64}, 1, "shared memory"),
-        ("sm_100", {"shared": 0, "warps": 4, "columns": 512, "limit": 64}, 1, "tensor memory"),
-        ("sm_100", {"shared": 0, "warps": 4, "columns": 128, "limit": 64}, 4, "tensor memory"),
-        ("sm_90", {"shared": 0, "warps": 32, "columns": 0, "limit": None}, 1, "registers (64 a thread, the most there can be)"),
+        ("sm_80", 0, 4, 0, 255, 2, "registers (255 a thread, told)"),
+        ("sm_80", 0, 1, 0, 32, 32, "programs"),
+        ("sm_90", 0, 32, 0, 32, 2, "threads"),
+        ("sm_90", 0, 8, 0, 64, 4, "registers (64 a thread, told)"),
+        ("sm_90", 0, 8, 0, 57, 4, "registers (57 a thread, told)"),  # allocated by 8
+        ("sm_90", 113 * 1024, 4, 0, 64, 2, "shared memory"),
+        ("sm_90", 114 * 1024, 4, 0, 64, 1, "shared memory"),
+        ("sm_80", 163 * 1024, 4, 0, 64, 1, "shared memory"),
+        ("sm_100", 0, 4, 512, 64, 1, "tensor memory"),
+        ("sm_100", 0, 4, 128, 64, 4, "tensor memory"),
     ],
 )
-def test_programs_of_a_multiprocessor_are_limited_by_what_is_scarce(arch, needs, each, scarce):
-    found = residency(arch, 3, **needs)
+def test_programs_of_a_multiprocessor_are_limited_by_what_is_scarce(arch, shared, warps, columns, registers, each, scarce):
+    found = residency(arch, 3, shared=shared, warps=warps, columns=columns, registers=Registers(registers, "told"))
     assert found.programs == 3 * each
     assert f"3 multiprocessors of {arch} hold {each} each by their {scarce}" == found.reason
 
 
 def test_registers_nobody_limited_are_the_most_there_can_be():
-    assert [registers_of(warps, None) for warps in (1, 4, 8, 16, 32)] == [255, 255, 255, 128, 64]
-    assert registers_of(8, 96) == 96
+    assert [most_registers(warps, None).count for warps in (1, 4, 8, 16, 32)] == [255, 255, 255, 128, 64]
+    assert most_registers(8, 96) == Registers(96, "maxnreg")
 
 
 @pytest.mark.parametrize("grid", [(1, 65536, 1), (1, 1, 65536), (2**31, 1, 1)])
@@ -83,17 +83,16 @@ def test_the_largest_grid_and_one_without_programs_are_no_failure():
     assert (destination == 1).all()
 
 
-# four warps of 255 registers a thread: two programs a multiprocessor, so four are resident on two
+# of the small kernels here 16 programs of four warps, or 8 of eight, fill the 2048 threads of a multiprocessor
 @pytest.mark.parametrize("schedule", ["eager on 2", "latest on 2", "drawn:1 on 2", "drawn:2 on 2"])
 @pytest.mark.parametrize(
     ("kernel", "programs", "options"),
     [
-        (ordered.backward_chain, 4, {}),
-        (ordered.backward_chain, 12, {"maxnreg": 64}),
-        (ordered.backward_chain, 8, {"num_warps": 2}),
+        (ordered.backward_chain, 32, {}),
+        (ordered.backward_chain, 16, {"num_warps": 8}),
         (ordered.chain, 40, {}),  # waits for lower numbers only, which begin first
         (ordered.chain_by_ticket, 40, {}),
-        (ordered.grid_barrier, 4, {}),
+        (ordered.grid_barrier, 32, {}),
         (ordered.lock, 40, {}),
         (ordered.counter, 40, {}),
     ],
@@ -111,10 +110,10 @@ def test_a_wait_ends_where_who_is_waited_for_is_resident(kernel, programs, optio
 @pytest.mark.parametrize(
     ("kernel", "programs", "options", "resident"),
     [
-        (ordered.backward_chain, 5, {}, 4),
-        (ordered.backward_chain, 17, {"maxnreg": 64}, 16),
-        (ordered.grid_barrier, 5, {}, 4),
-        (ordered.grid_barrier, 3, {"num_warps": 8}, 2),
+        (ordered.backward_chain, 33, {}, 32),
+        (ordered.backward_chain, 17, {"num_warps": 8}, 16),
+        (ordered.grid_barrier, 40, {}, 32),
+        (ordered.grid_barrier, 33, {"maxnreg": 64}, 32),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
@@ -124,7 +123,8 @@ def test_a_wait_for_a_program_that_cannot_be_resident_is_a_deadlock(kernel, prog
         kernel[(programs,)](first, second, third, 128, **options)
     fault = raised.value
     assert fault.outcome == "deadlock" and fault.message.startswith(f"needs programs resident together: {resident} of the launch")
-    assert "2 multiprocessors of sm_90" in fault.message and f"{programs - resident} have not begun" in fault.message
+    assert f"2 multiprocessors of sm_90 hold {resident // 2} each by their threads" in fault.message
+    assert f"{programs - resident} have not begun" in fault.message
     line = Path(ordered.__file__).read_text().splitlines()[int(fault.location.rpartition(":")[2]) - 1]
     assert "tl.atomic_add" in line and "while" in line
     assert len(fault.details["waits"]) == min(resident, 20) and fault.details["waiting lines"] == [fault.location]
