@@ -64,9 +64,8 @@ class GlobalAtomics:
         )
         order, agent = self.memory.order, self.agent
         while True:
+            repaired = sem in RELEASES and agent.wrote
             if sem in RELEASES:
-                if agent.wrote:
-                    self.notes.add((RELEASED, op.location))
                 order.meet(agent)
                 if op.name == "tt.atomic_store" and scope != CTA:  # compiled to a fence and a relaxed store
                     order.fence(agent, acquires=False, releases=True)
@@ -77,6 +76,8 @@ class GlobalAtomics:
                 order.fence(agent, acquires=True, releases=False)
             if sem in ACQUIRES or meets:
                 order.meet(agent)
+            if repaired and changed and op.name != "tt.atomic_cas":  # which takes a lock rather than gives it back
+                self.notes.add((RELEASED, op.location))
             self.acts += changed
             if not polls or changed or not (yield from self._waits(op, addresses, inside, found, sys._getframe(1))):
                 break

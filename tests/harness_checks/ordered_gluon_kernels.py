@@ -162,3 +162,20 @@ def counted_by_partitions(rows, tiles, source, out, flags):
     """Two partitions count in the same words, by atomics."""
     gl.warp_specialize([(adding_partition, (flags, 0)), (adding_partition, (flags, 0))], [4], [64])
     gl.store(out + places_of(), gl.load(source + places_of()))
+
+
+@gluon.jit
+def watched(rows, tiles, source, out, flags):
+    """Program 0 stores a tile in bulk and waits for an answer; program 1 watches the tile by volatile loads. (A race.)"""
+    if gl.program_id(0) == 0:
+        tile = tile_of(tiles)
+        tile.store(gl.load(source + places_of()))
+        fence_async_shared()
+        tma.async_store(tiles, [0, 0], tile)
+        while gl.atomic_add(flags, 0) == 0:
+            pass
+        tma.store_wait(pendings=0, read_only=False)
+    else:
+        while gl.load(rows, volatile=True).to(gl.float32) == 0:
+            pass
+        gl.atomic_xchg(flags, 1)

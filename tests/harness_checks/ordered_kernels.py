@@ -303,3 +303,55 @@ def patient(flags, found, most):
         looks += 1
     tl.store(found, seen)
     tl.store(found + 1, looks)
+
+
+@triton.jit
+def by_bytes(words, out, BLOCK: tl.constexpr):
+    """Program 0 writes words of four bytes; program 1 reads bytes of its own half."""
+    places = tl.arange(0, BLOCK)
+    if tl.program_id(0) == 0:
+        tl.store(words + places, places)
+    else:
+        single = (words + BLOCK).to(tl.pointer_type(tl.int8), bitcast=True)
+        tl.store(out + places, tl.load(single + places).to(tl.int32))
+
+
+@triton.jit
+def read_by_all(table, out, BLOCK: tl.constexpr):
+    """All programs read a word; the last writes another one."""
+    tl.store(out + tl.program_id(0), tl.load(table))
+    if tl.program_id(0) == tl.num_programs(0) - 1:
+        tl.store(table + 1, 5)
+
+
+@triton.jit
+def few_for_many(rows, out, BLOCK: tl.constexpr):
+    """Fewer elements than threads: each warp loads them all, but what comes of them is stored by the threads that wrote them."""
+    places = tl.arange(0, 32)
+    tl.store(rows + places, places)
+    seen = tl.load(rows + places) * 2
+    tl.store(out + places, seen)
+
+
+@triton.jit
+def tally(word, out, BLOCK: tl.constexpr):
+    """One thread keeps a tally in memory: no other needs what it reads."""
+    tl.store(word, tl.load(word) + 1)
+    tl.store(word, tl.load(word) + 1)
+    tl.store(out, tl.load(word))
+
+
+@triton.jit
+def either_of(first, second, out, BLOCK: tl.constexpr):
+    """A pointer that is one of two arguments."""
+    places = tl.arange(0, BLOCK)
+    chosen = tl.where(tl.program_id(0) > 0, first, second)
+    tl.store(chosen + places, places)
+    tl.store(out + tl.program_id(0) * BLOCK + places, places)
+
+
+@triton.jit
+def copied(source, out, BLOCK: tl.constexpr):
+    """Nothing that is read is written."""
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + places, tl.load(source + places))

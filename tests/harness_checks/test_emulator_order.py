@@ -13,7 +13,10 @@ import torch
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from harness.emulator import Device, EmulatedFault, emulated
+from harness.emulator import Device, EmulatedFault, emulated, global_order
+from harness.emulator.global_order import GlobalOrder
+from harness.emulator.program import parse_program
+from harness.emulator.program_facts import ProgramFacts
 from tests.harness_checks.emulated_launches import SCHEDULES, load
 
 HERE = Path(__file__).parent
@@ -112,6 +115,16 @@ def two_rows(expected: Callable[[torch.Tensor], torch.Tensor]) -> Callable:
     return run
 
 
+def two_tensors(programs: int, size: int) -> Callable:
+    """Right when it ends: what such a kernel writes is not the matter."""
+
+    def run(kernel) -> bool:
+        kernel[(programs,)](zeros(size), zeros(size), BLOCK)
+        return True
+
+    return run
+
+
 def own_elements(kernel) -> bool:
     rows = zeros(BLOCK)
     kernel[(1,)](rows, BLOCK)
@@ -153,6 +166,10 @@ KERNELS: dict[str, Callable] = {
     "one_for_all": two_rows(lambda n: n + 7),
     "summed_on_the_way": two_rows(lambda n: n.flip(0) + 3 * int(n.sum())),
     "own_elements": own_elements,
+    "by_bytes": two_tensors(2, 2 * BLOCK),
+    "read_by_all": two_tensors(PROGRAMS, BLOCK),
+    "few_for_many": two_tensors(1, BLOCK),
+    "tally": two_tensors(1, 1),
     "stored_then_loaded": bulk(1),
     "stored_twice": bulk(1),
     "written_then_fetched": bulk(1),
@@ -280,6 +297,9 @@ TWINS = (
          ("piece = tl.load(queue)", "piece = tl.atomic_add(queue")),
     Twin("one_word", "places * 3", "places * 3 + tl.program_id(0)", ("tl.store(table",), "different values"),
     Twin("one_word", "places * 3)", "tl.load(table + places))", ("tl.store(table",), "reads byte 0 of table"),  # equal words
+    Twin("by_bytes", "words + BLOCK", "words + BLOCK // 2", ("tl.store(words", "tl.load(single")),
+    Twin("by_bytes", "(words + BLOCK)", "(words + 1)", ("tl.store(words", "tl.load(single")),
+    Twin("read_by_all", "table + 1, 5", "table, 5", ("tl.load(table)", "tl.store(table")),
     # threads of one program
     Twin("turned_around", "    tl.debug_barrier()\n    seen", "    seen",
          ("tl.store(places + tl.arange(0, BLOCK), tl.arange", "seen ="), "another thread of it wrote"),
@@ -289,6 +309,10 @@ TWINS = (
     Twin("summed_on_the_way", "tl.sum(values * 3)", "1", ("tl.store(rows + values", "tl.load(rows + BLOCK"), "no barrier"),
     Twin("own_elements", "* 2 + 1)\n    tl.store(places, tl.load(places)", "* 2 + 1)\n    tl.store(places, tl.load(places + 1)",
          ("tl.store(places, tl.load(places) * 2 + 1)", "tl.load(places + 1)"), "no barrier"),
+    Twin("few_for_many", "seen = tl.load(rows + places) * 2", "seen = tl.load(rows + places) + tl.sum(tl.load(rows + places))",
+         ("tl.store(rows + places", "seen ="), "no barrier"),
+    Twin("tally", "tl.store(out, tl.load(word))", "tl.store(out + tl.arange(0, 1), tl.load(word) + tl.arange(0, 1))",
+         ("tl.store(word", "tl.store(out"), "no barrier"),
     # bulk stores, proxies, partitions
     Twin("stored_then_loaded", "read_only=False", "read_only=True", (BULK, LOADED), "no wait for its writes"),
     Twin("stored_twice", "tma.store_wait(pendings=0, read_only=False)\n    tile.store(",
@@ -375,4 +399,83 @@ def test_a_twin_fails_by_name_with_both_its_lines(twin, tmp_path):
 
 
 def test_there_are_many_pairs_of_right_and_wrong():
-    assert len(TWINS) >= 75 and {twin.kernel for twin in TWINS} == set(KERNELS)
+    assert len(TWINS) >= 80 and {twin.kernel for twin in TWINS} == set(KERNELS)
+
+
+def noted(kernel, programs: int, *given, schedule: str = "eager") -> tuple[set[str], set[str]]:
+    """(names of the tensors whose loads were remembered, of those whose stores were) in one launch."""
+    reads, writes = set(), set()
+    read, write = GlobalOrder.read, GlobalOrder.write
+
+    def on_read(self, op, agent, region, *rest):
+        reads.add(region.name)
+        read(self, op, agent, region, *rest)
+
+    def on_write(self, op, agent, region, *rest):
+        writes.add(region.name)
+        write(self, op, agent, region, *rest)
+
+    with pytest.MonkeyPatch.context() as patch, emulated("sm_90", schedule):
+        patch.setattr(GlobalOrder, "read", on_read)
+        patch.setattr(GlobalOrder, "write", on_write)
+        kernel[(programs,)](*given, BLOCK)
+    return reads, writes
+
+
+def test_loads_of_what_no_program_writes_are_not_remembered():
+    module = load(SOURCES[0])
+    assert noted(module.copied, 2, zeros(2 * BLOCK), zeros(2 * BLOCK)) == (set(), {"out"})
+    assert noted(module.two_phases, 2, zeros(2 * BLOCK), zeros(1)) == ({"ring"}, {"ring"})
+
+
+def test_a_pointer_that_may_be_one_of_two_writes_both():
+    module = load(SOURCES[0])
+    with emulated("sm_90") as device:
+        device.dry = True
+        module.either_of[(2,)](zeros(BLOCK), zeros(BLOCK), zeros(2 * BLOCK), BLOCK)
+    facts = ProgramFacts(parse_program(device.launches[-1].program))
+    assert facts.written == {0, 1, 2} and not facts.writes_any and not facts.synchronises and not facts.polling
+
+
+def test_two_names_of_one_memory_are_one():
+    module, memory = load(SOURCES[0]), zeros(2 * BLOCK)
+    with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"race.*program 1 reads byte 1024"):
+        module.copied[(2,)](memory, memory[BLOCK:], BLOCK)
+
+
+def test_equal_words_of_two_programs_are_an_advice_that_names_the_line():
+    _, device = launched(load(SOURCES[0]), "one_word", "eager")
+    (said,) = device.advice
+    assert "equal" not in said and "nothing orders the two" in said and "ordered_kernels.py" in said
+
+
+def test_a_release_that_rests_on_the_compilers_barrier_is_an_advice(tmp_path):
+    twin = Twin("chain", "    tl.debug_barrier()\n", "", ())
+    right, device = launched(edited(twin, tmp_path), "chain", "eager")
+    assert right and any("behind a barrier that the compiler inserts" in said for said in device.advice)
+    assert not launched(load(SOURCES[0]), "chain", "eager")[1].advice
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_messages_that_no_word_carries_are_forgotten(monkeypatch, schedule):
+    """With room for three messages all that follows is as with room for all."""
+    kept = []
+    monkeypatch.setattr(global_order, "MESSAGE_BYTES", 3 * 4 * 40)
+    compact = GlobalOrder.compact
+    monkeypatch.setattr(GlobalOrder, "compact", lambda self: (compact(self), kept.append(len(self.messages)))[0])
+    module, total, out = load(SOURCES[0]), zeros(BLOCK), zeros(BLOCK)
+    with emulated("sm_90", schedule):
+        module.lock[(40,)](total, zeros(1), BLOCK)
+        module.counter[(40,)](zeros(40, BLOCK), zeros(1), out, BLOCK)
+    assert (total == 820).all() and kept and max(kept) <= 2
+    assert torch.equal(out, numbers(BLOCK) * 40 + 780)
+
+
+def test_what_is_in_flight_lands_before_nobody_can_move():
+    """A bulk store that another program waits to see, by a load that nothing orders: found as that, not as a deadlock."""
+    module = load(SOURCES[1])
+    rows, flags = torch.zeros(64, 64, dtype=torch.float16), zeros(8)
+    tiles = TensorDescriptor.from_tensor(rows, [64, 64], gl.NVMMASharedLayout.get_default_for([64, 64], gl.float16))
+    with emulated("sm_90", "latest"), pytest.raises(EmulatedFault) as raised:
+        module.watched[(2,)](rows, tiles, rows + 1, torch.zeros_like(rows), flags, num_warps=4)
+    assert raised.value.outcome == "race"
