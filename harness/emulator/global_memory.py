@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.emulator.faults import EmulatedFault
 from harness.emulator.global_order import ORDINARY, Access, GlobalOrder, Marks
-from harness.emulator.memory import POISON, UNSIGNED
+from harness.emulator.memory import UNSIGNED
 
 if TYPE_CHECKING:
     from harness.emulator.agents import Agent
@@ -306,9 +306,3 @@ def _turns(places: np.ndarray, lanes: np.ndarray) -> Iterator[np.ndarray]:
     turn[order] = at - np.maximum.accumulate(np.where(fresh, at, 0))  # how many lanes before it go to the same place
     grouped = np.argsort(turn, kind="stable")
     yield from np.split(lanes[grouped], np.cumsum(np.bincount(turn))[:-1])
-
-
-def _undefined(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    if dtype == np.bool_:
-        return np.ones(shape, dtype)
-    return np.full(np.prod(shape, dtype=int) * dtype.itemsize, POISON, np.uint8).view(dtype).reshape(shape)
