@@ -92,7 +92,8 @@ class Agent:
     segment: int = 1  # events from here on came after its last barrier
     warp_segment: int = 1
     joined: int = 0  # its epoch that the last barrier ended
-    traced: list[int] = field(default_factory=list)  # its events since then
+    traced: list[int] = field(default_factory=list)  # its events since then, whose threads are remembered
+    places: int = 0  # that they touched
     wrote: bool = False  # several threads have written global memory since then
 
     def __post_init__(self) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 OPEN = np.iinfo(np.int32).max  # epoch of a bulk store that no wait covers: nobody knows of it, its own program included
 ALWAYS = OPEN - 1  # what an agent knows of itself
 ORDINARY, BULK, NARROW, WIDE = range(4)  # events: weak accesses, those of the async proxy, atomics of scope cta, of gpu or sys
+MOST_TRACED = 1 << 22  # places of one agent's events since its last barrier, whose threads are remembered
 MESSAGE_BYTES = 256 << 20  # of messages, before those that no word carries any more are dropped
 RELEASES, ACQUIRES = (3, 4), (2, 4)  # MemSemantic of TritonAttrDefs.td: relaxed 1, acquire 2, release 3, acq_rel 4
 EQUAL = "equal words"
@@ -155,16 +156,14 @@ class GlobalOrder:
         if agent.known.size:
             agent.known[agent.slot] = ALWAYS
         agent.segment = agent.warp_segment = len(self.operations)
-        agent.traced = []
+        agent.traced, agent.places = [], 0
 
     def meet(self, agent: Agent) -> None:
         """A barrier of all threads of `agent`: each knows what the others did before it."""
         agent.segment = agent.warp_segment = len(self.operations)
         agent.wrote = False
         if agent.traced:
-            for event in agent.traced:
-                del self.traces[event]
-            agent.traced = []
+            self._forget(agent, len(agent.traced))
         if self.facts.synchronises:
             agent.joined = int(agent.clock[agent.number])
             agent.clock[agent.number] += 1
@@ -187,7 +186,16 @@ class GlobalOrder:
         if access.kind != BULK and self.facts.returns_to:
             self.traces[event] = access
             agent.traced.append(event)
+            agent.places += access.places.size
+            if agent.places > MOST_TRACED:
+                self._forget(agent, len(agent.traced) // 2 + 1)
         return event
+
+    def _forget(self, agent: Agent, count: int) -> None:
+        """Which threads made the oldest `count` events of `agent` since its last barrier is not asked any more."""
+        for event in agent.traced[:count]:
+            agent.places -= self.traces.pop(event).places.size
+        del agent.traced[:count]
 
     def late(self, events: np.ndarray, agent: Agent) -> np.ndarray:
         """Which of `events` (0 for none) `agent` does not know of."""
@@ -268,7 +276,7 @@ class GlobalOrder:
             self._race(access, int(late.argmax()), int(events[late.argmax()]), does, did)
         if int(events.max()) >= access.agent.segment:
             self._hold_threads(access, events, does, did)
-        if access.kind == BULK:
+        if access.kind == BULK and did == "writes":  # a generic read before TMA writes there has its value already
             self._hold_proxy(access, events, does)
 
     def _overwrite(self, access: Access, before: np.ndarray, words: np.ndarray) -> None:

@@ -93,6 +93,7 @@ class Machine(BulkCopies, GlobalAtomics, TensorOperations):
         self.agent.thread = thread
         yield from drive([self.agent], self.flights, self._turn, self.barriers.state)
         self.flights.finish(self.end)
+        self.meet()
 
     def _turn(self, agent: Agent) -> None:
         self.agent = agent
@@ -107,6 +108,7 @@ class Machine(BulkCopies, GlobalAtomics, TensorOperations):
         if len(outer) > 1 or len(partitions) + 1 > MOST_AGENTS:
             raise EmulatedFault("not modelled", f"{op.name} inside another, or with {len(partitions)} partitions", op.location)
         names = ["the default partition", *(f"partition {i}" for i in range(len(partitions)))]
+        self.meet()
         known = parent.release()
         agents = [Agent(i, name, known.copy()) for i, name in enumerate(names)]
         for agent, thread in zip(agents, [default, *partitions], strict=True):

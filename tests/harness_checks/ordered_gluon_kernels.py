@@ -85,6 +85,17 @@ def written_over_by_bulk(rows, tiles, source, out, flags):
 
 
 @gluon.jit
+def replaced_in_place(rows, tiles, source, out, flags):
+    """What an ordinary load has read TMA may overwrite: the value is there already."""
+    tile = tile_of(tiles)
+    tile.store(gl.load(rows + places_of()) + gl.load(source + places_of()))
+    fence_async_shared()
+    tma.async_store(tiles, [0, 0], tile)
+    tma.store_wait(pendings=0, read_only=False)
+    gl.store(out + places_of(), gl.load(rows + places_of()))
+
+
+@gluon.jit
 def handed_to_tma(rows, tiles, source, out, flags):
     """Program 0 stores and raises a flag; program 1 waits for it and fetches by TMA."""
     if gl.program_id(0) == 0:

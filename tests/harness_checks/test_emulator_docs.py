@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from harness.emulator.ordering import RULES, rule_of
+from harness.emulator.residency import MULTIPROCESSORS
 from harness.verdict import Outcome
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -45,12 +46,20 @@ def test_the_document_shows_what_its_command_prints(tmp_path):
 
 
 def test_the_document_counts_hazards_and_idioms_as_they_are():
+    from tests.harness_checks import test_emulator_order as order
     from tests.harness_checks.test_emulator_idioms import IDIOMS, TWINS
     from tests.harness_checks.test_emulator_time import HAZARDS
 
     text = " ".join(DOCUMENT.read_text().split())
     assert f"plants {len(HAZARDS)} hazards of {len({hazard.kind for hazard in HAZARDS})} kinds" in text
     assert f"holds {len(IDIOMS)} legal but surprising idioms" in text and f"({len(TWINS)} twins)" in text
+    assert f"holds {len(order.TWINS)} twins of {len(order.KERNELS)} right kernels" in text
+
+
+def test_the_document_has_the_multiprocessors_that_launchers_are_told():
+    text = DOCUMENT.read_text()
+    for arch, chip in (("sm_80", "A100"), ("sm_90", "H100 SXM"), ("sm_100", "B200")):
+        assert f"{chip} ({MULTIPROCESSORS[arch].count})" in text
 
 
 def test_each_rule_reads_as_a_sentence_where_a_finding_names_it():
