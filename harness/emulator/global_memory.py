@@ -10,7 +10,7 @@ import numpy as np
 
 from harness.emulator.faults import EmulatedFault
 from harness.emulator.global_order import ORDINARY, Access, GlobalOrder, Marks
-from harness.emulator.memory import UNSIGNED
+from harness.emulator.memory import UNSIGNED, zeros
 
 if TYPE_CHECKING:
     from harness.emulator.agents import Agent

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from harness.emulator.faults import EmulatedFault
+from harness.emulator.memory import zeros
 from harness.emulator.ordering import rule_of
 from harness.emulator.threads import SCALAR, WARP, Owners, owners
 
@@ -34,6 +35,7 @@ OPEN = np.iinfo(np.int32).max  # epoch of a bulk store that no wait covers: nobo
 ALWAYS = OPEN - 1  # what an agent knows of itself
 ORDINARY, BULK, NARROW, WIDE = range(4)  # events: weak accesses, those of the async proxy, atomics of scope cta, of gpu or sys
 MOST_TRACED = 1 << 22  # places of one agent's events since its last barrier, whose threads are remembered
+MOST_HIDDEN = 256  # reads hidden by others, before those that a later write has answered are dropped
 MESSAGE_BYTES = 256 << 20  # of messages, before those that no word carries any more are dropped
 RELEASES, ACQUIRES = (3, 4), (2, 4)  # MemSemantic of TritonAttrDefs.td: relaxed 1, acquire 2, release 3, acq_rel 4
 EQUAL = "equal words"
@@ -51,6 +53,7 @@ class Marks:
         self.atomic: np.ndarray | None = None
         self.read: np.ndarray | None = None
         self.message: np.ndarray | None = None
+        self.carriers: list[np.ndarray] = []  # places whose words may carry one
         self.crowd: dict[int, np.ndarray] = {}  # reads that another program's read hid -> places
         self.crowded: np.ndarray | None = None  # (places,) bool
 
@@ -58,7 +61,7 @@ class Marks:
         """The array `name`, made when it is first written."""
         found = getattr(self, name)
         if found is None:
-            found = np.zeros(-(-self.size // self.unit), np.bool_ if name == "crowded" else np.int32)
+            found = zeros(-(-self.size // self.unit), np.bool_ if name == "crowded" else np.int32)
             setattr(self, name, found)
         return found
 
@@ -77,7 +80,9 @@ class Marks:
         for name in ("ordinary", "atomic", "read", "message", "crowded"):
             if (found := getattr(self, name)) is not None:
                 setattr(self, name, np.repeat(found, times))
-        self.crowd = {event: (p[:, None] * times + np.arange(times)).reshape(-1) for event, p in self.crowd.items()}
+        finer = lambda places: (places[:, None] * times + np.arange(times)).reshape(-1)
+        self.crowd = {event: finer(places) for event, places in self.crowd.items()}
+        self.carriers = [finer(places) for places in self.carriers]
         self.unit = unit
 
 
@@ -309,9 +314,10 @@ class GlobalOrder:
             hit = np.isin(access.places, marks.crowd[event]) & (crowded != 0)
             if hit.any():
                 self._race(access, int(hit.argmax()), event, "writes", "reads")
-        marks.of("crowded")[access.kept()] = False
-        if not marks.of("crowded").any():
-            marks.crowd.clear()
+        crowd = marks.of("crowded")
+        crowd[access.kept()] = False
+        if len(marks.crowd) > MOST_HIDDEN:
+            marks.crowd = {event: places for event, places in marks.crowd.items() if crowd[places].any()}
 
     # -- threads ------------------------------------------------------------------------------------------------------
     def _owners(self, op: Operation) -> Owners:
@@ -506,16 +512,20 @@ class GlobalOrder:
             old = self.messages[number]
             self.messages.append(Message(told if old is None else np.maximum(told, old.told), access.op, agent.slot))
             carried[places[before == number]] = len(self.messages) - 1
+        marks.carriers.append(places)
         if len(self.messages) * told.nbytes > self.most_bytes:
             self.compact()
             self.most_bytes = max(self.most_bytes, 2 * len(self.messages) * told.nbytes)
 
     def compact(self) -> None:
         """Forget the messages that no word carries any more."""
-        held = [r.marks.message for r in self.regions if r.marks is not None and r.marks.message is not None]
-        kept = np.unique(np.concatenate([np.zeros(1, np.int32), *(np.unique(each) for each in held)]))
-        for each in held:
-            each[...] = np.searchsorted(kept, each)
+        held = [r.marks for r in self.regions if r.marks is not None and r.marks.message is not None]
+        for marks in held:
+            marks.carriers = [np.unique(np.concatenate(marks.carriers))]
+        found = [marks.of("message")[marks.carriers[0]] for marks in held]
+        kept = np.unique(np.concatenate([np.zeros(1, np.int32), *found]))
+        for marks, numbers in zip(held, found, strict=True):
+            marks.of("message")[marks.carriers[0]] = np.searchsorted(kept, numbers)
         self.messages = [self.messages[number] for number in kept.tolist()]
         for told in self.synchronised.values():
             told.saw.clear()
