@@ -16,6 +16,7 @@ from harness.product_bound import bounded_product
 from harness.targets import target
 from harness.verdict import Outcome, Verdict
 from kernels.block_scaled_matmul import Problem as ScaledProblem
+from kernels.matmul import Problem as MatmulProblem
 from kernels.scaled_operands import FORMATS
 from reference.formats import FP16, encode
 from reference.scale_layout import padding_mask
@@ -43,6 +44,47 @@ def judged(case: Case, arch: str, address: str) -> Verdict:
     asked = contract.for_launcher(case, address)
     assert asked is not None
     return judge(asked, EMULATED[arch], contract)
+
+
+# --------------------------------------------------------------------------------------------------- matmul, in any order
+def matmul_case(regime: str, dtype: str) -> Case:
+    return Case(contract="matmul", problem=MatmulProblem(m=40, n=33, k=75, dtype=dtype), regime=regime, data_seed=6)
+
+
+SHORT = ("mask=(rows[:, None] < M) & (depth[None, :] < K), other", "mask=(rows[:, None] < M) & (depth[None, :] < K - 1), other")
+SUMMED = ("ascending", "descending", "interleaved", "restarted", "thirds", "pairs", "split_with_atomics")
+
+
+DTYPES = ("fp16", "bf16", "fp32")
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "dtype"), [(name, [*EMULATED][at % 3], DTYPES[at * 2 % 5 % 3]) for at, name in enumerate(SUMMED)]
+)
+def test_any_order_of_sums_passes_and_fails_without_its_last_k(name: str, arch: str, dtype: str, tmp_path: Path) -> None:
+    assert judged(matmul_case("exact", dtype), arch, launcher(name, tmp_path)).outcome is Outcome.RIGHT
+    assert judged(matmul_case("exact", dtype), arch, launcher(name, tmp_path, SHORT)).outcome is Outcome.OUTSIDE_BOUND
+
+
+@pytest.mark.parametrize("regime", ["planted", "subnormals"])
+def test_fp32_may_be_rounded_to_tf32_and_not_to_bf16(regime: str, tmp_path: Path) -> None:
+    for name in ("tf32", "nearest_tf32"):
+        assert judged(matmul_case(regime, "fp32"), "sm_90", launcher(name, tmp_path)).outcome is Outcome.RIGHT
+    to_bf16 = ("(bits + 0x1000) & -0x2000", "(bits + 0x8000) & -0x10000")
+    found = judged(matmul_case(regime, "fp32"), "sm_90", launcher("nearest_tf32", tmp_path, to_bf16))
+    assert found.outcome is Outcome.OUTSIDE_BOUND
+
+
+@pytest.mark.parametrize(
+    "stem", ["matmul", "ampere_gemm", "hopper_matmul", "blocked_matmul", "small_mma", "fused_gather_scatter_matmul"]
+)
+def test_launchers_of_a_product_are_asked_exact_sums_and_no_overflow(stem: str, tmp_path: Path) -> None:
+    contract, where = resolve(stem), EMULATED["sm_100"]
+    cases = [contract.for_launcher(case, launcher("ascending", tmp_path)) for case in contract.required(where)]
+    asked = {case.regime.partition("/")[0] for case in cases if case is not None}
+    assert "exact" in asked and "largest" not in asked and {"normal", "integers", "wide", "planted", "subnormals"} <= asked
+    kinds = {case.regime.partition("/")[2] for case in cases if case is not None and case.regime.startswith("exact")}
+    assert kinds == ({""} if stem != "fused_gather_scatter_matmul" else kinds - {""}), "the kind of row numbers stays"
 
 
 # ------------------------------------------------------------------------------------------- the padding of packed scales
