@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,10 +11,12 @@ import torch
 
 import kernels.matmul
 from harness import operands, seed_files
-from harness.contract import load, resolve
+from harness.case_fields import check_case
+from harness.contract import case_from_record, load, resolve
 from harness.contracts.matmul import CONTRACT
+from harness.docket import stems
 from harness.emulator import emulated
-from harness.targets import target
+from harness.targets import target, targets
 from kernels.matmul import matmul, matmul_configured
 
 
@@ -159,3 +162,16 @@ def test_the_launcher_accepts_what_it_should() -> None:
     with emulated("sm_90") as device:
         assert matmul_configured(A, B, "leaky_relu", torch.float32, SMALL).shape == (4, 4)
     assert len(device.launches) == 1
+
+
+@pytest.mark.parametrize("stem", stems())
+def test_every_required_case_is_one_that_its_file_may_hold(stem: str) -> None:
+    """Negative columns among them: a rule on fields that refused a kernel's own case would refuse its reproducer."""
+    contract, seen = resolve(stem), 0
+    for machine in targets():
+        for case in contract.required(machine):
+            record = json.loads(json.dumps(case.to_json()))
+            check_case(record)
+            assert case_from_record(contract, record) == case
+            seen += 1
+    assert seen

@@ -165,6 +165,12 @@ def forgets(a, b):
 def misfits(a, b):
     return add_by_torch(a, b) + torch.ones(3)
 
+def slips(a, b):
+    return add_by_torch(a, b)[int("many")]
+
+def looks_up(a, b):
+    raise KeyError("no entry")
+
 def mislays(a, b):
     c = torch.empty(a.shape)
     add_kernel[(1,)](a, b, c, a.shape[0], a.stride(0), BLOCK=64)
@@ -180,6 +186,8 @@ def mislays(a, b):
         ("mislays", "remedy", "on its operands' device: torch.empty(..., device=a.device)"),
         ("forgets", "", ""),
         ("misfits", "", ""),
+        ("slips", "", ""),  # a ValueError that nobody raised on purpose
+        ("looks_up", "", ""),
     ],
 )
 def test_the_remedy_that_is_offered_fits_the_error(name: str, remedy: str, said: str, tmp_path: Path, bench: Bench) -> None:

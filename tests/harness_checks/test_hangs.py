@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,6 +17,7 @@ import triton.language as tl
 from harness import hang_report
 from harness.__main__ import main
 from harness.emulator import EmulatedFault, emulated
+from harness.emulator.translate import translate
 from harness.isolation import Bench
 from harness.journal import Journal, records
 from harness.machine_faults import MachineFault
@@ -127,6 +129,18 @@ def test_a_launch_of_too_many_operations_is_told_with_its_line(monkeypatch: pyte
         endless_kernel[(1,)](a, torch.empty(40), 40, 1 << 30, BLOCK=64)
     file, _, line = raised.value.location.rpartition(":")
     assert file.endswith("test_hangs.py") and 0 <= int(line) - line_of("# a kernel's loop") <= 2
+
+
+def test_a_line_that_only_counts_stands_for_the_operation_behind_it() -> None:
+    a = torch.ones(40)
+    with emulated("sm_90") as device:
+        endless_kernel[(1,)](a, torch.empty(40), 40, 16, BLOCK=64)
+        text = device.launches[-1].program
+    ready = translate(text, arch="sm_90", fused=True)
+    counting = [(number, int(found[1])) for number, line in enumerate(ready.source.splitlines(), 1)
+                if (found := re.search(r"m\.tick\((\d+),", line))]  # fmt: skip
+    assert len(counting) == len(ready.blocks) > 2
+    assert all(ready.at(number) is ready.blocks[block][0] for number, block in counting)
 
 
 def test_what_a_log_says_of_a_hang_is_read_or_left_out() -> None:

@@ -65,6 +65,7 @@ def test_a_required_case_that_decides_nothing_is_not_right() -> None:
     tally.require("add", "host", [case(500)])
     tally.count(case(500), "add", "host", {}, Verdict(ruling=U, outcome=Outcome.NOT_MODELLED, message="tt.x"))
     assert tally.status() == 3 and "1 of 101 cases of add on host decide nothing, 1 of them of the cover list" in tally.sentence()
+    assert "0/1" in report.text_of(report.table(tally))
     other = counted(*[R] * 100)
     other.count(case(500), "add", "host", {}, Verdict(ruling=U, outcome=Outcome.NOT_MODELLED, message="tt.x"))
     assert other.status() == 0  # drawn, and one in a hundred

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import hypothesis
@@ -157,3 +158,13 @@ def test_a_file_written_before_a_field_was_added_is_read(state: Path) -> None:
     del record["hypothesis"], record["knobs"]
     path.write_text(json.dumps(record | {"a later field": 1}))
     assert seed_files.read(path).hypothesis == {} and again(path).same
+
+
+def test_a_files_knobs_are_set_and_nothing_else_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISABLE_PTXAS_OPT", "")
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    path = stored()
+    record = json.loads(path.read_text()) | {"knobs": {"DISABLE_PTXAS_OPT": "1", "LD_PRELOAD": "mine.so"}}
+    path.write_text(json.dumps(record))
+    seed_files.restored(seed_files.read(path))
+    assert os.environ["DISABLE_PTXAS_OPT"] == "1" and "LD_PRELOAD" not in os.environ
