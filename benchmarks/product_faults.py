@@ -37,8 +37,8 @@ def outcomes(kernel: Kernel, fault: Fault, k: int, regime: str, cases: int) -> C
     """What came of `cases` cases, with data seeds from 0."""
     seen: Counter[Outcome] = Counter()
     for data_seed in range(cases):
-        a = regimes.factor(kernel.dtype, (M, k), regime, data_seed, "a", k_axis=1)  # (M, K)
-        b = regimes.factor(kernel.dtype, (k, N), regime, data_seed, "b", k_axis=0)  # (K, N)
+        a = regimes.factor(kernel.dtype, (M, k), regime, data_seed, "a", side="a", k_axis=1)  # (M, K)
+        b = regimes.factor(kernel.dtype, (k, N), regime, data_seed, "b", side="b", k_axis=0)  # (K, N)
         asked = SimpleNamespace(m=M, n=N, k=k, dtype=kernel.dtype, out=kernel.dtype, activation="")
         launched = {(kernel.rule.family, "", kernel.rule.a, kernel.rule.b, kernel.rule.d)}
         due = bounded_product(asked, a, b, kernel.arch, launched=launched)

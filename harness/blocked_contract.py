@@ -84,8 +84,8 @@ class BlockedContract(KernelContract):
         transposed = self.always_transposed or p.transpose_b
         offset = getattr(p, "b_offset", 0)
         b_shape = (p.n, p.k) if transposed else (p.k, p.n)
-        return [drawn_operand(case, "a", p.dtype, (p.m, p.k), pad=p.a_pad, offset=p.a_offset, k_axis=1),
-                drawn_operand(case, "b", p.dtype, b_shape, pad=p.b_pad, offset=offset, k_axis=int(transposed))]
+        return [drawn_operand(case, "a", p.dtype, (p.m, p.k), pad=p.a_pad, offset=p.a_offset, side="a"),
+                drawn_operand(case, "b", p.dtype, b_shape, pad=p.b_pad, offset=offset, side="b", k_axis=int(transposed))]
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
         p, c, b = case.problem, case.config, operands["b"].codes

@@ -28,14 +28,14 @@ RESULT_BITS_OF_FP8 = 8
 FEWEST_PAIRS = 4  # that do not cancel
 
 
-def factor(format_name: str, name: str, lines: int, k: int, data_seed: int) -> np.ndarray:
-    """Codes (lines, k) of A (`name` "a": rows) or of B (any other name: columns), for formats that are multiplied as floats."""
-    fmt, rng, both = FORMATS[format_name], generator(data_seed, name), generator(data_seed, "exact")
+def factor(format_name: str, side: str, lines: int, k: int, data_seed: int) -> np.ndarray:
+    """Codes (lines, k) of A (`side` "a": rows) or B ("b": columns), for formats that are multiplied as floats."""
+    fmt, rng, both = FORMATS[format_name], generator(data_seed, side), generator(data_seed, "exact")
     if not lines or not k:
         return np.zeros((lines, k), fmt.storage)
     pairs = both.permutation(k)  # (k,) the first half goes with the second; of an odd K the last stays alone
     wide, scaled = both.integers(0, 2, 2)  # which side has more bits, which one is scaled
-    of_a = name == "a"
+    of_a = side == "a"
     kept, present, width = _widths(fmt, k, of_a == bool(wide))
     magnitudes = rng.integers(1 << (width - 1), 1 << width, (lines, k))  # (lines, k)
     signs = rng.choice((-1, 1), (lines, k))  # (lines, k)

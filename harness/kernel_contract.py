@@ -189,15 +189,23 @@ class RowsContract(KernelContract):
 
 
 def drawn_operand(
-    case: Case, name: str, dtype: str, shape: tuple[int, int], *, pad: int = 0, offset: int = 0, k_axis: int | None = None
+    case: Case,
+    name: str,
+    dtype: str,
+    shape: tuple[int, int],
+    *,
+    pad: int = 0,
+    offset: int = 0,
+    side: str = "",
+    k_axis: int = 1,
 ) -> Operand:
     """A row-major matrix drawn by the case's regime and seed; `pad` elements follow each row. int16 travels as bits of fp16.
-    `k_axis`: which axis is K, of a factor of a product."""
+    `side`: "a" or "b" of a factor of a product, whose axis `k_axis` is K."""
     regime, element = case.regime.partition("/")[0], "fp16" if dtype == "int16" else dtype
-    if k_axis is None:
+    if not side:
         codes = regimes.draw(element, shape, regime, regimes.generator(case.data_seed, name))
     else:
-        codes = regimes.factor(element, shape, regime, case.data_seed, name, k_axis=k_axis)
+        codes = regimes.factor(element, shape, regime, case.data_seed, name, side=side, k_axis=k_axis)
     codes = codes.view(np.int16) if dtype == "int16" else codes
     return Operand(name=name, format=dtype, codes=codes, strides=(shape[1] + pad, 1), offset=offset)
 

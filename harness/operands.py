@@ -62,15 +62,17 @@ def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.G
     return _normal(fmt, shape, rng)
 
 
-def factor(format_name: str, shape: tuple[int, ...], regime: str, data_seed: int, name: str, *, k_axis: int) -> np.ndarray:
+def factor(
+    format_name: str, shape: tuple[int, ...], regime: str, data_seed: int, name: str, *, side: str, k_axis: int
+) -> np.ndarray:
     """Codes of one factor of a product, whose axis `k_axis` is K: as `draw`, but in the regime `EXACT` the two belong together.
 
-    `name`: "a" for the one whose lines are rows of the result."""
+    `side`: "a" for the one whose lines are rows of the result, "b" for the other."""
     if regime != EXACT or format_name in INTEGERS:
         return draw(format_name, shape, regime, generator(data_seed, name))
     from harness.exact_operands import factor as exact_factor
 
-    codes = exact_factor(format_name, name, shape[1 - k_axis], shape[k_axis], data_seed)  # (lines, K)
+    codes = exact_factor(format_name, side, shape[1 - k_axis], shape[k_axis], data_seed)  # (lines, K)
     return codes if k_axis == 1 else np.ascontiguousarray(codes.T)
 
 

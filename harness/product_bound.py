@@ -1,8 +1,8 @@
 """A product judged by its mathematics alone: whichever instruction multiplied, in whatever order the K blocks came.
 
 For a user's launcher, whose plan nobody knows. What a result may be follows from the instructions that were launched, or else from
-all that the target has (`reference.error_bound` has the derivation); it convicts no right kernel. What it cannot see: -0 for +0,
-and the payload of a NaN.
+all that the target has (`reference.error_bound` has the derivation); no right kernel fails. What it cannot see: -0 for +0, and the
+payload of a NaN.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ def bounded_product(
         grid=products_grid(left, right, added),
         lost=lost,
     )
-    undecided = np.isinf(exact.value) & _may_overflow(left, right, added)  # (M, N)
+    undecided = np.isinf(exact.value)  # (M, N)
+    if undecided.any():
+        undecided &= _may_overflow(left, right, added)
     if narrow:
         undecided |= narrow.hollow | (narrow.unsettled & ~np.isnan(exact.value))
     return allowed(name, problem.out, sums, left, right, undecided=undecided, activation=bool(problem.activation),
@@ -94,8 +96,9 @@ def bound_rests_on(rules: Iterable[Instruction]) -> str:
 def _may_overflow(left: np.ndarray, right: np.ndarray, added: np.ndarray | None) -> np.ndarray:
     """(M, N): whether the finite terms could leave fp32, which makes a NaN of an owed infinity when it has the other sign."""
     sides = [np.abs(np.where(np.isfinite(side), side, 0.0)) for side in (left, right)]
-    products = left.shape[1] * np.multiply.outer(sides[0].max(axis=1, initial=0.0), sides[1].max(axis=0, initial=0.0))  # (M, N)
-    terms = products if added is None else products + np.where(np.isfinite(added), np.abs(added), 0.0)  # (M, N)
+    terms = sides[0] @ sides[1]  # (M, N)
+    if added is not None:
+        terms = terms + np.where(np.isfinite(added), np.abs(added), 0.0)  # (M, N)
     return terms >= FP32.largest / 2
 
 

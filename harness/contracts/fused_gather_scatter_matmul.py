@@ -125,8 +125,8 @@ class FusedContract(RowsContract):
 
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
-        return [drawn_operand(case, "x", p.dtype, (p.table_rows, p.k), pad=p.x_pad, offset=p.x_offset, k_axis=1),
-                drawn_operand(case, "w", p.dtype, (p.k, p.n), pad=p.w_pad, k_axis=0),
+        return [drawn_operand(case, "x", p.dtype, (p.table_rows, p.k), pad=p.x_pad, offset=p.x_offset, side="a"),
+                drawn_operand(case, "w", p.dtype, (p.k, p.n), pad=p.w_pad, side="b", k_axis=0),
                 drawn_operand(case, "out", p.dtype, (p.out_rows, p.n), pad=p.out_pad),
                 row_numbers(case, "gather", p.rows, p.table_rows),
                 row_numbers(case, "scatter", p.rows, p.out_rows, scattered_in_blocks_of=case.config.block_m)]

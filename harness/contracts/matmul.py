@@ -198,7 +198,7 @@ class MatmulContract(Contract):
         made = []
         sides = (("a", p.dtype, (p.m, p.k), p.a, 1), ("b", p.dtype_of_b or p.dtype, (k_of_b, p.n), p.b, 0))
         for name, dtype, shape, view, k_axis in sides:
-            codes = regimes.factor(dtype, shape, case.regime, case.data_seed, name, k_axis=k_axis)
+            codes = regimes.factor(dtype, shape, case.regime, case.data_seed, name, side=name, k_axis=k_axis)
             made.append(Operand(name=name, format=dtype, codes=codes, strides=view.strides(*shape), offset=view.offset))
         return made
 

@@ -71,8 +71,8 @@ class SmallMmaContract(KernelContract):
 
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
-        return [drawn_operand(case, "a", p.dtype, (p.m, p.k), pad=p.a_pad, offset=p.a_offset, k_axis=1),
-                drawn_operand(case, "b", p.dtype, (p.k, p.n), pad=p.b_pad, k_axis=0),
+        return [drawn_operand(case, "a", p.dtype, (p.m, p.k), pad=p.a_pad, offset=p.a_offset, side="a"),
+                drawn_operand(case, "b", p.dtype, (p.k, p.n), pad=p.b_pad, side="b", k_axis=0),
                 drawn_operand(case, "c", "fp32", (p.m, p.n), pad=p.c_pad)]
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:

@@ -119,8 +119,8 @@ def test_narrowing_is_never_less_than_what_is_lost() -> None:
 
 # ------------------------------------------------------------------------------------------- sums that no instruction rounds
 def exact_factors(dtype: str, k: int, data_seed: int, m: int = 17, n: int = 18) -> tuple[np.ndarray, np.ndarray]:
-    a = regimes.factor(dtype, (m, k), "exact", data_seed, "a", k_axis=1)
-    return a, regimes.factor(dtype, (k, n), "exact", data_seed, "b", k_axis=0)
+    a = regimes.factor(dtype, (m, k), "exact", data_seed, "a", side="a", k_axis=1)
+    return a, regimes.factor(dtype, (k, n), "exact", data_seed, "b", side="b", k_axis=0)
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32", "e4m3", "e5m2"])
@@ -148,7 +148,7 @@ def test_exact_sums_end_on_ties_of_the_output(dtype: str) -> None:
 
 def test_the_two_factors_of_an_exact_case_belong_together() -> None:
     a, b = exact_factors("fp16", 640, 3)
-    assert np.array_equal(regimes.factor("fp16", (18, 640), "exact", 3, "b", k_axis=1).T, b)
+    assert np.array_equal(regimes.factor("fp16", (18, 640), "exact", 3, "w", side="b", k_axis=1).T, b)
     magnitude = np.abs(decode(FORMATS["fp16"], a)) @ np.abs(decode(FORMATS["fp16"], b))
     own, other = (
         np.abs(decode(FORMATS["fp16"], a) @ decode(FORMATS["fp16"], side)) / magnitude
@@ -156,10 +156,10 @@ def test_the_two_factors_of_an_exact_case_belong_together() -> None:
     )
     assert np.median(own) < 0.01 < np.median(other), "the products of a pair cancel only with the factor of the same case"
     assert not np.array_equal(a, exact_factors("fp16", 640, 4)[0])
-    normal = regimes.factor("fp16", (17, 9), "normal", 3, "a", k_axis=1)
+    normal = regimes.factor("fp16", (17, 9), "normal", 3, "a", side="a", k_axis=1)
     assert np.array_equal(normal, regimes.draw("fp16", (17, 9), "normal", regimes.generator(3, "a")))
-    assert regimes.factor("int8", (3, 4), "exact", 1, "a", k_axis=1).dtype == np.int8
-    assert regimes.factor("fp16", (0, 4), "exact", 1, "a", k_axis=1).shape == (0, 4)
+    assert regimes.factor("int8", (3, 4), "exact", 1, "a", side="a", k_axis=1).dtype == np.int8
+    assert regimes.factor("fp16", (0, 4), "exact", 1, "a", side="a", k_axis=1).shape == (0, 4)
 
 
 def test_sparse_rows_have_the_first_and_the_last_k_always() -> None:
