@@ -94,6 +94,8 @@ def main(words: list[str] | None = None) -> int:
     except MachineFault as fault:
         print(f"error: {fault}", file=sys.stderr)
         return 3
+    except BrokenPipeError:  # nobody reads standard output any more
+        return 3
     except KeyboardInterrupt:
         print("cancelled", file=sys.stderr)
         return 3

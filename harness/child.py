@@ -49,7 +49,7 @@ PRELOADED = [
 PASSED_ON = ("TRITON_", "CUDA_", "HARNESS_", "HIP_", "ROCR_")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 SLICE = 0.25  # seconds between two looks at whether the run was interrupted
-SAID = 1 << 16  # bytes of the end of a child's log that are looked at
+SAID = 1 << 16  # bytes of the end of a worker's log that are looked at
 STARTED_WITHIN = 120.0  # seconds; a compiler's cache may be cold, a machine busy
 DEVICE_FAULTS = {
     Outcome.ILLEGAL_INSTRUCTION,
@@ -76,7 +76,7 @@ class Child:
 
     def __init__(self, target: Target, directory: Path, addresses: Sequence[str] = ()) -> None:
         self.log = directory / f"cell-{os.getpid()}-{next(_numbers)}.log"  # what the child prints; outlives a killed parent
-        with writing("log of a child", self.log):
+        with writing("log of a worker", self.log):
             self.log.touch()
         self.served = 0
         self.start_seconds = 0.0  # the child's own, known when it is ready
@@ -105,7 +105,7 @@ class Child:
 
     def send(self, case: Case) -> None:
         """Hand a case over. Gone when the child died before it could have had it."""
-        with writing("log of a child", self.log):
+        with writing("log of a worker", self.log):
             self.log.write_bytes(b"")
         try:
             self.connection.send(case.to_json())

@@ -51,7 +51,7 @@ class Bench:
         if not self.interrupted:
             self.close()
             return
-        # A child that is being started would be waited for; it ends with this process as well.
+        # A worker that is being started would be waited for; it ends with this process as well.
         closing = threading.Thread(target=self.close, daemon=True)
         closing.start()
         closing.join(CLOSED_WITHIN)

@@ -37,7 +37,7 @@ class Spares:
         self.ended = False
         self.waited = 0.0  # seconds that places waited for a child, of any kind
         self.starts: list[float] = []  # the seconds each child that was taken had needed to be ready
-        self.last_words: list[str] = []  # what the last child that died before its first case had printed
+        self.last_words: list[str] = []  # what the last worker that died before its first case had printed
         self.failures: list[str] = []  # why children could not warm up
         self._waiting: list[Child] = []
         self._dead: list[Child] = []

@@ -21,7 +21,7 @@ _NOT_COMPILED = (Ruling.NOT_RUN, Ruling.CANCELLED, Ruling.ERROR)
 
 
 class Stopping:
-    """What came so far, by (contract, target). Safe for the threads of a bench."""
+    """What came so far, by (contract, target). Safe for several threads."""
 
     def __init__(self) -> None:
         self.reasons: dict[tuple[str, str], str] = {}

@@ -31,7 +31,7 @@ def supervised(command: Callable[[], int]) -> int:
     """Run `command` in a forked process; its exit status, or `USAGE` or `UNDECIDED` with a sentence where it left none."""
     global _record, _owner
     record = os.memfd_create("how the run ended")
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, the end of a child has no status
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, the end of a process has no status
     signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
     first = os.getpid()
     running = os.fork()
@@ -39,12 +39,33 @@ def supervised(command: Callable[[], int]) -> int:
         _record, _owner = record, os.getpid()
         _ends_with(first)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED_FOR)
-        status = command()
+        try:
+            status = command()
+        except SystemExit as left:  # argparse's end, after --help and after words that it does not know
+            status = left.code if isinstance(left.code, int) else 0 if left.code is None else 1
+        status = _printed(status)
         _note(status=status)
         leave(status)
     ended = _waited_for(running)
     noted = os.pread(record, _LENGTH, 0).rstrip(b"\0")
     return _told(json.loads(noted) if noted else {}, ended)
+
+
+def _printed(status: int) -> int:
+    """`status`, once standard output has taken what was printed; `UNDECIDED` where it did not, and what was to be read is lost."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # of a reader that has seen enough
+        _discard_output()
+    except OSError as error:
+        _discard_output()
+        print(f"error: standard output cannot be written ({error.strerror}); free space there", file=sys.stderr)
+        return status or UNDECIDED
+    return status
+
+
+def _discard_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def leave(status: int) -> NoReturn:
@@ -92,8 +113,8 @@ def cancels_from_here() -> None:
 def _note(**what: str | int) -> None:
     """Leave `what` for the first process, in place of what was left before."""
     if _record is not None and os.getpid() == _owner:
-        shortened = {name: value[:1000] if isinstance(value, str) else value for name, value in what.items()}
-        os.pwrite(_record, json.dumps(shortened).encode().ljust(_LENGTH, b"\0"), 0)
+        shortened = {name: value[:300] if isinstance(value, str) else value for name, value in what.items()}
+        os.pwrite(_record, json.dumps(shortened, ensure_ascii=False).encode().ljust(_LENGTH, b"\0"), 0)
 
 
 def _ends_with(first: int) -> None:

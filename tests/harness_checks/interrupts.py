@@ -1,4 +1,4 @@
-"""Children that a SIGINT ends or cancels, also where the tests were started in the background, which ignores it."""
+"""Processes that a SIGINT ends or cancels, also where the tests were started in the background, which ignores it."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_a_contract_that_raises_is_an_error_with_its_traceback(bench: Bench) -> 
     assert verdict.location.startswith("harness/contract.py:") and "UsageError" in verdict.details["traceback"][-1]
 
 
-def test_a_child_that_never_comes_to_life_is_no_fault_of_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_never_comes_to_life_is_no_fault_of_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def dies(child: Child, tick: object = None) -> float:
         raise Gone
 

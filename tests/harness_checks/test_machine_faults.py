@@ -106,21 +106,21 @@ def test_a_node_of_pytest_tells_the_same(court: Court, tmp_path: Path, monkeypat
 
 
 class Raises(VectorAdd):
-    """Its launch calls `planted`."""
+    """Its launch calls `inserted`."""
 
-    def __init__(self, planted: Callable[[], object]) -> None:
+    def __init__(self, inserted: Callable[[], object]) -> None:
         super().__init__()
-        self.planted = planted
+        self.inserted = inserted
 
     def launch(self, case, tensors, launcher):
-        self.planted()
+        self.inserted()
         return super().launch(case, tensors, launcher)
 
 
 def raising(error: str, file: str = "kernels/x.py") -> Callable[[], object]:
     names: dict = {"json": json}
-    exec(compile(f"def planted():\n    {error}", str(CHECKOUT / file), "exec"), names)
-    return names["planted"]
+    exec(compile(f"def inserted():\n    {error}", str(CHECKOUT / file), "exec"), names)
+    return names["inserted"]
 
 
 class PTXASError(Exception):
@@ -148,16 +148,16 @@ OF_THE_LAUNCHER = [
 ]
 
 
-@pytest.mark.parametrize("planted", OF_THE_MACHINE)
-def test_a_fault_of_the_machine_in_a_launch_is_an_error(planted: Callable[[], object]) -> None:
-    verdict = judge(case(), HOST, Raises(planted))
+@pytest.mark.parametrize("inserted", OF_THE_MACHINE)
+def test_a_fault_of_the_machine_in_a_launch_is_an_error(inserted: Callable[[], object]) -> None:
+    verdict = judge(case(), HOST, Raises(inserted))
     assert (verdict.ruling, verdict.outcome) == (Ruling.ERROR, Outcome.ERROR)
     assert verdict.message.startswith("the machine failed: ") and verdict.details["layer"] == "machine"
 
 
-@pytest.mark.parametrize("planted", OF_THE_LAUNCHER)
-def test_a_file_that_the_launcher_cannot_open_is_its_own_fault(planted: Callable[[], object]) -> None:
-    assert judge(case(), HOST, Raises(planted)).convicted
+@pytest.mark.parametrize("inserted", OF_THE_LAUNCHER)
+def test_a_file_that_the_launcher_cannot_open_is_its_own_fault(inserted: Callable[[], object]) -> None:
+    assert judge(case(), HOST, Raises(inserted)).convicted
 
 
 def test_what_ptxas_says_of_a_full_disk_is_no_refusal() -> None:

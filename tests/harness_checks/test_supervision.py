@@ -81,6 +81,46 @@ def test_a_file_that_raises_is_told_with_its_line_by_the_command(line: str, tmp_
     assert status != 0 and "cannot be imported" in error and "line 2" in error
 
 
+ENDS = """
+import os, sys
+from harness.supervision import supervised
+os._exit(supervised(lambda: {ends}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("ends", "status", "error"),
+    [
+        ("0", 0, ""),
+        ("3", 3, ""),
+        ("sys.exit()", 0, ""),
+        ("sys.exit(2)", 2, ""),
+        ("sys.exit('words')", 1, ""),
+        ("print('x') or 0", 3, "error: standard output cannot be written (No space left on device); free space there\n"),
+    ],
+)
+def test_the_exit_status_is_that_of_the_command(ends: str, status: int, error: str) -> None:
+    """With a standard output that takes nothing: only who prints is told of it."""
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-c", ENDS.format(ends=ends)]
+        done = subprocess.run(command, cwd=CHECKOUT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (status, error)
+
+
+def test_words_that_the_command_line_does_not_know_are_status_2(tmp_path: Path) -> None:
+    run = harness("rnu", state=tmp_path)
+    out, error = run.communicate(timeout=60)
+    assert (run.returncode, out) == (2, "") and error.startswith("usage: ") and error.endswith("(did you mean 'run'?)\n")
+
+
+def test_a_reader_that_goes_away_ends_the_output_and_not_the_status(tmp_path: Path) -> None:
+    run = harness("targets", state=tmp_path)
+    assert run.stdout is not None
+    run.stdout.close()
+    assert run.wait(60) in (0, 3)
+    assert run.stderr is not None and run.stderr.read() == ""
+
+
 def test_a_launcher_that_ends_its_process_ends_the_run_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import os\nos._exit(0)\ndef add(a, b): ...\n")
     status, out, error = judged(["--contract", f"{ADD}:CONTRACT", "--launcher", f"{tmp_path / 'mine.py'}:add"], tmp_path / "state")
@@ -162,7 +202,7 @@ def test_a_run_whose_process_is_killed_says_how_to_go_on(tmp_path: Path) -> None
 
 
 def serves(run: int) -> bool:
-    """Whether the server of the children of the run `run` has been started: it imports for a second or two."""
+    """Whether the server that forks the workers of the run `run` has been started: it imports for a second or two."""
     below = [run]
     for process in below:
         with contextlib.suppress(OSError):
@@ -172,9 +212,9 @@ def serves(run: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("after", ["a moment", "the server of the children"])
+@pytest.mark.parametrize("after", ["a moment", "the server of the workers"])
 def test_ctrl_c_while_modules_are_imported_is_quiet(after: str, tmp_path: Path) -> None:
-    """To the whole group, as a terminal sends it: by then the run imports its modules, or the server of its children does."""
+    """To the whole group, as a terminal sends it: by then the run imports its modules, or the server of its workers does."""
     with answering():
         run = subprocess.Popen(
             [sys.executable, "-m", "harness", "run", "small_mma", "--target", "emulated:sm_100", "--jobs", "1"],

@@ -25,19 +25,19 @@ SM_90 = target("emulated:sm_90")
 def code_at(file: str, body: str) -> Callable:
     """A function whose one frame lies in `file`, relative to the checkout, and which runs `body`."""
     names: dict = {"np": np, "torch": torch}
-    exec(compile(f"def planted(*given):\n    {body}\n", str(CHECKOUT / file), "exec"), names)
-    return names["planted"]
+    exec(compile(f"def inserted(*given):\n    {body}\n", str(CHECKOUT / file), "exec"), names)
+    return names["inserted"]
 
 
 class Broken(VectorAdd):
-    """Calls `planted` in the middle of its launch."""
+    """Calls `inserted` in the middle of its launch."""
 
-    def __init__(self, planted: Callable) -> None:
+    def __init__(self, inserted: Callable) -> None:
         super().__init__()
-        self.planted = planted
+        self.inserted = inserted
 
     def launch(self, case, tensors, launcher):
-        self.planted(tensors["a"])
+        self.inserted(tensors["a"])
         return super().launch(case, tensors, launcher)
 
 
@@ -106,14 +106,14 @@ from pathlib import Path
 import harness
 from tests.harness_checks.vector_add import VectorAdd
 
-file = Path(harness.__file__).parent / "emulator" / "planted.py"
-exec(compile("def planted(n):\\n    if n > 64: raise ValueError(f'no rule for {{n}} lanes')", str(file), "exec"))
+file = Path(harness.__file__).parent / "emulator" / "inserted.py"
+exec(compile("def inserted(n):\\n    if n > 64: raise ValueError(f'no rule for {{n}} lanes')", str(file), "exec"))
 
 
 class Fails(VectorAdd):
     def launch(self, case, tensors, launcher):
         if {broken}:
-            planted(case.problem.n)
+            inserted(case.problem.n)
         return super().launch(case, tensors, launcher)
 
 
@@ -140,7 +140,7 @@ def test_a_failing_emulator_gives_status_3_and_stores_its_traceback(
     assert "<error " in (tmp_path / "run.xml").read_text() and 'errors="1"' in (tmp_path / "run.xml").read_text()
     (stored,) = (tmp_path / "state" / "failures").iterdir()
     told = json.loads(stored.read_text())["verdict"]
-    assert "harness/emulator/planted.py" in "".join(told["details"]["traceback"]) and told["ruling"] == "error"
+    assert "harness/emulator/inserted.py" in "".join(told["details"]["traceback"]) and told["ruling"] == "error"
     assert main(["replay", str(stored)]) == 3
     assert "error again: the emulator raised ValueError: no rule for 65 lanes" in capsys.readouterr().out
     mine.write_text(FAILS.format(broken=False))
