@@ -27,14 +27,15 @@ from harness.emulator.program import Program
 Definitions = dict[str, list[Instruction]]  # register -> who writes it
 _FORMATS = ("f32", "f16", "bf16", "f64")
 _OWN_SUMS = (
-    "arith.addf", "arith.subf", "math.", "tt.dot", "tt.fp_to_fp", "arith.sitofp", "arith.uitofp", "tt.extern", "tt.precise",
+    "arith.addf", "arith.subf", "arith.truncf", "math.", "tt.dot", "tt.fp_to_fp", "arith.sitofp", "arith.uitofp", "tt.extern",
+    "tt.precise",
 )  # fmt: skip
 """Operations whose lines may hold additions and fused multiply-adds of their own."""
 _JOINED = re.compile(r"[FHD]FMA(?!.*(RZ\b|, -?1,))")
 """A fused multiply-add of machine code; with RZ or one in it, it is a move, a product or a sum that ptxas writes so."""
 _ONE = {0x3F80, 0xBF80, 0x3F803F80, 0xBF80BF80}  # bf16 +1 and -1, packed too
 _MINUS_ZERO = {0x8000, 0x80008000}
-_KEPT = "1"  # changes when what is kept on disk does
+_KEPT = "2"  # changes when what is kept on disk does
 
 
 @dataclass

@@ -119,6 +119,7 @@ class Translator:
         self.users: dict[str, list[Operation]] = {}
         self.incoming: dict[str, list[str]] = {}  # argument of a block -> what branches give it
         self.undefined: UndefinedLanes | None = None
+        self.replaced: set[str] = set()  # values that the code of an earlier operation made already
 
     @cached_property
     def contraction(self) -> Contraction:
@@ -239,7 +240,8 @@ class Translator:
         if lowering is None:
             raise NotModelled(op)
         try:
-            lowering(self, op)
+            if not op.results or op.results[0] not in self.replaced:
+                lowering(self, op)
         except (KeyError, ValueError, IndexError) as error:
             raise NotModelled(op, f"in this form ({error})") from error
         if self.accesses is not None and (hints := hints_of(op)):

@@ -83,7 +83,8 @@ def load(source: str, folder: Path, name: str) -> Any:
 
 
 def drawn(seed: int, flow: str) -> str:
-    """A kernel drawn by `seed`; `flow` is "line", "branch", "loop" (n steps) or "count" (a constant number of steps)."""
+    """A kernel drawn by `seed`; `flow` is "line", "branch", "loop" (n steps), "count" (a constant number of steps) or "narrow" (a
+    line with widened values, for narrow inputs)."""
     chance = random.Random(f"{flow} {seed}")
     names = ["x", "y", "z", "w"]
     lines: list[str] = []
@@ -96,7 +97,16 @@ def drawn(seed: int, flow: str) -> str:
 
     def line(into: str | None = None) -> str:
         pick = chance.random()
-        if pick < 0.40:
+        if flow == "narrow" and pick < 0.6:
+            a, b, c, d = (f"{chance.choice(names)}.to(tl.float32)" for _ in range(4))
+            p, q, sign = f"{chance.choice(names)} * {chance.choice(names)}", chance.choice(names), chance.choice("+-")
+            made = chance.choice([
+                f"(({p}).to(tl.float32) {sign} {c}).to(x.dtype)", f"({a} {sign} ({p}).to(tl.float32)).to(x.dtype)",
+                f"({a} * {b}).to(x.dtype) {sign} {q}", f"{q} {sign} ({a} * {b}).to(x.dtype)", f"({a} * {b} {sign} {c}).to(x.dtype)",
+                f"({a} * {b} {sign} {c} * {d}).to(x.dtype)", f"(({p}).to(tl.float32) {sign} ({p}).to(tl.float32)).to(x.dtype)",
+                f"({a} * {b}).to(x.dtype) {sign} {p}",
+            ])  # fmt: skip
+        elif pick < 0.40:
             made = f"{chance.choice(names)} * {term()}"
         elif pick < 0.55:
             made = f"{chance.choice(names)} {chance.choice('+-')} {term()}"
@@ -114,7 +124,7 @@ def drawn(seed: int, flow: str) -> str:
         return f"{name} = {made}"
 
     lines += [line() for _ in range(chance.randint(2, 5))]
-    if flow != "line":
+    if flow not in ("line", "narrow"):
         head = {"branch": "if n > 3:", "loop": "for _ in range(n):", "count": f"for _ in range({chance.randint(2, 5)}):"}[flow]
         kept = list(names)
         carried = chance.sample(kept, min(2, len(kept)))

@@ -317,6 +317,10 @@ class Threads:
                 return (words[0] * words[1] + words[2]).astype(np.uint64)
             if kind == "not":
                 return ~words[0].astype(np.uint64)
+            if kind == "bfe":
+                taken = (words[0] >> (words[1] & words[0].dtype.type(255))).astype(np.uint64)
+                size = int(words[2][0])
+                return _signed(taken, size).astype(np.uint64) if signed else taken & np.uint64((1 << size) - 1)
             if kind in ("neg", "abs"):
                 word = words[0].astype(np.int64)
                 return (-word if kind == "neg" else np.abs(word)).astype(np.uint64)
@@ -352,7 +356,11 @@ class Threads:
     def _convert(self, parts: list[str], operands: list[str], when: np.ndarray) -> None:
         into, source, modifiers = parts[-2], parts[-1], set(parts[1:-2])
         words = self.read(operands[1]) & np.uint64((1 << _bits(source)) - 1)
-        if into not in FORMS and source not in FORMS and not modifiers:
+        if into.endswith("x2"):  # the first operand becomes the upper half
+            run = conversion([*parts[:-2], into[:-2], source])
+            low = self.read(operands[2]) & np.uint64((1 << _bits(source)) - 1)
+            found = np.array([run(int(a)) << 16 | run(int(b)) for a, b in zip(words, low, strict=True)], np.uint64)
+        elif into not in FORMS and source not in FORMS and not modifiers:
             found = _signed(words, _bits(source)).astype(np.uint64) if source[0] == "s" else words
         else:
             run = conversion(parts)

@@ -12,6 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
 
 from harness.emulator import EmulatedFault, emulated
 from harness.emulator import device as emulated_device
@@ -19,8 +22,9 @@ from harness.emulator.assembly import instructions, machine_code, ptx
 from harness.emulator.contraction import Contraction, Fate, fates
 from harness.emulator.program import parse_program
 from reference.fused_multiply_add import fused_multiply_add
-from tests.harness_checks import drawn_sums
+from tests.harness_checks import drawn_sums, moved_sums
 from tests.harness_checks.drawn_sums import LANES, OUTPUTS, WARPS, by_ptx, drawn, load, operands, real_ptx
+from tests.harness_checks.ptx_threads import Memory, Threads
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
@@ -177,6 +181,42 @@ def test_a_loop_that_is_unrolled_fuses_where_its_product_stays_a_product(tmp_pat
     for arch, expected in zip(ARCHITECTURES, (fused, fused, apart), strict=True):
         np.testing.assert_array_equal(emulate(kernel, arch, F32, F32, True, seed=7)[0], expected)
         assert np.array_equal(by_ptx(real_ptx(kernel, arch, F32, F32, True), operands(7, F32), F32, STEPS)[0][0], expected)
+
+
+@pytest.mark.parametrize("name", ["by_rows", "by_columns", "scalar", "rows_and_columns", "affine", "through_shared_memory"])
+def test_a_product_is_followed_through_shapes_and_layouts(name):
+    rows, columns, kernel = 16, 16, getattr(moved_sums, name)
+    generator = torch.Generator().manual_seed(3)
+    inputs = [torch.randn(rows * columns, generator=generator) for _ in range(3)]
+    names = dict.fromkeys(("a", "b", "c", "out"), "*fp32") | {"ROWS": "constexpr", "COLUMNS": "constexpr"}
+    program = ASTSource(kernel, names, {(4,): rows, (5,): columns}, {(place,): [["tt.divisibility", 16]] for place in range(4)})
+    for arch in ARCHITECTURES:
+        got, expected = torch.zeros(rows * columns), torch.zeros(rows * columns)
+        with emulated(arch):
+            kernel[(1,)](*inputs, got, ROWS=rows, COLUMNS=columns, num_warps=2, enable_fp_fusion=True)
+        target = GPUTarget("cuda", int(arch.removeprefix("sm_")), 32)
+        text = triton.compile(program, target=target, options={"num_warps": 2, "enable_fp_fusion": True}).asm["ptx"]
+        arrays = [each.numpy() for each in (*inputs, expected)]
+        threads = Threads(text, [a.__array_interface__["data"][0] for a in arrays], Memory(*arrays), 64)
+        threads.run()
+        assert torch.equal(got.view(torch.int32), expected.view(torch.int32))
+        assert any(opcode.startswith("fma") for opcode in threads.seen) == (name != "through_shared_memory")
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16])
+def test_a_sum_that_is_narrowed_again_is_fused_in_the_narrow_format(dtype, tmp_path):
+    kernel = load(drawn_sums.text(["z = ((x * y).to(tl.float32) + z.to(tl.float32)).to(x.dtype)"], ["z"]), tmp_path, "narrowed")
+    x, y, z, _ = operands(7, dtype)
+    apart = ((x * y).float() + z.float()).to(dtype).view(torch.int16).numpy()
+    for arch in ("sm_90", "sm_100"):
+        words = by_ptx(real_ptx(kernel, arch, dtype, dtype, True), operands(7, dtype), dtype, STEPS)[0][0]
+        np.testing.assert_array_equal(emulate(kernel, arch, dtype, dtype, True, seed=7)[0], words)
+        assert (words != apart).sum() >= 3
+
+
+def test_drawn_kernels_that_widen_and_narrow_have_the_words_of_their_ptx(tmp_path):
+    wrong, refused = differing(tmp_path, "narrow", range(1, 15), dtype=F16)
+    assert wrong == [] and len(refused) <= 4, refused
 
 
 def test_a_product_is_not_fused_through_a_wider_format(tmp_path):
