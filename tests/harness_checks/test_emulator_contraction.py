@@ -251,6 +251,22 @@ def test_what_is_fused_here_and_not_there_is_refused(form, tmp_path):
     np.testing.assert_array_equal(got, by_ptx(real_ptx(kernel, "sm_90", F32, F32, False), operands(0, F32), F32, STEPS)[0])
 
 
+READINGS = {
+    "fuses it in one place and not in another": Fate(plain=1, fused=1, formats={"f32"}, addends={frozenset()}),
+    "computes it in f16": Fate(fused=1, formats={"f16"}, addends={frozenset()}),
+    "keeps nothing that could be read": Fate(),
+}
+
+
+@pytest.mark.parametrize("said", READINGS)
+def test_a_reading_that_decides_nothing_is_refused(said, tmp_path, monkeypatch):
+    kernel = load(drawn_sums.text(["z = x * y + z"], ["z"]), tmp_path, "unread")
+    monkeypatch.setattr(Contraction, "fate", lambda self, line: READINGS[said])
+    monkeypatch.setattr(emulated_device, "_translations", {})
+    with pytest.raises(EmulatedFault, match=f"not modelled: .*{said}"):
+        emulate(kernel, "sm_90", F32, F32, True)
+
+
 def tile_program(kernel, arch: str, *arguments, **options) -> str:
     """The text of the tile program of a launch that does not run."""
     with emulated(arch) as device:
@@ -288,6 +304,41 @@ def test_a_program_that_the_compiler_no_longer_takes_is_refused(tmp_path):
     with emulated("sm_90") as device, pytest.raises(EmulatedFault, match=r"not modelled: .*compiler does not take"):
         device.rewrite(lambda text: text.replace('"arith.addf"', '"unheard.of"', 0).replace("tt.func", "tt.func", 1) + "\nnothing")
         kernel[(1,)](*operands(0, F32), torch.zeros(OUTPUTS, LANES), STEPS, BLOCK=LANES, num_warps=WARPS, enable_fp_fusion=True)
+
+
+def test_a_sum_whose_line_the_compiler_drops_is_read_with_the_others_of_none(tmp_path):
+    """LLVM computes it before the branch, and forgets where it came from."""
+    lines = ["p = x * y", "if n > 3:", "    z += p", "    tl.store(out + 3 * BLOCK + at, z)"]
+    kernel = load(drawn_sums.text(lines, ["p"]), tmp_path, "moved")
+    for arch in ARCHITECTURES:
+        x, y, z, _ = (t.numpy() for t in operands(7, F32))
+        np.testing.assert_array_equal(emulate(kernel, arch, F32, F32, True, seed=7)[3], fma(x, y, z).view(np.int32))
+
+
+@pytest.mark.parametrize(("code", "joined"), [
+    ("FFMA R5, R0, R5, R7", True), ("FFMA2 R4, R14.F32x2.HI_LO, R16.F32x2.HI_LO, R4.F32x2.HI_LO", True),
+    ("HFMA2 R5, R2, R5, R6", True),
+    ("HFMA2.MMA R3, -RZ, RZ, 0, 3.8e-06", False), ("HFMA2 R9, R2, 1, 1, R5", False), ("HFMA2.BF16_V2 R9, R5, -1, -1, R2", False),
+    ("HFMA2 R9, R2, R5, -RZ", False), ("FADD R5, R0, R7", False), ("FMUL R5, R0, R7", False),
+])  # fmt: skip
+def test_machine_code_that_fuses_is_told_from_moves_sums_and_products(code, joined, monkeypatch):
+    """Under the line of the sum, that of a product which is open, or none."""
+    program = parse_program('"builtin.module"() ({\n}) : () -> () loc(#loc)')
+    for line in (4, 9, -1):
+        monkeypatch.setattr(Contraction, "_kept", lambda self, name, compute: compute())
+        monkeypatch.setattr("harness.emulator.contraction.machine_code", lambda text, capability, line=line: {line: [code]})
+        monkeypatch.setattr(Contraction, "_text", "")
+        contraction = Contraction(program, 90)
+        assert contraction.joined_by_ptxas(4, Fate(plain=1, open={9})) == joined
+        assert not contraction.joined_by_ptxas(4, Fate(plain=1))
+        assert contraction.joined_by_ptxas(5, Fate(plain=1, open={8})) == (joined and line == -1)
+
+
+def test_a_product_or_a_sum_with_a_rounding_modifier_is_not_open():
+    program = parse_program('"builtin.module"() ({\n}) : () -> () loc(#loc)')
+    for product, total, lines in (("mul.f32", "add.f32", {2}), ("mul.rn.f32", "add.f32", set()), ("mul.f32", "add.rn.f32", set())):
+        text = f".loc 1 3 1\n{product} %r3, %r1, %r2;\nneg.f32 %r4, %r3;\n{total} %r5, %r4, %r1;"
+        assert fates(text, program)[-1] == Fate(plain=1, formats={"f32"}, open=lines)
 
 
 def test_below_sm_90_sums_and_products_of_bf16_are_not_taken_for_fused():
