@@ -44,7 +44,7 @@ CONTRACT = _edited(CONTRACT, {pattern!r}, {by!r})
 @dataclass(frozen=True, kw_only=True)
 class Planted:
     """`replace` is empty in a kernel as it is. `convicted_as`: what the emulated GPU may call it ("right" where the compiler
-    repairs it); `hangs`: a GPU may not return."""
+    repairs it); with `in_program` it says so of the compiler, not of the kernel. `hangs`: a GPU may not return."""
 
     kind: str
     name: str
