@@ -24,7 +24,7 @@ from harness.replay import replay
 from harness.targets import Target, target
 from harness.verdict import Ruling, Verdict
 from tests.harness_checks.planted import Fault, planted_contract, planted_source
-from tests.harness_checks.planted_matmul import FAULTS, UNSEEN_BY_ITS_OWN_TEST
+from tests.harness_checks.planted_matmul import FAULTS, NO_FILL, UNSEEN_BY_ITS_OWN_TEST
 
 LOOKED_FOR_ON = ("emulated:sm_80", "emulated:sm_90")
 OWN_TEST_SIZES = (
@@ -152,3 +152,13 @@ def test_the_untouched_kernel_is_acquitted_through_the_same_door(tmp_path: Path)
     verdicts = [judge(case, where, contract) for case in contract.required(where)[:12]]
     assert {verdict.ruling for verdict in verdicts} == {Ruling.RIGHT}
     assert resolve("matmul").stem == contract.stem
+
+
+def test_a_tail_without_a_fill_is_right_as_compiled_and_draws_an_advice(tmp_path: Path) -> None:
+    contract, where = planted_contract(NO_FILL, tmp_path), target("emulated:sm_80")
+    ragged = [case for case in contract.required(where) if case.problem.k % 16]  # no BLOCK_K divides it
+    assert len(ragged) >= 6
+    for case in ragged[:6]:
+        verdict = judge(case, where, contract)
+        assert verdict.ruling is Ruling.RIGHT
+        assert [said for said in verdict.advice if "leaves undefined (a mask without `other`)" in said]
