@@ -1,11 +1,12 @@
 """No false failure: launchers that are right in ways no plan knows, over all emulated targets and all regimes.
 
-Run: `python benchmarks/right_launchers.py [--cases 90] [--target TARGET] [NAME ...]` (cases a launcher and target: 3,240 in all; 2
-quiet cores take about fifteen minutes). The launchers are those of `tests/harness_checks/right_launchers.py`: fp32 by tf32 as it is
-and rounded by `cvt.rna`, block scales whose padding is zero, six orders of sums, split K with atomics, split K under a lock, and
-stream K. Cases are the contract's list and draws; their regimes go round, `exact` among them. `largest` is too, which launchers are
-not asked otherwise: sums that may meet both infinities decide nothing. Exit status 1 where a case fails, or where more than one in
-twenty of a launcher is undecided, those of `largest` apart.
+Run: `python benchmarks/right_launchers.py [--cases 90] [--target TARGET] [--markdown] [--jobs N] [NAME ...]` (cases a launcher and
+target: 3,240 in all; 2 quiet cores take about fifteen minutes, more take less). The launchers are those of
+`tests/harness_checks/right_launchers.py`: fp32 by tf32 as it is and rounded by `cvt.rna`, block scales whose padding is zero, six
+orders of sums, split K with atomics, split K under a lock, and stream K. Cases are the contract's list and draws; their regimes go
+round, `exact` among them. `largest` is too, which launchers are not asked otherwise: sums that may meet both infinities decide
+nothing. The table goes to standard output, each case that is not right to standard error. Exit status 1 where a case fails (what is
+neither right nor undecided), or where more than one in twenty of a launcher is undecided, those of `largest` apart.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,38 +61,52 @@ def regime_of(stem: str, case: Case, place: int) -> str:
     return asked[place % len(asked)]
 
 
+def line(row: Sequence[object], markdown: bool) -> str:
+    """One row of the table."""
+    if markdown:
+        return f"| {' | '.join(str(part) for part in row)} |"
+    return f"{row[0]!s:20s} {row[1]!s:20s} " + " ".join(f"{part!s:>9s}" for part in row[2:])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(LAUNCHERS)}; by default all")
     parser.add_argument("--cases", type=int, default=CASES)
     parser.add_argument("--target", action="append", help="by default every emulated one")
+    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="children at a time (default: one a core)")
     given = parser.parse_args()
     if unknown := set(given.names) - set(LAUNCHERS):
         parser.error(f"{unknown.pop()!r}: no such launcher; there are {', '.join(LAUNCHERS)}")
     where = [target(name) for name in given.target] if given.target else [here for here in targets() if here.emulated]
     failed, judged, fewest = 0, 0, 1.0
-    heads = f"{'cases':>6s} {'right':>6s} {'failed':>6s} {'undecided':>9s} {'words':>12s} {'s':>6s}  targets, regimes"
-    print(f"{'launcher':20s} {heads}")
-    with Bench(jobs=len(os.sched_getaffinity(0))) as bench:
+    regimes_seen, begun = Counter[str](), time.monotonic()
+    heads = ("launcher", "contract", "cases", *(there.arch for there in where), "regimes", "right", "failed", "undecided", "words")
+    print(line(heads, given.markdown) + (f"\n{line(['---'] * len(heads), True)}" if given.markdown else ""))
+    with Bench(jobs=given.jobs or len(os.sched_getaffinity(0))) as bench:
         for name in given.names or LAUNCHERS:
-            begun, words, rulings, seen, asked = time.monotonic(), 0, Counter[Ruling](), Counter[str](), Counter[Ruling]()
+            words, rulings, seen, asked = 0, Counter[Ruling](), Counter[str](), Counter[Ruling]()
+            regimes = Counter[str]()
             for case, there, verdict in bench.judge_all(cases_of(name, given.cases, where)):
                 rulings[verdict.ruling] += 1
                 seen[there.arch] += 1
-                seen[case.regime] += 1
+                regimes[case.regime] += 1
                 words += verdict.words
                 if case.regime == "largest" and verdict.ruling is Ruling.UNDECIDED:
                     continue
                 asked[verdict.ruling] += 1
                 if verdict.ruling is not Ruling.RIGHT:
-                    print(f"  {there.name}: {verdict.ruling}: {verdict.outcome}: {verdict.message} [{verdict.location}]")
-                    print(f"  {case.to_json()}", flush=True)
+                    print(f"{there.name}: {verdict.ruling}: {verdict.outcome}: {verdict.message} [{verdict.location}]\n"
+                          f"  {case.to_json()}", file=sys.stderr, flush=True)
             count = rulings.total()
-            failed, judged = failed + rulings[Ruling.CONVICTED], judged + count
+            failed, judged = failed + count - rulings[Ruling.RIGHT] - rulings[Ruling.UNDECIDED], judged + count
             fewest = min(fewest, asked[Ruling.RIGHT] / max(asked.total(), 1))
-            told = ", ".join(f"{word} {n}" for word, n in sorted(seen.items()))
-            print(f"{name:20s} {count:6d} {rulings[Ruling.RIGHT]:6d} {rulings[Ruling.CONVICTED]:6d} {rulings[Ruling.UNDECIDED]:9d} "
-                  f"{words:12,d} {time.monotonic() - begun:6.0f}  {told}", flush=True)
+            regimes_seen += regimes
+            row = (name, LAUNCHERS[name], count, *(seen[there.arch] for there in where), len(regimes), rulings[Ruling.RIGHT],
+                   count - rulings[Ruling.RIGHT] - rulings[Ruling.UNDECIDED], rulings[Ruling.UNDECIDED], f"{words:,}")  # fmt: skip
+            print(line(row, given.markdown), flush=True)
+    print(f"\nRegimes: {', '.join(f'{regime} {count}' for regime, count in sorted(regimes_seen.items()))}.")
+    print(f"{time.monotonic() - begun:.0f} s.")
     print(f"{judged} cases of right launchers: {failed} failed; of each at least {fewest:.1%} are right")
     return int(failed > 0 or fewest < 1 - UNDECIDED)
 

@@ -22,10 +22,15 @@ KEPT_BY_TF32 = np.uint32(0xFFFFE000)
 
 @dataclass(frozen=True)
 class Kernel:
-    """`arch` multiplies operands in `dtype`, the result is stored in `dtype`."""
+    """`arch` multiplies operands in `dtype`, the result is stored in `out`, by default in `dtype`."""
 
     arch: str
     dtype: str
+    out: str = ""
+
+    @property
+    def result(self) -> Format:
+        return FORMATS[self.out or self.dtype]
 
     @property
     def rule(self) -> Instruction:
@@ -40,9 +45,8 @@ class Kernel:
 
     def stored(self, sums: np.ndarray, rounding: Rounding = Rounding.NEAREST_EVEN) -> np.ndarray:
         """(M, N) words of fp32 `sums` in the result's format."""
-        fmt = FORMATS[self.dtype]
-        overflow = Overflow.SATURATE if fmt.width == 8 else Overflow.INFINITY
-        return encode(fmt, decode(FP32, sums), rounding=rounding, overflow=overflow)
+        overflow = Overflow.SATURATE if self.result.width == 8 else Overflow.INFINITY
+        return encode(self.result, decode(FP32, sums), rounding=rounding, overflow=overflow)
 
     def through(self, fmt: Format, a: np.ndarray, b: np.ndarray, depth: int) -> np.ndarray:
         """(M, N) fp32 words of a chain whose sum is rounded to `fmt` after each `depth` k."""
@@ -117,14 +121,13 @@ FAULTS: tuple[Fault, ...] = (
 
 def no_fault_in(kernel: Kernel, fault: Fault, k: int) -> str:
     """Why `fault` is none for this kernel at this K; empty where it is one."""
-    fmt = FORMATS[kernel.dtype]
-    if fault in (stored_toward_zero, ties_stored_away) and kernel.dtype == "fp32":
+    if fault in (stored_toward_zero, ties_stored_away) and kernel.result is FP32:
         return "the store does not round"
-    if fault is operands_cut_to_bf16 and fmt.mantissa_bits <= BF16.mantissa_bits:
+    if fault is operands_cut_to_bf16 and FORMATS[kernel.dtype].mantissa_bits <= BF16.mantissa_bits:
         return "bf16 holds the operands"
-    if fault is accumulator_through_bf16 and kernel.dtype == "bf16" and k <= DEPTH:
+    if fault is accumulator_through_bf16 and kernel.result is BF16 and k <= DEPTH:
         return "one store of the accumulator is the result's own"
-    if fault is sum_through_bf16 and kernel.dtype == "bf16":
+    if fault is sum_through_bf16 and kernel.result is BF16:
         return "it is the result's own conversion"
     if fault is sums_of_13_bits and kernel.rule.fraction_bits == COARSE_BITS:
         return "the instruction keeps no more"
