@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import unittest
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,8 +133,23 @@ def walk(
     # Hypothesis would know all dockets by this one function; and without a key of ours it keeps nothing where a seed is given.
     key = hashlib.sha256("\0".join([docket.address, docket.drawn_as, docket.launcher]).encode()).digest()
     each._hypothesis_internal_database_key = key  # type: ignore[attr-defined]
-    with suppress(unittest.SkipTest):  # Hypothesis's word for a database that keeps nothing
+    with suppress(unittest.SkipTest), _no_constants_of_modules():  # SkipTest: Hypothesis's word for a database that keeps nothing
         each()
+
+
+@contextmanager
+def _no_constants_of_modules() -> Iterator[None]:
+    """Hypothesis draws numbers that stand in the source of any loaded module outside site-packages (since 6.131). Draws would
+    differ between processes that loaded different modules, and after an edit of any file; there is no setting against it."""
+    from hypothesis.internal.conjecture import providers
+
+    before = providers._get_local_constants, providers.CONSTANTS_CACHE
+    providers._get_local_constants = type(providers.GLOBAL_CONSTANTS)  # of no arguments: no constants
+    providers.CONSTANTS_CACHE = type(providers.CONSTANTS_CACHE)(1024)
+    try:
+        yield
+    finally:
+        providers._get_local_constants, providers.CONSTANTS_CACHE = before
 
 
 _choices: dict[tuple[str, str], Any] = {}  # what Hypothesis drew in this process, by target and case: a row of small numbers each

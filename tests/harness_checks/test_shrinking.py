@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +19,7 @@ from harness.docket import Docket, derived_seed, in_turns, reproduction, stems, 
 from harness.judge import judge
 from harness.least_case import Descent
 from harness.shrinking import Convicted, Memory, conviction_class, shrink
-from harness.targets import Target
+from harness.targets import Target, target
 from harness.verdict import Outcome, Ruling, Verdict
 from tests.harness_checks.vector_add import ADDRESS, HOST, Problem, case
 
@@ -73,6 +75,18 @@ def test_draws_depend_on_seed_contract_and_target_alone() -> None:
     docket = Docket(ADDRESS, HOST, seed=3)
     assert docket.drawn(40) == docket.drawn(40) != Docket(ADDRESS, HOST, seed=4).drawn(40)
     assert derived_seed(3, "a", "b") != derived_seed(3, "ab", "") != derived_seed(4, "a", "b")
+
+
+def test_draws_do_not_depend_on_the_numbers_in_loaded_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module with every number from 100 to 999: Hypothesis would draw one in twenty integers from it."""
+    docket, before = Docket("tma_gather", target("emulated:sm_100")), len(sys.modules)
+    drawn = docket.drawn(60)
+    (tmp_path / "numbered.py").write_text(f"NUMBERS = {list(range(100, 1000))}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("numbered")
+    assert len(sys.modules) > before, "Hypothesis looks for new modules by their number"
+    assert docket.drawn(60) == drawn
+    monkeypatch.delitem(sys.modules, "numbered")
 
 
 def test_gpus_of_one_architecture_draw_alike_whichever_a_worker_leased() -> None:
