@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from harness.machine_faults import MachineFault, machine_fault
 from harness.memory import out_of_memory
-from harness.supervision import cancels_from_here, leave, supervised
+from harness.supervision import cancels_from_here, ends_by_itself, leave, supervised
 from harness.usage import UsageError, did_you_mean
 
 
@@ -97,6 +97,7 @@ def main(words: list[str] | None = None) -> int:
     except BrokenPipeError:  # nobody reads standard output any more
         return 3
     except KeyboardInterrupt:
+        ends_by_itself()
         print("cancelled", file=sys.stderr)
         return 3
     except Exception as error:

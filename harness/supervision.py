@@ -76,6 +76,7 @@ def leave(status: int) -> NoReturn:
     import atexit
     import logging
 
+    ends_by_itself()
     logging.shutdown()
     atexit._run_exitfuncs()  # multiprocessing's too: no directory of a forkserver is left behind
     sys.stdout.flush()
@@ -108,6 +109,12 @@ def cancels_from_here() -> None:
     """From here on Ctrl-C is a KeyboardInterrupt: there is a run to cancel. Nothing changes where SIGINT is ignored or handled."""
     if _record is not None and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def ends_by_itself() -> None:
+    """From here on Ctrl-C changes nothing: what is left to do is short, and a second one would only add a traceback."""
+    if _record is not None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _note(**what: str | int) -> None:
