@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from harness.contract import Case, Expected, Operand
-from harness.kernel_contract import BUDGET, Fields, KernelContract, aligned_pad, chain_of, drawn_operand, far_pad, multiplied
+from harness.contract import Case, Expected, Operand, Tile
+from harness.kernel_contract import BUDGET, Fields, KernelContract, aligned_pad, chain_of, drawn_operand, edges, far_pad, multiplied
 from harness.plan import words_rest_on
 from harness.product_bound import bounded_product, launched_instructions
 from harness.targets import Target
@@ -78,6 +78,10 @@ class BlockedContract(KernelContract):
 
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
         return super().for_launcher(self.with_regime_of_a_launcher(case), launcher)
+
+    def around(self, tile: Tile, target: Target) -> list[Case]:
+        problem, config = next(iter(self.pool(target)))
+        return [self.case(self.sized(problem, *sizes), config, **how) for sizes, how in edges(tile, target)]
 
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem

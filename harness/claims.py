@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from harness.contract import load
 from harness.usage import UsageError, did_you_mean
 
+_narrowed: dict[str, Counter] = {}  # by launcher, since `narrowed_by` was last asked
 UNITS = tuple(1 << power for power in range(9))  # 1..256: what sizes are made multiples of where they are refused as they are
 
 
-def claimed(launcher: str, known: Sequence[str], default: Sequence[str] = ()) -> tuple[str, ...]:
+def claimed(launcher: str, known: Collection[str], default: Sequence[str] = ()) -> tuple[str, ...]:
     """What the launcher at address `launcher` claims, `default` where it says nothing. ValueError for a claim not of `known`."""
     said = getattr(load(launcher), "claims", None)
     if said is None:
@@ -37,6 +39,7 @@ def claimed(launcher: str, known: Sequence[str], default: Sequence[str] = ()) ->
 
 FAR = "far"
 """The claim of a launcher whose offsets may pass 2^31 elements; without it none is asked of it."""
+FAR_CLAIM = {FAR: "rows so far apart that offsets pass 2^31 elements"}
 FAR_PAD = 1 << 20  # elements after each row, from which on a case is far
 
 
@@ -50,7 +53,8 @@ def nearest(launcher: str, fields: Mapping[str, Any], sizes: Sequence[str] = ())
     """`fields` as the launcher's `requires` takes them: those named in `sizes` moved to near multiples of powers of two, as few of
     them and as little as meets it. None where nothing near does. ValueError for a predicate that cannot be asked."""
     requires = getattr(load(launcher), "requires", None)
-    given = dict(fields)
+    given, told = dict(fields), _narrowed.setdefault(launcher, Counter())
+    told["asked"] += 1
     if requires is None or _met(launcher, requires, given):
         return given
     for count in range(1, len(sizes) + 1):
@@ -61,8 +65,18 @@ def nearest(launcher: str, fields: Mapping[str, Any], sizes: Sequence[str] = ())
         )
         met = [moved for moved in tried if _met(launcher, requires, given | moved)]
         if met:
+            told["moved"] += 1
             return given | min(met, key=lambda moved: sum(abs(value - given[name]) for name, value in moved.items()))
+    told["left out"] += 1
     return None
+
+
+def narrowed_by(launcher: str, prepare: Callable[[], Any]) -> Counter:
+    """Of how many cases that `prepare` asks the launcher for it was "asked" whether it takes them, and how many of those its
+    `requires` "moved" to other sizes or "left out"."""
+    _narrowed.pop(launcher, None)
+    prepare()
+    return _narrowed.get(launcher, Counter())
 
 
 def remedy(launcher: str) -> str:

@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -141,6 +142,17 @@ class Owed:
     reason: str = ""
 
 
+@dataclass(frozen=True)
+class Tile:
+    """How a launcher cuts its problem, as an emulated launch showed it: `m`, `n` and `k` of one step of one program, and how many
+    rows of tiles one group of programs has."""
+
+    m: int
+    n: int
+    k: int
+    group: int = 8
+
+
 class Contract:
     """Base of all contracts; a kernel's contract overrides what it needs. See the module's docstring for the order of play."""
 
@@ -150,6 +162,8 @@ class Contract:
     either_row: bool = False  # of two rows that a case scatters to one place either may stay: elsewhere two that differ are a race
     pointers_in_memory: bool = False  # the kernel loads pointers: to operands, or to what its launcher allocated
     must_launch: bool = False  # whether right words, from operands that are not empty, decide nothing where no kernel was launched
+    claims: Mapping[str, str] = MappingProxyType({})  # words that a user's launcher may claim -> what it is then asked besides
+    waives: Mapping[str, str] = MappingProxyType({})  # words that it may claim -> what it is then not asked
     parameters: str = ""  # what a user's launcher must accept, shown in errors: "(a, b, activation='', *, out_dtype=None)"
 
     def cases(self, target: Target) -> SearchStrategy[Case]:
@@ -158,6 +172,10 @@ class Contract:
 
     def required(self, target: Target) -> list[Case]:
         """The cover list: run first in every profile, and gated on having been seen."""
+        return []
+
+    def around(self, tile: Tile, target: Target) -> list[Case]:
+        """Cases at the edges of a user's launcher that works in steps of `tile`; judged like `required`."""
         return []
 
     def owed(self, case: Case, target: Target) -> Owed:

@@ -10,15 +10,20 @@ import hashlib
 import unittest
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.claims import FAR_PAD, claimed, narrowed_by
 from harness.contract import Case, Contract, resolve
+from harness.first_launch import Shown
 from harness.targets import Target
 
 if TYPE_CHECKING:
     from hypothesis.database import ExampleDatabase
+
+
+SPECIALISED = 16  # Triton compiles a size that is a multiple of it anew
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,8 @@ class Docket:
     target: Target
     seed: int = 0
     launcher: str = ""
+    tuning: str = ""  # what autotuners take in every case; "": in each case another configuration, and the tuning runs in one
+    shown: Shown | None = None  # what a first launch showed of the launcher
 
     @property
     def contract(self) -> Contract:
@@ -67,14 +74,59 @@ class Docket:
         return self.target.name if self.target.emulated else f"cuda:{self.target.arch}"
 
     def required(self) -> list[Case]:
-        return self._once(self.contract.required(self.target))
+        """The cases that every run judges. Of a user's launcher also those at the edges of its own tile, as far as it is known.
+
+        Of its shape classes the first case each is called twice, and each configuration of its autotuners has a case.
+        """
+        cases = self._once(self.contract.required(self.target))
+        if not self.launcher:
+            return cases
+        if self.shown is not None and self.shown.tile is not None:
+            edges = self._once(self.contract.around(self.shown.tile, self.target))
+            cases = list({case.key: case for case in (*cases, *edges)}.values())
+        return self._tuned(_called_again(cases))
+
+    def first(self) -> Case | None:
+        """The case whose launch shows what the launcher is: the first one required."""
+        cases = replace(self, shown=None).required() if self.launcher else []
+        return cases[0] if cases else None
 
     def drawn(self, count: int) -> list[Case]:
         """Up to `count` distinct cases that the cover list does not have."""
         drawn: list[Case] = []
         walk(self, count, drawn.append)
         known = {case.key for case in self.required()}
-        return [case for case in self._once(drawn, prepared=True) if case.key not in known]
+        return [case for case in self._tuned(self._once(drawn, prepared=True), runs=False) if case.key not in known]
+
+    def _tuned(self, cases: list[Case], *, runs: bool = True) -> list[Case]:
+        """`cases` with what autotuners take: each configuration in turn, over again from the first case where there are more of
+        them than cases; with `runs` the second case once more, with its tuning runs."""
+        if not self.launcher or not cases:
+            return cases
+        if self.tuning:
+            return [replace(case, tuning=self.tuning) for case in cases]
+        configurations = self.shown.configurations if self.shown is not None else 0
+        if configurations < 2:
+            return cases
+        more = range(len(cases), configurations if runs else 0)
+        asked = [*enumerate(cases), *((place, replace(cases[place % len(cases)], calls=1)) for place in more)]
+        tuned = [replace(case, tuning=f"config {place}") for place, case in asked]
+        return [*tuned, replace(cases[min(1, len(cases) - 1)], calls=1, tuning="runs")] if runs else tuned
+
+    def narrowed(self) -> list[str]:
+        """What the launcher's `claims` and `requires` leave out, a sentence each."""
+        if not self.launcher:
+            return []
+        more, waived = self.contract.claims, self.contract.waives
+        claims = claimed(self.launcher, (*more, *waived))
+        left = [word for word in more if word not in claims]
+        said = [f"not claimed, so not asked: {', '.join(left)}"] if left else []
+        said += [f"claimed {word}, so not asked: {asked}" for word, asked in waived.items() if word in claims]
+        counts = narrowed_by(self.launcher, lambda: self._once(self.contract.required(self.target)))
+        for what, how in (("moved", "moved to other sizes"), ("left out", "left out")):
+            if counts[what]:
+                said.append(f"requires: {counts[what]} of {counts['asked']} required cases {how}")
+        return said
 
     def prepared(self, case: Case) -> Case | None:
         """`case` under this docket's address and launcher; None where a user's launcher is not asked it, or owes nothing."""
@@ -84,11 +136,37 @@ class Docket:
             return case
         adapt: Callable[[Case, str], Case | None] | None = getattr(self.contract, "for_launcher", None)
         asked = adapt(case, self.launcher) if adapt else replace(case, launcher=self.launcher, config=None)
-        return asked if asked is not None and self.contract.owed(asked, self.target).result else None
+        owed = self.contract.owed(asked, self.target) if asked is not None else None
+        return asked if owed is not None and (owed.result or owed.any_refusal) else None
 
     def _once(self, cases: list[Case], *, prepared: bool = False) -> list[Case]:
         ready = cases if prepared else [done for case in cases if (done := self.prepared(case)) is not None]
         return list({case.key: case for case in ready}.values())
+
+
+def _called_again(cases: list[Case]) -> list[Case]:
+    """`cases`, the first of each shape class with a second call: by its shape a launcher may keep buffers, descriptors, results."""
+    met: set[tuple] = set()
+    called = []
+    for case in cases:
+        fields = vars(case.problem).values()
+        sizes = [value for value in fields if type(value) is int]
+        alike = "one" if 1 in sizes else "whole" if all(size % SPECIALISED == 0 for size in sizes) else "ragged"
+        kind = (alike, *(value for value in fields if isinstance(value, str)))
+        far = max(_integers(case.problem), default=0) >= FAR_PAD  # two of them would take twice the memory
+        plain = kind in met or far or 0 in sizes[:3] or getattr(case.problem, "k_of_b", None) is not None
+        called.append(case if plain else replace(case, calls=2))
+        met |= set() if plain else {kind}
+    return called
+
+
+def _integers(record: Any) -> Iterator[int]:
+    """The integers of a dataclass, of those inside it too."""
+    for value in vars(record).values():
+        if is_dataclass(value):
+            yield from _integers(value)
+        elif type(value) is int:
+            yield value
 
 
 def walk(

@@ -64,7 +64,8 @@ def judge(case: Case, target: Target, contract: Contract | None = None) -> Verdi
     if lacking and not case.launcher:
         return replace(_not_run(f"{target.name} lacks {lacking}"), seconds=clock.seconds())
     verdict = _of_its_calls(case, target, contract, clock)
-    if lacking and verdict.convicted and verdict.outcome is Outcome.REFUSED:  # a user's launcher may need it, or may not
+    needs_it = verdict.outcome is Outcome.REFUSED and verdict.details.get("layer") in ("emulator", "verifier", "ptxas", "launcher")
+    if lacking and verdict.convicted and needs_it:  # a user's launcher may need what the shipped kernel does, or may not
         verdict = _not_run(f"{target.name} lacks {lacking}: {verdict.message}")
     return replace(verdict, seconds=clock.seconds())
 

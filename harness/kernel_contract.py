@@ -18,11 +18,12 @@ import numpy as np
 
 from harness import operands as regimes
 from harness.case_fields import check_record
-from harness.claims import FAR_PAD, claims_far, nearest
-from harness.contract import CASE_VERSION, Case, Contract, Operand, Owed
+from harness.claims import FAR_CLAIM, FAR_PAD, claims_far, nearest
+from harness.contract import CASE_VERSION, Case, Contract, Operand, Owed, Tile
 from harness.usage import UsageError
 from kernels.clauses import broken
 from kernels.element_types import ELEMENT_TYPES, bits_of
+from kernels.features import Feature
 
 if TYPE_CHECKING:
     import torch
@@ -43,6 +44,7 @@ class KernelContract(Contract):
     """Contract of `module`: `kernels.<stem>`, or a copy of its source with a planted fault."""
 
     must_launch = True
+    claims = FAR_CLAIM
     signed: frozenset[str] = frozenset()  # fields of Problem and Config that may be negative
 
     def __init__(self, module: ModuleType, stem: str) -> None:
@@ -139,6 +141,8 @@ class KernelContract(Contract):
         clause = broken(self.module.CLAUSES, case.problem, case.config)
         if clause:
             return Owed(result=False, outcome="refused", layer="launcher", message=clause[0].rule, reason=clause[0].cost)
+        if case.launcher and getattr(case.problem, "dtype", "") == "e4m3" and Feature.FP8_E4M3 not in target.features:
+            return Owed(result=False, outcome="refused", layer="front end", message="fp8e4nv", reason=f"{target.arch} has no e4m3")
         limit, needed = SHARED_LIMITS.get(target.arch, 0), self.shared_bytes(case)
         if needed > limit:
             return Owed(result=False, outcome="out of resources", layer="capacity", message="shared memory",
@@ -170,6 +174,33 @@ class KernelContract(Contract):
             if hasattr(case.problem, name):
                 seen[f"{name} mod 16"] = getattr(case.problem, name) % 16
         return seen
+
+
+DEPTH = 4099  # K of a product of few elements: a launcher that drops the end of a long K shows
+
+
+def edges(tile: Tile, target: Target) -> list[tuple[tuple[int, int, int], Fields]]:
+    """Sizes (m, n, k) at the edges of a launcher's tile, each with how it is asked.
+
+    Below, at and above the tile; several tiles for each of two multiprocessors; more rows of tiles than a group; a deep K.
+    """
+    m, n, k = tile.m, tile.n, tile.k
+    sizes = [(m + step, n + step, k + step) for step in (-1, 0, 1)]
+    sizes += [(m - 1, n + 1, 2 * k), (m + 1, n - 1, 3 * k - 1), (2 * m, n, 5 * k + 1)]
+    several = [(3 * m - 1, n + 1, k), (2 * m + 1, n + 1, k + 3)]
+    sizes += [*several, (m * tile.group + 1, n + 1, min(k, 17)), (17, 19, DEPTH)]
+    on_two = "eager on 2" if target.emulated else "eager"
+    return [
+        (
+            (max(size[0], 1), max(size[1], 1), max(size[2], 1)),
+            {
+                "regime": ("normal", "integers")[place % 2],
+                "data_seed": place,
+                "schedule": on_two if size in several else "eager",
+            },
+        )
+        for place, size in enumerate(sizes)
+    ]
 
 
 class RowsContract(KernelContract):

@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.contract import Case
+from harness.scope import Scope
 from harness.verdict import Ruling, Verdict
 
 MOST_UNDECIDED = 0.05  # of the cases of one contract on one target that ran; beyond it they have not been judged
@@ -62,6 +63,7 @@ class Tally:
     advice: Counter = field(default_factory=Counter)
     undecided: Counter = field(default_factory=Counter)  # why, first line -> cases
     left_out: Counter = field(default_factory=Counter)  # contract, target and why -> cases that a run did not go on to
+    scope: Scope = field(default_factory=Scope)
     errors: Counter = field(default_factory=Counter)  # message and place of each error -> cases
     cancelled: bool = False
     stopped: str = ""  # by what, where the machine did not let the run go on
@@ -77,6 +79,7 @@ class Tally:
         if verdict.ruling is Ruling.CANCELLED:
             self.left_out[f"{contract} on {target}: {verdict.message}"] += 1
             return
+        self.scope.count(case, contract, target, verdict)
         dtype = str(classes.get("dtype", ""))
         row = self.rows.setdefault((contract, target, dtype), Row(contract, target, dtype))
         row.rulings[verdict.ruling] += 1
@@ -188,6 +191,7 @@ class Tally:
             "court_share": round(court_share(self.bucket_seconds), 4),
             "advice": dict(self.advice),
             "cancelled": dict(self.left_out),
+            "scope": self.scope.to_json(),
         }
 
 

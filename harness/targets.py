@@ -83,6 +83,14 @@ class Target:
         return self.name
 
 
+def nearest_emulated(arch: str) -> Target:
+    """The emulated target whose instructions are nearest to those of a GPU of `arch`."""
+    known = {int(name.removeprefix("sm_")): name for name in EMULATED_ARCHITECTURES}
+    capability = int(arch.removeprefix("sm_"))
+    name = known[max((number for number in known if number <= capability), default=min(known))]
+    return Target(f"emulated:{name}", name)
+
+
 @contextmanager
 def importing() -> Iterator[None]:
     """While a user's file is imported, `torch.cuda` answers as when the file is launched.

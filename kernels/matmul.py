@@ -53,17 +53,21 @@ LARGEST_SIZE = 2**31 - 1 - 256  # a size plus one tile still fits the 32-bit ari
 @dataclass(frozen=True, kw_only=True)
 class View:
     """How an operand lies in memory: which dimension runs fastest, in steps of `step` elements, lines `pad` elements
-    further apart than they need, the first element `offset` elements into its allocation."""
+    further apart than they need, the first element `offset` elements into its allocation. `broadcast`: "rows" or "columns" that
+    are all one, with a stride of 0 between them."""
 
     order: str = "row"  # or "column": a transposed view
     pad: int = 0
     step: int = 1
     offset: int = 0
+    broadcast: str = ""
 
     def strides(self, rows: int, columns: int) -> tuple[int, int]:
         if self.order == "row":
-            return columns * self.step + self.pad, self.step
-        return self.step, rows * self.step + self.pad
+            between = columns * self.step + self.pad, self.step
+        else:
+            between = self.step, rows * self.step + self.pad
+        return (0 if self.broadcast == "rows" else between[0]), (0 if self.broadcast == "columns" else between[1])
 
 
 @dataclass(frozen=True, kw_only=True)

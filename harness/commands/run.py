@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -16,6 +16,7 @@ from harness import report, resume, seed_files
 from harness.contract import Case, resolve
 from harness.conviction import cells, conviction, describe
 from harness.docket import PROFILES, Docket, Profile, in_turns, stems
+from harness.first_launch import shown as shown_by
 from harness.isolation import Bench
 from harness.machine_faults import MachineFault, check_compiler_cache, writing
 from harness.progress import Showing
@@ -24,7 +25,7 @@ from harness.replay import rerun
 from harness.shrinking import Memory, shrink
 from harness.stopping import Stopping
 from harness.supervision import cancels_from_here
-from harness.targets import Target, target, targets
+from harness.targets import Target, nearest_emulated, target, targets
 from harness.usage import UsageError
 from harness.verdict import Outcome, Ruling, Verdict
 
@@ -63,6 +64,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="base seed of the draws (default 0)")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="children at a time (default: one a core)")
     parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="a case that takes longer is a timeout")
+    parser.add_argument(
+        "--first-configuration", action="store_true", help="a launcher's autotuners take their first configuration, and no other"
+    )
     parser.add_argument(
         "--shrink-seconds", type=float, default=None, metavar="SECONDS", help="time to shrink one bug; 0: store it as it came"
     )
@@ -107,6 +111,8 @@ def run(arguments: argparse.Namespace) -> int:
     for line in report.LEGEND:
         shown.print(line, markup=False, style="dim", soft_wrap=True)
     for line in report.not_run_lines(tally):
+        shown.print(line, markup=False, style="dim", soft_wrap=True)
+    for line in tally.scope.lines():
         shown.print(line, markup=False, style="dim", soft_wrap=True)
     if arguments.coverage:
         shown.print("\n".join(report.coverage_lines(tally)), markup=False)
@@ -194,7 +200,10 @@ def checked(arguments: argparse.Namespace) -> list[Docket]:
         if not machines:
             here = ", ".join(f"{machine.name} ({machine.arch})" for machine in targets() if not machine.emulated) or "none"
             raise UsageError(f"--arch {arguments.arch}: no GPU of architecture {arguments.arch!r} is visible; GPUs here: {here}")
-    dockets = [Docket(address, machine, arguments.seed, arguments.launcher) for address in addresses for machine in machines]
+    tuning = "first" if arguments.first_configuration else ""
+    dockets = [
+        Docket(address, machine, arguments.seed, arguments.launcher, tuning) for address in addresses for machine in machines
+    ]
     if arguments.launcher and not any(docket.required() for docket in dockets):  # what it claims and requires is read here
         raise UsageError(f"--launcher {arguments.launcher}: its requires takes no case of {addresses[0]}; mend the attribute")
     return dockets
@@ -277,6 +286,9 @@ def _cases(
         else:
             able.append(docket)
     most = arguments.max_cases
+    able = _shown(able, bench, past)
+    for docket in able:
+        tally.scope.narrow(_named(docket), docket.narrowed())
     required = [docket.required()[:most] for docket in able]
     for docket, cases in zip(able, required, strict=True):
         tally.require(_named(docket), docket.target.name, cases)
@@ -306,6 +318,29 @@ def _cases(
         yield case, machine
     if past.enough is None:
         bench.journal.note("enough", cases=dealt)
+
+
+def _shown(dockets: list[Docket], bench: Bench, past: resume.Past) -> list[Docket]:
+    """`dockets` with what the first launch of a user's launcher shows of it.
+
+    That launch is of a required case; where the case comes up again its verdict counts. For a real GPU it is made on an emulated
+    one, which alone sees the program.
+    """
+    asked: dict[tuple[str, str], tuple[Case, Target]] = {}
+    for docket in dockets:
+        seeing = docket.target if docket.target.emulated else nearest_emulated(docket.target.arch)
+        case = replace(docket, target=seeing).first()
+        if case is not None:
+            asked[docket.address, docket.target.name] = case, seeing
+    out = {(where.name, case.key): (case, where) for case, where in asked.values() if past.verdict(where.name, case) is None}
+    for case, where, verdict in bench.judge_all(out.values()):
+        past.verdicts[where.name, case.key] = verdict
+    found = []
+    for docket in dockets:
+        first = asked.get((docket.address, docket.target.name))
+        seen = past.verdict(first[1].name, first[0]) if first is not None else None
+        found.append(docket if seen is None else replace(docket, shown=shown_by(seen.recorded)))
+    return found
 
 
 def _shrink(bugs: dict[tuple, Bug], profile: Profile, arguments: argparse.Namespace, bench: Bench, showing: Showing) -> None:

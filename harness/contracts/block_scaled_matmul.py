@@ -14,8 +14,8 @@ import kernels.block_scaled_matmul
 from harness import contract as contracts
 from harness import operand_coverage, scaled_operands
 from harness.claims import nearest
-from harness.contract import Case, Expected, Operand, Owed
-from harness.kernel_contract import SHARED_LIMITS, Fields, KernelContract, far_pad
+from harness.contract import Case, Expected, Operand, Owed, Tile
+from harness.kernel_contract import SHARED_LIMITS, Fields, KernelContract, edges, far_pad
 from harness.scaled_plan import result_words, scaled_plan
 from kernels.clauses import broken
 from kernels.element_types import ELEMENT_TYPES
@@ -141,6 +141,11 @@ class BlockScaledMatmulContract(KernelContract):
         pads = {"a_pad": far_pad(m, k // 2, 1), "b_pad": far_pad(n, k // 2, 1)}
         pads |= {"a_scale_pad": apart - 3 * TILE_BYTES, "b_tile_pad": apart - TILE_BYTES}
         yield self.sized("mxfp4", m, n, k) | {"format": "mxfp4", "out": "fp32"} | pads, {"scale_load": "5D"}
+
+    def around(self, tile: Tile, target: Target) -> list[Case]:
+        name = next(name for name in ("mxfp8", "mxfp4") if has_format(name, "fp32", target))
+        fields = {"format": name, "out": "fp32"}
+        return [self.case(self.sized(name, *sizes) | fields, {}, **how) for sizes, how in edges(tile, target)]
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         fields = self.sized("mxfp8", 64, 64, 128) | {"format": "mxfp8", "out": "fp32"}

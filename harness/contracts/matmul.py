@@ -16,8 +16,9 @@ import numpy as np
 import kernels.matmul
 from harness import operands as regimes
 from harness.case_fields import check_record
-from harness.claims import FAR, FAR_PAD, claimed, nearest
-from harness.contract import Case, Contract, Expected, Operand, Owed
+from harness.claims import FAR, FAR_CLAIM, FAR_PAD, claimed, nearest
+from harness.contract import Case, Contract, Expected, Operand, Owed, Tile
+from harness.kernel_contract import edges
 from harness.matmul_outcomes import KINDS, has_type, outcome
 from harness.plan import accumulator_words, dot_plan, words_rest_on
 from harness.product_bound import bounded_product, launched_instructions
@@ -36,7 +37,18 @@ _RESIDUES = (16, 16, 16)  # sizes shrink by these where the tile's masked elemen
 BUDGET = 1 << 24  # products of one case, masked elements of its tiles included: what an emulated launch may cost
 HARDWARE_BUDGET = 1 << 22  # products of one case on hardware: what its expected words may cost
 _KINDS_OF_SIZES = ("16", "16", "odd", "odd", "odd", "odd", "1")  # of m and n, by weight
-CLAIMS = ("strides", "bf16", "fp32", FAR)  # what a user's launcher may say that it takes: views of any strides, element types
+CLAIMS = {
+    "strides": "operands of any strides and offsets, 0 among them",
+    "bf16": "bf16 operands",
+    "fp32": "fp32 operands",
+    "e4m3": "e4m3 operands",
+    "int8": "int8 operands",
+    "activation": "activation='leaky_relu'",
+    "out_dtype": "results of another type than the operands'",
+    **FAR_CLAIM,
+    "refusals": "operands that do not belong together, which must be refused",
+}
+"""What a user's launcher may say that it takes besides contiguous fp16 operands."""
 _TILES = (10, 3, 5)  # largest counts of tiles and K blocks drawn, before the budget: more rows of tiles than one group has
 
 
@@ -46,6 +58,7 @@ class MatmulContract(Contract):
     stem = "matmul"
     requires = frozenset({Feature.MMA_SYNC})
     must_launch = True
+    claims = CLAIMS
     parameters = "(a, b, activation='', *, out_dtype=None)"
 
     def __init__(self, module: ModuleType, address: str) -> None:
@@ -126,6 +139,20 @@ class MatmulContract(Contract):
             )
             for (m, n, k), activation in zip(sizes, ("", "leaky_relu") * 4, strict=True)
         ]
+        cases += [  # NaN through an activation, and operands of stride 0
+            Case(
+                contract=self.address,
+                problem=problem(m=40, n=33, k=48, activation="leaky_relu", **views),
+                config=small,
+                regime=regime,
+            )
+            for regime, views in (
+                ("planted", {}),
+                ("normal", {"a": self._view({"broadcast": "rows"})}),
+                ("normal", {"b": self._view({"broadcast": "rows", "offset": 1})}),
+                ("normal", {"a": self._view({"broadcast": "columns", "order": "column"})}),
+            )
+        ]
         saturating = problem(m=40, n=33, k=48, out="e4m3")
         cases += [Case(contract=self.address, problem=saturating, config=small, regime=regime) for regime in ("wide", "planted")]
         return cases + [Case(contract=self.address, problem=problem(m=40, n=33, k=48), data_seed=1)]
@@ -167,27 +194,45 @@ class MatmulContract(Contract):
     def _view(self, fields: dict) -> Any:
         return self.module.View(**fields)
 
+    def around(self, tile: Tile, target: Target) -> list[Case]:
+        return [
+            Case(contract=self.address, problem=self.module.Problem(m=m, n=n, k=k), **how)
+            for (m, n, k), how in edges(tile, target)
+        ]
+
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
-        """`case` as a user's launcher can be asked it: no configuration, operands of at least one element, its default activation
-        and output. A launcher promises no more than it says: plain contiguous fp16 operands, beyond them what its attribute
-        `claims` names of `CLAIMS`, and of them what its `requires` takes. ValueError for another claim."""
+        """`case` as a user's launcher can be asked it: without a configuration. A launcher promises no more than it says: plain
+        contiguous fp16 operands, beyond them what its attribute `claims` names of `CLAIMS`, and of them what its `requires` takes.
+        ValueError for another claim."""
         p, claims = case.problem, claimed(launcher, CLAIMS)
+        wrong = {"k_of_b": p.k_of_b, "dtype_of_b": p.dtype_of_b}
+        if (p.k_of_b is not None or p.dtype_of_b) and "refusals" not in claims:
+            return None
         dtype = p.dtype if p.dtype in claims else "fp16"
-        fields = nearest(launcher, {name: max(getattr(p, name), 1) for name in "mnk"} | {"dtype": dtype}, ("m", "n", "k"))
+        fields = nearest(launcher, {name: getattr(p, name) for name in "mnk"} | {"dtype": dtype}, ("m", "n", "k"))
         if fields is None:
             return None
         far = max(p.a.pad, p.b.pad) >= FAR_PAD
         if far and FAR not in claims:
             return None
         views = {"a": p.a, "b": p.b} if far or "strides" in claims else {}
-        problem = self.module.Problem(**fields, out=dtype, **views)
+        out = p.out if "out_dtype" in claims and p.out in kernels.matmul.OUTPUTS[dtype] else dtype
+        activated = "activation" in claims and dtype != "int8" and p.activation in kernels.matmul.ACTIVATIONS
+        activation = p.activation if activated else ""
+        problem = self.module.Problem(**fields, out=out, activation=activation, **views, **wrong)
         regime = regimes.of_a_launcher(case.regime)
         return dataclasses.replace(case, config=None, launcher=launcher, regime=regime, problem=problem)
 
     # what is owed
 
     def owed(self, case: Case, target: Target) -> Owed:
+        p = case.problem
+        if case.launcher and (p.k_of_b is not None or p.dtype_of_b):
+            reason = "A and B do not belong together: the launcher must raise, as torch.matmul does"
+            return Owed(result=False, any_refusal=True, outcome="refused", layer="launcher", reason=reason)
         clause = broken(kernels.matmul.CLAUSES, case.problem, case.config)  # the law's, also for a copy that lost one
+        if case.launcher and not clause and 0 in (p.m, p.n, p.k):
+            return Owed(any_refusal=True)  # an answer, which is then held to be right, or a refusal
         if clause:
             return Owed(result=False, outcome="refused", layer="launcher", message=clause[0].rule, reason=clause[0].cost)
         return outcome(case.problem, case.config, target)
@@ -199,6 +244,8 @@ class MatmulContract(Contract):
         sides = (("a", p.dtype, (p.m, p.k), p.a, 1), ("b", p.dtype_of_b or p.dtype, (k_of_b, p.n), p.b, 0))
         for name, dtype, shape, view, k_axis in sides:
             codes = regimes.factor(dtype, shape, case.regime, case.data_seed, name, side=name, k_axis=k_axis)
+            if view.broadcast and codes.size:
+                codes = np.broadcast_to(codes[:1] if view.broadcast == "rows" else codes[:, :1], shape).copy()
             made.append(Operand(name=name, format=dtype, codes=codes, strides=view.strides(*shape), offset=view.offset))
         return made
 
@@ -318,6 +365,7 @@ def epilogue(accumulator: np.ndarray, problem: Any, arch: str) -> np.ndarray:
 
 def layout_name(view: Any) -> str:
     extras = [name for name, there in (("padded", view.pad), ("stepped", view.step > 1), ("offset", view.offset)) if there]
+    extras += [f"broadcast {view.broadcast}"] if view.broadcast else []
     return " ".join([view.order, *extras])
 
 

@@ -3,6 +3,7 @@ instruction for a negative row, which no launcher can see, and for columns that 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from types import ModuleType
@@ -11,13 +12,16 @@ from typing import Any
 import numpy as np
 
 import kernels.tma_scatter
+from harness.claims import claimed
 from harness.contract import Case, Expected, Operand, Owed
 from harness.contracts.tma_gather import TmaGatherContract, clauses, unchecked
-from harness.kernel_contract import Fields, drawn_operand, empty, far_pad, launched, row_numbers
+from harness.kernel_contract import ROW_KINDS, Fields, drawn_operand, empty, far_pad, launched, row_numbers
 from harness.targets import Target
 from harness.verdict import RestsOn
 from kernels.element_types import bits_of
 
+WAIVES = {"distinct rows": "row numbers that come twice"}
+"""What a user's launcher may say that it is never given."""
 SEED: dict[str, Any] = {"dtype": ("bf16", "fp32"), "block_x": (8, 128), "block_y": (16, 128), "column_offset": (0, 48, 1000),
         "table": ((1024, 1024),)}
 
@@ -25,6 +29,15 @@ SEED: dict[str, Any] = {"dtype": ("bf16", "fp32"), "block_x": (8, 128), "block_y
 class TmaScatterContract(TmaGatherContract):
     parameters = "(table, row_offsets, column_offset, source, block_x, block_y, *, num_warps=4)"
     either_row = True
+    waives = WAIVES
+
+    def for_launcher(self, case: Case, launcher: str) -> Case | None:
+        """As of any launcher; one that claims "distinct rows" is given each row at most once."""
+        asked = super().for_launcher(case, launcher)
+        if asked is None or "distinct rows" not in claimed(launcher, (*self.claims, *WAIVES)):
+            return asked
+        values, _, rows = asked.regime.partition("/")
+        return dataclasses.replace(asked, regime=f"{values}/permuted") if rows in ROW_KINDS else asked
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield from [made for made in super().listed(target) if made[0]["table_rows"] < 1000]

@@ -14,7 +14,7 @@ def gather_kernel(table_ptr, rows_ptr, out_ptr, table_rows, columns, row_stride,
     rows = tl.load(rows_ptr + places, mask=places < offsets, other=-1)
     column = first + tl.arange(0, BLOCK_Y)
     inside = ((rows >= 0) & (rows < table_rows))[:, None] & ((column >= 0) & (column < columns))[None, :]
-    values = tl.load(table_ptr + rows.to(tl.int64)[:, None] * row_stride + column[None, :], mask=inside, other=0)
+    values = tl.load(table_ptr + rows.to(tl.int64)[:, None] * row_stride + column[None, :], mask=inside, other=0.0)
     out = out_ptr + places[:, None] * BLOCK_Y + tl.arange(0, BLOCK_Y)[None, :]
     tl.store(out, values, mask=(places < offsets)[:, None])
 
@@ -37,7 +37,7 @@ def scatter_kernel(table_ptr, rows_ptr, source_ptr, table_rows, columns, row_str
     column = first + tl.arange(0, BLOCK_Y)
     inside = ((rows >= 0) & (rows < table_rows))[:, None] & ((column >= 0) & (column < columns))[None, :]
     source = source_ptr + places[:, None] * source_stride + tl.arange(0, BLOCK_Y)[None, :]
-    values = tl.load(source, mask=inside, other=0)
+    values = tl.load(source, mask=inside, other=0.0)
     tl.store(table_ptr + rows.to(tl.int64)[:, None] * row_stride + column[None, :], values, mask=inside)
 
 

@@ -150,7 +150,7 @@ BAD = [
     (["run", "ampere_gemm", "--launcher", "{tmp}/mine.py:g0"], "is g0(), must be a function (a, bt, d=None, *, block_m=64"),
     (["run", "matmul", "--launcher", "{tmp}/less.py:f"], "its requires takes no case of matmul; mend the attribute"),
     (["run", "matmul", "--launcher", "{tmp}/less.py:g"], "requires takes 'q'; it may take m, n, k, dtype; mend the attribute"),
-    (["run", "matmul", "--launcher", "{tmp}/less.py:h"], "claims 'fp4'; it must be of strides, bf16, fp32, far; mend"),
+    (["run", "matmul", "--launcher", "{tmp}/less.py:h"], "claims 'fp4'; it must be of strides, bf16, fp32, e4m3, int8, "),
     (["run", "--contract", "{tmp}/mine.py:f"], "is a function, must be a harness.contract.Contract"),
     (["run", "matmul", "--contract", "a:b"], "give kernels or one contract, not both"),
     (["run", "matmul", "--max-cases", "0"], "--max-cases 0: must be at least 1"),

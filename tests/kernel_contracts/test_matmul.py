@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import operator
 from collections import Counter
 from pathlib import Path
 
@@ -244,12 +245,14 @@ def test_each_amd_configuration_compiles_to_machine_code_with_wrapped_offsets(co
 def test_every_user_case_is_one_that_a_plain_launcher_takes() -> None:
     for required in CONTRACT.required(target("emulated:sm_90")):
         asked = CONTRACT.for_launcher(required, f"{TUTORIAL}:matmul")
-        if max(required.problem.a.pad, required.problem.b.pad) >= FAR_PAD:
-            assert asked is None, "far rows are asked only of a launcher that claims them"
+        p = required.problem
+        if max(p.a.pad, p.b.pad) >= FAR_PAD or p.k_of_b is not None or p.dtype_of_b:
+            assert asked is None, "far rows and refusals are asked only of a launcher that claims them"
             continue
         assert asked.config is None
         assert (asked.problem.dtype, asked.problem.out, asked.problem.activation) == ("fp16", "fp16", "")
-        assert min(asked.problem.m, asked.problem.n, asked.problem.k) >= 1
+        sizes = operator.attrgetter("m", "n", "k")
+        assert sizes(asked.problem) == sizes(required.problem), "sizes of 0 too"
         assert asked.problem.a == asked.problem.b == View()
 
 

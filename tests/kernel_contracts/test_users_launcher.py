@@ -197,7 +197,7 @@ def test_a_launcher_that_claims_strides_and_types_is_given_them(outside: Path, c
     assert all(f"│ {dtype}" in told for dtype in ("bf16", "fp16", "fp32"))
     (outside / "other.py").write_text(general + '\n\nmatmul.claims = ("fp4",)\n')
     assert main(["run", "matmul", "--launcher", "other.py:matmul"]) == 2
-    assert "claims 'fp4'; it must be of strides, bf16, fp32, far" in capsys.readouterr().err
+    assert "claims 'fp4'; it must be of strides, bf16, fp32, e4m3" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
