@@ -41,7 +41,7 @@ from harness.emulator.global_memory import GlobalMemory
 from harness.emulator.global_order import EQUAL
 from harness.emulator.hints import compiled_in, hinted, untrue_arguments
 from harness.emulator.interleaving import Programs
-from harness.emulator.machine import FENCE_READ, Machine
+from harness.emulator.machine import FENCE_READ, PARITY, Machine
 from harness.emulator.program import Program
 from harness.emulator.program_facts import ProgramFacts
 from harness.emulator.residency import MULTIPROCESSORS, Registers, Residency, check_grid, limit_of, most_registers, residency
@@ -53,6 +53,7 @@ STEP_LIMIT = 20_000_000  # operations of the tile program in one launch: far bey
 _ADVICE = {
     FENCE: "what is written here reaches the async proxy only by a proxy fence that the compiler inserts",
     FENCE_READ: "what is read here is refilled through the async proxy behind a proxy fence that the compiler inserts",
+    PARITY: "the compiler waits for a parity that is neither 0 nor 1: the machine code takes its lowest bit",
     ROUNDS: "an atomic sum of floats depends on the order of programs: one order was taken",
     RELEASED: "what other threads wrote is released here behind a barrier that the compiler inserts; tl.debug_barrier() says it",
     EQUAL: "writes the words that another write puts there, and nothing orders the two: either may stay",
@@ -217,6 +218,7 @@ class Device:
             written=frozenset(program.decode().split("\n", 1)[0].removeprefix(WRITTEN).split(";")),
         )
         machine.either_row = self.either_row
+        machine.compilers = language_of(program) == "triton"
         machine.false_hints |= untrue
         resident = self._residency(ready, metadata, prod(grid))
         programs = Programs(machine, self.schedule, resident, lambda m: m.run(ready.entry(m, *arguments)))

@@ -20,7 +20,7 @@ from harness.emulator.faults import EmulatedFault, OnChipFault
 from harness.emulator.global_atomics import GlobalAtomics
 from harness.emulator.global_memory import GlobalMemory
 from harness.emulator.global_order import ORDINARY
-from harness.emulator.memory import Hidden, Space, View
+from harness.emulator.memory import Hidden, Outside, Space, View
 from harness.emulator.ordering import rule_of
 from harness.emulator.tensor_operations import TensorOperations
 from harness.emulator.timeline import Timeline
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 TENSOR_BYTES = 128 * 512 * 4
 FENCE = "ttng.fence_async_shared"
 FENCE_READ = f"{FENCE} after a read"
+PARITY = "parity of a wait"
 
 
 class Machine(BulkCopies, GlobalAtomics, TensorOperations):
@@ -54,6 +55,7 @@ class Machine(BulkCopies, GlobalAtomics, TensorOperations):
         self.tensor = Space("tensor memory", TENSOR_BYTES if tensor else 0)
         self.written = written  # where the author wrote a proxy fence
         self.end = end  # the line where a program ends
+        self.compilers = False  # what happens on the chip is the compiler's doing: the kernel is written in Triton
         self.either_row = False  # the caller does not care which of two rows scattered to one place stays
         self.together = False  # programs of the launch run turn by turn
         self.acts = 0  # what this program has done that another agent or program can notice
@@ -238,14 +240,11 @@ class Machine(BulkCopies, GlobalAtomics, TensorOperations):
         self.memory.order.meet_warps(self.agent)
 
     def index(self, op: Operation, view: View, at: int) -> View:
-        if not 0 <= at < view.shape[0]:
-            raise OnChipFault(
-                "illegal address",
-                f"index {at} of a descriptor of {view.shape[0]} buffers at {view}",
-                op.location,
-                {"operation": op.brief},
-            )
-        return view.index(at)
+        """Buffer `at` of an allocation of several. Beyond them it is an address that nothing may be done with."""
+        if 0 <= at < view.shape[0]:
+            return view.index(at)
+        said = f"index {at} of a descriptor of {view.shape[0]} buffers at {view}"
+        return Outside(view.shape[1:], view.dtype, said, {"other operation": op.brief, "other location": op.location})
 
     def _prepare(self, op: Operation, view: View) -> None:
         """An operation in flight is about to write `view`: no other partition may still use it."""
@@ -392,6 +391,11 @@ class Machine(BulkCopies, GlobalAtomics, TensorOperations):
         return [f for f in self.flights.pending if self.agent.number in f.known]
 
     def wait(self, op: Operation, view: View, parity: int) -> Thread:
+        """mbarrier.try_wait.parity. ptxas shifts the parity left by 31, so that its lowest bit decides: what the compiler writes is
+        executed as that, with a note. An author is held to PTX."""
+        if self.compilers and parity not in (0, 1):
+            self.notes.add((PARITY, op.location))
+            parity &= 1
         return self.barriers.wait(self.agent, op, view, parity)
 
 

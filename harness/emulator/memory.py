@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -267,6 +267,37 @@ class View:
             row = 512 * 4
             return f"tensor memory columns {self.low % row // 4}..{(self.high - 1) % row // 4}"
         return f"{self.space.name} bytes {self.low}..{self.high - 1}"
+
+
+class Outside(View):
+    """Where an index beyond the buffers of a descriptor leads: an address that may be formed, so a fault only once it is used.
+
+    It has a shape and a type; whatever asks where it lies raises the fault. Views of it are outside too.
+    """
+
+    __slots__ = ("details", "said")
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, said: str, details: dict[str, str]) -> None:
+        self.shape = self.pieces = shape
+        self.dtype, self.spread, self.said, self.details = dtype, 1, said, details
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Of what a view has and this has not: the place."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise OnChipFault("illegal address", self.said, details=dict(self.details))
+
+    def _of_shape(self, shape: tuple[int, ...]) -> Outside:
+        return Outside(shape, self.dtype, self.said, self.details)
+
+    def index(self, at: int) -> View:
+        return self._of_shape(self.shape[1:])
+
+    def subslice(self, offsets: list[int], shape: tuple[int, ...]) -> View:
+        return self._of_shape(shape)
+
+    def transposed(self, order: list[int]) -> View:
+        return self._of_shape(tuple(self.shape[i] for i in order))
 
 
 def row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

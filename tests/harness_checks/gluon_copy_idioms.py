@@ -183,3 +183,21 @@ def copy_commits_empty_groups(source, ROWS: gl.constexpr, out):
     async_copy.commit_group()
     async_copy.wait_group(2)  # the two empty ones may be under way
     gl.store(out + places, tile.load(layout))
+
+
+@gluon.jit
+def copy_names_a_buffer_before_the_first(a, b, out):
+    tile = tile_of(a)
+    arrived = barrier_of(1)
+    free = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    for i in gl.static_range(2):
+        mbarrier.init(free.index(i), count=1)
+    for turn in range(2):
+        mbarrier.expect(arrived, a.nbytes_per_cta)
+        tma.async_load(a, [0, 0], arrived, tile)
+        mbarrier.wait(arrived, turn)
+        before = free.index((turn - 1) % 2)  # of -1 at first: % is that of C
+        mbarrier.arrive(before, count=1, pred=turn > 0)
+    mbarrier.wait(free.index(0), 0)
+    tma.async_store(out, [0, 0], tile)
+    tma.store_wait(pendings=0)

@@ -11,6 +11,9 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from harness.emulator import EmulatedFault, emulated
@@ -19,7 +22,7 @@ from harness.emulator.lowerings import shared_memory
 from harness.emulator.machine import Machine
 from kernels.block_scaled_matmul import Config, block_scaled_matmul
 from kernels.scaled_operands import scale_shape
-from tests.harness_checks.emulated_launches import KERNELS, load, source_of
+from tests.harness_checks.emulated_launches import KERNELS, SCHEDULES, load, source_of
 
 FENCED = ("blocked_matmul", "hopper_matmul", "small_mma", "tma_scatter", "fused_gather_scatter_matmul")
 FENCE = re.compile(r"^ *fence_async_shared\(\).*\n", re.MULTILINE)
@@ -203,3 +206,75 @@ def test_what_lies_in_the_upper_half_of_a_padded_operand_is_convicted_and_was_no
     monkeypatch.setattr(shared_memory, "SPREAD", 1)
     monkeypatch.setattr("harness.emulator.device._translations", {})
     assert convicted() == ""
+
+
+@triton.jit
+def in_partitions(a_tiles, b_tiles, out, k, BLOCK: tl.constexpr, BLOCK_K: tl.constexpr):
+    """out (BLOCK, BLOCK) = a (BLOCK, k) @ b (BLOCK, k) transposed, by partitions that the compiler makes."""
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for block in tl.range(tl.cdiv(k, BLOCK_K), warp_specialize=True, num_stages=2):
+        total = tl.dot(a_tiles.load([0, block * BLOCK_K]), b_tiles.load([0, block * BLOCK_K]).T, total)
+    out.store([0, 0], total.to(tl.float16))
+
+
+def multiply_in_partitions() -> tuple[torch.Tensor, torch.Tensor]:
+    a, b = (torch.randint(-3, 4, (64, 256), generator=torch.Generator().manual_seed(seed)).half() for seed in range(2))
+    out = torch.empty(64, 64).half()
+    tiles = [TensorDescriptor.from_tensor(each, [64, 64]) for each in (a, b, out)]
+    in_partitions[(1,)](*tiles, 256, BLOCK=64, BLOCK_K=64)
+    return out.float(), a.float() @ b.float().T
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_parity_of_minus_one_that_the_compiler_writes_is_one(schedule: str) -> None:
+    """It keeps the parity as an i1 and extends its sign. As 0 it would let a tile be overwritten, or wait for ever."""
+    with emulated("sm_90", schedule) as device:
+        got, expected = multiply_in_partitions()
+    assert torch.equal(got, expected) and not device.findings
+    assert re.search(r'"arith.extsi".*: \(i1\) -> i32', device.launches[-1].program)
+    assert any("neither 0 nor 1" in said and Path(__file__).name in said for said in device.advice)
+
+
+EXTENDED = re.compile(r'"arith\.extsi"\((%\w+)\)(.*: \(i1\) -> i32)')
+
+
+def inverted(text: str) -> str:
+    """The tile program with each parity that it extends turned into the other one."""
+    lines = []
+    for line in text.splitlines():
+        if found := EXTENDED.search(line):
+            lines.append('%yes = "arith.constant"() <{value = true}> : () -> i1 loc(#loc)')
+            lines.append(f'%other = "arith.xori"({found[1]}, %yes) : (i1, i1) -> i1 loc(#loc)')
+            line = line.replace(f"({found[1]})", "(%other)")
+        lines.append(line)
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_wrong_parity_that_the_compiler_writes_fails_as_its_fault(schedule: str) -> None:
+    with emulated("sm_90", schedule) as device, pytest.raises(EmulatedFault) as caught:
+        device.rewrite(inverted)
+        multiply_in_partitions()
+    assert caught.value.outcome in ("race", "deadlock", "uninitialised read") and caught.value.details["made by"]
+
+
+@gluon.jit
+def waiting(parity):
+    arrived = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    mbarrier.init(arrived, count=1)
+    mbarrier.arrive(arrived, count=1)
+    mbarrier.wait(arrived, parity)
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+def test_the_machine_code_takes_the_lowest_bit_of_a_parity(arch: str) -> None:
+    with emulated(arch):
+        code = waiting[(1,)](0).asm["sass"]
+    (asked,) = set(re.findall(r"SYNCS\.PHASECHK\S*TRYWAIT \w+, \[\S+\], (\w+)", code))
+    assert re.search(rf"SHF\.L\.U32 {asked}, \S+, 0x1f", code), code
+
+
+def test_a_parity_of_minus_one_that_an_author_writes_is_misuse() -> None:
+    with emulated("sm_90"), pytest.raises(EmulatedFault, match="parity -1") as caught:
+        waiting[(1,)](-1)
+    assert caught.value.outcome == "barrier misuse"
