@@ -27,6 +27,7 @@ import torch.utils._device as default_device
 from harness.emulator.cuda_tensors import CPU, CUDA, Placement, on_gpu, unanswered
 from harness.emulator.faults import raise_for_the_launcher
 from harness.emulator.residency import MULTIPROCESSORS
+from harness.emulator.tensor_types import CPU_TYPES, GPU_TYPES, named
 
 if TYPE_CHECKING:
     from harness.emulator.device import Device
@@ -44,6 +45,7 @@ _MODULES = (
     "torch.accelerator",
     "torch.accelerator.memory",
 )
+_OF_ONE_BOARD = {"uuid", "pci_bus_id", "pci_device_id", "pci_domain_id"}  # properties that tell one GPU from others of its kind
 _active: list[Device] = []  # the innermost is the one that answers
 _default: list[torch.device] = []  # what a launcher's file made torch's default device, kept from block to block
 
@@ -99,6 +101,11 @@ class Properties:
     @property
     def gcnArchName(self) -> str:
         return self.name
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_ONE_BOARD:
+            raise unanswered(f"torch.cuda.get_device_properties().{name}")
+        raise_for_the_launcher(AttributeError(f"'_CudaDeviceProperties' object has no attribute {name!r}"))
 
 
 def properties(device: Any = None) -> Properties:
@@ -355,6 +362,7 @@ _CUDA: dict[str, Any] = {
         ),
         _nothing,
     ),
+    **GPU_TYPES,
     "range": lambda *_, **__: nullcontext(),
     "profile": lambda *_, **__: nullcontext(),
 }
@@ -388,11 +396,40 @@ _ACCELERATOR: dict[str, Any] = {
 }
 _UNANSWERED_CLASSES = {"CUDAGraph", "graph", "GreenContext", "MemPool", "CUDAPluggableAllocator", "Graph"}
 _PASSING = {"check_error", "_lazy_new", "_dummy_type", "classproperty", "_extract_arch_version"}  # what needs no GPU
+
+
+def _compile(model: Any = None, **_: Any) -> Any:
+    """`torch.compile` leaves a function as it is, as its own `disable=True` does: torch's operations run on the CPU here anyway."""
+    return (lambda function: function) if model is None else model
+
+
+_set_tensor_type = torch.set_default_tensor_type
+
+
+def _default_tensor_type(kind: Any) -> None:
+    if (found := named(kind)) is not None and found[1]:
+        raise unanswered("torch.set_default_tensor_type of the GPU")
+    _set_tensor_type(kind)
+
+
+class _Profile(torch.profiler.profile):
+    """`torch.profiler.profile` of the CPU; without `activities` it would ask for the GPU's too."""
+
+    def __init__(self, *, activities: Any = None, **given: Any) -> None:
+        if activities is None or torch.profiler.ProfilerActivity.CUDA in activities:
+            raise unanswered("torch.profiler.profile of the GPU")
+        super().__init__(activities=activities, **given)
+
+
 _ELSEWHERE: tuple[tuple[Any, str, Any], ...] = (
     (torch.version, "cuda", CUDA_VERSION),
     (torch.backends.cuda, "is_built", _answer(True)),
     (torch, "Generator", _Generator),
     (torch, "Stream", Stream),
+    (torch, "compile", _compile),
+    (torch, "set_default_tensor_type", _default_tensor_type),
+    (torch.profiler, "profile", _Profile),
+    *((torch, name, kind) for name, kind in CPU_TYPES.items()),
     (torch, "Event", Event),
     (torch, "get_device_module", lambda device=None: torch.cpu if getattr(device, "type", device) == "cpu" else torch.cuda),
     (torch._C, "_cuda_getCurrentRawStream", _answer(0)),

@@ -17,22 +17,11 @@ import torch.utils._device as default_device
 from torch.overrides import TorchFunctionMode
 
 from harness.emulator.faults import EmulatedFault, for_the_launcher, raise_for_the_launcher
+from harness.emulator.tensor_types import KINDS, named
 
 CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
 NUMPY = "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
 MIXED = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
-_KINDS = {
-    torch.float64: "DoubleTensor",
-    torch.float32: "FloatTensor",
-    torch.float16: "HalfTensor",
-    torch.bfloat16: "BFloat16Tensor",
-    torch.uint8: "ByteTensor",
-    torch.int8: "CharTensor",
-    torch.int16: "ShortTensor",
-    torch.int32: "IntTensor",
-    torch.int64: "LongTensor",
-    torch.bool: "BoolTensor",
-}
 
 
 def unanswered(call: str) -> EmulatedFault:
@@ -116,10 +105,13 @@ class CudaTensor(torch.Tensor):
 
     def type(self, dtype: Any = None, non_blocking: bool = False, **_: Any) -> Any:  # type: ignore[override]
         if dtype is None:
-            return f"torch.cuda.{_KINDS.get(self.dtype, self.dtype)}"
+            return f"torch.cuda.{KINDS.get(self.dtype, self.dtype)}"
         if isinstance(dtype, torch.dtype):
             return self.to(dtype)
-        raise unanswered(f"Tensor.type({dtype!r})")
+        found = named(dtype)
+        if found is None:
+            raise_for_the_launcher(ValueError(f"invalid type: {dtype!r}"))
+        return moved(self, found[1], dtype=found[0])
 
     def record_stream(self, stream: Any) -> None:
         """Nothing: the emulated GPU has finished whatever was launched."""
@@ -374,9 +366,15 @@ def _cuda(mode: Placement, func: Any, args: tuple, kwargs: dict) -> torch.Tensor
     return moved(args[0], True if device is None else on_gpu(device) or True)
 
 
+def _type(mode: Placement, func: Any, args: tuple, kwargs: dict) -> Any:
+    found = named(args[1] if len(args) > 1 else kwargs.get("dtype"))
+    return moved(args[0], True, dtype=found[0]) if found is not None and found[1] else for_the_launcher(func, *args, **kwargs)
+
+
 _SPECIAL: dict[Any, Callable[[Placement, Any, tuple, dict], Any]] = {
     torch.Tensor.to: _moving,
     torch.Tensor.cuda: _cuda,
+    torch.Tensor.type: _type,
     torch.Tensor.type_as: lambda mode, func, args, kwargs: _to(args[0], args[1:], {}),
     torch.Tensor.data.__set__: _set_data,  # type: ignore[attr-defined]
     torch.Tensor.pin_memory: lambda mode, func, args, kwargs: args[0].clone(),

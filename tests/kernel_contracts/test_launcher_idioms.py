@@ -69,6 +69,18 @@ RIGHT = {
         "after": 'assert ".target sm_90" in h.asm["ptx"] and "ttgir" in h.asm\n'
         "assert 0 < h.n_regs <= 255 and h.n_spills == 0 and 0 < h.metadata.shared < 232448 and h.metadata.num_warps == 4",
     },
+    "torch's older names": {
+        "before": "assert isinstance(a, torch.cuda.HalfTensor) and not isinstance(a, (torch.HalfTensor, torch.cuda.FloatTensor))\n"
+        'assert torch.ones(3).type("torch.cuda.HalfTensor").is_cuda and not a.type(torch.FloatTensor).is_cuda\n'
+        "assert a.type(torch.cuda.FloatTensor).dtype == torch.float32 and torch.cuda.LongTensor([1, 2]).tolist() == [1, 2]",
+        "result": "c = torch.cuda.HalfTensor(M, N)",
+    },
+    "torch.compile": {
+        "module": "@torch.compile\ndef half(x):\n    return x * 0.5\n\n\n"
+        "@torch.compile(fullgraph=True)\ndef twice(x):\n    return x + x",
+        "after": "c = half(twice(c))",
+    },
+    "a profile of the CPU": {"before": "with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):\n    pass"},
     "a module's weights": {"before": "layer = torch.nn.Linear(3, 2).to('cuda')\nassert layer(torch.ones(1, 3).cuda()).is_cuda"},
 }
 
@@ -112,6 +124,17 @@ WRONG = {
         "AssertionError: no tcgen05",
     ),
     "a shape of torch's own": ({"before": "a + a[:, :-1]"}, Outcome.LAUNCHER_ERROR, "The size of tensor a"),
+    "an element type that has no name": ({"before": "a.type('torch.cuda.QuarterTensor')"}, Outcome.REFUSED, "invalid type"),
+    "a property that no GPU has": (
+        {"before": "torch.cuda.get_device_properties(0).cores"},
+        Outcome.LAUNCHER_ERROR,
+        "object has no attribute 'cores'",
+    ),
+    "a compiled function that is wrong": (
+        {"module": "@torch.compile\ndef half(x):\n    return x * 0.5", "after": "c = half(c)"},
+        Outcome.OUTSIDE_BOUND,
+        "lie outside the bound",
+    ),
     "an event that was not recorded": (
         {"before": "torch.cuda.Event(enable_timing=True).elapsed_time(torch.cuda.Event(enable_timing=True))"},
         Outcome.REFUSED,
@@ -135,6 +158,9 @@ UNANSWERED = {
     "torch.cuda.cudart": "torch.cuda.cudart()",
     "torch.cuda.graph": "torch.cuda.graph(None)",
     "Tensor.__dlpack__": "torch.from_dlpack(a)",
+    "torch.cuda.get_device_properties().uuid": "torch.cuda.get_device_properties(0).uuid",
+    "torch.profiler.profile of the GPU": "torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA])",
+    "torch.set_default_tensor_type of the GPU": "torch.set_default_tensor_type(torch.cuda.FloatTensor)",
 }
 
 
