@@ -143,6 +143,7 @@ class GlobalOrder:
         self.landed: set[int] = set()  # bulk stores that have written, known to anybody or not
         self.synchronised: dict[int, Synchronised] = {}
         self.notes: set[tuple[str, str]] = set()
+        self.owners: dict[Operation, Owners] = {}
 
     # -- agents -------------------------------------------------------------------------------------------------------
     @property
@@ -321,8 +322,12 @@ class GlobalOrder:
 
     # -- threads ------------------------------------------------------------------------------------------------------
     def _owners(self, op: Operation) -> Owners:
-        kind = op.inputs[0]
-        return SCALAR if kind is None else owners(kind, self.facts.program.expand(kind.layout))
+        found = self.owners.get(op)
+        if found is None:
+            kind = op.inputs[0]
+            found = SCALAR if kind is None else owners(kind, self.facts.program.expand(kind.layout))
+            self.owners[op] = found
+        return found
 
     def _hold_threads(self, access: Access, events: np.ndarray, does: str, did: str) -> None:
         """A race with an event of the same agent since the last barrier, if another thread of it made that."""
@@ -333,9 +338,7 @@ class GlobalOrder:
             if earlier is None:
                 continue
             at = np.flatnonzero(near & (events == event))
-            places, elements = earlier.kept(), earlier.elements()
-            order = np.argsort(places, kind="stable")
-            there = elements[order[np.searchsorted(places[order], access.places[at])]]
+            there = _elements_at(earlier, access.places[at])
             mine, theirs = self._threads(access, at // access.times), self._threads(earlier, there)
             for one, bits in (mine, theirs):  # a copy in another thread that somebody looks at is another thread
                 if bits:
@@ -630,3 +633,12 @@ class GlobalOrder:
 
 def _past(verb: str) -> str:
     return {"reads": "read", "writes": "wrote"}[verb]
+
+
+def _elements_at(earlier: Access, wanted: np.ndarray) -> np.ndarray:
+    """The element by which `earlier` touched each place `wanted`: the first of several."""
+    places, elements = earlier.kept(), earlier.elements()
+    if np.array_equal(places, wanted) and (places[1:] > places[:-1]).all():
+        return elements  # the same places, each once: quicker than to look for them
+    order = np.argsort(places, kind="stable")
+    return elements[order[np.searchsorted(places[order], wanted)]]

@@ -11,8 +11,8 @@ SIDE = gl.constexpr(64)
 
 
 @gluon.jit
-def places_of():
-    layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
+def places_of(DOWN: gl.constexpr = 4):
+    layout: gl.constexpr = gl.BlockedLayout([1, 8], [4, 8], [DOWN, 4 // DOWN], [1, 0])
     row = gl.arange(0, SIDE, gl.SliceLayout(1, layout))
     column = gl.arange(0, SIDE, gl.SliceLayout(0, layout))
     return row[:, None] * SIDE + column[None, :]
@@ -68,6 +68,23 @@ def written_then_fetched(rows, tiles, source, out, flags):
     gl.barrier()
     fetched(tiles, tile, 0)
     gl.store(out + places_of(), tile.load(gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])))
+
+
+@gluon.jit
+def in_its_own_layout(rows, tiles, source, out, flags):
+    """What a thread has written it reads itself: no barrier."""
+    gl.store(rows + places_of(), gl.load(source + places_of()))
+    own = places_of()
+    gl.store(out + own, gl.load(rows + own))
+
+
+@gluon.jit
+def all_in_one_word(rows, tiles, source, out, flags):
+    """All threads write one word, the same, and all read it."""
+    word = rows + places_of() * 0
+    gl.store(word, (places_of() * 0).to(gl.float16))
+    gl.barrier()
+    gl.store(out + places_of(), gl.load(word) + gl.load(source + places_of()))
 
 
 @gluon.jit

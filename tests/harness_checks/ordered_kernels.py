@@ -269,6 +269,15 @@ def turned_around(rows, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def between_warp_groups(rows, BLOCK: tl.constexpr):
+    """Eight warps; what the threads of one warp group write, those of the other read."""
+    values = tl.arange(0, BLOCK)
+    tl.store(rows + values, values)
+    tl.debug_barrier()
+    tl.store(rows + BLOCK + values, tl.load(rows + (values ^ 128)))
+
+
+@triton.jit
 def one_for_all(rows, BLOCK: tl.constexpr):
     """One thread writes a word that all threads read."""
     tl.store(rows, 7)
@@ -292,6 +301,9 @@ def own_elements(rows, BLOCK: tl.constexpr):
     tl.store(places, tl.arange(0, BLOCK))
     tl.store(places, tl.load(places) * 2 + 1)
     tl.store(places, tl.load(places) * 2 + 1)
+    late = tl.arange(0, BLOCK) >= 100
+    tl.store(places, tl.load(places, mask=late) + 5, mask=late)
+    tl.store(places, tl.load(places, mask=late) - 5, mask=late)
 
 
 @triton.jit

@@ -106,10 +106,10 @@ def turned_around(kernel) -> bool:
     return bool((rows == numbers(BLOCK).flip(0)).all())
 
 
-def two_rows(expected: Callable[[torch.Tensor], torch.Tensor]) -> Callable:
+def two_rows(expected: Callable[[torch.Tensor], torch.Tensor], warps: int = 4) -> Callable:
     def run(kernel) -> bool:
         rows = zeros(2, BLOCK)
-        kernel[(1,)](rows, BLOCK)
+        kernel[(1,)](rows, BLOCK, num_warps=warps)
         return torch.equal(rows[1], expected(numbers(BLOCK)))
 
     return run
@@ -163,6 +163,7 @@ KERNELS: dict[str, Callable] = {
     "work_queue": work_queue,
     "one_word": one_word,
     "turned_around": turned_around,
+    "between_warp_groups": two_rows(lambda n: n ^ 128, warps=8),
     "one_for_all": two_rows(lambda n: n + 7),
     "summed_on_the_way": two_rows(lambda n: n.flip(0) + 3 * int(n.sum())),
     "own_elements": own_elements,
@@ -173,6 +174,8 @@ KERNELS: dict[str, Callable] = {
     "stored_then_loaded": bulk(1),
     "stored_twice": bulk(1),
     "written_then_fetched": bulk(1),
+    "in_its_own_layout": bulk(1),
+    "all_in_one_word": bulk(1),
     "written_over_by_bulk": bulk(1),
     "replaced_in_place": bulk(1),
     "handed_to_tma": bulk(2),
@@ -307,6 +310,9 @@ TWINS = (
     Twin("turned_around", "    tl.debug_barrier()  # all have read\n", "", ("seen =", "BLOCK), seen)"),
          "another thread of it read"),
     Twin("one_for_all", "    tl.debug_barrier()\n", "", ("tl.store(rows, 7)", "tl.load(rows))"), "another thread of it wrote"),
+    Twin("between_warp_groups", "    tl.debug_barrier()\n", "", ("tl.store(rows + values", "(values ^ 128)"),
+         "another thread of it wrote"),
+    Twin("all_in_one_word", "    gl.barrier()\n", "", ("gl.store(word", "gl.load(word)"), "another thread of it wrote"),
     Twin("summed_on_the_way", "tl.sum(values * 3)", "1", ("tl.store(rows + values", "tl.load(rows + BLOCK"), "no barrier"),
     Twin("own_elements", "* 2 + 1)\n    tl.store(places, tl.load(places)", "* 2 + 1)\n    tl.store(places, tl.load(places + 1)",
          ("tl.store(places, tl.load(places) * 2 + 1)", "tl.load(places + 1)"), "no barrier"),
@@ -314,6 +320,8 @@ TWINS = (
          ("tl.store(rows + places", "seen ="), "no barrier"),
     Twin("tally", "tl.store(out, tl.load(word))", "tl.store(out + tl.arange(0, 1), tl.load(word) + tl.arange(0, 1))",
          ("tl.store(word", "tl.store(out"), "no barrier"),
+    Twin("in_its_own_layout", "own = places_of()", "own = places_of(2)", (PUT, "gl.load(rows + own)"),
+         "another thread of it wrote"),
     # bulk stores, proxies, partitions
     Twin("stored_then_loaded", "read_only=False", "read_only=True", (BULK, LOADED), "no wait for its writes"),
     Twin("stored_twice", "tma.store_wait(pendings=0, read_only=False)\n    tile.store(",
