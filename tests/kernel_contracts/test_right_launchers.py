@@ -175,3 +175,47 @@ def test_where_rows_that_differ_land_on_one_nothing_is_decided() -> None:
     assert left.bounded[:, 0].tolist() == [False, True, True, False]
     left = scattered(due, table, np.array([1, 0, 1]))
     assert left.undecided is not None and left.undecided[1].tolist() == [True, False], "both rows bring the same zero"
+
+
+# --------------------------------------------------------------------------------------------- launchers whose programs wait
+WAITING = {
+    "split_under_a_lock": (
+        ('tl.atomic_cas(lock, 0, 1, sem="acquire")', 'tl.atomic_cas(lock, 0, 1, sem="relaxed")'),
+        ('tl.atomic_xchg(lock, 0, sem="release")', 'tl.atomic_xchg(lock, 0, sem="relaxed")'),
+        ('    while tl.atomic_cas(lock, 0, 1, sem="acquire") == 1:\n        pass\n', ""),
+    ),
+    "streamed": (
+        ('tl.atomic_add(turn, 0, sem="acquire")', "tl.load(turn, volatile=True)"),
+        ('tl.atomic_xchg(turn, part + 1, sem="release")', 'tl.atomic_xchg(turn, part + 1, sem="acquire")'),
+        (
+            "        tl.store(places, chain, mask=inside)\n"
+            "        tl.debug_barrier()  # every thread has stored before one says so\n"
+            '        tl.atomic_xchg(turn, part + 1, sem="release")\n',
+            '        tl.atomic_xchg(turn, part + 1, sem="release")\n        tl.store(places, chain, mask=inside)\n',
+        ),
+    ),
+}
+
+
+def product(schedule: str) -> Case:
+    problem = MatmulProblem(m=40, n=33, k=70, dtype="fp16")
+    return Case(contract="matmul", problem=problem, regime="normal", data_seed=2, schedule=schedule)
+
+
+@pytest.mark.parametrize("schedule", ["eager", "latest", "drawn:4", "latest on 2"])
+@pytest.mark.parametrize("name", WAITING)
+def test_a_product_shared_by_programs_that_wait_is_right(name: str, schedule: str, tmp_path: Path) -> None:
+    for arch in EMULATED:
+        assert judged(product(schedule), arch, launcher(name, tmp_path)).outcome is Outcome.RIGHT
+
+
+@pytest.mark.parametrize(("name", "edit"), [(name, edit) for name, edits in WAITING.items() for edit in edits])
+def test_shares_that_nothing_orders_are_a_race(name: str, edit: tuple[str, str], tmp_path: Path) -> None:
+    verdict = judged(product("eager"), "sm_90", launcher(name, tmp_path, edit))
+    assert verdict.outcome is Outcome.RACE and "nothing orders them" in verdict.message
+
+
+def test_a_share_that_nobody_hands_on_to_is_a_deadlock(tmp_path: Path) -> None:
+    never = ('tl.atomic_add(turn, 0, sem="acquire") != part', 'tl.atomic_add(turn, 0, sem="acquire") != part + 1')
+    verdict = judged(product("eager"), "sm_90", launcher("streamed", tmp_path, never))
+    assert verdict.outcome is Outcome.DEADLOCK and "no program can move" in verdict.message
