@@ -11,7 +11,43 @@ from tests.harness_checks.judged_launcher import judged, launcher
 
 CACHE = "_kept = {}"
 BUFFER = "c = _kept.setdefault((M, N), torch.empty((M, N), device=a.device, dtype=a.dtype))"
+TABLE = """from triton.tools.tensor_descriptor import TensorDescriptor
+
+
+@triton.jit
+def copied(x_desc, y_ptr, M, N, BLOCK: tl.constexpr):
+    rows, columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = (rows < M)[:, None] & (columns < N)[None, :]
+    tl.store(y_ptr + rows[:, None] * N + columns[None, :], x_desc.load([rows.min(0), columns.min(0)]), mask=inside)
+
+
+@triton.jit
+def pointed(table_ptr, y_ptr, size, BLOCK: tl.constexpr):
+    x_ptr = tl.load(table_ptr).to(tl.pointer_type(tl.float16))
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + places, tl.load(x_ptr + places, mask=places < size), mask=places < size)
+
+
+_kept = {}"""
+BY_DESCRIPTOR = """d = torch.empty_like(c)
+copied[(5, 3)](DESCRIPTOR, d, M, N, BLOCK=16)
+c = d"""
+BY_POINTER = """from harness.emulator import reach
+reach(c)
+table = torch.tensor([c.data_ptr()], dtype=torch.int64, device="cuda")
+d = torch.empty_like(c)
+pointed[(22,)](TABLE, d, c.numel(), BLOCK=128)
+c = d"""
+NEW_DESCRIPTOR = "TensorDescriptor.from_tensor(c, [16, 16])"
 KEPT = {
+    "a stale descriptor": (
+        {"module": TABLE, "after": BY_DESCRIPTOR.replace("DESCRIPTOR", f"_kept.setdefault((M, N), {NEW_DESCRIPTOR})")},
+        "it has the words of the first call's",
+    ),
+    "a stale pointer in memory": (
+        {"module": TABLE, "after": BY_POINTER.replace("TABLE", "_kept.setdefault((M, N), table)")},
+        "outside the bound in the second call alone",
+    ),
     "a cached result": (
         {"module": CACHE, "result": BUFFER},
         "c: the second call overwrites the result of the first; return a buffer of its own from each call",
@@ -38,6 +74,8 @@ KEPT = {
 }
 RIGHT = {
     "nothing": {},
+    "a descriptor of each call": {"module": TABLE, "after": BY_DESCRIPTOR.replace("DESCRIPTOR", NEW_DESCRIPTOR)},
+    "a pointer in memory of each call": {"module": TABLE, "after": BY_POINTER.replace("TABLE", "table")},
     "a copy of a cached buffer": {"module": CACHE, "result": BUFFER, "after": "c = c.clone()"},
     "a cached number": {"module": CACHE, "before": "assert _kept.setdefault('name', torch.cuda.get_device_name())"},
     "a workspace that is cleared": {
