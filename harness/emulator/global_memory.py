@@ -122,6 +122,15 @@ class GlobalMemory:
             inside = addresses < region.end
             if mask is not None:
                 inside &= mask
+            across = inside & (addresses + size > region.end)  # a row of a bulk copy may begin in a tensor and end past it
+            if across.any():
+                first = int(addresses.ravel()[int(across.ravel().argmax())])
+                raise EmulatedFault(
+                    "illegal address",
+                    f"{verb} of {size} bytes at {first:#x}, which end outside their tensor ({self._nearest(region.end)})",
+                    op.location,
+                    {"operation": op.brief, "program": str(agent.place)},
+                )
             yield from self._locate(op, addresses, inside, size, write=write, agent=agent)
             yield from self._locate(op, addresses, ~inside if mask is None else ~inside & mask, size, write=write, agent=agent)
             return

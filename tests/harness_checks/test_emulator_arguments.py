@@ -57,6 +57,12 @@ def test_a_tuple_may_hold_constants_beside_tensors(held: str, arch: str) -> None
     assert torch.equal(y.cpu()[:count], expected(torch.arange(16.0))) and (y[count:] == -1).all()
 
 
+def test_an_illegal_address_through_a_tuple_names_the_place_in_it() -> None:
+    with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"illegal address: .* \(nearest: parts\[0\], 64 bytes"):
+        x, y = torch.arange(16.0, device="cuda"), torch.zeros(32, device="cuda")
+        strided[(1,)]((x, y, 1, None, twice), 17, BLOCK=32)
+
+
 @triton.jit
 def copied(x_desc, y_ptr, BLOCK: tl.constexpr):
     offsets = tl.arange(0, BLOCK)
@@ -72,6 +78,15 @@ def test_a_descriptor_may_lie_on_a_reinterpreted_tensor(arch: str, held: torch.d
         desc = TensorDescriptor(triton.reinterpret(x, seen), [16, 16], [16, 1], [16, 16])
         copied[(1,)](desc, triton.reinterpret(y, seen), BLOCK=16)
     assert torch.equal(x.cpu(), y.cpu())
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_a_descriptor_of_wider_elements_than_its_tensor_holds_reads_past_it(arch: str) -> None:
+    with emulated(arch):
+        x, y = torch.zeros(16, 16, dtype=torch.int16, device="cuda"), torch.zeros(16, 16, dtype=torch.int32, device="cuda")
+        desc = TensorDescriptor(triton.reinterpret(x, tl.uint32), [16, 16], [16, 1], [16, 16])
+        with pytest.raises(EmulatedFault, match=r"illegal address: .* \(nearest: x_desc, 512 bytes"):
+            copied[(1,)](desc, triton.reinterpret(y, tl.uint32), BLOCK=16)
 
 
 @triton.jit
