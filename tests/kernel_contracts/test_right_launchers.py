@@ -99,7 +99,8 @@ def test_launchers_of_a_product_are_asked_exact_sums_and_no_overflow(stem: str, 
         assert due.low is not None and np.array_equal(due.low, due.high)
         left, right = (np.abs(side) for side in factors(contract, case))
         apart = np.abs(np.matmul(*factors(contract, case))) / (left @ right)
-        assert left.shape[1] < 16 or np.median(apart) < 0.05, "the factors of a case belong together: their products cancel"
+        cancel = (apart < 0.05).mean()  # of fp8 in every other column
+        assert left.shape[1] < 16 or cancel > (0.4 if case.problem.dtype in ("e4m3", "e5m2") else 0.5), (case.problem.dtype, cancel)
     assert kinds == ({""} if stem != "fused_gather_scatter_matmul" else kinds - {""}), "the kind of row numbers stays"
 
 
