@@ -236,6 +236,7 @@ class Tested:
         log.unlink(missing_ok=True)
         files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
         variables = os.environ | {"MUTATION_TESTS": str(chosen), "MUTATION_LOG": str(log)}
+        variables.pop("PYTEST_XDIST_WORKER", None)  # of a pytest that tests this file
         with open(self.work / "said.txt", "w+") as said:
             running = subprocess.Popen([*pytest_command(), "-x", *files], stdin=subprocess.DEVNULL, stdout=said,
                                        stderr=subprocess.STDOUT, env=variables)  # fmt: skip
