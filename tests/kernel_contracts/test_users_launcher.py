@@ -13,6 +13,7 @@ import pytest
 from harness.__main__ import main
 from harness.comparison import compare
 from harness.contract import resolve
+from harness.seed_files import SeedFile
 from harness.targets import target
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -226,13 +227,17 @@ def test_the_words_of_a_kernels_plan_lie_within_the_bound_that_a_launcher_gets(s
 
 
 def test_readmes_example_is_what_the_command_prints(outside: Path, capsys: pytest.CaptureFixture) -> None:
-    """Line by line, but for the directory it ran in, which the last line's file is named by."""
+    """Line by line, but for the directory it ran in. Its file is named as in a checkout, where paths are relative."""
     readme = (CHECKOUT / "README.md").read_text()
     shown = readme[readme.index("```text\nCONVICTED") :].partition("```text\n")[2].partition("```")[0].splitlines()
     (outside / "forgotten_mask.py").write_text(MASK.sub(")", TUTORIAL.read_text()))
     assert main(["run", "matmul", "--launcher", "forgotten_mask.py:matmul", "--target", "emulated:sm_90"]) == 1
     printed = capsys.readouterr().out.replace(f"{outside}/", "").replace("state/failures/", ".harness/failures/").splitlines()
-    shown, printed = ([re.sub(r"-[0-9a-f]{12}\.json", "", line) for line in lines] for lines in (shown, printed))
     first = printed.index(shown[0])
+    stored = outside / "state" / "failures" / printed[first + len(shown) - 3].rpartition("/")[2]
+    record = json.loads(stored.read_text().replace(f"{outside}/", ""))
+    fields = {name: record[name] for name in ("case", "target", "verdict", "signature")}
+    assert shown[-3].endswith(f"/{SeedFile(**fields).name}")
+    shown, printed = ([re.sub(r"-[0-9a-f]{12}\.json", "", line) for line in lines] for lines in (shown, printed))
     assert printed[first : first + len(shown) - 2] == shown[:-2]
     assert (shown[-2], shown[-1]) == ("...", printed[-1])
