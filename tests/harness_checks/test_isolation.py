@@ -151,6 +151,18 @@ def test_the_forkserver_never_touches_cuda_and_takes_tritons_digest_for_its_chil
     assert done.stdout.strip() == "False 1"
 
 
+def test_a_child_imports_no_more_of_torch_for_its_first_case() -> None:
+    check = (
+        "from harness.cell import PRELOADED; import importlib, sys; [importlib.import_module(m) for m in PRELOADED]; "
+        "from harness.contract import resolve; from harness.judge import judge; from harness.targets import target; "
+        "contract, where = resolve('matmul'), target('emulated:sm_90'); case = contract.required(where)[0]; "
+        "before = set(sys.modules); "
+        "print(judge(case, where).ruling, [n for n in set(sys.modules) - before if n.split('.')[0] in ('torch', 'sympy')])"
+    )
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=CHECKOUT)
+    assert done.stdout.strip() == "right []"
+
+
 def test_a_child_is_replaced_after_its_number_of_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.cell.RECYCLED_AFTER", 2)
     served = []
