@@ -135,11 +135,13 @@ OF_THE_MACHINE = [
     raising("open('/dev/full', 'w').write('x' * 100000)"),
     raising("raise RuntimeError('ptxas fatal: Internal error: writing file: No space left on device')"),
     raising("raise RuntimeError('Failed to find C compiler. Please specify via CC environment variable.')"),
+    raising("raise RuntimeError('Cannot find ptxas')", "site-packages/triton/knobs.py"),
     raising(f"raise PermissionError({errno.EACCES}, 'Permission denied', 'x')", CACHE),
     raising(f"raise NotADirectoryError({errno.ENOTDIR}, 'Not a directory', 'x')", CACHE),
     raising("json.loads('{')", COMPILER),
 ]
 OF_THE_LAUNCHER = [
+    raising("raise RuntimeError('Cannot find weights')"),
     raising(f"raise PermissionError({errno.EACCES}, 'Permission denied', 'x')"),
     raising("open('/no/such/file')"),
     raising("json.loads('{')"),
