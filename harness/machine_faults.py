@@ -19,7 +19,9 @@ from pathlib import Path, PurePath
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.EROFS, errno.EIO, errno.EAGAIN}
 _SAYS = re.compile("|".join(os.strerror(number) for number in sorted(FULL | {errno.EROFS})))  # of a tool that Triton called
-_NO_TOOL = re.compile(r"Failed to find C compiler|No usable temporary directory|^Cannot find (?:ptxas(?:-blackwell)?|cuobjdump|nvdisasm)$")
+_NO_TOOL = re.compile(
+    r"Failed to find C compiler|No usable temporary directory|^Cannot find (?:ptxas(?:-blackwell)?|cuobjdump|nvdisasm)$"
+)
 _READS_THE_CACHE = (("triton", "runtime", "cache.py"), ("triton", "compiler", "compiler.py"))
 
 
