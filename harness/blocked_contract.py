@@ -8,7 +8,19 @@ from types import SimpleNamespace
 from typing import Any
 
 from harness.contract import Case, Expected, Operand, Tile
-from harness.kernel_contract import BUDGET, Fields, KernelContract, aligned_pad, chain_of, drawn_operand, edges, far_pad, multiplied
+from harness.kernel_contract import (
+    BUDGET,
+    EXACT_SIZES,
+    Fields,
+    KernelContract,
+    aligned_pad,
+    chain_of,
+    drawn_operand,
+    edges,
+    far_pad,
+    multiplied,
+)
+from harness.operands import EXACT
 from harness.plan import words_rest_on
 from harness.product_bound import bounded_product, launched_instructions
 from harness.targets import Target
@@ -80,8 +92,13 @@ class BlockedContract(KernelContract):
         return super().for_launcher(self.with_regime_of_a_launcher(case), launcher)
 
     def around(self, tile: Tile, target: Target) -> list[Case]:
-        problem, config = next(iter(self.pool(target)))
-        return [self.case(self.sized(problem, *sizes), config, **how) for sizes, how in edges(tile, target)]
+        pool = list(self.pool(target))
+        problem, config = pool[0]
+        of_types = {problem["dtype"]: (problem, config) for problem, config in reversed(pool)}  # the first of each
+        cases = [self.case(self.sized(problem, *sizes), config, **how) for sizes, how in edges(tile, target)]
+        for problem, config in of_types.values():
+            cases += [self.case(self.sized(problem, *sizes), config, regime=EXACT) for sizes in EXACT_SIZES]
+        return cases
 
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem

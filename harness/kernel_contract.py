@@ -177,6 +177,9 @@ class KernelContract(Contract):
 
 
 DEPTH = 4099  # K of a product of few elements: a launcher that drops the end of a long K shows
+EXACT_SIZES = ((17, 18, 640), (17, 19, DEPTH))
+"""(m, n, k) that a launcher is asked in the regime `EXACT` with each type of operands: of the required cases that go through all
+regimes, a type need not meet it, and none has a K in which an accumulator is kept long."""
 
 
 def edges(tile: Tile, target: Target) -> list[tuple[tuple[int, int, int], Fields]]:

@@ -18,7 +18,7 @@ from harness import operands as regimes
 from harness.case_fields import check_record
 from harness.claims import FAR, FAR_CLAIM, FAR_PAD, claimed, nearest
 from harness.contract import Case, Contract, Expected, Operand, Owed, Tile
-from harness.kernel_contract import edges
+from harness.kernel_contract import EXACT_SIZES, edges
 from harness.matmul_outcomes import KINDS, has_type, outcome
 from harness.plan import accumulator_words, dot_plan, words_rest_on
 from harness.product_bound import bounded_product, launched_instructions
@@ -195,10 +195,17 @@ class MatmulContract(Contract):
         return self.module.View(**fields)
 
     def around(self, tile: Tile, target: Target) -> list[Case]:
-        return [
+        at_edges = [
             Case(contract=self.address, problem=self.module.Problem(m=m, n=n, k=k), **how)
             for (m, n, k), how in edges(tile, target)
         ]
+        exact = [
+            Case(contract=self.address, problem=self.module.Problem(m=m, n=n, k=k, dtype=dtype, out=dtype), regime=regimes.EXACT)
+            for dtype in kernels.matmul.OUTPUTS
+            if dtype != "int8" and has_type(dtype, target)
+            for m, n, k in EXACT_SIZES
+        ]
+        return at_edges + exact
 
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
         """`case` as a user's launcher can be asked it: without a configuration. A launcher promises no more than it says: plain

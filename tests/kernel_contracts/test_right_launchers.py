@@ -9,9 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from harness.contract import Case, Contract, resolve
+from harness.contract import Case, Contract, Tile, resolve
 from harness.contracts.fused_gather_scatter_matmul import scattered
+from harness.docket import Docket
+from harness.first_launch import Shown
 from harness.judge import judge
+from harness.kernel_contract import EXACT_SIZES
 from harness.product_bound import bounded_product
 from harness.targets import target
 from harness.verdict import Outcome, Verdict
@@ -65,6 +68,33 @@ DTYPES = ("fp16", "bf16", "fp32")
 def test_any_order_of_sums_passes_and_fails_without_its_last_k(name: str, arch: str, dtype: str, tmp_path: Path) -> None:
     assert judged(matmul_case("exact", dtype), arch, launcher(name, tmp_path)).outcome is Outcome.RIGHT
     assert judged(matmul_case("exact", dtype), arch, launcher(name, tmp_path, SHORT)).outcome is Outcome.OUTSIDE_BOUND
+
+
+def deep(stem: str, address: str, arch: str = "sm_90") -> list[Case]:
+    """The cases of exact sums that a launcher is asked whatever its tile."""
+    cases = Docket(stem, EMULATED[arch], launcher=address, shown=Shown(Tile(32, 32, 16, 1))).required()
+    return [case for case in cases if case.regime == "exact" and (case.problem.m, case.problem.n, case.problem.k) in EXACT_SIZES]
+
+
+def test_each_claimed_type_is_asked_exact_sums_of_a_deep_k(tmp_path: Path) -> None:
+    address = launcher("restarted", tmp_path, ('CLAIMS = ("strides", "bf16", "fp32")', 'CLAIMS = ("e4m3", "bf16")'))
+    depths = {size[2] for size in EXACT_SIZES}
+    for arch, types in (("sm_80", {"fp16", "bf16"}), ("sm_90", {"fp16", "bf16", "e4m3"})):
+        asked = {(case.problem.dtype, case.problem.k) for case in deep("matmul", address, arch)}
+        assert asked == {(dtype, k) for dtype in types for k in depths}
+    for stem, types in (("ampere_gemm", {"bf16", "fp16"}), ("hopper_matmul", {"bf16", "fp16", "e4m3", "e5m2"})):
+        assert {case.problem.dtype for case in deep(stem, address)} == types
+
+
+def test_an_accumulator_that_is_narrowed_fails_in_every_type(tmp_path: Path) -> None:
+    claims = ('CLAIMS = ("strides", "bf16", "fp32")', 'CLAIMS = ("e4m3", "bf16", "fp32")')
+    wide = ("BLOCK_M, BLOCK_N, BLOCK_K = 32, 32, 16", "BLOCK_M, BLOCK_N, BLOCK_K = 32, 32, 32")  # the least K of e4m3
+    narrowed = ("acc += product_of_block(", "acc = acc.to(tl.bfloat16).to(tl.float32) + product_of_block(")
+    for edits, due in (((claims, wide), Outcome.RIGHT), ((claims, wide, narrowed), Outcome.OUTSIDE_BOUND)):
+        (folder := tmp_path / due.name).mkdir()
+        cases = [case for case in deep("matmul", launcher("restarted", folder, *edits)) if case.problem.k == 640]
+        found = {case.problem.dtype: judge(case, EMULATED["sm_90"], resolve("matmul")).outcome for case in cases}
+        assert found == dict.fromkeys(("fp16", "bf16", "fp32", "e4m3"), due)
 
 
 @pytest.mark.parametrize("regime", ["planted", "subnormals"])
