@@ -59,7 +59,7 @@ class Accumulation:
     rounding: Rounding  # of a block's result
     output: Format  # of the running sum
     output_fraction_bits: int
-    chains: int = 1  # K is divided into so many chains, whose results are added to nearest even
+    chains: int  # K is divided into so many chains, whose results are added to nearest even
     late_accumulators: int = 0  # additions besides: one a span where c is added after the products
     fused: bool = True  # plain fp32: multiply and add in one rounding
     exact_accumulator: bool = True  # c fits the fraction bits, or is zero

@@ -17,6 +17,8 @@ SOURCES = [Path(__file__).with_name(f"gluon_{kind}_idioms.py") for kind in ("cop
 # idiom, what its twin replaces, by what, convicted as
 TWINS = [
     ("copy_waits_twice", "    mbarrier.wait(arrived, 0)  # the phase", "    mbarrier.wait(arrived, 1)  # the phase", "deadlock"),
+    ("copy_waits_twice", "tma.async_load(a, [0, 0]", "tma.async_load(a, [0, 4]", "illegal instruction"),  # 8 bytes, not 16
+    ("copy_waits_twice", "tma.async_store(out, [0, 0]", "tma.async_store(out, [0, 4]", "illegal instruction"),
     (
         "copy_loads_before_it_expects",
         "    mbarrier.expect(arrived, a.nbytes_per_cta)\n",
