@@ -77,6 +77,13 @@ def test_the_compiler_does_what_the_verdict_says(layout, rows: int) -> None:
     assert gathers(layout, rows) == (verdict.instructions_per_warp if verdict.legal else -1), verdict.reason
 
 
+@pytest.mark.parametrize("registers", [[[1], [2], [0], [4]], [[1], [2], [4], [0]], [[1], [2], [0]]])
+def test_rows_that_registers_repeat_are_gathered_once(registers: list[list[int]]) -> None:
+    layout = gl.DistributedLinearLayout(registers, [[0]] * 5, [[0], [0]] if [4] in registers else [[4], [0]], [], [8])
+    verdict = offset_verdict(layout, 8)
+    assert verdict.legal and gathers(layout, 8) == verdict.instructions_per_warp, verdict
+
+
 def test_the_kernels_own_layout_is_legal_for_every_number_of_rows_and_warps() -> None:
     for warps in (1, 2, 4, 8):
         for rows in (8, 16, 32, 64, 128, 256):

@@ -21,7 +21,8 @@ from harness.scaled_plan import element_words, scaled_plan
 from harness.targets import target
 from harness.verdict import Outcome, Ruling
 from kernels.block_scaled_matmul import CLAUSES, Config, Problem, block_scaled_matmul, configurations, launch_metadata
-from kernels.scaled_operands import FORMATS, packing, scale_shape
+from kernels.clauses import broken
+from kernels.scaled_operands import FORMATS, packing, problem_of, scale_shape
 
 KINDS = {"mxfp4": "mxf4", "nvfp4": "mxf4nvf4", "mxfp8": "mxf8f6f4", "mixed": "mxf8f6f4"}
 
@@ -134,6 +135,14 @@ def test_operands_that_do_not_belong_together_are_refused_by_name(wrong, says: s
         block_scaled_matmul(*wrong(zeros("mxfp4")), configs=Config())
 
 
+@pytest.mark.parametrize("k", [4, 40, 64, 100])
+def test_one_row_is_taken_at_any_k_because_no_row_follows_it(k: int) -> None:
+    """Its stride is never used: the launcher counts the row as padded to whole 16 bytes."""
+    for rows in (1, 2):
+        found = broken(CLAUSES, problem_of(*zeros("mxfp8", rows, 1, k)), Config())
+        assert [clause.name for clause in found] == (["row strides of 16 bytes"] if rows > 1 and k % 16 else [])
+
+
 def test_sizes_that_are_not_the_operands_are_refused() -> None:
     with pytest.raises(ValueError, match="must be the same; slice them"):
         block_scaled_matmul(*zeros("mxfp4"), torch.float16, 128, 128, 512)
@@ -149,8 +158,6 @@ def test_every_clause_is_broken_by_a_case_of_the_cover_list() -> None:
 @pytest.mark.parametrize(("fields", "name"), [({"format": "mxfp6"}, "format"), ({"m": 0}, "sizes"), ({"n": 2**31}, "largest sizes"),
                                               ({"k": 33}, "whole bytes")])  # fmt: skip
 def test_the_clauses_that_no_tensor_poses_hold_all_the_same(fields: dict, name: str) -> None:
-    from kernels.clauses import broken
-
     problem = Problem(**{"m": 64, "n": 64, "k": 64, "format": "mxfp4"} | fields)
     assert [clause.name for clause in broken(CLAUSES, problem, Config())] == [name]
 

@@ -73,7 +73,9 @@ def test_the_autotuner_tries_descriptors_only_where_they_can_be_made() -> None:
         a, b = torch.zeros(64, 112), torch.zeros(112, 80)
         halves = a.half(), b.half()
         assert None not in descriptors_of(*halves) + descriptors_of(a, b.T.contiguous().T)
-        for left, right in ((a.half()[:, 1:], b.half()[1:]), (a, b), (a.half().T.contiguous().T, b.half())):
+        empty = a.half()[:0], a.half()[:, :0]  # no tensor map has a size of 0
+        for left, right in ((a.half()[:, 1:], b.half()[1:]), (a, b), (a.half().T.contiguous().T, b.half()),
+                            (empty[0], b.half()), (empty[1], b.half()[:0])):  # fmt: skip
             assert descriptors_of(left, right) == (None, None)
     with emulated("sm_80"):
         assert descriptors_of(*halves) == (None, None)

@@ -355,6 +355,14 @@ def test_the_activation_passes_the_error_on() -> None:
     assert np.nanmax(used_share(np.where(plain >= 0, plain, plain * 0.01), value, bound)) > 1  # without the one
 
 
+def test_a_sum_that_cannot_fall_below_minus_one_is_not_multiplied() -> None:
+    """Between -1 + 2^-24 and 1 - 2^-24 the add rounds by 2^-24 at most and leaves 0 at least: the branch of slope one."""
+    value, bound = activated_bound(np.zeros(2), np.array([1 - 2.0**-24, 1.0]))
+    assert value.tolist() == [1, 1]
+    assert bound[0] == 1, "the error, and the rounding of the add"
+    assert bound[1] > 1 + 2.0**-24, "one step further the multiply may round as well"
+
+
 def test_what_could_overflow_is_undecided_and_not_acquitted() -> None:
     exact, magnitude = np.array([60000.0, 100.0, np.inf, np.nan]), np.array([1e6, 100.0, np.nan, np.nan])
     half = of_instruction(RULES[6], K)

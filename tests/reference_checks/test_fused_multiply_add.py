@@ -45,6 +45,17 @@ def test_rounding_twice_would_be_wrong() -> None:
     assert fused_multiply_add(a, b, c).view(np.float32)[0] == 1 + 2.0**-23
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(("factors", "above"), [((8392705, 16769026), True), ((2**23 + 1, 2**24 - 2), False)])
+def test_what_float64_cannot_show_decides_a_tie(factors: tuple[int, int], above: bool, sign: int) -> None:
+    """1 + 2^-24 is a tie; the product of these integers, 2^47 + 2 or 2^47 - 2 of them, lies 2^-70 beside it."""
+    a, b, c = sign * factors[0] * 2.0**-47, factors[1] * 2.0**-24, sign * 1.0
+    assert a * b + c == sign * (1 + 2.0**-24), "in float64 it is the tie"
+    got = fused_multiply_add(*(np.array([value], np.float32) for value in (a, b, c)))
+    assert got[0] == by_fractions(a, b, c)
+    assert abs(got.view(np.float32)[0]) == (1 + 2.0**-23 if above else 1)
+
+
 def test_specials_are_as_ptx_says() -> None:
     inf, nan, one, zero = np.float32(np.inf), np.float32(np.nan), np.float32(1), np.float32(0)
     rows = [

@@ -73,24 +73,26 @@ def test_a_missing_write_is_wrong() -> None:
     assert scattered.wrong(got).sum() == 16
 
 
-def test_repeated_rows_may_hold_any_of_their_writers_and_nothing_else() -> None:
+@pytest.mark.parametrize("column", [0, 8, 12])
+def test_repeated_rows_may_hold_any_of_their_writers_and_nothing_else(column: int) -> None:
     rows = np.array([4, 4, 4, 1, 2, 3, 9, 9])
     source = np.arange(100, 100 + 8 * 8, dtype=np.float32).reshape(8, 8)
-    scattered = gather_scatter.scatter(TABLE, rows, 0, source)
+    scattered = gather_scatter.scatter(TABLE, rows, column, source)
+    whole, half = slice(column, column + 8), slice(column, column + 4)
     assert scattered.repeated_rows.tolist() == [4, 9]
     for first, second in ((0, 6), (1, 7), (2, 7)):
         got = scattered.table.copy()
-        got[4, :8], got[9, :8] = source[first], source[second]
+        got[4, whole], got[9, whole] = source[first], source[second]
         assert not scattered.wrong(got).any()
         assert len(scattered.mixed_rows(got)) == 0
     got = scattered.table.copy()
-    got[4, :4] = source[0, :4]  # halves of two writers: allowed, and named
+    got[4, half] = source[0, :4]  # halves of two writers: allowed, and named
     assert not scattered.wrong(got).any()
     assert scattered.mixed_rows(got).tolist() == [4]
-    got[4, :8] = TABLE[4, :8]  # none of them
+    got[4, whole] = TABLE[4, whole]  # none of them
     assert scattered.wrong(got).sum() == 8
     got = scattered.table.copy()
-    got[4, 0] = source[0, 1]  # a writer's word, in another column
+    got[4, column] = source[0, 1]  # a writer's word, in another column
     assert scattered.wrong(got).sum() == 1
 
 

@@ -25,7 +25,7 @@ from reference.tensor_core import (
     product,
 )
 from reference.tensor_core.chain import _exact_product
-from reference.tensor_core.terms import operand
+from reference.tensor_core.terms import fits_float32, operand
 
 DENSE = [rule for rule in INSTRUCTIONS if rule.scale is None and rule.d != "int32"]
 FP32_NAN, FP16_NAN = 0x7FFFFFFF, 0x7FFF
@@ -286,6 +286,24 @@ def test_the_proof_is_taken_for_integers_and_refused_where_a_bit_could_be_cut() 
     assert not proven(whole, c=2.0**-15)
     assert not proven(np.full((4, 64), 1 + 2.0**-10))
     assert not proven(np.full((4, 64), np.inf))
+
+
+@pytest.mark.parametrize(("lowest", "proven"), [(-149, True), (-150, False)])
+def test_the_proof_holds_down_to_the_smallest_number_of_fp32(lowest: int, proven: bool) -> None:
+    codes = encode(FORMATS["bf16"], np.full((16, 2), 2.0**-60)), encode(FORMATS["bf16"], np.full((16, 2), 2.0 ** (lowest + 60)))
+    sides = [operand(HOPPER_BF16, "bf16", each) for each in codes]
+    found = _exact_product(HOPPER_BF16, *sides, np.zeros((2, 2)))
+    assert (found is not None) == proven
+    assert found is None or (found == 2.0 ** (lowest + 4)).all()
+
+
+@pytest.mark.parametrize(
+    ("smallest", "largest", "bits", "fits"),
+    [(-50, 40, 12, True), (-51, 40, 12, False), (-50, 41, 12, False), (-50, 40, 13, False)],
+)
+def test_products_are_formed_in_float32_up_to_its_ends(smallest: int, largest: int, bits: int, fits: bool) -> None:
+    """12 bits each, between 2^-50 and 2^40: 24 bits, between 2^-100 and 2^80."""
+    assert fits_float32(np.array([0.0, 2.0**smallest, -(2.0**largest)]), bits) == fits
 
 
 def test_ragged_k_is_padded_with_terms_that_take_no_part() -> None:
