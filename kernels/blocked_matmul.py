@@ -47,6 +47,7 @@ from kernels.descriptor_rules import (
     is_power_of_two,
     misalignment,
     positive_clause,
+    require_bases,
     row_padding,
     same_place,
     same_type,
@@ -209,6 +210,7 @@ def blocked_matmul(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, block_m: i
     config = Config(block_m=block_m, block_n=block_n, block_k=block_k, num_warps=num_warps)
     require("blocked_matmul", CLAUSES, problem, config)
     target = store_target(c)
+    require_bases("blocked_matmul", B=b, C=target)
     grid = (triton.cdiv(problem.m, block_m), triton.cdiv(problem.n, block_n))
     blocked_matmul_kernel[grid](described(a, [block_m, block_k]),
                                 described(b, [block_n, block_k] if transpose_b else [block_k, block_n]),

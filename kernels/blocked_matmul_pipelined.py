@@ -42,7 +42,7 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
 from kernels import tensor_memory
 from kernels.blocked_matmul import DTYPES, SHARED_LIMIT, TILE_CLAUSES, Problem, described, matrices, problem_of
 from kernels.clauses import Clause, require
-from kernels.descriptor_rules import base_clause, dtype_clause, positive_clause, store_target, stride_clause
+from kernels.descriptor_rules import base_clause, dtype_clause, positive_clause, require_bases, store_target, stride_clause
 from kernels.element_types import bits_of
 from kernels.features import Feature
 
@@ -184,6 +184,7 @@ def blocked_matmul_pipelined(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, 
     config = Config(block_m=block_m, block_n=block_n, block_k=block_k, num_warps=num_warps)
     require("blocked_matmul_pipelined", CLAUSES, problem, config)
     target = store_target(c)
+    require_bases("blocked_matmul_pipelined", B=b, C=target)
     grid = (triton.cdiv(problem.m, 2 * block_m), triton.cdiv(problem.n, block_n))
     blocked_matmul_pipelined_kernel[grid](described(a, [block_m, block_k]), described(b, [block_k, block_n]),
                                           described(target, [block_m, block_n]),

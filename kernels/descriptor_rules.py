@@ -64,6 +64,14 @@ def misalignment(tensor: torch.Tensor) -> int:
     return tensor.data_ptr() % ALIGNMENT_BYTES // tensor.element_size()
 
 
+def require_bases(kernel: str, **operands: torch.Tensor) -> None:
+    """ValueError for the first operand that starts off a 16-byte boundary, by its name: of those whose offset `Problem` lacks."""
+    for name, tensor in operands.items():
+        if past := tensor.data_ptr() % ALIGNMENT_BYTES:
+            raise ValueError(f"{kernel}: {name} starts {past} bytes past a 16-byte boundary: the first element must lie on one; "
+                             "copy the view with .clone()")
+
+
 def stride_clause(matrices: Callable[[Any, Any], list[Matrix]]) -> Clause:
     """Row strides in whole 16-byte units."""
     return _on_units(

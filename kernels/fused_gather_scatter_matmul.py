@@ -41,6 +41,7 @@ from kernels.descriptor_rules import (
     dtype_clause,
     misalignment,
     positive_clause,
+    require_bases,
     row_padding,
     same_place,
     same_type,
@@ -224,6 +225,7 @@ def fused_gather_scatter_matmul(x: torch.Tensor, gather: torch.Tensor, w: torch.
                     programs=programs)
     require("fused_gather_scatter_matmul", CLAUSES, problem, config)
     target = store_target(out, keep=True)
+    require_bases("fused_gather_scatter_matmul", W=w, out=target)
     tiles = triton.cdiv(rows, block_m) * triton.cdiv(problem.n, block_n)
     grid = (min(programs or multiprocessors(x.device), tiles),)
     fused_gather_scatter_matmul_kernel[grid](described_rows(x, block_m, block_k), described(w, [block_k, block_n]),

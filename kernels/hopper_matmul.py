@@ -41,6 +41,7 @@ from kernels.descriptor_rules import (
     dtype_clause,
     misalignment,
     positive_clause,
+    require_bases,
     row_padding,
     same_place,
     same_type,
@@ -217,6 +218,7 @@ def hopper_matmul(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None = Non
     require("hopper_matmul", CLAUSES, problem, config)
     require_features("hopper_matmul", REQUIRES)
     target = store_target(c)
+    require_bases("hopper_matmul", B=b, C=target)
     grid = (triton.cdiv(problem.m, block_m), triton.cdiv(problem.n, block_n))
     hopper_matmul_kernel[grid](described(a, [block_m, block_k]),
                                described(b, [block_n, block_k] if transpose_b else [block_k, block_n]),

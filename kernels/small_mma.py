@@ -48,6 +48,7 @@ from kernels.descriptor_rules import (
     dtype_clause,
     is_power_of_two,
     misalignment,
+    require_bases,
     row_padding,
     same_place,
     same_type,
@@ -239,6 +240,7 @@ def small_mma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor
     config = Config(block_m=rows, block_n=columns, left=LeftOperand.TENSOR_MEMORY if lhs_in_tmem else LeftOperand.SHARED,
                     completion=completion, num_warps=num_warps)
     require("small_mma", CLAUSES, problem, config)
+    require_bases("small_mma", B=b, C=c, D=d)
     rows, columns = block(problem, config)
 
     def described(tensor: torch.Tensor) -> TensorDescriptor:

@@ -126,6 +126,38 @@ def test_operands_that_do_not_belong_together_are_refused(row: str) -> None:
         getattr(kernel(stem), stem)(*given)
 
 
+def past_a_boundary(tensor: torch.Tensor) -> torch.Tensor:
+    """The same, from 8 bytes past a 16-byte boundary on."""
+    elements = 8 // tensor.element_size()
+    moved = torch.zeros(tensor.numel() + elements, dtype=tensor.dtype, device=tensor.device)[elements:]
+    return moved.view(tensor.shape)
+
+
+def rows_of(count: int) -> torch.Tensor:
+    return torch.arange(count, dtype=torch.int32)
+
+
+OPERANDS = {  # operands in the order of the launcher, and the name that it gives each where a tensor map describes it
+    "small_mma": ((zeros(128, 64), zeros(64, 64), *[zeros(128, 64, dtype=SINGLE)] * 2), ("A", "B", "C", "D")),
+    "hopper_matmul": ((zeros(64, 64), zeros(64, 64), zeros(64, 64)), ("A", "B", "C")),
+    "blocked_matmul": ((zeros(64, 64), zeros(64, 64), zeros(64, 64)), ("A", "B", "C")),
+    "blocked_matmul_pipelined": ((zeros(64, 64), zeros(64, 64), zeros(64, 64)), ("A", "B", "C")),
+    "fused_gather_scatter_matmul": ((zeros(64, 64), rows_of(64), zeros(64, 64), rows_of(64)), ("X", "", "W", "")),
+}
+
+
+@pytest.mark.parametrize(("stem", "name"), [(stem, name) for stem, (_, names) in OPERANDS.items() for name in names if name])
+def test_an_operand_that_starts_off_16_bytes_is_named(stem: str, name: str) -> None:
+    given, names = OPERANDS[stem]
+    with emulated(TILED.get(stem, "sm_100")) as device:
+        device.dry = True
+        operands = [operand.clone() if operand.data_ptr() % 16 else operand for operand in given]
+        getattr(kernel(stem), stem)(*operands)
+        operands[names.index(name)] = past_a_boundary(operands[names.index(name)])
+        with pytest.raises(ValueError, match=f"{stem}: {name} starts .* past a 16-byte boundary: .*clone"):
+            getattr(kernel(stem), stem)(*operands)
+
+
 @pytest.mark.parametrize("stem", stems())
 def test_a_launcher_takes_every_argument_by_its_name(stem: str) -> None:
     asked = ast.parse(f"def launcher{resolve(stem).parameters}: ...").body[0].args  # type: ignore[attr-defined]
