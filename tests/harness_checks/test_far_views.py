@@ -31,6 +31,7 @@ CPU = torch.device("cpu")
 GPU = Target("cuda:0", "sm_90", index=0, uuid="of no GPU")
 ROW = (1 << 30) + 64  # elements: the third row of fp16 begins past 2^31 elements and 2^32 bytes
 CONTIGUOUS = {"tmem_copy"}  # takes no strides, and a tile that fits tensor memory
+OWN_ROWS = {"matmul", "block_scaled_matmul", "tma_gather"}  # the launcher allocates the result, and lays its rows together
 
 
 def resident() -> int:
@@ -125,6 +126,7 @@ def test_each_kernel_that_takes_strides_is_asked_one_far_case_and_is_right(stem:
     assert len(cases) == (stem not in CONTIGUOUS)
     for case in cases:
         assert any(reach(operand) >= 1 << 31 and far_bytes([operand]) > 1 << 32 for operand in contract.operands(case))
+        assert (contract.result_bytes(case) > 1 << 32) == (stem not in OWN_ROWS)
         before = resident()
         verdict = judge(case, where, contract)
         assert (verdict.ruling, verdict.outcome) == (Ruling.RIGHT, Outcome.RIGHT) and verdict.words

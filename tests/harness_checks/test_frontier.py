@@ -97,6 +97,14 @@ def test_a_planted_disagreement_is_shown_and_said_to_be_unexplained() -> None:
     assert page.UNEXPLAINED in text and "emulated right, hardware illegal instruction" in text
 
 
+def test_each_row_of_the_pages_tables_has_a_cell_for_each_head() -> None:
+    text = page.text({"sm_90": {name: {columns.key(STORE): {"outcome": "right"}} for name in page.SHOWN}}, [{"date": "today"}])
+    tables = [part for part in text.split("\n\n") if part.startswith("| ")]
+    assert tables
+    for table in tables:
+        assert len({line.count("|") for line in table.splitlines()}) == 1, table
+
+
 def test_a_planted_miss_and_a_planted_false_alarm_of_iisan_are_told_apart() -> None:
     miss, alarm, no_machine = (columns.key(replace(STORE, row=row)) for row in (0, 1, 2))
     made = {"hardware": {miss: {"outcome": "stray write"}, alarm: {"outcome": "right"}, no_machine: {"outcome": "not there"}},
@@ -137,6 +145,13 @@ def test_the_emulated_gpu_has_the_edges_that_were_measured() -> None:
                  for kind in ("tiled store", "tiled load") for size in edges.DTYPES]
     assert edges.unlawful(found) == []
     assert {len(edge.past) for edge in found} == {0, 12}
+
+
+def test_edges_are_measured_at_every_width_and_quickly_at_a_few() -> None:
+    whole, quick = ({(itemsize, columns * itemsize) for itemsize, columns, *_ in edges.launches(how)} for how in (False, True))
+    assert whole == {(size, width) for size in edges.DTYPES for width in range(size, 65, size)}
+    assert {size for size, _ in quick} == set(edges.DTYPES)
+    assert {width % 16 for _, width in quick} >= {0, 4, 12} and len(quick) < len(whole) / 4
 
 
 def test_a_compiler_that_dies_costs_its_point_and_no_other() -> None:
@@ -180,3 +195,11 @@ def test_a_file_that_holds_no_answers_is_refused_with_what_to_do(tmp_path: Path,
         path.write_text(text)
     with pytest.raises(ValueError, match=says):
         columns.read(path)
+
+
+@pytest.mark.parametrize("problem", [{"operation": "gather"}, {"operation": "gather", "precondition": "", "colour": 1}])
+def test_a_record_without_the_fields_of_a_point_is_refused(problem: dict) -> None:
+    record = case_of(LOAD).to_json()
+    assert CONTRACT.case_from_json(record) == case_of(LOAD)
+    with pytest.raises(ValueError, match="it must have the fields of Point"):
+        CONTRACT.case_from_json(record | {"problem": problem})

@@ -7,29 +7,45 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.recording.function_fit import BINADE, FITS, Kept, hyperbolic_tangent, main, module
+from harness.recording import function_fit
+from harness.recording.function_fit import BINADE, FITS, Kept, binade, hyperbolic_tangent, main, module
 from harness.recording.function_words import ptx
 from harness.recording.packed_words import pack
-from harness.recording.quadratic_fit import DoesNotFit
+from harness.recording.quadratic_fit import UNBOUNDED, Bounds, DoesNotFit
 from reference.special_functions import coefficients
 from reference.special_functions.instructions import INSTRUCTIONS
 
 
 class Recorded:
-    """Answers as Kept does, with the reference's words; `changed` names an argument whose word is one unit off."""
+    """Answers as Kept does, with the reference's words; `changed` names an argument whose word is one unit off, `every`
+    how far apart those are that are asked."""
 
     gpu = "the reference"
 
-    def __init__(self, changed: int = -1) -> None:
-        self.changed = changed
+    def __init__(self, changed: int = -1, every: int = 1) -> None:
+        self.changed, self.every = changed, every
 
     def words(self, function: str, first: int, count: int = BINADE) -> np.ndarray:
-        arguments = np.arange(count, dtype=np.uint32) + np.uint32(first)
+        arguments = np.arange(0, count, self.every, dtype=np.uint32) + np.uint32(first)
         return INSTRUCTIONS[ptx(function)](arguments) ^ (arguments == self.changed).astype(np.uint32)
 
 
 def test_the_fit_of_tanh_is_the_committed_table() -> None:
     assert hyperbolic_tangent(Recorded()) == coefficients.TANH  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["RCP", "RSQRT", "SQRT", "EX2", "LG2", "SINE"])
+def test_a_committed_table_keeps_the_bounds_of_the_words(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one argument in 4099: the fit of all takes half a minute."""
+    found: list[Bounds] = []
+    monkeypatch.setattr(function_fit, "binade", lambda exponent: binade(exponent)[::4099])
+    monkeypatch.setattr(function_fit, "fit", lambda form, bounds: found.append(bounds))
+    FITS[name](Recorded(every=4099))  # type: ignore[arg-type]
+    (bounds,) = found
+    known = np.nonzero((bounds.lower > -UNBOUNDED) & (bounds.upper < UNBOUNDED))  # (rows,), (X,)
+    sums = getattr(coefficients, name).sums(*known)
+    assert len(sums) > 1900 and set(known[0]) == set(range(len(bounds.lower)))
+    assert ((bounds.lower[known] <= sums) & (sums <= bounds.upper[known])).all()
 
 
 def test_a_word_that_no_row_gives_is_refused() -> None:

@@ -92,10 +92,16 @@ def test_a_packed_form_that_differs_is_counted() -> None:
 
 
 @pytest.mark.usefixtures("few_ranges")
-def test_a_digest_of_other_words_is_refused() -> None:
+@pytest.mark.parametrize("kept", [0, 0xFFFFFFFF], ids=["too small", "too large"])
+def test_a_digest_of_other_words_is_refused(kept: int) -> None:
+    class Constant(NumpyMachine):
+        def digests(self, name: str, first: int, count: int) -> np.ndarray:
+            return np.full(count, kept, np.uint32) if name == "ex2_approx_f32" else super().digests(name, first, count)
+
     function_words.check(NumpyMachine())
-    with pytest.raises(CannotRecord, match=r"ex2_approx_f32: range \d+ has digest"):
-        function_words.check(NumpyMachine(changed_in("ex2_approx_f32")))
+    for wrong in (Constant(), NumpyMachine(changed_in("ex2_approx_f32"))):
+        with pytest.raises(CannotRecord, match=r"ex2_approx_f32: range \d+ has digest"):
+            function_words.check(wrong)
 
 
 @pytest.mark.usefixtures("few_ranges")

@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from triton.runtime import driver
 
 from harness import offline_compile
 from harness.compile_rows import LOCAL, Row, rows
-from harness.offline_compile import Compiled, compile_row, compile_rows, table
+from harness.offline_compile import Compiled, _over_limit, compile_row, compile_rows, table
+from harness.offline_driver import compiling
 from tests.harness_checks.planted import Fault, planted_contract
 
 
@@ -95,6 +97,25 @@ def test_a_wrong_count_a_forbidden_instruction_and_a_spill_are_wrong() -> None:
     spills = Row(stem="tmem_copy", arch="sm_100", problem={"m": 256, "n": 128}, config={"num_warps": 4})
     assert "bytes of stack" in compile_row(spills).verdict
     assert compile_row(replace(spills, most_stack=2048)).verdict == "right"
+
+
+@pytest.mark.parametrize(
+    ("arch", "figure", "most", "unit"),
+    [("sm_90", "registers", 255, "registers"), ("gfx942", "registers", 512, "registers"), ("sm_90", "stack", 0, "bytes of stack"),
+     ("sm_90", "shared", 227 << 10, "bytes of shared memory"), ("sm_100", "columns", 512, "columns of tensor memory")],
+)  # fmt: skip
+def test_a_figure_at_the_machines_limit_is_right_and_one_more_is_wrong(arch: str, figure: str, most: int, unit: str) -> None:
+    row = Row(stem="matmul", arch=arch, problem={}, config={})
+    assert _over_limit(row, Compiled(**{figure: most})) == "right"
+    assert _over_limit(row, Compiled(**{figure: most + 1})) == f"{most + 1} {unit}, the limit is {most}"
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100", "gfx942"])
+def test_the_driver_tells_one_warp_size_of_a_machine(arch: str) -> None:
+    with compiling(arch):
+        active = driver.active
+        told = active.utils.get_device_properties(active.get_current_device())["warpSize"]
+        assert told == active.get_current_target().warp_size == (64 if arch.startswith("gfx") else 32)
 
 
 def test_a_compiler_that_dies_loses_its_row_and_not_the_table(monkeypatch: pytest.MonkeyPatch) -> None:

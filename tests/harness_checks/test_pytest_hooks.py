@@ -133,6 +133,11 @@ def test_nodes_are_named_by_contract_and_target() -> None:
     assert "test_contracts.py::test_a_kernel_keeps_its_contract[matmul-emulated:sm_90]" in listed and "sm_80" not in listed
 
 
+def test_each_shard_of_a_node_has_a_name_of_its_own() -> None:
+    assert [str(Node("add", "cuda:0", shard, 2)) for shard in range(2)] == ["add-cuda:0-1of2", "add-cuda:0-2of2"]
+    assert str(Node("add", "cuda:0")) == "add-cuda:0"
+
+
 def test_a_session_that_compiled_gluon_ends_below_its_report() -> None:
     done = run_pytest("tests/harness_checks/test_emulator_proxies.py", "-k", "refill_without_a_fence and eager")
     assert done.returncode == 0 and "passed" in done.stdout, done.stdout

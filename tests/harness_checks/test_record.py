@@ -7,6 +7,7 @@ whose words depend on where a product lies.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -95,6 +96,7 @@ def test_every_probe_has_rows_of_every_kind_and_k_of_its_instruction(probe: Prob
 
 def test_stems_are_unique_and_the_files_stay_below_the_limit(capsys: pytest.CaptureFixture) -> None:
     assert len({probe.stem for probe in PROBES}) == len(PROBES)
+    assert all(re.fullmatch(r"own_(mmasync|wgmma)_k\d+_\w+", probe.stem) for probe in PROBES)
     assert record.main(["--dry-run"]) == 0
     total = int(capsys.readouterr().out.splitlines()[-1].split("about ")[1].split(" bytes")[0])
     assert total < record.FILE_LIMIT - 300_000  # room for the conversions
@@ -131,6 +133,31 @@ def test_the_rows_contain_what_no_published_word_shows() -> None:
     assert ((chosen.c32 == 0x80000000) & (values == 0).all(axis=1)).any()  # nothing but zeros and c = -0
 
 
+@pytest.mark.parametrize("name", ["bf16", "tf32", "e5m2"])
+def test_a_row_at_the_floor_holds_terms_near_the_smallest_subnormals_alone(name: str) -> None:
+    """So that nothing larger hides whether the tiny term is seen; and where both can be, its operands are normal numbers."""
+    format = FORMATS[name]
+    asked = Asked(np.random.default_rng(7), format, format, 16, 400)
+    drawn = rows.floor(asked)
+    left, right = (np.abs(decode(format, drawn[side])) for side in "ab")  # [R, K]
+    products = left * right
+    there = products > 0
+    of_fp32 = (products <= 2.0**-135).all(axis=1)
+    assert there.any(axis=1).mean() > 0.9
+    assert of_fp32.mean() > 0.6 if asked.lowest < -149 else of_fp32.mean() < 0.1
+    assert (products[~of_fp32] <= 2.0**-10).all()
+    assert (products[~of_fp32][there[~of_fp32]] >= 2.0**-48).all()
+    smallest = 2.0**format.smallest_exponent
+    possible = there & (products >= smallest**2)
+    assert possible.any() and (left[possible] >= smallest).all() and (right[possible] >= smallest).all()
+
+
+def test_the_shares_of_the_kinds_are_of_a_thousand_rows() -> None:
+    assert sum(rows.SHARES.values()) == 1000
+    counts = np.bincount(rows.rows(BF16, BF16, 16, 1000, data_seed=1).kind)
+    assert counts.tolist() == [*rows.SHARES.values()]
+
+
 def test_tf32_operands_have_bits_that_the_instruction_drops() -> None:
     chosen = instruction_words.operands(probe_of("mma.sync", "tf32", 8))
     noisy = (chosen.a & 0x1FFF).any(axis=1)
@@ -141,6 +168,17 @@ def test_conversions_are_fed_ties_and_their_neighbours() -> None:
     source = set(conversions.fp32_sources(SEED).tolist())
     tie = int(np.float32(1.0625).view(np.uint32))  # half way from 1 to the next e4m3
     assert {tie - 1, tie, tie + 1, tie | 0x80000000, 0x7FC00000, 0x7F800000, 0x80000000} <= source
+
+
+@pytest.mark.parametrize("format", [FP16, BF16, TF32], ids=lambda f: f.name)
+def test_conversions_are_fed_each_end_of_the_subnormal_and_normal_numbers(format) -> None:
+    source = set(conversions.fp32_sources(SEED).tolist())
+    step = 2.0 ** (format.smallest_exponent - format.mantissa_bits)
+    normal, top = 2.0**format.smallest_exponent, format.largest_code - (1 << format.low_padding)
+    below, largest = decode(format, np.array([top, format.largest_code], format.storage))
+    for value in (step / 2, step, normal - step, normal - step / 2, normal, below, (below + largest) / 2):
+        word = int(np.float32(value).view(np.uint32))
+        assert {word - 1, word, word + 1, word | 0x80000000} <= source, value
 
 
 def test_repeating_counts_the_words_that_come_out_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,16 @@ def test_the_table_says_what_verdicts_rest_on_and_what_was_not_run() -> None:
     assert "words 3" in shown and "elsewhere lacks tcgen05.mma" in shown and "not run" in shown
 
 
+@pytest.mark.parametrize(("ruling", "outcome"), [(U, Outcome.NOT_MODELLED), (E, Outcome.ERROR)])
+def test_the_five_commonest_reasons_are_told_each_with_its_cases(ruling: Ruling, outcome: Outcome) -> None:
+    tally = Tally()
+    for number in range(6):
+        for _ in range(number + 1):
+            tally.count(case(1), "add", "host", {}, Verdict(ruling=ruling, outcome=outcome, message=f"reason {number}"))
+    told = report.not_run_lines(tally)
+    assert told == [f"{ruling} ({number + 1} cases): reason {number}" for number in (5, 4, 3, 2, 1)]
+
+
 def test_the_time_line_says_the_pace_each_bucket_and_the_courts_share() -> None:
     tally = Tally()
     spent = {"compile": 3.0, "launch": 1.0, "reference": 2.0, "transfer": 0.5, "harness": 0.5, "start": 1.0, "total": 8.0}
@@ -146,6 +156,13 @@ def test_json_lines_and_junit_are_whole_at_any_time(tmp_path: Path) -> None:
     assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("add-host", "2", "1")
     summary = json.loads((tmp_path / "run.jsonl").read_text().splitlines()[-1])
     assert summary["status"] == 1 and summary["rows"][0]["words"] == 40
+
+
+def test_a_verdict_without_times_takes_no_time_in_the_junit_file(tmp_path: Path) -> None:
+    records = Records(None, tmp_path / "run.xml")
+    records.verdict(case(1), "add", "host", Verdict(ruling=N, outcome=Outcome.NOT_RUN, message="no GPU"))
+    records.end(Tally())
+    assert ElementTree.parse(tmp_path / "run.xml").getroot()[0][0].get("time") == "0.000"
 
 
 def test_a_log_gets_the_first_verdict_at_once(capsys: pytest.CaptureFixture) -> None:

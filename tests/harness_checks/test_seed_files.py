@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import hypothesis
 import pytest
 
 from harness import seed_files
+from harness.__main__ import main
 from harness.contract import Case, resolve
 from harness.docket import Docket
 from harness.isolation import Bench
@@ -77,6 +79,15 @@ def test_a_repaired_launcher_is_right_and_a_worse_one_another_bug(tmp_path: Path
     assert again(path, embedded=True).same
     accused.write_text(LAUNCHER.format(error="'x'"))
     assert "another bug" in again(path).sentence
+
+
+def test_a_replay_that_is_right_now_prints_what_has_changed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    accused = tmp_path / "mine.py"
+    accused.write_text(LAUNCHER.format(error=1))
+    path = stored(fault="", launcher=f"{accused}:add")
+    accused.write_text(LAUNCHER.format(error=0))
+    assert main(["replay", str(path)]) == 0
+    assert re.search(r"note: .*has changed since", capsys.readouterr().out)
 
 
 def test_a_launcher_whose_file_is_gone_is_judged_from_the_stored_text(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from harness import child as children
 from harness.emulator import emulated
 from harness.isolation import Bench
 from harness.journal import Journal
-from harness.spares import asked_for
+from harness.spares import Spares, asked_for
 from harness.verdict import Outcome, Ruling
 from harness.warming import warm
 from tests.harness_checks.fragile_gpu import ADDRESS, FRAGILE, FragileGpu, case
@@ -210,6 +210,30 @@ def test_a_child_that_cannot_warm_up_says_why_and_judges(bench: Bench) -> None:
     assert bench.judge(case(n=1), FRAGILE).ruling is Ruling.RIGHT
     (said,) = bench.spares["cuda:0"].failures
     assert "Error" in said  # Triton has no driver here, or will not launch on the CPU
+
+
+class Waiting:
+    """A child that waits: ready, not ready yet, or (None) killed while it waited."""
+
+    def __init__(self, ready: bool | None) -> None:
+        self.ready, self.ended = ready, False
+
+    def is_ready(self) -> bool:
+        if self.ready is None:
+            raise children.Gone
+        return self.ready
+
+    def end(self) -> None:
+        self.ended = True
+
+
+def test_the_first_child_that_is_ready_is_taken_and_killed_ones_removed(tmp_path: Path) -> None:
+    spares = Spares(HOST, tmp_path, 3)
+    killed, slow, ready, later = (Waiting(how) for how in (None, False, True, True))
+    spares._waiting = [killed, slow, ready, later]
+    assert spares._first() is ready and spares._waiting == [slow, later]
+    assert spares._dead == [killed] and killed.ended and not slow.ended
+    assert [spares._first() for _ in range(3)] == [later, slow, None]
 
 
 @pytest.mark.parametrize("text", ["x", "-1", ""])

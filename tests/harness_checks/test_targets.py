@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from harness import targets as machines
+from harness import visible_gpus
 from harness.targets import Target, target, targets, visible_device
 from kernels.features import Feature
 
@@ -49,3 +54,62 @@ def test_looking_for_targets_does_not_initialise_cuda() -> None:
 
 def test_an_emulated_target_lives_on_the_cpu() -> None:
     assert Target("emulated:sm_90", "sm_90").device.type == "cpu"
+
+
+GPU = {"arch": "sm_90", "model": "a GPU", "uuid": "u", "free": 1, "total": 2}
+
+
+@pytest.mark.parametrize(
+    ("visible", "file", "found"),
+    [(None, "/dev/null", 1), ("0", "/dev/null", 1), ("", "/dev/null", 0), ("-1", "/dev/null", 0), (None, "/dev/no such node", 0)],
+)
+def test_gpus_are_asked_for_where_a_driver_is_and_none_is_hidden(
+    visible: str | None, file: str, found: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv(machines.SEEN, raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    asked: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> SimpleNamespace:
+        asked.append(command)
+        return SimpleNamespace(stdout="a warning\n" + json.dumps([GPU]) + "\n")
+
+    monkeypatch.setattr(machines, "GPU_NODES", (file,))
+    monkeypatch.setattr(subprocess, "run", run)
+    assert machines._gpus.__wrapped__() == (Target("cuda:0", index=0, **GPU),) * found
+    assert len(asked) == found
+
+
+class Nvml:
+    """libnvidia-ml with one device, a slice of a GPU; `fails` names the call that returns an error."""
+
+    def __init__(self, fails: str = "") -> None:
+        self.fails = fails
+
+    def nvmlInit_v2(self) -> int:
+        return int(self.fails == "init")
+
+    def nvmlDeviceGetHandleByUUID(self, name: bytes, handle: object) -> int:
+        return int(name != b"MIG-aa")
+
+    def nvmlDeviceGetMemoryInfo(self, handle: object, told) -> int:
+        told._obj.free, told._obj.total = 30, 40
+        return int(self.fails == "memory")
+
+
+@pytest.mark.parametrize(
+    ("fails", "name", "told"), [("", "aa", (30, 40)), ("", "bb", None), ("init", "aa", None), ("memory", "aa", None)]
+)
+def test_the_memory_of_a_gpu_is_nvmls_where_it_says(fails: str, name: str, told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda library: Nvml(fails))
+    assert visible_gpus.memory(name) == told
+
+
+def test_without_nvml_the_memory_of_a_gpu_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(library: str) -> None:
+        raise OSError(f"{library}: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    assert visible_gpus.memory("aa") is None

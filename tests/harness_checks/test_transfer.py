@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.contract import Operand
-from harness.transfer import POISONS, TORCH_DTYPES, Guard, Poison, contiguous, guarded_allocations, poison_word, words
+from harness.transfer import POISONS, TORCH_DTYPES, Guard, Poison, _Place, contiguous, guarded_allocations, poison_word, words
 from harness.verdict import Outcome
 
 CPU = torch.device("cpu")
@@ -189,6 +189,11 @@ def test_nothing_is_read_back_from_a_device_but_one_flag_a_comparison(monkeypatc
     plain = torch.Tensor.cpu
     monkeypatch.setattr(torch.Tensor, "cpu", lambda tensor: brought.append(tensor.numel()) or plain(tensor))
     assert lent.trespass() is None and brought == [5]  # the arena, and two bands of each of two outputs
+
+
+@pytest.mark.parametrize(("elements", "offset", "span"), [(0, 0, 0), (1, 0, 512), (256, 0, 512), (257, 0, 1024), (256, 1, 1024)])
+def test_bands_begin_at_the_next_512_bytes_after_an_operand(elements: int, offset: int, span: int) -> None:
+    assert _Place.of((elements,), (1,), offset, torch.float16).span == span
 
 
 def test_two_cases_with_neighbouring_seeds_do_not_share_a_poison() -> None:
