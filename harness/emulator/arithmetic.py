@@ -160,14 +160,13 @@ def wrap(value: int, bits: int) -> int:
 
 
 def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Signed integer quotient toward zero; a zero divisor gives 0 here and is caught by the translator where it can be seen."""
-    b = np.where(b == 0, 1, b)
+    """Signed integer quotient toward zero; of a zero divisor, for which nothing is promised, 0."""
     return ((a - np.fmod(a, b)) // b).astype(a.dtype)
 
 
 def remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Signed integer remainder with the sign of the dividend."""
-    return np.fmod(a, np.where(b == 0, 1, b)).astype(a.dtype)
+    """Signed integer remainder with the sign of the dividend; of a zero divisor, for which nothing is promised, 0."""
+    return np.fmod(a, b).astype(a.dtype)
 
 
 def divide_scalar(a: int, b: int) -> int:

@@ -82,7 +82,7 @@ class GlobalMemory:
             region = Region(base, raw, name, start, high, None, tensor)
             self.regions.append(region)
             self.regions.sort(key=lambda r: r.base)
-        dense = high - start == size * tensor.numel()
+        dense = torch.ops.aten.is_non_overlapping_and_dense(tensor)
         if fresh and dense:
             return address
         if region.allowed is None:

@@ -115,7 +115,7 @@ class Machine(BulkCopies, GlobalAtomics, TensorOperations):
         agents = [Agent(i, name, known.copy()) for i, name in enumerate(names)]
         for agent, thread in zip(agents, [default, *partitions], strict=True):
             agent.thread = thread
-            agent.clock[agent.number] = parent.clock[0] + 1
+            agent.clock[agent.number] = parent.clock[agent.number] + 1  # above what an earlier one of its number left
             self._admit(agent)
         default_agent = agents[0]
         default_agent.writing, default_agent.released = parent.writing, parent.released

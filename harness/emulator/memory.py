@@ -101,16 +101,12 @@ class Space:
                 (read.fences if written else read.repairs).setdefault(agent, int(clock[agent]))  # the first says most
         if not self.hidden_by:
             return
-        shown = [entry.epoch <= clock[entry.agent] for entry in self.hidden_by]
-        if written and alone:
-            if all(shown):
-                self.hiding.fill(0)
-                self.hidden_by = []
-            else:
-                self.hiding[np.array([False, *shown])[self.hiding]] = 0
+        if written and alone:  # who is alone knows of all
+            self.hiding.fill(0)
+            self.hidden_by = []
             return
-        for entry, now in zip(self.hidden_by, shown, strict=True):
-            if now:
+        for entry in self.hidden_by:
+            if entry.epoch <= clock[entry.agent]:
                 fences = entry.fences if written else entry.repairs
                 fences.setdefault(agent, int(clock[agent]))  # the first says most
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from harness.emulator.faults import raise_for_the_launcher
+
 KINDS = {
     torch.float64: "DoubleTensor",
     torch.float32: "FloatTensor",
@@ -36,6 +38,8 @@ class _TensorType(type):
         device = "cuda" if cls.is_cuda else "cpu"
         if all(isinstance(size, int | torch.Size) for size in given):
             return torch.empty(*(given or (0,)), dtype=cls.dtype, device=device)
+        if len(given) > 1:
+            raise_for_the_launcher(TypeError(f"{cls.__name__} takes sizes or one sequence of values, not {len(given)} arguments"))
         return torch.as_tensor(given[0], dtype=cls.dtype, device=device)
 
 

@@ -105,3 +105,13 @@ def idioms(table, out):
     mbarrier.invalidate(arrived)
     tma.async_store(out, [0, 0], tile)  # no fence: TMA wrote it, TMA reads it
     tma.store_wait(pendings=0)
+
+
+@gluon.jit
+def reduced(out):
+    """The least of each row, which the load from tensor memory finds."""
+    sums = allocate_tensor_memory(gl.float32, [128, 64], TensorMemoryLayout([128, 64], col_stride=1))  # (rows, columns)
+    layout: gl.constexpr = sums.get_reg_layout()
+    sums.store(gl.full([128, 64], 1.0, gl.float32, layout))
+    _, least = sums.load_min()
+    gl.store(out + gl.arange(0, 128, layout=least.type.layout), least)

@@ -170,3 +170,41 @@ def copy_is_fenced_by_the_partition_that_sends(a, b, out):
     b_tile = tile_of(out)
     handed = barrier_of(1)
     gl.warp_specialize([(fill, (a_tile, b_tile, handed)), (send_behind_its_own_fence, (out, b_tile, handed))], [1], [24])
+
+
+@gluon.jit
+def copy_is_sent_when_the_partitions_have_ended(a, b, out):
+    a_tile, _ = loaded(a, b)
+    b_tile = tile_of(out)
+    spare = barrier_of(2)
+    gl.warp_specialize([(idle, (spare,)), (fill, (a_tile, b_tile, spare))], [4], [24])
+    fence_async_shared()  # their end is a barrier: it covers what the partition wrote
+    tma.async_store(out, [0, 0], b_tile)
+    tma.store_wait(pendings=0)
+
+
+@gluon.jit
+def arrive_often(spare):
+    for _ in range(8):
+        mbarrier.arrive(spare, count=1)
+
+
+@gluon.jit
+def send_when_stored(out, b_tile, stored, waits: gl.constexpr):
+    mbarrier.wait(stored, 0, pred=waits)
+    fence_async_shared()
+    tma.async_store(out, [0, 0], b_tile)
+    tma.store_wait(pendings=0)
+
+
+@gluon.jit
+def copy_is_made_by_partitions_that_began_before(a, b, out):
+    a_tile, _ = loaded(a, b)
+    b_tile = tile_of(out)
+    layout: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [gl.num_warps(), 1], [1, 0])
+    b_tile.store(gl.zeros([128, 64], gl.float16, layout))
+    spare = barrier_of(9)
+    handed = barrier_of(1)
+    gl.warp_specialize([(idle, (spare,)), (arrive_often, (spare,))], [4], [24])
+    mbarrier.invalidate(spare)
+    gl.warp_specialize([(send_when_stored, (out, b_tile, handed, True)), (fill, (a_tile, b_tile, handed))], [4], [24])

@@ -158,3 +158,14 @@ def test_a_tuning_that_says_nothing_is_refused_with_what_it_may_be() -> None:
     said = "tuning 'fastest': must be '', 'first', 'runs' or 'config <n>'"
     with pytest.raises(BadArgument, match=said), emulated("sm_90", tuning="fastest"):
         pass
+
+
+@pytest.mark.parametrize("tuning", ["", "config 1", "runs"])
+def test_the_quantiles_of_a_configuration_s_time_are_its_median(tuning: str) -> None:
+    """No time on an emulated GPU varies; in tuning runs all configurations take equally long."""
+    tuner = triton.autotune(configs(), key=["n"], cache_results=False)(copied)
+    with emulated("sm_90", tuning=tuning):
+        launch(tuner, torch.arange(128.0), torch.zeros(128))
+    times = list(tuner.configs_timings.values())
+    assert len(times) == 3 and all(low == median == high for median, low, high in times)
+    assert tuning != "runs" or times[0] == times[1] == times[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ import triton.language as tl
 from triton import knobs
 from triton.runtime.errors import PTXASError
 
-from harness.emulator import emulated
+from harness.emulator import emulated, machine_code
 from harness.emulator.machine_code import cubin_resources
 from harness.offline_driver import compiling
+from tests.harness_checks.emulated_launches import described, matrix
+from tests.harness_checks.gluon_partition_idioms import copy_is_refilled_by_the_partition_that_read_it
 
 
 @triton.jit
@@ -47,6 +50,25 @@ def test_the_machine_code_is_that_of_the_whole_compilation(arch: str, options: d
         launched(**options)
     assert text == kept[0].assembly and f".target {arch}" in text
     assert (registers, 4 * spilled) == cubin_resources(kept[0].binary) and shared == kept[0].metadata["shared"]
+
+
+def test_the_warps_of_partitions_are_counted_as_the_whole_compilation_does(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    tensors = [described(matrix(128, 64), [128, 64]), described(matrix(64, 64), [64, 64]), described(matrix(128, 64), [128, 64])]
+    with emulated("sm_90") as device:
+        device.dry = True
+        copy_is_refilled_by_the_partition_that_read_it[(1,)](*tensors, num_warps=4)
+    with compiling("sm_90") as kept:
+        copy_is_refilled_by_the_partition_that_read_it[(1,)](*tensors, num_warps=4)
+    assert device.launches[0].metadata["num_warps"] == kept[0].metadata["num_warps"] > 4
+
+
+def test_the_stack_of_a_thread_counts_spills_and_arrays(tmp_path: Path, monkeypatch: Any) -> None:
+    said = "Function k:\n  REG:40 STACK:16 SHARED:0 LOCAL:8 TEXTURE:0 SURFACE:0 SAMPLER:0"
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    assert knobs.nvidia.cuobjdump.path  # asked for its version now
+    monkeypatch.setattr(machine_code.subprocess, "run", lambda *_, **__: SimpleNamespace(stdout=said))
+    assert cubin_resources(b"a cubin that nobody has asked for") == (40, 24)
 
 
 def test_a_stage_that_there_is_not_is_a_key_error() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import Any
 
 import numpy as np
 import pytest
@@ -208,6 +209,36 @@ def test_times_are_positive_and_grow_with_what_is_launched() -> None:
         double(x), double(x)
         events[2].record()
         assert 0 < events[0].elapsed_time(events[1]) < events[1].elapsed_time(events[2])
+
+
+def test_time_goes_on_between_two_calls_that_launch_nothing() -> None:
+    with emulated("sm_90"):
+        events = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
+        for event in events:
+            event.record()
+        assert 0 < events[0].elapsed_time(events[1]) < events[0].elapsed_time(events[2])
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+def test_each_gpu_says_that_it_multiplies_bf16_and_tf32(arch: str) -> None:
+    with emulated(arch):
+        assert torch.cuda.is_bf16_supported() is True and torch.cuda.is_tf32_supported() is True
+
+
+@pytest.mark.parametrize("device", [None, -1, 0, "cuda", "cuda:0", torch.device("cuda"), torch.device("cuda", 0)], ids=str)
+def test_the_gpu_has_each_of_the_names_that_torch_takes_for_it(device: Any) -> None:
+    with emulated("sm_90"):
+        torch.cuda.synchronize(device)
+    for other in ("cuda:1", 1):
+        with emulated("sm_90"), pytest.raises(torch.AcceleratorError, match="invalid device ordinal"):
+            torch.cuda.synchronize(other)
+
+
+def test_an_older_type_takes_sizes_or_one_sequence() -> None:
+    with emulated("sm_90"):
+        assert torch.cuda.FloatTensor(2, 3).shape == (2, 3) and torch.cuda.FloatTensor([2, 3]).tolist() == [2.0, 3.0]
+        with pytest.raises(TypeError, match="takes sizes or one sequence of values, not 2 arguments"):
+            torch.cuda.FloatTensor([2], [3])
 
 
 def test_a_tensor_shares_every_byte_with_what_holds_it() -> None:

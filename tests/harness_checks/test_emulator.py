@@ -90,9 +90,27 @@ def test_the_gap_between_the_rows_of_a_strided_view_belongs_to_nobody():
         kernels.copy[(1,)](torch.ones(32), storage[:, :8], 32, 32, BLOCK=32)
 
 
+def test_the_gap_between_elements_that_are_repeated_belongs_to_nobody():
+    """Four elements of four bytes from one end to the other, as a dense tensor of the shape has."""
+    storage = torch.zeros(4)
+    with emulated("sm_80"), pytest.raises(EmulatedFault, match="stray read"):
+        kernels.copy[(1,)](storage.as_strided((2, 2), (0, 3)), torch.ones(4), 4, 4, BLOCK=4)
+
+
 def test_an_address_outside_every_storage_is_illegal():
     with emulated("sm_80"), pytest.raises(EmulatedFault, match="illegal address"):
         kernels.copy[(1 << 20,)](torch.zeros(64), torch.zeros(64), 1 << 30, 1 << 30, BLOCK=128)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3, 4, 5])
+def test_a_tile_of_each_rank_comes_from_where_it_starts(rank):
+    """Only of the last start, in bytes, 16 is a divisor."""
+    sizes = [2] * (rank - 1) + [64]
+    table, got = torch.arange(2.0 ** (rank - 1) * 64).view(sizes), torch.zeros(64)
+    with emulated("sm_90"):
+        tile = TensorDescriptor.from_tensor(table, [1] * (rank - 1) + [64])
+        kernels.descriptor_tile[(1,)](tile, got, 1, SIZE=64, RANK=rank)
+    assert torch.equal(got, table.view(-1)[-64:])
 
 
 @pytest.mark.parametrize("kernel", [kernels.collide, kernels.lanes_collide])

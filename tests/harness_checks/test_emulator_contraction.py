@@ -214,6 +214,16 @@ def test_a_sum_that_is_narrowed_again_is_fused_in_the_narrow_format(dtype, tmp_p
         assert (words != apart).sum() >= 3
 
 
+@pytest.mark.parametrize("lines", [
+    ["z = (x.to(tl.float32) - z.to(tl.float32)).to(x.dtype) + y * w"],
+    ["s = x.to(tl.float32)", "for _ in range(n):", "    z = s.to(x.dtype) + z * y", "    s = s + tl.abs(z).to(tl.float32)"],
+], ids=["a difference", "what a loop carries"])  # fmt: skip
+def test_what_is_narrowed_and_no_product_is_added_not_multiplied(lines, tmp_path):
+    kernel = load(drawn_sums.text(lines, ["z"]), tmp_path, "no_product")
+    words = by_ptx(real_ptx(kernel, "sm_90", F16, F16, True), operands(7, F16), F16, STEPS)[0][0]
+    np.testing.assert_array_equal(emulate(kernel, "sm_90", F16, F16, True, seed=7)[0], words)
+
+
 def test_drawn_kernels_that_widen_and_narrow_have_the_words_of_their_ptx(tmp_path):
     wrong, refused = differing(tmp_path, "narrow", range(1, 15), dtype=F16)
     assert wrong == [] and len(refused) <= 4, refused
@@ -255,12 +265,13 @@ READINGS = {
     "fuses it in one place and not in another": Fate(plain=1, fused=1, formats={"f32"}, addends={frozenset()}),
     "computes it in f16": Fate(fused=1, formats={"f16"}, addends={frozenset()}),
     "keeps nothing that could be read": Fate(),
+    "fuses a product into it that reaches it through": Fate(fused=1, formats={"f32"}, addends={frozenset({-1})}),
 }
 
 
 @pytest.mark.parametrize("said", READINGS)
 def test_a_reading_that_decides_nothing_is_refused(said, tmp_path, monkeypatch):
-    kernel = load(drawn_sums.text(["z = x * y + z"], ["z"]), tmp_path, "unread")
+    kernel = load(drawn_sums.text(["p = z * z", "z = x * y + tl.where(n > 1, p, y)"], ["z"]), tmp_path, "unread")
     monkeypatch.setattr(Contraction, "fate", lambda self, line: READINGS[said])
     monkeypatch.setattr(emulated_device, "_translations", {})
     with pytest.raises(EmulatedFault, match=f"not modelled: .*{said}"):
@@ -313,6 +324,11 @@ def test_a_sum_whose_line_the_compiler_drops_is_read_with_the_others_of_none(tmp
     for arch in ARCHITECTURES:
         x, y, z, _ = (t.numpy() for t in operands(7, F32))
         np.testing.assert_array_equal(emulate(kernel, arch, F32, F32, True, seed=7)[3], fma(x, y, z).view(np.int32))
+
+
+def test_what_stands_before_the_first_line_has_no_line():
+    text = "ld.param.b64 %rd1, [x];\n.loc 1 1 0\nmov.b32 %r1, 0;\n.loc 1 3 1\nadd.f32 %r3, %r1, %r2;"
+    assert [(each.opcode, each.line) for each in instructions(text)] == [("ld.param.b64", -1), ("mov.b32", 0), ("add.f32", 2)]
 
 
 @pytest.mark.parametrize(("code", "joined"), [

@@ -13,6 +13,7 @@ from triton.runtime import driver
 from triton.runtime.errors import OutOfResources
 
 from harness.emulator import EmulatedFault, emulated
+from tests.harness_checks import gluon_kernels
 from tests.harness_checks import tile_kernels as kernels
 from tests.harness_checks.emulated_products import ARCHITECTURES, FAMILIES, multiply, operands
 
@@ -24,6 +25,12 @@ def test_an_unknown_operation_is_refused_by_name_and_line_before_anything_runs()
     assert raised.value.outcome == "not modelled" and "math.sin" in raised.value.message
     assert "tile_kernels.py" in raised.value.location
     assert (destination == 5).all()
+
+
+def test_a_load_of_tensor_memory_that_reduces_is_refused_by_name():
+    with emulated("sm_100"), pytest.raises(EmulatedFault, match=r"ttng\.tmem_load.* with a reduction") as raised:
+        gluon_kernels.reduced[(1,)](torch.zeros(128), num_warps=4)
+    assert raised.value.outcome == "not modelled" and "gluon_kernels.py" in raised.value.location
 
 
 def test_more_shared_memory_than_the_target_has_is_out_of_resources():

@@ -104,7 +104,8 @@ def test_a_promise_on_which_no_access_relies_is_an_advice() -> None:
     """Groups of 4 are moved at once: a row of 60 ends with a whole group, though groups of 8 were promised."""
     with emulated("sm_90") as device:
         run(kernels.wrapping, 60)
-    assert [said for said in device.advice if "tl.max_contiguous [8] is not true: 0 follows 59" in said and "relies" in said]
+    (advice,) = [said for said in device.advice if "tl.max_contiguous [8] is not true: 0 follows 59" in said and "relies" in said]
+    assert re.match(r"\S*hinted_kernels\.py:\d+: ", advice), "its line first"
 
 
 @pytest.mark.parametrize(("kernel", "broken", "left"), [(kernels.wrapping, 62, 60), (kernels.rows_apart, 65, 1)])

@@ -103,6 +103,8 @@ TWINS = [
         "    mbarrier.expect(arrived, a.nbytes_per_cta)\n    a_tile.store(value)  # the",
         "deadlock",
     ),
+    ("copy_is_sent_when_the_partitions_have_ended", "(a_tile, b_tile, spare)", "(b_tile, a_tile, spare)", "uninitialised read"),
+    ("copy_is_made_by_partitions_that_began_before", "handed, True", "handed, False", "race"),
     ("copy_commits_empty_groups", "wait_group(2)", "wait_group(3)", "race"),
     (
         "copy_waits_for_the_phase_before_the_first",

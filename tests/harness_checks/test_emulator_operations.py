@@ -60,6 +60,16 @@ def test_floats_become_integers_toward_zero_through_the_width_of_the_instruction
     assert small[:8].tolist() == [44, -44, -1, 0, 0, 2, -2, -1]
 
 
+def test_the_bits_of_a_single_float_are_a_word_and_of_a_word_a_float():
+    codes = [0, 0x3F800000 - 1, -(2**31), 0x7F7FFFFF, 5]
+    words, floats = torch.tensor(codes, dtype=torch.int32), torch.tensor([1.0, -2.5, 0.0, 2.0**126, 3.0])
+    due = (2 * floats).view(torch.int32) - 1
+    with emulated("sm_90"):
+        kernels.scalars[(1,)](words, floats, torch.tensor([1, 1, 1, 1, 0], dtype=torch.int32), COUNT=5)
+    assert torch.equal(words, due)
+    assert floats.view(torch.int32).tolist() == [*(code + 1 for code in codes[:4]), -7], "masked out: what was given instead"
+
+
 def test_fma_rounds_once_where_two_roundings_would_differ():
     generator = np.random.default_rng(5)
     # a * b lies on a tie of fp32 (its bit 2^-24 is set, none below) and c is a hair beside it, too small for a float64 sum

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -182,6 +182,7 @@ KERNELS: dict[str, Callable] = {
     "fenced_then_handed": bulk(2),
     "stored_then_released": bulk(2),
     "between_partitions": bulk(1),
+    "read_after_partitions": bulk(1),
     "counted_by_partitions": bulk(1),
 }
 
@@ -336,9 +337,13 @@ TWINS = (
     Twin("replaced_in_place", "read_only=False", "read_only=True", (BULK, LOADED), "no wait for its writes"),
     Twin("handed_to_tma", '        gl.inline_asm("fence.proxy.async;")\n', "", (PUT, FETCH), "no proxy fence"),
     Twin("handed_to_tma", 'sem="acquire"', 'sem="relaxed"', (PUT, FETCH), "nothing orders them"),
+    Twin("handed_to_tma", 'gl.barrier()\n        gl.atomic_xchg(flags, 1, sem="release")',
+         'gl.atomic_xchg(flags, 1, sem="relaxed")', (PUT, FETCH), RELEASES_NOTHING),
     Twin("fenced_then_handed", f"        {PROXY_FENCE}\n        gl.barrier()\n        {RELEASE}\n",
          f"        {RELEASE}\n        {PROXY_FENCE}\n", (PUT, FETCH), "no proxy fence"),
     Twin("stored_then_released", "read_only=False", "read_only=True", (BULK, LOADED), "no wait of program 0 covers"),
+    Twin("read_after_partitions", "(adding_partition, (flags, 0)), (copying", "(copying_partition, (out, rows)), (copying",
+         ("gl.store(rows + places_of(), gl.load(source + places_of()))",) * 2, "another partition"),
     Twin("between_partitions", "    mbarrier.wait(written, 0)\n", "", (PUT, LOADED), "another partition"),
     Twin("between_partitions", f"    {PUT})\n    mbarrier.arrive(written, count=1)\n",
          f"    mbarrier.arrive(written, count=1)\n    {PUT})\n", (PUT, LOADED), "another partition"),
@@ -410,6 +415,15 @@ def test_a_twin_fails_by_name_with_both_its_lines(twin, tmp_path):
 
 def test_there_are_many_pairs_of_right_and_wrong():
     assert len(TWINS) >= 80 and {twin.kernel for twin in TWINS} == set(KERNELS)
+
+
+@pytest.mark.parametrize(("synchronises", "agents", "fences", "epochs"), [
+    (False, 1, False, 0), (False, 1, True, 0), (False, 2, False, 2), (True, 1, False, 1), (True, 1, True, 2), (True, 4, True, 8),
+])  # fmt: skip
+def test_programs_that_tell_each_other_nothing_keep_no_clocks(synchronises, agents, fences, epochs):
+    """Each clock has an epoch of each program: too much to keep for a large grid where nobody ever asks."""
+    facts = SimpleNamespace(synchronises=synchronises, agents=agents, fences_proxy=fences)
+    assert GlobalOrder(1 << 20, facts, []).clock_length == epochs << 20
 
 
 def noted(kernel, programs: int, *given, schedule: str = "eager") -> tuple[set[str], set[str]]:

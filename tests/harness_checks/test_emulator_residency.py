@@ -3,6 +3,7 @@ grid as the driver does."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from triton.runtime import driver
 
 from harness.emulator import EmulatedFault, emulated, interleaving
+from harness.emulator.architectures import ARCHITECTURES
 from harness.emulator.residency import LARGEST_GRID, Registers, check_grid, most_registers, residency
 from harness.outcomes import outcome_of
 from harness.verdict import Outcome
@@ -23,6 +25,13 @@ MULTIPROCESSORS = {"sm_80": 108, "sm_90": 132, "sm_100": 148}  # A100, H100 SXM,
 def test_a_launcher_is_told_the_multiprocessors_of_the_real_chip(arch, count):
     with emulated(arch):
         assert driver.active.utils.get_device_properties(0)["multiprocessor_count"] == count
+
+
+def test_no_launcher_changes_what_a_gpu_is():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        ARCHITECTURES["sm_90"].shared_memory = 1 << 20
+    with emulated("sm_90"), pytest.raises(dataclasses.FrozenInstanceError):
+        torch.cuda.get_device_properties().multi_processor_count = 1
 
 
 @pytest.mark.parametrize("schedule", ["eager on 2", "latest on 2", "drawn:3 on 2"])
@@ -125,6 +134,7 @@ def test_a_wait_for_a_program_that_cannot_be_resident_is_a_deadlock(kernel, prog
     assert fault.outcome == "deadlock" and fault.message.startswith(f"needs programs resident together: {resident} of the launch")
     assert f"2 multiprocessors of sm_90 hold {resident // 2} each by their threads" in fault.message
     assert f"{programs - resident} have not begun" in fault.message
+    assert fault.message.count(" waits at ") == 3 and fault.message.endswith(f"; and {resident - 3} more")
     line = Path(ordered.__file__).read_text().splitlines()[int(fault.location.rpartition(":")[2]) - 1]
     assert "tl.atomic_add" in line and "while" in line
     assert len(fault.details["waits"]) == min(resident, 20) and fault.details["waiting lines"] == [fault.location]

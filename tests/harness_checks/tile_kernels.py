@@ -200,3 +200,30 @@ def descriptor_write(table, source, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """The first tile of `table`, a host tensor descriptor of (ROWS, COLUMNS), = source."""
     at = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
     table.store([0, 0], tl.load(source + at))
+
+
+@triton.jit
+def scalars(words, floats, there, COUNT: tl.constexpr):
+    """Each of `words` + 1 as the bits of a float, each of `floats` x 2 as a word - 1, where `there`; -7 as a word elsewhere."""
+    for at in range(COUNT):
+        word = tl.load(words + at, mask=tl.load(there + at) != 0, other=-8)
+        bits = (tl.load(floats + at) * 2).to(tl.int32, bitcast=True)
+        tl.store(floats + at, (word + 1).to(tl.float32, bitcast=True))
+        tl.store(words + at, bits - 1)
+
+
+@triton.jit
+def descriptor_tile(table, out, start, SIZE: tl.constexpr, RANK: tl.constexpr):
+    """out = the tile of `table`, a host tensor descriptor of RANK, that starts at `start` in each dimension but the last."""
+    at = tl.arange(0, SIZE)
+    if RANK == 1:
+        tile = table.load([0])
+    elif RANK == 2:
+        tile = table.load([start, 0])
+    elif RANK == 3:
+        tile = table.load([start, start, 0])
+    elif RANK == 4:
+        tile = table.load([start, start, start, 0])
+    else:
+        tile = table.load([start, start, start, start, 0])
+    tl.store(out + at, tile.reshape(SIZE))
