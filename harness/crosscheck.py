@@ -25,6 +25,7 @@ from harness import plan
 from harness.contract import Case, resolve
 from harness.docket import Docket
 from harness.judge import Clock, launch
+from harness.one_thread import one_thread
 from harness.targets import Target, target
 from reference.tensor_core import Instruction, product
 
@@ -122,7 +123,9 @@ def crosscheck(
     """
     context = multiprocessing.get_context("spawn")
     begun, counted, judged = time.monotonic(), 0, 0
-    with context.Pool(jobs, initializer=_begin, initargs=(address, hardware, moved)) as pool:
+    with one_thread():
+        workers = context.Pool(jobs, initializer=_begin, initargs=(address, hardware, moved))
+    with workers as pool:
         batch = 0
         while judged < cases or counted < words:
             wanted = max(cases - judged, jobs * _MIXED_CASES)
@@ -146,8 +149,6 @@ _serving: dict[str, Any] = {}
 
 def _begin(address: str, hardware: Target, moved: bool) -> None:
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ[name] = "1"
     _serving.update(contract=resolve(address), hardware=hardware, emulated=target(f"emulated:{hardware.arch}"), moved=moved)
 
 

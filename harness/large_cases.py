@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
@@ -23,6 +22,7 @@ import numpy as np
 from harness import large_operands
 from harness.contract import Case, Operand, resolve
 from harness.judge import Clock, launch
+from harness.one_thread import one_thread
 from harness.rulings import UNABLE
 from harness.targets import Target
 from harness.verdict import Outcome, Ruling
@@ -72,8 +72,8 @@ class Pending:
 
 
 def cases(sizes: Iterable[tuple[int, int, int]], target: Target) -> list[Case]:
-    """For each size, every kernel that multiplies, in each of its types; matmul's fp16 by the autotuned launcher, and in each of
-    the configurations that bring tiles by TMA where the target has it."""
+    """For each size, every kernel that multiplies, in each of its types; the two blocked ones in fp16 alone. matmul's fp16 is asked
+    of the autotuned launcher, and in each of the configurations that bring tiles by TMA where the target has it."""
     return [case for size in sizes for case in _of_size(*size, described=Feature.TMA in target.features)]
 
 
@@ -119,18 +119,11 @@ def judge_large(asked: Iterable[Case], target: Target, *, products: int = PRODUC
     if jobs == 0:
         yield from _judge_all(asked, target, products, Here())
         return
-    alone = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    earlier = {name: os.environ.get(name) for name in alone}
-    os.environ.update(alone)  # children start while this holds
-    try:
-        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-            asked = list(asked)
-            if not target.emulated:
-                compile_before(asked, target, pool)
-            yield from _judge_all(asked, target, products, pool)
-    finally:
-        for name, value in earlier.items():
-            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
+    with one_thread(), ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:  # starts them as needed
+        asked = list(asked)
+        if not target.emulated:
+            compile_before(asked, target, pool)
+        yield from _judge_all(asked, target, products, pool)
 
 
 def compile_before(asked: Iterable[Case], target: Target, pool: Executor) -> None:

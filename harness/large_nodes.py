@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.contract import Case, resolve
+from harness.one_thread import one_thread
 from harness.targets import Target, visible_device
 from harness.usage import UsageError
 from kernels.features import Feature
@@ -81,7 +82,9 @@ class LargeBench:
             spawn = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(1, mp_context=spawn, initializer=_begin, initargs=(visible,))
         try:
-            row = self._pool.submit(judged, case.to_json(), target, products).result(TIMEOUT)
+            with one_thread():  # the first case starts the child
+                answer = self._pool.submit(judged, case.to_json(), target, products)
+            row = answer.result(TIMEOUT)
         except BrokenProcessPool:
             row = {"ruling": "convicted", "outcome": "killed", "message": "the process died", "words": 0}
         except TimeoutError:
@@ -99,9 +102,7 @@ class LargeBench:
 
 
 def _begin(visible: str | None) -> None:
-    """In the child, before CUDA is initialised: see one GPU only, and work on one core."""
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = "1"
+    """In the child, before CUDA is initialised: see one GPU only."""
     if visible is not None:
         os.environ.update(CUDA_VISIBLE_DEVICES=visible, HARNESS_ONE_GPU="1")
 

@@ -6,11 +6,17 @@ The machine here is the emulated one, so agreement is owed; disagreement is plan
 
 from __future__ import annotations
 
+import multiprocessing.pool
+import os
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from harness import crosscheck
 from harness.contract import Case, resolve
+from harness.one_thread import VARIABLES
 from harness.plan import moved_law
 from harness.targets import target
 
@@ -57,6 +63,24 @@ def test_what_a_comparison_raises_is_in_its_row_and_counts_as_wrong(monkeypatch:
     tally = crosscheck.Tally()
     tally.add(crosscheck._compare(case().to_json()))
     assert len(tally.wrong) == 1 and "planted" in tally.wrong[0]["wrong"]
+
+
+def test_workers_are_started_with_one_thread_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not told so by themselves: NumPy has read the variables when their first line runs."""
+    started: list[dict] = []
+
+    class Pool(multiprocessing.pool.ThreadPool):
+        def __init__(self, jobs: int, **rest: Any) -> None:
+            started.append({name: os.environ.get(name) for name in VARIABLES})
+            super().__init__(jobs, **rest)
+
+    monkeypatch.setattr(crosscheck.multiprocessing, "get_context", lambda how: SimpleNamespace(Pool=Pool))
+    monkeypatch.setattr(crosscheck, "_compare", lambda record: {"words": 7, "case": record})
+    monkeypatch.setenv(VARIABLES[0], "5")
+    monkeypatch.delenv(VARIABLES[1], raising=False)
+    rows = list(crosscheck.crosscheck("matmul", target("emulated:sm_90"), cases=1, words=1, seed=0, jobs=1))
+    assert rows and started == [dict.fromkeys(VARIABLES, "1")]
+    assert os.environ[VARIABLES[0]] == "5" and VARIABLES[1] not in os.environ
 
 
 def test_a_sharpened_case_asks_for_fp32_and_keeps_integers_as_they_were() -> None:

@@ -8,19 +8,24 @@ nothing.
 from __future__ import annotations
 
 import json
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
-from harness import large_operands
+from harness import large_cases, large_nodes, large_operands
 from harness.commands import large
 from harness.contract import Case, resolve
 from harness.large_cases import cases, judge_large, sample
+from harness.one_thread import VARIABLES
 from harness.targets import target
 from harness.verdict import Ruling
 from kernels.matmul import CONFIGS, Problem
+from kernels.scaled_operands import FORMATS
 from tests.harness_checks.planted import Fault, plant
 
 HOPPER = target("emulated:sm_90")
@@ -72,6 +77,31 @@ def test_the_words_of_chosen_places_are_the_whole_problems(place: int) -> None:
     assert np.array_equal(again, whole[np.ix_(rows, columns)])
 
 
+@pytest.mark.parametrize("size", [(1024, 1024, 1024), (4096, 2048, 128), (64, 48, 32)])
+def test_a_size_is_asked_of_each_kernel_that_multiplies_by_type(size: tuple[int, int, int]) -> None:
+    asked: dict[str, set[str]] = {}
+    for case in cases([size], HOPPER):
+        p = case.problem
+        kind = f"{p.dtype} {p.precision}" if getattr(p, "dtype", "") == "fp32" else getattr(p, "format", "") or p.dtype
+        asked.setdefault(case.contract, set()).add(kind)
+        assert (p.m, p.n, p.k) == size
+    assert asked == {
+        "matmul": {"fp16", "bf16", "e4m3", "int8", "fp32 tf32", "fp32 ieee"},
+        "hopper_matmul": {"fp16", "bf16", "e4m3", "e5m2"},
+        "ampere_gemm": {"fp16", "bf16"},
+        "block_scaled_matmul": set(FORMATS),
+        "blocked_matmul": {"fp16"},
+        "blocked_matmul_pipelined": {"fp16"},
+    }
+
+
+@pytest.mark.parametrize(("k", "asked"), [(127, True), (128, True), (129, False), (256, False)])
+def test_fp32_by_multiply_adds_is_asked_of_up_to_2_to_the_30_products(k: int, asked: bool) -> None:
+    """The reference takes one K after the other; what docs/benchmarks.md tells of is 4096x2048x128."""
+    made = [case for case in cases([(4096, 2048, k)], HOPPER) if getattr(case.problem, "precision", "") == "ieee"]
+    assert len(made) == asked
+
+
 def test_drawn_codes_are_the_same_whatever_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_operands, "STRIPE", 1000)
     made = {form: large_operands.draw(form, (50, 64), 3, "a") for form in ("fp16", "bf16", "e4m3", "e5m2", "fp32", "int8", "pairs")}
@@ -102,6 +132,29 @@ def test_a_kernel_that_the_target_lacks_features_for_is_not_run_and_counts_nothi
     told = large.summed([row], "emulated:sm_90", "", 1.0)
     assert (row.ruling, row.words, told["words"], told["cases"]) == (Ruling.NOT_RUN, 0, 0, 0)
     assert told["not_run"] and "lacks" in told["not_run"][0]
+
+
+@pytest.mark.parametrize("place", [large_cases, large_nodes], ids=lambda place: place.__name__)
+def test_processes_for_large_products_are_started_with_one_thread(place: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool starts a process when it is handed work."""
+    started: list[dict] = []
+
+    class Pool(ThreadPoolExecutor):
+        def __init__(self, workers: int, **rest: object) -> None:
+            super().__init__(workers)
+
+        def submit(self, *work: object, **rest: object) -> Future:  # type: ignore[override]
+            started.append({name: os.environ.get(name) for name in VARIABLES})
+            return super().submit(*work, **rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(place, "ProcessPoolExecutor", Pool)
+    monkeypatch.setenv(VARIABLES[0], "5")
+    if place is large_cases:
+        assert [row.ruling for row in judge_large([small()], HOPPER, products=64 * 900, jobs=1)] == [Ruling.RIGHT]
+    else:
+        assert large_nodes.LargeBench().judge(small(), HOPPER, 64 * 900)["ruling"] == "right"
+    assert started and all(seen == dict.fromkeys(VARIABLES, "1") for seen in started)
+    assert os.environ[VARIABLES[0]] == "5"
 
 
 def test_the_command_writes_its_rows_and_its_status_says_what_came(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
