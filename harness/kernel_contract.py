@@ -246,7 +246,8 @@ def drawn_operand(
 
 ROW_KINDS = ("permuted", "anywhere", "repeated", "edges")
 """What row numbers look like; a case names one behind its regime, as in ``normal/repeated``. permuted: each once as far as they go.
-anywhere: from below 0 to past the end. repeated: a few rows over and over. edges: first, last, one past it, far past it."""
+anywhere: from below 0 to past the end, by at most the table's length and 3. repeated: a few rows over and over. edges: first, last,
+one past it, far past it."""
 
 
 def row_numbers(case: Case, name: str, count: int, rows: int, *, scattered_in_blocks_of: int = 0) -> Operand:
@@ -305,10 +306,9 @@ def multiplied(arch: str, family: str, dtype: str, out: str, a: np.ndarray, b: n
                c: np.ndarray | None = None) -> np.ndarray:
     """Words (M, N) in `out` of one ascending chain over all of K that starts at `c` (fp32 words; None: +0), converted once."""
     from harness.plan import chained_product
-    from reference.formats import FORMATS, convert
+    from reference.formats import convert
 
-    sums = chained_product(chain_of(arch, family, dtype), a, b, c)
-    return sums if out == "fp32" else convert(FORMATS["fp32"], FORMATS[out], sums, arch)
+    return convert("fp32", out, chained_product(chain_of(arch, family, dtype), a, b, c), arch)
 
 
 def chain_of(arch: str, family: str, dtype: str) -> Instruction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 import kernels.matmul
 from harness import operands, seed_files
 from harness.case_fields import check_case
-from harness.contract import case_from_record, load, resolve
+from harness.contract import Case, Expected, Operand, Owed, case_from_record, load, resolve
 from harness.contracts.matmul import CONTRACT
 from harness.docket import stems
 from harness.emulator import emulated
@@ -162,6 +163,31 @@ def test_the_launcher_accepts_what_it_should() -> None:
     with emulated("sm_90") as device:
         assert matmul_configured(A, B, "leaky_relu", torch.float32, SMALL).shape == (4, 4)
     assert len(device.launches) == 1
+
+
+WHOLE = {"contract": "matmul", "problem": {}, "config": None, "regime": "normal", "data_seed": 0, "schedule": "eager"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({"calls": calls} for calls in (1, 2)),
+        *({"schedule": schedule} for schedule in ("latest", "immediate", "drawn:7", "drawn:-7", "eager on 2", "drawn:0 on 132")),
+        *({"tuning": tuning} for tuning in ("", "first", "runs", "config 0", "config 12")),
+        {"data_seed": 1 << 40},
+        {"config": {"num_warps": 4}},
+    ],
+    ids=str,
+)
+def test_a_file_may_hold_every_way_to_launch_a_case(fields: dict) -> None:
+    check_case(WHOLE | fields)
+
+
+@pytest.mark.parametrize("kind", [Case, Expected, Operand, Owed], ids=lambda kind: kind.__name__)
+def test_the_records_of_a_contract_take_their_fields_by_name_alone(kind: type) -> None:
+    """A contract of a user's goes on to mean the same where a field is added or moved."""
+    with pytest.raises(TypeError, match="positional argument"):
+        kind(*(None for _ in dataclasses.fields(kind)))
 
 
 @pytest.mark.parametrize("stem", stems())

@@ -35,6 +35,14 @@ def test_sizes_move_as_little_as_the_predicate_asks(requires: str, moved: dict, 
     assert nearest(written(tmp_path, f"f.requires = {requires}"), SIZES, "mnk") == SIZES | moved
 
 
+@pytest.mark.parametrize("unit", [2**power for power in range(9)])
+@pytest.mark.parametrize("beside", [-1, 0, 1])
+def test_a_size_moves_to_the_nearest_multiple_below_or_above(unit: int, beside: int, tmp_path: Path) -> None:
+    launcher = written(tmp_path, f"f.requires = lambda k: k % {unit} == 0")
+    step = beside if unit > 2 else 0  # of a unit of 2 both neighbours are as near
+    assert nearest(launcher, SIZES | {"k": 3 * unit + step}, "mnk") == SIZES | {"k": 3 * unit}
+
+
 def test_what_no_near_size_meets_is_not_asked(tmp_path: Path) -> None:
     launcher = written(tmp_path, "f.requires = lambda dtype: dtype == 'bf16'")
     assert nearest(launcher, SIZES, "mnk") is None

@@ -99,6 +99,26 @@ def test_the_last_ragged_row_of_tiles_is_named() -> None:
     assert "only in the last row of tiles, which is ragged" in sentences(wrong, tile=(8, 8))
 
 
+@pytest.mark.parametrize(
+    ("shape", "rows", "columns", "told"),
+    [
+        ((20, 24), slice(3, 4), slice(0, 2), {"one row only: 3"}),
+        ((20, 24), slice(0, 2), slice(5, 6), {"one column only: 5"}),
+        ((20, 24), slice(3, 4), slice(5, 6), {"one row only: 3", "one column only: 5"}),
+        ((20, 24), slice(0, 2), slice(0, 2), set()),
+        ((1, 24), slice(0, 1), slice(0, 2), set()),  # it has no other row
+        ((20, 1), slice(0, 2), slice(0, 1), set()),
+        ((1, 24), slice(0, 1), slice(5, 6), {"one column only: 5"}),
+    ],
+)
+def test_a_row_or_a_column_is_named_where_it_is_one_of_several(shape, rows: slice, columns: slice, told: set[str]) -> None:
+    due = MATRIX.reshape(-1)[: shape[0] * shape[1]].reshape(shape)
+    wrong = due.copy()
+    wrong[rows, columns] = -3.5
+    said = compare(owed(due), got(wrong)).details["clusters"]
+    assert {each for each in said if " only: " in each and "modulo" not in each} == told
+
+
 def test_a_residue_of_the_tile_is_named() -> None:
     wrong = MATRIX.copy()
     wrong[:, 7::8] += 100
@@ -129,6 +149,18 @@ def test_the_picture_has_a_cell_per_tile_and_its_share() -> None:
     wrong[0, 0] = wrong[19, 23] = 0
     heat = compare(owed(MATRIX, tile=(4, 8)), got(wrong)).details["heat"]
     assert heat["cell"] == [4, 8] and heat["percent"][0] == [4, 0, 0] and heat["percent"][4] == [0, 0, 4]
+
+
+@pytest.mark.parametrize(("tiles", "cell"), [((1, 1), [2, 4]), ((2, 2), [2, 4]), ((3, 1), [16, 64]), ((1, 3), [16, 64])])
+def test_the_picture_looks_inside_where_there_are_few_tiles(tiles: tuple[int, int], cell: list[int]) -> None:
+    """An eighth of a tile's rows by a sixteenth of its columns, so that a wrong corner of the one tile is seen to be one."""
+    due = np.ones((16 * tiles[0], 64 * tiles[1]), np.float32)
+    wrong = due.copy()
+    wrong[:2, :4] = 2
+    heat = compare(owed(due, tile=(16, 64)), got(wrong)).details["heat"]
+    percent = np.array(heat["percent"])
+    assert heat["cell"] == cell and percent.shape == tuple(np.array(due.shape) // cell)
+    assert np.flatnonzero(percent).tolist() == [0] and percent[0, 0] == (100 if cell == [2, 4] else 1)
 
 
 def test_an_empty_output_is_right() -> None:

@@ -59,6 +59,17 @@ def test_the_legend_says_what_each_shade_means(wrong: int, shade: str) -> None:
     assert LEGEND == "blank none, · below 25%, ░ below 50%, ▒ below 75%, ▓ below 100%, █ all"
 
 
+def test_the_first_wrong_words_stand_line_below_line_in_columns() -> None:
+    rows = [{"at": at, "got": "0x1 (1)", "expected": "0x12345 (2)", "ulp": ulp} for at, ulp in (([0, 3], 17), ([11, 4], None))]
+    verdict = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.WRONG_WORDS, message="2 words differ", details={"first": rows})
+    told = text_of(conviction("mine", "emulated:sm_90", case(), verdict, [], "replay")).splitlines()
+    head, *words = (line.split() for line in told[2:5])
+    assert head == ["at", "got", "expected", "ulp"]
+    assert words == [["[0,", "3]", "0x1", "(1)", "0x12345", "(2)", "17"], ["[11,", "4]", "0x1", "(1)", "0x12345", "(2)"]]
+    for name, word in (("got", "0x1 "), ("expected", "0x12345")):
+        assert {line.find(word) for line in told[3:5]} == {told[2].find(name)}, "under its head"
+
+
 def test_a_tile_with_one_right_word_of_many_is_not_drawn_as_all_wrong() -> None:
     words = np.arange(200 * 600, dtype=np.uint32).reshape(200, 600)
     expected = Expected(name="c", format="fp32", shape=words.shape, words=words, tile=(200, 200))

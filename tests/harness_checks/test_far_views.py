@@ -14,6 +14,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kernels.ampere_gemm
+import kernels.matmul
 from harness import far_views
 from harness.contract import Case, Contract, Operand, resolve
 from harness.docket import stems
@@ -186,6 +188,19 @@ def test_a_launcher_of_another_kernel_is_asked_a_far_case_where_it_claims_one(tm
     (case,) = far_cases(contract, target("emulated:sm_80"))
     assert contract.for_launcher(case, f"{tmp_path / 'mine.py'}:near") is None
     assert contract.for_launcher(case, f"{tmp_path / 'mine.py'}:far").problem == case.problem
+
+
+@pytest.mark.parametrize("pad", [0, 1, 64, 1 << 12, 1 << 16])
+def test_rows_a_page_apart_are_asked_without_the_claim_of_far_ones(pad: int, tmp_path: Path) -> None:
+    """A gap that leaves every offset below 2^31 elements is no far case."""
+    (tmp_path / "mine.py").write_text("def near(*operands): ...\nnear.claims = 'strides'\n")
+    launcher, matmul, ampere = f"{tmp_path / 'mine.py'}:near", resolve("matmul"), resolve("ampere_gemm")
+    view, sizes = kernels.matmul.View(pad=pad), {"m": 33, "n": 40, "k": 48}
+    asked = matmul.for_launcher(Case(contract="matmul", problem=kernels.matmul.Problem(**sizes, a=view, b=view)), launcher)
+    assert (asked.problem.a.pad, asked.problem.b.pad) == (pad, pad)
+    problem = kernels.ampere_gemm.Problem(**sizes, a_pad=pad)
+    near = ampere.for_launcher(Case(contract="ampere_gemm", problem=problem), launcher)
+    assert near is not None and near.problem == problem
 
 
 def test_a_stride_that_no_32_bits_hold_is_refused_for_a_far_case() -> None:

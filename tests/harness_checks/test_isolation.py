@@ -121,6 +121,24 @@ with Bench(journal=Journal(Path(sys.argv[1]))) as bench:
 """
 
 
+LEFT = """
+import sys
+from pathlib import Path
+from harness import child
+from harness.targets import Target
+
+child.PRELOADED.clear()
+left = child.Child(Target("emulated:sm_90", "sm_90"), Path(sys.argv[1]))
+print(left.process.pid, flush=True)
+"""
+
+
+def test_a_parent_that_ends_by_itself_does_not_wait_for_a_child_left(tmp_path: Path) -> None:
+    """A notebook, or a test of a user's that fails before it closes what it opened."""
+    done = subprocess.run([sys.executable, "-c", LEFT, str(tmp_path)], capture_output=True, text=True, cwd=CHECKOUT, timeout=60)
+    assert done.returncode == 0 and not runs(int(done.stdout)), done.stderr
+
+
 @pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGINT])
 def test_a_parent_that_ends_leaves_no_orphan_and_the_case_it_was_at(tmp_path: Path, ended_by: signal.Signals) -> None:
     journal = tmp_path / "j.jsonl"

@@ -14,8 +14,10 @@ from triton.runtime import driver
 
 from harness import offline_compile
 from harness.compile_rows import LOCAL, Row, rows
+from harness.contract import resolve
 from harness.offline_compile import Compiled, _over_limit, compile_row, compile_rows, table
 from harness.offline_driver import compiling
+from harness.targets import Target
 from tests.harness_checks.planted import Fault, planted_contract
 
 
@@ -60,6 +62,31 @@ LOSSES = (
 
 def rows_of(loses: Loses) -> list[Row]:
     return [row for row in rows(loses.stem) if row.arch == loses.arch and row.owed is None]
+
+
+HAVE = {"tcgen05": {"sm_100", "sm_103"}, "wgmma": {"sm_90"}}  # the architectures that have them, of those with rows
+
+
+@pytest.mark.parametrize("stem", dict.fromkeys(row.stem for row in rows()))
+def test_each_row_is_a_launch_that_its_contract_takes(stem: str) -> None:
+    """A row that the launcher refuses compiles nothing; one whose refusal the compiler owes must reach the compiler."""
+    contract = resolve(stem)
+    for row in rows(stem):
+        problem = offline_compile._problem(contract, row)
+        record = {"version": 1, "problem": problem, "config": row.config or {}, "regime": "integers", "data_seed": 0}
+        case = contract.case_from_json(record | {"schedule": "eager", "launcher": ""})
+        owed = contract.owed(case, Target(f"emulated:{row.arch}", row.arch))
+        if not owed.result:
+            assert row.owed is not None and row.owed[0] == owed.layer and owed.message in row.owed[1], (row, owed)
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row.stem}-{row.arch}-{row.label}")
+def test_a_row_asks_for_instructions_that_its_architecture_has(row: Row) -> None:
+    asked = {name for pattern in (*row.must, *row.counts) for name in HAVE if name in pattern}
+    assert all(row.arch in HAVE[name] for name in asked), row.must
+    assert row.owed is not None or row.must, "a row that asks for nothing is right whatever came"
+    if row.stem == "matmul" and row.owed is None:
+        assert any("mma" in pattern or "mfma" in pattern for pattern in row.must) and len(asked) <= 1
 
 
 @pytest.mark.parametrize("loses", LOSSES, ids=lambda loses: f"{loses.stem}-{loses.says.split('.')[0]}")

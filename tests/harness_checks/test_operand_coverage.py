@@ -11,7 +11,7 @@ import torch
 from triton.tools.mxfp import MXFP4Tensor, MXScaleTensor
 
 from harness.contracts.block_scaled_matmul import CONTRACT, COVER, has_format
-from harness.coverage_report import SCALE_CODES, counted, main, shown
+from harness.coverage_report import SCALE_CODES, Counted, counted, main, shown
 from harness.operand_coverage import COVER_DENSE, Reached, cover, reached, scale_class, scale_classes
 from harness.scaled_operands import ONE, Side
 from harness.scaled_plan import element_words, result_words, scaled_plan
@@ -119,3 +119,17 @@ def test_the_report_says_what_is_missing_by_its_status(capsys: pytest.CaptureFix
     monkeypatch.setattr(type(CONTRACT), "required", lambda self, where: [])
     assert main(["--target", "emulated:sm_80"]) == 1
     assert "missing: m: 0 of 16 residues" in capsys.readouterr().out
+
+
+def test_the_table_has_a_line_for_each_format_and_side_that_was_reached() -> None:
+    seen = Reached(element_codes={0, 1, 2}, scale_codes={7}, pairs={(0, "one")}, positions={(0, 0), (0, 1)}, spreads=set())
+    total = Counted(("mxfp4", "mxfp8"), {("mxfp8", "a"): seen, ("mxfp4", "b"): seen, ("mxfp4", "a"): Reached()}, cases=3)
+    title, head, *lines, residues = shown(total, "reached").splitlines()
+    assert title == "reached: 3 cases" and head.split()[:2] == ["format", "side"] and residues.startswith("residues mod 16: m 0")
+    told = [line.split()[:8] for line in lines]
+    assert told == [
+        ["mxfp4", "a", "0", "of", "16", "0", "of", "256"],
+        ["mxfp4", "b", "3", "of", "16", "1", "of", "256"],
+        ["mxfp8", "a", "3", "of", "256", "1", "of", "256"],
+    ]
+    assert f"1 of {16 * len(scale_classes('e8m0'))}" in lines[1] and "2 of 512" in lines[1]

@@ -8,6 +8,8 @@ import hashlib
 import numpy as np
 import pytest
 
+from harness.contract import Case
+from harness.kernel_contract import ROW_KINDS, row_numbers
 from harness.operands import REGIMES, decisive_codes, draw, generator, special_codes
 from reference.formats import E4M3, FORMATS, decode
 
@@ -106,3 +108,29 @@ def test_the_integers_regime_would_not_show_a_rounding_and_the_wide_one_does() -
             with np.errstate(over="ignore", invalid="ignore"):
                 rounded = (rounded + a[:, k, None] * b[None, :, k]).astype(np.float16).astype(np.float64)
         assert np.array_equal(rounded, a @ b.T) is same
+
+
+def numbered(kind: str, rows: int, block: int, count: int = 600) -> np.ndarray:
+    case = Case(contract="x", problem=None, regime=f"normal/{kind}", data_seed=rows)
+    return row_numbers(case, "rows", count, rows, scattered_in_blocks_of=block).codes
+
+
+@pytest.mark.parametrize("rows", [1, 2, 40, 500, 700])
+def test_row_numbers_are_of_the_kind_that_the_regime_names(rows: int) -> None:
+    permuted, anywhere, repeated, edges = (numbered(kind, rows, 0) for kind in ROW_KINDS)
+    assert len(set(permuted.tolist())) == 600 and (permuted >= 0).all() and permuted.max() < max(600, rows)
+    assert -rows - 3 <= anywhere.min() < 0 and rows <= anywhere.max() < 2 * rows + 3
+    assert ((anywhere >= 0) & (anywhere < rows)).any()
+    assert 0 <= repeated.min() and repeated.max() < rows and len(set(repeated.tolist())) <= max(rows // 3, 1)
+    assert set(edges.tolist()) == {0, rows - 1, rows, rows + 1, 2**31 - 1, -1, -2, -(2**31)}
+
+
+@pytest.mark.parametrize("kind", ROW_KINDS)
+def test_row_numbers_of_a_scatter_are_named_again_in_one_block_alone(kind: str) -> None:
+    for rows in (1, 40, 700):
+        codes = numbered(kind, rows, 32)
+        assert (codes >= 0).all()
+        blocks: dict[int, set[int]] = {}
+        for place, code in enumerate(codes.tolist()):
+            blocks.setdefault(code, set()).add(place // 32)
+        assert all(len(met) == 1 for code, met in blocks.items() if code < rows)

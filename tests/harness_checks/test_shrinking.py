@@ -14,6 +14,7 @@ import pytest
 from hypothesis.database import InMemoryExampleDatabase
 
 from harness import seed_files
+from harness.commands.run import _defaults
 from harness.contract import Case, Contract, Owed
 from harness.docket import Docket, derived_seed, in_turns, reproduction, stems, walk
 from harness.judge import judge
@@ -216,6 +217,39 @@ def test_every_beginning_has_one_end_and_gaps_follow(start: Size, shows: Callabl
     ended = Descent(Sized(), HOST, lambda candidate: shows(candidate.problem)).least(case)
     assert (ended.schedule, ended.regime, ended.data_seed) == ("eager", "normal", 0)
     assert ended.problem == least
+
+
+def rows_left(start: int, shows: Callable[[int], bool]) -> tuple[int, int]:
+    """The rows of the least case from `start`, and how many cases with that many columns it cost."""
+    asked: list[Case] = []
+
+    def same(candidate: Case) -> bool:
+        asked.append(candidate)
+        return candidate.problem.columns == 1 and shows(candidate.problem.rows)
+
+    descent = Descent(Sized(), HOST, same)
+    least = descent._lowered(Case(contract="x", problem=Size(start, 1, 7)), ("problem", "rows"))
+    return least.problem.rows, len(asked)
+
+
+@pytest.mark.parametrize("least", [18, 100, 777, 4095, 4097, 9000, 9999])
+def test_a_size_falls_to_its_threshold_in_twice_as_many_launches_as_bits(least: int) -> None:
+    rows, asked = rows_left(9999, lambda rows: rows >= least)
+    assert rows == least and asked <= 2 * 14 + 2
+
+
+@pytest.mark.parametrize("gone", [*(step * times for step in (1, 4, 16, 64) for times in (1, 2, 3)), 1000 - 9, 1000 - 16])
+def test_a_smaller_size_with_no_slope_towards_it_is_found(gone: int) -> None:
+    """The bug shows at 1000 rows and at one smaller number alone, which powers of two and bisection pass by."""
+    case = Case(contract="x", problem=Size(1000, 1, 7))
+    descent = Descent(Sized(), HOST, lambda candidate: candidate.problem in (case.problem, Size(1000 - gone, 1, 7)))
+    assert descent.least(case).problem.rows == 1000 - gone
+
+
+def test_a_docket_draws_what_a_run_without_a_seed_draws() -> None:
+    plain = _defaults()["seed"]
+    assert Docket(ADDRESS, HOST) == Docket(ADDRESS, HOST, plain)
+    assert Docket(ADDRESS, HOST).drawn(20) == Docket(ADDRESS, HOST, plain).drawn(20)
 
 
 def test_a_users_launcher_is_shrunk_only_to_what_it_promises() -> None:
