@@ -8,9 +8,12 @@ import hashlib
 import numpy as np
 import pytest
 
+from harness import scaled_operands
 from harness.contract import Case
 from harness.kernel_contract import ROW_KINDS, row_numbers
 from harness.operands import REGIMES, decisive_codes, draw, generator, special_codes
+from harness.scaled_operands import ONE, REACHES
+from reference import scale_layout
 from reference.formats import E4M3, FORMATS, decode
 
 FLOATS = ("fp16", "bf16", "e4m3", "fp32", "tf32", "e5m2")
@@ -134,3 +137,19 @@ def test_row_numbers_of_a_scatter_are_named_again_in_one_block_alone(kind: str) 
         for place, code in enumerate(codes.tolist()):
             blocks.setdefault(code, set()).add(place // 32)
         assert all(len(met) == 1 for code, met in blocks.items() if code < rows)
+
+
+def test_wide_block_scales_reach_to_either_side_of_one() -> None:
+    exponents = scaled_operands.draw("wide", "e2m1", "e8m0", 32, 400, 2048, 3, "a").scales.astype(int) - ONE["e8m0"]
+    assert (exponents.min(), exponents.max()) == (-max(REACHES), max(REACHES))
+    reach = np.abs(exponents).max(axis=1)  # (rows,)
+    assert all((reach == most).sum() > 50 for most in REACHES[:3])
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_the_padding_of_packed_scales_holds_every_byte_or_zeros(zeros: bool) -> None:
+    side = scaled_operands.draw("normal", "e2m1", "e8m0", 32, 40, 32 * 130, 3, "a")
+    packed = scaled_operands.scale_operand("a_scale", "e8m0", side, 3, row_pad=0, tile_pad=0, zero_padding=zeros).codes
+    padding = scale_layout.padding_mask(*side.scales.shape)
+    assert set(packed[padding].tolist()) == ({0} if zeros else set(range(256)))
+    assert np.array_equal(packed[~padding], scale_layout.pack(side.scales)[~padding])

@@ -14,15 +14,16 @@ import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from harness.contract import load
-from harness.contracts.block_scaled_matmul import CONTRACT
+from harness.contracts.block_scaled_matmul import CONTRACT, COVER
 from harness.emulator import Device, emulated
 from harness.judge import judge
 from harness.scaled_plan import element_words, scaled_plan
-from harness.targets import target
+from harness.targets import Target, target
 from harness.verdict import Outcome, Ruling
 from kernels.block_scaled_matmul import CLAUSES, Config, Problem, block_scaled_matmul, configurations, launch_metadata
 from kernels.clauses import broken
 from kernels.scaled_operands import FORMATS, packing, problem_of, scale_shape
+from tests.harness_checks.test_strategies import drawn
 
 KINDS = {"mxfp4": "mxf4", "nvfp4": "mxf4nvf4", "mxfp8": "mxf8f6f4", "mixed": "mxf8f6f4"}
 
@@ -181,6 +182,43 @@ def test_the_default_tile_fits_the_machine_it_is_for(name: str, machine) -> None
         machine(arch)
         assert block_scaled_matmul(*zeros(name)).shape == (128, 128)
         assert configurations(name, block_scaled_mma=arch == "sm_100")[0].num_stages in (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("where", "least", "most"), [(Target("emulated:sm_100", "sm_100"), 1, 2), (Target("cuda:0", "sm_100", index=0), 3, 6)]
+)
+def test_what_is_drawn_for_hardware_has_more_tiles_than_for_the_emulator(where: Target, least: int, most: int) -> None:
+    tiles = [(-(-case.problem.m // case.config.block_m), -(-case.problem.n // case.config.block_n))
+             for case in drawn(CONTRACT.cases(where), 100)]  # fmt: skip
+    assert least < max(map(max, tiles)) <= most + 1  # a size may be one past its last tile
+
+
+@pytest.mark.parametrize("name", ["mxfp4", "nvfp4", "mxfp8"])
+def test_each_format_is_asked_every_way_that_k_can_end(name: str) -> None:
+    """With a whole tile of scales, inside one, and inside a block of one scale."""
+    where, seen = target("emulated:sm_100"), set()
+    for case in CONTRACT.required(where):
+        if case.config and case.problem.format == name and CONTRACT.owed(case, where).result and case.regime not in COVER:
+            told = CONTRACT.coverage(case, where)
+            seen.add((told["scale tiles of K"], told["last block"]))
+    assert {("whole", "whole"), ("ragged", "whole"), ("ragged", "short")} <= seen
+
+
+def test_a_launcher_is_not_asked_a_k_that_its_format_cannot_have(tmp_path: Path) -> None:
+    path = tmp_path / "user.py"
+    path.write_text("""
+def odd(a, a_scale, b, b_scale): ...
+def one(a, a_scale, b, b_scale): ...
+def whole(a, a_scale, b, b_scale): ...
+odd.requires = lambda k: k % 2 == 1
+one.requires = lambda k: k == 160
+whole.requires = lambda k: k % 256 == 0
+""")
+    cases = {name: CONTRACT.case(CONTRACT.sized(name, 64, 64, 132) | {"format": name}, {}) for name in ("mxfp4", "mixed")}
+    for name, launcher, k in (("mxfp4", "odd", None), ("mxfp4", "one", 160), ("mixed", "one", None), ("mixed", "whole", 256),
+                              ("mxfp4", "whole", 256)):  # fmt: skip
+        asked = CONTRACT.for_launcher(cases[name], f"{path}:{launcher}")
+        assert (asked and asked.problem.k) == k, (name, launcher)
 
 
 def test_a_users_right_launcher_is_acquitted_and_a_wrong_layout_is_convicted(tmp_path, monkeypatch) -> None:

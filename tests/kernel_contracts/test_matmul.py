@@ -71,6 +71,17 @@ def test_the_cover_list_meets_every_class_of_every_dimension(arch: str) -> None:
     assert set(seen["clause"]) == {clause.name for clause in kernels.matmul.CLAUSES} - {"sizes"} | {"none broken"}
 
 
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])  # sm_80 lacks e4m3, and with it the cases that vary some configurations
+def test_each_configuration_is_asked_ragged_rows_of_several_lengths(arch: str) -> None:
+    """Ends in different blocks of 16 columns: a fault of one lane's share of a row shows in one of them alone."""
+    where, ends = target(f"emulated:{arch}"), {config: set() for config in CONFIGS["cuda"]}
+    for case in CONTRACT.required(where):
+        p = case.problem
+        if case.config in ends and p.m % 16 and 16 <= p.m < 96 and p.n % 16 and 16 <= p.n < 64:
+            ends[case.config].add(p.n // 16)
+    assert all(len(found) > 1 for found in ends.values()), ends
+
+
 def test_the_cover_list_starts_with_a_cheap_case() -> None:
     for where in emulated_targets():
         first = CONTRACT.required(where)[0]
