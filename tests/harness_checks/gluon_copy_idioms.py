@@ -201,3 +201,20 @@ def copy_names_a_buffer_before_the_first(a, b, out):
     mbarrier.wait(free.index(0), 0)
     tma.async_store(out, [0, 0], tile)
     tma.store_wait(pendings=0)
+
+
+@gluon.jit
+def copy_loads_ahead_while_there_is_more(a, b, out):
+    tiles = gl.allocate_shared_memory(a.dtype, [2] + a.block_shape, a.layout)
+    arrived = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    for i in gl.static_range(2):
+        mbarrier.init(arrived.index(i), count=1)
+    mbarrier.expect(arrived.index(0), a.nbytes_per_cta)
+    tma.async_load(a, [0, 0], arrived.index(0), tiles.index(0))
+    for turn in range(2):
+        more, ahead = turn < 1, (turn + 1) % 2
+        mbarrier.expect(arrived.index(ahead), a.nbytes_per_cta, pred=more)
+        tma.async_load(a, [0, 0], arrived.index(ahead), tiles.index(ahead), pred=more)
+        mbarrier.wait(arrived.index(turn % 2), 0)
+        tma.async_store(out, [0, 0], tiles.index(turn % 2))
+        tma.store_wait(pendings=0, read_only=False)

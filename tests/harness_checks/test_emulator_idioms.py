@@ -118,6 +118,7 @@ TWINS = [
         "mbarrier.wait(arrived, 3)  # parity",
         "barrier misuse",
     ),
+    ("copy_loads_ahead_while_there_is_more", "turn < 1", "turn < 2", "race"),
     ("copy_names_a_buffer_before_the_first", "pred=turn > 0", "pred=turn >= 0", "illegal address"),
     (
         "copy_gives_a_barrier_a_second_life",
