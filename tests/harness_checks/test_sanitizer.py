@@ -177,7 +177,7 @@ def test_a_case_that_never_answers_is_a_timeout_and_the_next_is_judged(tmp_path:
     slow.write_text("import time\nfrom tests.harness_checks import sanitizer_bait\n\n\n"
                     "class Slow(sanitizer_bait.BaitContract):\n    def launch(self, *given):\n        time.sleep(600)\n\n\n"
                     "CONTRACT = Slow()\n")
-    found = sanitizer.examine_together([replace(innocent, contract=f"{slow}:CONTRACT"), innocent], HOPPER, "bare", timeout=6)
+    found = sanitizer.examine_together([replace(innocent, contract=f"{slow}:CONTRACT"), innocent], HOPPER, "bare", timeout=20)
     assert [v.outcome for v in found] == [Outcome.TIMEOUT, Outcome.RIGHT]
 
 
