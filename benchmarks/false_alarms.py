@@ -60,8 +60,11 @@ def main() -> int:
             alarms += rulings[Ruling.CONVICTED]
             fewest = min(fewest, decided)
             where = ", ".join(f"{name} {n}" for name, n in sorted(seen.items()))
-            print(f"{stem:30s} {count:5d} {rulings[Ruling.RIGHT]:6d} {rulings[Ruling.CONVICTED]:9d} {rulings[Ruling.UNDECIDED]:9d} "
-                  f"{decided:8.1%} {words:12,d} {time.monotonic() - begun:6.1f}  {where}", flush=True)
+            print(
+                f"{stem:30s} {count:5d} {rulings[Ruling.RIGHT]:6d} {rulings[Ruling.CONVICTED]:9d} {rulings[Ruling.UNDECIDED]:9d} "
+                f"{decided:8.1%} {words:12,d} {time.monotonic() - begun:6.1f}  {where}",
+                flush=True,
+            )
     print(f"{alarms} false alarms; at least {fewest:.1%} decided")
     return int(alarms > 0 or fewest < DECIDED)
 

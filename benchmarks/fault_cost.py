@@ -107,9 +107,7 @@ def check(case: Case, verdict: Verdict, wrong: list[str]) -> None:
         wrong.append(f"{case.problem}: {came}; expected {expected}")
 
 
-def one_turn(
-    machine: Target, kinds: list[str], count: int, spares: int, scratch: Path, series: dict, wrong: list[str]
-) -> None:
+def one_turn(machine: Target, kinds: list[str], count: int, spares: int, scratch: Path, series: dict, wrong: list[str]) -> None:
     """One benign series and one faulty series, each in a bench of its own that has judged a case of its kind before."""
     walls: dict[bool, list[float]] = {}
     for faulty in (False, True):

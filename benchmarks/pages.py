@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-HOPPER = ("python -m pytest -n auto --dist worksteal tests/kernel_contracts/test_contracts.py tests/kernel_contracts/test_large.py "
-          "--harness-profile quick --harness-shards 16 --harness-target cuda:sm_90")
+HOPPER = (
+    "python -m pytest -n auto --dist worksteal tests/kernel_contracts/test_contracts.py tests/kernel_contracts/test_large.py "
+    "--harness-profile quick --harness-shards 16 --harness-target cuda:sm_90"
+)
 SHOWN = ("kernel", "type", "M x N x K", "configuration", "TFLOP/s", "0.2 to 0.8", "peer", "its TFLOP/s", "ratio", "words", "differ")
 COLOURS = {"matmul": "#1f5fbf", "hopper_matmul": "#b8860b", "ampere_gemm": "#777777", "block_scaled_matmul": "#7a3fa0"}
 JUDGED = {"cold": "cold cache", "warm": "warm cache", "warm8": "warm cache, 8 children", "warm4": "warm cache, 4 children"}
@@ -52,9 +54,11 @@ def svg(told: dict) -> str:
     height = TOP + len(rows) * (2 * BAR + 14) + 30
     most = max([row["peer_tflops"][0] for row in rows] + [row["tflops"][0] for row in rows] + [1.0]) * 1.08
     scale = (WIDTH - LEFT - 60) / most
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="12">',
-             '<rect width="100%" height="100%" fill="white"/>',
-             f'<text x="12" y="22" font-size="15">TFLOP/s on {escape(told["model"])}, {escape(told["date"])}; grey: cuBLAS</text>']
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="12">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="12" y="22" font-size="15">TFLOP/s on {escape(told["model"])}, {escape(told["date"])}; grey: cuBLAS</text>',
+    ]
     for step in range(0, int(most), 100):
         x = LEFT + step * scale
         parts.append(f'<line x1="{x:.1f}" y1="{TOP - 8}" x2="{x:.1f}" y2="{height - 26}" stroke="#dddddd"/>')
@@ -127,8 +131,11 @@ def throughput_section(told: dict | None) -> list[str]:
         return [*made, "Not run. `python benchmarks/throughput.py --out DIR`", ""]
     goal = [row["ratio"] for row in told["rows"] if (row["kernel"], row["dtype"], row["size"]) == ("matmul", "fp16", "8192")]
     made += [f"{told['model']}, {told['date']}; {ran_with(told)}.", f"`{told['command']}`", ""]
-    made += ["TFLOP/s at the median of the times, then at their quantiles 0.8 and 0.2; kernel and cuBLAS took turns in one run.",
-             "`words`: of the timed launch, at its own size and in its configuration, compared bit for bit with the plan.", ""]
+    made += [
+        "TFLOP/s at the median of the times, then at their quantiles 0.8 and 0.2; kernel and cuBLAS took turns in one run.",
+        "`words`: of the timed launch, at its own size and in its configuration, compared bit for bit with the plan.",
+        "",
+    ]
     for ratio in goal:
         met = "met" if ratio >= 0.95 else "missed"
         made.append(f"`matmul` at 8192 cubed in fp16: **{ratio:.3f}** of cuBLAS (goal 0.95: {met}).")
@@ -160,8 +167,11 @@ def large_section(rows: list[dict]) -> list[str]:
     if not rows:
         return [*made, "Not run. `python -m harness large --target cuda:0 --json FILE`", ""]
     summary, rows = (rows[-1], rows[:-1]) if rows[-1].get("event") == "summary" else (None, rows)
-    made += ["`python -m harness large --target cuda:0`: chosen rows crossed with chosen columns, both ends of every",
-             "tile among them; the words owed are the plan's.", ""]
+    made += [
+        "`python -m harness large --target cuda:0`: chosen rows crossed with chosen columns, both ends of every",
+        "tile among them; the words owed are the plan's.",
+        "",
+    ]
     if summary:
         made += [f"{summary['model']}; {ran_with(summary)}.", "", f"**{summary['sentence']}**", ""]
     else:
@@ -192,8 +202,11 @@ def time_section(runs: dict[str, list[dict]]) -> list[str]:
         spent = [last["seconds"].get(bucket, 0.0) for bucket in names]
         shares = [f"{seconds:.1f} ({seconds / max(total, 1e-9):.0%})" for seconds in spent]
         table.append([JUDGED[name], f"{cases:,}", f"{wall:.0f}", f"{cases / wall:.0f}", *shares, f"{bare:.0%}", f"{own:.0%}"])
-    made += ["Seconds summed over the children, by bucket (start: a child's CUDA context);",
-             "`transfer + harness` is the goal's share (at most a third, warm); `+ start` adds the children's beginning to it.", ""]
+    made += [
+        "Seconds summed over the children, by bucket (start: a child's CUDA context);",
+        "`transfer + harness` is the goal's share (at most a third, warm); `+ start` adds the children's beginning to it.",
+        "",
+    ]
     made += grid(("run", "cases", "wall s", "cases a second", *names, "transfer + harness", "+ start"), table)
     for name, (first, last) in runs.items():
         made += [f"- {JUDGED[name]}: {last['sentence']} ({ran_with(first)})"]
@@ -226,10 +239,13 @@ def two_section(runs: list[dict | None]) -> list[str]:
     if not found:
         return [*made, "Not run. `python benchmarks/two_gpus.py --out DIR`", ""]
     if len(found) > 1:
-        made += ["Judging waits for the host, which works out the expected words, not for the GPU. A second GPU takes time off",
-                 "where it brings workers of its own and the work outlasts the start of pytest and its children (20 to 30 s with",
-                 "16 workers). Every workload that was timed is here; the longest was chosen after the shorter had missed the",
-                 "goal.", ""]
+        made += [
+            "Judging waits for the host, which works out the expected words, not for the GPU. A second GPU takes time off",
+            "where it brings workers of its own and the work outlasts the start of pytest and its children (20 to 30 s with",
+            "16 workers). Every workload that was timed is here; the longest was chosen after the shorter had missed the",
+            "goal.",
+            "",
+        ]
     for told in found:
         made += [f"{told['model']}, {told['date']}. `{told['command']}`", ""]
         made += [f"**{told['sentence']}**: {'met' if told['ratio'] <= told['goal'] else 'missed'}.", ""]
@@ -244,15 +260,22 @@ def two_section(runs: list[dict | None]) -> list[str]:
 def workers_rule(told: dict) -> list[str]:
     """How many workers judge in each run, and on what; of an earlier run's file, which has none of it, what its workload was."""
     if "slots" not in told:
-        return ["Small cases, by the benchmark as it was at commit 630cf70, as many workers in both runs, one a core: a run is",
-                "mostly starting, and two GPUs bring no more cores.", ""]
+        return [
+            "Small cases, by the benchmark as it was at commit 630cf70, as many workers in both runs, one a core: a run is",
+            "mostly starting, and two GPUs bring no more cores.",
+            "",
+        ]
     one, two = (min(count * told["slots"], told["cores"]) for count in (1, 2))
     rule = (f"{one} workers judge on one GPU and {two} on two (`HARNESS_GPU_SLOTS={told['slots']}`; "
             f"{told['cores']} cores).")  # fmt: skip
     if one == two:
         rule += " With every core at work for either, the second GPU brings nothing: judging waits for the host's arithmetic."
-    return [rule, f"Each shard is a product of {told['size']} with expected words "
-            f"worth {told['products']:,} products of elements on the host.", ""]
+    return [
+        rule,
+        f"Each shard is a product of {told['size']} with expected words "
+        f"worth {told['products']:,} products of elements on the host.",
+        "",
+    ]
 
 
 def suite_rows(place: Path) -> list[dict]:
@@ -273,11 +296,14 @@ def sanitizer_section(rows: list[dict]) -> list[str]:
         return [*made, "Not run. `bash benchmarks/sanitizers.sh DIR suite`", ""]
     modes = list(dict.fromkeys(row["mode"] for row in rows))
     kernels = list(dict.fromkeys(row["contract"] for row in rows))
-    made += ["`bash benchmarks/sanitizers.sh DIR suite`: every case of a kernel's cover list that owes a result and names its",
-             "configuration, under each mode: bare, Triton's iisan, consan and fpsan compiled in, compute-sanitizer's memcheck and",
-             "racecheck around the process. Seconds are of the children, starting them and compiling included. fpsan's words are",
-             "its own: its cases ran and were not compared. Faulty kernels under the same modes:",
-             "[sanitizers.md](sanitizers.md).", ""]
+    made += [
+        "`bash benchmarks/sanitizers.sh DIR suite`: every case of a kernel's cover list that owes a result and names its",
+        "configuration, under each mode: bare, Triton's iisan, consan and fpsan compiled in, compute-sanitizer's memcheck and",
+        "racecheck around the process. Seconds are of the children, starting them and compiling included. fpsan's words are",
+        "its own: its cases ran and were not compared. Faulty kernels under the same modes:",
+        "[sanitizers.md](sanitizers.md).",
+        "",
+    ]
     ran = [kernel for kernel in kernels if any(r["contract"] == kernel and r["verdict"]["outcome"] != "not run" for r in rows)]
     table = []
     for kernel in ran:

@@ -98,8 +98,12 @@ def main() -> int:
                     continue
                 asked[verdict.ruling] += 1
                 if verdict.ruling is not Ruling.RIGHT:
-                    print(f"{there.name}: {verdict.ruling}: {verdict.outcome}: {verdict.message} [{verdict.location}]\n"
-                          f"  {case.to_json()}", file=sys.stderr, flush=True)
+                    print(
+                        f"{there.name}: {verdict.ruling}: {verdict.outcome}: {verdict.message} [{verdict.location}]\n"
+                        f"  {case.to_json()}",
+                        file=sys.stderr,
+                        flush=True,
+                    )
             count = rulings.total()
             failed, judged = failed + count - rulings[Ruling.RIGHT] - rulings[Ruling.UNDECIDED], judged + count
             fewest = min(fewest, asked[Ruling.RIGHT] / max(asked.total(), 1))

@@ -129,13 +129,17 @@ def show(rows: list[dict], again: set[str]) -> None:
         one = next(row for row in of if row["least"] == least)
         seconds, launches = [row["seconds"] for row in of], [row.get("launches", 0) for row in of]
         back = sum(row.get("file") in again for row in of)
-        print(f"| {name} | {one.get('kind', '')} | {one.get('when', '')} | `{least}` | {count} of {len(of)} "
-              f"| {median(seconds):.1f} | {max(seconds):.1f} | {max(launches)} | {back} of {len(of)} |")
+        print(
+            f"| {name} | {one.get('kind', '')} | {one.get('when', '')} | `{least}` | {count} of {len(of)} "
+            f"| {median(seconds):.1f} | {max(seconds):.1f} | {max(launches)} | {back} of {len(of)} |"
+        )
         for other, times in others:
             print(f"|  |  | other | `{other}` | {times} | | | | |")
     most = max((row["seconds"] for row in rows), default=0)
-    print(f"\n{agreed} of {len(rows)} end at the commonest least case of their crash, the slowest in {most:.1f} s; "
-          f"{sum(row.get('file') in again for row in rows)} replay in a fresh clone")
+    print(
+        f"\n{agreed} of {len(rows)} end at the commonest least case of their crash, the slowest in {most:.1f} s; "
+        f"{sum(row.get('file') in again for row in rows)} replay in a fresh clone"
+    )
 
 
 if __name__ == "__main__":

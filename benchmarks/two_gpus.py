@@ -133,8 +133,7 @@ def summary(told: dict) -> None:
     told["ratio"] = round(two / one, 3) if one and two else None
     told["sentence"] = (
         f"{told['shards']} shards, {last.get('cases', 0):,} cases, {last.get('words', 0):,} words: "
-        f"{one:.1f} s on one, {two:.1f} s on two"
-        + (f": {told['ratio']:.2f} of the time (goal {GOAL})" if told["ratio"] else "")
+        f"{one:.1f} s on one, {two:.1f} s on two" + (f": {told['ratio']:.2f} of the time (goal {GOAL})" if told["ratio"] else "")
     )
 
 

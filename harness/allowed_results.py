@@ -37,8 +37,18 @@ def allowed(
     open_ = sums.undecided | hides_a_product(sums.error, left, right, (low != high) & np.isfinite(sums.value))  # (M, N)
     if undecided is not None:
         open_ |= undecided
-    return Expected(name=name, format=out, shape=low.shape, value=stored.value, bound=bound, low=low, high=high, or_nan=or_nan,
-                    undecided=open_, rests_on=rests_on)  # fmt: skip
+    return Expected(
+        name=name,
+        format=out,
+        shape=low.shape,
+        value=stored.value,
+        bound=bound,
+        low=low,
+        high=high,
+        or_nan=or_nan,
+        undecided=open_,
+        rests_on=rests_on,
+    )
 
 
 def hides_a_product(error: np.ndarray, left: np.ndarray, right: np.ndarray, where: np.ndarray) -> np.ndarray:

@@ -41,8 +41,9 @@ class BlockedContract(KernelContract):
         from harness import strategies
 
         tile = (config.block_m, config.block_n, config.block_k)
-        sizes = [draw(strategies.sizes(t, count, draw(st.sampled_from(strategies.KINDS)))) for t,
-                 count in zip(tile, TILES, strict=True)]
+        sizes = [
+            draw(strategies.sizes(t, count, draw(st.sampled_from(strategies.KINDS)))) for t, count in zip(tile, TILES, strict=True)
+        ]
         m, n, k = (max(size, 1) for size in strategies.within(sizes, tile, BUDGET))
         return self.sized(problem, m, n, k, draw(st.integers(0, 2)))
 
@@ -50,8 +51,13 @@ class BlockedContract(KernelContract):
         """Fields of sizes and of gaps after rows that keep them on 16 bytes."""
         dtype = problem.get("dtype", "fp16")
         transposed = self.always_transposed or problem.get("transpose_b", False)
-        fields = {"m": m, "n": n, "k": k, "a_pad": aligned_pad(k, dtype, extra),
-                  "b_pad": aligned_pad(k if transposed else n, dtype, (extra + n) % 3)}  # not A's gap
+        fields = {
+            "m": m,
+            "n": n,
+            "k": k,
+            "a_pad": aligned_pad(k, dtype, extra),
+            "b_pad": aligned_pad(k if transposed else n, dtype, (extra + n) % 3),
+        }  # not A's gap
         return problem | fields | self.result_pad(problem, n, extra)
 
     def result_pad(self, problem: Fields, n: int, extra: int) -> Fields:
@@ -105,8 +111,10 @@ class BlockedContract(KernelContract):
         transposed = self.always_transposed or p.transpose_b
         offset = getattr(p, "b_offset", 0)
         b_shape = (p.n, p.k) if transposed else (p.k, p.n)
-        return [drawn_operand(case, "a", p.dtype, (p.m, p.k), pad=p.a_pad, offset=p.a_offset, side="a"),
-                drawn_operand(case, "b", p.dtype, b_shape, pad=p.b_pad, offset=offset, side="b", k_axis=int(transposed))]
+        return [
+            drawn_operand(case, "a", p.dtype, (p.m, p.k), pad=p.a_pad, offset=p.a_offset, side="a"),
+            drawn_operand(case, "b", p.dtype, b_shape, pad=p.b_pad, offset=offset, side="b", k_axis=int(transposed)),
+        ]
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
         p, c, b = case.problem, case.config, operands["b"].codes
@@ -114,12 +122,25 @@ class BlockedContract(KernelContract):
         if case.launcher:  # whose order nobody knows
             asked = SimpleNamespace(m=p.m, n=p.n, k=p.k, dtype=p.dtype, out=out, activation="")
             transposed = self.always_transposed or p.transpose_b
-            return [bounded_product(asked, operands["a"].codes, b.T if transposed else b, target.arch,
-                                    launched=launched_instructions(recorded))]
-        words = multiplied(target.arch, self.family, p.dtype, out, operands["a"].codes,
-                           b.T if self.always_transposed or p.transpose_b else b)
-        return [Expected(name="c", format=out, shape=(p.m, p.n), words=words, tile=(c.block_m, c.block_n), k_block=c.block_k,
-                         rests_on=words_rest_on(chain_of(target.arch, self.family, p.dtype)))]
+            return [
+                bounded_product(
+                    asked, operands["a"].codes, b.T if transposed else b, target.arch, launched=launched_instructions(recorded)
+                )
+            ]
+        words = multiplied(
+            target.arch, self.family, p.dtype, out, operands["a"].codes, b.T if self.always_transposed or p.transpose_b else b
+        )
+        return [
+            Expected(
+                name="c",
+                format=out,
+                shape=(p.m, p.n),
+                words=words,
+                tile=(c.block_m, c.block_n),
+                k_block=c.block_k,
+                rests_on=words_rest_on(chain_of(target.arch, self.family, p.dtype)),
+            )
+        ]
 
     def out_format(self, problem: Any) -> str:
         return problem.dtype
@@ -127,8 +148,11 @@ class BlockedContract(KernelContract):
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
         p, c = case.problem, case.config
         blocks = -(-p.k // c.block_k)
-        return super().coverage(case, target) | {"K blocks": min(blocks, 4), "K ragged": str(p.k % c.block_k != 0),
-                                                 "B": "transposed" if self.always_transposed or p.transpose_b else "as it is"}
+        return super().coverage(case, target) | {
+            "K blocks": min(blocks, 4),
+            "K ragged": str(p.k % c.block_k != 0),
+            "B": "transposed" if self.always_transposed or p.transpose_b else "as it is",
+        }
 
 
 def tiled_refusals(sizes: Fields, *, tensor_memory: bool) -> Iterable[tuple[Fields, Fields]]:

@@ -30,9 +30,7 @@ class Comparison:
     details: dict = field(default_factory=dict)
 
 
-def compare(
-    expected: Expected, got: np.ndarray, *, poison: int | None = None, dtypes: tuple[str, str] | None = None
-) -> Comparison:
+def compare(expected: Expected, got: np.ndarray, *, poison: int | None = None, dtypes: tuple[str, str] | None = None) -> Comparison:
     """Hold `got`, the output's words (unsigned, any shape), against `expected`; `poison` is the word of an unwritten element.
     `dtypes`: the names of the dtype that came and of the one that is due, where known: words of equal width may be of two types."""
     if tuple(got.shape) != tuple(expected.shape):

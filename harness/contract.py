@@ -64,9 +64,16 @@ class Case:
     def to_json(self) -> dict:
         config = dataclasses.asdict(self.config) if dataclasses.is_dataclass(self.config) else self.config  # type: ignore[arg-type]
         more = {name: value for name, value in (("tuning", self.tuning), ("calls", self.calls)) if value != _PLAIN[name]}
-        return {"version": CASE_VERSION, "contract": self.contract, "problem": dataclasses.asdict(self.problem),
-                "config": config, "regime": self.regime,
-                "data_seed": self.data_seed, "schedule": self.schedule, "launcher": self.launcher} | more
+        return {
+            "version": CASE_VERSION,
+            "contract": self.contract,
+            "problem": dataclasses.asdict(self.problem),
+            "config": config,
+            "regime": self.regime,
+            "data_seed": self.data_seed,
+            "schedule": self.schedule,
+            "launcher": self.launcher,
+        } | more
 
     @property
     def key(self) -> str:
@@ -79,9 +86,7 @@ _PLAIN: dict[str, Any] = {"tuning": "", "calls": 1}  # fields of a case that its
 
 def case_from_record(contract: Contract, record: Mapping) -> Case:
     """The case of `record`, as `Case.to_json` wrote it: what the contract reads of it, and the fields that every case has."""
-    return dataclasses.replace(
-        contract.case_from_json(record), **{name: record.get(name, plain) for name, plain in _PLAIN.items()}
-    )
+    return dataclasses.replace(contract.case_from_json(record), **{name: record.get(name, plain) for name, plain in _PLAIN.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,8 +247,10 @@ def resolve(address: str) -> Contract:
             if error.name != f"harness.contracts.{address}":
                 raise
             here = sorted(p.stem for p in (Path(__file__).parent / "contracts").glob("[a-z]*.py"))
-            raise UsageError(f"contract {address!r}: no such kernel{did_you_mean(address, here)}; known: {', '.join(here)}; "
-                             "or give package.module:NAME or path/file.py:NAME") from None
+            raise UsageError(
+                f"contract {address!r}: no such kernel{did_you_mean(address, here)}; known: {', '.join(here)}; "
+                "or give package.module:NAME or path/file.py:NAME"
+            ) from None
     else:
         found = load(address)
     if not isinstance(found, Contract):

@@ -33,9 +33,7 @@ class Bench:
     children a target that wait for a fault; None leaves it to `harness.spares`.
     """
 
-    def __init__(
-        self, *, jobs: int = 1, timeout: float = 120.0, journal: Journal | None = None, spares: int | None = None
-    ) -> None:
+    def __init__(self, *, jobs: int = 1, timeout: float = 120.0, journal: Journal | None = None, spares: int | None = None) -> None:
         self.jobs, self.timeout = jobs, timeout
         self.journal = journal if journal is not None else Journal()
         self.cells: dict[tuple[int, str], Cell] = {}

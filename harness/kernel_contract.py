@@ -33,8 +33,16 @@ if TYPE_CHECKING:
     from reference.tensor_core import Instruction
 
 BUDGET = 1 << 22  # products of one drawn case, masked elements of its tiles included
-SHARED_LIMITS = {"sm_80": 166912, "sm_86": 101376, "sm_89": 101376, "sm_90": 232448, "sm_100": 232448, "sm_103": 232448,
-                 "sm_110": 232448, "sm_120": 101376}
+SHARED_LIMITS = {
+    "sm_80": 166912,
+    "sm_86": 101376,
+    "sm_89": 101376,
+    "sm_90": 232448,
+    "sm_100": 232448,
+    "sm_103": 232448,
+    "sm_110": 232448,
+    "sm_120": 101376,
+}
 """Bytes of shared memory one program may have (CUDA C++ Programming Guide, technical specifications per compute capability)."""
 
 Fields = dict[str, Any]
@@ -101,8 +109,13 @@ class KernelContract(Contract):
             problem, fields = draw(st.sampled_from(pool))
             config = self.module.Config(**fields)
             problem = problem | self.draw_problem(draw, problem, config, target)
-            return self.case(problem, fields, regime=self.draw_regime(draw), data_seed=draw(strategies.data_seeds()),
-                             schedule=draw(strategies.schedules(target.emulated)))
+            return self.case(
+                problem,
+                fields,
+                regime=self.draw_regime(draw),
+                data_seed=draw(strategies.data_seeds()),
+                schedule=draw(strategies.schedules(target.emulated)),
+            )
 
         return drawn()
 
@@ -110,9 +123,10 @@ class KernelContract(Contract):
         from harness import strategies
 
         schedules = strategies.listed_schedules(target.emulated, 1)
-        listed = [self.case(problem, config, regime=self.regime(place), data_seed=place,
-                            schedule=strategies.cycled(schedules, place)) for place,
-                  (problem, config) in enumerate(self.listed(target))]
+        listed = [
+            self.case(problem, config, regime=self.regime(place), data_seed=place, schedule=strategies.cycled(schedules, place))
+            for place, (problem, config) in enumerate(self.listed(target))
+        ]
         listed += [self.case(problem, config, regime=self.regime(0), data_seed=1) for problem, config in self.far()]
         return listed + [self.case(problem, config) for problem, config in self.refused(target)]
 
@@ -145,21 +159,29 @@ class KernelContract(Contract):
             return Owed(result=False, outcome="refused", layer="front end", message="fp8e4nv", reason=f"{target.arch} has no e4m3")
         limit, needed = SHARED_LIMITS.get(target.arch, 0), self.shared_bytes(case)
         if needed > limit:
-            return Owed(result=False, outcome="out of resources", layer="capacity", message="shared memory",
-                        reason=f"{needed} bytes of shared memory, {target.arch} has {limit}")
+            return Owed(
+                result=False,
+                outcome="out of resources",
+                layer="capacity",
+                message="shared memory",
+                reason=f"{needed} bytes of shared memory, {target.arch} has {limit}",
+            )
         return Owed()
 
     def case_from_json(self, record: Mapping) -> Case:
         if record.get("version") != CASE_VERSION:
-            raise UsageError(f"case of version {record.get('version')!r}: this checkout reads version {CASE_VERSION}; replay it "
-                             "with the checkout that wrote it")
+            raise UsageError(
+                f"case of version {record.get('version')!r}: this checkout reads version {CASE_VERSION}; replay it "
+                "with the checkout that wrote it"
+            )
         try:
             rest = {name: record[name] for name in ("regime", "data_seed", "schedule", "launcher")}
             problem = self.module.Problem(**record["problem"])
             config = None if record["config"] is None else self.module.Config(**record["config"])
         except (KeyError, TypeError) as error:
-            raise UsageError(f"case of {self.stem}: {error}: it must have the fields of Problem, Config and Case; write it with "
-                             "Case.to_json") from error
+            raise UsageError(
+                f"case of {self.stem}: {error}: it must have the fields of Problem, Config and Case; write it with Case.to_json"
+            ) from error
         check_record(problem, "problem", self.signed)
         check_record(config, "config", self.signed)
         return Case(contract=record.get("contract", self.address), problem=problem, config=config, **rest)
@@ -302,8 +324,9 @@ def aligned_pad(columns: int, dtype: str, extra: int = 0) -> int:
     return -columns % unit + extra * unit
 
 
-def multiplied(arch: str, family: str, dtype: str, out: str, a: np.ndarray, b: np.ndarray,
-               c: np.ndarray | None = None) -> np.ndarray:
+def multiplied(
+    arch: str, family: str, dtype: str, out: str, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None
+) -> np.ndarray:
     """Words (M, N) in `out` of one ascending chain over all of K that starts at `c` (fp32 words; None: +0), converted once."""
     from harness.plan import chained_product
     from reference.formats import convert

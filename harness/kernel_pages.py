@@ -12,8 +12,19 @@ from typing import Any
 
 from harness.contract import resolve
 
-STEMS = ("matmul", "block_scaled_matmul", "tmem_copy", "small_mma", "blocked_matmul", "blocked_matmul_pipelined", "ampere_gemm",
-         "hopper_matmul", "tma_gather", "tma_scatter", "fused_gather_scatter_matmul")
+STEMS = (
+    "matmul",
+    "block_scaled_matmul",
+    "tmem_copy",
+    "small_mma",
+    "blocked_matmul",
+    "blocked_matmul_pipelined",
+    "ampere_gemm",
+    "hopper_matmul",
+    "tma_gather",
+    "tma_scatter",
+    "fused_gather_scatter_matmul",
+)
 _HEAD = """# The kernels, and what they ask
 
 Each launcher takes the device from its operands and refuses what is listed here with a ValueError that carries the value, the rule
@@ -34,8 +45,16 @@ def section(module: Any, stem: str) -> str:
     signature = inspect.signature(getattr(module, stem))
     parameters = ", ".join(re.sub(r": [^=]+?(?= =|$)", "", str(p)) for p in signature.parameters.values())
     needs = ", ".join(sorted(resolve(stem).requires))
-    lines = [f"## {stem}", "", *(module.__doc__ or "").splitlines()[:1], "", f"`{stem}({parameters})`, on a GPU with {needs}.", "",
-             "| clause | rule | remedy | cost when broken | noticed by |", "| --- | --- | --- | --- | --- |"]
+    lines = [
+        f"## {stem}",
+        "",
+        *(module.__doc__ or "").splitlines()[:1],
+        "",
+        f"`{stem}({parameters})`, on a GPU with {needs}.",
+        "",
+        "| clause | rule | remedy | cost when broken | noticed by |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     lines += [f"| {clause.name} | {clause.rule} | {clause.remedy} | {clause.cost} | {clause.layer} |" for clause in module.CLAUSES]
     return "\n".join(lines) + "\n"
 

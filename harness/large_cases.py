@@ -210,9 +210,7 @@ def _run(case: Case, target: Target, products: int, pool: Executor) -> Row | Pen
     return Pending(row, rows, columns, tile, got, seen.details[f"poison of {name}"], owed_words)
 
 
-def sample(
-    shape: tuple[int, int], tile: tuple[int, int], count: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def sample(shape: tuple[int, int], tile: tuple[int, int], count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Ascending rows and columns whose crossings are at most about `count` words; all of both where that is enough."""
     if shape[0] * shape[1] <= count:
         return np.arange(shape[0]), np.arange(shape[1])

@@ -111,9 +111,7 @@ def _scaled(case: Case) -> dict[str, Operand]:
         codes = draw("pairs" if packed else element, (rows, p.k // 2 if packed else p.k), case.data_seed, name)
         made.append(Operand(name=name, format="uint8" if packed else element, codes=codes, strides=(codes.shape[1], 1)))
         made.append(
-            scaled_operands.scale_operand(
-                f"{name}_scale", f.scale, Side(codes, scales), case.data_seed, row_pad=0, tile_pad=0
-            )
+            scaled_operands.scale_operand(f"{name}_scale", f.scale, Side(codes, scales), case.data_seed, row_pad=0, tile_pad=0)
         )
     return {operand.name: operand for operand in made}
 

@@ -53,9 +53,17 @@ def compile_row(row: Row, contract: Any = None) -> Compiled:
 
     begun = time.perf_counter()
     contract = contract or resolve(row.stem)
-    case = contract.case_from_json({"version": 1, "problem": _problem(contract, row), "config": row.config or {},
-                                    "regime": "integers",
-                                    "data_seed": 0, "schedule": "eager", "launcher": ""})
+    case = contract.case_from_json(
+        {
+            "version": 1,
+            "problem": _problem(contract, row),
+            "config": row.config or {},
+            "regime": "integers",
+            "data_seed": 0,
+            "schedule": "eager",
+            "launcher": "",
+        }
+    )
     try:
         kernel = _compiled(contract, case, row.arch)
     except Exception as error:  # whatever the compiler says is a refusal by some layer
@@ -106,8 +114,14 @@ def _figures(kept: Kept, row: Row) -> Compiled:
     registers, stack = amd_resources(kept.assembly) if row.arch.startswith("gfx") else cubin_resources(kept.binary)
     code = "\n".join(line for line in kept.assembly.splitlines() if not line.lstrip().startswith(("//", ";")))
     counts = {pattern: len(re.findall(pattern, code)) for pattern in dict.fromkeys((*row.must, *row.counts, *row.must_not))}
-    return Compiled(registers=registers, stack=stack, shared=kept.metadata["shared"], columns=kept.metadata.get("tmem_size") or 0,
-                    bytes=len(kept.binary), counts=counts)
+    return Compiled(
+        registers=registers,
+        stack=stack,
+        shared=kept.metadata["shared"],
+        columns=kept.metadata.get("tmem_size") or 0,
+        bytes=len(kept.binary),
+        counts=counts,
+    )
 
 
 def _layer(error: Exception, seen: Any) -> str:
@@ -122,7 +136,7 @@ def _said(seen: Any) -> str:
 
 
 def _verdict(row: Row, found: Compiled) -> str:
-    """"right", or the first thing that is wrong."""
+    """ "right", or the first thing that is wrong."""
     if found.refused_by:
         if row.owed is None:
             return f"refused by the {found.refused_by}: {found.said.splitlines()[0] if found.said else ''}"
@@ -146,10 +160,12 @@ def _verdict(row: Row, found: Compiled) -> str:
 
 
 def _over_limit(row: Row, found: Compiled) -> str:
-    limits = (("registers", found.registers, MOST_REGISTERS if not row.arch.startswith("gfx") else 512),
-              ("bytes of stack", found.stack, row.most_stack),
-              ("bytes of shared memory", found.shared, shared_limit(row.arch)),
-              ("columns of tensor memory", found.columns, MOST_COLUMNS))
+    limits = (
+        ("registers", found.registers, MOST_REGISTERS if not row.arch.startswith("gfx") else 512),
+        ("bytes of stack", found.stack, row.most_stack),
+        ("bytes of shared memory", found.shared, shared_limit(row.arch)),
+        ("columns of tensor memory", found.columns, MOST_COLUMNS),
+    )
     for name, value, limit in limits:
         if value > limit:
             return f"{value} {name}, the limit is {limit}"
@@ -176,8 +192,14 @@ def compile_rows(wanted: list[Row], workers: int = 0) -> list[Compiled]:
             except Empty:
                 break
             if worker is None:
-                worker = subprocess.Popen([sys.executable, *WORKER], stdin=subprocess.PIPE,
-                                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=CHECKOUT)
+                worker = subprocess.Popen(
+                    [sys.executable, *WORKER],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    text=True,
+                    cwd=CHECKOUT,
+                )
             assert worker.stdin and worker.stdout
             worker.stdin.write(f"{names[id(wanted[index])]}\n")
             worker.stdin.flush()
@@ -185,8 +207,9 @@ def compile_rows(wanted: list[Row], workers: int = 0) -> list[Compiled]:
             if line:
                 results[index] = Compiled(**json.loads(line))
             else:
-                results[index] = Compiled(verdict=f"compiler abort: the worker ended with status {worker.wait()}",
-                                          refused_by="compiler abort")
+                results[index] = Compiled(
+                    verdict=f"compiler abort: the worker ended with status {worker.wait()}", refused_by="compiler abort"
+                )
                 worker = None
         if worker is not None:
             assert worker.stdin
@@ -213,8 +236,11 @@ def table(wanted: list[Row], found: list[Compiled]) -> str:
     """The table, one row a line: figures of what compiled, the layer of what was refused, and what is wrong."""
     lines = [f"{'kernel':<28}{'arch':<8}{'regs':>5}{'stack':>6}{'shared':>8}{'tmem':>5}{'code':>8}{'s':>6}  verdict, case"]
     for row, one in zip(wanted, found, strict=True):
-        figures = (f"{one.registers:>5}{one.stack:>6}{one.shared:>8}{one.columns:>5}{one.bytes:>8}" if not one.refused_by
-                   else f"{'refused by the ' + one.refused_by:>32}")
+        figures = (
+            f"{one.registers:>5}{one.stack:>6}{one.shared:>8}{one.columns:>5}{one.bytes:>8}"
+            if not one.refused_by
+            else f"{'refused by the ' + one.refused_by:>32}"
+        )
         said = one.verdict if one.verdict != "right" else "right" if row.owed is None else "right: owed"
         lines.append(f"{row.stem:<28}{row.arch:<8}{figures}{one.seconds:>6.1f}  {said}, {row.label}")
     wrong = sum(one.verdict != "right" for one in found)

@@ -41,9 +41,12 @@ class _Utils:
         """Nothing was loaded."""
 
     def get_device_properties(self, device: int) -> dict[str, int]:
-        return {"max_shared_mem": shared_limit(self.arch), "multiprocessor_count": 8,
-                "warpSize": 64 if self.arch.startswith("gfx") else 32,
-                "max_num_regs": 65536}
+        return {
+            "max_shared_mem": shared_limit(self.arch),
+            "multiprocessor_count": 8,
+            "warpSize": 64 if self.arch.startswith("gfx") else 32,
+            "max_num_regs": 65536,
+        }
 
 
 _devices = itertools.count(1)  # every row is a device of its own: Triton keeps compiled kernels, and their target, by device

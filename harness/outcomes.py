@@ -132,7 +132,7 @@ def location_of(error: BaseException) -> str:
 
 
 def raised_by(error: BaseException) -> str:
-    """"emulator", "reference" or "harness" where the failure is theirs, else "": the launcher's, the kernel's or a contract file's.
+    """ "emulator", "reference" or "harness" where the failure is theirs, else "": the launcher's, the kernel's or a contract file's.
 
     The innermost frame outside installed packages decides. A `BadArgument` is its caller's: the emulator's frames do not count.
     """

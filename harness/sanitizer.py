@@ -47,13 +47,18 @@ _MEMCHECK = (
 _RACECHECK = r"(?:Error|Warning): (?:Potential )?(?:Race reported|WAR hazard|RAW hazard|WAW hazard|.*hazard).*"
 _ASSERTION = re.compile(r"(.+?):(\d+): .*[Aa]ssertion `(.*)` failed")
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:errors?|hazards?)")
-_ASKED = re.compile(r'Program hit CUDA_ERROR_INVALID_VALUE .* on CUDA API call to cuFuncSetAttribute\.')
+_ASKED = re.compile(r"Program hit CUDA_ERROR_INVALID_VALUE .* on CUDA API call to cuFuncSetAttribute\.")
 _LOADER = re.compile(r"Host Frame: (?:loadBinary \[|_init_handles in compiler\.py)")
-BESIDES = ("Triton's loader asks the driver for the oversized mode of shared memory (kernels that take more than 48 KB), is "
-           "refused, and goes on in the older way: memcheck counts the refused call")
-_REFUSED = re.compile(r"(?:Error: |Warning: )?Device not supported.*"
-                      r"|Unable to .*attach.*|.*not supported on this (?:device|platform|system).*"
-                      r"|Failed to initialize.*|Target application .*failed.*|.*ptrace.*", re.IGNORECASE)
+BESIDES = (
+    "Triton's loader asks the driver for the oversized mode of shared memory (kernels that take more than 48 KB), is "
+    "refused, and goes on in the older way: memcheck counts the refused call"
+)
+_REFUSED = re.compile(
+    r"(?:Error: |Warning: )?Device not supported.*"
+    r"|Unable to .*attach.*|.*not supported on this (?:device|platform|system).*"
+    r"|Failed to initialize.*|Target application .*failed.*|.*ptrace.*",
+    re.IGNORECASE,
+)
 
 
 def examine(case: Case, machine: Target, mode: str, *, timeout: float = 300.0) -> Verdict:
@@ -84,9 +89,15 @@ def examine_together(cases: Sequence[Case], machine: Target, mode: str, *, timeo
             return found + [examine(case, machine, mode, timeout=timeout) for case in rest]
         came = [told(mode, verdict, said, status) for verdict in judged]
         if status is None and len(judged) < len(rest):
-            came.append(Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.TIMEOUT,
-                                message=f"no verdict within {timeout:g} s under {mode}", rests_on=RestsOn.OBSERVED_FAULT,
-                                details={"said": _tail(said)}))
+            came.append(
+                Verdict(
+                    ruling=Ruling.CONVICTED,
+                    outcome=Outcome.TIMEOUT,
+                    message=f"no verdict within {timeout:g} s under {mode}",
+                    rests_on=RestsOn.OBSERVED_FAULT,
+                    details={"said": _tail(said)},
+                )
+            )
         elif len(judged) < len(rest) and not (judged and judged[-1].outcome in DEVICE_FAULTS):
             came.append(told(mode, None, said, status))
         share = round((time.perf_counter() - begun) / len(came), 2)
@@ -112,8 +123,15 @@ def _run(
         answers.touch()
         command = [*around, sys.executable, "-m", "harness.sanitizer", str(asked), machine.name, machine.arch, str(answers)]
         with printed.open("w") as out:
-            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=environment,
-                                     cwd=CHECKOUT, start_new_session=True)
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd=CHECKOUT,
+                start_new_session=True,
+            )
             status = _waited(child, answers, timeout)
         lines = answers.read_text().splitlines(keepends=True)
         verdicts = [Verdict.from_json(json.loads(line)) for line in lines if line.endswith("\n")]
@@ -144,19 +162,34 @@ def told(mode: str, judged: Verdict | None, said: str, status: int | None = 0) -
         outcome, message, location = parsed
         if outcome is Outcome.NOT_RUN:
             return replace(_not_run(message), details={"said": _tail(said), "judge": str(judged.outcome) if judged else ""})
-        return Verdict(ruling=Ruling.CONVICTED, outcome=outcome, message=message, location=location,
-                       rests_on=RestsOn.OBSERVED_FAULT,
-                       details={"said": _tail(said), "judge": str(judged.outcome) if judged else ""})
+        return Verdict(
+            ruling=Ruling.CONVICTED,
+            outcome=outcome,
+            message=message,
+            location=location,
+            rests_on=RestsOn.OBSERVED_FAULT,
+            details={"said": _tail(said), "judge": str(judged.outcome) if judged else ""},
+        )
     if judged is not None and mode in AROUND and _refused_calls(lines):
         judged = replace(judged, details=judged.details | {"besides": BESIDES})
     if judged is None:
         killed = status is not None and status < 0
-        return Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.KILLED if killed else Outcome.LAUNCHER_ERROR,
-                       message=f"the child left no verdict (status {status})", details={"said": _tail(said)},
-                       rests_on=RestsOn.OBSERVED_FAULT)
+        return Verdict(
+            ruling=Ruling.CONVICTED,
+            outcome=Outcome.KILLED if killed else Outcome.LAUNCHER_ERROR,
+            message=f"the child left no verdict (status {status})",
+            details={"said": _tail(said)},
+            rests_on=RestsOn.OBSERVED_FAULT,
+        )
     if mode == "fpsan" and judged.outcome in OF_WORDS:
-        return replace(judged, ruling=Ruling.RIGHT, outcome=Outcome.RIGHT, rests_on=RestsOn.NOTHING, details={},
-                       message="ran; its words are fpsan's own and were not compared")
+        return replace(
+            judged,
+            ruling=Ruling.RIGHT,
+            outcome=Outcome.RIGHT,
+            rests_on=RestsOn.NOTHING,
+            details={},
+            message="ran; its words are fpsan's own and were not compared",
+        )
     return judged
 
 

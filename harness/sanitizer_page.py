@@ -66,8 +66,15 @@ def kept(files: Sequence[Path], origin: dict[str, str], without: Sequence[str] =
         if kind == Outcome.DEVICE_ASSERT and named is not None and named is not Outcome.DEVICE_ASSERT:
             kind = message = str(named)  # runs before this was mended took torch's advice for the fault
         own = bool(verdict["details"].get("said")) and kind not in _NAMELESS
-        told = [place, mode, row["case"]["schedule"] if emulated else "", kind, "" if kind == "right" else _short(message),
-                verdict["location"] and verdict["location"].rpartition("/")[2], own]
+        told = [
+            place,
+            mode,
+            row["case"]["schedule"] if emulated else "",
+            kind,
+            "" if kind == "right" else _short(message),
+            verdict["location"] and verdict["location"].rpartition("/")[2],
+            own,
+        ]
         if told not in rows:
             rows.append(told)
     return {"version": VERSION, "origin": origin, "cases": records, "rows": rows}
@@ -143,8 +150,9 @@ def alarms(held: dict) -> set[tuple[int, str]]:
     for (number, mode), rows in at.items():
         twins = clean.get(_launch(held["cases"][number]), ())
         same = [other for twin in twins for other in at.get((twin, mode), ()) if other[6]]
-        if mode not in EMULATED and any(_worded(row) == _worded(other) and abs(_line(row) - _line(other)) < 3
-                                        for row in rows if row[6] for other in same):
+        if mode not in EMULATED and any(
+            _worded(row) == _worded(other) and abs(_line(row) - _line(other)) < 3 for row in rows if row[6] for other in same
+        ):
             found.add((number, mode))
     return found
 
@@ -170,11 +178,18 @@ def summary(held: dict) -> dict[str, list[int]]:
     hazards = [n for n in copies if planted(held["cases"][n]) and there[n] - {"right"}]
     clean = [n for n in copies if n not in hazards]
     modes = (*sanitizer.MODES, EMULATED[0])
-    convicted = {mode: {n for n in copies if any(row[3] not in ("right", "not run") for row in at.get((n, mode), ()))}
-                 for mode in modes}
-    named = {mode: {n for n in hazards if (n, mode) not in alarmed
-                    and any({row[3], meant(row[3], row[4])} & (there[n] - {"right"}) for row in at.get((n, mode), ()))}
-             for mode in modes}
+    convicted = {
+        mode: {n for n in copies if any(row[3] not in ("right", "not run") for row in at.get((n, mode), ()))} for mode in modes
+    }
+    named = {
+        mode: {
+            n
+            for n in hazards
+            if (n, mode) not in alarmed
+            and any({row[3], meant(row[3], row[4])} & (there[n] - {"right"}) for row in at.get((n, mode), ()))
+        }
+        for mode in modes
+    }
     only = {mode: {n for n in hazards if (n, mode) in alarmed} for mode in modes}
     told = {mode: [convicted[mode], only[mode], named[mode]] for mode in modes}
     gpu = modes[:-1]
@@ -191,9 +206,13 @@ def _counts(held: dict) -> Iterator[str]:
     hazards, _, _, clean = counted.pop("all")
     if not hazards:
         return
-    yield from (f"## {hazards} hazards and {clean} clean cases", "",
-                f"| mode | convicts, of {hazards} hazards | of these by an alarm of the clean kernel "
-                f"| names it as the emulated GPU does | convicts, of {clean} clean cases |", "| --- | ---: | ---: | ---: | ---: |")
+    yield from (
+        f"## {hazards} hazards and {clean} clean cases",
+        "",
+        f"| mode | convicts, of {hazards} hazards | of these by an alarm of the clean kernel "
+        f"| names it as the emulated GPU does | convicts, of {clean} clean cases |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    )
     for mode, cells in counted.items():
         yield f"| {mode} | " + " | ".join(map(str, cells)) + " |"
     yield from ("", *_LEGEND, "")
@@ -265,8 +284,12 @@ def _differences(held: dict) -> Iterator[str]:
     compared = len({(row[0], row[1]) for row in held["rows"] if row[1] not in EMULATED})
     found = differences(held)
     same = compared - sum(map(len, found.values()))
-    yield from ("## Where they differ from the emulated GPU", "",
-                f"{compared} verdicts of the GPU; {same} are the emulated GPU's on the same case (under one of its schedules).", "")
+    yield from (
+        "## Where they differ from the emulated GPU",
+        "",
+        f"{compared} verdicts of the GPU; {same} are the emulated GPU's on the same case (under one of its schedules).",
+        "",
+    )
     for why, lines in found.items():
         yield from (f"**{len(lines)}**: {why}.", "", *(f"- {line}" for line in lines), "")
 
@@ -276,21 +299,27 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--keep", type=Path, metavar="HELD", help="write what the page needs of FILES, by sanitize --json, to HELD")
     parser.add_argument("--origin", action="append", default=[], metavar="NAME=VALUE", help="with --keep: where FILES come from")
-    parser.add_argument("--without", action="append", default=[], metavar="TEXT",
-                        help="with --keep: of a HELD among FILES, no case whose contract's name holds TEXT")
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="with --keep: of a HELD among FILES, no case whose contract's name holds TEXT",
+    )
     arguments = parser.parse_args(words)
     try:
         if arguments.keep is None:
             print(page(read(arguments.files[0])), end="")
             return 0
-        held = kept(arguments.files, dict(pair.partition("=")[::2] for pair in arguments.origin),
-                    arguments.without)
+        held = kept(arguments.files, dict(pair.partition("=")[::2] for pair in arguments.origin), arguments.without)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     listed = {name: ",\n".join(f"  {json.dumps(row)}" for row in held[name]) for name in ("cases", "rows")}
-    arguments.keep.write_text(f'{{\n "version": {VERSION}, "origin": {json.dumps(held["origin"])},\n'
-                              f' "cases": [\n{listed["cases"]}\n ],\n "rows": [\n{listed["rows"]}\n ]\n}}\n')
+    arguments.keep.write_text(
+        f'{{\n "version": {VERSION}, "origin": {json.dumps(held["origin"])},\n'
+        f' "cases": [\n{listed["cases"]}\n ],\n "rows": [\n{listed["rows"]}\n ]\n}}\n'
+    )
     return 0
 
 

@@ -47,8 +47,12 @@ class Explained:
 
     def fits(self, mode: str, said: str, there: Sequence[str], case: str, message: str = "", alarm: bool = False) -> bool:
         given = ((self.modes, (mode,)), (self.said, (said,)), (self.there, there))
-        return (all(not wanted or set(wanted) & set(got) for wanted, got in given) and any(text in case for text in self.case)
-                and self.message in message and self.alarm is alarm)
+        return (
+            all(not wanted or set(wanted) & set(got) for wanted, got in given)
+            and any(text in case for text in self.case)
+            and self.message in message
+            and self.alarm is alarm
+        )
 
 
 _OTHERS = ("bare", "iisan", "memcheck", "racecheck")
@@ -57,76 +61,171 @@ _STORED_TWICE = ("two programs store",)
 _WORDS = "The words that came are compared with what is owed in every mode but fpsan"
 EXPLAINED = (
     # what is said of the kernel as it is
-    Explained(modes=("racecheck",), said=("race",), alarm=True,
-              why="a false alarm on the compiler's own hand-off in `warp_specialize`: the store (+0x8e0) "
-                  "and the load (+0x9c0) are of the byte that tells a warp which partition it runs, and a "
-                  "`BAR.SYNC 1` of all warps lies between them (read in the machine code of the form without its fence, at "
-                  "+0x8d0). Every kernel with partitions gets it, whatever else is wrong with it"),
+    Explained(
+        modes=("racecheck",),
+        said=("race",),
+        alarm=True,
+        why="a false alarm on the compiler's own hand-off in `warp_specialize`: the store (+0x8e0) "
+        "and the load (+0x9c0) are of the byte that tells a warp which partition it runs, and a "
+        "`BAR.SYNC 1` of all warps lies between them (read in the machine code of the form without its fence, at "
+        "+0x8d0). Every kernel with partitions gets it, whatever else is wrong with it",
+    ),
     # fpsan
-    Explained(modes=("fpsan",), said=("right",),
-              why="fpsan computes other words, which are not compared: it shows a fault of the device and nothing else"),
-    Explained(said=("timeout",), there=(DEADLOCK,),
-              why="one finding, two words: the launch does not return, and the watchdog ends it; the emulated GPU says who "
-                  "waits for what"),
-    Explained(modes=("fpsan",), said=_ENDS,
-              why="fpsan exchanges the arithmetic and leaves copies and barriers as they are: the launch ends as it does bare"),
+    Explained(
+        modes=("fpsan",),
+        said=("right",),
+        why="fpsan computes other words, which are not compared: it shows a fault of the device and nothing else",
+    ),
+    Explained(
+        said=("timeout",),
+        there=(DEADLOCK,),
+        why="one finding, two words: the launch does not return, and the watchdog ends it; the emulated GPU says who "
+        "waits for what",
+    ),
+    Explained(
+        modes=("fpsan",),
+        said=_ENDS,
+        why="fpsan exchanges the arithmetic and leaves copies and barriers as they are: the launch ends as it does bare",
+    ),
     # consan
-    Explained(modes=("consan",), said=("device assert",), there=(MISUSE,), message="Deadlock detected",
-              why="more bytes arrive than the barrier was told of, and its count never comes to zero: the emulated GPU stops at "
-                  "the bytes, consan at the wait that nobody ends"),
-    Explained(modes=("consan",), said=("device assert",), there=(RACE, MISUSE, DEADLOCK, UNKNOWN),
-              why="one finding, two words: consan traps with an assertion, whose message is its name (below)"),
-    Explained(modes=("consan",), said=("right",), there=(RACE,), case=("program ends under its store",),
-              why="consan looks at a store in flight when something else touches its tile; nothing does once the program has "
-                  "ended, and its pass instruments accesses and barriers, not the end (ConcurrencySanitizer.cpp)"),
-    Explained(modes=("consan",), there=(RACE,), case=_STORED_TWICE,
-              why="consan follows one program's shared memory and barriers; two programs that store to one place are not its "
-                  f"subject. {_WORDS}"),
-    Explained(modes=("consan",), there=(UNKNOWN,),
-              why=f"consan asks who is still reading or writing, not whether anybody ever wrote. {_WORDS}"),
-    Explained(modes=("consan",), there=("stray read", "stray write", "illegal address"),
-              why=f"consan does not look at global memory. {_WORDS}"),
+    Explained(
+        modes=("consan",),
+        said=("device assert",),
+        there=(MISUSE,),
+        message="Deadlock detected",
+        why="more bytes arrive than the barrier was told of, and its count never comes to zero: the emulated GPU stops at "
+        "the bytes, consan at the wait that nobody ends",
+    ),
+    Explained(
+        modes=("consan",),
+        said=("device assert",),
+        there=(RACE, MISUSE, DEADLOCK, UNKNOWN),
+        why="one finding, two words: consan traps with an assertion, whose message is its name (below)",
+    ),
+    Explained(
+        modes=("consan",),
+        said=("right",),
+        there=(RACE,),
+        case=("program ends under its store",),
+        why="consan looks at a store in flight when something else touches its tile; nothing does once the program has "
+        "ended, and its pass instruments accesses and barriers, not the end (ConcurrencySanitizer.cpp)",
+    ),
+    Explained(
+        modes=("consan",),
+        there=(RACE,),
+        case=_STORED_TWICE,
+        why="consan follows one program's shared memory and barriers; two programs that store to one place are not its "
+        f"subject. {_WORDS}",
+    ),
+    Explained(
+        modes=("consan",),
+        there=(UNKNOWN,),
+        why=f"consan asks who is still reading or writing, not whether anybody ever wrote. {_WORDS}",
+    ),
+    Explained(
+        modes=("consan",),
+        there=("stray read", "stray write", "illegal address"),
+        why=f"consan does not look at global memory. {_WORDS}",
+    ),
     # global memory
-    Explained(said=("wrong words",), there=("illegal address",), case=("sanitizer bait",),
-              why="the store lands 12 MiB behind its tensor, in memory that torch's allocator has mapped: the GPU faults "
-                  "nowhere, and the court sees a word that was never written"),
-    Explained(said=("right",), there=("stray read",),
-              why="what is read past the end lies in the band that the court lays behind every tensor, within its allocation, "
-                  "where memcheck sees nothing wrong, and is masked out of the result. The emulated GPU knows every tensor's "
-                  "end"),
-    Explained(modes=_OTHERS, said=("wrong words",), there=(RACE,), case=_STORED_TWICE,
-              why="racecheck follows shared memory only, memcheck asks whether an address is mapped: that two programs store to "
-                  "one place shows in the words, and so does what nobody stored"),
+    Explained(
+        said=("wrong words",),
+        there=("illegal address",),
+        case=("sanitizer bait",),
+        why="the store lands 12 MiB behind its tensor, in memory that torch's allocator has mapped: the GPU faults "
+        "nowhere, and the court sees a word that was never written",
+    ),
+    Explained(
+        said=("right",),
+        there=("stray read",),
+        why="what is read past the end lies in the band that the court lays behind every tensor, within its allocation, "
+        "where memcheck sees nothing wrong, and is masked out of the result. The emulated GPU knows every tensor's "
+        "end",
+    ),
+    Explained(
+        modes=_OTHERS,
+        said=("wrong words",),
+        there=(RACE,),
+        case=_STORED_TWICE,
+        why="racecheck follows shared memory only, memcheck asks whether an address is mapped: that two programs store to "
+        "one place shows in the words, and so does what nobody stored",
+    ),
     # shared memory
-    Explained(modes=_OTHERS, said=("wrong words",), there=(UNKNOWN,),
-              why="iisan asks about coordinates, memcheck about addresses, racecheck about order: none whether shared memory "
-                  "was ever written. The words show it"),
-    Explained(modes=("memcheck",), said=("launch failure",), there=(MISUSE, RACE), message="Unknown Error",
-              why="the device faults on the mbarrier, as it does bare; memcheck sees that and calls it an unknown error"),
-    Explained(modes=_OTHERS, said=("launch failure",), there=(RACE, MISUSE, UNKNOWN),
-              why="the mbarriers are out of step (an arrival that the phase does not take, bytes for one that is gone or never "
-                  "was), and the device faults: a fault has no name and no line. iisan, memcheck and racecheck do not follow "
-                  "mbarriers"),
-    Explained(modes=_OTHERS, said=("timeout",), there=(RACE, MISUSE, UNKNOWN),
-              why="what the fault comes to: an mbarrier is out of step, and a later wait never ends. The emulated GPU stops at "
-                  "the first wrong step; iisan, memcheck and racecheck do not follow mbarriers"),
-    Explained(modes=("bare", "iisan"), said=("wrong words",), there=(RACE,), case=("ampere gemm",),
-              why="cp.async that is not waited for shows in the words; iisan asks about coordinates only. racecheck names it as "
-                  "the emulated GPU does"),
-    Explained(modes=("bare", "iisan"), said=("wrong words",), there=(RACE,),
-              why="the order that is missing shows in the words; iisan asks about coordinates only"),
-    Explained(modes=_OTHERS, said=("right",), there=(RACE,), case=("program ends under its store",),
-              why="nothing took the program's shared memory before the store had read it: the launches have fewer programs than "
-                  "the GPU has multiprocessors. Nothing guarantees the order, and none of the four looks at it"),
-    Explained(modes=_OTHERS, said=("right",), there=(MISUSE,),
-              why="PTX forbids it (a store over a live mbarrier; mbarrier.init where one lives; any use after mbarrier.inval), "
-                  "and this GPU did what was meant. iisan, memcheck and racecheck do not follow mbarriers"),
-    Explained(modes=("racecheck",), said=("right",), there=(RACE,),
-              why="racecheck follows loads, stores and cp.async; what TMA writes and what TMA and wgmma read it does not see, "
-                  "and under it what is not waited for had come"),
-    Explained(modes=("memcheck",), said=("right",), there=(RACE, UNKNOWN),
-              why="memcheck asks about addresses, not about order, and under it what is not waited for had come: the words are "
-                  "right"),
-    Explained(modes=("bare", "iisan"), said=("right",), there=(RACE,),
-              why="nothing guarantees the order, and in this launch it came out well: the emulated GPU convicts what may happen"),
+    Explained(
+        modes=_OTHERS,
+        said=("wrong words",),
+        there=(UNKNOWN,),
+        why="iisan asks about coordinates, memcheck about addresses, racecheck about order: none whether shared memory "
+        "was ever written. The words show it",
+    ),
+    Explained(
+        modes=("memcheck",),
+        said=("launch failure",),
+        there=(MISUSE, RACE),
+        message="Unknown Error",
+        why="the device faults on the mbarrier, as it does bare; memcheck sees that and calls it an unknown error",
+    ),
+    Explained(
+        modes=_OTHERS,
+        said=("launch failure",),
+        there=(RACE, MISUSE, UNKNOWN),
+        why="the mbarriers are out of step (an arrival that the phase does not take, bytes for one that is gone or never "
+        "was), and the device faults: a fault has no name and no line. iisan, memcheck and racecheck do not follow "
+        "mbarriers",
+    ),
+    Explained(
+        modes=_OTHERS,
+        said=("timeout",),
+        there=(RACE, MISUSE, UNKNOWN),
+        why="what the fault comes to: an mbarrier is out of step, and a later wait never ends. The emulated GPU stops at "
+        "the first wrong step; iisan, memcheck and racecheck do not follow mbarriers",
+    ),
+    Explained(
+        modes=("bare", "iisan"),
+        said=("wrong words",),
+        there=(RACE,),
+        case=("ampere gemm",),
+        why="cp.async that is not waited for shows in the words; iisan asks about coordinates only. racecheck names it as "
+        "the emulated GPU does",
+    ),
+    Explained(
+        modes=("bare", "iisan"),
+        said=("wrong words",),
+        there=(RACE,),
+        why="the order that is missing shows in the words; iisan asks about coordinates only",
+    ),
+    Explained(
+        modes=_OTHERS,
+        said=("right",),
+        there=(RACE,),
+        case=("program ends under its store",),
+        why="nothing took the program's shared memory before the store had read it: the launches have fewer programs than "
+        "the GPU has multiprocessors. Nothing guarantees the order, and none of the four looks at it",
+    ),
+    Explained(
+        modes=_OTHERS,
+        said=("right",),
+        there=(MISUSE,),
+        why="PTX forbids it (a store over a live mbarrier; mbarrier.init where one lives; any use after mbarrier.inval), "
+        "and this GPU did what was meant. iisan, memcheck and racecheck do not follow mbarriers",
+    ),
+    Explained(
+        modes=("racecheck",),
+        said=("right",),
+        there=(RACE,),
+        why="racecheck follows loads, stores and cp.async; what TMA writes and what TMA and wgmma read it does not see, "
+        "and under it what is not waited for had come",
+    ),
+    Explained(
+        modes=("memcheck",),
+        said=("right",),
+        there=(RACE, UNKNOWN),
+        why="memcheck asks about addresses, not about order, and under it what is not waited for had come: the words are right",
+    ),
+    Explained(
+        modes=("bare", "iisan"),
+        said=("right",),
+        there=(RACE,),
+        why="nothing guarantees the order, and in this launch it came out well: the emulated GPU convicts what may happen",
+    ),
 )

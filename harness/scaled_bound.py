@@ -21,9 +21,7 @@ from reference.formats import BF16, FORMATS, decode
 from reference.tensor_core import Instruction
 
 
-def bounded_scaled_product(
-    f: ScaledFormat, out: str, a: Side, b: Side, arch: str, launched: Launched = frozenset()
-) -> Expected:
+def bounded_scaled_product(f: ScaledFormat, out: str, a: Side, b: Side, arch: str, launched: Launched = frozenset()) -> Expected:
     """C (M, N) in `out` of sides a (M, K) and b (N, K): words from a lowest to a highest. `launched`: by which instructions."""
     left, left_powers = _scaled(f.a, f.scale, f.block_size, a)  # (M, K) each
     right, right_powers = (side.T for side in _scaled(f.b, f.scale, f.block_size, b))  # (K, N) each
@@ -63,9 +61,7 @@ def _scaled(element: str, scale: str, block_size: int, side: Side) -> tuple[np.n
     """(values, what their exponent fields mean) of an operand (rows, K)."""
     fmt, scale_fmt = FORMATS[element], FORMATS[scale]
     values, scales = decode(fmt, side.codes), decode(scale_fmt, side.scales)
-    powers = scale_values(
-        field_powers(values, fmt.smallest_normal), field_powers(scales, scale_fmt.smallest_normal), block_size
-    )
+    powers = scale_values(field_powers(values, fmt.smallest_normal), field_powers(scales, scale_fmt.smallest_normal), block_size)
     return scale_values(values, scales, block_size), powers
 
 

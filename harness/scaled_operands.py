@@ -122,9 +122,7 @@ def element_operand(name: str, element: str, side: Side, *, pad: int, offset: in
     """The elements as a launcher takes them: two e2m1 a byte, `pad` bytes after each row, `offset` bytes before the first."""
     packed = element == "e2m1"
     codes = packing.pack(side.codes) if packed else side.codes  # (rows, bytes)
-    return Operand(
-        name=name, format="uint8" if packed else element, codes=codes, strides=(codes.shape[1] + pad, 1), offset=offset
-    )
+    return Operand(name=name, format="uint8" if packed else element, codes=codes, strides=(codes.shape[1] + pad, 1), offset=offset)
 
 
 def scale_operand(

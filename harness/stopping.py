@@ -59,7 +59,7 @@ class Stopping:
 
 
 def kind_of(verdict: Verdict) -> str:
-    """"hang", "compiler" or "machine" where the verdict is of these, else ""."""
+    """ "hang", "compiler" or "machine" where the verdict is of these, else ""."""
     if verdict.convicted and verdict.outcome is Outcome.TIMEOUT:
         return "hang"
     if verdict.convicted and verdict.outcome is Outcome.REFUSED and verdict.details.get("layer") in _COMPILERS:

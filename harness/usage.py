@@ -11,7 +11,7 @@ class UsageError(ValueError):
 
 
 def did_you_mean(name: object, known: Iterable[str], cutoff: float = 0.76) -> str:
-    """" (did you mean 'x'?)" where one of `known` is spelt nearly like `name` or ends in it; else empty.
+    """ " (did you mean 'x'?)" where one of `known` is spelt nearly like `name` or ends in it; else empty.
 
     The default tells fp16 from bf16, which are no slips of each other.
     """

@@ -94,23 +94,50 @@ def shared_bytes(config: Config) -> int:
 CLAUSES = (
     dtype_clause(DTYPES, "mma.sync.m16n8k16 is not an instruction for it"),
     positive_clause("m", "n", "k"),
-    Clause(name="powers of two", holds=lambda p, c: all(is_power_of_two(s) for s in (c.block_m, c.block_n, c.block_k, c.num_warps)),
-           value=lambda p, c: f"tile {c.block_m}x{c.block_n}x{c.block_k}, {c.num_warps} warps",
-           rule="tile and warps are powers of two",
-           remedy="take the next power of two: the matrix may stay ragged", cost="a tile program has no such tensor",
-           layer="front end"),
-    Clause(name="at least one instruction", holds=lambda p, c: c.block_m >= 16 and c.block_n >= 16 and c.block_k >= 16,
-           value=lambda p, c: f"tile {c.block_m}x{c.block_n}x{c.block_k}", rule="a tile is at least 16x16x16: mma.sync is m16n8k16",
-           remedy="take a larger tile", cost="there is no instruction to make it of", layer="verifier"),
-    Clause(name="stages", holds=lambda p, c: c.stages >= 1, value=lambda p, c: f"stages = {c.stages}",
-           rule="the ring has at least one buffer",
-           remedy="take stages=2", cost="nothing is ever loaded"),
-    Clause(name="warps", holds=lambda p, c: 1 <= c.num_warps <= 16, value=lambda p, c: f"num_warps = {c.num_warps}",
-           rule="1 to 16 warps",
-           remedy="take num_warps=4", cost="the registers of one program do not fit", layer="capacity"),
-    Clause(name="shared memory", holds=lambda p, c: shared_bytes(c) <= SHARED_LIMIT, value=lambda p, c: f"{shared_bytes(c)} bytes",
-           rule=f"the ring fits {SHARED_LIMIT} bytes of shared memory", remedy="take fewer stages or a smaller block_k",
-           cost="the launch is out of resources", layer="capacity"),
+    Clause(
+        name="powers of two",
+        holds=lambda p, c: all(is_power_of_two(s) for s in (c.block_m, c.block_n, c.block_k, c.num_warps)),
+        value=lambda p, c: f"tile {c.block_m}x{c.block_n}x{c.block_k}, {c.num_warps} warps",
+        rule="tile and warps are powers of two",
+        remedy="take the next power of two: the matrix may stay ragged",
+        cost="a tile program has no such tensor",
+        layer="front end",
+    ),
+    Clause(
+        name="at least one instruction",
+        holds=lambda p, c: c.block_m >= 16 and c.block_n >= 16 and c.block_k >= 16,
+        value=lambda p, c: f"tile {c.block_m}x{c.block_n}x{c.block_k}",
+        rule="a tile is at least 16x16x16: mma.sync is m16n8k16",
+        remedy="take a larger tile",
+        cost="there is no instruction to make it of",
+        layer="verifier",
+    ),
+    Clause(
+        name="stages",
+        holds=lambda p, c: c.stages >= 1,
+        value=lambda p, c: f"stages = {c.stages}",
+        rule="the ring has at least one buffer",
+        remedy="take stages=2",
+        cost="nothing is ever loaded",
+    ),
+    Clause(
+        name="warps",
+        holds=lambda p, c: 1 <= c.num_warps <= 16,
+        value=lambda p, c: f"num_warps = {c.num_warps}",
+        rule="1 to 16 warps",
+        remedy="take num_warps=4",
+        cost="the registers of one program do not fit",
+        layer="capacity",
+    ),
+    Clause(
+        name="shared memory",
+        holds=lambda p, c: shared_bytes(c) <= SHARED_LIMIT,
+        value=lambda p, c: f"{shared_bytes(c)} bytes",
+        rule=f"the ring fits {SHARED_LIMIT} bytes of shared memory",
+        remedy="take fewer stages or a smaller block_k",
+        cost="the launch is out of resources",
+        layer="capacity",
+    ),
     stride_clause(matrices),
     base_clause(matrices),
 )
@@ -172,15 +199,29 @@ def multiplied(a_buffer, b_buffer, sums):
 
 
 @gluon.jit
-def ampere_gemm_kernel(a, bt, d, m, n, k, a_chunks, b_chunks, d_stride, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
-                       BLOCK_K: gl.constexpr,
-                       STAGES: gl.constexpr):
+def ampere_gemm_kernel(
+    a,
+    bt,
+    d,
+    m,
+    n,
+    k,
+    a_chunks,
+    b_chunks,
+    d_stride,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    BLOCK_K: gl.constexpr,
+    STAGES: gl.constexpr,
+):
     row = gl.program_id(1) * BLOCK_M
     column = gl.program_id(0) * BLOCK_N
-    a_ring = gl.allocate_shared_memory(a.dtype.element_ty, [STAGES, BLOCK_M, BLOCK_K],
-                                       swizzled(BLOCK_K))  # (STAGES, BLOCK_M, BLOCK_K)
-    b_ring = gl.allocate_shared_memory(bt.dtype.element_ty, [STAGES, BLOCK_N, BLOCK_K],
-                                       swizzled(BLOCK_K))  # (STAGES, BLOCK_N, BLOCK_K)
+    a_ring = gl.allocate_shared_memory(
+        a.dtype.element_ty, [STAGES, BLOCK_M, BLOCK_K], swizzled(BLOCK_K)
+    )  # (STAGES, BLOCK_M, BLOCK_K)
+    b_ring = gl.allocate_shared_memory(
+        bt.dtype.element_ty, [STAGES, BLOCK_N, BLOCK_K], swizzled(BLOCK_K)
+    )  # (STAGES, BLOCK_N, BLOCK_K)
     in_registers: gl.constexpr = accumulated(BLOCK_M, gl.num_warps())
     sums = gl.zeros([BLOCK_M, BLOCK_N], gl.float32, in_registers)  # (BLOCK_M, BLOCK_N)
 
@@ -221,28 +262,60 @@ def ampere_gemm_kernel(a, bt, d, m, n, k, a_chunks, b_chunks, d_stride, BLOCK_M:
     gl.store(d + places, sums, mask=(rows < m)[:, None] & (columns < n)[None, :])
 
 
-def ampere_gemm(a: torch.Tensor, bt: torch.Tensor, d: torch.Tensor | None = None, *, block_m: int = 64, block_n: int = 64,
-                block_k: int = 16,
-                stages: int = 2, num_warps: int = 4) -> torch.Tensor:
+def ampere_gemm(
+    a: torch.Tensor,
+    bt: torch.Tensor,
+    d: torch.Tensor | None = None,
+    *,
+    block_m: int = 64,
+    block_n: int = 64,
+    block_k: int = 16,
+    stages: int = 2,
+    num_warps: int = 4,
+) -> torch.Tensor:
     """A BT^T on the operands' device, in `d` (M, N) fp32 (allocated when None). A (M, K) and BT (N, K): fp16 or bf16, one type.
 
     ValueError names the broken clause with its value, rule and remedy.
     """
     same_place(a, bt)
     if a.dim() != 2 or bt.dim() != 2 or a.shape[1] != bt.shape[1]:
-        raise ValueError(f"ampere_gemm: shapes A {tuple(a.shape)}, BT {tuple(bt.shape)}: must be (M, K) and (N, K); "
-                         "transpose an operand")
+        raise ValueError(
+            f"ampere_gemm: shapes A {tuple(a.shape)}, BT {tuple(bt.shape)}: must be (M, K) and (N, K); transpose an operand"
+        )
     (m, k), n = a.shape, bt.shape[0]
     d = torch.empty((m, n), dtype=torch.float32, device=a.device) if d is None else d
     if d.shape != (m, n) or d.dtype != torch.float32 or d.device != a.device:
-        raise ValueError(f"ampere_gemm: D is {tuple(d.shape)} {d.dtype} on {d.device}: must be ({m}, {n}) float32 on "
-                         f"{a.device}; allocate it so")
-    problem = Problem(m=m, n=n, k=k, dtype=same_type(a, bt), a_pad=row_padding(a), b_pad=row_padding(bt), d_pad=row_padding(d),
-                      a_offset=misalignment(a), b_offset=misalignment(bt))
+        raise ValueError(
+            f"ampere_gemm: D is {tuple(d.shape)} {d.dtype} on {d.device}: must be ({m}, {n}) float32 on {a.device}; allocate it so"
+        )
+    problem = Problem(
+        m=m,
+        n=n,
+        k=k,
+        dtype=same_type(a, bt),
+        a_pad=row_padding(a),
+        b_pad=row_padding(bt),
+        d_pad=row_padding(d),
+        a_offset=misalignment(a),
+        b_offset=misalignment(bt),
+    )
     config = Config(block_m=block_m, block_n=block_n, block_k=block_k, stages=stages, num_warps=num_warps)
     require("ampere_gemm", CLAUSES, problem, config)
     grid = (triton.cdiv(n, block_n), triton.cdiv(m, block_m))
-    ampere_gemm_kernel[grid](a, bt, d, m, n, k, (k + problem.a_pad) // COPY_ELEMENTS, (k + problem.b_pad) // COPY_ELEMENTS,
-                             n + problem.d_pad,
-                             block_m, block_n, block_k, stages, num_warps=num_warps)
+    ampere_gemm_kernel[grid](
+        a,
+        bt,
+        d,
+        m,
+        n,
+        k,
+        (k + problem.a_pad) // COPY_ELEMENTS,
+        (k + problem.b_pad) // COPY_ELEMENTS,
+        n + problem.d_pad,
+        block_m,
+        block_n,
+        block_k,
+        stages,
+        num_warps=num_warps,
+    )
     return d

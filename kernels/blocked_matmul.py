@@ -90,8 +90,11 @@ class Config:
 def matrices(problem: Problem, config: Config) -> list[Matrix]:
     p = problem
     rows, columns = (p.n, p.k) if p.transpose_b else (p.k, p.n)
-    return [Matrix("A", p.dtype, p.m, p.k, p.k + p.a_pad, p.a_offset), Matrix("B", p.dtype, rows, columns, columns + p.b_pad, 0),
-            Matrix("C", p.dtype, p.m, p.n, p.n + p.c_pad, 0)]
+    return [
+        Matrix("A", p.dtype, p.m, p.k, p.k + p.a_pad, p.a_offset),
+        Matrix("B", p.dtype, rows, columns, columns + p.b_pad, 0),
+        Matrix("C", p.dtype, p.m, p.n, p.n + p.c_pad, 0),
+    ]
 
 
 def allocations(problem: Problem, config: Config) -> list[tensor_memory.Allocation]:
@@ -105,20 +108,42 @@ def shared_bytes(problem: Problem, config: Config) -> int:
 
 
 TILE_CLAUSES = (
-    Clause(name="powers of two", holds=lambda p, c: all(is_power_of_two(s) for s in (c.block_m, c.block_n, c.block_k)),
-           value=lambda p, c: f"tile {c.block_m}x{c.block_n}x{c.block_k}", rule="a tile's sizes are powers of two",
-           remedy="take the next power of two: the matrix may stay ragged", cost="a tile program has no such tensor",
-           layer="front end"),
-    Clause(name="one instruction's K", holds=lambda p, c: c.block_k * bits_of(p.dtype) >= 256,
-           value=lambda p, c: f"block_k = {c.block_k} x {p.dtype}", rule="a K block is at least 32 bytes, one instruction's K",
-           remedy="take a larger block_k", cost="there is no instruction to make it of", layer="verifier"),
-    Clause(name="N of an instruction", holds=lambda p, c: 32 <= c.block_n * bits_of(p.dtype) // 8 and c.block_n >= 16,
-           value=lambda p, c: f"block_n = {c.block_n} x {p.dtype}", rule="block_n is at least 16, and 32 bytes",
-           remedy="take a larger block_n", cost="no instruction is that narrow and no swizzle covers it", layer="verifier"),
-    Clause(name="boxes", holds=lambda p, c: max(c.block_m, c.block_k if not getattr(p, "transpose_b", False) else 1,
-                                                c.block_n) <= LARGEST_BOX,
-           value=lambda p, c: f"tile {c.block_m}x{c.block_n}x{c.block_k}", rule=f"a box has at most {LARGEST_BOX} rows",
-           remedy="take a smaller tile", cost="the tensor map cannot be encoded", layer="driver"),
+    Clause(
+        name="powers of two",
+        holds=lambda p, c: all(is_power_of_two(s) for s in (c.block_m, c.block_n, c.block_k)),
+        value=lambda p, c: f"tile {c.block_m}x{c.block_n}x{c.block_k}",
+        rule="a tile's sizes are powers of two",
+        remedy="take the next power of two: the matrix may stay ragged",
+        cost="a tile program has no such tensor",
+        layer="front end",
+    ),
+    Clause(
+        name="one instruction's K",
+        holds=lambda p, c: c.block_k * bits_of(p.dtype) >= 256,
+        value=lambda p, c: f"block_k = {c.block_k} x {p.dtype}",
+        rule="a K block is at least 32 bytes, one instruction's K",
+        remedy="take a larger block_k",
+        cost="there is no instruction to make it of",
+        layer="verifier",
+    ),
+    Clause(
+        name="N of an instruction",
+        holds=lambda p, c: 32 <= c.block_n * bits_of(p.dtype) // 8 and c.block_n >= 16,
+        value=lambda p, c: f"block_n = {c.block_n} x {p.dtype}",
+        rule="block_n is at least 16, and 32 bytes",
+        remedy="take a larger block_n",
+        cost="no instruction is that narrow and no swizzle covers it",
+        layer="verifier",
+    ),
+    Clause(
+        name="boxes",
+        holds=lambda p, c: max(c.block_m, c.block_k if not getattr(p, "transpose_b", False) else 1, c.block_n) <= LARGEST_BOX,
+        value=lambda p, c: f"tile {c.block_m}x{c.block_n}x{c.block_k}",
+        rule=f"a box has at most {LARGEST_BOX} rows",
+        remedy="take a smaller tile",
+        cost="the tensor map cannot be encoded",
+        layer="driver",
+    ),
 )
 
 
@@ -127,11 +152,15 @@ CLAUSES = (
     positive_clause("m", "n", "k"),
     *TILE_CLAUSES,
     *tensor_memory.clauses(allocations),
-    Clause(name="shared memory", holds=lambda p, c: shared_bytes(p, c) <= SHARED_LIMIT,
-           value=lambda p, c: f"{shared_bytes(p, c)} bytes",
-           rule=f"the tiles of A and B, and the tile of C, fit {SHARED_LIMIT} bytes of shared memory",
-           remedy="take a smaller block_k",
-           cost="the launch is out of resources", layer="capacity"),
+    Clause(
+        name="shared memory",
+        holds=lambda p, c: shared_bytes(p, c) <= SHARED_LIMIT,
+        value=lambda p, c: f"{shared_bytes(p, c)} bytes",
+        rule=f"the tiles of A and B, and the tile of C, fit {SHARED_LIMIT} bytes of shared memory",
+        remedy="take a smaller block_k",
+        cost="the launch is out of resources",
+        layer="capacity",
+    ),
     stride_clause(matrices),
     base_clause(matrices),
 )
@@ -192,16 +221,34 @@ def problem_of(kernel: str, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, *
     same_place(a, b, c)
     inner, outer = (1, 0) if transpose_b else (0, 1)
     if not a.dim() == b.dim() == c.dim() == 2 or a.shape[1] != b.shape[inner] or c.shape != (a.shape[0], b.shape[outer]):
-        raise ValueError(f"{kernel}: shapes A {tuple(a.shape)}, B {tuple(b.shape)}, C {tuple(c.shape)} with "
-                         f"transpose_b={transpose_b}: must be (M, K), {'(N, K)' if transpose_b else '(K, N)'}, (M, N); "
-                         "transpose or slice an operand")
-    return Problem(m=a.shape[0], n=b.shape[outer], k=a.shape[1], dtype=same_type(a, b, c), transpose_b=transpose_b,
-                   a_pad=row_padding(a),
-                   b_pad=row_padding(b), c_pad=row_padding(c), a_offset=misalignment(a))
+        raise ValueError(
+            f"{kernel}: shapes A {tuple(a.shape)}, B {tuple(b.shape)}, C {tuple(c.shape)} with "
+            f"transpose_b={transpose_b}: must be (M, K), {'(N, K)' if transpose_b else '(K, N)'}, (M, N); "
+            "transpose or slice an operand"
+        )
+    return Problem(
+        m=a.shape[0],
+        n=b.shape[outer],
+        k=a.shape[1],
+        dtype=same_type(a, b, c),
+        transpose_b=transpose_b,
+        a_pad=row_padding(a),
+        b_pad=row_padding(b),
+        c_pad=row_padding(c),
+        a_offset=misalignment(a),
+    )
 
 
-def blocked_matmul(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, block_m: int = 128, block_n: int = 128, block_k: int = 64,
-                   transpose_b: bool = False, num_warps: int = 4) -> torch.Tensor:
+def blocked_matmul(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor,
+    block_m: int = 128,
+    block_n: int = 128,
+    block_k: int = 64,
+    transpose_b: bool = False,
+    num_warps: int = 4,
+) -> torch.Tensor:
     """Writes convert(A B) into `c` (M, N) on the operands' device and returns it. A (M, K); B (K, N), or (N, K) with `transpose_b`.
 
     ValueError names the broken clause with its value, rule and remedy.
@@ -212,7 +259,11 @@ def blocked_matmul(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, block_m: i
     target = store_target(c)
     require_bases("blocked_matmul", B=b, C=target)
     grid = (triton.cdiv(problem.m, block_m), triton.cdiv(problem.n, block_n))
-    blocked_matmul_kernel[grid](described(a, [block_m, block_k]),
-                                described(b, [block_n, block_k] if transpose_b else [block_k, block_n]),
-                                described(target, [block_m, block_n]), transpose_b, num_warps=num_warps)
+    blocked_matmul_kernel[grid](
+        described(a, [block_m, block_k]),
+        described(b, [block_n, block_k] if transpose_b else [block_k, block_n]),
+        described(target, [block_m, block_n]),
+        transpose_b,
+        num_warps=num_warps,
+    )
     return c if target is c else c.copy_(target[:, : problem.n])

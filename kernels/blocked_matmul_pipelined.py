@@ -60,8 +60,10 @@ class Config:
 
 
 def allocations(problem: Problem, config: Config) -> list[tensor_memory.Allocation]:
-    return [tensor_memory.Allocation(name, config.block_m, config.block_n, config.block_m, config.block_n, 32)
-            for name in ("upper accumulator", "lower accumulator")]
+    return [
+        tensor_memory.Allocation(name, config.block_m, config.block_n, config.block_m, config.block_n, 32)
+        for name in ("upper accumulator", "lower accumulator")
+    ]
 
 
 def shared_bytes(problem: Problem, config: Config) -> int:
@@ -75,10 +77,15 @@ CLAUSES = (
     positive_clause("m", "n", "k"),
     *TILE_CLAUSES,
     *tensor_memory.clauses(allocations),
-    Clause(name="shared memory", holds=lambda p, c: shared_bytes(p, c) <= SHARED_LIMIT,
-           value=lambda p, c: f"{shared_bytes(p, c)} bytes",
-           rule=f"two buffers of each operand fit {SHARED_LIMIT} bytes of shared memory", remedy="take a smaller block_k",
-           cost="the launch is out of resources", layer="capacity"),
+    Clause(
+        name="shared memory",
+        holds=lambda p, c: shared_bytes(p, c) <= SHARED_LIMIT,
+        value=lambda p, c: f"{shared_bytes(p, c)} bytes",
+        rule=f"two buffers of each operand fit {SHARED_LIMIT} bytes of shared memory",
+        remedy="take a smaller block_k",
+        cost="the launch is out of resources",
+        layer="capacity",
+    ),
     stride_clause(matrices),
     base_clause(matrices),
 )
@@ -146,8 +153,9 @@ def blocked_matmul_pipelined_kernel(a_matrix, b_matrix, c_matrix):
         mbarrier.wait(upper_done.index(block % 2), block // 2 & 1)
         load_upper(a_matrix, b_matrix, upper_row, (block + 2) * BLOCK_K, block + 2, upper, upper_and_b)
         mbarrier.wait(lower_done.index(block % 2), block // 2 & 1)
-        load_lower_and_b(a_matrix, b_matrix, lower_row, column, (block + 2) * BLOCK_K, block + 2, lower, b, lower_loaded,
-                         upper_and_b)
+        load_lower_and_b(
+            a_matrix, b_matrix, lower_row, column, (block + 2) * BLOCK_K, block + 2, lower, b, lower_loaded, upper_and_b
+        )
 
     for block in range(blocks - 2, blocks):
         multiply(block, upper, b, upper_sum, upper_and_b, upper_done)
@@ -173,9 +181,9 @@ def blocked_matmul_pipelined_kernel(a_matrix, b_matrix, c_matrix):
     tma.store_wait(pendings=0)
 
 
-def blocked_matmul_pipelined(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, block_m: int = 128, block_n: int = 128,
-                             block_k: int = 64,
-                             num_warps: int = 4) -> torch.Tensor:
+def blocked_matmul_pipelined(
+    a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, block_m: int = 128, block_n: int = 128, block_k: int = 64, num_warps: int = 4
+) -> torch.Tensor:
     """Writes convert(A B) into `c` (M, N) on the operands' device and returns it. A (M, K), B (K, N), one element type.
 
     ValueError names the broken clause with its value, rule and remedy.
@@ -186,7 +194,10 @@ def blocked_matmul_pipelined(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, 
     target = store_target(c)
     require_bases("blocked_matmul_pipelined", B=b, C=target)
     grid = (triton.cdiv(problem.m, 2 * block_m), triton.cdiv(problem.n, block_n))
-    blocked_matmul_pipelined_kernel[grid](described(a, [block_m, block_k]), described(b, [block_k, block_n]),
-                                          described(target, [block_m, block_n]),
-                                          num_warps=num_warps)
+    blocked_matmul_pipelined_kernel[grid](
+        described(a, [block_m, block_k]),
+        described(b, [block_k, block_n]),
+        described(target, [block_m, block_n]),
+        num_warps=num_warps,
+    )
     return c if target is c else c.copy_(target[:, : problem.n])

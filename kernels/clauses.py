@@ -43,8 +43,10 @@ def broken(clauses: Iterable[Clause], problem: Any, config: Any) -> list[Clause]
 def require(kernel: str, clauses: Iterable[Clause], problem: Any, config: Any) -> None:
     """Raises ValueError (value, rule, remedy, cost) for the first broken clause; silent otherwise."""
     for clause in broken(clauses, problem, config):
-        raise ValueError(f"{kernel}: {clause.value(problem, config)}: {clause.rule}; {clause.remedy} "
-                         f"(clause {clause.name}: otherwise {clause.cost})")
+        raise ValueError(
+            f"{kernel}: {clause.value(problem, config)}: {clause.rule}; {clause.remedy} "
+            f"(clause {clause.name}: otherwise {clause.cost})"
+        )
 
 
 def require_features(kernel: str, needed: frozenset[Feature]) -> None:
@@ -56,5 +58,6 @@ def require_features(kernel: str, needed: frozenset[Feature]) -> None:
     arch = f"sm_{target.arch}" if target.backend == "cuda" else str(target.arch)
     lacking = needed - (features_of(arch) if target.backend == "cuda" else frozenset())
     if lacking:
-        raise ValueError(f"{kernel}: {arch} lacks {', '.join(sorted(lacking))}: the kernel is made of these "
-                         "instructions; use matmul there")
+        raise ValueError(
+            f"{kernel}: {arch} lacks {', '.join(sorted(lacking))}: the kernel is made of these instructions; use matmul there"
+        )

@@ -33,8 +33,10 @@ def row_padding(tensor: torch.Tensor) -> int:
     """Elements between the end of one row and the start of the next. ValueError where the tensor is not a row-major matrix."""
     rows, columns = tensor.shape if tensor.dim() == 2 else (0, 0)
     if tensor.dim() != 2 or (tensor.stride(1) != 1 and columns != 1) or (tensor.stride(0) < columns and rows > 1):
-        raise ValueError(f"matrix of shape {tuple(tensor.shape)} and strides {tensor.stride()}: must be two-dimensional with "
-                         "contiguous rows that do not overlap; call .contiguous()")
+        raise ValueError(
+            f"matrix of shape {tuple(tensor.shape)} and strides {tensor.stride()}: must be two-dimensional with "
+            "contiguous rows that do not overlap; call .contiguous()"
+        )
     return max(tensor.stride(0) - columns, 0)
 
 
@@ -68,49 +70,73 @@ def require_bases(kernel: str, **operands: torch.Tensor) -> None:
     """ValueError for the first operand that starts off a 16-byte boundary, by its name: of those whose offset `Problem` lacks."""
     for name, tensor in operands.items():
         if past := tensor.data_ptr() % ALIGNMENT_BYTES:
-            raise ValueError(f"{kernel}: {name} starts {past} bytes past a 16-byte boundary: the first element must lie on one; "
-                             "copy the view with .clone()")
+            raise ValueError(
+                f"{kernel}: {name} starts {past} bytes past a 16-byte boundary: the first element must lie on one; "
+                "copy the view with .clone()"
+            )
 
 
 def stride_clause(matrices: Callable[[Any, Any], list[Matrix]]) -> Clause:
     """Row strides in whole 16-byte units."""
     return _on_units(
-        matrices, lambda m: m.row_stride, lambda m: f"row stride of {m.name} = {m.row_stride} x {m.dtype}",
-        name="row strides of 16 bytes", rule="row strides are multiples of 16 bytes",
+        matrices,
+        lambda m: m.row_stride,
+        lambda m: f"row stride of {m.name} = {m.row_stride} x {m.dtype}",
+        name="row strides of 16 bytes",
+        rule="row strides are multiples of 16 bytes",
         remedy="allocate the matrix with padded rows and pass the view",
-        cost="the tensor map cannot be encoded: the hardware keeps strides in units of 16 bytes")
+        cost="the tensor map cannot be encoded: the hardware keeps strides in units of 16 bytes",
+    )
 
 
 def base_clause(matrices: Callable[[Any, Any], list[Matrix]]) -> Clause:
     """Bases on 16-byte boundaries."""
     return _on_units(
-        matrices, lambda m: m.offset, lambda m: f"{m.name} starts {m.offset} elements past a 16-byte boundary",
-        name="bases on 16 bytes", rule="the first element must lie on a 16-byte boundary", remedy="copy the view with .clone()",
-        cost="the tensor map cannot be encoded: the hardware keeps the base in units of 16 bytes")
+        matrices,
+        lambda m: m.offset,
+        lambda m: f"{m.name} starts {m.offset} elements past a 16-byte boundary",
+        name="bases on 16 bytes",
+        rule="the first element must lie on a 16-byte boundary",
+        remedy="copy the view with .clone()",
+        cost="the tensor map cannot be encoded: the hardware keeps the base in units of 16 bytes",
+    )
 
 
-def _on_units(matrices: Callable[[Any, Any], list[Matrix]], elements: Callable[[Matrix], int], told: Callable[[Matrix], str],
-              **words: str) -> Clause:
+def _on_units(
+    matrices: Callable[[Any, Any], list[Matrix]], elements: Callable[[Matrix], int], told: Callable[[Matrix], str], **words: str
+) -> Clause:
     """So many `elements` of each matrix are a multiple of 16 bytes; `told` says one that is not."""
+
     def off(problem, config):
         return [m for m in matrices(problem, config) if elements(m) * bits_of(m.dtype) // 8 % ALIGNMENT_BYTES]
+
     return Clause(holds=lambda p, c: not off(p, c), value=lambda p, c: ", ".join(map(told, off(p, c))), layer="driver", **words)
 
 
 def dtype_clause(allowed: tuple[str, ...], cost: str) -> Clause:
     """`Problem.dtype` is one that the kernel's instruction takes."""
     return Clause(
-        name="element type", holds=lambda p, c: p.dtype in allowed, value=lambda p, c: f"dtype = {p.dtype}",
-        rule=f"the element type is one of {', '.join(allowed)}", remedy="convert the operands first", cost=cost, layer="verifier")
+        name="element type",
+        holds=lambda p, c: p.dtype in allowed,
+        value=lambda p, c: f"dtype = {p.dtype}",
+        rule=f"the element type is one of {', '.join(allowed)}",
+        remedy="convert the operands first",
+        cost=cost,
+        layer="verifier",
+    )
 
 
 def positive_clause(*names: str) -> Clause:
     """The named sizes of `Problem` are at least 1."""
     return Clause(
-        name="sizes", holds=lambda p, c: all(getattr(p, n) >= 1 for n in names),
+        name="sizes",
+        holds=lambda p, c: all(getattr(p, n) >= 1 for n in names),
         value=lambda p, c: ", ".join(f"{n} = {getattr(p, n)}" for n in names if getattr(p, n) < 1),
-        rule="every size must be at least 1", remedy="answer an empty matrix without a launch",
-        cost="a tensor map of size 0 cannot be encoded and a grid of size 0 cannot be launched", layer="driver")
+        rule="every size must be at least 1",
+        remedy="answer an empty matrix without a launch",
+        cost="a tensor map of size 0 cannot be encoded and a grid of size 0 cannot be launched",
+        layer="driver",
+    )
 
 
 def same_place(*tensors: torch.Tensor) -> None:

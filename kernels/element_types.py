@@ -18,16 +18,19 @@ class ElementType(NamedTuple):
     bits: int
 
 
-ELEMENT_TYPES = {entry.name: entry for entry in (
-    ElementType("fp32", torch.float32, gl.float32, 32),
-    ElementType("fp16", torch.float16, gl.float16, 16),
-    ElementType("bf16", torch.bfloat16, gl.bfloat16, 16),
-    ElementType("e4m3", torch.float8_e4m3fn, gl.float8e4nv, 8),
-    ElementType("e5m2", torch.float8_e5m2, gl.float8e5, 8),
-    ElementType("int32", torch.int32, gl.int32, 32),
-    ElementType("int16", torch.int16, gl.int16, 16),
-    ElementType("int8", torch.int8, gl.int8, 8),
-)}
+ELEMENT_TYPES = {
+    entry.name: entry
+    for entry in (
+        ElementType("fp32", torch.float32, gl.float32, 32),
+        ElementType("fp16", torch.float16, gl.float16, 16),
+        ElementType("bf16", torch.bfloat16, gl.bfloat16, 16),
+        ElementType("e4m3", torch.float8_e4m3fn, gl.float8e4nv, 8),
+        ElementType("e5m2", torch.float8_e5m2, gl.float8e5, 8),
+        ElementType("int32", torch.int32, gl.int32, 32),
+        ElementType("int16", torch.int16, gl.int16, 16),
+        ElementType("int8", torch.int8, gl.int8, 8),
+    )
+}
 _BY_TORCH = {entry.torch: entry for entry in ELEMENT_TYPES.values()}
 
 

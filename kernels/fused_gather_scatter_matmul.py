@@ -55,8 +55,9 @@ from kernels.offset_layout import offset_layout
 from kernels.tile_scheduler import GroupedTiles
 from kernels.tma_gather import described_rows, row_offsets_of
 
-REQUIRES = frozenset({Feature.TMA_GATHER, Feature.TMA_SCATTER, Feature.TCGEN05, Feature.TENSOR_MEMORY, Feature.TMA,
-                      Feature.MBARRIER})
+REQUIRES = frozenset(
+    {Feature.TMA_GATHER, Feature.TMA_SCATTER, Feature.TCGEN05, Feature.TENSOR_MEMORY, Feature.TMA, Feature.MBARRIER}
+)
 DTYPES = ("bf16", "fp16", "e4m3", "e5m2")
 SHARED_LIMIT = 227 * 1024
 
@@ -92,8 +93,11 @@ class Config:
 
 def matrices(problem: Problem, config: Config) -> list[Matrix]:
     p = problem
-    return [Matrix("X", p.dtype, p.table_rows, p.k, p.k + p.x_pad, p.x_offset), Matrix("W", p.dtype, p.k, p.n, p.n + p.w_pad, 0),
-            Matrix("out", p.dtype, p.out_rows, p.n, p.n + p.out_pad, 0)]
+    return [
+        Matrix("X", p.dtype, p.table_rows, p.k, p.k + p.x_pad, p.x_offset),
+        Matrix("W", p.dtype, p.k, p.n, p.n + p.w_pad, 0),
+        Matrix("out", p.dtype, p.out_rows, p.n, p.n + p.out_pad, 0),
+    ]
 
 
 def allocations(problem: Problem, config: Config) -> list[tensor_memory.Allocation]:
@@ -111,17 +115,31 @@ CLAUSES = (
     positive_clause("table_rows", "rows", "out_rows", "n", "k"),
     *TILE_CLAUSES,
     *tensor_memory.clauses(allocations),
-    Clause(name="buffers", holds=lambda p, c: c.num_buffers >= 2, value=lambda p, c: f"num_buffers = {c.num_buffers}",
-           rule="at least 2: one is multiplied while the other is loaded", remedy="take num_buffers=2",
-           cost="a buffer is overwritten while it is read"),
-    Clause(name="group", holds=lambda p, c: c.group_size_m >= 1, value=lambda p, c: f"group_size_m = {c.group_size_m}",
-           rule="at least one row of tiles",
-           remedy="take group_size_m=8", cost="a division by zero in the tile order"),
-    Clause(name="shared memory", holds=lambda p, c: shared_bytes(p, c) <= SHARED_LIMIT,
-           value=lambda p, c: f"{shared_bytes(p, c)} bytes",
-           rule=f"the buffers and the tile on its way out fit {SHARED_LIMIT} bytes of shared memory",
-           remedy="take fewer buffers or a smaller block_k",
-           cost="the launch is out of resources", layer="capacity"),
+    Clause(
+        name="buffers",
+        holds=lambda p, c: c.num_buffers >= 2,
+        value=lambda p, c: f"num_buffers = {c.num_buffers}",
+        rule="at least 2: one is multiplied while the other is loaded",
+        remedy="take num_buffers=2",
+        cost="a buffer is overwritten while it is read",
+    ),
+    Clause(
+        name="group",
+        holds=lambda p, c: c.group_size_m >= 1,
+        value=lambda p, c: f"group_size_m = {c.group_size_m}",
+        rule="at least one row of tiles",
+        remedy="take group_size_m=8",
+        cost="a division by zero in the tile order",
+    ),
+    Clause(
+        name="shared memory",
+        holds=lambda p, c: shared_bytes(p, c) <= SHARED_LIMIT,
+        value=lambda p, c: f"{shared_bytes(p, c)} bytes",
+        rule=f"the buffers and the tile on its way out fit {SHARED_LIMIT} bytes of shared memory",
+        remedy="take fewer buffers or a smaller block_k",
+        cost="the launch is out of resources",
+        layer="capacity",
+    ),
     stride_clause(matrices),
     base_clause(matrices),
 )
@@ -146,8 +164,9 @@ def load_block(x, w, gather, rows, row, column, k, step, arrived, x_ring, w_ring
 
 
 @gluon.jit(do_not_specialize=["rows"])  # one row would be a constant, and no program for it
-def fused_gather_scatter_matmul_kernel(x, w, out, gather, scatter, rows, BLOCK_M: gl.constexpr, GROUP_M: gl.constexpr,
-                                       BUFFERS: gl.constexpr):
+def fused_gather_scatter_matmul_kernel(
+    x, w, out, gather, scatter, rows, BLOCK_M: gl.constexpr, GROUP_M: gl.constexpr, BUFFERS: gl.constexpr
+):
     BLOCK_K: gl.constexpr = w.block_shape[0]
     BLOCK_N: gl.constexpr = w.block_shape[1]
     x_ring = gl.allocate_shared_memory(x.dtype, [BUFFERS, BLOCK_M, BLOCK_K], x.layout)  # (BUFFERS, BLOCK_M, BLOCK_K)
@@ -164,8 +183,9 @@ def fused_gather_scatter_matmul_kernel(x, w, out, gather, scatter, rows, BLOCK_M
 
     tile_m, tile_n = tiles.tile(0)
     for ahead in gl.static_range(AHEAD):
-        load_block(x, w, gather, rows, tile_m * BLOCK_M, tile_n * BLOCK_N, ahead * BLOCK_K, ahead, arrived, x_ring, w_ring, True,
-                   BUFFERS)
+        load_block(
+            x, w, gather, rows, tile_m * BLOCK_M, tile_n * BLOCK_N, ahead * BLOCK_K, ahead, arrived, x_ring, w_ring, True, BUFFERS
+        )
 
     step = 0  # blocks multiplied so far, over all tiles
     for turn in range(count):
@@ -178,8 +198,21 @@ def fused_gather_scatter_matmul_kernel(x, w, out, gather, scatter, rows, BLOCK_M
             load_m = gl.where(here, tile_m, next_m)
             load_n = gl.where(here, tile_n, next_n)
             load_k = gl.where(here, block + AHEAD, block + AHEAD - blocks) * BLOCK_K
-            load_block(x, w, gather, rows, load_m * BLOCK_M, load_n * BLOCK_N, load_k, step + AHEAD, arrived, x_ring, w_ring,
-                       here | (turn + 1 < count), BUFFERS)
+            load_block(
+                x,
+                w,
+                gather,
+                rows,
+                load_m * BLOCK_M,
+                load_n * BLOCK_N,
+                load_k,
+                step + AHEAD,
+                arrived,
+                x_ring,
+                w_ring,
+                here | (turn + 1 < count),
+                BUFFERS,
+            )
             step += 1
 
         targets = row_numbers(scatter, tile_m * BLOCK_M, rows, out.shape[0], BLOCK_M)  # (BLOCK_M,); past the last: ignored
@@ -199,10 +232,21 @@ def multiprocessors(device: torch.device) -> int:
     return driver.utils.get_device_properties(device.index or 0)["multiprocessor_count"]
 
 
-def fused_gather_scatter_matmul(x: torch.Tensor, gather: torch.Tensor, w: torch.Tensor, scatter: torch.Tensor, block_m: int = 128,
-                                block_n: int = 128,
-                                block_k: int = 64, group_size_m: int = 8, num_buffers: int = 3, *, out: torch.Tensor | None = None,
-                                num_warps: int = 4, programs: int = 0) -> torch.Tensor:
+def fused_gather_scatter_matmul(
+    x: torch.Tensor,
+    gather: torch.Tensor,
+    w: torch.Tensor,
+    scatter: torch.Tensor,
+    block_m: int = 128,
+    block_n: int = 128,
+    block_k: int = 64,
+    group_size_m: int = 8,
+    num_buffers: int = 3,
+    *,
+    out: torch.Tensor | None = None,
+    num_warps: int = 4,
+    programs: int = 0,
+) -> torch.Tensor:
     """`out` with out[scatter] = convert(X[gather] W), on the operands' device. X (table_rows, K), W (K, N), gather and scatter
     (rows,) int32.
 
@@ -211,24 +255,50 @@ def fused_gather_scatter_matmul(x: torch.Tensor, gather: torch.Tensor, w: torch.
     """
     rows, targets = row_offsets_of("fused_gather_scatter_matmul", gather), row_offsets_of("fused_gather_scatter_matmul", scatter)
     if x.dim() != 2 or w.dim() != 2 or x.shape[1] != w.shape[0] or rows != targets:
-        raise ValueError(f"fused_gather_scatter_matmul: shapes X {tuple(x.shape)}, W {tuple(w.shape)}, gather ({rows},), "
-                         f"scatter ({targets},): must be (R, K), (K, N) and two of one length; slice an operand")
+        raise ValueError(
+            f"fused_gather_scatter_matmul: shapes X {tuple(x.shape)}, W {tuple(w.shape)}, gather ({rows},), "
+            f"scatter ({targets},): must be (R, K), (K, N) and two of one length; slice an operand"
+        )
     out = torch.empty((x.shape[0], w.shape[1]), dtype=x.dtype, device=x.device) if out is None else out
     same_place(x, gather, w, scatter, out)
     if out.dim() != 2 or out.shape[1] != w.shape[1]:
         raise ValueError(f"fused_gather_scatter_matmul: out is {tuple(out.shape)}: must have {w.shape[1]} columns; allocate it so")
-    problem = Problem(table_rows=x.shape[0], rows=rows, out_rows=out.shape[0], n=w.shape[1], k=x.shape[1],
-                      dtype=same_type(x, w, out),
-                      x_pad=row_padding(x), w_pad=row_padding(w), out_pad=row_padding(out), x_offset=misalignment(x))
-    config = Config(block_m=block_m, block_n=block_n, block_k=block_k, group_size_m=group_size_m, num_buffers=num_buffers,
-                    num_warps=num_warps,
-                    programs=programs)
+    problem = Problem(
+        table_rows=x.shape[0],
+        rows=rows,
+        out_rows=out.shape[0],
+        n=w.shape[1],
+        k=x.shape[1],
+        dtype=same_type(x, w, out),
+        x_pad=row_padding(x),
+        w_pad=row_padding(w),
+        out_pad=row_padding(out),
+        x_offset=misalignment(x),
+    )
+    config = Config(
+        block_m=block_m,
+        block_n=block_n,
+        block_k=block_k,
+        group_size_m=group_size_m,
+        num_buffers=num_buffers,
+        num_warps=num_warps,
+        programs=programs,
+    )
     require("fused_gather_scatter_matmul", CLAUSES, problem, config)
     target = store_target(out, keep=True)
     require_bases("fused_gather_scatter_matmul", W=w, out=target)
     tiles = triton.cdiv(rows, block_m) * triton.cdiv(problem.n, block_n)
     grid = (min(programs or multiprocessors(x.device), tiles),)
-    fused_gather_scatter_matmul_kernel[grid](described_rows(x, block_m, block_k), described(w, [block_k, block_n]),
-                                             described_rows(target, block_m, block_n),
-                                             gather, scatter, rows, block_m, group_size_m, num_buffers, num_warps=num_warps)
+    fused_gather_scatter_matmul_kernel[grid](
+        described_rows(x, block_m, block_k),
+        described(w, [block_k, block_n]),
+        described_rows(target, block_m, block_n),
+        gather,
+        scatter,
+        rows,
+        block_m,
+        group_size_m,
+        num_buffers,
+        num_warps=num_warps,
+    )
     return out if target is out else out.copy_(target[:, : problem.n])

@@ -86,8 +86,11 @@ class Config:
 def matrices(problem: Problem, config: Config) -> list[Matrix]:
     p = problem
     rows, columns = (p.n, p.k) if p.transpose_b else (p.k, p.n)
-    return [Matrix("A", p.dtype, p.m, p.k, p.k + p.a_pad, p.a_offset), Matrix("B", p.dtype, rows, columns, columns + p.b_pad, 0),
-            Matrix("C", p.out, p.m, p.n, p.n + p.c_pad, 0)]
+    return [
+        Matrix("A", p.dtype, p.m, p.k, p.k + p.a_pad, p.a_offset),
+        Matrix("B", p.dtype, rows, columns, columns + p.b_pad, 0),
+        Matrix("C", p.out, p.m, p.n, p.n + p.c_pad, 0),
+    ]
 
 
 def shared_bytes(problem: Problem, config: Config) -> int:
@@ -98,29 +101,51 @@ def shared_bytes(problem: Problem, config: Config) -> int:
 
 CLAUSES = (
     dtype_clause(DTYPES, "wgmma is not an instruction for it with an fp32 accumulator"),
-    Clause(name="result type", holds=lambda p, c: p.out in (p.dtype, "fp32"),
-           value=lambda p, c: f"C is {p.out} for operands of {p.dtype}",
-           rule="C has the operands' type or fp32", remedy="allocate C so and convert it afterwards",
-           cost="a conversion nobody specified"),
+    Clause(
+        name="result type",
+        holds=lambda p, c: p.out in (p.dtype, "fp32"),
+        value=lambda p, c: f"C is {p.out} for operands of {p.dtype}",
+        rule="C has the operands' type or fp32",
+        remedy="allocate C so and convert it afterwards",
+        cost="a conversion nobody specified",
+    ),
     positive_clause("m", "n", "k"),
     *TILE_CLAUSES,
-    Clause(name="groups of four warps", holds=lambda p, c: c.num_warps in (4, 8) and c.block_m % (16 * c.num_warps) == 0,
-           value=lambda p, c: f"num_warps = {c.num_warps}, block_m = {c.block_m}",
-           rule="4 or 8 warps, 16 rows of the tile for each",
-           remedy="take num_warps=4, or block_m of at least 128 with 8", cost="groups of warps repeat each other's rows",
-           layer="verifier"),
-    Clause(name="8-bit B transposed", holds=lambda p, c: bits_of(p.dtype) == 16 or p.transpose_b,
-           value=lambda p, c: f"{p.dtype} with B as (K, N)", rule="wgmma transposes 16-bit operands only",
-           remedy="pass B as (N, K) with transpose_b=True",
-           cost="there is no instruction to compile to", layer="compiler"),
-    Clause(name="stages", holds=lambda p, c: c.stages >= 1, value=lambda p, c: f"stages = {c.stages}",
-           rule="the ring has at least one buffer",
-           remedy="take stages=1", cost="nothing is ever loaded"),
-    Clause(name="shared memory", holds=lambda p, c: shared_bytes(p, c) <= SHARED_LIMIT,
-           value=lambda p, c: f"{shared_bytes(p, c)} bytes",
-           rule=f"the ring, and the tile of C, fit {SHARED_LIMIT} bytes of shared memory",
-           remedy="take fewer stages or a smaller block_k",
-           cost="the launch is out of resources", layer="capacity"),
+    Clause(
+        name="groups of four warps",
+        holds=lambda p, c: c.num_warps in (4, 8) and c.block_m % (16 * c.num_warps) == 0,
+        value=lambda p, c: f"num_warps = {c.num_warps}, block_m = {c.block_m}",
+        rule="4 or 8 warps, 16 rows of the tile for each",
+        remedy="take num_warps=4, or block_m of at least 128 with 8",
+        cost="groups of warps repeat each other's rows",
+        layer="verifier",
+    ),
+    Clause(
+        name="8-bit B transposed",
+        holds=lambda p, c: bits_of(p.dtype) == 16 or p.transpose_b,
+        value=lambda p, c: f"{p.dtype} with B as (K, N)",
+        rule="wgmma transposes 16-bit operands only",
+        remedy="pass B as (N, K) with transpose_b=True",
+        cost="there is no instruction to compile to",
+        layer="compiler",
+    ),
+    Clause(
+        name="stages",
+        holds=lambda p, c: c.stages >= 1,
+        value=lambda p, c: f"stages = {c.stages}",
+        rule="the ring has at least one buffer",
+        remedy="take stages=1",
+        cost="nothing is ever loaded",
+    ),
+    Clause(
+        name="shared memory",
+        holds=lambda p, c: shared_bytes(p, c) <= SHARED_LIMIT,
+        value=lambda p, c: f"{shared_bytes(p, c)} bytes",
+        rule=f"the ring, and the tile of C, fit {SHARED_LIMIT} bytes of shared memory",
+        remedy="take fewer stages or a smaller block_k",
+        cost="the launch is out of resources",
+        layer="capacity",
+    ),
     stride_clause(matrices),
     base_clause(matrices),
 )
@@ -152,10 +177,12 @@ def hopper_matmul_kernel(a_matrix, b_matrix, c_matrix, TRANSPOSE_B: gl.constexpr
     row = gl.program_id(0) * BLOCK_M
     column = gl.program_id(1) * BLOCK_N
 
-    a_ring = gl.allocate_shared_memory(a_matrix.dtype, [STAGES] + a_matrix.block_shape,
-                                       a_matrix.layout)  # (STAGES, BLOCK_M, BLOCK_K)
-    b_ring = gl.allocate_shared_memory(b_matrix.dtype, [STAGES] + b_matrix.block_shape,
-                                       b_matrix.layout)  # (STAGES, BLOCK_K, BLOCK_N)
+    a_ring = gl.allocate_shared_memory(
+        a_matrix.dtype, [STAGES] + a_matrix.block_shape, a_matrix.layout
+    )  # (STAGES, BLOCK_M, BLOCK_K)
+    b_ring = gl.allocate_shared_memory(
+        b_matrix.dtype, [STAGES] + b_matrix.block_shape, b_matrix.layout
+    )  # (STAGES, BLOCK_K, BLOCK_N)
     arrived = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for first in gl.static_range(STAGES):
         mbarrier.init(arrived.index(first), count=1)
@@ -163,11 +190,21 @@ def hopper_matmul_kernel(a_matrix, b_matrix, c_matrix, TRANSPOSE_B: gl.constexpr
     blocks = gl.cdiv(a_matrix.shape[1], BLOCK_K)
     for first in gl.static_range(STAGES):
         if first < blocks:
-            load_block(a_matrix, b_matrix, row, column, first * BLOCK_K, arrived.index(first), a_ring.index(first),
-                       b_ring.index(first), TRANSPOSE_B)
+            load_block(
+                a_matrix,
+                b_matrix,
+                row,
+                column,
+                first * BLOCK_K,
+                arrived.index(first),
+                a_ring.index(first),
+                b_ring.index(first),
+                TRANSPOSE_B,
+            )
 
-    sums = gl.zeros([BLOCK_M, BLOCK_N], gl.float32,
-                    accumulated(BLOCK_N, a_matrix.dtype.primitive_bitwidth, gl.num_warps()))  # (BLOCK_M, BLOCK_N)
+    sums = gl.zeros(
+        [BLOCK_M, BLOCK_N], gl.float32, accumulated(BLOCK_N, a_matrix.dtype.primitive_bitwidth, gl.num_warps())
+    )  # (BLOCK_M, BLOCK_N)
     for block in range(blocks):
         stage = block % STAGES
         mbarrier.wait(arrived.index(stage), block // STAGES & 1)
@@ -180,9 +217,17 @@ def hopper_matmul_kernel(a_matrix, b_matrix, c_matrix, TRANSPOSE_B: gl.constexpr
         freed = block - UNDER_WAY  # its multiplication is over, in this group of four warps
         if (freed >= 0) & (freed + STAGES < blocks):
             gl.barrier()  # and now in every group
-            load_block(a_matrix, b_matrix, row, column, (freed + STAGES) * BLOCK_K, arrived.index(freed % STAGES),
-                       a_ring.index(freed % STAGES),
-                       b_ring.index(freed % STAGES), TRANSPOSE_B)
+            load_block(
+                a_matrix,
+                b_matrix,
+                row,
+                column,
+                (freed + STAGES) * BLOCK_K,
+                arrived.index(freed % STAGES),
+                a_ring.index(freed % STAGES),
+                b_ring.index(freed % STAGES),
+                TRANSPOSE_B,
+            )
     sums = warpgroup_mma_wait(0, deps=(sums,))
     for last in gl.static_range(STAGES):
         mbarrier.invalidate(arrived.index(last))  # the tile of C may be laid over the barriers
@@ -194,9 +239,18 @@ def hopper_matmul_kernel(a_matrix, b_matrix, c_matrix, TRANSPOSE_B: gl.constexpr
     tma.store_wait(pendings=0)
 
 
-def hopper_matmul(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None = None, *, block_m: int = 128, block_n: int = 128,
-                  block_k: int = 64,
-                  transpose_b: bool = False, stages: int = 3, num_warps: int = 4) -> torch.Tensor:
+def hopper_matmul(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor | None = None,
+    *,
+    block_m: int = 128,
+    block_n: int = 128,
+    block_k: int = 64,
+    transpose_b: bool = False,
+    stages: int = 3,
+    num_warps: int = 4,
+) -> torch.Tensor:
     """convert(A B) on the operands' device, in `c` (M, N) of A's type or fp32 (allocated in A's type when None). A (M, K); B (K,
     N), or (N, K) with `transpose_b`.
 
@@ -204,23 +258,39 @@ def hopper_matmul(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None = Non
     """
     inner, outer = (1, 0) if transpose_b else (0, 1)
     if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[inner]:
-        raise ValueError(f"hopper_matmul: shapes A {tuple(a.shape)}, B {tuple(b.shape)} with transpose_b={transpose_b}: "
-                         f"must be (M, K) and {'(N, K)' if transpose_b else '(K, N)'}; transpose or slice an operand")
+        raise ValueError(
+            f"hopper_matmul: shapes A {tuple(a.shape)}, B {tuple(b.shape)} with transpose_b={transpose_b}: "
+            f"must be (M, K) and {'(N, K)' if transpose_b else '(K, N)'}; transpose or slice an operand"
+        )
     shape = (a.shape[0], b.shape[outer])
     c = torch.empty(shape, dtype=a.dtype, device=a.device) if c is None else c
     same_place(a, b, c)
     if c.shape != shape:
         raise ValueError(f"hopper_matmul: C is {tuple(c.shape)}: must be {shape}; allocate it so")
-    problem = Problem(m=shape[0], n=shape[1], k=a.shape[1], dtype=same_type(a, b), out=element_type(c.dtype).name,
-                      transpose_b=transpose_b,
-                      a_pad=row_padding(a), b_pad=row_padding(b), c_pad=row_padding(c), a_offset=misalignment(a))
+    problem = Problem(
+        m=shape[0],
+        n=shape[1],
+        k=a.shape[1],
+        dtype=same_type(a, b),
+        out=element_type(c.dtype).name,
+        transpose_b=transpose_b,
+        a_pad=row_padding(a),
+        b_pad=row_padding(b),
+        c_pad=row_padding(c),
+        a_offset=misalignment(a),
+    )
     config = Config(block_m=block_m, block_n=block_n, block_k=block_k, stages=stages, num_warps=num_warps)
     require("hopper_matmul", CLAUSES, problem, config)
     require_features("hopper_matmul", REQUIRES)
     target = store_target(c)
     require_bases("hopper_matmul", B=b, C=target)
     grid = (triton.cdiv(problem.m, block_m), triton.cdiv(problem.n, block_n))
-    hopper_matmul_kernel[grid](described(a, [block_m, block_k]),
-                               described(b, [block_n, block_k] if transpose_b else [block_k, block_n]),
-                               described(target, [block_m, block_n]), transpose_b, stages, num_warps=num_warps)
+    hopper_matmul_kernel[grid](
+        described(a, [block_m, block_k]),
+        described(b, [block_n, block_k] if transpose_b else [block_k, block_n]),
+        described(target, [block_m, block_n]),
+        transpose_b,
+        stages,
+        num_warps=num_warps,
+    )
     return c if target is c else c.copy_(target[:, : problem.n])

@@ -61,8 +61,11 @@ def offset_verdict(layout, rows: int) -> OffsetVerdict:
     if rows < FEWEST_ROWS:
         return OffsetVerdict(False, f"{rows} rows: at least {FEWEST_ROWS} must be moved", linear)
     if linear.registers[:2] != ((1,), (2,)):
-        return OffsetVerdict(False, f"first register bases {linear.registers[:2]}: must be (1,) and (2,), four consecutive rows in "
-                                    "consecutive registers", linear)
+        return OffsetVerdict(
+            False,
+            f"first register bases {linear.registers[:2]}: must be (1,) and (2,), four consecutive rows in consecutive registers",
+            linear,
+        )
     if any(basis != (0,) for basis in linear.lanes):
         return OffsetVerdict(False, f"lane bases {linear.lanes}: must all be (0,), the same rows in every lane of a warp", linear)
     issuing = 2 ** sum(basis != (0,) for basis in linear.warps)

@@ -111,15 +111,22 @@ def allocations(problem: Problem, config: Config) -> list[tensor_memory.Allocati
     rows, columns = block(problem, config)
     taken = [tensor_memory.Allocation("accumulator", problem.m, problem.n, rows, columns, 32)]
     if config.left == LeftOperand.TENSOR_MEMORY:
-        taken.append(tensor_memory.Allocation("A", problem.m, problem.k, rows, min(problem.k, tensor_memory.WIDEST_BLOCK),
-                                              bits_of(problem.dtype)))
+        taken.append(
+            tensor_memory.Allocation(
+                "A", problem.m, problem.k, rows, min(problem.k, tensor_memory.WIDEST_BLOCK), bits_of(problem.dtype)
+            )
+        )
     return taken
 
 
 def matrices(problem: Problem, config: Config) -> list[Matrix]:
     p = problem
-    return [Matrix("A", p.dtype, p.m, p.k, p.k + p.a_pad, p.a_offset), Matrix("B", p.dtype, p.k, p.n, p.n + p.b_pad, 0),
-            Matrix("C", "fp32", p.m, p.n, p.n + p.c_pad, 0), Matrix("D", "fp32", p.m, p.n, p.n + p.d_pad, 0)]
+    return [
+        Matrix("A", p.dtype, p.m, p.k, p.k + p.a_pad, p.a_offset),
+        Matrix("B", p.dtype, p.k, p.n, p.n + p.b_pad, 0),
+        Matrix("C", "fp32", p.m, p.n, p.n + p.c_pad, 0),
+        Matrix("D", "fp32", p.m, p.n, p.n + p.d_pad, 0),
+    ]
 
 
 def _shared_bytes(p: Problem, c: Config) -> int:
@@ -130,44 +137,87 @@ def _shared_bytes(p: Problem, c: Config) -> int:
 SHARED_LIMIT = 227 * 1024
 CLAUSES = (
     dtype_clause(DTYPES, "tcgen05.mma has no kind for it with an fp32 accumulator"),
-    Clause(name="powers of two", holds=lambda p, c: all(is_power_of_two(s) for s in (p.m, p.n, p.k)),
-           value=lambda p, c: f"m, n, k = {p.m}, {p.n}, {p.k}", rule="sizes are powers of two",
-           remedy="use blocked_matmul, which takes ragged sizes",
-           cost="a tile has no such shape", layer="front end"),
-    Clause(name="one instruction's K", holds=lambda p, c: p.k * bits_of(p.dtype) >= 256,
-           value=lambda p, c: f"k = {p.k} x {p.dtype}", rule="K is at least 32 bytes, one instruction's K",
-           remedy="pad K with zeros",
-           cost="the multiplication has no instruction to be made of", layer="verifier"),
-    Clause(name="N of an instruction", holds=lambda p, c: p.n >= 16 and block(p, c)[1] >= 16,
-           value=lambda p, c: f"n = {p.n}, block {block(p, c)}",
-           rule="N and the block's columns are at least 16", remedy="pad N with zeros", cost="no instruction is that narrow",
-           layer="verifier"),
+    Clause(
+        name="powers of two",
+        holds=lambda p, c: all(is_power_of_two(s) for s in (p.m, p.n, p.k)),
+        value=lambda p, c: f"m, n, k = {p.m}, {p.n}, {p.k}",
+        rule="sizes are powers of two",
+        remedy="use blocked_matmul, which takes ragged sizes",
+        cost="a tile has no such shape",
+        layer="front end",
+    ),
+    Clause(
+        name="one instruction's K",
+        holds=lambda p, c: p.k * bits_of(p.dtype) >= 256,
+        value=lambda p, c: f"k = {p.k} x {p.dtype}",
+        rule="K is at least 32 bytes, one instruction's K",
+        remedy="pad K with zeros",
+        cost="the multiplication has no instruction to be made of",
+        layer="verifier",
+    ),
+    Clause(
+        name="N of an instruction",
+        holds=lambda p, c: p.n >= 16 and block(p, c)[1] >= 16,
+        value=lambda p, c: f"n = {p.n}, block {block(p, c)}",
+        rule="N and the block's columns are at least 16",
+        remedy="pad N with zeros",
+        cost="no instruction is that narrow",
+        layer="verifier",
+    ),
     *tensor_memory.clauses(allocations),
-    Clause(name="one block of 64 rows", holds=lambda p, c: block(p, c)[0] != 64 or (p.m == 64 and p.n == block(p, c)[1]),
-           value=lambda p, c: f"m, n = {p.m}, {p.n} in blocks of {block(p, c)[0]}x{block(p, c)[1]}",
-           rule="blocks of 64 rows are multiplied one at a time", remedy="take blocks of 128 rows",
-           cost="the second block lies in the rows beside the first, where the instruction of 64 rows does not look"),
-    Clause(name="A in tensor memory is 16 or 8 bits in one block",
-           holds=lambda p, c: c.left != LeftOperand.TENSOR_MEMORY or p.k <= tensor_memory.WIDEST_BLOCK,
-           value=lambda p, c: f"k = {p.k}", rule="A in tensor memory takes K of at most 256", remedy="keep A in shared memory",
-           cost="A would be cut into blocks that the instruction does not expect"),
-    Clause(name="boxes", holds=lambda p, c: max(p.m, p.k) <= LARGEST_BOX, value=lambda p, c: f"m, k = {p.m}, {p.k}",
-           rule=f"a box has at most {LARGEST_BOX} rows", remedy="use blocked_matmul", cost="the tensor map cannot be encoded",
-           layer="driver"),
-    Clause(name="shared memory", holds=lambda p, c: _shared_bytes(p, c) + 64 <= SHARED_LIMIT,
-           value=lambda p, c: f"{_shared_bytes(p, c)} bytes",
-           rule=f"A, B and C fit {SHARED_LIMIT} bytes of shared memory", remedy="use blocked_matmul",
-           cost="the launch is out of resources",
-           layer="capacity"),
+    Clause(
+        name="one block of 64 rows",
+        holds=lambda p, c: block(p, c)[0] != 64 or (p.m == 64 and p.n == block(p, c)[1]),
+        value=lambda p, c: f"m, n = {p.m}, {p.n} in blocks of {block(p, c)[0]}x{block(p, c)[1]}",
+        rule="blocks of 64 rows are multiplied one at a time",
+        remedy="take blocks of 128 rows",
+        cost="the second block lies in the rows beside the first, where the instruction of 64 rows does not look",
+    ),
+    Clause(
+        name="A in tensor memory is 16 or 8 bits in one block",
+        holds=lambda p, c: c.left != LeftOperand.TENSOR_MEMORY or p.k <= tensor_memory.WIDEST_BLOCK,
+        value=lambda p, c: f"k = {p.k}",
+        rule="A in tensor memory takes K of at most 256",
+        remedy="keep A in shared memory",
+        cost="A would be cut into blocks that the instruction does not expect",
+    ),
+    Clause(
+        name="boxes",
+        holds=lambda p, c: max(p.m, p.k) <= LARGEST_BOX,
+        value=lambda p, c: f"m, k = {p.m}, {p.k}",
+        rule=f"a box has at most {LARGEST_BOX} rows",
+        remedy="use blocked_matmul",
+        cost="the tensor map cannot be encoded",
+        layer="driver",
+    ),
+    Clause(
+        name="shared memory",
+        holds=lambda p, c: _shared_bytes(p, c) + 64 <= SHARED_LIMIT,
+        value=lambda p, c: f"{_shared_bytes(p, c)} bytes",
+        rule=f"A, B and C fit {SHARED_LIMIT} bytes of shared memory",
+        remedy="use blocked_matmul",
+        cost="the launch is out of resources",
+        layer="capacity",
+    ),
     stride_clause(matrices),
     base_clause(matrices),
 )
 
 
 @gluon.jit(do_not_specialize=["chosen"])
-def small_mma_kernel(a_matrix, b_matrix, c_matrix, d_matrix, chosen, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
-                     BLOCK_K: gl.constexpr,
-                     LEFT_IN_TENSOR_MEMORY: gl.constexpr, CONDITIONAL: gl.constexpr, COMMIT: gl.constexpr):
+def small_mma_kernel(
+    a_matrix,
+    b_matrix,
+    c_matrix,
+    d_matrix,
+    chosen,
+    BLOCK_M: gl.constexpr,
+    BLOCK_N: gl.constexpr,
+    BLOCK_K: gl.constexpr,
+    LEFT_IN_TENSOR_MEMORY: gl.constexpr,
+    CONDITIONAL: gl.constexpr,
+    COMMIT: gl.constexpr,
+):
     M: gl.constexpr = d_matrix.block_shape[0]
     N: gl.constexpr = d_matrix.block_shape[1]
     K: gl.constexpr = a_matrix.block_shape[1]
@@ -216,9 +266,19 @@ def small_mma_kernel(a_matrix, b_matrix, c_matrix, d_matrix, chosen, BLOCK_M: gl
     tma.store_wait(pendings=0)
 
 
-def small_mma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor, tmem_block: tuple[int, int] | None = None,
-              lhs_in_tmem: bool = False, use_commit: bool = True, num_warps: int = 4, *, completion: Completion | None = None,
-              chosen: int = 1) -> torch.Tensor:
+def small_mma(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor,
+    d: torch.Tensor,
+    tmem_block: tuple[int, int] | None = None,
+    lhs_in_tmem: bool = False,
+    use_commit: bool = True,
+    num_warps: int = 4,
+    *,
+    completion: Completion | None = None,
+    chosen: int = 1,
+) -> torch.Tensor:
     """Writes A B + C into `d` on the operands' device and returns it. A (M, K), B (K, N): one element type; C, D (M, N): fp32.
 
     `completion` overrides `use_commit`; `chosen` is the barrier (0 or 1) that Completion.CONDITIONAL arrives on. ValueError names
@@ -226,19 +286,36 @@ def small_mma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor
     """
     same_place(a, b, c, d)
     if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[0] or c.shape != (a.shape[0], b.shape[1]) or d.shape != c.shape:
-        raise ValueError(f"small_mma: shapes A {tuple(a.shape)}, B {tuple(b.shape)}, C {tuple(c.shape)}, D {tuple(d.shape)}: "
-                         "must be (M, K), (K, N), (M, N), (M, N); transpose or slice an operand")
+        raise ValueError(
+            f"small_mma: shapes A {tuple(a.shape)}, B {tuple(b.shape)}, C {tuple(c.shape)}, D {tuple(d.shape)}: "
+            "must be (M, K), (K, N), (M, N), (M, N); transpose or slice an operand"
+        )
     if c.dtype != torch.float32 or d.dtype != torch.float32:
         raise ValueError(f"small_mma: C is {c.dtype} and D is {d.dtype}: the accumulator is fp32; call .float()")
     if chosen not in (0, 1):
-        raise ValueError(f"small_mma: chosen = {chosen}: must be 0 or 1, the barrier to arrive on; otherwise the program "
-                         "waits for ever")
+        raise ValueError(
+            f"small_mma: chosen = {chosen}: must be 0 or 1, the barrier to arrive on; otherwise the program waits for ever"
+        )
     completion = completion or (Completion.COMMIT if use_commit else Completion.BARRIER)
     rows, columns = tmem_block or (0, 0)
-    problem = Problem(m=a.shape[0], n=b.shape[1], k=a.shape[1], dtype=same_type(a, b), a_pad=row_padding(a), b_pad=row_padding(b),
-                      c_pad=row_padding(c), d_pad=row_padding(d), a_offset=misalignment(a))
-    config = Config(block_m=rows, block_n=columns, left=LeftOperand.TENSOR_MEMORY if lhs_in_tmem else LeftOperand.SHARED,
-                    completion=completion, num_warps=num_warps)
+    problem = Problem(
+        m=a.shape[0],
+        n=b.shape[1],
+        k=a.shape[1],
+        dtype=same_type(a, b),
+        a_pad=row_padding(a),
+        b_pad=row_padding(b),
+        c_pad=row_padding(c),
+        d_pad=row_padding(d),
+        a_offset=misalignment(a),
+    )
+    config = Config(
+        block_m=rows,
+        block_n=columns,
+        left=LeftOperand.TENSOR_MEMORY if lhs_in_tmem else LeftOperand.SHARED,
+        completion=completion,
+        num_warps=num_warps,
+    )
     require("small_mma", CLAUSES, problem, config)
     require_bases("small_mma", B=b, C=c, D=d)
     rows, columns = block(problem, config)
@@ -247,7 +324,18 @@ def small_mma(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor
         layout = gl.NVMMASharedLayout.get_default_for(list(tensor.shape), element_type(tensor.dtype).gluon)
         return TensorDescriptor.from_tensor(tensor, list(tensor.shape), layout)
 
-    small_mma_kernel[(1,)](described(a), described(b), described(c), described(d), chosen, rows, columns,
-                           min(problem.k, tensor_memory.WIDEST_BLOCK),
-                           lhs_in_tmem, completion == Completion.CONDITIONAL, completion == Completion.COMMIT, num_warps=num_warps)
+    small_mma_kernel[(1,)](
+        described(a),
+        described(b),
+        described(c),
+        described(d),
+        chosen,
+        rows,
+        columns,
+        min(problem.k, tensor_memory.WIDEST_BLOCK),
+        lhs_in_tmem,
+        completion == Completion.CONDITIONAL,
+        completion == Completion.COMMIT,
+        num_warps=num_warps,
+    )
     return d

@@ -50,32 +50,62 @@ def allocated_columns(allocations: list[Allocation]) -> int:
 
 def clauses(allocations: Callable[[Any, Any], list[Allocation]]) -> tuple[Clause, ...]:
     """The rules of tensor memory for a kernel that allocates `allocations(problem, config)`."""
+
     def text(p, c):
-        return "; ".join(f"{a.name} {a.rows}x{a.columns} of {a.bits} bits in blocks of {a.block_rows}x{a.block_columns}"
-                         for a in allocations(p, c))
+        return "; ".join(
+            f"{a.name} {a.rows}x{a.columns} of {a.bits} bits in blocks of {a.block_rows}x{a.block_columns}"
+            for a in allocations(p, c)
+        )
 
     return (
-        Clause(name="accessing warps", holds=lambda p, c: c.num_warps in ACCESSING_WARPS,
-               value=lambda p, c: f"num_warps = {c.num_warps}", rule="tensor memory is loaded and stored by 4 or 8 warps",
-               remedy="take num_warps=4 or num_warps=8",
-               cost="some of the 128 rows belong to no warp: a warp reaches only the 32 rows of its rank modulo 4",
-               layer="verifier"),
-        Clause(name="block rows",
-               holds=lambda p, c: all(a.block_rows in BLOCK_ROWS and a.block_rows <= a.rows for a in allocations(p, c)),
-               value=text, rule="a block has 64 or 128 rows and no more than the tensor", remedy="take 64 or 128 rows",
-               cost="there is no data path of that height", layer="verifier"),
-        Clause(name="block columns",
-               holds=lambda p, c: all(is_power_of_two(a.block_columns) and 32 // a.bits <= a.block_columns <= WIDEST_BLOCK
-                                      and a.block_columns <= a.columns for a in allocations(p, c)),
-               value=text,
-               rule="a block has a power of two of columns, 256 at most, at least one 32-bit cell, and no more than the tensor",
-               remedy="take a power of two from 16 to 256", cost="the instruction's N field cannot say it", layer="verifier"),
-        Clause(name="whole blocks",
-               holds=lambda p, c: all(is_power_of_two(a.rows) and is_power_of_two(a.columns) for a in allocations(p, c)),
-               value=text, rule="a tensor's sizes in tensor memory are powers of two", remedy="pad to the next power of two",
-               cost="a tile program has no tensor of that shape", layer="front end"),
-        Clause(name="capacity", holds=lambda p, c: allocated_columns(allocations(p, c)) <= COLUMNS,
-               value=lambda p, c: f"{text(p, c)}: {allocated_columns(allocations(p, c))} columns",
-               rule=f"all allocations together take at most {COLUMNS} columns", remedy="take a smaller tile",
-               cost="the launch is out of resources", layer="capacity"),
+        Clause(
+            name="accessing warps",
+            holds=lambda p, c: c.num_warps in ACCESSING_WARPS,
+            value=lambda p, c: f"num_warps = {c.num_warps}",
+            rule="tensor memory is loaded and stored by 4 or 8 warps",
+            remedy="take num_warps=4 or num_warps=8",
+            cost="some of the 128 rows belong to no warp: a warp reaches only the 32 rows of its rank modulo 4",
+            layer="verifier",
+        ),
+        Clause(
+            name="block rows",
+            holds=lambda p, c: all(a.block_rows in BLOCK_ROWS and a.block_rows <= a.rows for a in allocations(p, c)),
+            value=text,
+            rule="a block has 64 or 128 rows and no more than the tensor",
+            remedy="take 64 or 128 rows",
+            cost="there is no data path of that height",
+            layer="verifier",
+        ),
+        Clause(
+            name="block columns",
+            holds=lambda p, c: all(
+                is_power_of_two(a.block_columns)
+                and 32 // a.bits <= a.block_columns <= WIDEST_BLOCK
+                and a.block_columns <= a.columns
+                for a in allocations(p, c)
+            ),
+            value=text,
+            rule="a block has a power of two of columns, 256 at most, at least one 32-bit cell, and no more than the tensor",
+            remedy="take a power of two from 16 to 256",
+            cost="the instruction's N field cannot say it",
+            layer="verifier",
+        ),
+        Clause(
+            name="whole blocks",
+            holds=lambda p, c: all(is_power_of_two(a.rows) and is_power_of_two(a.columns) for a in allocations(p, c)),
+            value=text,
+            rule="a tensor's sizes in tensor memory are powers of two",
+            remedy="pad to the next power of two",
+            cost="a tile program has no tensor of that shape",
+            layer="front end",
+        ),
+        Clause(
+            name="capacity",
+            holds=lambda p, c: allocated_columns(allocations(p, c)) <= COLUMNS,
+            value=lambda p, c: f"{text(p, c)}: {allocated_columns(allocations(p, c))} columns",
+            rule=f"all allocations together take at most {COLUMNS} columns",
+            remedy="take a smaller tile",
+            cost="the launch is out of resources",
+            layer="capacity",
+        ),
     )

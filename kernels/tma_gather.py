@@ -80,27 +80,59 @@ def matrices(problem: Problem, config: Config) -> list[Matrix]:
 def row_clauses(verb: str) -> tuple[Clause, ...]:
     """The rules that gather and scatter share."""
     return (
-        Clause(name="powers of two", holds=lambda p, c: is_power_of_two(c.block_x) and is_power_of_two(c.block_y),
-               value=lambda p, c: f"block {c.block_x}x{c.block_y}", rule="a block's sizes are powers of two",
-               remedy="take the next power of two",
-               cost="a tile program has no such tensor", layer="front end"),
-        Clause(name="fewest rows", holds=lambda p, c: c.block_x >= FEWEST_ROWS, value=lambda p, c: f"block_x = {c.block_x}",
-               rule=f"at least {FEWEST_ROWS} rows {verb} at once", remedy="take block_x=8", cost="the verifier refuses the offsets",
-               layer="verifier"),
-        Clause(name="fewest columns", holds=lambda p, c: c.block_y >= 8 * (32 // bits_of(p.dtype)),
-               value=lambda p, c: f"block_y = {c.block_y} x {p.dtype}", rule="a row has at least 32 bytes",
-               remedy="take a larger block_y", cost="the verifier refuses the block", layer="verifier"),
-        Clause(name="column offset", holds=lambda p, c: p.column_offset * bits_of(p.dtype) // 8 % ALIGNMENT_BYTES == 0,
-               value=lambda p, c: f"column_offset = {p.column_offset} x {p.dtype}",
-               rule="the column offset is a multiple of 16 bytes",
-               remedy="start at the boundary below and drop the first columns", cost="an illegal instruction", layer="hardware"),
-        Clause(name="warps", holds=lambda p, c: c.num_warps in (1, 2, 4, 8), value=lambda p, c: f"num_warps = {c.num_warps}",
-               rule="1, 2, 4 or 8 warps",
-               remedy="take num_warps=4", cost="the offsets' layout has no such form"),
-        Clause(name="shared memory", holds=lambda p, c: c.block_x * c.block_y * bits_of(p.dtype) // 8 + 64 <= SHARED_LIMIT,
-               value=lambda p, c: f"block {c.block_x}x{c.block_y} x {p.dtype}",
-               rule=f"a block fits {SHARED_LIMIT} bytes of shared memory",
-               remedy="take a smaller block", cost="the launch is out of resources", layer="capacity"),
+        Clause(
+            name="powers of two",
+            holds=lambda p, c: is_power_of_two(c.block_x) and is_power_of_two(c.block_y),
+            value=lambda p, c: f"block {c.block_x}x{c.block_y}",
+            rule="a block's sizes are powers of two",
+            remedy="take the next power of two",
+            cost="a tile program has no such tensor",
+            layer="front end",
+        ),
+        Clause(
+            name="fewest rows",
+            holds=lambda p, c: c.block_x >= FEWEST_ROWS,
+            value=lambda p, c: f"block_x = {c.block_x}",
+            rule=f"at least {FEWEST_ROWS} rows {verb} at once",
+            remedy="take block_x=8",
+            cost="the verifier refuses the offsets",
+            layer="verifier",
+        ),
+        Clause(
+            name="fewest columns",
+            holds=lambda p, c: c.block_y >= 8 * (32 // bits_of(p.dtype)),
+            value=lambda p, c: f"block_y = {c.block_y} x {p.dtype}",
+            rule="a row has at least 32 bytes",
+            remedy="take a larger block_y",
+            cost="the verifier refuses the block",
+            layer="verifier",
+        ),
+        Clause(
+            name="column offset",
+            holds=lambda p, c: p.column_offset * bits_of(p.dtype) // 8 % ALIGNMENT_BYTES == 0,
+            value=lambda p, c: f"column_offset = {p.column_offset} x {p.dtype}",
+            rule="the column offset is a multiple of 16 bytes",
+            remedy="start at the boundary below and drop the first columns",
+            cost="an illegal instruction",
+            layer="hardware",
+        ),
+        Clause(
+            name="warps",
+            holds=lambda p, c: c.num_warps in (1, 2, 4, 8),
+            value=lambda p, c: f"num_warps = {c.num_warps}",
+            rule="1, 2, 4 or 8 warps",
+            remedy="take num_warps=4",
+            cost="the offsets' layout has no such form",
+        ),
+        Clause(
+            name="shared memory",
+            holds=lambda p, c: c.block_x * c.block_y * bits_of(p.dtype) // 8 + 64 <= SHARED_LIMIT,
+            value=lambda p, c: f"block {c.block_x}x{c.block_y} x {p.dtype}",
+            rule=f"a block fits {SHARED_LIMIT} bytes of shared memory",
+            remedy="take a smaller block",
+            cost="the launch is out of resources",
+            layer="capacity",
+        ),
     )
 
 
@@ -140,9 +172,11 @@ def tma_gather_kernel(gathered, gathered_stride, table, row_offsets, offsets, co
 def row_offsets_of(kernel: str, row_offsets: torch.Tensor) -> int:
     """How many row offsets there are. ValueError where they are not one contiguous line of int32."""
     if row_offsets.dim() != 1 or row_offsets.dtype != torch.int32 or not row_offsets.is_contiguous():
-        raise ValueError(f"{kernel}: row offsets of shape {tuple(row_offsets.shape)}, {row_offsets.dtype}, "
-                         f"strides {row_offsets.stride()}: must be one contiguous line of int32; "
-                         "call .to(torch.int32).contiguous()")
+        raise ValueError(
+            f"{kernel}: row offsets of shape {tuple(row_offsets.shape)}, {row_offsets.dtype}, "
+            f"strides {row_offsets.stride()}: must be one contiguous line of int32; "
+            "call .to(torch.int32).contiguous()"
+        )
     return row_offsets.shape[0]
 
 
@@ -152,8 +186,15 @@ def described_rows(table: torch.Tensor, block_x: int, block_y: int) -> TensorDes
     return TensorDescriptor.from_tensor(table, [1, block_y], layout)
 
 
-def tma_gather(table: torch.Tensor, row_offsets: torch.Tensor, column_offset: int, block_x: int = 128, block_y: int = 128, *,
-               num_warps: int = 4) -> torch.Tensor:
+def tma_gather(
+    table: torch.Tensor,
+    row_offsets: torch.Tensor,
+    column_offset: int,
+    block_x: int = 128,
+    block_y: int = 128,
+    *,
+    num_warps: int = 4,
+) -> torch.Tensor:
     """(offsets, block_y) rows of `table` (table_rows, table_columns) from `column_offset` on, zeros outside, on the operands'
     device.
 
@@ -162,12 +203,26 @@ def tma_gather(table: torch.Tensor, row_offsets: torch.Tensor, column_offset: in
     same_place(table, row_offsets)
     offsets = row_offsets_of("tma_gather", row_offsets)
     pad = row_padding(table)
-    problem = Problem(table_rows=table.shape[0], table_columns=table.shape[1], offsets=offsets, column_offset=column_offset,
-                      dtype=element_type(table.dtype).name, table_pad=pad, table_offset=misalignment(table))
+    problem = Problem(
+        table_rows=table.shape[0],
+        table_columns=table.shape[1],
+        offsets=offsets,
+        column_offset=column_offset,
+        dtype=element_type(table.dtype).name,
+        table_pad=pad,
+        table_offset=misalignment(table),
+    )
     config = Config(block_x=block_x, block_y=block_y, num_warps=num_warps)
     require("tma_gather", CLAUSES, problem, config)
     gathered = torch.empty((offsets, block_y), dtype=table.dtype, device=table.device)
-    tma_gather_kernel[(triton.cdiv(offsets, block_x),)](gathered, gathered.stride(0), described_rows(table, block_x, block_y),
-                                                        row_offsets, offsets,
-                                                        column_offset, block_x, num_warps=num_warps)
+    tma_gather_kernel[(triton.cdiv(offsets, block_x),)](
+        gathered,
+        gathered.stride(0),
+        described_rows(table, block_x, block_y),
+        row_offsets,
+        offsets,
+        column_offset,
+        block_x,
+        num_warps=num_warps,
+    )
     return gathered

@@ -72,17 +72,28 @@ def matrices(problem: Problem, config: Config) -> list[Matrix]:
 CLAUSES = (
     dtype_clause(DTYPES, "the descriptor has no such element"),
     positive_clause("table_rows", "table_columns", "offsets"),
-    Clause(name="column offset not negative", holds=lambda p, c: p.column_offset >= 0,
-           value=lambda p, c: f"column_offset = {p.column_offset}",
-           rule="a scatter's column offset is not negative", remedy="start at column 0 and drop the first columns of the source",
-           cost="an illegal instruction", layer="hardware"),
-    Clause(name="whole units",
-           holds=lambda p, c: bits_of(p.dtype) == 0 or whole_units(p.table_columns, p.dtype) == p.table_columns
-           or p.column_offset + c.block_y <= p.table_columns or p.column_offset >= p.table_columns,
-           value=lambda p, c: f"table_columns = {p.table_columns} x {p.dtype}, written from {p.column_offset} on",
-           rule="a scatter that reaches the end of a row needs rows of whole 16-byte units",
-           remedy="give the table columns up to a multiple of 16 bytes",
-           cost="what follows the row in its last 16 bytes is overwritten"),
+    Clause(
+        name="column offset not negative",
+        holds=lambda p, c: p.column_offset >= 0,
+        value=lambda p, c: f"column_offset = {p.column_offset}",
+        rule="a scatter's column offset is not negative",
+        remedy="start at column 0 and drop the first columns of the source",
+        cost="an illegal instruction",
+        layer="hardware",
+    ),
+    Clause(
+        name="whole units",
+        holds=lambda p, c: (
+            bits_of(p.dtype) == 0
+            or whole_units(p.table_columns, p.dtype) == p.table_columns
+            or p.column_offset + c.block_y <= p.table_columns
+            or p.column_offset >= p.table_columns
+        ),
+        value=lambda p, c: f"table_columns = {p.table_columns} x {p.dtype}, written from {p.column_offset} on",
+        rule="a scatter that reaches the end of a row needs rows of whole 16-byte units",
+        remedy="give the table columns up to a multiple of 16 bytes",
+        cost="what follows the row in its last 16 bytes is overwritten",
+    ),
     *row_clauses("are scattered"),
     stride_clause(matrices),
     base_clause(matrices),
@@ -111,9 +122,16 @@ def tma_scatter_kernel(table, row_offsets, offsets, column_offset, source, sourc
     tma.store_wait(pendings=0)
 
 
-def tma_scatter(table: torch.Tensor, row_offsets: torch.Tensor, column_offset: int, source: torch.Tensor, block_x: int = 128,
-                block_y: int = 128, *,
-                num_warps: int = 4) -> torch.Tensor:
+def tma_scatter(
+    table: torch.Tensor,
+    row_offsets: torch.Tensor,
+    column_offset: int,
+    source: torch.Tensor,
+    block_x: int = 128,
+    block_y: int = 128,
+    *,
+    num_warps: int = 4,
+) -> torch.Tensor:
     """Puts `source` (offsets, block_y) into `table` (table_rows, table_columns) on the operands' device; returns the table.
 
     ValueError names the broken clause with its value, rule and remedy.
@@ -122,13 +140,29 @@ def tma_scatter(table: torch.Tensor, row_offsets: torch.Tensor, column_offset: i
     offsets = row_offsets_of("tma_scatter", row_offsets)
     pad, source_pad = row_padding(table), row_padding(source)
     if source.shape != (offsets, block_y):
-        raise ValueError(f"tma_scatter: source is {tuple(source.shape)}: must be ({offsets}, {block_y}), one row for each "
-                         "offset; slice it")
-    problem = Problem(table_rows=table.shape[0], table_columns=table.shape[1], offsets=offsets, column_offset=column_offset,
-                      dtype=same_type(table, source), table_pad=pad, table_offset=misalignment(table), source_pad=source_pad)
+        raise ValueError(
+            f"tma_scatter: source is {tuple(source.shape)}: must be ({offsets}, {block_y}), one row for each offset; slice it"
+        )
+    problem = Problem(
+        table_rows=table.shape[0],
+        table_columns=table.shape[1],
+        offsets=offsets,
+        column_offset=column_offset,
+        dtype=same_type(table, source),
+        table_pad=pad,
+        table_offset=misalignment(table),
+        source_pad=source_pad,
+    )
     config = Config(block_x=block_x, block_y=block_y, num_warps=num_warps)
     require("tma_scatter", CLAUSES, problem, config)
-    tma_scatter_kernel[(triton.cdiv(offsets, block_x),)](described_rows(table, block_x, block_y), row_offsets, offsets,
-                                                         column_offset, source,
-                                                         block_y + source_pad, block_x, num_warps=num_warps)
+    tma_scatter_kernel[(triton.cdiv(offsets, block_x),)](
+        described_rows(table, block_x, block_y),
+        row_offsets,
+        offsets,
+        column_offset,
+        source,
+        block_y + source_pad,
+        block_x,
+        num_warps=num_warps,
+    )
     return table

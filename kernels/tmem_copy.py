@@ -57,8 +57,11 @@ class Config:
 
 def allocations(problem: Problem, config: Config) -> list[tensor_memory.Allocation]:
     bits = bits_of(problem.dtype)
-    return [tensor_memory.Allocation("tile", problem.m, problem.n, config.block_m, config.block_n, bits,
-                                     1 if config.packed else 32 // bits)]
+    return [
+        tensor_memory.Allocation(
+            "tile", problem.m, problem.n, config.block_m, config.block_n, bits, 1 if config.packed else 32 // bits
+        )
+    ]
 
 
 CLAUSES = (
@@ -68,8 +71,9 @@ CLAUSES = (
 
 
 @gluon.jit
-def tmem_copy_kernel(source, destination, M: gl.constexpr, N: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
-                     COLUMN_STRIDE: gl.constexpr):
+def tmem_copy_kernel(
+    source, destination, M: gl.constexpr, N: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, COLUMN_STRIDE: gl.constexpr
+):
     coalesced: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [1, gl.num_warps()], [1, 0])
     rows = gl.arange(0, M, gl.SliceLayout(1, coalesced))  # (M,)
     columns = gl.arange(0, N, gl.SliceLayout(0, coalesced))  # (N,)
@@ -84,8 +88,15 @@ def tmem_copy_kernel(source, destination, M: gl.constexpr, N: gl.constexpr, BLOC
     gl.store(destination + places, stored)
 
 
-def tmem_copy(source: torch.Tensor, destination: torch.Tensor | None = None, num_warps: int = 4, *, block_m: int = 64,
-              block_n: int = 64, packed: bool = False) -> torch.Tensor:
+def tmem_copy(
+    source: torch.Tensor,
+    destination: torch.Tensor | None = None,
+    num_warps: int = 4,
+    *,
+    block_m: int = 64,
+    block_n: int = 64,
+    packed: bool = False,
+) -> torch.Tensor:
     """Copies (M, N) `source` into `destination` (allocated when None) on the operands' device; returns it.
 
     ValueError names the broken clause with its value, rule and remedy.
@@ -93,11 +104,13 @@ def tmem_copy(source: torch.Tensor, destination: torch.Tensor | None = None, num
     destination = torch.empty_like(source) if destination is None else destination
     same_place(source, destination)
     if source.dim() != 2 or not source.is_contiguous() or not destination.is_contiguous() or source.shape != destination.shape:
-        raise ValueError(f"tmem_copy: shapes {tuple(source.shape)} and {tuple(destination.shape)}, strides {source.stride()} and "
-                         f"{destination.stride()}: both must be one contiguous matrix shape; call .contiguous()")
+        raise ValueError(
+            f"tmem_copy: shapes {tuple(source.shape)} and {tuple(destination.shape)}, strides {source.stride()} and "
+            f"{destination.stride()}: both must be one contiguous matrix shape; call .contiguous()"
+        )
     problem = Problem(m=source.shape[0], n=source.shape[1], dtype=same_type(source, destination))
     config = Config(block_m=block_m, block_n=block_n, num_warps=num_warps, packed=packed)
     require("tmem_copy", CLAUSES, problem, config)
-    tile, = allocations(problem, config)
+    (tile,) = allocations(problem, config)
     tmem_copy_kernel[(1,)](source, destination, problem.m, problem.n, block_m, block_n, tile.column_stride, num_warps=num_warps)
     return destination

@@ -62,9 +62,7 @@ class Quantized:
     tensor_scale: float = 1.0
 
 
-def quantize(
-    block_format: BlockFormat, values: np.ndarray, axis: int = -1, *, tensor_scale: float | None = None
-) -> Quantized:
+def quantize(block_format: BlockFormat, values: np.ndarray, axis: int = -1, *, tensor_scale: float | None = None) -> Quantized:
     """`values` (float64 or float32, any shape) as elements and scales, in blocks along `axis`; the last block may be short.
 
     `tensor_scale` is NVFP4's: by default the fp32 nearest to largest |value| / (448 * 6), never 0; each block's scale is the UE4M3

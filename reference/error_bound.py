@@ -65,9 +65,7 @@ class Accumulation:
     exact_accumulator: bool = True  # c fits the fraction bits, or is zero
 
 
-def of_instruction(
-    rule: Instruction, k: int, *, chains: int = 1, accumulator: bool = False, full: bool = True
-) -> Accumulation:
+def of_instruction(rule: Instruction, k: int, *, chains: int = 1, accumulator: bool = False, full: bool = True) -> Accumulation:
     """The accumulation of a kernel that runs `rule` over K = `k`, in `chains` chains; `accumulator`: c comes from outside.
 
     `full`: whether each instruction but a chain's last has all its products. A kernel that nobody knows may leave each with one,

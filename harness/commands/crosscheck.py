@@ -33,12 +33,22 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"kernel {arguments.contract!r}: has no contract; one of {', '.join(stems())}")
     hardware = target(arguments.target) if arguments.target else next((t for t in targets() if not t.emulated), None)
     if hardware is None or hardware.emulated:
-        raise UsageError(f"target {arguments.target or 'cuda:0'!r}: a GPU is needed, and none is visible here; "
-                         "`run` judges on emulated targets")
+        raise UsageError(
+            f"target {arguments.target or 'cuda:0'!r}: a GPU is needed, and none is visible here; `run` judges on emulated targets"
+        )
     jobs = arguments.jobs or os.cpu_count() or 1
     tally, shown = Tally(), report.console()
-    rows = crosscheck(arguments.contract, hardware, cases=arguments.cases, words=arguments.words, seed=arguments.seed, jobs=jobs,
-                      moved=not arguments.without_moved_laws, sharp=arguments.sharp, seconds=arguments.seconds)
+    rows = crosscheck(
+        arguments.contract,
+        hardware,
+        cases=arguments.cases,
+        words=arguments.words,
+        seed=arguments.seed,
+        jobs=jobs,
+        moved=not arguments.without_moved_laws,
+        sharp=arguments.sharp,
+        seconds=arguments.seconds,
+    )
     with shown.status("") as status:
         for count, row in enumerate(write_rows(arguments.json, rows), 1):
             tally.add(row)
@@ -59,8 +69,11 @@ def _show(shown, tally, arguments: argparse.Namespace, hardware) -> None:
     kinds = sorted(tally.cases)
     for kind in [*kinds, "all"]:
         chosen = kinds if kind == "all" else [kind]
-        numbers = [sum(tally.cases[k] for k in chosen), sum(tally.words[k] for k in chosen),
-                   *(sum(tally.differ[k, side] for k in chosen) for side in ("plan", "emulation"))]
+        numbers = [
+            sum(tally.cases[k] for k in chosen),
+            sum(tally.words[k] for k in chosen),
+            *(sum(tally.differ[k, side] for k in chosen) for side in ("plan", "emulation")),
+        ]
         words = max(numbers[1], 1)
         moved = [] if arguments.without_moved_laws else [sum(tally.moved[k, name] for k in chosen) for name in MOVED]
         table.add_row(kind, *(f"{n:,}" for n in numbers), *(f"{n:,} ({n / words:.1%})" for n in moved))

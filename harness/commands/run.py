@@ -54,8 +54,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--profile", choices=sorted(PROFILES), default="quick", help="how long to draw; cover lists are judged whole"
     )
     parser.add_argument(
-        "--launcher", default="", metavar="FILE:FUNCTION", help="judge your own launcher by the kernel's mathematics; its "
-        "attributes claims and requires say what it takes (docs/judging.md)"
+        "--launcher",
+        default="",
+        metavar="FILE:FUNCTION",
+        help="judge your own launcher by the kernel's mathematics; its "
+        "attributes claims and requires say what it takes (docs/judging.md)",
     )
     parser.add_argument(
         "--contract", default="", metavar="ADDRESS", help="judge the contract at package.module:NAME or path/file.py:NAME"

@@ -41,8 +41,12 @@ def run(arguments: argparse.Namespace) -> int:
     work = []
     for stem in arguments.contracts:
         cases = sanitizer.chosen(stem, machine, arguments.cases or None) if earlier is None else sanitizer.cases_of(earlier, stem)
-        work += [(stem, case if schedule is None else replace(case, schedule=schedule), mode)
-                 for case in cases for schedule in arguments.schedule or [None] for mode in modes]
+        work += [
+            (stem, case if schedule is None else replace(case, schedule=schedule), mode)
+            for case in cases
+            for schedule in arguments.schedule or [None]
+            for mode in modes
+        ]
     if unknown := [mode for mode in modes if mode not in sanitizer.MODES]:
         raise UsageError(f"--mode {unknown[0]!r}: must be one of {', '.join(sanitizer.MODES)}")
     jobs = arguments.jobs or min(os.cpu_count() or 1, 8)
@@ -77,8 +81,9 @@ def _examined(work: list, machine, together: int, jobs: int, arguments: argparse
         missing = sanitizer.lacking(stem, machine)
         cases = [work[place][1] for place in places]
         try:
-            verdicts = ([missing] * len(places) if missing else
-                        sanitizer.examine_together(cases, machine, mode, timeout=arguments.timeout))
+            verdicts = (
+                [missing] * len(places) if missing else sanitizer.examine_together(cases, machine, mode, timeout=arguments.timeout)
+            )
         except Exception as error:  # the next child is unaffected
             verdicts = [sanitizer.unable(error)] * len(places)
         with writing:
@@ -93,8 +98,11 @@ def _examined(work: list, machine, together: int, jobs: int, arguments: argparse
 
 
 def _write(path: Path, machine, work: list, found: list) -> None:
-    rows = [{"contract": stem, "case": case.to_json(), "mode": mode, "target": machine.name, "verdict": verdict.to_json()}
-            for (stem, case, mode), verdict in zip(work, found, strict=True) if verdict is not None]
+    rows = [
+        {"contract": stem, "case": case.to_json(), "mode": mode, "target": machine.name, "verdict": verdict.to_json()}
+        for (stem, case, mode), verdict in zip(work, found, strict=True)
+        if verdict is not None
+    ]
     unfinished = path.with_name(path.name + ".part")  # a reader never finds half a file
     unfinished.write_text(json.dumps(rows, indent=1, default=str))
     unfinished.replace(path)
@@ -121,6 +129,14 @@ def _show(shown, machine, work: list, found: list) -> None:
         table.add_column(column, justify="right" if column == "s" else "left", overflow="fold")
     for (stem, case, mode), verdict in zip(work, found, strict=True):
         number = [c for s, c, _ in work if s == stem]
-        table.add_row(stem, str(list(dict.fromkeys(c.key for c in number)).index(case.key)), mode, str(verdict.ruling),
-                      str(verdict.outcome), verdict.message[:120], verdict.location, str(verdict.seconds.get("child", "")))
+        table.add_row(
+            stem,
+            str(list(dict.fromkeys(c.key for c in number)).index(case.key)),
+            mode,
+            str(verdict.ruling),
+            str(verdict.outcome),
+            verdict.message[:120],
+            verdict.location,
+            str(verdict.seconds.get("child", "")),
+        )
     shown.print(table)

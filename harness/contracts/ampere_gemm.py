@@ -13,10 +13,18 @@ from harness.contract import Case
 from harness.kernel_contract import BUDGET, Fields, empty, launched
 from harness.targets import Target
 
-SEED: dict[str, Any] = {"m, n, k": ((64, 64, 64), (64, 64, 256), (128, 128, 128), (256, 256, 256), (512, 512, 512), (1024, 1024,
-                                                                                                                     1024),
-                    (2048, 2048, 2048),
-                    (4096, 4096, 4096))}
+SEED: dict[str, Any] = {
+    "m, n, k": (
+        (64, 64, 64),
+        (64, 64, 256),
+        (128, 128, 128),
+        (256, 256, 256),
+        (512, 512, 512),
+        (1024, 1024, 1024),
+        (2048, 2048, 2048),
+        (4096, 4096, 4096),
+    )
+}
 
 
 class AmpereGemmContract(BlockedContract):
@@ -25,8 +33,14 @@ class AmpereGemmContract(BlockedContract):
     parameters = "(a, bt, d=None, *, block_m=64, block_n=64, block_k=16, stages=2, num_warps=4)"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
-        tiles = [(64, 64, 16, 2, 4), (32, 64, 32, 3, 4), (64, 32, 16, 1, 2), (16, 16, 64, 4, 1), (128, 64, 32, 2, 8),
-                 (32, 16, 16, 5, 4)]
+        tiles = [
+            (64, 64, 16, 2, 4),
+            (32, 64, 32, 3, 4),
+            (64, 32, 16, 1, 2),
+            (16, 16, 64, 4, 1),
+            (128, 64, 32, 2, 8),
+            (32, 16, 16, 5, 4),
+        ]
         names = ("block_m", "block_n", "block_k", "stages", "num_warps")
         return [({"dtype": dtype}, dict(zip(names, tile, strict=True))) for dtype in ("bf16", "fp16") for tile in tiles]
 
@@ -65,8 +79,17 @@ class AmpereGemmContract(BlockedContract):
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, g = case.problem, case.config
         d = empty(tensors["a"], (p.m, p.n), pad=p.d_pad, dtype="fp32")
-        got = launched(launcher or self.module.ampere_gemm, tensors["a"], tensors["b"], d=d, block_m=g.block_m, block_n=g.block_n,
-                       block_k=g.block_k, stages=g.stages, num_warps=g.num_warps)
+        got = launched(
+            launcher or self.module.ampere_gemm,
+            tensors["a"],
+            tensors["b"],
+            d=d,
+            block_m=g.block_m,
+            block_n=g.block_n,
+            block_k=g.block_k,
+            stages=g.stages,
+            num_warps=g.num_warps,
+        )
         return {"c": got}
 
 

@@ -192,9 +192,7 @@ class BlockScaledMatmulContract(KernelContract):
             )
         made = []
         for name, element, side in (("a", f.a, a), ("b", f.b, b)):
-            pad, offset, row_pad, tile_pad = (
-                getattr(p, f"{name}_{what}") for what in ("pad", "offset", "scale_pad", "tile_pad")
-            )
+            pad, offset, row_pad, tile_pad = (getattr(p, f"{name}_{what}") for what in ("pad", "offset", "scale_pad", "tile_pad"))
             made.append(scaled_operands.element_operand(name, element, side, pad=pad, offset=offset))
             pads = {"row_pad": row_pad, "tile_pad": tile_pad, "zero_padding": bool(case.launcher)}
             made.append(scaled_operands.scale_operand(f"{name}_scale", f.scale, side, case.data_seed, **pads))

@@ -14,9 +14,12 @@ from harness.contract import Case
 from harness.kernel_contract import BUDGET, Fields, empty
 from harness.targets import Target
 
-SEED: dict[str, Any] = {"m, n, k": ((208, 416, 304), (2000, 1000, 2000)),
-                        "block_m, block_n, block_k": ((64, 64, 64), (128, 128, 128)),
-        "transpose_b": (False, True), "num_warps": (4, 8)}
+SEED: dict[str, Any] = {
+    "m, n, k": ((208, 416, 304), (2000, 1000, 2000)),
+    "block_m, block_n, block_k": ((64, 64, 64), (128, 128, 128)),
+    "transpose_b": (False, True),
+    "num_warps": (4, 8),
+}
 
 
 class BlockedMatmulContract(BlockedContract):
@@ -25,9 +28,13 @@ class BlockedMatmulContract(BlockedContract):
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         tiles = [(64, 64, 32), (128, 32, 64), (64, 32, 128), (128, 64, 32)]
         forms = product(("fp16", "bf16", "e4m3", "e5m2"), (False, True), (4, 8))
-        return [({"dtype": dtype, "transpose_b": transposed},
-                 dict(zip(("block_m", "block_n", "block_k"), tiles[place % 4], strict=True))
-                 | {"num_warps": warps}) for place, (dtype, transposed, warps) in enumerate(forms)]
+        return [
+            (
+                {"dtype": dtype, "transpose_b": transposed},
+                dict(zip(("block_m", "block_n", "block_k"), tiles[place % 4], strict=True)) | {"num_warps": warps},
+            )
+            for place, (dtype, transposed, warps) in enumerate(forms)
+        ]
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield from self.corners(self.pool(target))
@@ -47,8 +54,9 @@ class BlockedMatmulContract(BlockedContract):
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, g = case.problem, case.config
         c = empty(tensors["a"], (p.m, p.n), pad=p.c_pad)
-        (launcher or self.module.blocked_matmul)(tensors["a"], tensors["b"], c, g.block_m, g.block_n, g.block_k, p.transpose_b,
-                                                 g.num_warps)
+        (launcher or self.module.blocked_matmul)(
+            tensors["a"], tensors["b"], c, g.block_m, g.block_n, g.block_k, p.transpose_b, g.num_warps
+        )
         return {"c": c}
 
 

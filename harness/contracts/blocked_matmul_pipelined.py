@@ -14,9 +14,11 @@ from harness.contract import Case
 from harness.kernel_contract import BUDGET, Fields, empty
 from harness.targets import Target
 
-SEED: dict[str, Any] = {"m, n, k": ((208, 416, 304), (2000, 1000, 2000)),
-                        "block_m, block_n, block_k": ((64, 64, 64), (128, 128, 128)),
-        "num_warps": (4, 8)}
+SEED: dict[str, Any] = {
+    "m, n, k": ((208, 416, 304), (2000, 1000, 2000)),
+    "block_m, block_n, block_k": ((64, 64, 64), (128, 128, 128)),
+    "num_warps": (4, 8),
+}
 
 
 class PipelinedContract(BlockedContract):
@@ -25,9 +27,14 @@ class PipelinedContract(BlockedContract):
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         tiles = [(64, 32, 32), (64, 64, 64), (128, 32, 32)]
         forms = product(("fp16", "bf16", "e4m3", "e5m2"), (4, 8))
-        return [({"dtype": dtype},
-                 dict(zip(("block_m", "block_n", "block_k"), tiles[(place + shift) % 3], strict=True)) | {"num_warps": warps})
-                for place, (dtype, warps) in enumerate(forms) for shift in (0, 1)]
+        return [
+            (
+                {"dtype": dtype},
+                dict(zip(("block_m", "block_n", "block_k"), tiles[(place + shift) % 3], strict=True)) | {"num_warps": warps},
+            )
+            for place, (dtype, warps) in enumerate(forms)
+            for shift in (0, 1)
+        ]
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         for blocks in (1, 2, 3):  # of K: the ring's drain alone, and one turn of its loop
@@ -49,8 +56,9 @@ class PipelinedContract(BlockedContract):
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, g = case.problem, case.config
         c = empty(tensors["a"], (p.m, p.n), pad=p.c_pad)
-        (launcher or self.module.blocked_matmul_pipelined)(tensors["a"], tensors["b"], c, g.block_m, g.block_n, g.block_k,
-                                                           g.num_warps)
+        (launcher or self.module.blocked_matmul_pipelined)(
+            tensors["a"], tensors["b"], c, g.block_m, g.block_n, g.block_k, g.num_warps
+        )
         return {"c": c}
 
 

@@ -33,8 +33,11 @@ from harness.product_bound import bounded_product, launched_instructions
 from harness.targets import Target
 from kernels.element_types import bits_of
 
-SEED: dict[str, Any] = {"m, n, k": ((1024, 1024, 2048), (4096, 4096, 4096)), "block_m, block_n": ((128, 128), (128, 64)),
-        "block_k, num_buffers": ((128, 2), (64, 3))}
+SEED: dict[str, Any] = {
+    "m, n, k": ((1024, 1024, 2048), (4096, 4096, 4096)),
+    "block_m, block_n": ((128, 128), (128, 64)),
+    "block_k, num_buffers": ((128, 2), (64, 3)),
+}
 
 
 class FusedContract(RowsContract):
@@ -45,9 +48,14 @@ class FusedContract(RowsContract):
         tiles = [(64, 32, 32, 2, 2), (128, 64, 32, 1, 3), (64, 64, 64, 8, 4), (64, 32, 32, 3, 3)]
         names = ("block_m", "block_n", "block_k", "group_size_m", "num_buffers")
         forms = product(("bf16", "fp16", "e4m3", "e5m2"), (4, 8))
-        return [({"dtype": dtype},
-                 dict(zip(names, tiles[(place + shift) % 4], strict=True)) | {"num_warps": warps, "programs": 1 + place % 4})
-                for place, (dtype, warps) in enumerate(forms) for shift in (0, 1)]
+        return [
+            (
+                {"dtype": dtype},
+                dict(zip(names, tiles[(place + shift) % 4], strict=True)) | {"num_warps": warps, "programs": 1 + place % 4},
+            )
+            for place, (dtype, warps) in enumerate(forms)
+            for shift in (0, 1)
+        ]
 
     def draw_problem(self, draw: Callable, problem: Fields, config: Any, target: Target) -> Fields:
         from hypothesis import strategies as st
@@ -55,26 +63,51 @@ class FusedContract(RowsContract):
         tile = (config.block_m, config.block_n, config.block_k)
         sizes = [draw(st.integers(1, count * t)) for count, t in zip((4, 3, 4), tile, strict=True)]
         rows, n, k = strategies.within(sizes, tile, BUDGET)
-        return self.sized(problem, max(rows, 1), max(n, 1), max(k, 1), draw(st.integers(1, 200)), draw(st.integers(12, 200)),
-                          draw(st.integers(0, 1)))
+        return self.sized(
+            problem,
+            max(rows, 1),
+            max(n, 1),
+            max(k, 1),
+            draw(st.integers(1, 200)),
+            draw(st.integers(12, 200)),
+            draw(st.integers(0, 1)),
+        )
 
     def sized(self, problem: Fields, rows: int, n: int, k: int, table_rows: int, out_rows: int, extra: int = 0) -> Fields:
         dtype = problem.get("dtype", "bf16")
-        return problem | {"rows": rows, "n": n, "k": k, "table_rows": table_rows, "out_rows": out_rows,
-                          "x_pad": aligned_pad(k, dtype, extra),
-                          "w_pad": aligned_pad(n, dtype, extra), "out_pad": aligned_pad(n, dtype, extra)}
+        return problem | {
+            "rows": rows,
+            "n": n,
+            "k": k,
+            "table_rows": table_rows,
+            "out_rows": out_rows,
+            "x_pad": aligned_pad(k, dtype, extra),
+            "w_pad": aligned_pad(n, dtype, extra),
+            "out_pad": aligned_pad(n, dtype, extra),
+        }
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         small = {"block_m": 64, "block_n": 32, "block_k": 32, "programs": 2}
         yield self.sized({}, 1, 1, 1, 1, 20), small  # sizes of one are constants to the compiler, where it is let
         for buffers, blocks in product((2, 3, 4), (1, 2, 3, 5)):  # K blocks: fewer than are loaded ahead, as many, more
-            yield self.sized({}, 150, 40, 32 * blocks - 3 * (blocks % 2), 90, 170), small | {"num_buffers": buffers,
-                                                                                             "group_size_m": 2}
+            yield (
+                self.sized({}, 150, 40, 32 * blocks - 3 * (blocks % 2), 90, 170),
+                small | {"num_buffers": buffers, "group_size_m": 2},
+            )
         for place, (problem, config) in enumerate(self.pool(target)):
             rows = config["block_m"] * (1 + place % 4) + (-1, 0, 1, 7)[place % 4]
-            yield self.sized(problem, rows, config["block_n"] * (1 + place % 3) + place % 2,
-                             config["block_k"] * (1 + place % 5) - place % 2,
-                             1 + 31 * place % 140, 40 + 57 * place % 150, place % 2), config
+            yield (
+                self.sized(
+                    problem,
+                    rows,
+                    config["block_n"] * (1 + place % 3) + place % 2,
+                    config["block_k"] * (1 + place % 5) - place % 2,
+                    1 + 31 * place % 140,
+                    40 + 57 * place % 150,
+                    place % 2,
+                ),
+                config,
+            )
         for sizes, tile, depth in product(*SEED.values()):
             yield self.seed_case(sizes, tile, depth)
 
@@ -111,8 +144,10 @@ class FusedContract(RowsContract):
 
     def required(self, target: Target) -> list[Case]:
         sizes = self.sized({}, 20, 32, 32, 20, 20)
-        return [*super().required(target),
-                self.case(sizes, {"block_m": 64, "block_n": 32, "block_k": 32}, regime="normal/negative")]
+        return [
+            *super().required(target),
+            self.case(sizes, {"block_m": 64, "block_n": 32, "block_k": 32}, regime="normal/negative"),
+        ]
 
     def owed(self, case: Case, target: Target) -> Owed:
         owed = super().owed(case, target)
@@ -125,20 +160,33 @@ class FusedContract(RowsContract):
 
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
-        return [drawn_operand(case, "x", p.dtype, (p.table_rows, p.k), pad=p.x_pad, offset=p.x_offset, side="a"),
-                drawn_operand(case, "w", p.dtype, (p.k, p.n), pad=p.w_pad, side="b", k_axis=0),
-                drawn_operand(case, "out", p.dtype, (p.out_rows, p.n), pad=p.out_pad),
-                row_numbers(case, "gather", p.rows, p.table_rows),
-                row_numbers(case, "scatter", p.rows, p.out_rows, scattered_in_blocks_of=case.config.block_m)]
+        return [
+            drawn_operand(case, "x", p.dtype, (p.table_rows, p.k), pad=p.x_pad, offset=p.x_offset, side="a"),
+            drawn_operand(case, "w", p.dtype, (p.k, p.n), pad=p.w_pad, side="b", k_axis=0),
+            drawn_operand(case, "out", p.dtype, (p.out_rows, p.n), pad=p.out_pad),
+            row_numbers(case, "gather", p.rows, p.table_rows),
+            row_numbers(case, "scatter", p.rows, p.out_rows, scattered_in_blocks_of=case.config.block_m),
+        ]
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, g = case.problem, case.config
         out = empty(tensors["out"], (p.out_rows, p.n), pad=p.out_pad)
         out.copy_(tensors["out"])
-        got = launched(launcher or self.module.fused_gather_scatter_matmul, tensors["x"], tensors["gather"], tensors["w"],
-                       tensors["scatter"],
-                       g.block_m, g.block_n, g.block_k, g.group_size_m, g.num_buffers, out=out, num_warps=g.num_warps,
-                       programs=g.programs)
+        got = launched(
+            launcher or self.module.fused_gather_scatter_matmul,
+            tensors["x"],
+            tensors["gather"],
+            tensors["w"],
+            tensors["scatter"],
+            g.block_m,
+            g.block_n,
+            g.block_k,
+            g.group_size_m,
+            g.num_buffers,
+            out=out,
+            num_warps=g.num_warps,
+            programs=g.programs,
+        )
         return {"out": got}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
@@ -152,9 +200,18 @@ class FusedContract(RowsContract):
             return [scattered(due, operands["out"].codes, operands["scatter"].codes)]
         words = multiplied(target.arch, "tcgen05", p.dtype, p.dtype, picked, operands["w"].codes)  # (rows, n)
         left = scatter(operands["out"].codes, operands["scatter"].codes, 0, words)
-        return [Expected(name="out", format=p.dtype, shape=(p.out_rows, p.n), words=left.table, undecided=several_writers(left),
-                         tile=(1, g.block_n), k_block=g.block_k,
-                         rests_on=words_rest_on(chain_of(target.arch, "tcgen05", p.dtype)))]
+        return [
+            Expected(
+                name="out",
+                format=p.dtype,
+                shape=(p.out_rows, p.n),
+                words=left.table,
+                undecided=several_writers(left),
+                tile=(1, g.block_n),
+                k_block=g.block_k,
+                rests_on=words_rest_on(chain_of(target.arch, "tcgen05", p.dtype)),
+            )
+        ]
 
 
 def scattered(due: Expected, table: np.ndarray, row_numbers: np.ndarray) -> Expected:

@@ -21,11 +21,20 @@ class HopperMatmulContract(BlockedContract):
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         tiles = [(64, 64, 32, 3, 4), (64, 32, 64, 1, 4), (128, 64, 32, 2, 8), (64, 128, 32, 4, 4)]
-        kinds = [("fp16", "fp16", False), ("bf16", "bf16", True), ("fp16", "fp32", True), ("bf16", "fp32", False),
-                 ("e4m3", "e4m3", True),
-                 ("e5m2", "fp32", True), ("e4m3", "fp32", True)]
-        return [({"dtype": dtype, "out": out, "transpose_b": transposed}, dict(zip(NAMES, tiles[(place + shift) % 4], strict=True)))
-                for place, (dtype, out, transposed) in enumerate(kinds) for shift in (0, 1)]
+        kinds = [
+            ("fp16", "fp16", False),
+            ("bf16", "bf16", True),
+            ("fp16", "fp32", True),
+            ("bf16", "fp32", False),
+            ("e4m3", "e4m3", True),
+            ("e5m2", "fp32", True),
+            ("e4m3", "fp32", True),
+        ]
+        return [
+            ({"dtype": dtype, "out": out, "transpose_b": transposed}, dict(zip(NAMES, tiles[(place + shift) % 4], strict=True)))
+            for place, (dtype, out, transposed) in enumerate(kinds)
+            for shift in (0, 1)
+        ]
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         for stages in (1, 3):
@@ -55,9 +64,18 @@ class HopperMatmulContract(BlockedContract):
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, g = case.problem, case.config
         c = empty(tensors["a"], (p.m, p.n), pad=p.c_pad, dtype=p.out)
-        got = launched(launcher or self.module.hopper_matmul, tensors["a"], tensors["b"], c=c, transpose_b=p.transpose_b,
-                       block_m=g.block_m,
-                       block_n=g.block_n, block_k=g.block_k, stages=g.stages, num_warps=g.num_warps)
+        got = launched(
+            launcher or self.module.hopper_matmul,
+            tensors["a"],
+            tensors["b"],
+            c=c,
+            transpose_b=p.transpose_b,
+            block_m=g.block_m,
+            block_n=g.block_n,
+            block_k=g.block_k,
+            stages=g.stages,
+            num_warps=g.num_warps,
+        )
         return {"c": got}
 
 

@@ -196,8 +196,7 @@ class MatmulContract(Contract):
 
     def around(self, tile: Tile, target: Target) -> list[Case]:
         at_edges = [
-            Case(contract=self.address, problem=self.module.Problem(m=m, n=n, k=k), **how)
-            for (m, n, k), how in edges(tile, target)
+            Case(contract=self.address, problem=self.module.Problem(m=m, n=n, k=k), **how) for (m, n, k), how in edges(tile, target)
         ]
         exact = [
             Case(contract=self.address, problem=self.module.Problem(m=m, n=n, k=k, dtype=dtype, out=dtype), regime=regimes.EXACT)

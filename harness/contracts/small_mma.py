@@ -14,8 +14,12 @@ from harness.plan import words_rest_on
 from harness.product_bound import bounded_product, launched_instructions
 from harness.targets import Target
 
-SEED: dict[str, Any] = {"m, n, k": ((128, 128, 128), (64, 128, 128), (64, 256, 256), (256, 64, 64)), "lhs_in_tmem": (False, True),
-        "use_commit": (False, True), "num_warps": (4, 8)}
+SEED: dict[str, Any] = {
+    "m, n, k": ((128, 128, 128), (64, 128, 128), (64, 256, 256), (256, 64, 64)),
+    "lhs_in_tmem": (False, True),
+    "use_commit": (False, True),
+    "num_warps": (4, 8),
+}
 LEFT = {False: "shared", True: "tensor memory"}
 
 
@@ -24,12 +28,15 @@ class SmallMmaContract(KernelContract):
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         sizes = [(64, 32, 32), (64, 64, 128), (128, 16, 64), (128, 64, 32), (128, 32, 256), (256, 32, 32)]
-        forms = list(product(("fp16", "bf16", "e4m3", "e5m2"), ("shared", "tensor memory"), ("commit", "barrier", "conditional"),
-                             (4, 8)))
-        return [({"m": m, "n": n, "k": k, "dtype": dtype}, {"left": left, "completion": completion, "num_warps": warps})
-                for place, (dtype, left, completion, warps) in enumerate(forms) for m, n,
-                k in (sizes[place % 6], sizes[(place + 3) % 6])
-                if n * (1 if dtype[0] == "e" else 2) >= 32]
+        forms = list(
+            product(("fp16", "bf16", "e4m3", "e5m2"), ("shared", "tensor memory"), ("commit", "barrier", "conditional"), (4, 8))
+        )
+        return [
+            ({"m": m, "n": n, "k": k, "dtype": dtype}, {"left": left, "completion": completion, "num_warps": warps})
+            for place, (dtype, left, completion, warps) in enumerate(forms)
+            for m, n, k in (sizes[place % 6], sizes[(place + 3) % 6])
+            if n * (1 if dtype[0] == "e" else 2) >= 32
+        ]
 
     def draw_problem(self, draw: Callable, problem: Fields, config: object, target: Target) -> Fields:
         from hypothesis import strategies as st
@@ -40,8 +47,16 @@ class SmallMmaContract(KernelContract):
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield from self.pool(target)[::3]
         for (m, n, k), left, commit, warps in product(*SEED.values()):
-            yield ({"m": m, "n": n, "k": k}, {"block_m": min(128, m), "block_n": n, "left": LEFT[left],
-                                              "completion": "commit" if commit else "barrier", "num_warps": warps})
+            yield (
+                {"m": m, "n": n, "k": k},
+                {
+                    "block_m": min(128, m),
+                    "block_n": n,
+                    "left": LEFT[left],
+                    "completion": "commit" if commit else "barrier",
+                    "num_warps": warps,
+                },
+            )
 
     def far(self) -> Iterable[tuple[Fields, Fields]]:
         m, n, k = 128, 32, 32
@@ -71,17 +86,20 @@ class SmallMmaContract(KernelContract):
 
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
-        return [drawn_operand(case, "a", p.dtype, (p.m, p.k), pad=p.a_pad, offset=p.a_offset, side="a"),
-                drawn_operand(case, "b", p.dtype, (p.k, p.n), pad=p.b_pad, side="b", k_axis=0),
-                drawn_operand(case, "c", "fp32", (p.m, p.n), pad=p.c_pad)]
+        return [
+            drawn_operand(case, "a", p.dtype, (p.m, p.k), pad=p.a_pad, offset=p.a_offset, side="a"),
+            drawn_operand(case, "b", p.dtype, (p.k, p.n), pad=p.b_pad, side="b", k_axis=0),
+            drawn_operand(case, "c", "fp32", (p.m, p.n), pad=p.c_pad),
+        ]
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, c = case.problem, case.config
         d = empty(tensors["c"], (p.m, p.n), pad=p.d_pad)
         block = (c.block_m, c.block_n) if c.block_m or c.block_n else None
         rest = {} if launcher else {"completion": self.module.Completion(c.completion), "chosen": case.data_seed % 2}
-        (launcher or self.module.small_mma)(tensors["a"], tensors["b"], tensors["c"], d, block, c.left != "shared",
-                                            c.completion == "commit", c.num_warps, **rest)
+        (launcher or self.module.small_mma)(
+            tensors["a"], tensors["b"], tensors["c"], d, block, c.left != "shared", c.completion == "commit", c.num_warps, **rest
+        )
         return {"d": d}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
@@ -92,8 +110,17 @@ class SmallMmaContract(KernelContract):
             return [bounded_product(asked, a, b, target.arch, c=c, name="d", launched=launched_instructions(recorded))]
         words = multiplied(target.arch, "tcgen05", p.dtype, "fp32", *(operands[name].codes for name in "abc"))
         tile = self.module.block(p, case.config)
-        return [Expected(name="d", format="fp32", shape=(p.m, p.n), words=words, tile=tile, k_block=p.k,
-                         rests_on=words_rest_on(chain_of(target.arch, "tcgen05", p.dtype)))]
+        return [
+            Expected(
+                name="d",
+                format="fp32",
+                shape=(p.m, p.n),
+                words=words,
+                tile=tile,
+                k_block=p.k,
+                rests_on=words_rest_on(chain_of(target.arch, "tcgen05", p.dtype)),
+            )
+        ]
 
 
 def contract(module: ModuleType) -> SmallMmaContract:

@@ -20,8 +20,13 @@ from harness.verdict import RestsOn
 from kernels.element_types import bits_of
 
 UNCHECKED = "unchecked"  # behind a regime: the launcher's clauses are not asked
-SEED: dict[str, Any] = {"dtype": ("bf16", "fp32"), "block_x": (8, 128), "block_y": (16, 128), "column_offset": (-16, 0, 48, 1000),
-        "table": ((1024, 1024),)}
+SEED: dict[str, Any] = {
+    "dtype": ("bf16", "fp32"),
+    "block_x": (8, 128),
+    "block_y": (16, 128),
+    "column_offset": (-16, 0, 48, 1000),
+    "table": ((1024, 1024),),
+}
 
 
 class TmaGatherContract(RowsContract):
@@ -31,9 +36,11 @@ class TmaGatherContract(RowsContract):
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         blocks = [(8, 32, 4), (16, 64, 8), (32, 128, 1), (64, 32, 2), (128, 64, 4), (8, 256, 4)]
         dtypes = ("bf16", "fp32", "fp16", "e4m3", "e5m2", "int8", "int16", "int32")
-        return [({"dtype": dtype},
-                 dict(zip(("block_x", "block_y", "num_warps"), blocks[(place + shift) % len(blocks)], strict=True)))
-                for place, dtype in enumerate(dtypes) for shift in (0, 2)]
+        return [
+            ({"dtype": dtype}, dict(zip(("block_x", "block_y", "num_warps"), blocks[(place + shift) % len(blocks)], strict=True)))
+            for place, dtype in enumerate(dtypes)
+            for shift in (0, 2)
+        ]
 
     def draw_problem(self, draw: Callable, problem: Fields, config: Any, target: Target) -> Fields:
         from hypothesis import strategies as st
@@ -41,10 +48,13 @@ class TmaGatherContract(RowsContract):
         unit = 128 // bits_of(problem["dtype"])
         columns = self.columns(draw(st.integers(1, 3 * config.block_y)), unit)
         low = 0 if self.stem == "tma_scatter" else -2 * config.block_y // unit
-        return {"table_rows": draw(st.integers(1 if self.stem == "tma_gather" else 12, 70)), "table_columns": columns,
-                "offsets": draw(st.integers(1, 2 * config.block_x + 1)),
-                "column_offset": unit * draw(st.integers(low, (columns + config.block_y) // unit)),
-                "table_pad": aligned_pad(columns, problem["dtype"], draw(st.integers(0, 1)))} | self.source_fields(config.block_y)
+        return {
+            "table_rows": draw(st.integers(1 if self.stem == "tma_gather" else 12, 70)),
+            "table_columns": columns,
+            "offsets": draw(st.integers(1, 2 * config.block_x + 1)),
+            "column_offset": unit * draw(st.integers(low, (columns + config.block_y) // unit)),
+            "table_pad": aligned_pad(columns, problem["dtype"], draw(st.integers(0, 1))),
+        } | self.source_fields(config.block_y)
 
     def columns(self, drawn: int, unit: int) -> int:
         """Columns of a table, `drawn` or near it; `unit` columns are 16 bytes."""
@@ -61,17 +71,26 @@ class TmaGatherContract(RowsContract):
             steps = (0, 1, 2, -1, columns // unit + 1)[place % 5]  # in units of 16 bytes; the last begins past the end
             if self.stem == "tma_scatter":
                 steps = abs(steps)
-            yield (problem | {"table_rows": 1 + 7 * place, "table_columns": columns,
-                              "offsets": config["block_x"] + (-3, 0, 5)[place % 3],
-                              "column_offset": unit * steps, "table_pad": aligned_pad(columns, problem["dtype"], place % 2)}
-                   | self.source_fields(place), config)
+            yield (
+                problem
+                | {
+                    "table_rows": 1 + 7 * place,
+                    "table_columns": columns,
+                    "offsets": config["block_x"] + (-3, 0, 5)[place % 3],
+                    "column_offset": unit * steps,
+                    "table_pad": aligned_pad(columns, problem["dtype"], place % 2),
+                }
+                | self.source_fields(place),
+                config,
+            )
         for dtype, x, y, column, table in product(*SEED.values()):
             yield self.seed_case(dtype, x, y, column, table)
 
     def seed_case(self, dtype: str, block_x: int, block_y: int, column_offset: int, table: tuple) -> tuple[Fields, Fields]:
-        return ({"dtype": dtype, "table_rows": table[0], "table_columns": table[1], "offsets": block_x,
-                 "column_offset": column_offset},
-                {"block_x": block_x, "block_y": block_y})
+        return (
+            {"dtype": dtype, "table_rows": table[0], "table_columns": table[1], "offsets": block_x, "column_offset": column_offset},
+            {"block_x": block_x, "block_y": block_y},
+        )
 
     def far(self) -> Iterable[tuple[Fields, Fields]]:
         rows, columns = 12, 64
@@ -100,8 +119,10 @@ class TmaGatherContract(RowsContract):
 
     def required(self, target: Target) -> list[Case]:
         table, block = {"table_rows": 9, "table_columns": 64, "offsets": 8}, {"block_x": 8, "block_y": 64}
-        past = [self.case(table | changed, block, regime=f"normal/{UNCHECKED}", data_seed=place)
-                for place, changed in enumerate(self.faulting())]
+        past = [
+            self.case(table | changed, block, regime=f"normal/{UNCHECKED}", data_seed=place)
+            for place, changed in enumerate(self.faulting())
+        ]
         return [*super().required(target), *past]
 
     def owed(self, case: Case, target: Target) -> Owed:
@@ -119,20 +140,33 @@ class TmaGatherContract(RowsContract):
         p, c = case.problem, case.config
         direction = Direction.LOAD if self.stem == "tma_gather" else Direction.STORE
         rows = next(o.codes for o in self.operands(case) if o.name == "row_offsets")  # (offsets,)
-        found = fault(Request(direction, c.block_x, c.block_y, bits_of(p.dtype) // 8, target.arch), rows, p.column_offset,
-                      iisan=knobs.compilation.instrumentation_mode == "iisan")
+        found = fault(
+            Request(direction, c.block_x, c.block_y, bits_of(p.dtype) // 8, target.arch),
+            rows,
+            p.column_offset,
+            iisan=knobs.compilation.instrumentation_mode == "iisan",
+        )
         return None if found is None else Owed(result=False, outcome=found.outcome, layer="hardware", reason=found.reason)
 
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
-        return [drawn_operand(case, "table", p.dtype, (p.table_rows, p.table_columns), pad=p.table_pad, offset=p.table_offset),
-                row_numbers(case, "row_offsets", p.offsets, p.table_rows)]
+        return [
+            drawn_operand(case, "table", p.dtype, (p.table_rows, p.table_columns), pad=p.table_pad, offset=p.table_offset),
+            row_numbers(case, "row_offsets", p.offsets, p.table_rows),
+        ]
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, c = case.problem, case.config
         with clauses(self.module, asked=not unchecked(case)):
-            got = launched(launcher or self.module.tma_gather, tensors["table"], tensors["row_offsets"], p.column_offset, c.block_x,
-                           c.block_y, num_warps=c.num_warps)
+            got = launched(
+                launcher or self.module.tma_gather,
+                tensors["table"],
+                tensors["row_offsets"],
+                p.column_offset,
+                c.block_x,
+                c.block_y,
+                num_warps=c.num_warps,
+            )
         return {"gathered": got}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
@@ -140,8 +174,16 @@ class TmaGatherContract(RowsContract):
 
         p, c = case.problem, case.config
         words = gather(operands["table"].codes, operands["row_offsets"].codes, p.column_offset, c.block_y)
-        return [Expected(name="gathered", format=p.dtype, shape=(p.offsets, c.block_y), words=words, tile=(c.block_x, c.block_y),
-                         rests_on=RestsOn.EXACT)]
+        return [
+            Expected(
+                name="gathered",
+                format=p.dtype,
+                shape=(p.offsets, c.block_y),
+                words=words,
+                tile=(c.block_x, c.block_y),
+                rests_on=RestsOn.EXACT,
+            )
+        ]
 
 
 def unchecked(case: Case) -> bool:

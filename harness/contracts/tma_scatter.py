@@ -22,8 +22,13 @@ from kernels.element_types import bits_of
 
 WAIVES = {"distinct rows": "row numbers that come twice"}
 """What a user's launcher may say that it is never given."""
-SEED: dict[str, Any] = {"dtype": ("bf16", "fp32"), "block_x": (8, 128), "block_y": (16, 128), "column_offset": (0, 48, 1000),
-        "table": ((1024, 1024),)}
+SEED: dict[str, Any] = {
+    "dtype": ("bf16", "fp32"),
+    "block_x": (8, 128),
+    "block_y": (16, 128),
+    "column_offset": (0, 48, 1000),
+    "table": ((1024, 1024),),
+}
 
 
 class TmaScatterContract(TmaGatherContract):
@@ -69,8 +74,9 @@ class TmaScatterContract(TmaGatherContract):
         yield {"column_offset": -64}  # as wide as the block: nothing of it lies inside, and it traps all the same
 
     def required(self, target: Target) -> list[Case]:
-        negative = self.case({"table_rows": 9, "table_columns": 64, "offsets": 8}, {"block_x": 8, "block_y": 64},
-                             regime="normal/negative")
+        negative = self.case(
+            {"table_rows": 9, "table_columns": 64, "offsets": 8}, {"block_x": 8, "block_y": 64}, regime="normal/negative"
+        )
         return [*super().required(target), negative]
 
     def owed(self, case: Case, target: Target) -> Owed:
@@ -81,9 +87,11 @@ class TmaScatterContract(TmaGatherContract):
 
     def operands(self, case: Case) -> list[Operand]:
         p, c = case.problem, case.config
-        return [drawn_operand(case, "table", p.dtype, (p.table_rows, p.table_columns), pad=p.table_pad, offset=p.table_offset),
-                row_numbers(case, "row_offsets", p.offsets, p.table_rows, scattered_in_blocks_of=c.block_x),
-                drawn_operand(case, "source", p.dtype, (p.offsets, c.block_y), pad=p.source_pad)]
+        return [
+            drawn_operand(case, "table", p.dtype, (p.table_rows, p.table_columns), pad=p.table_pad, offset=p.table_offset),
+            row_numbers(case, "row_offsets", p.offsets, p.table_rows, scattered_in_blocks_of=c.block_x),
+            drawn_operand(case, "source", p.dtype, (p.offsets, c.block_y), pad=p.source_pad),
+        ]
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, c = case.problem, case.config
@@ -92,8 +100,16 @@ class TmaScatterContract(TmaGatherContract):
             table = empty(table, (p.table_rows, p.table_columns), pad=p.table_pad)
             table.copy_(tensors["table"])
         with clauses(self.module, asked=not unchecked(case)):
-            launched(launcher or self.module.tma_scatter, table, tensors["row_offsets"], p.column_offset, tensors["source"],
-                     c.block_x, c.block_y, num_warps=c.num_warps)
+            launched(
+                launcher or self.module.tma_scatter,
+                table,
+                tensors["row_offsets"],
+                p.column_offset,
+                tensors["source"],
+                c.block_x,
+                c.block_y,
+                num_warps=c.num_warps,
+            )
         return {"table": table}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
@@ -101,8 +117,17 @@ class TmaScatterContract(TmaGatherContract):
 
         p, c = case.problem, case.config
         left = scatter(operands["table"].codes, operands["row_offsets"].codes, p.column_offset, operands["source"].codes)
-        return [Expected(name="table", format=p.dtype, shape=left.table.shape, words=left.table, undecided=several_writers(left),
-                         tile=(1, c.block_y), rests_on=RestsOn.EXACT)]
+        return [
+            Expected(
+                name="table",
+                format=p.dtype,
+                shape=left.table.shape,
+                words=left.table,
+                undecided=several_writers(left),
+                tile=(1, c.block_y),
+                rests_on=RestsOn.EXACT,
+            )
+        ]
 
 
 def several_writers(left) -> np.ndarray:

@@ -20,11 +20,20 @@ class TmemCopyContract(KernelContract):
     parameters = "(source, *, num_warps=4, block_m=64, block_n=64, packed=False)"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
-        tiles = [(64, 64, 64, 64), (128, 64, 64, 32), (128, 128, 128, 64), (256, 32, 128, 32), (64, 16, 64, 16), (256, 64, 64, 64),
-                 (128, 256, 128, 128), (64, 8, 64, 8)]
-        made = [({"dtype": dtype, "m": m, "n": n}, {"block_m": bm, "block_n": bn, "num_warps": warps, "packed": packed})
-                for (m, n, bm, bn), dtype, warps,
-                packed in product(tiles, kernels.tmem_copy.DTYPES, (4, 8), (False, True))]
+        tiles = [
+            (64, 64, 64, 64),
+            (128, 64, 64, 32),
+            (128, 128, 128, 64),
+            (256, 32, 128, 32),
+            (64, 16, 64, 16),
+            (256, 64, 64, 64),
+            (128, 256, 128, 128),
+            (64, 8, 64, 8),
+        ]
+        made = [
+            ({"dtype": dtype, "m": m, "n": n}, {"block_m": bm, "block_n": bn, "num_warps": warps, "packed": packed})
+            for (m, n, bm, bn), dtype, warps, packed in product(tiles, kernels.tmem_copy.DTYPES, (4, 8), (False, True))
+        ]
         return [special for special in made if self.legal(*special)]
 
     def legal(self, problem: Fields, config: Fields) -> bool:
@@ -52,13 +61,24 @@ class TmemCopyContract(KernelContract):
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         c = case.config
         run = launcher or self.module.tmem_copy
-        return {"destination": launched(run, tensors["source"], num_warps=c.num_warps, block_m=c.block_m, block_n=c.block_n,
-                                        packed=c.packed)}
+        return {
+            "destination": launched(
+                run, tensors["source"], num_warps=c.num_warps, block_m=c.block_m, block_n=c.block_n, packed=c.packed
+            )
+        }
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
         source = operands["source"]
-        return [Expected(name="destination", format=source.format, shape=source.codes.shape, words=source.codes,
-                         tile=(case.config.block_m, case.config.block_n), rests_on=RestsOn.EXACT)]
+        return [
+            Expected(
+                name="destination",
+                format=source.format,
+                shape=source.codes.shape,
+                words=source.codes,
+                tile=(case.config.block_m, case.config.block_n),
+                rests_on=RestsOn.EXACT,
+            )
+        ]
 
 
 def contract(module: ModuleType) -> TmemCopyContract:

@@ -206,10 +206,14 @@ def drive(agents: list[Agent], flights: Flights, turn: Callable[[Agent], None], 
 def _deadlock(running: list[Agent], state: dict[str, str]) -> None:
     waits = {a.name: f"{a.blocked.op.location}: {a.blocked.describe()}" for a in running if a.blocked is not None}
     first = next(a.blocked for a in running if a.blocked is not None)
-    began = {} if first.initialised is None else {
-        "other operation": first.initialised.brief,
-        "other location": first.initialised.location,
-    }
+    began = (
+        {}
+        if first.initialised is None
+        else {
+            "other operation": first.initialised.brief,
+            "other location": first.initialised.location,
+        }
+    )
     said = "; ".join(f"{name} waits at {wait}" for name, wait in waits.items())
     raise OnChipFault(
         "deadlock",

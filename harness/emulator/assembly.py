@@ -87,9 +87,7 @@ def _optimized(module: Any, options: Any, capability: int) -> str:
         nvidia.set_nvvm_reflect_ftz(found)
     if options.extern_libs and nvidia.has_extern_deps(found):
         llvm.link_extern_libs(found, [path for _, path in options.extern_libs])
-    llvm.optimize_module(
-        found, llvm.OPTIMIZE_O3, flags=flags, disable_slp_vectorizer=capability == 80, expand_masked_div_rem=True
-    )
+    llvm.optimize_module(found, llvm.OPTIMIZE_O3, flags=flags, disable_slp_vectorizer=capability == 80, expand_masked_div_rem=True)
     return str(found)
 
 

@@ -142,7 +142,7 @@ def read_back(program: str) -> Any:
     ir.load_dialects(context)
     nvidia.load_dialects(context)
     with tempfile.NamedTemporaryFile("w", suffix=".mlir") as file:
-        file.write(program.replace(f"{_UNVERIFIED} = \"tile program\", ", ""))
+        file.write(program.replace(f'{_UNVERIFIED} = "tile program", ', ""))
         file.flush()
         module = ir.parse_mlir_module(file.name, context)
     module.context = context  # or it is gone before the module is

@@ -147,7 +147,7 @@ def _may_be_joined(instruction: Instruction) -> bool:
 
 
 def _parts(opcode: str) -> tuple[str, list[str], str]:
-    """"fma.rn.f32x2" as ("fma", ["rn", "f32x2"], "f32"): the first type is that of the result ("add.rn.f32.bf16" on sm_100)."""
+    """ "fma.rn.f32x2" as ("fma", ["rn", "f32x2"], "f32"): the first type is that of the result ("add.rn.f32.bf16" on sm_100)."""
     kind, *modifiers = opcode.split(".")
     return kind, modifiers, next((each.removesuffix("x2") for each in modifiers if each.removesuffix("x2") in _FORMATS), "")
 

@@ -353,9 +353,7 @@ class GlobalOrder:
         used = held.copies and access.loads and self.facts.leaves_its_thread(access.op)
         return held.threads[elements], held.copies if used else 0
 
-    def _apart(
-        self, access: Access, at: np.ndarray, event: int, mine: np.ndarray, theirs: np.ndarray, does: str, did: str
-    ) -> None:
+    def _apart(self, access: Access, at: np.ndarray, event: int, mine: np.ndarray, theirs: np.ndarray, does: str, did: str) -> None:
         if event < access.agent.warp_segment:
             mine, theirs = mine // WARP, theirs // WARP
         if (differ := mine != theirs).any():

@@ -26,12 +26,14 @@ def cubin_resources(cubin: bytes) -> tuple[int, int]:
         with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
             file.write(cubin)
             file.flush()
-            asked = subprocess.run([knobs.nvidia.cuobjdump.path, "-res-usage", file.name], capture_output=True, text=True,
-                                   check=True)
+            asked = subprocess.run(
+                [knobs.nvidia.cuobjdump.path, "-res-usage", file.name], capture_output=True, text=True, check=True
+            )
         found = re.search(r"REG:(\d+).*STACK:(\d+).*LOCAL:(\d+)", asked.stdout)
         if found is None:
-            raise RuntimeError(f"cuobjdump -res-usage says nothing of registers: {asked.stdout[:200]!r}; this Triton has "
-                               "another cuobjdump")
+            raise RuntimeError(
+                f"cuobjdump -res-usage says nothing of registers: {asked.stdout[:200]!r}; this Triton has another cuobjdump"
+            )
         known[digest] = [int(found[1]), int(found[2]) + int(found[3])]
         _replace(store, json.dumps(known))
     registers, stack = known[digest]
@@ -50,6 +52,7 @@ def amd_resources(assembly: str) -> tuple[int, int]:
     registers = re.search(r"\.vgpr_count:\s+(\d+)", assembly)
     scratch = re.search(r"\.private_segment_fixed_size:\s+(\d+)", assembly)
     if registers is None or scratch is None:
-        raise RuntimeError("the amdgcn assembly has no .vgpr_count or .private_segment_fixed_size; this Triton writes other "
-                           "metadata")
+        raise RuntimeError(
+            "the amdgcn assembly has no .vgpr_count or .private_segment_fixed_size; this Triton writes other metadata"
+        )
     return int(registers[1]), int(scratch[1])

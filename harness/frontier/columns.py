@@ -1,10 +1,10 @@
 """The columns of the map: what each of them answers at every point.
 
-    rule             what is documented (`points.rule`)
-    compiler         compiled to machine code offline, by ptxas too: "compiles" or "refused"
-    emulated         launched on the emulated GPU
-    emulated iisan   the same program compiled with Triton's iisan
-    hardware, hardware iisan   launched on a GPU, each point that faults at the cost of a child
+rule             what is documented (`points.rule`)
+compiler         compiled to machine code offline, by ptxas too: "compiles" or "refused"
+emulated         launched on the emulated GPU
+emulated iisan   the same program compiled with Triton's iisan
+hardware, hardware iisan   launched on a GPU, each point that faults at the cost of a child
 """
 
 from __future__ import annotations
@@ -58,8 +58,13 @@ def by_launch(grid: list[Point], target: Target, mode: str, *, jobs: int, timeou
     with Bench(jobs=jobs, timeout=timeout, journal=Journal()) as bench:
         for case, _, verdict in bench.judge_all((case_of(p, mode), target) for p in here):
             seconds = verdict.seconds.get("total", 0.0)
-            found[key(case.problem)] = {"outcome": str(verdict.outcome), "message": verdict.message, "location": verdict.location,
-                                        "layer": verdict.details.get("layer", ""), "seconds": round(seconds, 2)}
+            found[key(case.problem)] = {
+                "outcome": str(verdict.outcome),
+                "message": verdict.message,
+                "location": verdict.location,
+                "layer": verdict.details.get("layer", ""),
+                "seconds": round(seconds, 2),
+            }
     return found
 
 
@@ -71,8 +76,11 @@ def columns(architectures: Iterable[str], *, jobs: int, operations: tuple[str, .
     made: dict[str, dict[str, Answers]] = {}
     for arch in architectures:
         target = Target(f"emulated:{arch}", arch)
-        made[arch] = {"rule": by_rule(grid, arch, iisan=False), "rule iisan": by_rule(grid, arch, iisan=True),
-                      "compiler": by_compiler(grid, arch)}
+        made[arch] = {
+            "rule": by_rule(grid, arch, iisan=False),
+            "rule iisan": by_rule(grid, arch, iisan=True),
+            "compiler": by_compiler(grid, arch),
+        }
         for mode in MODES:
             made[arch]["emulated" + (f" {mode}" if mode else "")] = by_launch(grid, target, mode, jobs=jobs)
     return made
@@ -105,11 +113,18 @@ def packed(made: dict[str, dict[str, Answers]], told: dict[str, str]) -> str:
     keys = list(dict.fromkeys(k for columns in made.values() for answers in columns.values() for k in answers))
     place = {k: number for number, k in enumerate(keys)}
     rows: dict[str, int] = {}
-    packed_columns = {arch: {name: [[place[k], rows.setdefault(json.dumps([a.get(f, "") for f in FIELDS]), len(rows))]
-                                    for k, a in answers.items()] for name, answers in columns.items()}
-                      for arch, columns in made.items()}
-    lines = [f' "points": [\n{_listed(keys)}\n ],', f' "answers": [\n{_listed(list(rows))}\n ],',
-             f' "columns": {json.dumps(packed_columns)}']
+    packed_columns = {
+        arch: {
+            name: [[place[k], rows.setdefault(json.dumps([a.get(f, "") for f in FIELDS]), len(rows))] for k, a in answers.items()]
+            for name, answers in columns.items()
+        }
+        for arch, columns in made.items()
+    }
+    lines = [
+        f' "points": [\n{_listed(keys)}\n ],',
+        f' "answers": [\n{_listed(list(rows))}\n ],',
+        f' "columns": {json.dumps(packed_columns)}',
+    ]
     return "\n".join(["{", f' "version": {VERSION}, "origin": {json.dumps(told)},', *lines, "}"]) + "\n"
 
 

@@ -1,6 +1,6 @@
 """What the compiler answers: every point to machine code, ptxas included, in a child that may die of it.
 
-    python -m harness.frontier.compiled ARCH      points as lines of JSON on stdin, an answer a line on stdout
+python -m harness.frontier.compiled ARCH      points as lines of JSON on stdin, an answer a line on stdout
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ def by_compiler(grid: list[Point], arch: str, *, child: Sequence[str] = CHILD) -
     found: dict[str, dict] = {}
     left = [key(point) for point in grid]
     while left:
-        ended = subprocess.run([*child, arch], input="\n".join(left), capture_output=True, text=True, errors="replace",
-                               cwd=CHECKOUT)
+        ended = subprocess.run(
+            [*child, arch], input="\n".join(left), capture_output=True, text=True, errors="replace", cwd=CHECKOUT
+        )
         answers = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"outcome"')]
         found |= dict(zip(left, answers, strict=False))
         died, left = left[len(answers) : len(answers) + 1], left[len(answers) + 1 :]

@@ -57,8 +57,9 @@ def tiled_load_kernel(table, out, row, column):
 
 
 @gluon.jit
-def tiled_load_described_kernel(base, rows, columns, stride, out, row, column, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
-                                LAYOUT: gl.constexpr):
+def tiled_load_described_kernel(
+    base, rows, columns, stride, out, row, column, ROWS: gl.constexpr, COLUMNS: gl.constexpr, LAYOUT: gl.constexpr
+):
     table = tma.make_tensor_descriptor(base, [rows, columns], [stride, 1], [ROWS, COLUMNS], LAYOUT)
     tile = gl.allocate_shared_memory(table.dtype, [ROWS, COLUMNS], LAYOUT)  # (ROWS, COLUMNS)
     load_tile(table, tile, row, column)
@@ -77,8 +78,9 @@ def tiled_store_kernel(table, source, row, column):
 
 
 @gluon.jit
-def tiled_store_described_kernel(base, rows, columns, stride, source, row, column, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
-                                 LAYOUT: gl.constexpr):
+def tiled_store_described_kernel(
+    base, rows, columns, stride, source, row, column, ROWS: gl.constexpr, COLUMNS: gl.constexpr, LAYOUT: gl.constexpr
+):
     table = tma.make_tensor_descriptor(base, [rows, columns], [stride, 1], [ROWS, COLUMNS], LAYOUT)
     tile = gl.allocate_shared_memory(table.dtype, [ROWS, COLUMNS], LAYOUT)  # (ROWS, COLUMNS)
     tile.store(gl.load(source + places(ROWS, COLUMNS)))

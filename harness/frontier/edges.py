@@ -86,12 +86,19 @@ def _edge(kind: str, device: Any, itemsize: int, columns: int, rows: int, box_by
     else:
         tile = torch.from_numpy(source.astype(np.uint8)).to(device)
     held = buffer.cpu().numpy().reshape(ROWS, STRIDE_BYTES).copy()
-    tiled(kind, table, tile.view(dtype).view(BOX_ROWS, box_bytes // itemsize), 0, column, swizzle=swizzle,
-          owner=buffer.view(dtype))
+    tiled(kind, table, tile.view(dtype).view(BOX_ROWS, box_bytes // itemsize), 0, column, swizzle=swizzle, owner=buffer.view(dtype))
     now = (tile if kind == "tiled load" else buffer).cpu().numpy()
     told = _of_load if kind == "tiled load" else _of_store
-    return Edge(kind, itemsize, columns, rows, box_bytes, swizzle, column,
-                *told(now, held, source.reshape(BOX_ROWS, box_bytes), rows, columns * itemsize, column * itemsize))
+    return Edge(
+        kind,
+        itemsize,
+        columns,
+        rows,
+        box_bytes,
+        swizzle,
+        column,
+        *told(now, held, source.reshape(BOX_ROWS, box_bytes), rows, columns * itemsize, column * itemsize),
+    )
 
 
 def _of_store(now: np.ndarray, held: np.ndarray, source: np.ndarray, rows: int, width: int, first: int) -> tuple:
@@ -165,8 +172,18 @@ def main(words: list[str] | None = None) -> int:
         edges = measure(torch.device("cpu" if arguments.emulated else "cuda"), quick=arguments.quick)
     wrong = unlawful(edges)
     name = f"emulated:{arguments.emulated}" if arguments.emulated else torch.cuda.get_device_name(0)
-    arguments.json.write_text(json.dumps({"machine": name, "launches": len(edges), "unlawful": len(wrong),
-                                          "summary": summary(edges), "first unlawful": [asdict(e) for e in wrong[:40]]}, indent=1))
+    arguments.json.write_text(
+        json.dumps(
+            {
+                "machine": name,
+                "launches": len(edges),
+                "unlawful": len(wrong),
+                "summary": summary(edges),
+                "first unlawful": [asdict(e) for e in wrong[:40]],
+            },
+            indent=1,
+        )
+    )
     print(f"{name}: {len(edges)} launches, {len(wrong)} not as the law says")
     for edge in wrong[:8]:
         print(f"  {edge}")

@@ -14,13 +14,22 @@ NO_ANSWER = {NOT_THERE, "not run", "not modelled", "undecided", "cancelled"}
 Columns = dict[str, Answers]
 UNEXPLAINED = "not explained"
 EXPLAINED = (  # (part of a title, what is in its lines, why); the first that fits
-    ("iisan misses", "sign of the",
-     "iisan asserts the sign of a scatter's row and column, and none of a tiled store's coordinates"),
-    ("iisan misses", "stray write",
-     "iisan asserts nothing about the 16 bytes in which a row ends: the store runs, with no fault, and overwrites the padding"),
-    ("", "emulated stray read",
-     "the emulated GPU sees which addresses are read: rows looked for too early begin in the gap between rows; the GPU only shows "
-     "that the words are wrong"),
+    (
+        "iisan misses",
+        "sign of the",
+        "iisan asserts the sign of a scatter's row and column, and none of a tiled store's coordinates",
+    ),
+    (
+        "iisan misses",
+        "stray write",
+        "iisan asserts nothing about the 16 bytes in which a row ends: the store runs, with no fault, and overwrites the padding",
+    ),
+    (
+        "",
+        "emulated stray read",
+        "the emulated GPU sees which addresses are read: rows looked for too early begin in the gap between rows; the GPU only shows "
+        "that the words are wrong",
+    ),
 )
 
 
@@ -138,8 +147,10 @@ def disagreements(columns: Columns) -> Iterator[tuple[str, list[str]]]:
             for key, answer in columns[one].items():
                 if key in columns[other] and wrong(answer["outcome"], columns[other][key]["outcome"]):
                     point = Point(**json.loads(key))
-                    found.append(f"{point.operation}, {point.precondition}: {point.name}: {one} {answer['outcome']}, "
-                                 f"{other} {columns[other][key]['outcome']}")
+                    found.append(
+                        f"{point.operation}, {point.precondition}: {point.name}: {one} {answer['outcome']}, "
+                        f"{other} {columns[other][key]['outcome']}"
+                    )
             yield title, found
 
 

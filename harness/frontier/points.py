@@ -84,8 +84,18 @@ def _of(operation: str) -> Iterator[Point]:
         yield replace(at, row=row)
     yield replace(at, row=-8, column=-8)
     at = replace(at, precondition="far out of range")
-    for row, column in ((63, 0), (64, 0), (100, 0), (2**31 - 1 - 16, 0), (2**31 - 1, 0), (0, 56), (0, 64), (0, 1 << 20),
-                        (0, (1 << 31) - 8), (100, 1 << 20)):
+    for row, column in (
+        (63, 0),
+        (64, 0),
+        (100, 0),
+        (2**31 - 1 - 16, 0),
+        (2**31 - 1, 0),
+        (0, 56),
+        (0, 64),
+        (0, 1 << 20),
+        (0, (1 << 31) - 8),
+        (100, 1 << 20),
+    ):
         yield replace(at, row=row, column=column)
     at = replace(at, precondition="fewest rows and columns")
     for rows in (1, 2, 4, 8):
@@ -144,12 +154,14 @@ def rule(point: Point, arch: str, *, iisan: bool = False) -> Rule:
 
 def _tiled(point: Point, arch: str, iisan: bool) -> tiled_copy.Fault | None:
     return _descriptor(point, iisan) or tiled_copy.fault(
-        Direction.STORE if point.stores else Direction.LOAD, (point.row, point.column), point.itemsize, arch, iisan=iisan)
+        Direction.STORE if point.stores else Direction.LOAD, (point.row, point.column), point.itemsize, arch, iisan=iisan
+    )
 
 
 def _rows(point: Point, arch: str, iisan: bool) -> tiled_copy.Fault | None:
-    request = gather_scatter.Request(Direction.STORE if point.stores else Direction.LOAD, point.block_rows, point.block_columns,
-                                     point.itemsize, arch)
+    request = gather_scatter.Request(
+        Direction.STORE if point.stores else Direction.LOAD, point.block_rows, point.block_columns, point.itemsize, arch
+    )
     refused = gather_scatter.refusal(request)
     return refused or _descriptor(point, iisan) or gather_scatter.fault(request, point.row_numbers(), point.column, iisan=iisan)
 
@@ -159,9 +171,11 @@ def _descriptor(point: Point, iisan: bool) -> tiled_copy.Fault | None:
     misaligned address, and of a stride what is over a multiple of 16 bytes is dropped, so that every row but the first is looked
     for too early (undocumented; measured on an H200, 2026-11-21)."""
     bare = {"base offset": "misaligned address", "row stride": "stray write" if point.stores else "wrong words"}
-    wrong = [(name, f"{name} {value} x {point.dtype}: a multiple of {tiled_copy.ALIGNMENT} bytes is needed")
-             for name, value in (("base offset", point.offset), ("row stride", point.columns + point.pad))
-             if value * point.itemsize % tiled_copy.ALIGNMENT]
+    wrong = [
+        (name, f"{name} {value} x {point.dtype}: a multiple of {tiled_copy.ALIGNMENT} bytes is needed")
+        for name, value in (("base offset", point.offset), ("row stride", point.columns + point.pad))
+        if value * point.itemsize % tiled_copy.ALIGNMENT
+    ]
     if not wrong:
         return None
     name, reason = wrong[0]

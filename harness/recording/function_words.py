@@ -221,10 +221,7 @@ def check(machine: FunctionMachine) -> None:
 
 def all_digests(machine: FunctionMachine) -> dict[str, np.ndarray]:
     """Digests of every range of every function, by name."""
-    return {
-        name: machine.digests(name, 0, ranges(name))
-        for name in (*OF_FP32, *OF_HIGH_WORDS, *OF_FP32_PAIRS, *OF_FP64)
-    }
+    return {name: machine.digests(name, 0, ranges(name)) for name in (*OF_FP32, *OF_HIGH_WORDS, *OF_FP32_PAIRS, *OF_FP64)}
 
 
 def small_words(machine: FunctionMachine) -> tuple[dict[str, np.ndarray], dict[str, int]]:

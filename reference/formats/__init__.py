@@ -19,9 +19,9 @@ from reference.formats.record import Format, Overflow, Rounding, Specials
 from reference.formats.tf32 import TF32
 from reference.formats.ue4m3 import UE4M3
 
-FORMATS: dict[str, Format] = {
-    fmt.name: fmt for fmt in (E2M1, E2M3, E3M2, E4M3, E5M2, E8M0, UE4M3, FP16, BF16, TF32, FP32)
-} | {fmt.name: fmt for fmt in list(globals().values()) if isinstance(fmt, Format)}
+FORMATS: dict[str, Format] = {fmt.name: fmt for fmt in (E2M1, E2M3, E3M2, E4M3, E5M2, E8M0, UE4M3, FP16, BF16, TF32, FP32)} | {
+    fmt.name: fmt for fmt in list(globals().values()) if isinstance(fmt, Format)
+}
 
 __all__ = [
     "BF16",

@@ -124,15 +124,15 @@ def _from_float(source: str, destination: str, sm: int) -> tuple[Step, ...]:
             if bf16_instructions:
                 return (*_from_float(source, "fp16", sm), Step("fp16", "bf16", "cvt.bf16.f16", rounded))
             return _chain((source, "fp16", "fp32", destination), sm)
-        case ("e4m3" | "e5m2"), "fp16":
+        case (("e4m3" | "e5m2"), "fp16"):
             if fp8_instructions:
                 return (Step(source, destination, f"cvt.rn.f16x2.{source}x2", rounded),)
             return (Step(source, destination, "prmt.b32", moved_up),)
-        case ("e4m3" | "e5m2"), "fp32":
+        case (("e4m3" | "e5m2"), "fp32"):
             return _chain((source, "fp16", "fp32"), sm)
         case "fp32", ("e2m1" | "e2m3" | "e3m2") if sm >= 100:
             return (Step(source, destination, f"cvt.rn.satfinite.{destination}x2.f32", saturated),)
-        case ("e2m1" | "e2m3" | "e3m2"), "fp16" if sm >= 100:
+        case (("e2m1" | "e2m3" | "e3m2"), "fp16") if sm >= 100:
             return (Step(source, destination, f"cvt.rn.f16x2.{source}x2", rounded),)
     return ()
 
@@ -149,16 +149,16 @@ def _to_integer(source: str, destination: str, bf16_instructions: bool) -> tuple
 
 def _from_integer(source: str, destination: str, sm: int) -> tuple[Step, ...]:
     match source, destination:
-        case ("int8" | "uint8" | "int32"), ("fp32" | "fp16" | "bf16"):
+        case (("int8" | "uint8" | "int32"), ("fp32" | "fp16" | "bf16")):
             if destination == "bf16" and sm < 90 and source != "int8":
                 return _from_integer(source, "fp32", sm) + _from_float("fp32", "bf16", sm)  # two roundings
             if destination == "bf16" and source == "int8":
                 return (Step(source, destination, "cvt.rn.f32.s8" if sm < 90 else "sub.bf16x2", rounded_integer),)  # exact
             register = {"int8": "s16", "uint8": "u16", "int32": "s32"}[source]
             return (Step(source, destination, f"cvt.rn.{_ptx(destination)}.{register}", rounded_integer),)
-        case ("int8" | "uint8"), "int32":
+        case (("int8" | "uint8"), "int32"):
             return (Step(source, destination, "cvt.s32.s8" if source == "int8" else "cvt.u32.u16", low_bits),)
-        case ("int32" | "uint8" | "int8"), ("int8" | "uint8"):
+        case (("int32" | "uint8" | "int8"), ("int8" | "uint8")):
             return (Step(source, destination, "cvt.u16.u32" if source == "int32" else "st.global", low_bits),)
     return ()
 

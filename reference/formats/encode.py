@@ -89,9 +89,7 @@ def _encode_in_chunks(
         codes[part] = _encode_by_definition(fmt, values[part], source, rounding, overflow)
 
 
-def _encode_by_definition(
-    fmt: Format, values: np.ndarray, source: _Source, rounding: Rounding, overflow: Overflow
-) -> np.ndarray:
+def _encode_by_definition(fmt: Format, values: np.ndarray, source: _Source, rounding: Rounding, overflow: Overflow) -> np.ndarray:
     """The rule, on a chunk: codes as signed integers of the source's width."""
     with np.errstate(invalid="ignore"):  # a signalling NaN, widened
         words = np.ascontiguousarray(values, dtype=source.values).view(source.words)  # (elements,)

@@ -10,6 +10,4 @@ import numpy as np
 
 from reference.formats.record import Format, Specials
 
-TF32 = Format(
-    name="tf32", exponent_bits=8, mantissa_bits=10, bias=127, specials=Specials.IEEE, storage=np.uint32, low_padding=13
-)
+TF32 = Format(name="tf32", exponent_bits=8, mantissa_bits=10, bias=127, specials=Specials.IEEE, storage=np.uint32, low_padding=13)

@@ -17,9 +17,7 @@ SUBNORMAL_CUT = -174  # below this a group of a lower scale is left out of a sub
 SUBNORMAL_RESULT = 2.0**-126
 
 
-def grouped_sum(
-    products: np.ndarray, pairs: np.ndarray, scale_pairs: np.ndarray, c: np.ndarray, rule: Instruction
-) -> np.ndarray:
+def grouped_sum(products: np.ndarray, pairs: np.ndarray, scale_pairs: np.ndarray, c: np.ndarray, rule: Instruction) -> np.ndarray:
     """Exact sum, in float64, of c (...) and the cut groups of `products` (64, ...), scales applied, all finite.
 
     `pairs`, `scale_pairs` (64, ...): exponents of the scaled products and the part that the scales brought, int16.

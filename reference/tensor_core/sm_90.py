@@ -24,9 +24,7 @@ OWN = "hardware words (H200, our own)"
 DENSE = (("fp16", "fp32"), ("bf16", "fp32"), ("fp16", "fp16"), ("tf32", "fp32"))
 
 
-def dense(
-    arch: str, family: str, kind: str, operand: str, d: str, evidence: str, basis: Basis = Basis.HARDWARE
-) -> Instruction:
+def dense(arch: str, family: str, kind: str, operand: str, d: str, evidence: str, basis: Basis = Basis.HARDWARE) -> Instruction:
     """fp16, bf16 or tf32: the same step in mma.sync, wgmma and tcgen05 from sm_90 on."""
     nearest = d == "fp16"
     return Instruction(

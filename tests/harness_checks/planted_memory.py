@@ -51,7 +51,7 @@ HAZARDS: tuple[Hazard, ...] = (
            "    fence_async_shared()\n"
            "    tma.async_store(d_matrix, [0, 0], d_tile)\n",
            RACE, at="tma.async_store(d_matrix, [0, 0], d_tile)",
-           other="def small_mma_kernel(a_matrix, b_matrix, c_matrix, d_matrix,"),
+           other="def small_mma_kernel("),
     Hazard("aliased allocations", "hopper_matmul",
            "(freed + STAGES < blocks)", "(freed + STAGES < blocks + 1)",
            RACE, at="c_tile.store(sums.to(c_matrix.dtype))", other="tma.async_load(a_matrix, [row, k], arrived, a_tile)",

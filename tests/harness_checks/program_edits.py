@@ -24,8 +24,9 @@ class Edits:
         self.pattern, self.by, self.before = pattern, by, before
         self.changes = 0
 
-    def __call__(self, backend: Any = None, stages: Any = None, options: Any = None, language: Any = None,
-                 capability: Any = None) -> Any:
+    def __call__(
+        self, backend: Any = None, stages: Any = None, options: Any = None, language: Any = None, capability: Any = None
+    ) -> Any:
         if backend is None:  # the compile cache asks for its key
             told = self.before() if self.before else ("", "")
             digest = hashlib.sha256(repr((self.pattern, self.by, told)).encode()).hexdigest()

@@ -68,9 +68,7 @@ def test_the_profiler_of_this_triton_takes_what_it_is_asked() -> None:
         (["--K_step", "0"], "must be at least 1"),
     ],
 )
-def test_what_would_profile_nothing_is_refused_with_the_remedy(
-    words: list[str], said: str, capsys: pytest.CaptureFixture
-) -> None:
+def test_what_would_profile_nothing_is_refused_with_the_remedy(words: list[str], said: str, capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit) as left:
         benchmark.parsed(words)
     assert left.value.code == 2 and said in capsys.readouterr().err

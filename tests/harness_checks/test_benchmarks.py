@@ -111,15 +111,18 @@ def test_the_time_of_a_run_counts_a_child_s_start_as_the_court_s_own(tmp_path: P
 
 def test_the_hopper_environment_is_shown_as_pytest_ended_it(tmp_path: Path) -> None:
     log = tmp_path / "hopper.log"
-    log.write_text("created: 16/16 workers\noutput words compared and equal, by kernel and type:\n"
-                   "  matmul  fp16  2 cases  70 words (0)\n"
-                   "70 words compared and equal, 0 of them with K of 4,096 or more; 0 nodes failed\nnot run: small_mma: it lacks\n"
-                   "where 90 s of all workers went, by test file:\n  test_large.py  90.0 s 100%\n"
-                   "======== 2 passed, 1 skipped in 8.55s ========\n")
+    log.write_text(
+        "created: 16/16 workers\noutput words compared and equal, by kernel and type:\n"
+        "  matmul  fp16  2 cases  70 words (0)\n"
+        "70 words compared and equal, 0 of them with K of 4,096 or more; 0 nodes failed\nnot run: small_mma: it lacks\n"
+        "where 90 s of all workers went, by test file:\n  test_large.py  90.0 s 100%\n"
+        "======== 2 passed, 1 skipped in 8.55s ========\n"
+    )
     shown = pages.page(tmp_path).partition("## The hopper environment")[2].partition("## ")[0]
     assert "**70 words compared and equal, 0 of" in shown and "**2 passed, 1 skipped in 8.55s**" in shown
-    kept = ("  matmul  fp16  2 cases  70 words (0)\nwhere 90 s of all workers went, by test file:\n"
-            "  test_large.py  90.0 s 100%\n```\n")
+    kept = (
+        "  matmul  fp16  2 cases  70 words (0)\nwhere 90 s of all workers went, by test file:\n  test_large.py  90.0 s 100%\n```\n"
+    )
     assert kept + "\n- not run: small_mma: it lacks" in shown and "created" not in shown
     log.write_text("created: 16/16 workers\n")  # ended before its summary
     assert pages.page(tmp_path).count("Not run.") == 6

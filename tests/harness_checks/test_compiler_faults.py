@@ -121,7 +121,7 @@ def test_a_race_of_global_memory_is_the_kernels_in_triton_too() -> None:
     assert "made by" not in caught.value.details and outcome_of(caught.value).outcome is Outcome.RACE
 
 
-LAUNCHER = '''
+LAUNCHER = """
 import torch
 import triton
 import triton.language as tl
@@ -144,7 +144,7 @@ def matmul(a, b):
     tiles = TensorDescriptor.from_tensor(a, [64, 32]), TensorDescriptor.from_tensor(b, [32, 64])
     kernel[(triton.cdiv(m, 64), triton.cdiv(n, 64))](*tiles, c, m, n, k, BLOCK=64, BLOCK_K=32, STAGES={stages})
     return c
-'''
+"""
 
 
 def test_a_verdict_on_a_compiler_fault_decides_nothing_and_its_workaround_passes(tmp_path: Path) -> None:

@@ -72,12 +72,13 @@ def in_rows(a_tiles, b_tiles, c, k, WIDEN: tl.constexpr, BLOCK: tl.constexpr, BL
 def multiply(dtypes: tuple[torch.dtype, torch.dtype], stages: int, blocks: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
     """(got, expected) of small integers, which no step can round."""
     draw, block_k = torch.Generator().manual_seed(0), 128 // dtypes[0].itemsize
-    a, b = (torch.randint(-3, 4, shape, generator=draw).to(dtype)
-            for shape, dtype in zip(((64, blocks * block_k), (blocks * block_k, 64)), dtypes, strict=True))
+    a, b = (
+        torch.randint(-3, 4, shape, generator=draw).to(dtype)
+        for shape, dtype in zip(((64, blocks * block_k), (blocks * block_k, 64)), dtypes, strict=True)
+    )
     c = torch.empty(64, 64)
     tiles = TensorDescriptor.from_tensor(a, [64, block_k]), TensorDescriptor.from_tensor(b, [block_k, 64])
-    in_rows[(1,)](*tiles, c, blocks * block_k,
-                  WIDEN=dtypes[0] != dtypes[1], BLOCK=64, BLOCK_K=block_k, STAGES=stages)
+    in_rows[(1,)](*tiles, c, blocks * block_k, WIDEN=dtypes[0] != dtypes[1], BLOCK=64, BLOCK_K=block_k, STAGES=stages)
     return c, a.float() @ b.float()
 
 
@@ -170,8 +171,11 @@ def sizes_of_fp4(program: str) -> list[tuple[int, int]]:
     layouts = re.findall(r"^(#\w+) = #ttg\.nvmma_shared<\{.*fp4Padded = true", program, re.MULTILINE)
     found = re.findall(r'"ttg\.local_alloc".*allocation\.offset = (\d+).*-> !ttg\.memdesc<([\dx]+)xi\d+, (#\w+)', program)
     starts = sorted(int(offset) for offset, _, _ in found)
-    return [(torch.Size(map(int, shape.split("x"))).numel(), min(start for start in starts if start > int(offset)) - int(offset))
-            for offset, shape, layout in found if layout in layouts]
+    return [
+        (torch.Size(map(int, shape.split("x"))).numel(), min(start for start in starts if start > int(offset)) - int(offset))
+        for offset, shape, layout in found
+        if layout in layouts
+    ]
 
 
 def test_fp4_beside_fp8_takes_two_bytes_a_byte_as_the_compiler_lays_it(reached: list[int]) -> None:

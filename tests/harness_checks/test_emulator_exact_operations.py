@@ -51,8 +51,10 @@ def operands(t: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     generator = np.random.default_rng(len(t) + 7)
     bits = FORMS[t][0] if t in FLOATS else int(t[1:])
     special, count = np.array(edges(t), np.uint64), LANES // 2
-    drawn = generator.integers(0, 1 << bits, (3, LANES), dtype=np.uint64, endpoint=False) if bits < 64 else (
-        generator.integers(0, (1 << 64) - 1, (3, LANES), dtype=np.uint64, endpoint=True)
+    drawn = (
+        generator.integers(0, 1 << bits, (3, LANES), dtype=np.uint64, endpoint=False)
+        if bits < 64
+        else (generator.integers(0, (1 << 64) - 1, (3, LANES), dtype=np.uint64, endpoint=True))
     )
     if t in FLOATS:
         _, precision, _ = FORMS[t]

@@ -121,5 +121,7 @@ def test_the_thread_of_each_element_is_the_layouts():
     sliced = held(f"tensor<16xf16, #ttg.slice<{{dim = 1, parent = {rows}}}>>")
     assert np.array_equal(sliced.threads, np.arange(16) % 8 * 4 + np.arange(16) // 8 * WARP) and sliced.copies == 3
     assert held("!tt.ptr<f32>").threads.tolist() == [0] and held("i32").copies == -1
-    assert stays_in_warp(small, small) and not stays_in_warp(held(f"tensor<256xi32, {blocked}>"), held(
-        "tensor<256xi32, #ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>>"))
+    assert stays_in_warp(small, small) and not stays_in_warp(
+        held(f"tensor<256xi32, {blocked}>"),
+        held("tensor<256xi32, #ttg.blocked<{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}>>"),
+    )

@@ -39,8 +39,11 @@ compiled.main(["sm_90"])
 def test_the_rule_is_what_the_hardware_answered_at_every_point(iisan: bool) -> None:
     answers = columns.read(HELD)["columns"]["sm_90"]["hardware iisan" if iisan else "hardware"]
     assert len(answers) == 240
-    wrong = {point.name: (said, answers[at]["outcome"]) for point in points(("tiled load", "tiled store"))
-             if (said := rule(point, "sm_90", iisan=iisan).outcome) != answers[at := columns.key(point)]["outcome"]}
+    wrong = {
+        point.name: (said, answers[at]["outcome"])
+        for point in points(("tiled load", "tiled store"))
+        if (said := rule(point, "sm_90", iisan=iisan).outcome) != answers[at := columns.key(point)]["outcome"]
+    }
     assert not wrong
 
 
@@ -92,7 +95,8 @@ def test_a_planted_disagreement_is_shown_and_said_to_be_unexplained() -> None:
     made = {"emulated": {at: {"outcome": "right"}}, "hardware": {at: {"outcome": "illegal instruction"}}}
     found = dict(page.disagreements(made))
     assert found["the emulated GPU is not the hardware"] == [
-        "tiled store, : dtype fp16: emulated right, hardware illegal instruction"]
+        "tiled store, : dtype fp16: emulated right, hardware illegal instruction"
+    ]
     text = page.text({"sm_90": made}, [{"date": "today"}])
     assert page.UNEXPLAINED in text and "emulated right, hardware illegal instruction" in text
 
@@ -107,8 +111,10 @@ def test_each_row_of_the_pages_tables_has_a_cell_for_each_head() -> None:
 
 def test_a_planted_miss_and_a_planted_false_alarm_of_iisan_are_told_apart() -> None:
     miss, alarm, no_machine = (columns.key(replace(STORE, row=row)) for row in (0, 1, 2))
-    made = {"hardware": {miss: {"outcome": "stray write"}, alarm: {"outcome": "right"}, no_machine: {"outcome": "not there"}},
-            "hardware iisan": {miss: {"outcome": "right"}, alarm: {"outcome": "device assert"}, no_machine: {"outcome": "right"}}}
+    made = {
+        "hardware": {miss: {"outcome": "stray write"}, alarm: {"outcome": "right"}, no_machine: {"outcome": "not there"}},
+        "hardware iisan": {miss: {"outcome": "right"}, alarm: {"outcome": "device assert"}, no_machine: {"outcome": "right"}},
+    }
     found = dict(page.disagreements(made))
     assert len(found["iisan misses (hardware)"]) == len(found["iisan's false alarms (hardware)"]) == 1
 
@@ -120,16 +126,28 @@ def test_no_disagreement_of_the_page_lacks_a_reason_and_no_path_of_a_machine_is_
     for needed in ("NVIDIA H200", "driver 580.159.04", "triton 3.9.0", "python -m harness frontier --merge"):
         assert needed in text
     counts = Counter(answer["outcome"] for answer in columns.read(HELD)["columns"]["sm_90"]["hardware"].values())
-    assert counts == {"illegal instruction": 77, "misaligned address": 4, "refused": 24, "right": 119, "stray write": 14,
-                      "wrong words": 2}
+    assert counts == {
+        "illegal instruction": 77,
+        "misaligned address": 4,
+        "refused": 24,
+        "right": 119,
+        "stray write": 14,
+        "wrong words": 2,
+    }
 
 
 def test_a_law_that_is_moved_makes_measured_edges_unlawful(monkeypatch: pytest.MonkeyPatch) -> None:
     store = edges.Edge("tiled store", 2, 9, 3, 32, None, 0, tuple(range(14)), False, 0, 0, True)
     load = replace(store, kind="tiled load", past=())
     assert edges.unlawful([store, load]) == []
-    for wrong in (replace(store, past=()), replace(store, below=1), replace(store, before=1), replace(store, values_right=False),
-                  replace(store, differs_by_row=True), replace(load, past=(0,))):
+    for wrong in (
+        replace(store, past=()),
+        replace(store, below=1),
+        replace(store, before=1),
+        replace(store, values_right=False),
+        replace(store, differs_by_row=True),
+        replace(load, past=(0,)),
+    ):
         assert edges.unlawful([wrong]) == [wrong]
     monkeypatch.setattr(tiled_copy, "ALIGNMENT", 8)
     assert edges.unlawful([store]) == [store]
@@ -141,8 +159,11 @@ def test_the_emulated_gpu_has_the_edges_that_were_measured() -> None:
     from harness.emulator import emulated
 
     with emulated("sm_90"):
-        found = [edges._edge(kind, torch.device("cpu"), size, 20 // size, 3, 64, None, 16 // size)
-                 for kind in ("tiled store", "tiled load") for size in edges.DTYPES]
+        found = [
+            edges._edge(kind, torch.device("cpu"), size, 20 // size, 3, 64, None, 16 // size)
+            for kind in ("tiled store", "tiled load")
+            for size in edges.DTYPES
+        ]
     assert edges.unlawful(found) == []
     assert {len(edge.past) for edge in found} == {0, 12}
 
@@ -174,7 +195,8 @@ def test_answers_are_read_as_they_were_written(tmp_path: Path) -> None:
     back = columns.read(path)
     assert back["origin"] == {"date": "today"}
     assert {k: a["outcome"] for k, a in back["columns"]["sm_90"]["rule"].items()} == {
-        k: a["outcome"] for k, a in made["sm_90"]["rule"].items()}
+        k: a["outcome"] for k, a in made["sm_90"]["rule"].items()
+    }
     assert columns.merged(made, back["columns"])["sm_90"]["rule"].keys() == made["sm_90"]["rule"].keys()
 
 

@@ -13,9 +13,14 @@ from harness.emulator import emulated
 from harness.targets import Target
 from harness.transfer import Guard, Poison
 
-FAMILIES = {"ampere_gemm": ("sm_80", "mma.sync"), "hopper_matmul": ("sm_90", "wgmma"), "small_mma": ("sm_100", "tcgen05"),
-            "blocked_matmul": ("sm_100", "tcgen05"), "blocked_matmul_pipelined": ("sm_100", "tcgen05"),
-            "fused_gather_scatter_matmul": ("sm_100", "tcgen05")}
+FAMILIES = {
+    "ampere_gemm": ("sm_80", "mma.sync"),
+    "hopper_matmul": ("sm_90", "wgmma"),
+    "small_mma": ("sm_100", "tcgen05"),
+    "blocked_matmul": ("sm_100", "tcgen05"),
+    "blocked_matmul_pipelined": ("sm_100", "tcgen05"),
+    "fused_gather_scatter_matmul": ("sm_100", "tcgen05"),
+}
 
 
 def program(contract, case: Case, arch: str):

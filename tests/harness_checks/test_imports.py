@@ -153,10 +153,27 @@ def test_each_room_imports_only_whom_it_may(room: str) -> None:
         ("harness/contracts/x.py", "import harness.a_file_of_tomorrow"),
         *(
             (f"harness/{name}.py", line)
-            for name in ("plan", "scaled_plan", "product_bound", "scaled_bound", "matmul_outcomes", "kernel_contract",
-                         "blocked_contract", "scaled_operands", "operands", "strategies", "contract", "claims", "verdict")
-            for line in ("from harness.emulator import emulated", "def f():\n    from harness import judge",
-                         "from .rulings import against_words", "import harness.record")
+            for name in (
+                "plan",
+                "scaled_plan",
+                "product_bound",
+                "scaled_bound",
+                "matmul_outcomes",
+                "kernel_contract",
+                "blocked_contract",
+                "scaled_operands",
+                "operands",
+                "strategies",
+                "contract",
+                "claims",
+                "verdict",
+            )
+            for line in (
+                "from harness.emulator import emulated",
+                "def f():\n    from harness import judge",
+                "from .rulings import against_words",
+                "import harness.record",
+            )
         ),
         ("harness/x.py", "from tests.harness_checks import planted"),
         ("harness/x.py", "import pytest"),

@@ -29,8 +29,11 @@ def test_each_refusal_of_the_cover_list_is_of_a_clause_of_its_own(stem: str) -> 
     contract = resolve(stem)
     clauses = importlib.import_module(f"kernels.{stem}").CLAUSES
     default = importlib.import_module(f"kernels.{stem}").Config() if stem == "block_scaled_matmul" else None
-    seen = {found[0].name for case in contract.required(Target(f"emulated:{arch}", arch))
-            if (found := broken(clauses, case.problem, case.config or default))}
+    seen = {
+        found[0].name
+        for case in contract.required(Target(f"emulated:{arch}", arch))
+        if (found := broken(clauses, case.problem, case.config or default))
+    }
     never = [clause.name for clause in clauses if clause.name not in seen]
     assert set(never) == UNREACHED.get(stem, set())
 
@@ -49,8 +52,14 @@ UNREACHED = {  # by a case: an earlier clause covers what would break them
 
 
 def test_a_broken_clause_is_told_with_value_rule_remedy_and_cost() -> None:
-    clause = Clause(name="even", holds=lambda p, c: p % 2 == 0, value=lambda p, c: f"p = {p}", rule="p is even", remedy="add one",
-                    cost="an odd result")
+    clause = Clause(
+        name="even",
+        holds=lambda p, c: p % 2 == 0,
+        value=lambda p, c: f"p = {p}",
+        rule="p is even",
+        remedy="add one",
+        cost="an odd result",
+    )
     require("kernel", (clause,), 2, None)
     with pytest.raises(ValueError, match=r"kernel: p = 3: p is even; add one .*otherwise an odd result"):
         require("kernel", (clause,), 3, None)

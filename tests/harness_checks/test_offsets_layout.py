@@ -38,8 +38,12 @@ def test_the_three_layouts_of_the_prose_have_the_bases_and_verdicts_it_gives() -
     assert (one.lanes, one.warps) == (((0,),) * 5, ((0,), (0,)))
     lanes = linear_layout(BY_LANES, [ROWS])
     assert (lanes.registers, lanes.lanes, lanes.warps) == (((1,), (2,)), ((4,), (8,), (16,), (32,), (64,)), ((128,), (0,)))
-    assert [offset_verdict(layout, ROWS).legal for layout in (SPREAD, TRANSPOSED, IN_ONE_WARP, BY_LANES)] == [True, True, True,
-                                                                                                              False]
+    assert [offset_verdict(layout, ROWS).legal for layout in (SPREAD, TRANSPOSED, IN_ONE_WARP, BY_LANES)] == [
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_spreading_costs_a_quarter_of_the_instructions_of_one_warp() -> None:

@@ -19,10 +19,17 @@ from harness.targets import Target
 from harness.verdict import Ruling, Verdict
 from tests.harness_checks.planted import Fault, planted_contract
 
-MACHINES = {"ampere_gemm": "sm_80", "hopper_matmul": "sm_90", "tmem_copy": "sm_100", "small_mma": "sm_100",
-            "blocked_matmul": "sm_100",
-            "blocked_matmul_pipelined": "sm_100", "tma_gather": "sm_100", "tma_scatter": "sm_100",
-            "fused_gather_scatter_matmul": "sm_100"}
+MACHINES = {
+    "ampere_gemm": "sm_80",
+    "hopper_matmul": "sm_90",
+    "tmem_copy": "sm_100",
+    "small_mma": "sm_100",
+    "blocked_matmul": "sm_100",
+    "blocked_matmul_pipelined": "sm_100",
+    "tma_gather": "sm_100",
+    "tma_scatter": "sm_100",
+    "fused_gather_scatter_matmul": "sm_100",
+}
 FEWEST = 8
 
 
@@ -69,8 +76,11 @@ def test_no_two_faults_of_a_kernel_are_convicted_by_one_case_message_and_line(st
         found = conviction(fault, aside)
         assert found is not None, fault.name
         case, verdict = found
-        mark = (repr((case.problem, case.config, case.regime, case.schedule)), verdict.message.replace(str(aside), ""),
-                verdict.location.rpartition(":")[2])
+        mark = (
+            repr((case.problem, case.config, case.regime, case.schedule)),
+            verdict.message.replace(str(aside), ""),
+            verdict.location.rpartition(":")[2],
+        )
         message = mark[1].replace(fault.name.replace(" ", "_"), "")
         mark = (mark[0], message, mark[2])
         assert mark not in seen, (seen[mark], fault.name)
@@ -79,9 +89,13 @@ def test_no_two_faults_of_a_kernel_are_convicted_by_one_case_message_and_line(st
 
 @pytest.mark.parametrize("stem", MACHINES)
 def test_the_untouched_kernel_is_acquitted_through_the_same_door(stem: str, tmp_path: Path) -> None:
-    same = Fault(name="none", kernel=stem, replace="from __future__ import annotations\n",
-                 by="from __future__ import annotations\n",
-                 convicted_as=())
+    same = Fault(
+        name="none",
+        kernel=stem,
+        replace="from __future__ import annotations\n",
+        by="from __future__ import annotations\n",
+        convicted_as=(),
+    )
     contract = planted_contract(same, tmp_path)
     machine = Target(f"emulated:{MACHINES[stem]}", MACHINES[stem])
     verdicts = [judge(case, machine, contract) for case in contract.required(machine)[:6]]

@@ -48,8 +48,9 @@ ELSEWHERE = ASKED.replace("loadBinary", "launchKernel").replace("_init_handles i
 BOTH = ASKED.partition("========= ERROR SUMMARY")[0] + STORE.partition("\n")[2].replace("2 errors", "3 errors")
 REFUSED = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.LAUNCHER_ERROR, message="Triton Error [CUDA]: invalid argument")
 FAULTED = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.LAUNCH_FAILURE, message="launch failure")
-CONSAN = (f"{ROOT}/kernels/hopper_matmul.py:176: kernel: block: [0,0,0] "
-          "Assertion `Buffer being accessed has outstanding writes` failed.")
+CONSAN = (
+    f"{ROOT}/kernels/hopper_matmul.py:176: kernel: block: [0,0,0] Assertion `Buffer being accessed has outstanding writes` failed."
+)
 
 
 @pytest.mark.parametrize(
@@ -59,12 +60,27 @@ CONSAN = (f"{ROOT}/kernels/hopper_matmul.py:176: kernel: block: [0,0,0] "
         ("memcheck", WRONG, CLEAN, "wrong words", ""),
         ("memcheck", RIGHT, STORE, "illegal address", "sanitizer_bait.py:35"),
         ("memcheck", None, STORE, "illegal address", "sanitizer_bait.py:35"),
-        ("memcheck", WRONG, STORE.replace("Invalid __global__ write", "Misaligned Shared or Local address; store"),
-         "misaligned address", "sanitizer_bait.py:35"),
-        ("memcheck", None, STORE.replace("Invalid __global__ write of size 4 bytes", "Illegal instruction"), "illegal instruction",
-         "sanitizer_bait.py:35"),
-        ("memcheck", RIGHT, STORE.replace("Invalid __global__ write of size 4 bytes", "Program hit an error of its own"),
-         "launch failure", ""),
+        (
+            "memcheck",
+            WRONG,
+            STORE.replace("Invalid __global__ write", "Misaligned Shared or Local address; store"),
+            "misaligned address",
+            "sanitizer_bait.py:35",
+        ),
+        (
+            "memcheck",
+            None,
+            STORE.replace("Invalid __global__ write of size 4 bytes", "Illegal instruction"),
+            "illegal instruction",
+            "sanitizer_bait.py:35",
+        ),
+        (
+            "memcheck",
+            RIGHT,
+            STORE.replace("Invalid __global__ write of size 4 bytes", "Program hit an error of its own"),
+            "launch failure",
+            "",
+        ),
         ("memcheck", RIGHT, ASKED, "right", ""),
         ("memcheck", WRONG, ASKED, "wrong words", ""),
         ("memcheck", REFUSED, ASKED.replace("1 error", "2 errors"), "launch failure", ""),
@@ -74,8 +90,13 @@ CONSAN = (f"{ROOT}/kernels/hopper_matmul.py:176: kernel: block: [0,0,0] "
         ("memcheck", RIGHT, ASKED.replace("SUMMARY: 1 error", "SUMMARY: 2 errors"), "launch failure", ""),
         ("memcheck", RIGHT, BOTH, "illegal address", "sanitizer_bait.py:35"),
         ("racecheck", RIGHT, RACES, "race", "ring.py:12"),
-        ("racecheck", RIGHT, CLEAN.replace("ERROR SUMMARY: 0 errors", "RACECHECK SUMMARY: 0 hazards displayed (0 errors)"), "right",
-         ""),
+        (
+            "racecheck",
+            RIGHT,
+            CLEAN.replace("ERROR SUMMARY: 0 errors", "RACECHECK SUMMARY: 0 hazards displayed (0 errors)"),
+            "right",
+            "",
+        ),
         ("consan", ASSERTED, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
         ("consan", None, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
         ("consan", FAULTED, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
@@ -161,10 +182,12 @@ def test_the_bait_is_convicted_in_a_child_by_the_line_of_its_store() -> None:
 def test_cases_of_one_child_are_told_apart_and_a_child_that_dies_takes_no_other_case_with_it(tmp_path: Path) -> None:
     innocent, bait = sanitizer_bait.CONTRACT.required(HOPPER)
     deadly = tmp_path / "deadly.py"
-    deadly.write_text("import os\nfrom tests.harness_checks import sanitizer_bait\n\n\n"
-                      "class Deadly(sanitizer_bait.BaitContract):\n    def launch(self, *given):\n        os._exit(7)\n\n\n"
-                      "CONTRACT = Deadly()\nCONTRACT.case_from_json = lambda r: "
-                      "sanitizer_bait.CONTRACT.case_from_json(r)\n")
+    deadly.write_text(
+        "import os\nfrom tests.harness_checks import sanitizer_bait\n\n\n"
+        "class Deadly(sanitizer_bait.BaitContract):\n    def launch(self, *given):\n        os._exit(7)\n\n\n"
+        "CONTRACT = Deadly()\nCONTRACT.case_from_json = lambda r: "
+        "sanitizer_bait.CONTRACT.case_from_json(r)\n"
+    )
     dead = replace(innocent, contract=f"{deadly}:CONTRACT")
     found = sanitizer.examine_together([innocent, bait, dead, innocent], HOPPER, "bare", timeout=120)
     assert [v.outcome for v in found] == [Outcome.RIGHT, Outcome.ILLEGAL_ADDRESS, Outcome.LAUNCHER_ERROR, Outcome.RIGHT]
@@ -174,9 +197,11 @@ def test_cases_of_one_child_are_told_apart_and_a_child_that_dies_takes_no_other_
 def test_a_case_that_never_answers_is_a_timeout_and_the_next_is_judged(tmp_path: Path) -> None:
     [innocent, _] = sanitizer_bait.CONTRACT.required(HOPPER)
     slow = tmp_path / "slow.py"
-    slow.write_text("import time\nfrom tests.harness_checks import sanitizer_bait\n\n\n"
-                    "class Slow(sanitizer_bait.BaitContract):\n    def launch(self, *given):\n        time.sleep(600)\n\n\n"
-                    "CONTRACT = Slow()\n")
+    slow.write_text(
+        "import time\nfrom tests.harness_checks import sanitizer_bait\n\n\n"
+        "class Slow(sanitizer_bait.BaitContract):\n    def launch(self, *given):\n        time.sleep(600)\n\n\n"
+        "CONTRACT = Slow()\n"
+    )
     found = sanitizer.examine_together([replace(innocent, contract=f"{slow}:CONTRACT"), innocent], HOPPER, "bare", timeout=20)
     assert [v.outcome for v in found] == [Outcome.TIMEOUT, Outcome.RIGHT]
 
@@ -222,8 +247,14 @@ def test_what_cannot_be_had_on_a_target_is_not_run_and_an_unknown_mode_is_an_err
 def rows(path: Path, *verdicts: tuple[str, str, Verdict]) -> list[Path]:
     """`path` as sanitize --json writes it, for the bait: (target, mode, verdict)."""
     case = sanitizer_bait.CONTRACT.required(HOPPER)[1]
-    path.write_text(json.dumps([{"contract": case.contract, "case": case.to_json(), "mode": mode, "target": target,
-                                 "verdict": verdict.to_json()} for target, mode, verdict in verdicts]))
+    path.write_text(
+        json.dumps(
+            [
+                {"contract": case.contract, "case": case.to_json(), "mode": mode, "target": target, "verdict": verdict.to_json()}
+                for target, mode, verdict in verdicts
+            ]
+        )
+    )
     return [path]
 
 
@@ -238,8 +269,10 @@ def test_a_file_from_before_the_loader_s_question_was_known_is_read_as_it_is_und
     lines = ASKED.splitlines()
     old = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.LAUNCH_FAILURE, message=lines[1].removeprefix("========= "))
     cut = lines[4:]  # of a long backtrace the file has the end
-    verdicts = [replace(old, details={"said": said, "judge": judge}) for said, judge in
-                ((lines, "right"), (cut, "right"), (cut, "wrong words"), (ELSEWHERE.splitlines(), "right"))]
+    verdicts = [
+        replace(old, details={"said": said, "judge": judge})
+        for said, judge in ((lines, "right"), (cut, "right"), (cut, "wrong words"), (ELSEWHERE.splitlines(), "right"))
+    ]
     [path] = rows(tmp_path / "rows.json", *(("cuda:0", "memcheck", verdict) for verdict in verdicts))
     assert [row["verdict"]["outcome"] for row in read(path)] == ["right", "right", "launch failure", "launch failure"]
 
@@ -258,8 +291,9 @@ def test_a_file_without_verdicts_is_refused(tmp_path: Path, text: str | None) ->
 def test_the_page_is_what_was_kept_and_nothing_in_it_lacks_a_reason() -> None:
     held = sanitizer_page.read(HELD)
     text = sanitizer_page.page(held)
-    assert (ROOT / "docs" / "sanitizers.md").read_text() == text, \
+    assert (ROOT / "docs" / "sanitizers.md").read_text() == text, (
         "write it anew: python -m harness.sanitizer_page tests/hardware_words/sanitizers_h200.json > docs/sanitizers.md"
+    )
     assert sanitizer_page.UNEXPLAINED not in text
     assert not any(place in text + HELD.read_text() for place in ("/work", "/tmp", "/root", "/opt"))
     asked = {(row[0], row[1]) for row in held["rows"]}
@@ -297,8 +331,13 @@ def test_a_reason_fits_by_its_words_and_an_assertion_means_what_it_says() -> Non
 
 def test_a_planted_difference_is_shown_without_a_reason_and_an_old_misnomer_is_put_right(tmp_path: Path) -> None:
     misnamed = replace(ASSERTED, details={"text": "CUDA error: unspecified launch failure\nand so on"})
-    files = rows(tmp_path / "rows.json", ("cuda:0", "bare", misnamed), ("cuda:0", "iisan", RIGHT),
-                 ("emulated:sm_90", "bare", RIGHT), ("emulated:sm_90", "iisan", RIGHT))
+    files = rows(
+        tmp_path / "rows.json",
+        ("cuda:0", "bare", misnamed),
+        ("cuda:0", "iisan", RIGHT),
+        ("emulated:sm_90", "bare", RIGHT),
+        ("emulated:sm_90", "iisan", RIGHT),
+    )
     held = sanitizer_page.kept(files, {"machine": "a test"})
     assert sanitizer_page.differences(held) == {sanitizer_page.UNEXPLAINED: ["0, bare: launch failure; emulated: right"]}
     assert sanitizer_page.UNEXPLAINED in sanitizer_page.page(held)

@@ -162,8 +162,10 @@ def test_two_bugs_of_one_kernel_shrink_each_to_its_own_least_case(tmp_path: Path
     """A kernel of two crashes: whoever shrank without the signature would slip from the one to the other, which strikes earlier."""
     docket = Docket(f"{PLACE}:WRONG", HOST)
     memory = Memory(two_bugs)
-    start = {name: Case(contract=docket.address, problem=Problem(n=177, stride=3, fault="wrong"), data_seed=seed, schedule="latest")
-             for name, seed in (("low", 1), ("high", 6))}
+    start = {
+        name: Case(contract=docket.address, problem=Problem(n=177, stride=3, fault="wrong"), data_seed=seed, schedule="latest")
+        for name, seed in (("low", 1), ("high", 6))
+    }
     ends = {}
     for name, begun in start.items():
         ends[name], found = shrink(docket, begun, memory(begun), memory, draws=20, seconds=20)
@@ -179,8 +181,12 @@ def two_bugs(case: Case) -> Verdict:
     line = 20 if case.data_seed >= 4 and case.problem.n >= 33 else 10 if case.problem.n >= 9 else 0
     if not line:
         return Verdict(ruling=Ruling.RIGHT, outcome=Outcome.RIGHT)
-    return Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.ILLEGAL_INSTRUCTION, message=f"column {case.problem.n}",
-                   location=f"kernel.py:{line}")
+    return Verdict(
+        ruling=Ruling.CONVICTED,
+        outcome=Outcome.ILLEGAL_INSTRUCTION,
+        message=f"column {case.problem.n}",
+        location=f"kernel.py:{line}",
+    )
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from harness.emulator import emulated
 from reference.tile_order import grouped
 
 SOURCE = Path(__file__).parents[2] / "kernels" / "tile_scheduler.py"
-DEALING = '''
+DEALING = """
 
 @gluon.jit(do_not_specialize=["m", "n"])
 def deal(out, counts, m, n, TURNS: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, GROUP_M: gl.constexpr):
@@ -30,7 +30,7 @@ def deal(out, counts, m, n, TURNS: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N:
         place = (gl.program_id(0) * TURNS + turn) * 2
         gl.store(out + place, row)
         gl.store(out + place + 1, column)
-'''
+"""
 BLOCK = 16
 
 
@@ -87,13 +87,19 @@ def test_tiles_are_dealt_out_in_the_laws_order(m: int, n: int, group: int, progr
 
 FAULTS = {
     "last group as high as the others": ("gl.minimum(self.tiles_m - first_row, self.GROUP_M)", "self.GROUP_M"),
-    "number past the last not held back": ("gl.minimum(self.first + turn * self.step, self.tiles_m * self.tiles_n - 1)",
-                                           "self.first + turn * self.step"),
-    "columns before rows": ("first_row + place % height, place // height",
-                            "first_row + place // self.tiles_n, place % self.tiles_n"),
+    "number past the last not held back": (
+        "gl.minimum(self.first + turn * self.step, self.tiles_m * self.tiles_n - 1)",
+        "self.first + turn * self.step",
+    ),
+    "columns before rows": (
+        "first_row + place % height, place // height",
+        "first_row + place // self.tiles_n, place % self.tiles_n",
+    ),
     "turns one apart": ("self.first + turn * self.step", "self.first + turn"),
-    "count rounded down": ("gl.cdiv(self.tiles_m * self.tiles_n - self.first, self.step)",
-                           "(self.tiles_m * self.tiles_n - self.first) // self.step"),
+    "count rounded down": (
+        "gl.cdiv(self.tiles_m * self.tiles_n - self.first, self.step)",
+        "(self.tiles_m * self.tiles_n - self.first) // self.step",
+    ),
     "group not counted in rows": ("number // in_group * self.GROUP_M", "number // in_group"),
     "tiles of M rounded down": ("gl.cdiv(m, BLOCK_M)", "gl.maximum(m // BLOCK_M, 1)"),
     "tiles of N counted by M": ("gl.cdiv(n, BLOCK_N)", "gl.cdiv(m, BLOCK_N)"),

@@ -101,7 +101,7 @@ def test_a_launcher_that_does_not_take_its_operands_is_to_blame() -> None:
     assert (verdict.ruling, verdict.outcome) == (Ruling.CONVICTED, Outcome.LAUNCHER_ERROR) and "TypeError" in verdict.message
 
 
-FAILS = '''
+FAILS = """
 from pathlib import Path
 import harness
 from tests.harness_checks.vector_add import VectorAdd
@@ -119,7 +119,7 @@ class Fails(VectorAdd):
 
 CONTRACT = Fails()
 CONTRACT.address = __file__ + ":CONTRACT"
-'''
+"""
 
 
 @pytest.mark.parametrize(("broken", "status"), [(True, 3), (False, 0)])

@@ -174,8 +174,12 @@ class TiledCopies(Contract):
         if record.get("version") != CASE_VERSION:
             raise ValueError(f"case of version {record.get('version')!r}: this checkout reads version {CASE_VERSION}")
         try:
-            return Case(contract=record.get("contract", self.address), problem=Problem(**record["problem"]),
-                        config=Config(**record["config"]), schedule=record.get("schedule", "eager"))
+            return Case(
+                contract=record.get("contract", self.address),
+                problem=Problem(**record["problem"]),
+                config=Config(**record["config"]),
+                schedule=record.get("schedule", "eager"),
+            )
         except (KeyError, TypeError) as error:
             raise ValueError(f"case of tiled_copies: {error}: it must have the fields of Problem and Config") from error
 

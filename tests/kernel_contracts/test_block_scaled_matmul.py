@@ -234,7 +234,7 @@ def test_a_users_right_launcher_is_acquitted_and_a_wrong_layout_is_convicted(tmp
     assert right.words == 130 * 40
 
 
-USER = '''
+USER = """
 import numpy as np
 import torch
 
@@ -254,7 +254,7 @@ def right(a, a_scale, b, b_scale, out_dtype=torch.float16):
 
 def row_major(a, a_scale, b, b_scale, out_dtype=torch.float16):
     return multiplied(a, a_scale, b, b_scale, out_dtype, (0, 1, 2, 3, 4))
-'''
+"""
 
 
 @pytest.mark.parametrize(("name", "arch"), [("mxfp4", "sm_80"), ("mxfp8", "sm_90"), ("nvfp4", "sm_100"), ("mixed", "sm_100")])

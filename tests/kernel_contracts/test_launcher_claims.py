@@ -184,9 +184,7 @@ def test_a_plain_gather_runs_where_the_shipped_kernel_could_not(arch: str, tmp_p
     assert outcomes and outcomes <= {Outcome.STRAY_READ, Outcome.ILLEGAL_ADDRESS}
 
 
-@pytest.mark.parametrize(
-    ("claims", "outcomes"), [("()", {Outcome.RIGHT, Outcome.RACE}), ("('distinct rows',)", {Outcome.RIGHT})]
-)
+@pytest.mark.parametrize(("claims", "outcomes"), [("()", {Outcome.RIGHT, Outcome.RACE}), ("('distinct rows',)", {Outcome.RIGHT})])
 def test_a_scatter_may_say_that_its_rows_are_distinct(claims: str, outcomes: set[Outcome], tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(f"from tests.harness_checks.plain_gather import scatter\n\nscatter.claims = {claims}\n")
     machine = target("emulated:sm_90")

@@ -41,8 +41,10 @@ def stands_for(case: Case, asked: dict[str, Any], stem: str) -> bool:
     asked = dict(asked)
     had = vars(case.problem) | vars(case.config)
     if stem == "small_mma":
-        asked |= {"left": "tensor memory" if asked.pop("lhs_in_tmem") else "shared",
-                  "completion": "commit" if asked.pop("use_commit") else "barrier"}
+        asked |= {
+            "left": "tensor memory" if asked.pop("lhs_in_tmem") else "shared",
+            "completion": "commit" if asked.pop("use_commit") else "barrier",
+        }
     if "table" in asked:
         asked["table_rows"], asked["table_columns"] = asked.pop("table")
     if "m" in asked and "rows" in had:

@@ -134,9 +134,7 @@ def test_a_launcher_with_other_operands_is_refused_with_status_2(outside: Path, 
     assert "is matmul(a), must be a function (a, b, activation='', *, out_dtype=None): too many positional arguments" in told
 
 
-def test_a_launcher_of_another_kernel_is_judged_by_a_bound_and_given_its_tile(
-    outside: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_launcher_of_another_kernel_is_judged_by_a_bound_and_given_its_tile(outside: Path, capsys: pytest.CaptureFixture) -> None:
     own = "from kernels.ampere_gemm import ampere_gemm\n\n\ndef gemm(a, bt, d, block_m, block_n):\n"
     (outside / "mine.py").write_text(own + "    return ampere_gemm(a, bt, d, block_m=block_m, block_n=block_n, block_k=32)\n")
     words = ["--launcher", "mine.py:gemm", "--target", "emulated:sm_80", "--max-cases", "6", "--jobs", "1"]

@@ -223,7 +223,9 @@ def test_the_command_counts_what_differs(capsys: pytest.CaptureFixture[str], mon
         """ProcessPoolExecutor in this process, so that the mutant below is used."""
 
         def __init__(self, workers: int | None) -> None: ...
-        def __enter__(self) -> Inline: return self
+        def __enter__(self) -> Inline:
+            return self
+
         def __exit__(self, *_: object) -> None: ...
 
         def submit(self, function, *given):

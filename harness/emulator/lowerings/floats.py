@@ -103,7 +103,7 @@ def convert(t: Translator, op: Operation) -> None:
     source, target = t.operand(op, 0), t.result(op)
     rounding = op.attributes.get("rounding", op.attributes.get("roundingmode", _NEAREST_EVEN)).split(" ")[0]
     if source.bits > target.bits and rounding != _NEAREST_EVEN:  # TritonAttrDefs: 0 is RTZ; arith writes none but others
-        raise NotModelled(op, f"rounding {rounding} (fp_downcast_rounding=\"rtz\"): only rtne, to nearest even, is known")
+        raise NotModelled(op, f'rounding {rounding} (fp_downcast_rounding="rtz"): only rtne, to nearest even, is known')
     if source.format is None or target.format is None:
         if target.element == "f64":
             t.call(op, lambda a: widen(a, source.format))
