@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     import torch
 
     if not torch.cuda.is_available():
-        print("this benchmark times launches and needs a CUDA GPU; emulated ones: python -m harness run block_scaled_matmul")
+        print("this benchmark times launches and needs a CUDA GPU; emulated ones: bitverdict run block_scaled_matmul")
         return 2
     arch = "sm_{}{}".format(*torch.cuda.get_device_capability())
     first, last = given.K_range or (given.K, given.K)
@@ -47,7 +47,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--bench", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--format", choices=["mxfp4", "nvfp4", "mxfp8", "mixed"], default="nvfp4")
     parser.add_argument("--size", type=int, default=8192, help="of M and N")
-    parser.add_argument("--regime", default="codes", help="what is multiplied: see harness.scaled_operands.REGIMES")
+    parser.add_argument("--regime", default="codes", help="what is multiplied: see bitverdict.harness.scaled_operands.REGIMES")
     parser.add_argument("--proton", metavar="NAME", help="count by launch metadata too, into NAME.hatchet")
     given = parser.parse_args(arguments)
     if given.K_step < 1:
@@ -64,8 +64,8 @@ def measured(given: argparse.Namespace, k: int, arch: str, device: str) -> int:
     import torch
     from triton.testing import do_bench
 
-    from harness.contracts.block_scaled_matmul import CONTRACT
-    from kernels.block_scaled_matmul import block_scaled_matmul
+    from bitverdict.harness.contracts.block_scaled_matmul import CONTRACT
+    from bitverdict.kernels.block_scaled_matmul import block_scaled_matmul
 
     size = given.size
     case = CONTRACT.case(CONTRACT.sized(given.format, size, size, k) | {"format": given.format}, {}, regime=given.regime)
@@ -95,8 +95,8 @@ def placed(case, device: str) -> tuple:
     """(logical a, logical b, tensors by name on `device`, laid out as the contract lays them)."""
     import torch
 
-    from harness.contracts.block_scaled_matmul import CONTRACT
-    from harness.transfer import TORCH_DTYPES
+    from bitverdict.harness.contracts.block_scaled_matmul import CONTRACT
+    from bitverdict.harness.transfer import TORCH_DTYPES
 
     operands = {operand.name: operand for operand in CONTRACT.operands(case)}
     tensors = {}
@@ -110,8 +110,8 @@ def placed(case, device: str) -> tuple:
 
 def owed(case, a, b, rows: np.ndarray, columns: np.ndarray, arch: str) -> np.ndarray:
     """fp16 words of the chosen elements, by this machine's law."""
-    from harness.scaled_plan import element_words, scaled_plan
-    from kernels.scaled_operands import FORMATS
+    from bitverdict.harness.scaled_plan import element_words, scaled_plan
+    from bitverdict.kernels.scaled_operands import FORMATS
 
     f = FORMATS[case.problem.format]
     plan = scaled_plan(arch, f.a, f.b, f.scale, f.block_size)

@@ -30,9 +30,9 @@ import torch  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness.emulator import emulated  # noqa: E402
-from kernels.blocked_matmul import blocked_matmul, described  # noqa: E402
-from kernels.tma_gather import described_rows, tma_gather  # noqa: E402
+from bitverdict.harness.emulator import emulated  # noqa: E402
+from bitverdict.kernels.blocked_matmul import blocked_matmul, described  # noqa: E402
+from bitverdict.kernels.tma_gather import described_rows, tma_gather  # noqa: E402
 
 RUNS, DRAWN_GOAL, EXACT_GOAL = 15, 1.5, 5.0
 PEER_MEASURED = {"blocked_matmul 256^3, tiles 128x128x64": 0.44, "tma_gather 128x128": 0.013}

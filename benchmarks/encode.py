@@ -32,7 +32,7 @@ def encoder(row: str) -> Callable[[np.ndarray], object]:
         return lambda values: values.astype(dtype)
     if package == "reference":
         sys.path.insert(0, str(CHECKOUT))
-        from reference.formats import FORMATS, encode
+        from bitverdict.reference.formats import FORMATS, encode
 
         return lambda values: encode(FORMATS[name], values)
     import torch

@@ -17,11 +17,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness.contract import Case
-from harness.docket import Docket, in_turns, stems
-from harness.isolation import Bench
-from harness.targets import Target, targets
-from harness.verdict import Ruling
+from bitverdict.harness.contract import Case
+from bitverdict.harness.docket import Docket, in_turns, stems
+from bitverdict.harness.isolation import Bench
+from bitverdict.harness.targets import Target, targets
+from bitverdict.harness.verdict import Ruling
 
 CASES, DECIDED = 500, 0.95
 

@@ -27,11 +27,11 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
 # ruff: noqa: E402  the checkout is on the path only now
-from harness.contract import Case, resolve
-from harness.isolation import Bench
-from harness.journal import Journal
-from harness.targets import Target, target
-from harness.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness.contract import Case, resolve
+from bitverdict.harness.isolation import Bench
+from bitverdict.harness.journal import Journal
+from bitverdict.harness.targets import Target, target
+from bitverdict.harness.verdict import Outcome, Ruling, Verdict
 
 ADDRESS = "tests.harness_checks.faulting_kernels:CONTRACT"
 GOAL = {"median": 0.7, "p95": 1.5}  # seconds a fault

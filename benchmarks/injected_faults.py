@@ -33,9 +33,9 @@ from xml.etree import ElementTree
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
-from harness.child import UNKNOWN  # noqa: E402
-from harness.journal import records  # noqa: E402
-from harness.verdict import Verdict  # noqa: E402
+from bitverdict.harness.child import UNKNOWN  # noqa: E402
+from bitverdict.harness.journal import records  # noqa: E402
+from bitverdict.harness.verdict import Verdict  # noqa: E402
 from tests.harness_checks.injected_faults import EVERY, NAMES, fault_of  # noqa: E402
 
 SESSION = "tests/harness_checks/injected_session.py"
@@ -107,7 +107,7 @@ def command(cases: int, out: Path, *words: str, contract: str = "KILLED") -> lis
     asked = ["--contract", f"tests.harness_checks.injected_faults:{contract}", "--target", "emulated:sm_90", "--jobs", str(JOBS)]
     asked += ["--profile", "exhaustive", "--max-cases", str(cases), "--timeout", "6", "--shrink-seconds", "0"]
     asked += ["--json", str(out / "run.jsonl"), "--junit", str(out / "run.xml")]
-    return [sys.executable, "-m", "harness", "run", *(words or asked)]
+    return [sys.executable, "-m", "bitverdict", "run", *(words or asked)]
 
 
 def run(words: list[str], out: Path) -> subprocess.Popen:

@@ -154,7 +154,7 @@ def users(tree: Path) -> dict[str, list[str]]:
             elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
                 names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
             for name in names:
-                stem = name.replace(".", "/")
+                stem = name.removeprefix("bitverdict.").replace(".", "/")
                 found_at = next((end for end in (f"{stem}.py", f"{stem}/__init__.py") if end in paths), None)
                 if found_at is not None:
                     found[found_at].add(path)

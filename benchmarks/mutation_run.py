@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-COPIED = ("benchmarks", "docs", "harness", "kernels", "reference", "tests")
+COPIED = ("benchmarks", "bitverdict", "docs", "harness", "kernels", "reference", "tests")
 LEFT_BEHIND = ("__pycache__", ".harness", ".hypothesis", ".pytest_cache")
 STATE = ("state", "cache", "tmp")
 FIRST = 12.0  # seconds of tests in the first of two processes: most mutants end there, and few test files are imported
@@ -33,7 +33,7 @@ def copied(checkout: Path, place: Path) -> Path:
     """A copy of the checkout below `place`, with empty directories beside it for what a run leaves."""
     tree = place / "t"
     for name in COPIED:
-        shutil.copytree(checkout / name, tree / name, ignore=shutil.ignore_patterns(*LEFT_BEHIND))
+        shutil.copytree(checkout / name, tree / name, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_BEHIND))
     for path in checkout.iterdir():
         if path.is_file():
             shutil.copy2(path, tree)

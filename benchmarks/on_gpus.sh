@@ -14,10 +14,10 @@ for part in "$@"; do
     echo "== $part ($SECONDS s)"
     case $part in
     throughput) timeout 240 "$python" benchmarks/throughput.py --out "$out" 2>&1 | cut -c1-240 ;;
-    large) timeout 280 "$python" -m harness large --target cuda:0 --json "$out/large.jsonl" 2>&1 | cut -c1-240 ;;
+    large) timeout 280 "$python" -m bitverdict large --target cuda:0 --json "$out/large.jsonl" 2>&1 | cut -c1-240 ;;
     time)
         for round in cold warm; do # the second finds everything compiled
-            timeout 150 "$python" -m harness run --target cuda:0 --profile quick ${JOBS:+--jobs "$JOBS"} --json /tmp/judged.jsonl 2>&1 |
+            timeout 150 "$python" -m bitverdict run --target cuda:0 --profile quick ${JOBS:+--jobs "$JOBS"} --json /tmp/judged.jsonl 2>&1 |
                 tail -40 | cut -c1-240
             (head -n 1 /tmp/judged.jsonl && tail -n 1 /tmp/judged.jsonl) >"$out/judged_$round.jsonl"
         done

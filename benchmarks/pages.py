@@ -165,10 +165,10 @@ def told_of(tried: dict) -> str:
 def large_section(rows: list[dict]) -> list[str]:
     made = ["## Large products, bit for bit", ""]
     if not rows:
-        return [*made, "Not run. `python -m harness large --target cuda:0 --json FILE`", ""]
+        return [*made, "Not run. `bitverdict large --target cuda:0 --json FILE`", ""]
     summary, rows = (rows[-1], rows[:-1]) if rows[-1].get("event") == "summary" else (None, rows)
     made += [
-        "`python -m harness large --target cuda:0`: chosen rows crossed with chosen columns, both ends of every",
+        "`bitverdict large --target cuda:0`: chosen rows crossed with chosen columns, both ends of every",
         "tile among them; the words owed are the plan's.",
         "",
     ]
@@ -189,7 +189,7 @@ def time_section(runs: dict[str, list[dict]]) -> list[str]:
     made = ["## Where the time goes when judging on a GPU", ""]
     runs = {name: run for name, run in runs.items() if len(run) == 2 and run[1].get("event") == "summary"}
     if not runs:
-        return [*made, "Not run. `python -m harness run --target cuda:0 --json FILE`", ""]
+        return [*made, "Not run. `bitverdict run --target cuda:0 --json FILE`", ""]
     names = sorted({name for run in runs.values() for name in run[1]["seconds"] if name != "total"})
     table = []
     for name, (first, last) in runs.items():
@@ -280,7 +280,7 @@ def workers_rule(told: dict) -> list[str]:
 
 def suite_rows(place: Path) -> list[dict]:
     """The rows of suite.json as this checkout understands what was printed, those of memcheck.json in the place of their like."""
-    from harness import sanitizer
+    from bitverdict.harness import sanitizer
 
     rows: dict[str, dict] = {}
     for name in ("suite.json", "memcheck.json"):

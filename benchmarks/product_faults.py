@@ -21,13 +21,13 @@ from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness import operands as regimes
-from harness.child import ONE_THREAD
-from harness.comparison import compare
-from harness.exact_operands import exact_bits
-from harness.product_bound import bounded_product
-from harness.verdict import Outcome
-from reference.formats import FORMATS
+from bitverdict.harness import operands as regimes
+from bitverdict.harness.child import ONE_THREAD
+from bitverdict.harness.comparison import compare
+from bitverdict.harness.exact_operands import exact_bits
+from bitverdict.harness.product_bound import bounded_product
+from bitverdict.harness.verdict import Outcome
+from bitverdict.reference.formats import FORMATS
 from tests.harness_checks.product_faults import COARSE_BITS, FAULTS, Fault, Kernel, faultless, no_fault_in, sums_of_13_bits
 
 M, N = 17, 18

@@ -22,12 +22,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness import operands, scaled_operands
-from harness.contract import Case
-from harness.docket import Docket, in_turns
-from harness.isolation import Bench
-from harness.targets import Target, target, targets
-from harness.verdict import Ruling
+from bitverdict.harness import operands, scaled_operands
+from bitverdict.harness.contract import Case
+from bitverdict.harness.docket import Docket, in_turns
+from bitverdict.harness.isolation import Bench
+from bitverdict.harness.targets import Target, target, targets
+from bitverdict.harness.verdict import Ruling
 
 CASES, UNDECIDED = 90, 0.05
 DRAWS = 6  # for one case: those of other types become one that the launcher takes, and some are known then

@@ -6,8 +6,8 @@
 # these rows of suite.json), and three hazards (again.json, to keep beside hazards.json). Afterwards, anywhere:
 #   python -m tests.harness_checks.hazards_for_sanitizers --out DIRECTORY/emulated.json
 #   HELD=tests/hardware_words/sanitizers_h200.json
-#   python -m harness.sanitizer_page --keep $HELD --origin date=... $HELD DIRECTORY/hazards.json DIRECTORY/emulated.json
-#   python -m harness.sanitizer_page tests/hardware_words/sanitizers_h200.json > docs/sanitizers.md
+#   python -m bitverdict.harness.sanitizer_page --keep $HELD --origin date=... $HELD DIRECTORY/hazards.json DIRECTORY/emulated.json
+#   python -m bitverdict.harness.sanitizer_page tests/hardware_words/sanitizers_h200.json > docs/sanitizers.md
 #   python -m benchmarks.pages DIRECTORY > docs/benchmarks.md     (with the files of the other runs in DIRECTORY)
 set -u
 out=${1:?directory for the answers}
@@ -28,7 +28,7 @@ if [ "$part" = again ]; then
     echo "hazards again: status $?, $((SECONDS - begun)) s"
     grep " | " "$out/again.log" | cut -c1-200
     begun=$SECONDS
-    timeout ${MEMCHECK_SECONDS:-60} $python -m harness sanitize block_scaled_matmul matmul hopper_matmul --mode memcheck \
+    timeout ${MEMCHECK_SECONDS:-60} $python -m bitverdict sanitize block_scaled_matmul matmul hopper_matmul --mode memcheck \
         --target "$target" --cases ${CASES:-0} --together 6 --timeout 40 --jobs "$jobs" --json "$out/memcheck.json" >"$out/memcheck.log" 2>&1
     echo "memcheck: status $?, $((SECONDS - begun)) s"
     tail -c 2000 "$out/memcheck.log"
@@ -36,7 +36,7 @@ if [ "$part" = again ]; then
 fi
 if [ "$part" != hazards ]; then
     begun=$SECONDS
-    timeout ${SUITE_SECONDS:-330} $python -m harness sanitize $kernels --target "$target" --cases ${CASES:-0} --together 6 \
+    timeout ${SUITE_SECONDS:-330} $python -m bitverdict sanitize $kernels --target "$target" --cases ${CASES:-0} --together 6 \
         --timeout 90 --jobs "$jobs" --json "$out/suite.json" >"$out/suite.log" 2>&1
     echo "suite: status $?, $((SECONDS - begun)) s"
     head -c 5000 "$out/suite.log"

@@ -27,8 +27,8 @@ sys.path.insert(0, str(CHECKOUT))
 REPLAY = """
 import sys
 from pathlib import Path
-from harness.isolation import Bench
-from harness.replay import replay
+from bitverdict.harness.isolation import Bench
+from bitverdict.harness.replay import replay
 with Bench() as bench:
     for name in sys.argv[1:]:
         print(name, replay(Path(name), bench).sentence, sep="\\t", flush=True)
@@ -37,11 +37,11 @@ with Bench() as bench:
 
 def shrunk(crash, seed: int, directory: Path, bench, draws: int) -> dict:
     """One crash found by the draws of one seed, shrunk and stored: what came of it, for the table."""
-    from harness import seed_files
-    from harness.conviction import describe
-    from harness.docket import Docket
-    from harness.shrinking import Memory, shrink
-    from harness.targets import target
+    from bitverdict.harness import seed_files
+    from bitverdict.harness.conviction import describe
+    from bitverdict.harness.docket import Docket
+    from bitverdict.harness.shrinking import Memory, shrink
+    from bitverdict.harness.targets import target
     from tests.harness_checks.planted import plant
 
     os.environ["HARNESS_POOL_SEED"] = str(seed)  # as `run --seed` does
@@ -98,8 +98,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=None)
     arguments = parser.parse_args()
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
-    from harness.isolation import Bench
-    from harness.journal import Journal
+    from bitverdict.harness.isolation import Bench
+    from bitverdict.harness.journal import Journal
     from tests.harness_checks.planted_crashes import CRASHES
 
     rows = []

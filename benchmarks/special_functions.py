@@ -1,4 +1,4 @@
-"""Values a second of each approximate instruction of `reference.special_functions`, on one core, for ordinary arguments.
+"""Values a second of each approximate instruction of `bitverdict.reference.special_functions`, on one core, for ordinary arguments.
 
 Run: `python benchmarks/special_functions.py [values]`. Exit status 1 when a goal is missed: 50 million values a second of each
 instruction but `rsqrt.approx.f64`, which is three fused multiply-adds of fp64. The rate is that of the fastest of several runs, in
@@ -15,7 +15,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from reference.special_functions.instructions import INSTRUCTIONS, Instruction
+from bitverdict.reference.special_functions.instructions import INSTRUCTIONS, Instruction
 
 VALUES = 1 << 22
 RUNS = 7

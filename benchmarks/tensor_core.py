@@ -22,8 +22,8 @@ import numpy as np  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from reference.formats import FORMATS, Overflow, encode  # noqa: E402
-from reference.tensor_core import elements, instruction, product  # noqa: E402
+from bitverdict.reference.formats import FORMATS, Overflow, encode  # noqa: E402
+from bitverdict.reference.tensor_core import elements, instruction, product  # noqa: E402
 
 SIZE = 512
 RUNS = 3

@@ -8,7 +8,8 @@ Times are Triton's `do_bench` (the L2 cache cleared before each call) at the qua
 kernel and cuBLAS take turns, `--rounds` times, so that a clock that drifts drifts under both. `matmul` is the autotuned launcher;
 its winner is shown. `hopper_matmul` and `block_scaled_matmul` are timed in a few configurations and the fastest stands. The peer of
 block_scaled_matmul is bf16 cuBLAS on dequantised operands. What is timed is then launched once more on drawn operands and held bit
-for bit to the plan at chosen elements (`harness.large_cases`). Kernels whose features the GPU lacks are rows that say "not run".
+for bit to the plan at chosen elements (`bitverdict.harness.large_cases`). Kernels whose features the GPU lacks are rows that say
+"not run".
 
 Written to DIR: throughput.json, throughput.svg, and throughput.txt with the table. Exit status 1 when a word differs or matmul
 stays below 0.95 of cuBLAS at 8192^3 in fp16; 2 without a GPU.
@@ -47,8 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
         for ask in [*asked(sizes), *blackwell()]:
             print(ask.row.kernel, ask.row.dtype, ask.row.size, *(named(c) for c in ask.configs), sep="  ")
         return 0
-    from harness.judge import _own_cache  # the court's place for compiled kernels: what is judged finds what was timed
-    from harness.targets import target
+    from bitverdict.harness.judge import _own_cache  # the court's place for compiled kernels: what is judged finds what was timed
+    from bitverdict.harness.targets import target
 
     try:
         hardware = target(given.target)
@@ -108,7 +109,7 @@ def warm(asks: list[Ask], sizes: list[str], probe: bool) -> None:
 
 def variants(asks: list[Ask]) -> list[tuple[int, int]]:
     """(row, configuration) of everything that is compiled once: of matmul the configurations of one size."""
-    from kernels import matmul
+    from bitverdict.kernels import matmul
 
     jobs = []
     for place, ask in enumerate(asks):
@@ -124,8 +125,8 @@ def variants(asks: list[Ask]) -> list[tuple[int, int]]:
 def compile_one(sizes: list[str], probe: bool, place: int, number: int, device: str = "cuda:0") -> None:
     """Launch one configuration of one row, on a small problem of the same divisibility. An autotuner's configurations are compiled
     as it compiles them: as the only one that it has."""
-    from harness.judge import _own_cache
-    from kernels import matmul
+    from bitverdict.harness.judge import _own_cache
+    from bitverdict.kernels import matmul
 
     ask = list(asked([size_of(text) for text in sizes], probe=probe))[place]
     problem = replace(ask.case.problem, m=512, n=512, k=1024)
@@ -141,8 +142,8 @@ def compile_one(sizes: list[str], probe: bool, place: int, number: int, device: 
 
 def measure(ask: Ask, hardware: Any, rounds: int, seconds: float) -> None:
     """Fill in the row: the fastest configuration, then kernel and peer in turns."""
-    from harness.contract import resolve
-    from kernels import matmul
+    from bitverdict.harness.contract import resolve
+    from bitverdict.kernels import matmul
 
     row, contract, device = ask.row, resolve(ask.case.contract), str(hardware.device)
     if lacking := (contract.requires | ask.needs) - hardware.features:
@@ -191,7 +192,7 @@ def times_of(call: Callable[[], Any], hardware: Any, seconds: float) -> list[flo
 
 def tuning() -> dict[str, Any]:
     """What the autotuner measured for each configuration the last time, milliseconds."""
-    from kernels import matmul
+    from bitverdict.kernels import matmul
 
     for described in (True, False):
         tuner = matmul._tuner("cuda", described)
@@ -210,7 +211,7 @@ def quantiles(times: list[float]) -> tuple[float, ...]:
 
 def judge(asks: list[Ask], hardware: Any) -> None:
     """Hold what was timed to the plan: the same launchers, configurations and sizes, on drawn operands."""
-    from harness.large_cases import judge_large
+    from bitverdict.harness.large_cases import judge_large
 
     cases = [ask.case for ask in asks]
     products = 1 << 29
@@ -234,7 +235,7 @@ def save(out: Path, rows: list[Timed], hardware: Any, begun: float) -> None:
     from rich.console import Console
 
     from benchmarks.pages import svg, throughput_table
-    from harness.seed_files import versions
+    from bitverdict.harness.seed_files import versions
 
     told = {
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),

@@ -10,7 +10,7 @@ from benchmarks.throughput_rows import Ask
 
 def launcher(case: Any, device: str) -> Callable[[], Any]:
     """A call of the kernel's own launcher, through its contract, on random operands that lie on `device`."""
-    from harness.contract import resolve
+    from bitverdict.harness.contract import resolve
 
     contract, tensors = resolve(case.contract), placed(case, device)
     return lambda: contract.launch(case, tensors, None)
@@ -20,7 +20,7 @@ def placed(case: Any, device: str) -> dict[str, Any]:
     """Operands of `case`, made on the device: normal deviates, or random codes with scales near one."""
     import torch
 
-    from kernels.element_types import ELEMENT_TYPES
+    from bitverdict.kernels.element_types import ELEMENT_TYPES
 
     p = case.problem
     if hasattr(p, "format"):
@@ -35,8 +35,8 @@ def scaled(p: Any, device: str) -> tuple[dict[str, Any], tuple[Any, Any]]:
     """Operands of a block-scaled problem, and both sides dequantised to bf16, (m, k) and (n, k)."""
     import torch
 
-    from harness.scaled_operands import NEAR
-    from kernels.scaled_operands import FORMATS, scale_shape
+    from bitverdict.harness.scaled_operands import NEAR
+    from bitverdict.kernels.scaled_operands import FORMATS, scale_shape
 
     f, made, wide = FORMATS[p.format], {}, []
     for name, element, rows in (("a", f.a, p.m), ("b", f.b, p.n)):

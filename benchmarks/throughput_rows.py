@@ -64,8 +64,8 @@ def size_of(text: str) -> tuple[int, int, int]:
 
 def asked(sizes: list[tuple[int, int, int]], *, probe: bool = True) -> Iterator[Ask]:
     """The rows, in the order of what matters most."""
-    from harness.contract import Case
-    from kernels import ampere_gemm, block_scaled_matmul, hopper_matmul, matmul
+    from bitverdict.harness.contract import Case
+    from bitverdict.kernels import ampere_gemm, block_scaled_matmul, hopper_matmul, matmul
 
     def ask(contract: str, problem: Any, dtype: str, configs: tuple[Any, ...]) -> Ask:
         row = Timed(kernel=contract, dtype=dtype, m=problem.m, n=problem.n, k=problem.k)
@@ -91,8 +91,8 @@ def asked(sizes: list[tuple[int, int, int]], *, probe: bool = True) -> Iterator[
 
 def probed(sizes: list[tuple[int, int, int]]) -> Iterator[Ask]:
     """Configurations that `matmul` might come to try, each timed once at the goal's size (`--probe`)."""
-    from harness.contract import Case
-    from kernels import matmul
+    from bitverdict.harness.contract import Case
+    from bitverdict.kernels import matmul
 
     tiles = (
         (128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (256, 128, 64, 8, 3), (256, 128, 64, 8, 4), (128, 128, 64, 8, 5),
@@ -111,9 +111,9 @@ def probed(sizes: list[tuple[int, int, int]]) -> Iterator[Ask]:
 
 def blackwell() -> Iterator[Ask]:
     """The tutorials' tables for Blackwell, row by row: they run where there is tcgen05."""
-    from harness.contract import Case
-    from kernels import block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined
-    from kernels.features import Feature
+    from bitverdict.harness.contract import Case
+    from bitverdict.kernels import block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined
+    from bitverdict.kernels.features import Feature
 
     def ask(contract: str, problem: Any, dtype: str, config: Any) -> Ask:
         row = Timed(kernel=contract, dtype=dtype, m=problem.m, n=problem.n, k=problem.k, config=named(config))
@@ -137,6 +137,6 @@ def blackwell() -> Iterator[Ask]:
 
 
 def named(config: Any) -> str:
-    from harness.large_cases import _named
+    from bitverdict.harness.large_cases import _named
 
     return _named(config)

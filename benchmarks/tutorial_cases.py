@@ -96,7 +96,7 @@ def run_in_process(pipe: Any, log: str, folder: str, case: Case, schedule: str) 
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     import torch
 
-    from harness.emulator import emulated
+    from bitverdict.harness.emulator import emulated
 
     torch.set_num_threads(1)
     file = Path(folder, case.file)
@@ -142,8 +142,8 @@ def _test(file: Path, case: Case) -> tuple[str, str, str, str]:
 
 def _told(raised: BaseException | None) -> tuple[str, str, str, str]:
     """(state, outcome, what was said, where) of what was `raised`."""
-    from harness.outcomes import outcome_of
-    from harness.verdict import Outcome
+    from bitverdict.harness.outcomes import outcome_of
+    from bitverdict.harness.verdict import Outcome
 
     if raised is None:
         return PASS, "", "", ""
@@ -209,7 +209,7 @@ def _integers(value: Any) -> list[int]:
 
 def _on_the_gpu() -> dict[str, Any]:
     """Each tensor of the emulated GPU that lives, by name."""
-    from harness.emulator.cuda_tensors import CudaTensor
+    from bitverdict.harness.emulator.cuda_tensors import CudaTensor
 
     return {f"tensor {number}": each for number, each in enumerate(o for o in gc.get_objects() if type(o) is CudaTensor)}
 
@@ -228,7 +228,7 @@ class Products:
         self.arch, self.asked, self.by_tensor_core = arch, False, False
 
     def __enter__(self) -> Products:
-        from harness.emulator.cuda_tensors import CudaTensor
+        from bitverdict.harness.emulator.cuda_tensors import CudaTensor
 
         self.before = vars(CudaTensor)["__torch_dispatch__"]
         dispatch = CudaTensor.__torch_dispatch__
@@ -244,7 +244,7 @@ class Products:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        from harness.emulator.cuda_tensors import CudaTensor
+        from bitverdict.harness.emulator.cuda_tensors import CudaTensor
 
         CudaTensor.__torch_dispatch__ = self.before  # type: ignore[method-assign]
 
@@ -253,8 +253,8 @@ class Products:
         import numpy as np
         import torch
 
-        from harness.emulator.cuda_tensors import inside, outside
-        from harness.emulator.tensor_core import product
+        from bitverdict.harness.emulator.cuda_tensors import inside, outside
+        from bitverdict.harness.emulator.tensor_core import product
 
         codes = [inside(each).contiguous().view(torch.int16).numpy().view(np.uint16) for each in (a, b)]
         name, zero = self.FORMATS[str(a.dtype)], np.zeros((a.shape[0], b.shape[1]), np.uint32)  # (m, n)

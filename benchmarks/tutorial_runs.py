@@ -31,7 +31,14 @@ from benchmarks.tutorial_cases import (
 
 LISTING = 120.0  # seconds at least to list the tests of a file, which imports it
 NAMED = re.compile(r"\d\d-.*\.py")
-PRELOADED = ["torch", "triton.testing", "pytest", "harness.emulator.device", "harness.outcomes", "benchmarks.tutorial_cases"]
+PRELOADED = [
+    "torch",
+    "triton.testing",
+    "pytest",
+    "bitverdict.harness.emulator.device",
+    "bitverdict.harness.outcomes",
+    "benchmarks.tutorial_cases",
+]
 
 
 class Runs:

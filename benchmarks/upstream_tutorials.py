@@ -148,7 +148,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"{given.folder}: no such folder; give python/tutorials of a checkout of Triton")
     if wrong := [text for text in given.replace if not re.fullmatch(r"[\w.]+=[\w.]+", text)]:
         parser.error(f"--replace {wrong[0]!r}: it is OLD=NEW, two names, which may have dots")
-    from harness.emulator.architectures import ARCHITECTURES
+    from bitverdict.harness.emulator.architectures import ARCHITECTURES
 
     known = [f"emulated:{arch}" for arch in ARCHITECTURES]
     if unknown := set(given.target or ()) - set(known):

@@ -1,0 +1,5 @@
+"""How a kernel is fed, run, watched and judged."""
+
+from bitverdict._rooms import room
+
+__path__ = room(__name__, __path__)

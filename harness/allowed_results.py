@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.contract import Expected
-from harness.verdict import RestsOn
-from reference.error_bound import Sums, converted_bound
-from reference.formats import FORMATS
+from bitverdict.harness.contract import Expected
+from bitverdict.harness.verdict import RestsOn
+from bitverdict.reference.error_bound import Sums, converted_bound
+from bitverdict.reference.formats import FORMATS
 
 PAIRS_AT_ONCE = 1 << 20  # products alive at a time
 

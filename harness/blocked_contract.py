@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from harness.contract import Case, Expected, Operand, Tile
-from harness.kernel_contract import (
+from bitverdict.harness.contract import Case, Expected, Operand, Tile
+from bitverdict.harness.kernel_contract import (
     BUDGET,
     EXACT_SIZES,
     Fields,
@@ -20,11 +20,11 @@ from harness.kernel_contract import (
     far_pad,
     multiplied,
 )
-from harness.operands import EXACT
-from harness.plan import words_rest_on
-from harness.product_bound import bounded_product, launched_instructions
-from harness.targets import Target
-from kernels.element_types import bits_of
+from bitverdict.harness.operands import EXACT
+from bitverdict.harness.plan import words_rest_on
+from bitverdict.harness.product_bound import bounded_product, launched_instructions
+from bitverdict.harness.targets import Target
+from bitverdict.kernels.element_types import bits_of
 
 TILES = (2, 2, 4)  # largest counts of tiles and of K blocks drawn, before the budget
 
@@ -38,7 +38,7 @@ class BlockedContract(KernelContract):
     def draw_problem(self, draw: Callable, problem: Fields, config: Any, target: Target) -> Fields:
         from hypothesis import strategies as st
 
-        from harness import strategies
+        from bitverdict.harness import strategies
 
         tile = (config.block_m, config.block_n, config.block_k)
         sizes = [

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.contract import Case, Contract, Expected, Operand, Owed
-from harness.transfer import words
-from harness.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness.contract import Case, Contract, Expected, Operand, Owed
+from bitverdict.harness.transfer import words
+from bitverdict.harness.verdict import Outcome, Ruling, Verdict
 
 if TYPE_CHECKING:
     import torch
 
-    from harness.targets import Target
+    from bitverdict.harness.targets import Target
 
 SECOND = " of the second call"
 

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from functools import cache
 from typing import Any
 
-from harness.usage import UsageError
+from bitverdict.harness.usage import UsageError
 
 _SCHEDULE = re.compile(r"(eager|latest|immediate|drawn:-?\d+)( on [1-9]\d*)?")
 _TUNING = re.compile(r"(first|runs|config \d+)?")

@@ -1,7 +1,7 @@
 """The judge in a child process: a fault of a kernel or an abort of the compiler is a verdict, and the next case is unaffected.
 
-A *cell* is one place for one target: a long-lived child (`harness.child`) that judges whole cases and answers with verdicts as
-JSON, and the spares (`harness.spares`) that it shares with the other places.
+A *cell* is one place for one target: a long-lived child (`bitverdict.harness.child`) that judges whole cases and answers with
+verdicts as JSON, and the spares (`bitverdict.harness.spares`) that it shares with the other places.
 
 **Culprit and victim.** A device fault, a death or an exit may be the doing of an earlier case of the same child: a context is
 poisoned for good, a heap is damaged before it is noticed. So a case whose child had judged others before is judged again, alone
@@ -26,15 +26,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness import hang_report
-from harness.child import DEVICE_FAULTS, PRELOADED, SLICE, UNKNOWN, Child, Gone
-from harness.compile_errors import named_by_compiler, says_nothing
-from harness.contract import Case
-from harness.outcomes import room_of
-from harness.paths import source_line
-from harness.spares import STARTS, Spares
-from harness.targets import Target
-from harness.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness import hang_report
+from bitverdict.harness.child import DEVICE_FAULTS, PRELOADED, SLICE, UNKNOWN, Child, Gone
+from bitverdict.harness.compile_errors import named_by_compiler, says_nothing
+from bitverdict.harness.contract import Case
+from bitverdict.harness.outcomes import room_of
+from bitverdict.harness.paths import source_line
+from bitverdict.harness.spares import STARTS, Spares
+from bitverdict.harness.targets import Target
+from bitverdict.harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
 __all__ = ["DEVICE_FAULTS", "PRELOADED", "RECYCLED_AFTER", "SLICE", "Cancelled", "Cell", "asserted"]
 

@@ -26,13 +26,13 @@ from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
 
-from harness import hang_report
-from harness.contract import Case, case_from_record, resolve
-from harness.machine_faults import writing
-from harness.outcomes import failure
-from harness.supervision import end_forks
-from harness.targets import Target, visible_device
-from harness.verdict import Outcome, Verdict
+from bitverdict.harness import hang_report
+from bitverdict.harness.contract import Case, case_from_record, resolve
+from bitverdict.harness.machine_faults import writing
+from bitverdict.harness.outcomes import failure
+from bitverdict.harness.supervision import end_forks
+from bitverdict.harness.targets import Target, visible_device
+from bitverdict.harness.verdict import Outcome, Verdict
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 PRELOADED = [
@@ -42,10 +42,10 @@ PRELOADED = [
     "triton.language",
     "triton.experimental.gluon",
     "triton.backends.nvidia.driver",
-    "harness.judge",
-    "harness.emulator",
-    "harness.warming",
-    "harness.triton_key",
+    "bitverdict.harness.judge",
+    "bitverdict.harness.emulator",
+    "bitverdict.harness.warming",
+    "bitverdict.harness.triton_key",
 ]
 PASSED_ON = ("TRITON_", "CUDA_", "HARNESS_", "HIP_", "ROCR_")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -236,8 +236,8 @@ def _serve(connection: Any, target: Target, log: str, variables: dict[str, str],
     for name in [name for name in os.environ if name.startswith(PASSED_ON)]:
         del os.environ[name]
     os.environ.update(variables)
-    from harness.judge import judge
-    from harness.warming import settled, warm
+    from bitverdict.harness.judge import judge
+    from bitverdict.harness.warming import settled, warm
 
     failed = ""
     try:

@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from harness.contract import load
-from harness.usage import UsageError, did_you_mean
+from bitverdict.harness.contract import load
+from bitverdict.harness.usage import UsageError, did_you_mean
 
 _narrowed: dict[str, Counter] = {}  # by launcher, since `narrowed_by` was last asked
 UNITS = tuple(1 << power for power in range(9))  # 1..256: what sizes are made multiples of where they are refused as they are

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from harness.contract import Expected
-from harness.verdict import Outcome
+from bitverdict.harness.contract import Expected
+from bitverdict.harness.verdict import Outcome
 
 SHOWN = 8  # words printed in full
 HEAT_ROWS, HEAT_COLUMNS = 24, 48  # cells of the picture
@@ -83,7 +83,7 @@ def _itemsize(expected: Expected) -> int:
     """Bytes of an output's word; a format that is no floating-point one is named as NumPy names it."""
     if expected.words is not None:
         return expected.words.dtype.itemsize
-    from reference.formats import FORMATS
+    from bitverdict.reference.formats import FORMATS
 
     fmt = FORMATS.get(expected.format)
     return np.dtype(fmt.storage if fmt else expected.format).itemsize
@@ -140,7 +140,7 @@ def values(format_name: str, codes: np.ndarray) -> np.ndarray:
     """float64 values of unsigned words in `format_name` (a reference format, or intN)."""
     if format_name.startswith(("int", "uint")):
         return codes.view(np.dtype(format_name)).astype(np.float64)
-    from reference.formats import FORMATS, decode
+    from bitverdict.reference.formats import FORMATS, decode
 
     found = FORMATS[format_name]
     return decode(found, codes.astype(found.storage, copy=False))

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.paths import source_line
-from harness.verdict import Outcome, Verdict
+from bitverdict.harness.paths import source_line
+from bitverdict.harness.verdict import Outcome, Verdict
 
 GENERIC = re.compile(r"PassManager::run failed|error encountered during parsing")
 _DIAGNOSTIC = re.compile(r"(.+?\.py):(\d+):\d+: (error|warning|note|remark): (.*)")

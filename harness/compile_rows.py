@@ -1,4 +1,4 @@
-"""What `python -m harness compile` compiles: kernel, case and architecture, and what must and must not be in the machine code.
+"""What `bitverdict compile` compiles: kernel, case and architecture, and what must and must not be in the machine code.
 
 Patterns are searched in the PTX (or the amdgcn assembly). A row whose refusal is owed names the layer that owes it and what it
 says: an architecture without the instruction must not compile to something else.
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.usage import UsageError
+from bitverdict.harness.usage import UsageError
 
 NVIDIA = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
 BLACKWELL = ("sm_100", "sm_103")
@@ -83,7 +83,7 @@ def rows(stem: str | None = None) -> list[Row]:
 
 def _matmul() -> Iterator[Row]:
     """Each element type, a large tile and a small one; what the instruction is follows from the plan."""
-    from harness.plan import dot_plan
+    from bitverdict.harness.plan import dot_plan
 
     large = {"block_m": 128, "block_n": 128, "block_k": 64, "num_warps": 8, "num_stages": 3}
     small = {"block_m": 64, "block_n": 32, "block_k": 32, "num_warps": 2, "num_stages": 5}

@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.supervision import stage
-from harness.usage import UsageError, did_you_mean
+from bitverdict.harness.supervision import stage
+from bitverdict.harness.usage import UsageError, did_you_mean
 
 if TYPE_CHECKING:  # the court draws and launches; a contract is read without either
     import torch
     from hypothesis.strategies import SearchStrategy
 
-    from harness.targets import Target
+    from bitverdict.harness.targets import Target
 
 CASE_VERSION = 1
 
@@ -93,7 +93,7 @@ def case_from_record(contract: Contract, record: Mapping) -> Case:
 class Operand:
     """One input as the launcher will see it.
 
-    `codes` is the logical array of bits in `format`'s storage type (`reference.formats` name, or "int8", "int32", ...);
+    `codes` is the logical array of bits in `format`'s storage type (`bitverdict.reference.formats` name, or "int8", "int32", ...);
     `strides` are element strides of the view handed over (None: contiguous row-major), `offset` the elements before its first.
     """
 
@@ -135,7 +135,7 @@ class Expected:
 @dataclass(frozen=True, kw_only=True)
 class Owed:
     """What a case owes on a target. `result`: an output, judged by `Contract.expected`. Otherwise `outcome` (an
-    `harness.verdict.Outcome` value such as "refused", "out of resources", "illegal instruction") is owed from `layer`
+    `bitverdict.harness.verdict.Outcome` value such as "refused", "out of resources", "illegal instruction") is owed from `layer`
     (launcher, front end, verifier, ptxas, capacity, hardware, iisan), and `message`, where given, must occur in what is said.
     `any_refusal`: whatever the launcher raises, or the driver for it, is a refusal, and is as good as the rest."""
 
@@ -163,7 +163,7 @@ class Contract:
 
     stem: str = ""
     address: str = ""
-    requires: frozenset = frozenset()  # kernels.features.Feature
+    requires: frozenset = frozenset()  # bitverdict.kernels.features.Feature
     either_row: bool = False  # of two rows that a case scatters to one place either may stay: elsewhere two that differ are a race
     pointers_in_memory: bool = False  # the kernel loads pointers: to operands, or to what its launcher allocated
     must_launch: bool = False  # whether right words, from operands that are not empty, decide nothing where no kernel was launched
@@ -190,7 +190,8 @@ class Contract:
         raise TypeError(f"{type(self).__name__} has no operands")
 
     def result_bytes(self, case: Case) -> int:
-        """Bytes that the outputs of a far case span (`harness.far_views`): a GPU must have room for them beside the operands."""
+        """Bytes that the outputs of a far case span (`bitverdict.harness.far_views`): a GPU must have room for them beside the
+        operands."""
         return 0
 
     def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Callable | None) -> Mapping[str, torch.Tensor]:
@@ -242,9 +243,9 @@ def resolve(address: str) -> Contract:
     """
     if ":" not in address:
         try:
-            found = importlib.import_module(f"harness.contracts.{address}").CONTRACT
+            found = importlib.import_module(f"bitverdict.harness.contracts.{address}").CONTRACT
         except ModuleNotFoundError as error:
-            if error.name != f"harness.contracts.{address}":
+            if error.name != f"bitverdict.harness.contracts.{address}":
                 raise
             here = sorted(p.stem for p in (Path(__file__).parent / "contracts").glob("[a-z]*.py"))
             raise UsageError(
@@ -254,7 +255,7 @@ def resolve(address: str) -> Contract:
     else:
         found = load(address)
     if not isinstance(found, Contract):
-        raise UsageError(f"contract {address!r}: is a {type(found).__name__}, must be a harness.contract.Contract")
+        raise UsageError(f"contract {address!r}: is a {type(found).__name__}, must be a bitverdict.harness.contract.Contract")
     return found
 
 
@@ -310,7 +311,7 @@ def _where(error: BaseException, path: Path) -> str:
 
 
 def _import(place: str, address: str) -> Any:
-    from harness.targets import importing
+    from bitverdict.harness.targets import importing
 
     with stage(f"address {address!r}: importing {place}", "mend the module"), importing():
         return importlib.import_module(place)
@@ -327,7 +328,7 @@ def _load_file(path: Path, address: str, *, again: str | None = None) -> Any:
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # before execution: triton.jit and dataclasses look their module up
-    from harness.targets import importing
+    from bitverdict.harness.targets import importing
 
     try:
         with stage(f"address {address!r}: importing {path.name}", "mend the file"), importing():

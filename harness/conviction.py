@@ -10,8 +10,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from harness.contract import Case
-from harness.verdict import Ruling, Verdict
+from bitverdict.harness.contract import Case
+from bitverdict.harness.verdict import Ruling, Verdict
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 TYPES = ("dtype", "format")  # fields that are told even where they have their default

@@ -1,8 +1,7 @@
 """Operand-space coverage of the block-scaled kernel, counted and shown.
 
-`python -m harness.coverage_report [--target T] [--drawn N]` counts over the cover list, which every profile judges, and over N
-drawn cases of a run (300 in the `ci` profile). Exit status 0 where everything required is reached, 1 where it is not.
-"""
+`python -m bitverdict.harness.coverage_report [--target T] [--drawn N]` counts over the cover list, which every profile judges, and
+over N drawn cases of a run (300 in the `ci` profile). Exit status 0 where everything required is reached, 1 where it is not."""
 
 from __future__ import annotations
 
@@ -11,12 +10,12 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from harness.contract import Case
-from harness.contracts.block_scaled_matmul import CONTRACT, COVER, has_format
-from harness.operand_coverage import SPREADS, Reached, reached, scale_classes
-from harness.scaled_plan import element_words, result_words, scaled_plan
-from harness.targets import Target, target
-from kernels.scaled_operands import FORMATS
+from bitverdict.harness.contract import Case
+from bitverdict.harness.contracts.block_scaled_matmul import CONTRACT, COVER, has_format
+from bitverdict.harness.operand_coverage import SPREADS, Reached, reached, scale_classes
+from bitverdict.harness.scaled_plan import element_words, result_words, scaled_plan
+from bitverdict.harness.targets import Target, target
+from bitverdict.kernels.scaled_operands import FORMATS
 
 POSITIONS = 512  # of a packed block of scales
 SCALE_CODES = 256
@@ -113,14 +112,14 @@ def shown(total: Counted, title: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m harness.coverage_report", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bitverdict.harness.coverage_report", description=__doc__)
     parser.add_argument("--target", default="emulated:sm_100")
     parser.add_argument("--drawn", type=int, default=0, metavar="N", help="drawn cases to count besides the cover list")
     given = parser.parse_args(arguments)
     where = target(given.target)
     cases = CONTRACT.required(where)
     if given.drawn:
-        from harness.docket import Docket
+        from bitverdict.harness.docket import Docket
 
         cases = cases + Docket("block_scaled_matmul", where).drawn(given.drawn)
     total = counted(cases, where)

@@ -1,4 +1,4 @@
-"""Hardware against plan against emulation, on the same cases: ``python -m harness crosscheck STEM --target cuda:0``.
+"""Hardware against plan against emulation, on the same cases: ``bitverdict crosscheck STEM --target cuda:0``.
 
 For each drawn case the words of the GPU, the words of the plan and the words of the emulated GPU of the same architecture are held
 against each other. Because agreement says nothing unless disagreement was possible, the plan's words are also computed under a law
@@ -21,21 +21,21 @@ from typing import Any
 
 import numpy as np
 
-from harness import plan
-from harness.contract import Case, resolve
-from harness.docket import Docket
-from harness.judge import Clock, launch
-from harness.one_thread import one_thread
-from harness.targets import Target, target
-from reference.tensor_core import Instruction, product
+from bitverdict.harness import plan
+from bitverdict.harness.contract import Case, resolve
+from bitverdict.harness.docket import Docket
+from bitverdict.harness.judge import Clock, launch
+from bitverdict.harness.one_thread import one_thread
+from bitverdict.harness.targets import Target, target
+from bitverdict.reference.tensor_core import Instruction, product
 
 _MIXED_CASES = 8  # handed to a worker at a time
 
 
 def _sequential(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> np.ndarray:
     """One fp32 fused multiply-add an element of K: what a float loop on a CPU would give."""
-    from reference.formats import FORMATS, decode
-    from reference.fused_multiply_add import chain
+    from bitverdict.reference.formats import FORMATS, decode
+    from bitverdict.reference.fused_multiply_add import chain
 
     if rule.d != "fp32":
         return product(rule, a, b, c)

@@ -14,10 +14,10 @@ from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.claims import FAR_PAD, claimed, narrowed_by
-from harness.contract import Case, Contract, resolve
-from harness.first_launch import Shown
-from harness.targets import Target
+from bitverdict.harness.claims import FAR_PAD, claimed, narrowed_by
+from bitverdict.harness.contract import Case, Contract, resolve
+from bitverdict.harness.first_launch import Shown
+from bitverdict.harness.targets import Target
 
 if TYPE_CHECKING:
     from hypothesis.database import ExampleDatabase

@@ -2,7 +2,7 @@
 
 Elements are integers, one side times a power of two. Their widths are such that the sum of all magnitudes stays below what the
 coarsest instruction for the format keeps (24 bits; 14 for fp8, which wgmma of sm_90 adds with 13 fraction bits), so no alignment
-cuts and no partial sum is rounded: `reference.error_bound` gives the bound 0, and of each element one word is right.
+cuts and no partial sum is rounded: `bitverdict.reference.error_bound` gives the bound 0, and of each element one word is right.
 
 The sums are small beside the products: K falls into pairs whose products nearly cancel, wherever the two lie. So a product too many
 or too few moves every word, also where K is thousands. How small they are goes round with the columns: far above what the output
@@ -22,9 +22,9 @@ from functools import cache
 
 import numpy as np
 
-from harness.operands import generator
-from reference.formats import BF16, FORMATS, TF32, Format, encode
-from reference.tensor_core import INSTRUCTIONS
+from bitverdict.harness.operands import generator
+from bitverdict.reference.formats import BF16, FORMATS, TF32, Format, encode
+from bitverdict.reference.tensor_core import INSTRUCTIONS
 
 LEAST_BITS = 8  # of the product of two elements: where K leaves fewer, rows of A are sparse
 SUMS = {24: (14, 12, 9), 14: (7, 5)}

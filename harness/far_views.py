@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from harness.lease import exclusive
-from harness.memory import free_memory
+from bitverdict.harness.lease import exclusive
+from bitverdict.harness.memory import free_memory
 
 if TYPE_CHECKING:
-    from harness.targets import Target
+    from bitverdict.harness.targets import Target
 
 FAR = 1 << 30  # bytes: a longer buffer is one of islands where its elements are few
 FEW = 16  # of so many bytes one at most belongs to an element

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from harness.contract import Tile
+from bitverdict.harness.contract import Tile
 
 MOST_GROUPED = 16  # rows of tiles in a group; a larger constant of such a name groups something else
 

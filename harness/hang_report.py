@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
-from harness.outcomes import room_of
-from harness.paths import source_line
+from bitverdict.harness.outcomes import room_of
+from bitverdict.harness.paths import source_line
 
 _LAUNCH = "LAUNCHED AT "
 _installed = False

@@ -1,8 +1,7 @@
 """The bench: as many places as there are jobs, each with one child per target, and the journal before each of them.
 
-A fault of a kernel, an abort of the compiler, a kill and a hang are verdicts, and the next case is unaffected (`harness.cell`). The
-case is in the journal, flushed, before a child gets it.
-"""
+A fault of a kernel, an abort of the compiler, a kill and a hang are verdicts, and the next case is unaffected
+(`bitverdict.harness.cell`). The case is in the journal, flushed, before a child gets it."""
 
 from __future__ import annotations
 
@@ -14,13 +13,13 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from harness.cell import SLICE, Cancelled, Cell
-from harness.contract import Case
-from harness.journal import Journal, whole
-from harness.spares import Spares
-from harness.stopping import Stopping, cancelled
-from harness.targets import Target
-from harness.verdict import Verdict
+from bitverdict.harness.cell import SLICE, Cancelled, Cell
+from bitverdict.harness.contract import Case
+from bitverdict.harness.journal import Journal, whole
+from bitverdict.harness.spares import Spares
+from bitverdict.harness.stopping import Stopping, cancelled
+from bitverdict.harness.targets import Target
+from bitverdict.harness.verdict import Verdict
 
 ONE_SIGNAL = 0.3  # seconds
 CLOSED_WITHIN = 1.0  # seconds, where the run was cancelled
@@ -30,7 +29,7 @@ class Bench:
     """`jobs` places, each with one cell per target; a context manager that leaves no child behind.
 
     Every case judged is written to `journal` before its launch, before it is judged again, and after its verdict. `spares`:
-    children a target that wait for a fault; None leaves it to `harness.spares`.
+    children a target that wait for a fault; None leaves it to `bitverdict.harness.spares`.
     """
 
     def __init__(self, *, jobs: int = 1, timeout: float = 120.0, journal: Journal | None = None, spares: int | None = None) -> None:

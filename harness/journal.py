@@ -2,7 +2,7 @@
 
 One file a run, one JSON record a line, one `write` a line: ``{"event": "begin", "number", "time", "target", "case"}``, then
 ``{"event": "end", "number", "time", "verdict"}``. A begin without an end is a case that was out when the run died. A run of the
-command line writes what it was asked before them, and what its clock decided between them (`harness.resume`).
+command line writes what it was asked before them, and what its clock decided between them (`bitverdict.harness.resume`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.contract import Case
-from harness.machine_faults import writing
-from harness.usage import UsageError
-from harness.verdict import Ruling, Verdict
+from bitverdict.harness.contract import Case
+from bitverdict.harness.machine_faults import writing
+from bitverdict.harness.usage import UsageError
+from bitverdict.harness.verdict import Ruling, Verdict
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 _journals = itertools.count()

@@ -1,8 +1,8 @@
 """One case on one target, judged in this process: what is owed, what came, what the difference is called.
 
 `judge` never raises for what a kernel does: a refusal, a fault of the device or of the emulated one, and a bug in a launcher are
-outcomes with a name. A death of the process itself is `harness.cell`'s to name. What it does raise is a fault of the contract.
-"""
+outcomes with a name. A death of the process itself is `bitverdict.harness.cell`'s to name. What it does raise is a fault of the
+contract."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from harness.called_again import CalledAgain, second
-from harness.comparison import Comparison, compare
-from harness.contract import Case, Contract, Expected, Operand, Owed, load, load_afresh, resolve
-from harness.far_views import admitted
-from harness.launched_instructions import Instructions, of_products, remember, watched
-from harness.memory import free_memory
-from harness.outcomes import Seen, for_the_launcher, outcome_of, relative
-from harness.remedies import remedy_for
-from harness.rulings import against_fault, against_words
-from harness.targets import Target
-from harness.transfer import TORCH_DTYPES, Guard, Poison, far_bytes, guarded_allocations, poison_word, words
-from harness.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.called_again import CalledAgain, second
+from bitverdict.harness.comparison import Comparison, compare
+from bitverdict.harness.contract import Case, Contract, Expected, Operand, Owed, load, load_afresh, resolve
+from bitverdict.harness.far_views import admitted
+from bitverdict.harness.launched_instructions import Instructions, of_products, remember, watched
+from bitverdict.harness.memory import free_memory
+from bitverdict.harness.outcomes import Seen, for_the_launcher, outcome_of, relative
+from bitverdict.harness.remedies import remedy_for
+from bitverdict.harness.rulings import against_fault, against_words
+from bitverdict.harness.targets import Target
+from bitverdict.harness.transfer import TORCH_DTYPES, Guard, Poison, far_bytes, guarded_allocations, poison_word, words
+from bitverdict.harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 NO_KERNEL = "no Triton kernel was launched: what was judged is no kernel, so its right words say nothing about one"
@@ -132,7 +132,7 @@ def launch(
     case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock
 ) -> Seen:
     """Lend the operands, run the launcher once on the target, and say what came; where memory is short, once more. Far operands
-    (`harness.far_views`) need room first: without it the outcome is "not run"."""
+    (`bitverdict.harness.far_views`) need room first: without it the outcome is "not run"."""
     far = far_bytes(operands.values())
     with admitted(far and far + contract.result_bytes(case), target) as short:
         if short:
@@ -220,7 +220,7 @@ def _tuned(case: Case, target: Target) -> Iterator[list]:
     if target.emulated or not case.tuning:
         yield []
         return
-    from harness.emulator.autotuning import tuned
+    from bitverdict.harness.emulator.autotuning import tuned
 
     with tuned(case.tuning) as told:
         yield told

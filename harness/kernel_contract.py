@@ -16,21 +16,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness import operands as regimes
-from harness.case_fields import check_record
-from harness.claims import FAR_CLAIM, FAR_PAD, claims_far, nearest
-from harness.contract import CASE_VERSION, Case, Contract, Operand, Owed, Tile
-from harness.usage import UsageError
-from kernels.clauses import broken
-from kernels.element_types import ELEMENT_TYPES, bits_of
-from kernels.features import Feature
+from bitverdict.harness import operands as regimes
+from bitverdict.harness.case_fields import check_record
+from bitverdict.harness.claims import FAR_CLAIM, FAR_PAD, claims_far, nearest
+from bitverdict.harness.contract import CASE_VERSION, Case, Contract, Operand, Owed, Tile
+from bitverdict.harness.usage import UsageError
+from bitverdict.kernels.clauses import broken
+from bitverdict.kernels.element_types import ELEMENT_TYPES, bits_of
+from bitverdict.kernels.features import Feature
 
 if TYPE_CHECKING:
     import torch
     from hypothesis.strategies import SearchStrategy
 
-    from harness.targets import Target
-    from reference.tensor_core import Instruction
+    from bitverdict.harness.targets import Target
+    from bitverdict.reference.tensor_core import Instruction
 
 BUDGET = 1 << 22  # products of one drawn case, masked elements of its tiles included
 SHARED_LIMITS = {
@@ -57,7 +57,7 @@ class KernelContract(Contract):
 
     def __init__(self, module: ModuleType, stem: str) -> None:
         self.module, self.stem = module, stem
-        self.address = stem if module.__name__ == f"kernels.{stem}" else f"{module.__file__}:CONTRACT"
+        self.address = stem if module.__name__ == f"bitverdict.kernels.{stem}" else f"{module.__file__}:CONTRACT"
         self.requires = module.REQUIRES
 
     # for a kernel's contract to say
@@ -71,7 +71,7 @@ class KernelContract(Contract):
         raise TypeError(f"{type(self).__name__} draws no problem")
 
     def draw_regime(self, draw: Callable) -> str:
-        from harness import strategies
+        from bitverdict.harness import strategies
 
         return draw(strategies.regimes())
 
@@ -100,7 +100,7 @@ class KernelContract(Contract):
     def cases(self, target: Target) -> SearchStrategy[Case]:
         from hypothesis import strategies as st
 
-        from harness import strategies
+        from bitverdict.harness import strategies
 
         pool = self.pool(target)
 
@@ -120,7 +120,7 @@ class KernelContract(Contract):
         return drawn()
 
     def required(self, target: Target) -> list[Case]:
-        from harness import strategies
+        from bitverdict.harness import strategies
 
         schedules = strategies.listed_schedules(target.emulated, 1)
         listed = [
@@ -328,15 +328,15 @@ def multiplied(
     arch: str, family: str, dtype: str, out: str, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None
 ) -> np.ndarray:
     """Words (M, N) in `out` of one ascending chain over all of K that starts at `c` (fp32 words; None: +0), converted once."""
-    from harness.plan import chained_product
-    from reference.formats import convert
+    from bitverdict.harness.plan import chained_product
+    from bitverdict.reference.formats import convert
 
     return convert("fp32", out, chained_product(chain_of(arch, family, dtype), a, b, c), arch)
 
 
 def chain_of(arch: str, family: str, dtype: str) -> Instruction:
     """The instruction that `multiplied` chains."""
-    from reference.tensor_core import instruction
+    from bitverdict.reference.tensor_core import instruction
 
     return instruction(arch, family, dtype, dtype, "fp32")
 

@@ -1,6 +1,6 @@
 """docs/kernels.md: what each kernel asks, and what a launch that ignored it would cost, printed from the clauses themselves.
 
-``python -m harness.kernel_pages > docs/kernels.md`` writes it; a test holds the file to what this prints.
+``python -m bitverdict.harness.kernel_pages > docs/kernels.md`` writes it; a test holds the file to what this prints.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import inspect
 import re
 from typing import Any
 
-from harness.contract import resolve
+from bitverdict.harness.contract import resolve
 
 STEMS = (
     "matmul",
@@ -31,13 +31,13 @@ Each launcher takes the device from its operands and refuses what is listed here
 and the remedy, before anything is compiled. "Noticed by" says who would stop a launch that ignored the rule; *nobody* means a wrong
 result.
 
-Printed from the clauses in `kernels/` by `python -m harness.kernel_pages`.
+Printed from the clauses in `kernels/` by `python -m bitverdict.harness.kernel_pages`.
 """
 
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([_HEAD, *(section(importlib.import_module(f"kernels.{stem}"), stem) for stem in STEMS)])
+    return "\n".join([_HEAD, *(section(importlib.import_module(f"bitverdict.kernels.{stem}"), stem) for stem in STEMS)])
 
 
 def section(module: Any, stem: str) -> str:

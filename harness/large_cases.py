@@ -3,9 +3,8 @@
 The kernel runs whole. Of the result, chosen rows are crossed with chosen columns: the first and the last of every tile, so that
 each tile's four corners, its edges and both sides of every seam are among the words, and others drawn from all. Every tile of the
 result holds chosen words (while there are enough of them for two a tile). What they must be is the contract's answer to the small
-problem of those rows and columns (`harness.large_operands`), computed in processes of their own beside the next launches. A result
-small enough is compared whole.
-"""
+problem of those rows and columns (`bitverdict.harness.large_operands`), computed in processes of their own beside the next
+launches. A result small enough is compared whole."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from harness import large_operands
-from harness.contract import Case, Operand, resolve
-from harness.judge import Clock, launch
-from harness.one_thread import one_thread
-from harness.rulings import UNABLE
-from harness.targets import Target
-from harness.verdict import Outcome, Ruling
-from kernels.features import Feature
+from bitverdict.harness import large_operands
+from bitverdict.harness.contract import Case, Operand, resolve
+from bitverdict.harness.judge import Clock, launch
+from bitverdict.harness.one_thread import one_thread
+from bitverdict.harness.rulings import UNABLE
+from bitverdict.harness.targets import Target
+from bitverdict.harness.verdict import Outcome, Ruling
+from bitverdict.kernels.features import Feature
 
 PRODUCTS = 1 << 30  # of one case: what its expected words may cost, about ten seconds of a core
 PRODUCTS_AT_ONCE = 1 << 27  # of one piece of work
@@ -78,7 +77,7 @@ def cases(sizes: Iterable[tuple[int, int, int]], target: Target) -> list[Case]:
 
 
 def _of_size(m: int, n: int, k: int, *, described: bool) -> Iterator[Case]:
-    from kernels import ampere_gemm, block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined, hopper_matmul, matmul
+    from bitverdict.kernels import ampere_gemm, block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined, hopper_matmul, matmul
 
     size: dict[str, Any] = {"m": m, "n": n, "k": k}
 

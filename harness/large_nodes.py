@@ -15,11 +15,11 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.contract import Case, resolve
-from harness.one_thread import one_thread
-from harness.targets import Target, visible_device
-from harness.usage import UsageError
-from kernels.features import Feature
+from bitverdict.harness.contract import Case, resolve
+from bitverdict.harness.one_thread import one_thread
+from bitverdict.harness.targets import Target, visible_device
+from bitverdict.harness.usage import UsageError
+from bitverdict.kernels.features import Feature
 
 SIZES = "4096x2048x128,8192x8192x8192,8176x8144x4128"  # whole; by chosen elements; ragged in every tile, rows still on 16 bytes
 TIMEOUT = 240.0  # seconds of one case, compilation and expected words included
@@ -41,7 +41,7 @@ class LargeNode:
 
 def large_nodes(sizes: str, seeds: int, names: Sequence[str]) -> list[LargeNode]:
     """Every large case of `sizes` ("MxNxK,..."), each with `seeds` seeds of data, on each target named."""
-    from harness.large_cases import cases
+    from bitverdict.harness.large_cases import cases
 
     asked = []
     for text in sizes.split(","):
@@ -76,7 +76,7 @@ class LargeBench:
         self._pool: ProcessPoolExecutor | None = None
 
     def judge(self, case: Case, target: Target, products: int) -> dict[str, Any]:
-        """The case's row (`harness.large_cases.Row`) as a mapping."""
+        """The case's row (`bitverdict.harness.large_cases.Row`) as a mapping."""
         if self._pool is None:
             visible = None if target.emulated else visible_device(target.index)
             spawn = multiprocessing.get_context("spawn")
@@ -111,7 +111,7 @@ def judged(record: Mapping, target: Target, products: int) -> dict[str, Any]:
     """Judge one large case in this process; its row as a mapping of plain values."""
     from dataclasses import asdict
 
-    from harness.large_cases import judge_large
+    from bitverdict.harness.large_cases import judge_large
 
     contract = resolve(record["contract"])
     (row,) = judge_large([contract.case_from_json(record)], target, products=products, jobs=0)

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from harness import operands as regimes
-from harness import scaled_operands
-from harness.contract import Case, Operand
-from harness.scaled_operands import Side
-from reference import packing, scale_layout
-from reference.formats import FORMATS, Overflow, decode, encode
+from bitverdict.harness import operands as regimes
+from bitverdict.harness import scaled_operands
+from bitverdict.harness.contract import Case, Operand
+from bitverdict.harness.scaled_operands import Side
+from bitverdict.reference import packing, scale_layout
+from bitverdict.reference.formats import FORMATS, Overflow, decode, encode
 
 STRIPE = 1 << 20  # elements drawn from one generator
 
@@ -98,7 +98,7 @@ def part(case: Case, given: Mapping[str, Operand], rows: np.ndarray, columns: np
 
 
 def _scaled(case: Case) -> dict[str, Operand]:
-    from kernels.scaled_operands import FORMATS as SCALED
+    from bitverdict.kernels.scaled_operands import FORMATS as SCALED
 
     p, f = case.problem, SCALED[case.problem.format]
     made = []
@@ -119,7 +119,7 @@ def _scaled(case: Case) -> dict[str, Operand]:
 def _scaled_part(
     case: Case, given: Mapping[str, Operand], rows: np.ndarray, columns: np.ndarray
 ) -> tuple[Case, dict[str, Operand]]:
-    from kernels.scaled_operands import FORMATS as SCALED
+    from bitverdict.kernels.scaled_operands import FORMATS as SCALED
 
     p, f = case.problem, SCALED[case.problem.format]
     blocks = scale_layout.scale_columns(p.k, f.block_size)

@@ -1,8 +1,8 @@
 """Which matrix instructions launched kernels hold: an emulated GPU knows them of its tile programs, a real one's are in the PTX.
 
-Each is (family, kind, a, b, d) in the words of `reference.tensor_core`, empty where it is not known: `tcgen05.mma` names a kind and
-leaves its operands to a descriptor. What is found here only narrows a bound; where nothing is found every instruction counts.
-"""
+Each is (family, kind, a, b, d) in the words of `bitverdict.reference.tensor_core`, empty where it is not known: `tcgen05.mma` names
+a kind and leaves its operands to a descriptor. What is found here only narrows a bound; where nothing is found every instruction
+counts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from harness import hang_report
+from bitverdict.harness import hang_report
 
 Instructions = list[tuple[str, str, str, str, str]]
 TYPES = {"f16": "fp16", "bf16": "bf16", "tf32": "tf32", "e4m3": "e4m3", "e5m2": "e5m2", "e2m3": "e2m3", "e3m2": "e3m2",

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.targets import Target, visible_device
-from harness.usage import UsageError
+from bitverdict.harness.targets import Target, visible_device
+from bitverdict.harness.usage import UsageError
 
 POLL = 0.1  # seconds
 NEED = 3 << 30

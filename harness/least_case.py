@@ -16,8 +16,8 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from harness.contract import Case, Contract
-from harness.targets import Target
+from bitverdict.harness.contract import Case, Contract
+from bitverdict.harness.targets import Target
 
 Field = tuple[str, ...]  # the names that lead to a value: ("problem", "a", "pad")
 SMALL = 17  # values below it are tried one by one: a residue modulo 16 decides much

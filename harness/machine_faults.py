@@ -1,7 +1,7 @@
 """Faults of the machine: a disk that is full, a directory that cannot be written. They say nothing about any kernel.
 
 Found before a run they end it with status 3 and one sentence. Found in a launch they are an `error` of that case. Running out of
-memory is `harness.memory`'s: what a smaller case would not need.
+memory is `bitverdict.harness.memory`'s: what a smaller case would not need.
 """
 
 from __future__ import annotations

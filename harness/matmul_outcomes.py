@@ -1,20 +1,20 @@
 """What matmul owes for each element type, target and configuration: words, a refusal by the front end, or "out of resources".
 
-A rule, and its table for people (``python -m harness.matmul_outcomes`` prints it; it is kept in `docs/matmul_outcomes.md`). A
-test holds every row to the compiler."""
+A rule, and its table for people (``python -m bitverdict.harness.matmul_outcomes`` prints it; it is kept in
+`docs/matmul_outcomes.md`). A test holds every row to the compiler."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import kernels.matmul
-from harness.contract import Owed
-from harness.kernel_contract import SHARED_LIMITS
-from harness.plan import FMA, dot_plan
-from kernels.features import Feature, features_of
+import bitverdict.kernels.matmul
+from bitverdict.harness.contract import Owed
+from bitverdict.harness.kernel_contract import SHARED_LIMITS
+from bitverdict.harness.plan import FMA, dot_plan
+from bitverdict.kernels.features import Feature, features_of
 
 if TYPE_CHECKING:
-    from harness.targets import Target
+    from bitverdict.harness.targets import Target
 
 KINDS = (("fp16", "tf32"), ("bf16", "tf32"), ("e4m3", "tf32"), ("int8", "tf32"), ("fp32", "tf32"), ("fp32", "ieee"))
 """Element type and precision of what is multiplied: each has its own instruction."""
@@ -68,7 +68,7 @@ def row(arch: str, kind: tuple[str, str], config: Any) -> str:
     dtype, precision = kind
     if dtype == "e4m3" and Feature.FP8_E4M3 not in features_of(arch):
         return "refused: no e4m3"
-    problem = kernels.matmul.Problem(
+    problem = bitverdict.kernels.matmul.Problem(
         m=config.block_m, n=config.block_n, k=2 * config.block_k, dtype=dtype, out=dtype, precision=precision
     )
     needed = shared_bytes(problem, config, arch)
@@ -91,7 +91,7 @@ def row(arch: str, kind: tuple[str, str], config: Any) -> str:
 
 def render() -> str:
     """The table of all (element type, target, configuration), as Markdown."""
-    configs = kernels.matmul.configurations("cuda")
+    configs = bitverdict.kernels.matmul.configurations("cuda")
     lines = [
         "# What matmul owes, by element type, target and configuration",
         "",
@@ -101,7 +101,7 @@ def render() -> str:
         "An output in e4m3 is refused on sm_80, whatever the operands. With K = 1 there is no loop to pipeline, and what is out of",
         "resources below fits.",
         "",
-        "Printed by `python -m harness.matmul_outcomes`; a test holds each row to the compiler.",
+        "Printed by `python -m bitverdict.harness.matmul_outcomes`; a test holds each row to the compiler.",
         "",
     ]
     for arch in ARCHS:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reference.formats import FP32, decode
+from bitverdict.reference.formats import FP32, decode
 
 LOW_BITS = np.uint32(0x1FFF)  # of an fp32 word, which tf32 does not have
 HALF_A_PLACE = np.uint32(0x1000)

@@ -1,4 +1,4 @@
-"""Every kernel to the machine code of every GPU it is for, without a GPU: ``python -m harness compile [KERNEL ...]``.
+"""Every kernel to the machine code of every GPU it is for, without a GPU: ``bitverdict compile [KERNEL ...]``.
 
 Each row of `harness/compile_rows.py` is launched under `harness/offline_driver.py` and its code held against what it must and must
 not be. Rows are compiled in worker processes: a compiler that dies takes its worker and is told of as "compiler abort", not the
@@ -20,13 +20,13 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from harness.compile_rows import Row, rows
-from harness.offline_driver import Kept, compiling, shared_limit
-from harness.usage import UsageError
+from bitverdict.harness.compile_rows import Row, rows
+from bitverdict.harness.offline_driver import Kept, compiling, shared_limit
+from bitverdict.harness.usage import UsageError
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 MOST_REGISTERS, MOST_COLUMNS = 255, 512
-WORKER = ("-m", "harness.offline_compile")
+WORKER = ("-m", "bitverdict.harness.offline_compile")
 REFUSING_LAYERS = ("front end", "verifier", "ptxas", "compiler")
 
 
@@ -48,8 +48,8 @@ class Compiled:
 
 def compile_row(row: Row, contract: Any = None) -> Compiled:
     """Compiles one row in this process and holds it against what it must and must not be. `contract` may be a faulty copy's."""
-    from harness.contract import resolve
-    from harness.outcomes import outcome_of
+    from bitverdict.harness.contract import resolve
+    from bitverdict.harness.outcomes import outcome_of
 
     begun = time.perf_counter()
     contract = contract or resolve(row.stem)
@@ -78,7 +78,7 @@ def compile_row(row: Row, contract: Any = None) -> Compiled:
 
 def _problem(contract: Any, row: Row) -> dict:
     """The row's problem with rows on 16-byte boundaries, where the contract knows how to lay them."""
-    from harness.kernel_contract import aligned_pad
+    from bitverdict.harness.kernel_contract import aligned_pad
 
     p = dict(row.problem)
     if hasattr(contract, "family"):
@@ -93,7 +93,7 @@ def _compiled(contract: Any, case: Any, arch: str) -> Any:
     """The compiled kernel of the one launch that `case` makes on `arch`."""
     import torch
 
-    from harness.transfer import torch_dtype
+    from bitverdict.harness.transfer import torch_dtype
 
     tensors = {}
     for operand in contract.operands(case):
@@ -109,7 +109,10 @@ def _compiled(contract: Any, case: Any, arch: str) -> Any:
 
 
 def _figures(kept: Kept, row: Row) -> Compiled:
-    from harness.emulator.machine_code import amd_resources, cubin_resources  # not at the top: the command line names this module
+    from bitverdict.harness.emulator.machine_code import (  # not at the top: the command line names this module
+        amd_resources,
+        cubin_resources,
+    )
 
     registers, stack = amd_resources(kept.assembly) if row.arch.startswith("gfx") else cubin_resources(kept.binary)
     code = "\n".join(line for line in kept.assembly.splitlines() if not line.lstrip().startswith(("//", ";")))
@@ -272,8 +275,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """``python -m harness compile`` without the rest of the command line. Status as `run`, 2 for usage."""
-    parser = argparse.ArgumentParser(prog="python -m harness compile", description="Compile every kernel for every GPU it is for.")
+    """``bitverdict compile`` without the rest of the command line. Status as `run`, 2 for usage."""
+    parser = argparse.ArgumentParser(prog="bitverdict compile", description="Compile every kernel for every GPU it is for.")
     add_arguments(parser)
     arguments = parser.parse_args(argv)
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")

@@ -119,6 +119,8 @@ def compiling(arch: str) -> Iterator[list[Kept]]:
 
 def shared_limit(arch: str) -> int:
     """Bytes of shared memory one program may have; of AMD's local data share for gfx."""
-    from harness.kernel_contract import SHARED_LIMITS  # not at the top: it needs torch, and the command line only names this module
+    from bitverdict.harness.kernel_contract import (
+        SHARED_LIMITS,  # not at the top: it needs torch, and the command line only names this module
+    )
 
     return SHARED_LIMITS.get(arch, 64 * 1024)

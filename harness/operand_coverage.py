@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from harness.operands import generator
-from harness.scaled_operands import ONE, Side
-from reference import scale_layout
-from reference.formats import FORMATS, Format, decode
+from bitverdict.harness.operands import generator
+from bitverdict.harness.scaled_operands import ONE, Side
+from bitverdict.reference import scale_layout
+from bitverdict.reference.formats import FORMATS, Format, decode
 
 COVER_DENSE, COVER_PROBE, COVER_K = 132, 256, 256  # rows of the dense side, rows of the probing side, K
 DENSE_TILE = 128  # rows of it without a NaN: a whole packed block

@@ -10,8 +10,8 @@ import zlib
 
 import numpy as np
 
-from harness.usage import UsageError
-from reference.formats import FORMATS, Format, Overflow, encode
+from bitverdict.harness.usage import UsageError
+from bitverdict.reference.formats import FORMATS, Format, Overflow, encode
 
 REGIMES = ("normal", "integers", "wide", "planted", "subnormals", "largest")
 """normal: deviates of unit variance. integers: -2..2, of which no sum of up to 2^8 products is ever rounded in fp16. wide: any
@@ -21,7 +21,8 @@ the top binade, so that sums overflow."""
 
 EXACT = "exact"
 """A regime of its own, for launchers that are held to a bound: sums that no instruction rounds and that the store must
-(`harness.exact_operands`). Factors of a product are drawn in it by `factor`; what else a case has are small whole numbers."""
+(`bitverdict.harness.exact_operands`). Factors of a product are drawn in it by `factor`; what else a case has are small whole
+numbers."""
 
 INTEGERS: dict[str, type[np.signedinteger]] = {"int8": np.int8, "int32": np.int32}
 WHOLE = 1023  # the largest of the whole numbers that go beside an exact product, times 2^-6
@@ -35,7 +36,7 @@ def generator(data_seed: int, name: str) -> np.random.Generator:
 
 
 def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.Generator) -> np.ndarray:
-    """Codes of `shape` in the storage type of `format_name` (a name of `reference.formats`, "int8" or "int32").
+    """Codes of `shape` in the storage type of `format_name` (a name of `bitverdict.reference.formats`, "int8" or "int32").
 
     ValueError (value, rule, remedy) for an unknown regime or format.
     """
@@ -70,7 +71,7 @@ def factor(
     `side`: "a" for the one whose lines are rows of the result, "b" for the other."""
     if regime != EXACT or format_name in INTEGERS:
         return draw(format_name, shape, regime, generator(data_seed, name))
-    from harness.exact_operands import factor as exact_factor
+    from bitverdict.harness.exact_operands import factor as exact_factor
 
     codes = exact_factor(format_name, side, shape[1 - k_axis], shape[k_axis], data_seed)  # (lines, K)
     return codes if k_axis == 1 else np.ascontiguousarray(codes.T)

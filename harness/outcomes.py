@@ -17,12 +17,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from harness.compile_errors import refused_by_front_end
-from harness.machine_faults import machine_fault
-from harness.memory import out_of_memory
-from harness.paths import CHECKOUT, source_line
-from harness.usage import UsageError
-from harness.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.compile_errors import refused_by_front_end
+from bitverdict.harness.machine_faults import machine_fault
+from bitverdict.harness.memory import out_of_memory
+from bitverdict.harness.paths import CHECKOUT, source_line
+from bitverdict.harness.usage import UsageError
+from bitverdict.harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
 _STDLIB = Path(os.__file__).parent
 _DEVICE_SAYS = (
@@ -132,7 +132,8 @@ def location_of(error: BaseException) -> str:
 
 
 def raised_by(error: BaseException) -> str:
-    """ "emulator", "reference" or "harness" where the failure is theirs, else "": the launcher's, the kernel's or a contract file's.
+    """ "emulator", "reference" or "harness" where the failure is theirs, else "": the launcher's, the kernel's or a contract
+    file's.
 
     The innermost frame outside installed packages decides. A `BadArgument` is its caller's: the emulator's frames do not count.
     """

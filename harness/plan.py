@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reference.fused_multiply_add import chain
-from reference.k_order import instruction_order
-from reference.tensor_core import Instruction, instruction, product
+from bitverdict.reference.fused_multiply_add import chain
+from bitverdict.reference.k_order import instruction_order
+from bitverdict.reference.tensor_core import Instruction, instruction, product
 
 BITS = {"fp16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "int8": 8, "fp32": 32}
 _NEVER_SATURATES = 1 << 17  # products of at most 2^14 each: fewer than this stay within int32
@@ -38,7 +38,7 @@ def moved_law(law: Law) -> Iterator[None]:
 
 
 def chained_product(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
-    """Words of A B + C as `reference.tensor_core.product` gives them, or as the moved law does where one is entered."""
+    """Words of A B + C as `bitverdict.reference.tensor_core.product` gives them, or as the moved law does where one is entered."""
     return _law.get()(rule, np.ascontiguousarray(a), np.ascontiguousarray(b), c)
 
 
@@ -49,7 +49,7 @@ class Plan:
     `family`: "mma.sync", "wgmma", "tcgen05", or "fma" for the chain of fp32 fused multiply-adds. `operand`: the format in which
     the instruction takes what the kernel holds in `dtype` ("tf32" for fp32 words whose low 13 bits are dropped; "fp16" for e4m3
     widened before mma.sync). `k_width`: consecutive K elements a thread of mma.sync holds, which reorders K where it is more
-    than one instruction reads (`reference.k_order`). The chain starts at zero and is never cut: the kernel passes the
+    than one instruction reads (`bitverdict.reference.k_order`). The chain starts at zero and is never cut: the kernel passes the
     accumulator to every dot."""
 
     arch: str
@@ -144,6 +144,6 @@ def _saturating(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _widened(codes: np.ndarray) -> np.ndarray:
     """e4m3 codes as fp16 codes: exact."""
-    from reference.formats import E4M3, FP16, decode, encode
+    from bitverdict.reference.formats import E4M3, FP16, decode, encode
 
     return encode(FP16, decode(E4M3, codes))

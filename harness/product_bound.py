@@ -1,9 +1,8 @@
 """A product judged by its mathematics alone: whichever instruction multiplied, in whatever order the K blocks came.
 
 For a user's launcher, whose plan nobody knows. What a result may be follows from the instructions that were launched, or else from
-all that the target has (`reference.error_bound` has the derivation); no right kernel fails. What it cannot see: -0 for +0, and the
-payload of a NaN.
-"""
+all that the target has (`bitverdict.reference.error_bound` has the derivation); no right kernel fails. What it cannot see: -0 for
++0, and the payload of a NaN."""
 
 from __future__ import annotations
 
@@ -12,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.allowed_results import allowed
-from harness.contract import Expected
-from harness.narrowed_operands import narrowed
-from harness.verdict import RestsOn
-from reference.error_bound import (
+from bitverdict.harness.allowed_results import allowed
+from bitverdict.harness.contract import Expected
+from bitverdict.harness.narrowed_operands import narrowed
+from bitverdict.harness.verdict import RestsOn
+from bitverdict.reference.error_bound import (
     Accumulation,
     accumulated_sums,
     of_instruction,
@@ -24,9 +23,9 @@ from reference.error_bound import (
     products_grid,
     subnormal_alignment,
 )
-from reference.exact_gemm import exact_gemm
-from reference.formats import FORMATS, FP32, Format, decode
-from reference.tensor_core import INSTRUCTIONS, Instruction
+from bitverdict.reference.exact_gemm import exact_gemm
+from bitverdict.reference.formats import FORMATS, FP32, Format, decode
+from bitverdict.reference.tensor_core import INSTRUCTIONS, Instruction
 
 TF32_PRODUCTS, BF16_PRODUCTS = 3, 6  # for one of fp32: tf32x3 multiplies high and low parts, bf16x6 three parts of each
 BF16X3_SHARE = 3 * 2.0**-18  # of sum |a||b|: two bf16 parts of either operand leave out 2^-18 of it, and low times low is left out

@@ -7,7 +7,7 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from harness.verdict import Ruling, Verdict
+from bitverdict.harness.verdict import Ruling, Verdict
 
 PLAIN_EVERY = 5.0  # seconds
 

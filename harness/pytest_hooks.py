@@ -2,9 +2,8 @@
 
 A node is (contract, target) and its id, ``contract-target``, is frozen; what varies inside is drawn. The cover list runs first.
 `--hypothesis-seed` is the base from which each node derives a seed of its own (Hypothesis would give all nodes the same draws).
-Where GPUs are asked for, large products are nodes too (`harness.large_nodes`), and `-n auto` starts as many workers as the GPUs'
-free memory has room for, each on a GPU that it holds a lease on.
-"""
+Where GPUs are asked for, large products are nodes too (`bitverdict.harness.large_nodes`), and `-n auto` starts as many workers as
+the GPUs' free memory has room for, each on a GPU that it holds a lease on."""
 
 from __future__ import annotations
 
@@ -23,19 +22,19 @@ from typing import Any, TypeVar
 
 import pytest
 
-from harness import pytest_summary, report, seed_files
-from harness.contract import Case
-from harness.docket import PROFILES, Docket, derived_seed, stems, walk
-from harness.isolation import Bench
-from harness.large_nodes import SIZES, LargeBench, LargeNode, lacking, large_nodes
-from harness.lease import PREFERRED, free_places, lease
-from harness.machine_faults import MachineFault
-from harness.replay import rerun
-from harness.report import Tally
-from harness.shrinking import Convicted, Memory, conviction_class, shrink
-from harness.targets import EMULATED_ARCHITECTURES, Target, show_children, target, targets
-from harness.usage import UsageError
-from harness.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness import pytest_summary, report, seed_files
+from bitverdict.harness.contract import Case
+from bitverdict.harness.docket import PROFILES, Docket, derived_seed, stems, walk
+from bitverdict.harness.isolation import Bench
+from bitverdict.harness.large_nodes import SIZES, LargeBench, LargeNode, lacking, large_nodes
+from bitverdict.harness.lease import PREFERRED, free_places, lease
+from bitverdict.harness.machine_faults import MachineFault
+from bitverdict.harness.replay import rerun
+from bitverdict.harness.report import Tally
+from bitverdict.harness.shrinking import Convicted, Memory, conviction_class, shrink
+from bitverdict.harness.targets import EMULATED_ARCHITECTURES, Target, show_children, target, targets
+from bitverdict.harness.usage import UsageError
+from bitverdict.harness.verdict import Outcome, Ruling, Verdict
 
 T = TypeVar("T")
 LARGE = "test_large.py"
@@ -242,7 +241,7 @@ class Court:
         properties.append(("judged", 1))
         if row["ruling"] != "right":
             p = node.case.problem
-            line = f"python -m harness large {shlex.quote(node.case.contract)} --target {where.name} --sizes {p.m}x{p.n}x{p.k}"
+            line = f"bitverdict large {shlex.quote(node.case.contract)} --target {where.name} --sizes {p.m}x{p.n}x{p.k}"
             properties.append(("replay", line))
             pytest.fail(f"{node}: {row['ruling']}: {row['outcome']}: {row['message']}\n{line}", pytrace=False)
         words = row["words"]
@@ -270,7 +269,7 @@ class Court:
     def _hold(self, node: Node, properties: list[tuple[str, object]]) -> None:
         """Judge the node's cover list and draws; raises a `Convicted`, with the report as its text, for the first bug.
 
-        What else fails a node is what gives the command line a status other than 0 (`harness.report.Tally.status`).
+        What else fails a node is what gives the command line a status other than 0 (`bitverdict.harness.report.Tally.status`).
         """
         __tracebackhide__ = True
         seed = self.seed if node.shards == 1 else derived_seed(self.seed, str(node.shard), str(node.shards))
@@ -340,7 +339,7 @@ class Court:
         properties: list[tuple[str, object]],
     ) -> str:
         """Store the case, which was made of `first`; what a person reads about it, the line that judges it again at its end."""
-        from harness.conviction import conviction
+        from bitverdict.harness.conviction import conviction
 
         path = seed_files.write(seed_files.seed_of(case, docket.target.name, verdict, model=docket.target.model, first=first))
         line = seed_files.replay_line(path)

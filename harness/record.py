@@ -4,10 +4,10 @@ Rule: a file holds everything needed to repeat it on any GPU of that kind: opera
 source that issued it (by digest), compiler, driver, date and data seed. Before a word is kept, the same library must give exact
 small-integer products and the same word from two placements in the instruction's tile.
 
-    python -m harness record --out DIRECTORY                    words of every instruction, and one archive of them
-    python -m harness record --out DIRECTORY --kernel matmul    words of a kernel's first cases instead (needs torch and Triton)
-    python -m harness record --dry-run                          make the operands only; needs no GPU
-    python -m harness record --repeat DIRECTORY                 run kept operands again and compare with the kept words
+    bitverdict record --out DIRECTORY                    words of every instruction, and one archive of them
+    bitverdict record --out DIRECTORY --kernel matmul    words of a kernel's first cases instead (needs torch and Triton)
+    bitverdict record --dry-run                          make the operands only; needs no GPU
+    bitverdict record --repeat DIRECTORY                 run kept operands again and compare with the kept words
 
 Layout of a file: `tests/hardware_words/README.md`.
 """
@@ -25,8 +25,8 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.recording import conversions
-from harness.recording.instruction_words import (
+from bitverdict.harness.recording import conversions
+from bitverdict.harness.recording.instruction_words import (
     DATA_SEED,
     instructions,
     operands,
@@ -34,8 +34,8 @@ from harness.recording.instruction_words import (
     record_probe,
     today,
 )
-from harness.recording.machine import CannotRecord, Device, Machine, build, compiler_version, driver_version, slug
-from harness.recording.probes import PROBES
+from bitverdict.harness.recording.machine import CannotRecord, Device, Machine, build, compiler_version, driver_version, slug
+from bitverdict.harness.recording.probes import PROBES
 
 Job = tuple[str, Callable[[], dict[str, np.ndarray]]]  # a file's stem, and what makes its arrays
 FILE_LIMIT = 3_000_000  # bytes, all files of one GPU together
@@ -52,8 +52,8 @@ def record(out: Path, library: Path | None, data_seed: int) -> int:
 
 def record_kernel(out: Path, address: str, target_name: str, count: int) -> int:
     """Write the words of a kernel's first cases into `out`. Returns the number of cases that could not be recorded."""
-    from harness.recording import kernel_words  # what only this needs: torch, Triton
-    from harness.targets import target
+    from bitverdict.harness.recording import kernel_words  # what only this needs: torch, Triton
+    from bitverdict.harness.targets import target
 
     machine = target(target_name)
     if machine.emulated:
@@ -118,8 +118,8 @@ def repeat(kept: Path, library: Path | None, target_name: str) -> int:
     kernels = [path for path in files if "_own_kernel_" in path.name]
     differing = words = 0
     for path in kernels:
-        from harness.recording.kernel_words import repeat_case
-        from harness.targets import target
+        from bitverdict.harness.recording.kernel_words import repeat_case
+        from bitverdict.harness.targets import target
 
         with np.load(path, allow_pickle=False) as held:
             count, other = repeat_case(held, target(target_name))
@@ -173,7 +173,7 @@ def _machine(library: Path | None) -> tuple[Machine, Device]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``record``, for ``python -m harness record`` too."""
+    """The arguments of ``record``, for ``bitverdict record`` too."""
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--out", type=Path, help="folder to write the words to")
     what.add_argument("--repeat", type=Path, metavar="DIRECTORY", help="run the kept operands again and compare the words")
@@ -202,7 +202,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m harness record", description="Hardware words of single instructions.")
+    parser = argparse.ArgumentParser(prog="bitverdict record", description="Hardware words of single instructions.")
     add_arguments(parser)
     return run(parser.parse_args(argv))
 

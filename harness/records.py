@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 from xml.etree import ElementTree
 
-from harness.contract import Case
-from harness.conviction import describe
-from harness.machine_faults import writing
-from harness.report import Tally
-from harness.seed_files import versions, write_atomically
-from harness.verdict import Ruling, Verdict
+from bitverdict.harness.contract import Case
+from bitverdict.harness.conviction import describe
+from bitverdict.harness.machine_faults import writing
+from bitverdict.harness.report import Tally
+from bitverdict.harness.seed_files import versions, write_atomically
+from bitverdict.harness.verdict import Ruling, Verdict
 
 FREE = "free space there, or name another file"
 _ELEMENTS = {Ruling.CONVICTED: "failure", Ruling.ERROR: "error", Ruling.UNDECIDED: "skipped", Ruling.NOT_RUN: "skipped"}

@@ -6,8 +6,8 @@ import linecache
 import re
 import traceback
 
-from harness.claims import remedy
-from harness.outcomes import room_of
+from bitverdict.harness.claims import remedy
+from bitverdict.harness.outcomes import room_of
 
 _SAYS = (
     (

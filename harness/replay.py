@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import seed_files
-from harness.contract import Case
-from harness.isolation import Bench
-from harness.journal import Journal
-from harness.supervision import end_forks
-from harness.targets import Target, target
-from harness.usage import UsageError
-from harness.verdict import Outcome, Ruling, Verdict, normalised
+from bitverdict.harness import seed_files
+from bitverdict.harness.contract import Case
+from bitverdict.harness.isolation import Bench
+from bitverdict.harness.journal import Journal
+from bitverdict.harness.supervision import end_forks
+from bitverdict.harness.targets import Target, target
+from bitverdict.harness.usage import UsageError
+from bitverdict.harness.verdict import Outcome, Ruling, Verdict, normalised
 
 FLAKY_RUNS = 5
 
@@ -67,7 +67,7 @@ class InThisProcess:
         self.say(f"judged in this process, {os.getpid()}; journal: {self.journal.path}")
         for line in attaching(os.getpid(), self.command, emulated=where.emulated):
             self.say(f"  {line}")
-        from harness.judge import judge
+        from bitverdict.harness.judge import judge
 
         me = os.getpid()
         verdict = judge(case, where)

@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from harness.contract import Case
-from harness.scope import Scope
-from harness.verdict import Ruling, Verdict
+from bitverdict.harness.contract import Case
+from bitverdict.harness.scope import Scope
+from bitverdict.harness.verdict import Ruling, Verdict
 
 MOST_UNDECIDED = 0.05  # of the cases of one contract on one target that ran; beyond it they have not been judged
 COURT = ("transfer", "harness", "start")  # buckets that are neither the kernel's nor the reference's; start: a child's context

@@ -1,10 +1,10 @@
 """``run --resume``: a run that was killed or cancelled goes on from its journal and comes to the results of an undisturbed one.
 
-Besides the cases (`harness.journal`) a run's journal holds what it was asked, first of all (``asked``: arguments, directory,
-versions, a digest of the code, knobs), and what depended on the clock: how many dockets were drawn from (``drawn``), after how many
-drawn cases it was enough (``enough``), and its end (``finished``). Going on deals the same cases in the same order: one with a
-verdict in the journal is counted and not judged, one that was out when the run died is judged again. Cancelled is not a verdict.
-"""
+Besides the cases (`bitverdict.harness.journal`) a run's journal holds what it was asked, first of all (``asked``: arguments,
+directory, versions, a digest of the code, knobs), and what depended on the clock: how many dockets were drawn from (``drawn``),
+after how many drawn cases it was enough (``enough``), and its end (``finished``). Going on deals the same cases in the same order:
+one with a verdict in the journal is counted and not judged, one that was out when the run died is judged again. Cancelled is not a
+verdict."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from harness.contract import Case
-from harness.journal import CHECKOUT, Journal, in_use, records, state_directory
-from harness.seed_files import KNOBS, versions
-from harness.usage import UsageError
-from harness.verdict import Ruling, Verdict
+from bitverdict.harness.contract import Case
+from bitverdict.harness.journal import CHECKOUT, Journal, in_use, records, state_directory
+from bitverdict.harness.seed_files import KNOBS, versions
+from bitverdict.harness.usage import UsageError
+from bitverdict.harness.verdict import Ruling, Verdict
 
 VERSION = 1
 PATHS = ("json", "junit", "html")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.comparison import Comparison
-from harness.contract import Expected, Owed
-from harness.outcomes import Seen
-from harness.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.comparison import Comparison
+from bitverdict.harness.contract import Expected, Owed
+from bitverdict.harness.outcomes import Seen
+from bitverdict.harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
 UNABLE = {  # says something about us or the machine, nothing about the kernel
     Outcome.NOT_MODELLED: Ruling.UNDECIDED,

@@ -7,7 +7,7 @@
 What is not to be had on a target is `not run`, with the reason, never a pass. fpsan replaces floating point by arithmetic of its
 own in which the order of a sum is free: its words are no one's but its own, so they are not compared.
 
-    python -m harness sanitize STEM [--target cuda:0] [--mode iisan ...] [--cases N] [--together N]
+    bitverdict sanitize STEM [--target cuda:0] [--mode iisan ...] [--cases N] [--together N]
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from harness.cell import DEVICE_FAULTS
-from harness.contract import Case, case_from_record, resolve
-from harness.outcomes import failure
-from harness.targets import Target, visible_device
-from harness.usage import UsageError
-from harness.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.cell import DEVICE_FAULTS
+from bitverdict.harness.contract import Case, case_from_record, resolve
+from bitverdict.harness.outcomes import failure
+from bitverdict.harness.targets import Target, visible_device
+from bitverdict.harness.usage import UsageError
+from bitverdict.harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 COMPILED, AROUND = ("iisan", "consan", "fpsan"), ("memcheck", "racecheck")
@@ -121,7 +121,16 @@ def _run(
         asked, answers, printed = (Path(folder) / name for name in ("cases.json", "verdicts.jsonl", "printed"))
         asked.write_text(json.dumps([case.to_json() for case in cases]))
         answers.touch()
-        command = [*around, sys.executable, "-m", "harness.sanitizer", str(asked), machine.name, machine.arch, str(answers)]
+        command = [
+            *around,
+            sys.executable,
+            "-m",
+            "bitverdict.harness.sanitizer",
+            str(asked),
+            machine.name,
+            machine.arch,
+            str(answers),
+        ]
         with printed.open("w") as out:
             child = subprocess.Popen(
                 command,
@@ -286,7 +295,7 @@ def _lend_scratch(machine: Target) -> None:
 def _child(words: Sequence[str]) -> None:
     """Judge the cases of a file in this process and leave their verdicts in another, a line each as they come."""
     records, name, arch, answers = json.loads(Path(words[0]).read_text()), *words[1:]
-    from harness.judge import judge
+    from bitverdict.harness.judge import judge
 
     machine = Target(name, arch) if name.startswith("emulated:") else Target(name, arch, int(name.partition(":")[2]))
     if not machine.emulated:

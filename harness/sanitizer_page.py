@@ -1,7 +1,7 @@
 """docs/sanitizers.md: what each sanitizer said of each case on a GPU, beside the emulated GPU's verdict on the same case.
 
-    python -m harness.sanitizer_page --keep HELD.json FILE ...     the files of `sanitize --json`, cut down to what the page needs
-    python -m harness.sanitizer_page HELD.json > docs/sanitizers.md
+    python -m bitverdict.harness.sanitizer_page --keep HELD.json FILE ...     the files of `sanitize --json`, cut down to what the
+    page needs python -m bitverdict.harness.sanitizer_page HELD.json > docs/sanitizers.md
 
 The page is made from what was kept, and asks nothing: a test holds the file to what this prints.
 """
@@ -15,11 +15,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from harness import sanitizer
-from harness.outcomes import told_by_device
-from harness.sanitizer_reasons import EXPLAINED, meant
-from harness.usage import UsageError
-from harness.verdict import Outcome
+from bitverdict.harness import sanitizer
+from bitverdict.harness.outcomes import told_by_device
+from bitverdict.harness.sanitizer_reasons import EXPLAINED, meant
+from bitverdict.harness.usage import UsageError
+from bitverdict.harness.verdict import Outcome
 
 VERSION = 1
 EMULATED = ("emulated", "emulated iisan")
@@ -104,7 +104,7 @@ def read(path: Path) -> dict:
         problem = f"version {found['version']}: this checkout reads version {VERSION}"
     except (OSError, ValueError, KeyError, TypeError) as error:
         problem = f"no kept verdicts ({error!r})"
-    raise UsageError(f"{path}: {problem}; write it with python -m harness.sanitizer_page --keep")
+    raise UsageError(f"{path}: {problem}; write it with python -m bitverdict.harness.sanitizer_page --keep")
 
 
 def page(held: dict) -> str:
@@ -124,7 +124,8 @@ def _head(origin: dict[str, str]) -> Iterator[str]:
         "sanitizer itself named; the rest is the judge's verdict on what the launch left behind. Every kernel's whole cover list",
         "under every mode: [benchmarks.md](benchmarks.md#under-the-sanitizers).",
         "",
-        "Made by `python -m harness.sanitizer_page tests/hardware_words/sanitizers_h200.json > docs/sanitizers.md`; the verdicts",
+        "Made by `python -m bitverdict.harness.sanitizer_page tests/hardware_words/sanitizers_h200.json > docs/sanitizers.md`; "
+        "the verdicts",
         "are from `bash benchmarks/sanitizers.sh DIRECTORY hazards` and `bash harness/frontier/on_a_gpu.sh DIRECTORY` on a GPU,",
         "and, for the emulated one, from `python -m tests.harness_checks.hazards_for_sanitizers --out FILE` and `sanitize STEM",
         "--target emulated:sm_90 --schedule eager --schedule latest --cases-of FILE --json FILE`.",
@@ -220,7 +221,9 @@ def _counts(held: dict) -> Iterator[str]:
 
 def title(case: dict, number: int) -> str:
     """A case's name in the tables."""
-    name = case["contract"].removesuffix(":CONTRACT").removesuffix(".py").replace("harness.frontier.contract", "frontier")
+    name = (
+        case["contract"].removesuffix(":CONTRACT").removesuffix(".py").replace("bitverdict.harness.frontier.contract", "frontier")
+    )
     problem = case["problem"]
     if "operation" in problem:
         plain = {"row": 0, "column": 0, "columns": 64, "pad": 0}
@@ -295,7 +298,7 @@ def _differences(held: dict) -> Iterator[str]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m harness.sanitizer_page")
+    parser = argparse.ArgumentParser(prog="python -m bitverdict.harness.sanitizer_page")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--keep", type=Path, metavar="HELD", help="write what the page needs of FILES, by sanitize --json, to HELD")
     parser.add_argument("--origin", action="append", default=[], metavar="NAME=VALUE", help="with --keep: where FILES come from")

@@ -1,24 +1,23 @@
 """What any kernel of a block-scaled product must give: the exact value and a derived bound, whatever machine and order.
 
-The steps are those of `reference.error_bound`, for operands that are elements times scales. A kernel may also widen: element times
-scale in bf16 is exact in bf16's normal range, loses at most half a last place below it, and is left undecided above it. So is what
-stands under a ue4m3 scale with bit 7 set, which machines ignore and compilers take for a sign. Where no widening instruction was
-launched, all of it is decided.
-"""
+The steps are those of `bitverdict.reference.error_bound`, for operands that are elements times scales. A kernel may also widen:
+element times scale in bf16 is exact in bf16's normal range, loses at most half a last place below it, and is left undecided above
+it. So is what stands under a ue4m3 scale with bit 7 set, which machines ignore and compilers take for a sign. Where no widening
+instruction was launched, all of it is decided."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from harness.allowed_results import allowed
-from harness.contract import Expected
-from harness.product_bound import Launched, accumulations, bound_rests_on, chosen, of_arch
-from harness.scaled_operands import Side
-from kernels.scaled_operands import ScaledFormat
-from reference.error_bound import accumulated_sums, field_powers, products_grid, raised_alignment
-from reference.exact_gemm import exact_gemm, scale_values
-from reference.formats import BF16, FORMATS, decode
-from reference.tensor_core import Instruction
+from bitverdict.harness.allowed_results import allowed
+from bitverdict.harness.contract import Expected
+from bitverdict.harness.product_bound import Launched, accumulations, bound_rests_on, chosen, of_arch
+from bitverdict.harness.scaled_operands import Side
+from bitverdict.kernels.scaled_operands import ScaledFormat
+from bitverdict.reference.error_bound import accumulated_sums, field_powers, products_grid, raised_alignment
+from bitverdict.reference.exact_gemm import exact_gemm, scale_values
+from bitverdict.reference.formats import BF16, FORMATS, decode
+from bitverdict.reference.tensor_core import Instruction
 
 
 def bounded_scaled_product(f: ScaledFormat, out: str, a: Side, b: Side, arch: str, launched: Launched = frozenset()) -> Expected:

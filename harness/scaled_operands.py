@@ -1,7 +1,7 @@
 """Operands with block scales, drawn as logical codes and laid out as a launcher takes them: packed nibbles, packed scales, padding
 that holds garbage.
 
-Regimes beyond those of `harness.operands`: what their elements and their scales are is said at `REGIMES`.
+Regimes beyond those of `bitverdict.harness.operands`: what their elements and their scales are is said at `REGIMES`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness import operands as plain
-from harness.contract import Operand
-from harness.usage import UsageError
-from reference import packing, scale_layout
-from reference.block_scaling import BLOCK_FORMATS, Quantized, quantize
-from reference.formats import FORMATS
+from bitverdict.harness import operands as plain
+from bitverdict.harness.contract import Operand
+from bitverdict.harness.usage import UsageError
+from bitverdict.reference import packing, scale_layout
+from bitverdict.reference.block_scaling import BLOCK_FORMATS, Quantized, quantize
+from bitverdict.reference.formats import FORMATS
 
 REGIMES = ("normal", "integers", "codes", "wide", "ends", "nan", "layer")
 """normal: elements of normal deviates, scales near one. integers: elements -2..2, scales 1/2, 1 and 2, so that no sum is rounded
@@ -23,7 +23,7 @@ and a scale from another place shows. codes: every finite element code alike oft
 many exponents, so that within a sum products are cut into, and cut off. ends: the smallest and the largest scales, so that sums
 overflow and vanish; of ue4m3, where nearly all would, a large scale meets a small one in three lines of four. nan: as codes, with a
 few NaN scales, and NaN elements where the format has them. layer: weights and activations of a small transformer layer, quantized.
-``cover a``, ``cover b``: see `harness.operand_coverage`."""
+``cover a``, ``cover b``: see `bitverdict.harness.operand_coverage`."""
 
 NEAR = {"e8m0": 4, "ue4m3": 24}  # codes to either side of one
 REACHES = (5, 9, 14, 40)  # exponents to either side of one, a row: about what a sum keeps, and far more
@@ -102,7 +102,7 @@ def _strike(codes: np.ndarray, nan: int | None, rng: np.random.Generator) -> Non
 
 
 def _quantized(element: str, scale: str, block_size: int, rows: int, k: int, data_seed: int, name: str) -> Side:
-    from harness.transformer_layer import activations, weights
+    from bitverdict.harness.transformer_layer import activations, weights
 
     values = activations(rows, k, data_seed) if name == "a" else weights(rows, k, data_seed)  # (rows, k) float32
     block_format = next(
@@ -129,7 +129,8 @@ def scale_operand(
     name: str, scale: str, side: Side, data_seed: int, *, row_pad: int, tile_pad: int, zero_padding: bool = False
 ) -> Operand:
     """The scales packed in five dimensions. The padding inside the tiles is garbage, NaN codes among it, or zeros, as cuBLAS asks
-    (`reference.scale_layout`): a kernel that multiplies it by elements that are zero may rely on zeros, on nothing else."""
+    (`bitverdict.reference.scale_layout`): a kernel that multiplies it by elements that are zero may rely on zeros, on nothing
+    else."""
     packed = scale_layout.pack(side.scales)  # (row tiles, column tiles, 32, 4, 4)
     if not zero_padding:
         padding = scale_layout.padding_mask(*side.scales.shape)

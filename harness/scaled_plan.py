@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.plan import chained_product, words_rest_on
-from reference.formats import FORMATS, convert
-from reference.k_order import instruction_order
-from reference.tensor_core import Instruction, elements, instruction, scaled_elements, scaled_product, upcast_operand
+from bitverdict.harness.plan import chained_product, words_rest_on
+from bitverdict.reference.formats import FORMATS, convert
+from bitverdict.reference.k_order import instruction_order
+from bitverdict.reference.tensor_core import Instruction, elements, instruction, scaled_elements, scaled_product, upcast_operand
 
 _SCALED = ("sm_100", "sm_103", "sm_110")
 MMA_SYNC_WIDTH = 8  # bf16 a thread of mma.sync holds of widened operands, four times what one instruction reads

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.contract import Case
-from harness.verdict import Ruling, Verdict
+from bitverdict.harness.contract import Case
+from bitverdict.harness.verdict import Ruling, Verdict
 
 SIZES = ("m", "n", "k")
 JUDGED = (Ruling.RIGHT, Ruling.CONVICTED)

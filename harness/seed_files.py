@@ -19,13 +19,13 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from harness.case_fields import check_case
-from harness.contract import Case, case_from_record, resolve
-from harness.docket import reproduction
-from harness.journal import state_directory
-from harness.machine_faults import writing
-from harness.usage import UsageError
-from harness.verdict import Ruling, Verdict
+from bitverdict.harness.case_fields import check_case
+from bitverdict.harness.contract import Case, case_from_record, resolve
+from bitverdict.harness.docket import reproduction
+from bitverdict.harness.journal import state_directory
+from bitverdict.harness.machine_faults import writing
+from bitverdict.harness.usage import UsageError
+from bitverdict.harness.verdict import Ruling, Verdict
 
 VERSION = 1
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -93,7 +93,7 @@ def write(seed: SeedFile, directory: Path | None = None) -> Path:
 
 def replay_line(path: Path) -> str:
     """The line that judges the file at `path` again, as a shell takes it."""
-    return f"python -m harness replay {shlex.quote(str(path))}"
+    return f"bitverdict replay {shlex.quote(str(path))}"
 
 
 def write_atomically(path: Path, text: str) -> None:

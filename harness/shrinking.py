@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from harness.contract import Case
-from harness.docket import Docket, walk
-from harness.least_case import Descent
-from harness.verdict import Verdict
+from bitverdict.harness.contract import Case
+from bitverdict.harness.docket import Docket, walk
+from bitverdict.harness.least_case import Descent
+from bitverdict.harness.verdict import Verdict
 
 _kinds: dict[tuple[str, str, str], type[Exception]] = {}
 
@@ -46,9 +46,8 @@ class Memory:
 def shrink(docket: Docket, case: Case, verdict: Verdict, judge: Memory, *, draws: int, seconds: float) -> tuple[Case, Verdict]:
     """A smaller case of `docket` with the signature of `verdict` (or the same one), within about `seconds`.
 
-    Fields first (`harness.least_case`): a few dozen launches, and the same end whatever the beginning. Where no field can be made
-    smaller, because the contract's records are of another kind, Hypothesis shrinks its own draws.
-    """
+    Fields first (`bitverdict.harness.least_case`): a few dozen launches, and the same end whatever the beginning. Where no field
+    can be made smaller, because the contract's records are of another kind, Hypothesis shrinks its own draws."""
     end = time.monotonic() + seconds
 
     def shows(candidate: Case) -> bool | None:

@@ -13,9 +13,9 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.child import Child, Gone
-from harness.targets import Target
-from harness.usage import UsageError
+from bitverdict.harness.child import Child, Gone
+from bitverdict.harness.targets import Target
+from bitverdict.harness.usage import UsageError
 
 CALM = 1
 MOST = 3  # on an H200 a fault costs 0.16 s (median) with 3, 0.42 with 2, 0.39 with 1; the 95th percentile is 0.95, 0.82, 0.71

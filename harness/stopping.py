@@ -12,8 +12,8 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-from harness.machine_faults import MachineFault
-from harness.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.machine_faults import MachineFault
+from bitverdict.harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
 EQUAL = 2
 _COMPILERS = ("front end", "verifier", "ptxas")

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from harness.operands import REGIMES
+from bitverdict.harness.operands import REGIMES
 
 DIVISOR = 16  # Triton specialises integers on divisibility by it
 KINDS = ("16", "odd", "1")  # of a size: a multiple of 16, neither that nor 1, 1

@@ -19,8 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.usage import UsageError, did_you_mean
-from kernels.features import Feature, features_of
+from bitverdict.harness.usage import UsageError, did_you_mean
+from bitverdict.kernels.features import Feature, features_of
 
 if TYPE_CHECKING:
     import torch
@@ -68,7 +68,7 @@ class Target:
         `schedule` and `tuning` are a case's; hardware ignores the schedule, and times where `tuning` says nothing.
         """
         if self.emulated:
-            from harness.emulator import emulated
+            from bitverdict.harness.emulator import emulated
 
             with emulated(self.arch, schedule=schedule, tuning=tuning) as device:
                 yield device
@@ -100,7 +100,7 @@ def importing() -> Iterator[None]:
     if any(map(os.path.exists, GPU_NODES)):
         yield
         return
-    from harness.emulator import emulated, is_entered
+    from bitverdict.harness.emulator import emulated, is_entered
 
     if is_entered():
         yield
@@ -150,7 +150,7 @@ def _gpus() -> tuple[Target, ...]:
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") or not any(map(os.path.exists, GPU_NODES)):
         return ()
     try:
-        ask = [sys.executable, "-m", "harness.visible_gpus"]
+        ask = [sys.executable, "-m", "bitverdict.harness.visible_gpus"]
         checkout = Path(__file__).resolve().parent.parent
         asked = subprocess.run(ask, cwd=checkout, capture_output=True, text=True, timeout=60, check=True)
         return _named(json.loads(asked.stdout.splitlines()[-1]))

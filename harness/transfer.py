@@ -6,9 +6,8 @@ that two cases never share one blind spot (0xFF is a NaN in every float format a
 finite; 0xA5 is tiny and negative). Inputs are surrounded by another pattern than outputs.
 
 After the launch `Guard.trespass` says what a launch did outside what it owns: bytes beside a view, or an input that changed
-(`harness.trespass`). On a GPU all inputs of a case lie in one arena, filled there and reached by one copy of the operands' own
-bytes; the guard bands never cross the bus.
-"""
+(`bitverdict.harness.trespass`). On a GPU all inputs of a case lie in one arena, filled there and reached by one copy of the
+operands' own bytes; the guard bands never cross the bus."""
 
 from __future__ import annotations
 
@@ -22,10 +21,10 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from harness.contract import Operand
-from harness.far_views import Islands, is_far, mapped
-from harness.outcomes import for_the_launcher
-from harness.trespass import UNSIGNED, Arena, Buffer, Trespass, first_trespass
+from bitverdict.harness.contract import Operand
+from bitverdict.harness.far_views import Islands, is_far, mapped
+from bitverdict.harness.outcomes import for_the_launcher
+from bitverdict.harness.trespass import UNSIGNED, Arena, Buffer, Trespass, first_trespass
 
 TORCH_DTYPES = {
     "fp32": torch.float32,
@@ -310,6 +309,6 @@ class _Interception(TorchFunctionMode):
 def _asked_by_triton() -> bool:
     """Whether the compiler's runtime allocates (its benchmark's cache of 256 MB, for one): no output of a launcher."""
     frame = sys._getframe(2)
-    while frame is not None and f"{frame.f_globals.get('__name__')}.".startswith(("torch.", "harness.emulator.")):
+    while frame is not None and f"{frame.f_globals.get('__name__')}.".startswith(("torch.", "bitverdict.harness.emulator.")):
         frame = frame.f_back  # type: ignore[assignment]
     return frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "triton"

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from harness.far_views import Islands, mapped
-from harness.verdict import Outcome
+from bitverdict.harness.far_views import Islands, mapped
+from bitverdict.harness.verdict import Outcome
 
 UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 

@@ -14,12 +14,12 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from harness.child import DEVICE_FAULTS
-from harness.contract import Operand, resolve
-from harness.outcomes import outcome_of
-from harness.targets import Target
-from harness.transfer import Guard, Poison, guarded_allocations, words
-from harness.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.child import DEVICE_FAULTS
+from bitverdict.harness.contract import Operand, resolve
+from bitverdict.harness.outcomes import outcome_of
+from bitverdict.harness.targets import Target
+from bitverdict.harness.transfer import Guard, Poison, guarded_allocations, words
+from bitverdict.harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
 COUNT = 64
 

@@ -35,8 +35,8 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 
-from kernels.clauses import Clause, require
-from kernels.descriptor_rules import (
+from bitverdict.kernels.clauses import Clause, require
+from bitverdict.kernels.descriptor_rules import (
     Matrix,
     base_clause,
     dtype_clause,
@@ -48,7 +48,7 @@ from kernels.descriptor_rules import (
     same_type,
     stride_clause,
 )
-from kernels.features import Feature
+from bitverdict.kernels.features import Feature
 
 REQUIRES = frozenset({Feature.CP_ASYNC, Feature.MMA_SYNC})
 DTYPES = ("fp16", "bf16")

@@ -33,11 +33,11 @@ import triton.language as tl
 from triton.runtime import driver
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from kernels.clauses import Clause, require
-from kernels.descriptor_rules import ALIGNMENT_BYTES, base_clause, is_power_of_two, positive_clause, stride_clause
-from kernels.element_types import ELEMENT_TYPES
-from kernels.features import Feature
-from kernels.scaled_operands import (
+from bitverdict.kernels.clauses import Clause, require
+from bitverdict.kernels.descriptor_rules import ALIGNMENT_BYTES, base_clause, is_power_of_two, positive_clause, stride_clause
+from bitverdict.kernels.element_types import ELEMENT_TYPES
+from bitverdict.kernels.features import Feature
+from bitverdict.kernels.scaled_operands import (
     FORMATS,
     SPREAD_UNIT,
     TILE_BYTES,

@@ -37,9 +37,9 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from kernels import tensor_memory
-from kernels.clauses import Clause, require
-from kernels.descriptor_rules import (
+from bitverdict.kernels import tensor_memory
+from bitverdict.kernels.clauses import Clause, require
+from bitverdict.kernels.descriptor_rules import (
     LARGEST_BOX,
     Matrix,
     base_clause,
@@ -54,8 +54,8 @@ from kernels.descriptor_rules import (
     store_target,
     stride_clause,
 )
-from kernels.element_types import bits_of, element_type
-from kernels.features import Feature
+from bitverdict.kernels.element_types import bits_of, element_type
+from bitverdict.kernels.features import Feature
 
 REQUIRES = frozenset({Feature.TCGEN05, Feature.TENSOR_MEMORY, Feature.TMA, Feature.MBARRIER})
 DTYPES = ("fp16", "bf16", "e4m3", "e5m2")

@@ -39,12 +39,19 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
     tma,
 )
 
-from kernels import tensor_memory
-from kernels.blocked_matmul import DTYPES, SHARED_LIMIT, TILE_CLAUSES, Problem, described, matrices, problem_of
-from kernels.clauses import Clause, require
-from kernels.descriptor_rules import base_clause, dtype_clause, positive_clause, require_bases, store_target, stride_clause
-from kernels.element_types import bits_of
-from kernels.features import Feature
+from bitverdict.kernels import tensor_memory
+from bitverdict.kernels.blocked_matmul import DTYPES, SHARED_LIMIT, TILE_CLAUSES, Problem, described, matrices, problem_of
+from bitverdict.kernels.clauses import Clause, require
+from bitverdict.kernels.descriptor_rules import (
+    base_clause,
+    dtype_clause,
+    positive_clause,
+    require_bases,
+    store_target,
+    stride_clause,
+)
+from bitverdict.kernels.element_types import bits_of
+from bitverdict.kernels.features import Feature
 
 REQUIRES = frozenset({Feature.TCGEN05, Feature.TENSOR_MEMORY, Feature.TMA, Feature.MBARRIER})
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.features import Feature, features_of
+from bitverdict.kernels.features import Feature, features_of
 
 
 @dataclass(frozen=True, kw_only=True)

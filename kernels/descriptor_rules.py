@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from kernels.clauses import Clause
-from kernels.element_types import bits_of, element_type
+from bitverdict.kernels.clauses import Clause
+from bitverdict.kernels.element_types import bits_of, element_type
 
 ALIGNMENT_BYTES = 16  # of the base and of every stride but the innermost
 LARGEST_BOX = 256  # elements along one dimension of one instruction's box; the compiler splits at the swizzle width first

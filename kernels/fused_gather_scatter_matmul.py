@@ -32,10 +32,10 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import fence_async_shared, mbarrier, tma
 
-from kernels import tensor_memory
-from kernels.blocked_matmul import TILE_CLAUSES, described
-from kernels.clauses import Clause, require
-from kernels.descriptor_rules import (
+from bitverdict.kernels import tensor_memory
+from bitverdict.kernels.blocked_matmul import TILE_CLAUSES, described
+from bitverdict.kernels.clauses import Clause, require
+from bitverdict.kernels.descriptor_rules import (
     Matrix,
     base_clause,
     dtype_clause,
@@ -48,12 +48,12 @@ from kernels.descriptor_rules import (
     store_target,
     stride_clause,
 )
-from kernels.element_types import bits_of
-from kernels.features import Feature
-from kernels.mma_wrapper import Accumulator
-from kernels.offset_layout import offset_layout
-from kernels.tile_scheduler import GroupedTiles
-from kernels.tma_gather import described_rows, row_offsets_of
+from bitverdict.kernels.element_types import bits_of
+from bitverdict.kernels.features import Feature
+from bitverdict.kernels.mma_wrapper import Accumulator
+from bitverdict.kernels.offset_layout import offset_layout
+from bitverdict.kernels.tile_scheduler import GroupedTiles
+from bitverdict.kernels.tma_gather import described_rows, row_offsets_of
 
 REQUIRES = frozenset(
     {Feature.TMA_GATHER, Feature.TMA_SCATTER, Feature.TCGEN05, Feature.TENSOR_MEMORY, Feature.TMA, Feature.MBARRIER}

@@ -33,9 +33,9 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 
-from kernels.blocked_matmul import TILE_CLAUSES, described
-from kernels.clauses import Clause, require, require_features
-from kernels.descriptor_rules import (
+from bitverdict.kernels.blocked_matmul import TILE_CLAUSES, described
+from bitverdict.kernels.clauses import Clause, require, require_features
+from bitverdict.kernels.descriptor_rules import (
     Matrix,
     base_clause,
     dtype_clause,
@@ -48,8 +48,8 @@ from kernels.descriptor_rules import (
     store_target,
     stride_clause,
 )
-from kernels.element_types import bits_of, element_type
-from kernels.features import Feature
+from bitverdict.kernels.element_types import bits_of, element_type
+from bitverdict.kernels.features import Feature
 
 REQUIRES = frozenset({Feature.WGMMA, Feature.TMA, Feature.MBARRIER})
 DTYPES = ("fp16", "bf16", "e4m3", "e5m2")

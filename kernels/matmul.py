@@ -38,9 +38,9 @@ import triton
 import triton.language as tl
 from triton.runtime import driver
 
-from kernels.clauses import Clause, require
-from kernels.element_types import ELEMENT_TYPES
-from kernels.matmul_descriptors import descriptors_of, is_turned, require_descriptors, set_boxes, tiles_at
+from bitverdict.kernels.clauses import Clause, require
+from bitverdict.kernels.element_types import ELEMENT_TYPES
+from bitverdict.kernels.matmul_descriptors import descriptors_of, is_turned, require_descriptors, set_boxes, tiles_at
 
 _NAMES = {entry.torch: entry.name for entry in ELEMENT_TYPES.values()}
 _FLOATS = ("fp16", "bf16", "fp32", "e4m3")
@@ -368,7 +368,7 @@ def _check_device(a: torch.Tensor) -> None:
         wanted = driver.active.get_active_torch_device()
     except RuntimeError as error:  # Triton found no driver at all
         raise ValueError(f"matmul: a is on {a.device} and Triton finds no GPU here ({error}): a kernel runs where its operands "
-                         'lie; move them to a GPU, or run under harness.emulator.emulated("sm_90")') from error
+                         'lie; move them to a GPU, or run under bitverdict.harness.emulator.emulated("sm_90")') from error
     taken = {wanted.type, "cpu"} if getattr(driver.active, "takes_cpu_tensors", False) else {wanted.type}  # a model of a GPU may
     if a.device.type not in taken:
         raise ValueError(f"matmul: a is on {a.device}: the active target takes operands on {wanted.type}; move a and b there")

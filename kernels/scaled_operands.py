@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 import triton
 
-from kernels.descriptor_rules import ALIGNMENT_BYTES, Matrix, misalignment
-from kernels.element_types import ELEMENT_TYPES
+from bitverdict.kernels.descriptor_rules import ALIGNMENT_BYTES, Matrix, misalignment
+from bitverdict.kernels.element_types import ELEMENT_TYPES
 
 TILE_ROWS, TILE_COLUMNS, TILE_BYTES = 128, 4, 512  # of the packed scales
 SPREAD_UNIT = 128  # elements: an fp4 operand beside an fp8 one is spread to bytes on its way, in rows of whole units

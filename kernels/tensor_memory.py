@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from kernels.clauses import Clause
-from kernels.descriptor_rules import is_power_of_two
+from bitverdict.kernels.clauses import Clause
+from bitverdict.kernels.descriptor_rules import is_power_of_two
 
 ROWS, COLUMNS = 128, 512
 SMALLEST_ALLOCATION = 32  # columns

@@ -28,8 +28,8 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import mbarrier, tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from kernels.clauses import Clause, require
-from kernels.descriptor_rules import (
+from bitverdict.kernels.clauses import Clause, require
+from bitverdict.kernels.descriptor_rules import (
     ALIGNMENT_BYTES,
     Matrix,
     base_clause,
@@ -41,9 +41,9 @@ from kernels.descriptor_rules import (
     same_place,
     stride_clause,
 )
-from kernels.element_types import bits_of, element_type
-from kernels.features import Feature
-from kernels.offset_layout import FEWEST_ROWS, offset_layout
+from bitverdict.kernels.element_types import bits_of, element_type
+from bitverdict.kernels.features import Feature
+from bitverdict.kernels.offset_layout import FEWEST_ROWS, offset_layout
 
 REQUIRES = frozenset({Feature.TMA_GATHER, Feature.MBARRIER})
 DTYPES = ("fp16", "bf16", "fp32", "int32", "int16", "e4m3", "e5m2", "int8")

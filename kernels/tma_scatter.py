@@ -29,8 +29,8 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import fence_async_shared, tma
 
-from kernels.clauses import Clause, require
-from kernels.descriptor_rules import (
+from bitverdict.kernels.clauses import Clause, require
+from bitverdict.kernels.descriptor_rules import (
     Matrix,
     base_clause,
     dtype_clause,
@@ -42,10 +42,10 @@ from kernels.descriptor_rules import (
     stride_clause,
     whole_units,
 )
-from kernels.element_types import bits_of
-from kernels.features import Feature
-from kernels.offset_layout import offset_layout
-from kernels.tma_gather import DTYPES, Config, described_rows, row_clauses, row_offsets_of
+from bitverdict.kernels.element_types import bits_of
+from bitverdict.kernels.features import Feature
+from bitverdict.kernels.offset_layout import offset_layout
+from bitverdict.kernels.tma_gather import DTYPES, Config, described_rows, row_clauses, row_offsets_of
 
 REQUIRES = frozenset({Feature.TMA_SCATTER})
 

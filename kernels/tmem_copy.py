@@ -26,11 +26,11 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import TensorMemoryLayout, allocate_tensor_memory
 
-from kernels import tensor_memory
-from kernels.clauses import require
-from kernels.descriptor_rules import dtype_clause, same_place, same_type
-from kernels.element_types import bits_of
-from kernels.features import Feature
+from bitverdict.kernels import tensor_memory
+from bitverdict.kernels.clauses import require
+from bitverdict.kernels.descriptor_rules import dtype_clause, same_place, same_type
+from bitverdict.kernels.element_types import bits_of
+from bitverdict.kernels.features import Feature
 
 REQUIRES = frozenset({Feature.TENSOR_MEMORY})
 DTYPES = ("fp32", "int32", "fp16", "bf16", "int16", "e4m3", "e5m2", "int8")

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reference.formats import E2M1, E2M3, E3M2, E4M3, E5M2, E8M0, FP32, UE4M3, Format, Overflow, decode, encode
+from bitverdict.reference.formats import E2M1, E2M3, E3M2, E4M3, E5M2, E8M0, FP32, UE4M3, Format, Overflow, decode, encode
 
 
 @dataclass(frozen=True, kw_only=True)

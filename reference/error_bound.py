@@ -41,9 +41,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reference.activation import SLOPE, leaky_relu_value
-from reference.formats import FP32, Format, Overflow, Rounding, encode
-from reference.tensor_core import Accumulator, Instruction
+from bitverdict.reference.activation import SLOPE, leaky_relu_value
+from bitverdict.reference.formats import FP32, Format, Overflow, Rounding, encode
+from bitverdict.reference.tensor_core import Accumulator, Instruction
 
 NO_GRID = -4096
 GRIDS_OF_FLOAT64 = (-1000, 1023)  # a finer grid is none; a coarser one has zero alone on it, which is a multiple of 2^1023 too
@@ -111,10 +111,9 @@ def accumulation_bound(
 ) -> np.ndarray:
     """|accumulated - exact| at most, before any conversion: float64 of the shape of `exact`.
 
-    `exact`, `magnitude`: s and G (`reference.exact_gemm`). `alignment`: the largest 2^E that a subnormal operand can bring
-    (`subnormal_alignment`). `grid`: all products and c are multiples of 2^grid (`products_grid`). Infinite where undecided, NaN
-    where `exact` is not finite.
-    """
+    `exact`, `magnitude`: s and G (`bitverdict.reference.exact_gemm`). `alignment`: the largest 2^E that a subnormal operand can
+    bring (`subnormal_alignment`). `grid`: all products and c are multiples of 2^grid (`products_grid`). Infinite where undecided,
+    NaN where `exact` is not finite."""
     total, farthest = _accumulated(exact, magnitude, k, accumulation, alignment, grid)  # (...) each
     total = np.where(farthest >= _overflows_at(accumulation.output), np.inf, total)  # (...)
     return np.where(np.isfinite(exact), total, np.nan)  # (...)
@@ -249,7 +248,8 @@ def converted_bound(exact: np.ndarray, error: np.ndarray, output_format: Format,
 
 
 def activated_bound(exact: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """leaky_relu (`reference.activation`) of an fp32 sum within `error` of `exact`: its value, and the bound after it."""
+    """leaky_relu (`bitverdict.reference.activation`) of an fp32 sum within `error` of `exact`: its value, and the bound after
+    it."""
     value = leaky_relu_value(exact)  # (...)
     shifted = error + _half_unit_fp32(np.abs(exact + 1.0) + error)  # (...) the add
     surely_negative = exact + 1.0 + shifted < 0  # (...)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reference.formats import Format, Overflow, Rounding, encode
+from bitverdict.reference.formats import Format, Overflow, Rounding, encode
 
 SIGNIFICAND = 53
 Multiply = Callable[[np.ndarray, np.ndarray], np.ndarray]

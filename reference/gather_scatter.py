@@ -4,7 +4,7 @@
     scatter:  table[row_offsets[i], column_offset : column_offset + block_columns] = source[i, :]
 
 Rule (PTX ISA, ``cp.async.bulk.tensor`` with ``.tile::gather4`` and ``.tile::scatter4``; Triton's Gluon tutorial "Native TMA Gather
-and Scatter", whose test holds them; the tiled copies on an H200 follow the same rules, `reference.tiled_copy`):
+and Scatter", whose test holds them; the tiled copies on an H200 follow the same rules, `bitverdict.reference.tiled_copy`):
 
 - a gathered element outside the table is zero, whichever side it lies on;
 - a scattered row outside above is not written, nor are columns past the unit of 16 bytes in which a row ends (taken over from the
@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reference import tiled_copy
-from reference.tiled_copy import Direction, Fault
+from bitverdict.reference import tiled_copy
+from bitverdict.reference.tiled_copy import Direction, Fault
 
 GATHER_CAPABILITIES = frozenset({100, 103, 110, 120})
 SCATTER_CAPABILITIES = frozenset({100, 103, 110})

@@ -1,6 +1,6 @@
 """A matmul as one writes it from a tutorial, knowing nothing of this project: fp16 in, fp16 out, one fixed tile.
 
-python -m harness run matmul --launcher docs/examples/tutorial_matmul.py:matmul
+bitverdict run matmul --launcher docs/examples/tutorial_matmul.py:matmul
 """
 
 import torch

@@ -1,4 +1,4 @@
-"""``python -m harness crosscheck``: hardware, plan and emulation on the same cases, and how far agreement could have failed."""
+"""``bitverdict crosscheck``: hardware, plan and emulation on the same cases, and how far agreement could have failed."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import argparse
 import os
 from pathlib import Path
 
-from harness import report
-from harness.docket import stems
-from harness.targets import target, targets
-from harness.usage import UsageError
+from bitverdict.harness import report
+from bitverdict.harness.docket import stems
+from bitverdict.harness.targets import target, targets
+from bitverdict.harness.usage import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compare as asked and print the tables; exit status 0 when nothing differs, 1 when something does, 5 when nothing ran."""
-    from harness.crosscheck import Tally, crosscheck, write_rows
+    from bitverdict.harness.crosscheck import Tally, crosscheck, write_rows
 
     if ":" not in arguments.contract and arguments.contract not in stems():
         raise UsageError(f"kernel {arguments.contract!r}: has no contract; one of {', '.join(stems())}")
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _show(shown, tally, arguments: argparse.Namespace, hardware) -> None:
     from rich.table import Table
 
-    from harness.crosscheck import MOVED
+    from bitverdict.harness.crosscheck import MOVED
 
     table = Table(title=f"{arguments.contract} on {hardware.name} ({hardware.model or hardware.arch}): words of the GPU")
     columns = ["dtype", "cases", "words", "differ from the plan", f"differ from emulated:{hardware.arch}"]

@@ -1,4 +1,4 @@
-"""``python -m harness frontier``: where the legality of TMA operations ends, by rule, compiler, emulation, iisan and hardware."""
+"""``bitverdict frontier``: where the legality of TMA operations ends, by rule, compiler, emulation, iisan and hardware."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from harness.usage import UsageError
+from bitverdict.harness.usage import UsageError
 
 PAGE = Path("docs/frontier.md")
 
@@ -24,9 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask, merge, write and print. Status 0: the map is made, whatever it shows; 2: usage."""
-    from harness.frontier import columns, page
-    from harness.frontier.points import OPERATIONS
-    from harness.targets import target
+    from bitverdict.harness.frontier import columns, page
+    from bitverdict.harness.frontier.points import OPERATIONS
+    from bitverdict.harness.targets import target
 
     jobs = arguments.jobs or columns.cores()
     for name, given, known in (("--arch", arguments.arch, columns.ARCHITECTURES), ("--operation", arguments.operation, OPERATIONS)):

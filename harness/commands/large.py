@@ -1,4 +1,4 @@
-"""``python -m harness large``: products of up to 8192^3 and beyond on a GPU, held bit for bit to the plan at chosen elements."""
+"""``bitverdict large``: products of up to 8192^3 and beyond on a GPU, held bit for bit to the plan at chosen elements."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from harness import report
-from harness.seed_files import versions
-from harness.targets import target, targets
-from harness.usage import UsageError
-from harness.verdict import Ruling
+from bitverdict.harness import report
+from bitverdict.harness.seed_files import versions
+from bitverdict.harness.targets import target, targets
+from bitverdict.harness.usage import UsageError
+from bitverdict.harness.verdict import Ruling
 
 SIZES = ("4096x2048x128", "8192", "8176x8144x4128")  # whole; by chosen elements; ragged in every tile, rows still on 16 bytes
 
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Judge as asked; exit status 0 when nothing differs, 1 when something does, 5 when nothing ran."""
     from dataclasses import replace
 
-    from harness.large_cases import PRODUCTS, cases, judge_large
+    from bitverdict.harness.large_cases import PRODUCTS, cases, judge_large
 
     hardware = target(arguments.target) if arguments.target else next((t for t in targets() if not t.emulated), None)
     if hardware is None:

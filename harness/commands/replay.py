@@ -1,4 +1,4 @@
-"""``python -m harness replay FILE`` judges a stored case again; ``promote FILE`` keeps it in tests/seeds with what is owed."""
+"""``bitverdict replay FILE`` judges a stored case again; ``promote FILE`` keeps it in tests/seeds with what is owed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import faulthandler
 import shlex
 from pathlib import Path
 
-from harness import report, seed_files
-from harness.commands.run import check_timeout
-from harness.conviction import conviction
-from harness.isolation import Bench
-from harness.machine_faults import check_compiler_cache
-from harness.replay import InThisProcess, Replayed, replay
-from harness.verdict import Ruling
+from bitverdict.harness import report, seed_files
+from bitverdict.harness.commands.run import check_timeout
+from bitverdict.harness.conviction import conviction
+from bitverdict.harness.isolation import Bench
+from bitverdict.harness.machine_faults import check_compiler_cache
+from bitverdict.harness.replay import InThisProcess, Replayed, replay
+from bitverdict.harness.verdict import Ruling
 
 
 def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def _replayed(arguments: argparse.Namespace) -> Replayed:
     if arguments.in_process:
         faulthandler.enable()
         options = "--in-process --embedded" if arguments.embedded else "--in-process"
-        command = f"python -m harness replay {options} {shlex.quote(str(arguments.file))}"
+        command = f"bitverdict replay {options} {shlex.quote(str(arguments.file))}"
         here = InThisProcess(command, lambda line: print(line, flush=True))
         return replay(arguments.file, here, embedded=arguments.embedded)
     with Bench(timeout=arguments.timeout) as bench:

@@ -1,4 +1,4 @@
-"""``python -m harness run``: judge contracts on targets, show the table, store and shrink what is convicted."""
+"""``bitverdict run``: judge contracts on targets, show the table, store and shrink what is convicted."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness import report, resume, seed_files
-from harness.contract import Case, resolve
-from harness.conviction import cells, conviction, describe
-from harness.docket import PROFILES, Docket, Profile, in_turns, stems
-from harness.first_launch import shown as shown_by
-from harness.isolation import Bench
-from harness.machine_faults import MachineFault, check_compiler_cache, writing
-from harness.progress import Showing
-from harness.records import FREE, Records
-from harness.replay import rerun
-from harness.shrinking import Memory, shrink
-from harness.stopping import Stopping
-from harness.supervision import cancels_from_here
-from harness.targets import Target, nearest_emulated, target, targets
-from harness.usage import UsageError
-from harness.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness import report, resume, seed_files
+from bitverdict.harness.contract import Case, resolve
+from bitverdict.harness.conviction import cells, conviction, describe
+from bitverdict.harness.docket import PROFILES, Docket, Profile, in_turns, stems
+from bitverdict.harness.first_launch import shown as shown_by
+from bitverdict.harness.isolation import Bench
+from bitverdict.harness.machine_faults import MachineFault, check_compiler_cache, writing
+from bitverdict.harness.progress import Showing
+from bitverdict.harness.records import FREE, Records
+from bitverdict.harness.replay import rerun
+from bitverdict.harness.shrinking import Memory, shrink
+from bitverdict.harness.stopping import Stopping
+from bitverdict.harness.supervision import cancels_from_here
+from bitverdict.harness.targets import Target, nearest_emulated, target, targets
+from bitverdict.harness.usage import UsageError
+from bitverdict.harness.verdict import Outcome, Ruling, Verdict
 
 MOST_BUGS = 4  # shrunk per contract and target; the others are stored as they came
 

@@ -1,4 +1,4 @@
-"""``python -m harness sanitize STEM``: cases under iisan, consan, fpsan and compute-sanitizer, beside the bare launch."""
+"""``bitverdict sanitize STEM``: cases under iisan, consan, fpsan and compute-sanitizer, beside the bare launch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-from harness.usage import UsageError
-from harness.verdict import Ruling
+from bitverdict.harness.usage import UsageError
+from bitverdict.harness.verdict import Ruling
 
 SHOWN = 200  # verdicts that a table can show one by one
 
@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Examine and print a table. Status 1 where something convicts, 0 where nothing does, 5 where nothing ran."""
-    from harness import report, sanitizer
-    from harness.targets import target, targets
+    from bitverdict.harness import report, sanitizer
+    from bitverdict.harness.targets import target, targets
 
     here = targets() if not arguments.target else []
     machine = target(arguments.target) if arguments.target else next((t for t in here if not t.emulated), target("emulated:sm_90"))
@@ -66,7 +66,7 @@ def _examined(work: list, machine, together: int, jobs: int, arguments: argparse
 
     What there is stands in the file of --json after each child: a run that is ended leaves it.
     """
-    from harness import sanitizer
+    from bitverdict.harness import sanitizer
 
     writing = threading.Lock()
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-import kernels.ampere_gemm
-from harness import strategies
-from harness.blocked_contract import BlockedContract, tiled_refusals
-from harness.contract import Case
-from harness.kernel_contract import BUDGET, Fields, empty, launched
-from harness.targets import Target
+import bitverdict.kernels.ampere_gemm
+from bitverdict.harness import strategies
+from bitverdict.harness.blocked_contract import BlockedContract, tiled_refusals
+from bitverdict.harness.contract import Case
+from bitverdict.harness.kernel_contract import BUDGET, Fields, empty, launched
+from bitverdict.harness.targets import Target
 
 SEED: dict[str, Any] = {
     "m, n, k": (
@@ -97,4 +97,4 @@ def contract(module: ModuleType) -> AmpereGemmContract:
     return AmpereGemmContract(module, "ampere_gemm")
 
 
-CONTRACT = contract(kernels.ampere_gemm)
+CONTRACT = contract(bitverdict.kernels.ampere_gemm)

@@ -10,23 +10,23 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import kernels.block_scaled_matmul
-from harness import contract as contracts
-from harness import operand_coverage, scaled_operands
-from harness.claims import nearest
-from harness.contract import Case, Expected, Operand, Owed, Tile
-from harness.kernel_contract import SHARED_LIMITS, Fields, KernelContract, edges, far_pad
-from harness.scaled_plan import result_words, scaled_plan
-from kernels.clauses import broken
-from kernels.element_types import ELEMENT_TYPES
-from kernels.features import Feature
-from kernels.scaled_operands import FORMATS, TILE_ROWS, packing, spread
-from reference.scale_layout import TILE_BYTES
+import bitverdict.kernels.block_scaled_matmul
+from bitverdict.harness import contract as contracts
+from bitverdict.harness import operand_coverage, scaled_operands
+from bitverdict.harness.claims import nearest
+from bitverdict.harness.contract import Case, Expected, Operand, Owed, Tile
+from bitverdict.harness.kernel_contract import SHARED_LIMITS, Fields, KernelContract, edges, far_pad
+from bitverdict.harness.scaled_plan import result_words, scaled_plan
+from bitverdict.kernels.clauses import broken
+from bitverdict.kernels.element_types import ELEMENT_TYPES
+from bitverdict.kernels.features import Feature
+from bitverdict.kernels.scaled_operands import FORMATS, TILE_ROWS, packing, spread
+from bitverdict.reference.scale_layout import TILE_BYTES
 
 if TYPE_CHECKING:
     import torch
 
-    from harness.targets import Target
+    from bitverdict.harness.targets import Target
 
 BUDGET = 1 << 24  # products of one drawn case, masked elements of its tiles included
 HARDWARE_BUDGET = 1 << 26  # the same where a launch costs nothing and only the expected words do
@@ -62,7 +62,7 @@ class BlockScaledMatmulContract(KernelContract):
     def draw_problem(self, draw: Callable, problem: Fields, config: Any, target: Target) -> Fields:
         from hypothesis import strategies as st
 
-        from harness import strategies
+        from bitverdict.harness import strategies
 
         tile = (config.block_m, config.block_n, config.block_k)
         counts = (2, 2, 2) if target.emulated else (6, 6, 3)
@@ -121,7 +121,7 @@ class BlockScaledMatmulContract(KernelContract):
         return pads | {"a_offset": 16 * (place % 3), "b_offset": 32 * (place % 2)}
 
     def required(self, target: Target) -> list[Case]:
-        from harness import strategies
+        from bitverdict.harness import strategies
 
         schedules = strategies.listed_schedules(target.emulated, 1)
         cover = 2 * sum(has_format(name, "fp32", target) for name in FORMATS)
@@ -170,7 +170,9 @@ class BlockScaledMatmulContract(KernelContract):
 
     def owed(self, case: Case, target: Target) -> Owed:
         p, config = case.problem, case.config
-        clause = broken(kernels.block_scaled_matmul.CLAUSES, p, config or self.module.Config())  # the law's, also for a copy
+        clause = broken(
+            bitverdict.kernels.block_scaled_matmul.CLAUSES, p, config or self.module.Config()
+        )  # the law's, also for a copy
         if clause:
             return Owed(result=False, outcome="refused", layer="launcher", message=clause[0].rule, reason=clause[0].cost)
         if not has_format(p.format, p.out, target):
@@ -220,8 +222,8 @@ class BlockScaledMatmulContract(KernelContract):
         p, f = case.problem, FORMATS[case.problem.format]
         a, b = self.sides(case, operands)
         if case.launcher:
-            from harness.product_bound import launched_instructions
-            from harness.scaled_bound import bounded_scaled_product
+            from bitverdict.harness.product_bound import launched_instructions
+            from bitverdict.harness.scaled_bound import bounded_scaled_product
 
             return [bounded_scaled_product(f, p.out, a, b, target.arch, launched_instructions(recorded))]
         plan = scaled_plan(target.arch, f.a, f.b, f.scale, f.block_size)
@@ -296,8 +298,8 @@ def shared_bytes(problem: Any, config: Any, arch: str) -> int:
 
 
 def contract(module: ModuleType) -> BlockScaledMatmulContract:
-    """The contract for `module`, which is kernels.block_scaled_matmul or a copy of its source."""
+    """The contract for `module`, which is bitverdict.kernels.block_scaled_matmul or a copy of its source."""
     return BlockScaledMatmulContract(module, "block_scaled_matmul")
 
 
-CONTRACT = contract(kernels.block_scaled_matmul)
+CONTRACT = contract(bitverdict.kernels.block_scaled_matmul)

@@ -7,12 +7,12 @@ from itertools import product
 from types import ModuleType
 from typing import Any
 
-import kernels.blocked_matmul
-from harness import strategies
-from harness.blocked_contract import BlockedContract, tiled_refusals
-from harness.contract import Case
-from harness.kernel_contract import BUDGET, Fields, empty
-from harness.targets import Target
+import bitverdict.kernels.blocked_matmul
+from bitverdict.harness import strategies
+from bitverdict.harness.blocked_contract import BlockedContract, tiled_refusals
+from bitverdict.harness.contract import Case
+from bitverdict.harness.kernel_contract import BUDGET, Fields, empty
+from bitverdict.harness.targets import Target
 
 SEED: dict[str, Any] = {
     "m, n, k": ((208, 416, 304), (2000, 1000, 2000)),
@@ -64,4 +64,4 @@ def contract(module: ModuleType) -> BlockedMatmulContract:
     return BlockedMatmulContract(module, "blocked_matmul")
 
 
-CONTRACT = contract(kernels.blocked_matmul)
+CONTRACT = contract(bitverdict.kernels.blocked_matmul)

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-import kernels.fused_gather_scatter_matmul
-from harness import strategies
-from harness.contract import Case, Expected, Operand, Owed
-from harness.contracts.tma_scatter import several_writers
-from harness.kernel_contract import (
+import bitverdict.kernels.fused_gather_scatter_matmul
+from bitverdict.harness import strategies
+from bitverdict.harness.contract import Case, Expected, Operand, Owed
+from bitverdict.harness.contracts.tma_scatter import several_writers
+from bitverdict.harness.kernel_contract import (
     BUDGET,
     Fields,
     RowsContract,
@@ -28,10 +28,10 @@ from harness.kernel_contract import (
     multiplied,
     row_numbers,
 )
-from harness.plan import words_rest_on
-from harness.product_bound import bounded_product, launched_instructions
-from harness.targets import Target
-from kernels.element_types import bits_of
+from bitverdict.harness.plan import words_rest_on
+from bitverdict.harness.product_bound import bounded_product, launched_instructions
+from bitverdict.harness.targets import Target
+from bitverdict.kernels.element_types import bits_of
 
 SEED: dict[str, Any] = {
     "m, n, k": ((1024, 1024, 2048), (4096, 4096, 4096)),
@@ -190,7 +190,7 @@ class FusedContract(RowsContract):
         return {"out": got}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
-        from reference.gather_scatter import gather, scatter
+        from bitverdict.reference.gather_scatter import gather, scatter
 
         p, g = case.problem, case.config
         picked = gather(operands["x"].codes, operands["gather"].codes, 0, p.k)  # (rows, k)
@@ -217,7 +217,7 @@ class FusedContract(RowsContract):
 def scattered(due: Expected, table: np.ndarray, row_numbers: np.ndarray) -> Expected:
     """`due` (rows, n) scattered into `table` (out_rows, n): the table's words where no row lands, the interval where one does.
     Where several rows land that do not bring the same, nothing is decided: either may stay."""
-    from reference.gather_scatter import scatter
+    from bitverdict.reference.gather_scatter import scatter
 
     numbers = np.arange(len(row_numbers))[:, None]  # (rows, 1)
     left = scatter(np.full((len(table), 1), -1), row_numbers, 0, numbers)
@@ -237,4 +237,4 @@ def contract(module: ModuleType) -> FusedContract:
     return FusedContract(module, "fused_gather_scatter_matmul")
 
 
-CONTRACT = contract(kernels.fused_gather_scatter_matmul)
+CONTRACT = contract(bitverdict.kernels.fused_gather_scatter_matmul)

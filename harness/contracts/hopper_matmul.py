@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-import kernels.hopper_matmul
-from harness.blocked_contract import BlockedContract, tiled_refusals
-from harness.contract import Case
-from harness.kernel_contract import Fields, empty, launched
-from harness.targets import Target
+import bitverdict.kernels.hopper_matmul
+from bitverdict.harness.blocked_contract import BlockedContract, tiled_refusals
+from bitverdict.harness.contract import Case
+from bitverdict.harness.kernel_contract import Fields, empty, launched
+from bitverdict.harness.targets import Target
 
 NAMES = ("block_m", "block_n", "block_k", "stages", "num_warps")
 
@@ -83,4 +83,4 @@ def contract(module: ModuleType) -> HopperMatmulContract:
     return HopperMatmulContract(module, "hopper_matmul")
 
 
-CONTRACT = contract(kernels.hopper_matmul)
+CONTRACT = contract(bitverdict.kernels.hopper_matmul)

@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import kernels.matmul
-from harness import operands as regimes
-from harness.case_fields import check_record
-from harness.claims import FAR, FAR_CLAIM, FAR_PAD, claimed, nearest
-from harness.contract import Case, Contract, Expected, Operand, Owed, Tile
-from harness.kernel_contract import EXACT_SIZES, edges
-from harness.matmul_outcomes import KINDS, has_type, outcome
-from harness.plan import accumulator_words, dot_plan, words_rest_on
-from harness.product_bound import bounded_product, launched_instructions
-from harness.usage import UsageError
-from kernels.clauses import broken
-from kernels.element_types import ELEMENT_TYPES
-from kernels.features import Feature
+import bitverdict.kernels.matmul
+from bitverdict.harness import operands as regimes
+from bitverdict.harness.case_fields import check_record
+from bitverdict.harness.claims import FAR, FAR_CLAIM, FAR_PAD, claimed, nearest
+from bitverdict.harness.contract import Case, Contract, Expected, Operand, Owed, Tile
+from bitverdict.harness.kernel_contract import EXACT_SIZES, edges
+from bitverdict.harness.matmul_outcomes import KINDS, has_type, outcome
+from bitverdict.harness.plan import accumulator_words, dot_plan, words_rest_on
+from bitverdict.harness.product_bound import bounded_product, launched_instructions
+from bitverdict.harness.usage import UsageError
+from bitverdict.kernels.clauses import broken
+from bitverdict.kernels.element_types import ELEMENT_TYPES
+from bitverdict.kernels.features import Feature
 
 if TYPE_CHECKING:
     import torch
     from hypothesis.strategies import SearchStrategy
 
-    from harness.targets import Target
+    from bitverdict.harness.targets import Target
 
 _RESIDUES = (16, 16, 16)  # sizes shrink by these where the tile's masked elements cost nothing
 BUDGET = 1 << 24  # products of one case, masked elements of its tiles included: what an emulated launch may cost
@@ -69,7 +69,7 @@ class MatmulContract(Contract):
     def cases(self, target: Target) -> SearchStrategy[Case]:
         from hypothesis import strategies as st
 
-        from harness import strategies
+        from bitverdict.harness import strategies
 
         pool = self.pool(target, strategies.pool_seed())
 
@@ -105,7 +105,7 @@ class MatmulContract(Contract):
         """A covering list: every kind with every configuration; sizes, residues, layouts, outputs, regimes and schedules go
         round in steps that meet each value of each, and EVEN_K, with every kind. Then the sizes 0 and 1, the autotuned
         launcher, and one case a clause."""
-        from harness import strategies
+        from bitverdict.harness import strategies
 
         rng, cases, ragged = random.Random(0), [], 0
         for place, special in enumerate(self.pool(target, 0)):
@@ -159,7 +159,7 @@ class MatmulContract(Contract):
 
     def _far(self) -> Case:
         """Rows of A, and columns of B, so far apart that offsets pass 2^31."""
-        from harness.kernel_contract import far_pad
+        from bitverdict.harness.kernel_contract import far_pad
 
         m, n, k, small = 3, 3, 40, self.module.configurations("cuda")[-1]
         views = {"a": self._view({"pad": far_pad(m, k)}), "b": self._view({"order": "column", "pad": far_pad(n, k)})}
@@ -180,7 +180,7 @@ class MatmulContract(Contract):
         return [Case(contract=self.address, problem=problem(m=4, n=4, k=4, **fields)) for fields in wrong]
 
     def _case(self, target: Target, special: dict, sizes: list[int], regime: str, data_seed: int, schedule: str) -> Case:
-        from harness import strategies
+        from bitverdict.harness import strategies
 
         tile = _tile(special["config"])
         m, n, k = (
@@ -200,7 +200,7 @@ class MatmulContract(Contract):
         ]
         exact = [
             Case(contract=self.address, problem=self.module.Problem(m=m, n=n, k=k, dtype=dtype, out=dtype), regime=regimes.EXACT)
-            for dtype in kernels.matmul.OUTPUTS
+            for dtype in bitverdict.kernels.matmul.OUTPUTS
             if dtype != "int8" and has_type(dtype, target)
             for m, n, k in EXACT_SIZES
         ]
@@ -222,8 +222,8 @@ class MatmulContract(Contract):
         if far and FAR not in claims:
             return None
         views = {"a": p.a, "b": p.b} if far or "strides" in claims else {}
-        out = p.out if "out_dtype" in claims and p.out in kernels.matmul.OUTPUTS[dtype] else dtype
-        activated = "activation" in claims and dtype != "int8" and p.activation in kernels.matmul.ACTIVATIONS
+        out = p.out if "out_dtype" in claims and p.out in bitverdict.kernels.matmul.OUTPUTS[dtype] else dtype
+        activated = "activation" in claims and dtype != "int8" and p.activation in bitverdict.kernels.matmul.ACTIVATIONS
         activation = p.activation if activated else ""
         problem = self.module.Problem(**fields, out=out, activation=activation, **views, **wrong)
         regime = regimes.of_a_launcher(case.regime)
@@ -236,7 +236,7 @@ class MatmulContract(Contract):
         if case.launcher and (p.k_of_b is not None or p.dtype_of_b):
             reason = "A and B do not belong together: the launcher must raise, as torch.matmul does"
             return Owed(result=False, any_refusal=True, outcome="refused", layer="launcher", reason=reason)
-        clause = broken(kernels.matmul.CLAUSES, case.problem, case.config)  # the law's, also for a copy that lost one
+        clause = broken(bitverdict.kernels.matmul.CLAUSES, case.problem, case.config)  # the law's, also for a copy that lost one
         if case.launcher and not clause and 0 in (p.m, p.n, p.k):
             return Owed(any_refusal=True)  # an answer, which is then held to be right, or a refusal
         if clause:
@@ -314,7 +314,7 @@ class MatmulContract(Contract):
             "config": c.name if c else "the launcher's own" if case.launcher else "autotuned",
         }
         seen |= {f"{name} mod 16": size % 16 for name, size in (("m", p.m), ("n", p.n), ("k", p.k))}
-        clause = broken(kernels.matmul.CLAUSES, p, c)
+        clause = broken(bitverdict.kernels.matmul.CLAUSES, p, c)
         seen["clause"] = clause[0].name if clause else "none broken"
         if c is not None:
             tiles = -(-p.m // c.block_m), -(-p.n // c.block_n)
@@ -330,7 +330,7 @@ class MatmulContract(Contract):
 
     def case_from_json(self, record: Mapping) -> Case:
         """Inverse of `Case.to_json`. ValueError (value, rule, remedy) for fields or values that no case of this kernel has."""
-        from harness.contract import CASE_VERSION
+        from bitverdict.harness.contract import CASE_VERSION
 
         if record.get("version") != CASE_VERSION:
             raise UsageError(
@@ -352,16 +352,16 @@ class MatmulContract(Contract):
 
 
 def contract(module: ModuleType) -> MatmulContract:
-    """The contract for `module`, which is kernels.matmul or a copy of its source; a copy is addressed by its file."""
-    if module is kernels.matmul:
+    """The contract for `module`, which is bitverdict.kernels.matmul or a copy of its source; a copy is addressed by its file."""
+    if module is bitverdict.kernels.matmul:
         return MatmulContract(module, "matmul")
     return MatmulContract(module, f"{module.__file__}:CONTRACT")
 
 
 def epilogue(accumulator: np.ndarray, problem: Any, arch: str) -> np.ndarray:
     """Output words (M, N) of accumulator words (M, N): activation in fp32, then the one conversion."""
-    from reference.activation import leaky_relu
-    from reference.formats import FORMATS, convert
+    from bitverdict.reference.activation import leaky_relu
+    from bitverdict.reference.formats import FORMATS, convert
 
     if problem.dtype == "int8":
         return accumulator.astype(np.int8 if problem.out == "int8" else np.int32)  # modulo 2^8: the low bits
@@ -394,7 +394,7 @@ def _special(kind: tuple[str, str], config: Any, rng: random.Random, target: Tar
         }
         for _ in "ab"
     ]
-    outputs = [name for name in kernels.matmul.OUTPUTS[dtype] if has_type(name, target)] or [dtype]
+    outputs = [name for name in bitverdict.kernels.matmul.OUTPUTS[dtype] if has_type(name, target)] or [dtype]
     out = rng.choice([outputs[0] if dtype not in outputs else dtype, *outputs])
     activation = rng.choice(("", "leaky_relu")) if dtype != "int8" else ""
     return {
@@ -420,4 +420,4 @@ def _interleaved(cases: list[Case]) -> list[Case]:
     return sorted(cases, key=lambda case: case.config.block_m * case.config.block_n * case.config.block_k)
 
 
-CONTRACT = contract(kernels.matmul)
+CONTRACT = contract(bitverdict.kernels.matmul)

@@ -7,12 +7,12 @@ from itertools import product
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import kernels.small_mma
-from harness.contract import Case, Expected, Operand
-from harness.kernel_contract import Fields, KernelContract, chain_of, drawn_operand, empty, far_pad, multiplied
-from harness.plan import words_rest_on
-from harness.product_bound import bounded_product, launched_instructions
-from harness.targets import Target
+import bitverdict.kernels.small_mma
+from bitverdict.harness.contract import Case, Expected, Operand
+from bitverdict.harness.kernel_contract import Fields, KernelContract, chain_of, drawn_operand, empty, far_pad, multiplied
+from bitverdict.harness.plan import words_rest_on
+from bitverdict.harness.product_bound import bounded_product, launched_instructions
+from bitverdict.harness.targets import Target
 
 SEED: dict[str, Any] = {
     "m, n, k": ((128, 128, 128), (64, 128, 128), (64, 256, 256), (256, 64, 64)),
@@ -127,4 +127,4 @@ def contract(module: ModuleType) -> SmallMmaContract:
     return SmallMmaContract(module, "small_mma")
 
 
-CONTRACT = contract(kernels.small_mma)
+CONTRACT = contract(bitverdict.kernels.small_mma)

@@ -1,7 +1,7 @@
 """What `kernels/tma_gather.py` owes: the rows asked for, bit for bit, and zeros for what lies outside the table.
 
 A case whose regime ends in ``/unchecked`` is launched past the launcher's clauses: there the hardware's own answer is owed, the
-fault by name that `reference.gather_scatter` says; a launch that does not trap is wrong.
+fault by name that `bitverdict.reference.gather_scatter` says; a launch that does not trap is wrong.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from itertools import product
 from types import ModuleType
 from typing import Any
 
-import kernels.tma_gather
-from harness.contract import Case, Expected, Operand, Owed
-from harness.kernel_contract import Fields, RowsContract, aligned_pad, drawn_operand, far_pad, launched, row_numbers
-from harness.targets import Target
-from harness.verdict import RestsOn
-from kernels.element_types import bits_of
+import bitverdict.kernels.tma_gather
+from bitverdict.harness.contract import Case, Expected, Operand, Owed
+from bitverdict.harness.kernel_contract import Fields, RowsContract, aligned_pad, drawn_operand, far_pad, launched, row_numbers
+from bitverdict.harness.targets import Target
+from bitverdict.harness.verdict import RestsOn
+from bitverdict.kernels.element_types import bits_of
 
 UNCHECKED = "unchecked"  # behind a regime: the launcher's clauses are not asked
 SEED: dict[str, Any] = {
@@ -134,8 +134,8 @@ class TmaGatherContract(RowsContract):
         """The fault that the hardware owes for the case's offsets, under iisan the assertion instead of it; None: a result."""
         from triton import knobs
 
-        from reference.gather_scatter import Request, fault
-        from reference.tiled_copy import Direction
+        from bitverdict.reference.gather_scatter import Request, fault
+        from bitverdict.reference.tiled_copy import Direction
 
         p, c = case.problem, case.config
         direction = Direction.LOAD if self.stem == "tma_gather" else Direction.STORE
@@ -170,7 +170,7 @@ class TmaGatherContract(RowsContract):
         return {"gathered": got}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
-        from reference.gather_scatter import gather
+        from bitverdict.reference.gather_scatter import gather
 
         p, c = case.problem, case.config
         words = gather(operands["table"].codes, operands["row_offsets"].codes, p.column_offset, c.block_y)
@@ -208,4 +208,4 @@ def contract(module: ModuleType) -> TmaGatherContract:
     return TmaGatherContract(module, "tma_gather")
 
 
-CONTRACT = contract(kernels.tma_gather)
+CONTRACT = contract(bitverdict.kernels.tma_gather)

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-import kernels.tma_scatter
-from harness.claims import claimed
-from harness.contract import Case, Expected, Operand, Owed
-from harness.contracts.tma_gather import TmaGatherContract, clauses, unchecked
-from harness.kernel_contract import ROW_KINDS, Fields, drawn_operand, empty, far_pad, launched, row_numbers
-from harness.targets import Target
-from harness.verdict import RestsOn
-from kernels.element_types import bits_of
+import bitverdict.kernels.tma_scatter
+from bitverdict.harness.claims import claimed
+from bitverdict.harness.contract import Case, Expected, Operand, Owed
+from bitverdict.harness.contracts.tma_gather import TmaGatherContract, clauses, unchecked
+from bitverdict.harness.kernel_contract import ROW_KINDS, Fields, drawn_operand, empty, far_pad, launched, row_numbers
+from bitverdict.harness.targets import Target
+from bitverdict.harness.verdict import RestsOn
+from bitverdict.kernels.element_types import bits_of
 
 WAIVES = {"distinct rows": "row numbers that come twice"}
 """What a user's launcher may say that it is never given."""
@@ -113,7 +113,7 @@ class TmaScatterContract(TmaGatherContract):
         return {"table": table}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
-        from reference.gather_scatter import scatter
+        from bitverdict.reference.gather_scatter import scatter
 
         p, c = case.problem, case.config
         left = scatter(operands["table"].codes, operands["row_offsets"].codes, p.column_offset, operands["source"].codes)
@@ -145,4 +145,4 @@ def contract(module: ModuleType) -> TmaScatterContract:
     return TmaScatterContract(module, "tma_scatter")
 
 
-CONTRACT = contract(kernels.tma_scatter)
+CONTRACT = contract(bitverdict.kernels.tma_scatter)

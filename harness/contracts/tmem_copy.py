@@ -7,11 +7,11 @@ from itertools import product
 from types import ModuleType
 from typing import Any
 
-import kernels.tmem_copy
-from harness.contract import Case, Expected, Operand
-from harness.kernel_contract import Fields, KernelContract, drawn_operand, launched
-from harness.targets import Target
-from harness.verdict import RestsOn
+import bitverdict.kernels.tmem_copy
+from bitverdict.harness.contract import Case, Expected, Operand
+from bitverdict.harness.kernel_contract import Fields, KernelContract, drawn_operand, launched
+from bitverdict.harness.targets import Target
+from bitverdict.harness.verdict import RestsOn
 
 SEED: dict[str, Any] = {"m": (64, 128, 256), "n": (64, 128), "num_warps": (4, 8)}
 
@@ -32,7 +32,7 @@ class TmemCopyContract(KernelContract):
         ]
         made = [
             ({"dtype": dtype, "m": m, "n": n}, {"block_m": bm, "block_n": bn, "num_warps": warps, "packed": packed})
-            for (m, n, bm, bn), dtype, warps, packed in product(tiles, kernels.tmem_copy.DTYPES, (4, 8), (False, True))
+            for (m, n, bm, bn), dtype, warps, packed in product(tiles, bitverdict.kernels.tmem_copy.DTYPES, (4, 8), (False, True))
         ]
         return [special for special in made if self.legal(*special)]
 
@@ -85,4 +85,4 @@ def contract(module: ModuleType) -> TmemCopyContract:
     return TmemCopyContract(module, "tmem_copy")
 
 
-CONTRACT = contract(kernels.tmem_copy)
+CONTRACT = contract(bitverdict.kernels.tmem_copy)

@@ -12,9 +12,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from harness.emulator.compiling import converted
-from harness.emulator.faults import EmulatedFault
-from harness.emulator.program import Program
+from bitverdict.harness.emulator.compiling import converted
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.program import Program
 
 MOVES = ("tt.load", "tt.store", "tt.atomic_rmw", "ttg.async_copy_global_to_local")
 _ORDINARY = re.compile(r"((?:ld|st|red|atom)\.[\w.:]*?global[\w.:]*)[^\[]*\[ \$\d+ \+ (\d+) \]")

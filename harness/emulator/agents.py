@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.emulator.asynchrony import Flights, InFlight
-from harness.emulator.faults import OnChipFault
-from harness.emulator.memory import Space, View
-from harness.emulator.ordering import rule_of
+from bitverdict.harness.emulator.asynchrony import Flights, InFlight
+from bitverdict.harness.emulator.faults import OnChipFault
+from bitverdict.harness.emulator.memory import Space, View
+from bitverdict.harness.emulator.ordering import rule_of
 
 if TYPE_CHECKING:
-    from harness.emulator.program import Operation
+    from bitverdict.harness.emulator.program import Operation
 
 
 MOST_AGENTS = 16

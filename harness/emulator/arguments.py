@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from triton.runtime.jit import TensorWrapper
 
-from harness.emulator.arithmetic import narrow
-from harness.emulator.cuda_tensors import inside
-from harness.emulator.descriptors import ALIGNMENT, Descriptor
-from harness.emulator.faults import BadArgument, EmulatedFault, raise_for_the_launcher
-from harness.emulator.global_memory import GlobalMemory
-from harness.emulator.types import Type
+from bitverdict.harness.emulator.arithmetic import narrow
+from bitverdict.harness.emulator.cuda_tensors import inside
+from bitverdict.harness.emulator.descriptors import ALIGNMENT, Descriptor
+from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault, raise_for_the_launcher
+from bitverdict.harness.emulator.global_memory import GlobalMemory
+from bitverdict.harness.emulator.types import Type
 
 
 def passed(kind: Any, name: str, value: Any) -> list[tuple[str, Any]]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from reference.formats import FORMATS, convert, decode, encode
+from bitverdict.reference.formats import FORMATS, convert, decode, encode
 
 _CANONICAL = np.uint32(0x7FFFFFFF).view(np.float32)
 

@@ -28,8 +28,8 @@ from triton.backends.nvidia.compiler import (
     sm_arch_from_capability,
 )
 
-from harness.emulator.compiling import CONVERSION, TO_LLVM, read_back
-from harness.emulator.machine_code import cubin_resources
+from bitverdict.harness.emulator.compiling import CONVERSION, TO_LLVM, read_back
+from bitverdict.harness.emulator.machine_code import cubin_resources
 
 _TRIPLE = "nvptx64-nvidia-cuda"
 _PLACE = re.compile(r" loc\(#loc\d*\)$")

@@ -12,13 +12,13 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from harness.emulator.faults import BadArgument, OnChipFault
-from harness.emulator.memory import View
-from harness.emulator.ordering import rule_of
+from bitverdict.harness.emulator.faults import BadArgument, OnChipFault
+from bitverdict.harness.emulator.memory import View
+from bitverdict.harness.emulator.ordering import rule_of
 
 if TYPE_CHECKING:
-    from harness.emulator.agents import Agent
-    from harness.emulator.program import Operation
+    from bitverdict.harness.emulator.agents import Agent
+    from bitverdict.harness.emulator.program import Operation
 
 
 READ_BY = "read by"  # in the details of a fault whose reader only the running program knows

@@ -17,7 +17,7 @@ from typing import Any
 
 from triton.runtime.autotuner import Autotuner
 
-from harness.emulator.faults import BadArgument
+from bitverdict.harness.emulator.faults import BadArgument
 
 FITS, FIRST, RUNS = "", "first", "runs"
 _CONFIG = re.compile(r"config (\d+)")

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from harness.emulator.agents import Agent, Blocked, Thread
-from harness.emulator.asynchrony import Flights, InFlight
-from harness.emulator.faults import OnChipFault
-from harness.emulator.memory import View
+from bitverdict.harness.emulator.agents import Agent, Blocked, Thread
+from bitverdict.harness.emulator.asynchrony import Flights, InFlight
+from bitverdict.harness.emulator.faults import OnChipFault
+from bitverdict.harness.emulator.memory import View
 
 if TYPE_CHECKING:
-    from harness.emulator.program import Operation
+    from bitverdict.harness.emulator.program import Operation
 
 
 class Barrier:

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.emulator.asynchrony import Flights, InFlight
-from harness.emulator.descriptors import Descriptor, check_alignment, check_sign
-from harness.emulator.faults import EmulatedFault
-from harness.emulator.global_memory import GlobalMemory
-from harness.emulator.global_order import BULK
-from harness.emulator.memory import View
-from harness.emulator.ordering import rule_of
-from harness.emulator.undefined_lanes import NOTE, told
+from bitverdict.harness.emulator.asynchrony import Flights, InFlight
+from bitverdict.harness.emulator.descriptors import Descriptor, check_alignment, check_sign
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.global_memory import GlobalMemory
+from bitverdict.harness.emulator.global_order import BULK
+from bitverdict.harness.emulator.memory import View
+from bitverdict.harness.emulator.ordering import rule_of
+from bitverdict.harness.emulator.undefined_lanes import NOTE, told
 
 if TYPE_CHECKING:
-    from harness.emulator.agents import Agent
-    from harness.emulator.asynchrony import Schedule
-    from harness.emulator.barriers import Barriers
-    from harness.emulator.program import Operation
+    from bitverdict.harness.emulator.agents import Agent
+    from bitverdict.harness.emulator.asynchrony import Schedule
+    from bitverdict.harness.emulator.barriers import Barriers
+    from bitverdict.harness.emulator.program import Operation
 
 
 class BulkCopies:

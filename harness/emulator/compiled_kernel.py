@@ -15,7 +15,7 @@ from triton import knobs
 from triton.compiler import compiler
 from triton.compiler.compiler import AsmDict, CompiledKernel
 
-from harness.emulator.machine_code import cubin_resources
+from bitverdict.harness.emulator.machine_code import cubin_resources
 
 LATER = ("llir", "ptx", "cubin")  # stages that follow the tile program
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import triton
 
-from harness.emulator.faults import EmulatedFault, OnChipFault
+from bitverdict.harness.emulator.faults import EmulatedFault, OnChipFault
 
 _NAME = re.compile(r"(?:^|= )(ttn?g\.[\w.]+)")
 UNKNOWN = "none is known; num_stages=1 (of the launch, or in tl.range) leaves the loop without a pipeline"

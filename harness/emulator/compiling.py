@@ -15,7 +15,7 @@ from typing import Any
 import triton
 from triton._C.libtriton import ir, nvidia, passes
 
-from harness.emulator.program import places
+from bitverdict.harness.emulator.program import places
 
 FENCE = "ttng.fence_async_shared"
 WRITTEN = "// fences before lowering: "  # first line of a tile program's text

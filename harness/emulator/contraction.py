@@ -21,8 +21,8 @@ from typing import Any
 import triton
 from triton.runtime.cache import get_cache_manager
 
-from harness.emulator.assembly import Instruction, NotAssembled, instructions, machine_code, ptx
-from harness.emulator.program import Program
+from bitverdict.harness.emulator.assembly import Instruction, NotAssembled, instructions, machine_code, ptx
+from bitverdict.harness.emulator.program import Program
 
 Definitions = dict[str, list[Instruction]]  # register -> who writes it
 _FORMATS = ("f32", "f16", "bf16", "f64")

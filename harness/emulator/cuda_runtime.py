@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.utils._device as default_device
 
-from harness.emulator.cuda_tensors import CPU, CUDA, Placement, on_gpu, unanswered
-from harness.emulator.faults import raise_for_the_launcher
-from harness.emulator.residency import MULTIPROCESSORS
-from harness.emulator.tensor_types import CPU_TYPES, GPU_TYPES, named
+from bitverdict.harness.emulator.cuda_tensors import CPU, CUDA, Placement, on_gpu, unanswered
+from bitverdict.harness.emulator.faults import raise_for_the_launcher
+from bitverdict.harness.emulator.residency import MULTIPROCESSORS
+from bitverdict.harness.emulator.tensor_types import CPU_TYPES, GPU_TYPES, named
 
 if TYPE_CHECKING:
-    from harness.emulator.device import Device
+    from bitverdict.harness.emulator.device import Device
 
 CUDA_VERSION = "12.8"  # what `torch.version.cuda` says: the first that knows sm_100
 LAUNCH = 1000.0  # milliseconds that a launch takes by the events of the emulated GPU: long, so that benchmarks repeat little

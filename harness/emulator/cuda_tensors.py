@@ -16,8 +16,8 @@ import torch
 import torch.utils._device as default_device
 from torch.overrides import TorchFunctionMode
 
-from harness.emulator.faults import EmulatedFault, for_the_launcher, raise_for_the_launcher
-from harness.emulator.tensor_types import KINDS, named
+from bitverdict.harness.emulator.faults import EmulatedFault, for_the_launcher, raise_for_the_launcher
+from bitverdict.harness.emulator.tensor_types import KINDS, named
 
 CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
 NUMPY = "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."

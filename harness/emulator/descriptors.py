@@ -3,7 +3,7 @@
 Rules of what is outside, and of what traps, are those measured on an H200 for tiled copies and documented for gather and scatter:
 an element outside the tensor is read as zero (or NaN, as the descriptor says) and not written, but that a store cuts each row in
 whole units of 16 bytes: the padding in a row's last unit is overwritten; the innermost coordinate must be a multiple of 16 bytes; a
-store must not begin at a negative coordinate (PTX ISA, cp.async.bulk.tensor; `reference.tiled_copy`).
+store must not begin at a negative coordinate (PTX ISA, cp.async.bulk.tensor; `bitverdict.reference.tiled_copy`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.emulator.faults import EmulatedFault
-from reference.tiled_copy import rounded_to_tf32, written_columns
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.reference.tiled_copy import rounded_to_tf32, written_columns
 
 if TYPE_CHECKING:
-    from harness.emulator.program import Operation
+    from bitverdict.harness.emulator.program import Operation
 
 ALIGNMENT = 16  # bytes
 

@@ -24,29 +24,37 @@ from triton.backends.driver import DriverBase
 from triton.backends.nvidia.compiler import get_ptx_version_from_options
 from triton.runtime import driver
 
-from harness.emulator.access_widths import Access, accesses
-from harness.emulator.architectures import ARCHITECTURES
-from harness.emulator.arguments import bytes_of, flatten, passed, refuse_cpu_tensors
-from harness.emulator.assembly import NotAssembled, registers
-from harness.emulator.asynchrony import READ_BY, Schedule
-from harness.emulator.autotuning import Tuned, checked, several, tuned
-from harness.emulator.compiled_kernel import returned
-from harness.emulator.compiler_faults import blame
-from harness.emulator.compiling import FENCE, WRITTEN, Stages, check_release, language_of
-from harness.emulator.cuda_runtime import LAUNCH, answering
-from harness.emulator.cuda_tensors import CUDA, outside
-from harness.emulator.faults import BadArgument, EmulatedFault
-from harness.emulator.global_atomics import RELEASED, ROUNDS
-from harness.emulator.global_memory import GlobalMemory
-from harness.emulator.global_order import EQUAL
-from harness.emulator.hints import compiled_in, hinted, untrue_arguments
-from harness.emulator.interleaving import Programs
-from harness.emulator.machine import FENCE_READ, PARITY, Machine
-from harness.emulator.program import Program
-from harness.emulator.program_facts import ProgramFacts
-from harness.emulator.residency import MULTIPROCESSORS, Registers, Residency, check_grid, limit_of, most_registers, residency
-from harness.emulator.translate import Translated, translate
-from harness.emulator.undefined_lanes import NOTE
+from bitverdict.harness.emulator.access_widths import Access, accesses
+from bitverdict.harness.emulator.architectures import ARCHITECTURES
+from bitverdict.harness.emulator.arguments import bytes_of, flatten, passed, refuse_cpu_tensors
+from bitverdict.harness.emulator.assembly import NotAssembled, registers
+from bitverdict.harness.emulator.asynchrony import READ_BY, Schedule
+from bitverdict.harness.emulator.autotuning import Tuned, checked, several, tuned
+from bitverdict.harness.emulator.compiled_kernel import returned
+from bitverdict.harness.emulator.compiler_faults import blame
+from bitverdict.harness.emulator.compiling import FENCE, WRITTEN, Stages, check_release, language_of
+from bitverdict.harness.emulator.cuda_runtime import LAUNCH, answering
+from bitverdict.harness.emulator.cuda_tensors import CUDA, outside
+from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
+from bitverdict.harness.emulator.global_atomics import RELEASED, ROUNDS
+from bitverdict.harness.emulator.global_memory import GlobalMemory
+from bitverdict.harness.emulator.global_order import EQUAL
+from bitverdict.harness.emulator.hints import compiled_in, hinted, untrue_arguments
+from bitverdict.harness.emulator.interleaving import Programs
+from bitverdict.harness.emulator.machine import FENCE_READ, PARITY, Machine
+from bitverdict.harness.emulator.program import Program
+from bitverdict.harness.emulator.program_facts import ProgramFacts
+from bitverdict.harness.emulator.residency import (
+    MULTIPROCESSORS,
+    Registers,
+    Residency,
+    check_grid,
+    limit_of,
+    most_registers,
+    residency,
+)
+from bitverdict.harness.emulator.translate import Translated, translate
+from bitverdict.harness.emulator.undefined_lanes import NOTE
 
 KEPT = 512  # translated programs
 STEP_LIMIT = 20_000_000  # operations of the tile program in one launch: far beyond any judged case

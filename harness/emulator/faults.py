@@ -1,8 +1,7 @@
 """What an emulated GPU has to say: the exception its launches raise, and the one for what it is asked by mistake.
 
-Any other exception whose innermost frame is the emulator's is the emulator's own failure (`harness.outcomes`), never a verdict on
-the kernel.
-"""
+Any other exception whose innermost frame is the emulator's is the emulator's own failure (`bitverdict.harness.outcomes`), never a
+verdict on the kernel."""
 
 from __future__ import annotations
 
@@ -17,10 +16,9 @@ class BadArgument(ValueError):
 class EmulatedFault(Exception):
     """A launch that the emulated GPU convicts, or declines to judge.
 
-    `outcome` is the word of `harness.verdict.Outcome` ("race", "stray write", "not modelled", ...), `location` is ``file:line`` of
-    the operation at fault, `details` what a person reads next: both ends of a race, the executed IR, the state of barriers, the
-    schedule.
-    """
+    `outcome` is the word of `bitverdict.harness.verdict.Outcome` ("race", "stray write", "not modelled", ...), `location` is
+    ``file:line`` of the operation at fault, `details` what a person reads next: both ends of a race, the executed IR, the state of
+    barriers, the schedule."""
 
     def __init__(self, outcome: str, message: str, location: str = "", details: dict | None = None) -> None:
         super().__init__(f"{outcome}: {message}" + (f" [{location}]" if location else ""))

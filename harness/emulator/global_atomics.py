@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.emulator.agents import GLOBAL, Agent, Blocked, Poll, Thread, Turn
-from harness.emulator.asynchrony import Schedule
-from harness.emulator.global_memory import GlobalMemory
-from harness.emulator.global_order import ACQUIRES, CTA, RELEASES
-from harness.emulator.memory import View
+from bitverdict.harness.emulator.agents import GLOBAL, Agent, Blocked, Poll, Thread, Turn
+from bitverdict.harness.emulator.asynchrony import Schedule
+from bitverdict.harness.emulator.global_memory import GlobalMemory
+from bitverdict.harness.emulator.global_order import ACQUIRES, CTA, RELEASES
+from bitverdict.harness.emulator.memory import View
 
 if TYPE_CHECKING:
-    from harness.emulator.program import Operation
+    from bitverdict.harness.emulator.program import Operation
 
 RELAXED, SYSTEM = 1, 3  # MemSemantic, MemSyncScope: a volatile load is ld.relaxed.sys (PTX ISA 9.7.9.8, ld.volatile)
 ROUNDS = "rounding atomics"

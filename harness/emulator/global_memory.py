@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.emulator.faults import EmulatedFault
-from harness.emulator.global_order import ORDINARY, Access, GlobalOrder, Marks
-from harness.emulator.memory import UNSIGNED, zeros
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.global_order import ORDINARY, Access, GlobalOrder, Marks
+from bitverdict.harness.emulator.memory import UNSIGNED, zeros
 
 if TYPE_CHECKING:
-    from harness.emulator.agents import Agent
-    from harness.emulator.program import Operation
-    from harness.emulator.program_facts import ProgramFacts
+    from bitverdict.harness.emulator.agents import Agent
+    from bitverdict.harness.emulator.program import Operation
+    from bitverdict.harness.emulator.program_facts import ProgramFacts
 
 
 @dataclass(eq=False)

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from harness.emulator.faults import EmulatedFault
-from harness.emulator.memory import zeros
-from harness.emulator.ordering import rule_of
-from harness.emulator.threads import SCALAR, WARP, Owners, owners
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.memory import zeros
+from bitverdict.harness.emulator.ordering import rule_of
+from bitverdict.harness.emulator.threads import SCALAR, WARP, Owners, owners
 
 if TYPE_CHECKING:
-    from harness.emulator.agents import Agent
-    from harness.emulator.global_memory import Region
-    from harness.emulator.program import Operation
-    from harness.emulator.program_facts import ProgramFacts
+    from bitverdict.harness.emulator.agents import Agent
+    from bitverdict.harness.emulator.global_memory import Region
+    from bitverdict.harness.emulator.program import Operation
+    from bitverdict.harness.emulator.program_facts import ProgramFacts
 
 OPEN = np.iinfo(np.int32).max  # epoch of a bulk store that no wait covers: nobody knows of it, its own program included
 ALWAYS = OPEN - 1  # what an agent knows of itself

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.emulator.access_widths import Access
-from harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.access_widths import Access
+from bitverdict.harness.emulator.faults import EmulatedFault
 
 if TYPE_CHECKING:
-    from harness.emulator.machine import Machine
-    from harness.emulator.program import Operation, Program
-    from harness.emulator.types import Type
+    from bitverdict.harness.emulator.machine import Machine
+    from bitverdict.harness.emulator.program import Operation, Program
+    from bitverdict.harness.emulator.types import Type
 
 WRITTEN_AS = {"tt.divisibility": "tl.multiple_of", "tt.contiguity": "tl.max_contiguous", "tt.constancy": "tl.max_constancy"}
 ALIGNED = "PTX ISA, ld, st, atom and cp.async: an address must be a multiple of the size of the access"

@@ -6,8 +6,8 @@ GPU does not make. Source: PTX ISA 9.0, "Target ISA notes" of each instruction; 
 
 from __future__ import annotations
 
-from harness.emulator.faults import EmulatedFault
-from harness.emulator.program import Program
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.program import Program
 
 NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "ttng.async_tma_copy_global_to_local": ("cp.async.bulk.tensor", ("sm_90", "sm_100")),

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from harness.emulator.agents import Blocked, Stuck, Thread, Turn
-from harness.emulator.asynchrony import Schedule
-from harness.emulator.faults import EmulatedFault
-from harness.emulator.machine import Machine
-from harness.emulator.residency import Residency
+from bitverdict.harness.emulator.agents import Blocked, Stuck, Thread, Turn
+from bitverdict.harness.emulator.asynchrony import Schedule
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.machine import Machine
+from bitverdict.harness.emulator.residency import Residency
 
 SHOWN = 20  # waits in a report
 MOST_LOOKS = 20_000  # at the same words, one after another, while no program does anything else

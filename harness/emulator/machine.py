@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.emulator.agents import MOST_AGENTS, Agent, Footprints, Thread, drive
-from harness.emulator.asynchrony import Flights, InFlight, Schedule
-from harness.emulator.barriers import Barriers
-from harness.emulator.bulk_copies import BulkCopies
-from harness.emulator.descriptors import Descriptor
-from harness.emulator.faults import EmulatedFault, OnChipFault
-from harness.emulator.global_atomics import GlobalAtomics
-from harness.emulator.global_memory import GlobalMemory
-from harness.emulator.global_order import ORDINARY
-from harness.emulator.memory import Hidden, Outside, Space, View
-from harness.emulator.ordering import rule_of
-from harness.emulator.tensor_operations import TensorOperations
-from harness.emulator.timeline import Timeline
+from bitverdict.harness.emulator.agents import MOST_AGENTS, Agent, Footprints, Thread, drive
+from bitverdict.harness.emulator.asynchrony import Flights, InFlight, Schedule
+from bitverdict.harness.emulator.barriers import Barriers
+from bitverdict.harness.emulator.bulk_copies import BulkCopies
+from bitverdict.harness.emulator.descriptors import Descriptor
+from bitverdict.harness.emulator.faults import EmulatedFault, OnChipFault
+from bitverdict.harness.emulator.global_atomics import GlobalAtomics
+from bitverdict.harness.emulator.global_memory import GlobalMemory
+from bitverdict.harness.emulator.global_order import ORDINARY
+from bitverdict.harness.emulator.memory import Hidden, Outside, Space, View
+from bitverdict.harness.emulator.ordering import rule_of
+from bitverdict.harness.emulator.tensor_operations import TensorOperations
+from bitverdict.harness.emulator.timeline import Timeline
 
 if TYPE_CHECKING:
-    from harness.emulator.program import Operation
+    from bitverdict.harness.emulator.program import Operation
 
 TENSOR_BYTES = 128 * 512 * 4
 FENCE = "ttng.fence_async_shared"

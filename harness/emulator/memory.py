@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from harness.emulator.faults import OnChipFault
+from bitverdict.harness.emulator.faults import OnChipFault
 
 if TYPE_CHECKING:
-    from harness.emulator.program import Operation
+    from bitverdict.harness.emulator.program import Operation
 
 SPREAD = 2  # of fp4 beside fp8: of 16 bytes of shared memory 8 hold elements (PTX ISA, tensor memory map: .b4x16_p64)
 POISON = 0xFF  # a NaN in every float format we hold, and conspicuous as an integer

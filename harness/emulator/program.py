@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from harness.emulator.types import Type, closing, parse_type, split_top
+from bitverdict.harness.emulator.types import Type, closing, parse_type, split_top
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from harness.emulator.program import Block, Operation, Program
+from bitverdict.harness.emulator.program import Block, Operation, Program
 
 ANY = "any memory"
 UPDATES = ("tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_store")

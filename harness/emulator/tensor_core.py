@@ -1,9 +1,8 @@
 """Which tensor-core law a matrix product of the tile program follows, and its application.
 
-The family is the operation's and its layout's; block, fraction bits and rounding are `reference.tensor_core`'s. What the lowering
-adds is here: the order in which mma.sync with wide operand registers takes k, the partial accumulators of fp8 wgmma, truncation to
-tf32.
-"""
+The family is the operation's and its layout's; block, fraction bits and rounding are `bitverdict.reference.tensor_core`'s. What the
+lowering adds is here: the order in which mma.sync with wide operand registers takes k, the partial accumulators of fp8 wgmma,
+truncation to tf32."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ from functools import cache
 
 import numpy as np
 
-from harness.emulator.arithmetic import canonical, fma
-from reference import tensor_core
-from reference.k_order import instruction_order
+from bitverdict.harness.emulator.arithmetic import canonical, fma
+from bitverdict.reference import tensor_core
+from bitverdict.reference.k_order import instruction_order
 
 
 def k_order(k: int, width: int, bits: int) -> np.ndarray | None:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.emulator.asynchrony import Flights, InFlight, PendingTensor
-from harness.emulator.faults import OnChipFault
-from harness.emulator.memory import View
-from harness.emulator.undefined_lanes import undefined_product
+from bitverdict.harness.emulator.asynchrony import Flights, InFlight, PendingTensor
+from bitverdict.harness.emulator.faults import OnChipFault
+from bitverdict.harness.emulator.memory import View
+from bitverdict.harness.emulator.undefined_lanes import undefined_product
 
 if TYPE_CHECKING:
-    from harness.emulator.agents import Agent, Footprints
-    from harness.emulator.barriers import Barriers
-    from harness.emulator.program import Operation
+    from bitverdict.harness.emulator.agents import Agent, Footprints
+    from bitverdict.harness.emulator.barriers import Barriers
+    from bitverdict.harness.emulator.program import Operation
 
 
 class TensorOperations:

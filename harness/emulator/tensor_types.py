@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from harness.emulator.faults import raise_for_the_launcher
+from bitverdict.harness.emulator.faults import raise_for_the_launcher
 
 KINDS = {
     torch.float64: "DoubleTensor",

@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from harness.emulator.types import Type
+from bitverdict.harness.emulator.types import Type
 
 WARP = 32
 EVERY = -1  # all bits: each thread holds the same

@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from harness.emulator.access_widths import Access
-from harness.emulator.contraction import Contraction
-from harness.emulator.faults import EmulatedFault
-from harness.emulator.hints import check, hints_of, note
-from harness.emulator.instruction_sets import check_instructions
-from harness.emulator.program import Block, Function, Operation, Program, parse_program
-from harness.emulator.program_facts import ProgramFacts
-from harness.emulator.threads import Owners, owners
-from harness.emulator.types import Type, parse_type
-from harness.emulator.undefined_lanes import UndefinedLanes
+from bitverdict.harness.emulator.access_widths import Access
+from bitverdict.harness.emulator.contraction import Contraction
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.hints import check, hints_of, note
+from bitverdict.harness.emulator.instruction_sets import check_instructions
+from bitverdict.harness.emulator.program import Block, Function, Operation, Program, parse_program
+from bitverdict.harness.emulator.program_facts import ProgramFacts
+from bitverdict.harness.emulator.threads import Owners, owners
+from bitverdict.harness.emulator.types import Type, parse_type
+from bitverdict.harness.emulator.undefined_lanes import UndefinedLanes
 
 Lowering = Callable[["Translator", Operation], None]
 LOWERINGS: dict[str, Lowering] = {}
@@ -302,7 +302,7 @@ def translate(
 ) -> Translated:
     """The tile program `text` as Python, each access held to its width where `widths` says one by line. Raises EmulatedFault
     "not modelled", with the operation and its line, for what is not known."""
-    from harness.emulator import lowerings  # noqa: F401  (fills the table)
+    from bitverdict.harness.emulator import lowerings  # noqa: F401  (fills the table)
 
     program = parse_program(text)
     if program.integer("ttg.num-ctas", 1) != 1:

@@ -12,7 +12,7 @@ from functools import cache
 
 import numpy as np
 
-# element -> (bits, format name in `reference.formats`, or None for integers)
+# element -> (bits, format name in `bitverdict.reference.formats`, or None for integers)
 ELEMENTS: dict[str, tuple[int, str | None]] = {
     "i1": (1, None),
     "i8": (8, None),

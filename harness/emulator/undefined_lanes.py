@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.emulator.compiling import language_of
-from harness.emulator.memory import View
-from harness.emulator.program import Block, Operation, Program
+from bitverdict.harness.emulator.compiling import language_of
+from bitverdict.harness.emulator.memory import View
+from bitverdict.harness.emulator.program import Block, Operation, Program
 
 if TYPE_CHECKING:
-    from harness.emulator.machine import Machine
-    from harness.emulator.translate import Translator
+    from bitverdict.harness.emulator.machine import Machine
+    from bitverdict.harness.emulator.translate import Translator
 
 NOTE = "undefined lanes"
 Lanes = np.ndarray | None  # bool, of the shape of the value that it belongs to; 0-d for a scalar

@@ -17,14 +17,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.frontier.contract import MODES, case_of
-from harness.frontier.points import Point, points, rule
-from harness.journal import Journal
-from harness.targets import Target
-from harness.usage import UsageError
-from kernels.features import Feature
-from reference import gather_scatter
-from reference.tiled_copy import Direction
+from bitverdict.harness.frontier.contract import MODES, case_of
+from bitverdict.harness.frontier.points import Point, points, rule
+from bitverdict.harness.journal import Journal
+from bitverdict.harness.targets import Target
+from bitverdict.harness.usage import UsageError
+from bitverdict.kernels.features import Feature
+from bitverdict.reference import gather_scatter
+from bitverdict.reference.tiled_copy import Direction
 
 ARCHITECTURES = ("sm_90", "sm_100")
 NOT_THERE = "not there"  # the machine lacks the instruction
@@ -51,7 +51,7 @@ def by_rule(grid: list[Point], arch: str, *, iisan: bool) -> Answers:
 
 def by_launch(grid: list[Point], target: Target, mode: str, *, jobs: int, timeout: float = 30.0) -> Answers:
     """Launch every point that `target` has the instruction for, in children; the others answer `NOT_THERE`."""
-    from harness.isolation import Bench
+    from bitverdict.harness.isolation import Bench
 
     here = [p for p in grid if has(p, target.arch, target.features)]
     found: Answers = {key(p): {"outcome": NOT_THERE, "message": "", "location": ""} for p in grid}
@@ -70,7 +70,7 @@ def by_launch(grid: list[Point], target: Target, mode: str, *, jobs: int, timeou
 
 def columns(architectures: Iterable[str], *, jobs: int, operations: tuple[str, ...] | None = None) -> dict[str, dict[str, Answers]]:
     """Architecture -> column -> answers, of all columns that need no GPU."""
-    from harness.frontier.compiled import by_compiler
+    from bitverdict.harness.frontier.compiled import by_compiler
 
     grid = points(operations) if operations else points()
     made: dict[str, dict[str, Answers]] = {}
@@ -97,7 +97,7 @@ def origin(target: Target | None = None) -> dict[str, str]:
     import torch
     import triton
 
-    from harness.recording.machine import driver_version
+    from bitverdict.harness.recording.machine import driver_version
 
     told = {"date": datetime.now(UTC).date().isoformat(), "triton": triton.__version__, "torch": torch.__version__}
     return told | ({"machine": target.model, "driver": driver_version()} if target else {})

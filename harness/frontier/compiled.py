@@ -1,6 +1,6 @@
 """What the compiler answers: every point to machine code, ptxas included, in a child that may die of it.
 
-python -m harness.frontier.compiled ARCH      points as lines of JSON on stdin, an answer a line on stdout
+python -m bitverdict.harness.frontier.compiled ARCH      points as lines of JSON on stdin, an answer a line on stdout
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.frontier.contract import CONTRACT, case_of
-from harness.frontier.points import Point
+from bitverdict.harness.frontier.contract import CONTRACT, case_of
+from bitverdict.harness.frontier.points import Point
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-CHILD = (sys.executable, "-m", "harness.frontier.compiled")
+CHILD = (sys.executable, "-m", "bitverdict.harness.frontier.compiled")
 
 
 def by_compiler(grid: list[Point], arch: str, *, child: Sequence[str] = CHILD) -> dict[str, dict]:
     """Key of a point -> answer. A child that dies leaves "compiler abort" at the point it was at; the next one begins after it."""
-    from harness.frontier.columns import key
+    from bitverdict.harness.frontier.columns import key
 
     found: dict[str, dict] = {}
     left = [key(point) for point in grid]
@@ -43,8 +43,8 @@ def answer(point: Point) -> dict:
     """Compile one point for the target whose driver is active; what the host refuses before that is its refusal."""
     import torch
 
-    from harness.outcomes import outcome_of
-    from harness.transfer import torch_dtype
+    from bitverdict.harness.outcomes import outcome_of
+    from bitverdict.harness.transfer import torch_dtype
 
     case = case_of(point)
     tensors = {}
@@ -62,7 +62,7 @@ def answer(point: Point) -> dict:
 
 
 def main(words: Sequence[str]) -> None:
-    from harness.offline_driver import compiling
+    from bitverdict.harness.offline_driver import compiling
 
     with compiling(words[0]):
         for line in sys.stdin:

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from harness.contract import CASE_VERSION, Case, Contract, Expected, Operand
-from harness.frontier.points import Point
-from harness.kernel_contract import empty
-from harness.targets import Target
-from harness.usage import UsageError
-from harness.verdict import RestsOn
-from reference import gather_scatter, tiled_copy
+from bitverdict.harness.contract import CASE_VERSION, Case, Contract, Expected, Operand
+from bitverdict.harness.frontier.points import Point
+from bitverdict.harness.kernel_contract import empty
+from bitverdict.harness.targets import Target
+from bitverdict.harness.usage import UsageError
+from bitverdict.harness.verdict import RestsOn
+from bitverdict.reference import gather_scatter, tiled_copy
 
-ADDRESS = "harness.frontier.contract:CONTRACT"
+ADDRESS = "bitverdict.harness.frontier.contract:CONTRACT"
 MODES = ("", "iisan")
 
 
@@ -87,7 +87,7 @@ class FrontierContract(Contract):
         return table
 
     def copy(self, p: Point, table: Any, tile: Any, tensors: Mapping) -> None:
-        from harness.frontier import copies
+        from bitverdict.harness.frontier import copies
 
         if p.tiled:
             copies.tiled(p.operation, table, tile, p.row, p.column, on_device=p.on_device)

@@ -18,8 +18,8 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import fence_async_shared, mbarrier, tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from kernels.element_types import element_type
-from kernels.offset_layout import offset_layout
+from bitverdict.kernels.element_types import element_type
+from bitverdict.kernels.offset_layout import offset_layout
 
 WARPS = 4
 

@@ -4,7 +4,7 @@ For every element size (1, 2, 4 bytes), row width, number of rows, box width and
 what it held, so that each byte written is seen, padding included. A store is told by the bytes it wrote past the end of a row; a
 load by what came for the columns outside, where the tensor's padding holds other words.
 
-    python -m harness.frontier.edges [--emulated sm_90] --json FILE
+    python -m bitverdict.harness.frontier.edges [--emulated sm_90] --json FILE
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def measure(device: Any, *, quick: bool = False) -> list[Edge]:
 def _edge(kind: str, device: Any, itemsize: int, columns: int, rows: int, box_bytes: int, swizzle: int | None, column: int) -> Edge:
     import torch
 
-    from harness.frontier.copies import tiled
-    from harness.transfer import torch_dtype
+    from bitverdict.harness.frontier.copies import tiled
+    from bitverdict.harness.transfer import torch_dtype
 
     dtype = torch_dtype(DTYPES[itemsize])
     buffer = torch.full((ROWS * STRIDE_BYTES,), UNTOUCHED, dtype=torch.uint8, device=device)  # (bytes,)
@@ -124,10 +124,11 @@ def _of_load(now: np.ndarray, held: np.ndarray, source: np.ndarray, rows: int, w
 
 
 def law(edge: Edge) -> tuple[int, ...]:
-    """What `reference.tiled_copy` says is touched past a row's end: a store ends with the unit of 16 bytes that the row ends in."""
+    """What `bitverdict.reference.tiled_copy` says is touched past a row's end: a store ends with the unit of 16 bytes that the row
+    ends in."""
     if edge.kind == "tiled load":
         return ()
-    from reference.tiled_copy import written_columns
+    from bitverdict.reference.tiled_copy import written_columns
 
     width, first = edge.columns * edge.itemsize, edge.column * edge.itemsize
     reach = written_columns(edge.columns, edge.itemsize) * edge.itemsize
@@ -158,14 +159,14 @@ def main(words: list[str] | None = None) -> int:
     """Measure, say what the law does not explain, write all of it. Status 0 where the law explains every launch, 1 otherwise."""
     import torch
 
-    parser = argparse.ArgumentParser(prog="python -m harness.frontier.edges")
+    parser = argparse.ArgumentParser(prog="python -m bitverdict.harness.frontier.edges")
     parser.add_argument("--emulated", default="", metavar="ARCH", help="on the emulated GPU instead of cuda:0")
     parser.add_argument("--quick", action="store_true", help="a few widths only")
     parser.add_argument("--json", type=Path, required=True)
     arguments = parser.parse_args(words)
     machine: Any = nullcontext()
     if arguments.emulated:
-        from harness.emulator import emulated
+        from bitverdict.harness.emulator import emulated
 
         machine = emulated(arguments.emulated)
     with machine:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from harness.frontier.columns import NOT_THERE, Answers
-from harness.frontier.points import Point
+from bitverdict.harness.frontier.columns import NOT_THERE, Answers
+from bitverdict.harness.frontier.points import Point
 
 SHOWN = ("rule", "compiler", "emulated", "emulated iisan", "hardware", "hardware iisan")
 HARMLESS = {"right", "compiles"}
@@ -27,7 +27,8 @@ EXPLAINED = (  # (part of a title, what is in its lines, why); the first that fi
     (
         "",
         "emulated stray read",
-        "the emulated GPU sees which addresses are read: rows looked for too early begin in the gap between rows; the GPU only shows "
+        "the emulated GPU sees which addresses are read: rows looked for too early begin in the gap between rows; the GPU only "
+        "shows "
         "that the words are wrong",
     ),
 )
@@ -73,7 +74,8 @@ def _head(origins: list[dict]) -> Iterator[str]:
         "",
         "What the hardware taught the rule and the emulated GPU (H200):",
         "",
-        "- A store ends a row with the whole unit of 16 bytes in which the row ends: `python -m harness.frontier.edges` measured",
+        "- A store ends a row with the whole unit of 16 bytes in which the row ends: `python -m "
+        "bitverdict.harness.frontier.edges` measured",
         "  it byte by byte in 5,170 launches (`tests/hardware_words/tma_edges_h200.json`), none of them otherwise.",
         "- A box whose row has less than 16 bytes compiles, and is refused by the driver (`Failed to create tensor map",
         "  descriptor: invalid argument`).",
@@ -82,9 +84,9 @@ def _head(origins: list[dict]) -> Iterator[str]:
         "  first is looked for too early: a load brings wrong words, a store writes between the rows. The bytes that the two",
         "  stores touched (30 and 64 in the gaps) are those that this predicts. iisan asserts both.",
         "",
-        "Made by `python -m harness frontier --merge tests/hardware_words/frontier_h200.json --page docs/frontier.md`;",
+        "Made by `bitverdict frontier --merge tests/hardware_words/frontier_h200.json --page docs/frontier.md`;",
         "the merged file holds the hardware's answers, written on the GPU by",
-        "`python -m harness frontier --hardware cuda:0 --json FILE`.",
+        "`bitverdict frontier --hardware cuda:0 --json FILE`.",
         "",
     )
     for place, origin in enumerate(origins):

@@ -1,8 +1,7 @@
 """The grid: for each TMA operation and each precondition, points on both sides of it.
 
-A point is a launch of `harness.frontier.copies` and what is documented about it (`rule`): "right", or an outcome by name and who
-says so. Nothing here runs anything.
-"""
+A point is a launch of `bitverdict.harness.frontier.copies` and what is documented about it (`rule`): "right", or an outcome by name
+and who says so. Nothing here runs anything."""
 
 from __future__ import annotations
 
@@ -11,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kernels.element_types import bits_of
-from reference import gather_scatter, tiled_copy
-from reference.tiled_copy import Direction
+from bitverdict.kernels.element_types import bits_of
+from bitverdict.reference import gather_scatter, tiled_copy
+from bitverdict.reference.tiled_copy import Direction
 
 OPERATIONS = ("tiled load", "tiled store", "gather", "scatter")
 DTYPES = ("fp32", "fp16", "int8")
@@ -135,7 +134,8 @@ class Rule:
 
 
 def rule(point: Point, arch: str, *, iisan: bool = False) -> Rule:
-    """By `reference.tiled_copy` and `reference.gather_scatter`, the driver API's rules of a descriptor and the tile language's."""
+    """By `bitverdict.reference.tiled_copy` and `bitverdict.reference.gather_scatter`, the driver API's rules of a descriptor and
+    the tile language's."""
     if any(n < 1 or n & (n - 1) for n in (point.block_rows, point.block_columns)):
         return Rule("refused", "front end", "a tile's sizes are powers of two")
     if point.tiled and (width := point.block_columns * point.itemsize) < tiled_copy.ALIGNMENT:

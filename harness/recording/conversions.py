@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.formats import BF16, E4M3, E5M2, FP16, FP32, TF32, Format, decode
+from bitverdict.reference.formats import BF16, E4M3, E5M2, FP16, FP32, TF32, Format, decode
 
 Storage = dict[str, type[np.unsignedinteger]]  # how the results of a conversion are kept, by its name
 FROM_FP32: Storage = {

@@ -1,7 +1,8 @@
-"""`reference.special_functions` held to the digests that a GPU wrote: how many ranges of 2^16 arguments give other words.
+"""`bitverdict.reference.special_functions` held to the digests that a GPU wrote: how many ranges of 2^16 arguments give other
+words.
 
-    python -m harness.recording.function_check                  all 2^32 arguments of each instruction (half an hour of two cores)
-    python -m harness.recording.function_check --share 0.01     a drawn share of the ranges (seconds)
+    python -m bitverdict.harness.recording.function_check                  all 2^32 arguments of each instruction (half an hour of
+    two cores) python -m bitverdict.harness.recording.function_check --share 0.01     a drawn share of the ranges (seconds)
 
 Exit status 1 when a range differs. The 16-bit functions, the words at the edges and the ranges around special arguments are
 compared whatever the share.
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.recording.function_words import (
+from bitverdict.harness.recording.function_words import (
     OF_16_BITS,
     OF_FP32_PAIRS,
     OF_FP64,
@@ -29,7 +30,7 @@ from harness.recording.function_words import (
     ptx,
     ranges,
 )
-from reference.special_functions.instructions import INSTRUCTIONS
+from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 
 KEPT = Path(__file__).parents[2] / "tests" / "function_words"
 DIGESTS, SMALL = KEPT / "h100_own_functions_digests.npz", KEPT / "h100_own_functions_small.npz"
@@ -82,7 +83,9 @@ def wrong_small(words: dict[str, np.ndarray]) -> Iterator[tuple[str, int, int]]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m harness.recording.function_check", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bitverdict.harness.recording.function_check", description=__doc__.partition("\n")[0]
+    )
     parser.add_argument("--share", type=float, default=1.0, help="share of the ranges to compute, 0 to 1 (default: all)")
     parser.add_argument("--data-seed", type=int, default=0, help="which ranges are drawn")
     parser.add_argument("--function", action="append", help="only this one, by its name in the file (ex2_approx_f32); repeatable")

@@ -1,10 +1,9 @@
 """Coefficients of the special-function unit from recorded words: writes reference/special_functions/coefficients.py.
 
-    python -m harness.recording.function_fit DIRECTORY
+    python -m bitverdict.harness.recording.function_fit DIRECTORY
 
-DIRECTORY holds `<gpu>_own_functions_words_*.npz` of `harness.recording.function_words`. Each function is fitted to whole binades,
-in which every X of every row comes up; that the rest of the 2^32 arguments follow is what the digests are for.
-"""
+DIRECTORY holds `<gpu>_own_functions_words_*.npz` of `bitverdict.harness.recording.function_words`. Each function is fitted to whole
+binades, in which every X of every row comes up; that the rest of the 2^32 arguments follow is what the digests are for."""
 
 from __future__ import annotations
 
@@ -16,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.recording.function_words import BINADE, PIECE, Run
-from harness.recording.packed_words import unpack
-from harness.recording.quadratic_fit import Bounds, DoesNotFit, Form, fit, truncated
-from reference.special_functions.quadratic import TANH_FIRST_EXPONENT, TANH_SEGMENTS, Quadratic
+from bitverdict.harness.recording.function_words import BINADE, PIECE, Run
+from bitverdict.harness.recording.packed_words import unpack
+from bitverdict.harness.recording.quadratic_fit import Bounds, DoesNotFit, Form, fit, truncated
+from bitverdict.reference.special_functions.quadratic import TANH_FIRST_EXPONENT, TANH_SEGMENTS, Quadratic
 
 ONE = 0x3F800000
 FRACTION_BITS = 23
@@ -28,10 +27,10 @@ LG2_BITS = 36  # fraction bits that lg2 keeps of its sum
 
 HEADER = '''"""Rows of the special-function unit's quadratics (`quadratic`), fitted to words of an {gpu}.
 
-Written by `python -m harness.recording.function_fit`. A row is (c0, c1, c2).
+Written by `python -m bitverdict.harness.recording.function_fit`. A row is (c0, c1, c2).
 """
 
-from reference.special_functions.quadratic import Quadratic
+from bitverdict.reference.special_functions.quadratic import Quadratic
 '''
 
 
@@ -167,7 +166,9 @@ def module(found: dict[str, Quadratic], gpu: str) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m harness.recording.function_fit", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bitverdict.harness.recording.function_fit", description=__doc__.partition("\n")[0]
+    )
     parser.add_argument("directory", type=Path, help="folder with *_own_functions_words_*.npz")
     kept = Kept(parser.parse_args(argv).directory)
     found = {}

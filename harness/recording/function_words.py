@@ -1,7 +1,7 @@
 """Words of special-function instructions on a GPU: digests of all arguments of each, and words of the ranges that a fit needs.
 
-    python -m harness.recording.function_words --out DIRECTORY     record (nvcc and a GPU; about a minute)
-    python -m harness.recording.function_words --repeat FILE       digests of this GPU against kept ones; seconds
+    python -m bitverdict.harness.recording.function_words --out DIRECTORY     record (nvcc and a GPU; about a minute)
+    python -m bitverdict.harness.recording.function_words --repeat FILE       digests of this GPU against kept ones; seconds
 
 A digest is the CRC-32 (`zlib.crc32`) of the 2^16 results of one range of arguments, as 32-bit words in ascending order, lowest byte
 first. Range r of a function of one word holds the arguments r * 2^16 to r * 2^16 + 2^16 - 1, so 65,536 digests cover all words. A
@@ -29,10 +29,10 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.recording import machine as instructions
-from harness.recording.instruction_words import today
-from harness.recording.machine import CannotRecord, Device, Machine, compiler_version, driver_version, nvcc
-from harness.recording.packed_words import pack
+from bitverdict.harness.recording import machine as instructions
+from bitverdict.harness.recording.instruction_words import today
+from bitverdict.harness.recording.machine import CannotRecord, Device, Machine, compiler_version, driver_version, nvcc
+from bitverdict.harness.recording.packed_words import pack
 
 HERE = Path(__file__).parent
 SOURCES = (HERE / "functions.cu", *instructions.SOURCES)
@@ -326,7 +326,9 @@ def repeat(machine: FunctionMachine, kept: Path) -> int:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m harness.recording.function_words", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m bitverdict.harness.recording.function_words", description=__doc__.partition("\n")[0]
+    )
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--out", type=Path, help="folder to write the words to")
     what.add_argument("--repeat", type=Path, metavar="FILE", help="compare this GPU's digests with those of FILE")

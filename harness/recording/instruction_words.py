@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from harness.recording import conversions
-from harness.recording.machine import CannotRecord, Device, Machine, compiler_version, driver_version, source_digest
-from harness.recording.probes import Probe
-from harness.recording.rows import KINDS, Rows, rows
-from reference.formats import FORMATS
+from bitverdict.harness.recording import conversions
+from bitverdict.harness.recording.machine import CannotRecord, Device, Machine, compiler_version, driver_version, source_digest
+from bitverdict.harness.recording.probes import Probe
+from bitverdict.harness.recording.rows import KINDS, Rows, rows
+from bitverdict.reference.formats import FORMATS
 
 DATA_SEED = 20_090
 

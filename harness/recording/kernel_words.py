@@ -11,11 +11,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from harness.contract import Case, Contract, Operand, load, resolve
-from harness.judge import Clock, launch
-from harness.recording.machine import CannotRecord
-from harness.targets import Target
-from harness.usage import UsageError
+from bitverdict.harness.contract import Case, Contract, Operand, load, resolve
+from bitverdict.harness.judge import Clock, launch
+from bitverdict.harness.recording.machine import CannotRecord
+from bitverdict.harness.targets import Target
+from bitverdict.harness.usage import UsageError
 
 UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 

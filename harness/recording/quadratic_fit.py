@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reference.special_functions.quadratic import SQUARED_BITS, Quadratic, squares
+from bitverdict.reference.special_functions.quadratic import SQUARED_BITS, Quadratic, squares
 
 UNBOUNDED = 1 << 60
 MANTISSA_BITS = 23

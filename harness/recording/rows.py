@@ -24,8 +24,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.recording.terms import ABSENT, Asked, accumulators, any_finite, scattered, terms
-from reference.formats import FP16, FP32, Format, Specials
+from bitverdict.harness.recording.terms import ABSENT, Asked, accumulators, any_finite, scattered, terms
+from bitverdict.reference.formats import FP16, FP32, Format, Specials
 
 SHARES = {  # of a thousand rows
     "near": 80, "wide": 140, "codes": 110, "ladder": 210, "tie": 150, "cancel": 80, "floor": 80, "overflow": 50, "special": 60,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reference.formats import FP16, FP32, Format, Specials
+from bitverdict.reference.formats import FP16, FP32, Format, Specials
 
 ABSENT = -100_000  # exponent of a product that is zero
 

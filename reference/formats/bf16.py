@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.formats.record import Format, Specials
+from bitverdict.reference.formats.record import Format, Specials
 
 BF16 = Format(name="bf16", exponent_bits=8, mantissa_bits=7, bias=127, specials=Specials.IEEE, storage=np.uint16)

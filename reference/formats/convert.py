@@ -25,17 +25,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from reference.formats.bf16 import BF16
-from reference.formats.decode import decode
-from reference.formats.e2m1 import E2M1
-from reference.formats.e2m3 import E2M3
-from reference.formats.e3m2 import E3M2
-from reference.formats.e4m3 import E4M3
-from reference.formats.e5m2 import E5M2
-from reference.formats.encode import encode
-from reference.formats.fp16 import FP16
-from reference.formats.fp32 import FP32
-from reference.formats.record import Format, Overflow
+from bitverdict.reference.formats.bf16 import BF16
+from bitverdict.reference.formats.decode import decode
+from bitverdict.reference.formats.e2m1 import E2M1
+from bitverdict.reference.formats.e2m3 import E2M3
+from bitverdict.reference.formats.e3m2 import E3M2
+from bitverdict.reference.formats.e4m3 import E4M3
+from bitverdict.reference.formats.e5m2 import E5M2
+from bitverdict.reference.formats.encode import encode
+from bitverdict.reference.formats.fp16 import FP16
+from bitverdict.reference.formats.fp32 import FP32
+from bitverdict.reference.formats.record import Format, Overflow
 
 _FORMATS = {fmt.name: fmt for fmt in (E2M1, E2M3, E3M2, E4M3, E5M2, FP16, BF16, FP32)}
 INTEGERS: dict[str, type[np.integer]] = {

@@ -10,7 +10,7 @@ from functools import cache
 
 import numpy as np
 
-from reference.formats.record import Format, Specials
+from bitverdict.reference.formats.record import Format, Specials
 
 LARGEST_TABLE_WIDTH = 16
 
@@ -25,7 +25,9 @@ def decode(fmt: Format, codes: np.ndarray) -> np.ndarray:
         raise ValueError(f"codes of {fmt.name} are unsigned integers, got {codes.dtype}; view them as {fmt.storage.__name__}")
     readable = fmt.width + fmt.ignored_high_bits
     if 8 * codes.dtype.itemsize > readable and codes.size and (largest := int(codes.max())) >> readable:
-        raise ValueError(f"{largest:#x} is no code of {fmt.name} ({fmt.width} bits); unpack packed codes with reference.packing")
+        raise ValueError(
+            f"{largest:#x} is no code of {fmt.name} ({fmt.width} bits); unpack packed codes with bitverdict.reference.packing"
+        )
     if fmt.width > LARGEST_TABLE_WIDTH:
         return _decode_container(fmt, codes)
     return np.take(value_table(fmt), codes)  # (...)

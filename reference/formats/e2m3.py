@@ -7,6 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.formats.record import Format, Specials
+from bitverdict.reference.formats.record import Format, Specials
 
 E2M3 = Format(name="e2m3", exponent_bits=2, mantissa_bits=3, bias=1, specials=Specials.NONE, storage=np.uint8)

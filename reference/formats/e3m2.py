@@ -7,6 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.formats.record import Format, Specials
+from bitverdict.reference.formats.record import Format, Specials
 
 E3M2 = Format(name="e3m2", exponent_bits=3, mantissa_bits=2, bias=3, specials=Specials.NONE, storage=np.uint8)

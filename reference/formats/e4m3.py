@@ -7,6 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.formats.record import Format, Specials
+from bitverdict.reference.formats.record import Format, Specials
 
 E4M3 = Format(name="e4m3", exponent_bits=4, mantissa_bits=3, bias=7, specials=Specials.NAN_ALL_ONES, storage=np.uint8)

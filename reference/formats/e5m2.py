@@ -7,6 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.formats.record import Format, Specials
+from bitverdict.reference.formats.record import Format, Specials
 
 E5M2 = Format(name="e5m2", exponent_bits=5, mantissa_bits=2, bias=15, specials=Specials.IEEE, storage=np.uint8)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.formats.record import Format, Specials
+from bitverdict.reference.formats.record import Format, Specials
 
 E8M0 = Format(
     name="e8m0",

@@ -16,7 +16,7 @@ from functools import cache
 
 import numpy as np
 
-from reference.formats.record import Format, Overflow, Rounding
+from bitverdict.reference.formats.record import Format, Overflow, Rounding
 
 CHUNK = 1 << 14  # elements worked on at once: the temporaries stay in the first caches, and memory does not grow with the input
 LARGEST_TABLE_MANTISSA = 5  # float32's top half keeps 7 mantissa bits; rounding to odd needs two to spare

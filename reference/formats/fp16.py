@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.formats.record import Format, Specials
+from bitverdict.reference.formats.record import Format, Specials
 
 FP16 = Format(name="fp16", exponent_bits=5, mantissa_bits=10, bias=15, specials=Specials.IEEE, storage=np.uint16)

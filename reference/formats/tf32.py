@@ -8,6 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.formats.record import Format, Specials
+from bitverdict.reference.formats.record import Format, Specials
 
 TF32 = Format(name="tf32", exponent_bits=8, mantissa_bits=10, bias=127, specials=Specials.IEEE, storage=np.uint32, low_padding=13)

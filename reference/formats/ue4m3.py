@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.formats.record import Format, Specials
+from bitverdict.reference.formats.record import Format, Specials
 
 UE4M3 = Format(
     name="ue4m3",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.scalar_arithmetic.exact import Rounding, stepped, to_odd, two_product, two_sum
+from bitverdict.reference.scalar_arithmetic.exact import Rounding, stepped, to_odd, two_product, two_sum
 
 NAN = np.uint32(0x7FFFFFFF).view(np.float32)
 SMALLEST = np.float32(2.0**-126)

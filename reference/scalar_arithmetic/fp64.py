@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.scalar_arithmetic.exact import Rounding, stepped, to_odd, two_product, two_sum
+from bitverdict.reference.scalar_arithmetic.exact import Rounding, stepped, to_odd, two_product, two_sum
 
 NEAR = 400  # exponents between -NEAR and NEAR need no scaling: nothing in a fused multiply-add overflows or is lost below 2^-1074
 _FAR = 300  # where one term of a sum is this much larger, only the sign of the other counts

@@ -1,9 +1,9 @@
 """Rows of the special-function unit's quadratics (`quadratic`), fitted to words of an NVIDIA H100 80GB HBM3.
 
-Written by `python -m harness.recording.function_fit`. A row is (c0, c1, c2).
+Written by `python -m bitverdict.harness.recording.function_fit`. A row is (c0, c1, c2).
 """
 
-from reference.special_functions.quadratic import Quadratic
+from bitverdict.reference.special_functions.quadratic import Quadratic
 
 RCP = Quadratic(
     "rcp", weight=39, low_bits=16, constant_shift=13, bias=2023, rows=(

@@ -13,9 +13,9 @@ from functools import cache
 
 import numpy as np
 
-from reference.scalar_arithmetic import fp32, fp64
-from reference.special_functions import units
-from reference.special_functions.units import INFINITY, MAGNITUDE, SMALLEST_NORMAL64
+from bitverdict.reference.scalar_arithmetic import fp32, fp64
+from bitverdict.reference.special_functions import units
+from bitverdict.reference.special_functions.units import INFINITY, MAGNITUDE, SMALLEST_NORMAL64
 
 Function = Callable[..., np.ndarray]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from reference.scalar_arithmetic import fp32
-from reference.special_functions.instructions import INSTRUCTIONS
+from bitverdict.reference.scalar_arithmetic import fp32
+from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 
 LOG2_E = np.array(0x3FB8AA3B, np.uint32).view(np.float32)
 ONE = np.array(1, np.float32)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.special_functions.coefficients import EX2, LG2, RCP, RSQRT, SINE, SQRT, TANH
-from reference.special_functions.quadratic import TANH_FIRST_EXPONENT, TANH_SEGMENTS, Quadratic
+from bitverdict.reference.special_functions.coefficients import EX2, LG2, RCP, RSQRT, SINE, SQRT, TANH
+from bitverdict.reference.special_functions.quadratic import TANH_FIRST_EXPONENT, TANH_SEGMENTS, Quadratic
 
 NAN = np.uint32(0x7FFFFFFF)
 INFINITY = np.uint32(0x7F800000)

@@ -4,10 +4,10 @@ One step (`fused_sum`), chained over K (`chain`), with one file of numbers an ar
 `lookup.INSTRUCTIONS`.
 """
 
-from reference.tensor_core.block_scaled import scaled_elements, scaled_product
-from reference.tensor_core.lookup import INSTRUCTIONS, instruction
-from reference.tensor_core.product import elements, product
-from reference.tensor_core.record import (
+from bitverdict.reference.tensor_core.block_scaled import scaled_elements, scaled_product
+from bitverdict.reference.tensor_core.lookup import INSTRUCTIONS, instruction
+from bitverdict.reference.tensor_core.product import elements, product
+from bitverdict.reference.tensor_core.record import (
     Accumulator,
     Basis,
     Choices,
@@ -18,7 +18,7 @@ from reference.tensor_core.record import (
     ScaledWindow,
     ZeroTerms,
 )
-from reference.tensor_core.upcast import ScaleLaw, upcast_operand, upcast_product
+from bitverdict.reference.tensor_core.upcast import ScaleLaw, upcast_operand, upcast_product
 
 __all__ = [
     "INSTRUCTIONS",

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.formats import FORMATS, decode
-from reference.tensor_core.chain import chain_elements, chain_products
-from reference.tensor_core.fused_sum import exponents
-from reference.tensor_core.product import accumulator, words
-from reference.tensor_core.record import InfiniteAccumulator, Instruction
-from reference.tensor_core.terms import Terms, scaled_operand
+from bitverdict.reference.formats import FORMATS, decode
+from bitverdict.reference.tensor_core.chain import chain_elements, chain_products
+from bitverdict.reference.tensor_core.fused_sum import exponents
+from bitverdict.reference.tensor_core.product import accumulator, words
+from bitverdict.reference.tensor_core.record import InfiniteAccumulator, Instruction
+from bitverdict.reference.tensor_core.terms import Terms, scaled_operand
 
 
 def scaled_product(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.tensor_core.fused_sum import (
+from bitverdict.reference.tensor_core.fused_sum import (
     ZERO_ACCUMULATOR_EXPONENT,
     Scratch,
     accumulator_exponents,
@@ -12,9 +12,9 @@ from reference.tensor_core.fused_sum import (
     lowest_alignment,
     round_sum,
 )
-from reference.tensor_core.grouped_sum import grouped_sum
-from reference.tensor_core.record import Accumulator, ExponentFloor, Instruction, ScaledWindow
-from reference.tensor_core.terms import LOWEST_BIT_OF_ZERO, Terms, lowest_bits
+from bitverdict.reference.tensor_core.grouped_sum import grouped_sum
+from bitverdict.reference.tensor_core.record import Accumulator, ExponentFloor, Instruction, ScaledWindow
+from bitverdict.reference.tensor_core.terms import LOWEST_BIT_OF_ZERO, Terms, lowest_bits
 
 TERMS_AT_ONCE = 1 << 16  # products alive at a time: 256 or 512 KiB, a second-level cache
 

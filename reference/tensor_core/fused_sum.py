@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reference.formats import Format, Rounding
-from reference.tensor_core.record import ExponentFloor, Instruction
+from bitverdict.reference.formats import Format, Rounding
+from bitverdict.reference.tensor_core.record import ExponentFloor, Instruction
 
 NO_EXPONENT = -8192  # of a zero: below every exponent that a term can have, alone or added to another operand's
 LOWEST_EXPONENT = -900  # all terms zero: any unit will do, and 2^-this must stay finite

@@ -9,8 +9,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.tensor_core.fused_sum import LOWEST_EXPONENT, NO_EXPONENT, accumulator_exponents, cut_and_add, power_of_two
-from reference.tensor_core.record import Instruction, ScaledGroups, ScaledWindow
+from bitverdict.reference.tensor_core.fused_sum import (
+    LOWEST_EXPONENT,
+    NO_EXPONENT,
+    accumulator_exponents,
+    cut_and_add,
+    power_of_two,
+)
+from bitverdict.reference.tensor_core.record import Instruction, ScaledGroups, ScaledWindow
 
 HEADROOM = 4  # a product may reach 2^(F + 4) units: 39 = 35 + 4
 SUBNORMAL_CUT = -174  # below this a group of a lower scale is left out of a subnormal result (ue8m0)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.formats import Format, decode
-from reference.tensor_core.chain import chain_elements, chain_products
-from reference.tensor_core.record import Instruction
-from reference.tensor_core.terms import operand
+from bitverdict.reference.formats import Format, decode
+from bitverdict.reference.tensor_core.chain import chain_elements, chain_products
+from bitverdict.reference.tensor_core.record import Instruction
+from bitverdict.reference.tensor_core.terms import operand
 
 LANES_AT_ONCE, DEPTH_AT_ONCE = 1024, 64  # elements, and k of each: what is decoded at a time stays in the caches
 

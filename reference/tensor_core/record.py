@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from reference.formats import FORMATS, Format, Rounding
+from bitverdict.reference.formats import FORMATS, Format, Rounding
 
 
 class Accumulator(Enum):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reference.formats import Rounding
-from reference.tensor_core.record import Basis, Instruction
+from bitverdict.reference.formats import Rounding
+from bitverdict.reference.tensor_core.record import Basis, Instruction
 
 ARCH = "sm_80"
 _SPLIT = "; the 8 + 8 chain, specials and subnormal results: model only (MMA-Sim)"

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reference.formats import Rounding
-from reference.tensor_core import sm_80
-from reference.tensor_core.record import Basis, Instruction
+from bitverdict.reference.formats import Rounding
+from bitverdict.reference.tensor_core import sm_80
+from bitverdict.reference.tensor_core.record import Basis, Instruction
 
 ARCH = "sm_89"
 FP8 = ("e4m3", "e5m2")

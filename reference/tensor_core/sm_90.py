@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reference.formats import Rounding
-from reference.tensor_core.record import Accumulator, Basis, Instruction
+from bitverdict.reference.formats import Rounding
+from bitverdict.reference.tensor_core.record import Accumulator, Basis, Instruction
 
 ARCH = "sm_90"
 FP8 = ("e4m3", "e5m2")

@@ -7,9 +7,9 @@ from functools import cache
 
 import numpy as np
 
-from reference.formats import FORMATS, Format, decode
-from reference.tensor_core.fused_sum import NO_EXPONENT, exponents
-from reference.tensor_core.record import Instruction, ZeroTerms
+from bitverdict.reference.formats import FORMATS, Format, decode
+from bitverdict.reference.tensor_core.fused_sum import NO_EXPONENT, exponents
+from bitverdict.reference.tensor_core.record import Instruction, ZeroTerms
 
 OF_ZERO_THAT_TAKES_PART = -126
 LOWEST_BIT_OF_ZERO = 8192  # a zero is a multiple of every power of two

@@ -12,9 +12,9 @@ from enum import Enum
 
 import numpy as np
 
-from reference.formats import BF16, E4M3, FORMATS, decode, encode
-from reference.tensor_core.lookup import instruction
-from reference.tensor_core.product import product
+from bitverdict.reference.formats import BF16, E4M3, FORMATS, decode, encode
+from bitverdict.reference.tensor_core.lookup import instruction
+from bitverdict.reference.tensor_core.product import product
 
 
 class ScaleLaw(Enum):

@@ -12,10 +12,10 @@ from contextlib import suppress
 
 import torch
 
-from harness.contract import resolve
-from harness.offline_driver import compiling
-from harness.targets import target
-from harness.transfer import Guard, Poison
+from bitverdict.harness.contract import resolve
+from bitverdict.harness.offline_driver import compiling
+from bitverdict.harness.targets import target
+from bitverdict.harness.transfer import Guard, Poison
 
 MADE_FOR = {"hopper_matmul": "sm_90", "tma_gather": "sm_100", "tma_scatter": "sm_100"}
 

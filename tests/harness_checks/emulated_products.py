@@ -30,7 +30,7 @@ def operands(fmt: str, m: int, n: int, k: int) -> tuple[torch.Tensor, torch.Tens
 
 
 def multiply(device, a, b, *, tile=(128, 128, 32), warps=4, stages=3, precision="tf32", **options):
-    """a (m, k) times b (k, n) by `kernels.product`, in the accumulator's type."""
+    """a (m, k) times b (k, n) by `bitverdict.kernels.product`, in the accumulator's type."""
     m, k = a.shape
     n = b.shape[1]
     whole = a.dtype == torch.int8

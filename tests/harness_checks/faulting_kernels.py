@@ -16,9 +16,9 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from harness.contract import Case, Contract, Expected, Operand
-from harness.targets import Target
-from harness.verdict import Outcome, RestsOn
+from bitverdict.harness.contract import Case, Contract, Expected, Operand
+from bitverdict.harness.targets import Target
+from bitverdict.harness.verdict import Outcome, RestsOn
 
 ADDRESS = "tests.harness_checks.faulting_kernels:CONTRACT"
 SIDE = 32

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.contract import Case, Contract, Expected, Operand
-from harness.targets import Target
-from harness.verdict import RestsOn
+from bitverdict.harness.contract import Case, Contract, Expected, Operand
+from bitverdict.harness.targets import Target
+from bitverdict.harness.verdict import RestsOn
 
 ADDRESS = "tests.harness_checks.fragile_gpu:CONTRACT"
 _broken: list[str] = []  # what the device of this process says from now on

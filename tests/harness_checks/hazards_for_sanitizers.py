@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.contract import Case, load
+from bitverdict.harness.contract import Case, load
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SCHEDULES = ("eager", "latest", *(f"drawn:{seed}" for seed in range(4)))
@@ -30,7 +30,7 @@ _TRAILER = """
 
 import sys as _sys
 
-import harness.contracts.{kernel} as _contracts
+import bitverdict.harness.contracts.{kernel} as _contracts
 
 CONTRACT = _contracts.contract(_sys.modules[__name__])
 """
@@ -545,8 +545,8 @@ def plant(hazard: Planted, directory: Path) -> Case:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    from harness import sanitizer
-    from harness.targets import target
+    from bitverdict.harness import sanitizer
+    from bitverdict.harness.targets import target
 
     parser = argparse.ArgumentParser(prog="python -m tests.harness_checks.hazards_for_sanitizers")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE")
@@ -591,7 +591,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def judged(work: list[tuple[list[Case], str]], machine: Any, jobs: int, timeout: float, out: Path) -> list[dict]:
     """The rows of `work` in its order, written to `out` as they come: what a run that is ended did not reach is not there."""
-    from harness import sanitizer
+    from bitverdict.harness import sanitizer
 
     done: dict[int, list[dict]] = {}
 

@@ -19,9 +19,9 @@ import triton.language as tl
 from hypothesis import strategies as st
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from harness.contract import Case, Contract, Expected, Operand
-from harness.targets import Target
-from harness.verdict import RestsOn
+from bitverdict.harness.contract import Case, Contract, Expected, Operand
+from bitverdict.harness.targets import Target
+from bitverdict.harness.verdict import RestsOn
 
 BLOCK = 64
 EVERY = 11  # one fault in so many cases

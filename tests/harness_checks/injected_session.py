@@ -14,10 +14,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness import seed_files
-from harness.pytest_hooks import Court
-from harness.shrinking import conviction_class
-from harness.verdict import Ruling
+from bitverdict.harness import seed_files
+from bitverdict.harness.pytest_hooks import Court
+from bitverdict.harness.shrinking import conviction_class
+from bitverdict.harness.verdict import Ruling
 from tests.harness_checks.injected_faults import CONTRACT
 
 CASES, TARGET, TIMEOUT = os.environ.get("HARNESS_INJECTED", "22/emulated:sm_90/3").split("/")

@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.contract import Case, resolve
-from harness.judge import judge
-from harness.targets import target
-from harness.verdict import Verdict
-from kernels.matmul import Problem
+from bitverdict.harness.contract import Case, resolve
+from bitverdict.harness.judge import judge
+from bitverdict.harness.targets import target
+from bitverdict.harness.verdict import Verdict
+from bitverdict.kernels.matmul import Problem
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TUTORIAL = (CHECKOUT / "docs" / "examples" / "tutorial_matmul.py").read_text()

@@ -19,9 +19,9 @@ from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import CUDABackend
 
-from reference.scalar_arithmetic import fp32, fp64
-from reference.special_functions import units
-from reference.special_functions.instructions import INSTRUCTIONS
+from bitverdict.reference.scalar_arithmetic import fp32, fp64
+from bitverdict.reference.special_functions import units
+from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 
 _LINE = re.compile(r"/\*[0-9a-f]+\*/\s+(?:(@!?U?P\d|@!?PT)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;")
 _MUFU = {

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.contract import Contract, load
+from bitverdict.harness.contract import Contract, load
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 _TRAILER = """
 
 import sys as _sys
 
-import harness.contracts.{stem} as _contracts
+import bitverdict.harness.contracts.{stem} as _contracts
 
 CONTRACT = _contracts.contract(_sys.modules[__name__])
 """
@@ -24,8 +24,8 @@ CONTRACT = _contracts.contract(_sys.modules[__name__])
 @dataclass(frozen=True, kw_only=True)
 class Fault:
     """`replace` becomes `by` in ``kernels/<kernel>.py``; the court must convict it as one of `convicted_as`
-    (`harness.verdict.Outcome` values). `on` names the targets it is looked for on, where it shows on some only; `shows_in`
-    classes of the contract's coverage it shows in, where few cases fall in them: it saves time, not a conviction."""
+    (`bitverdict.harness.verdict.Outcome` values). `on` names the targets it is looked for on, where it shows on some only;
+    `shows_in` classes of the contract's coverage it shows in, where few cases fall in them: it saves time, not a conviction."""
 
     name: str
     kernel: str

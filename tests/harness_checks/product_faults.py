@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reference.formats import BF16, FORMATS, FP16, FP32, Format, Overflow, Rounding, decode, encode
-from reference.tensor_core import Instruction, instruction, product
+from bitverdict.reference.formats import BF16, FORMATS, FP16, FP32, Format, Overflow, Rounding, decode, encode
+from bitverdict.reference.tensor_core import Instruction, instruction, product
 
 FAMILIES = {"sm_80": "mma.sync", "sm_90": "wgmma", "sm_100": "tcgen05"}
 COARSE_BITS = 13  # fraction bits that an fp8 instruction of sm_90 keeps, where others keep 24 or 25

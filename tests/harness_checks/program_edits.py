@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from harness.contract import Contract
+from bitverdict.harness.contract import Contract
 
 
 class Edits:

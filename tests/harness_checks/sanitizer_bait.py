@@ -14,9 +14,9 @@ import torch
 import triton
 import triton.language as tl
 
-from harness.contract import Case, Contract, Expected, Operand
-from harness.targets import Target
-from harness.verdict import RestsOn
+from bitverdict.harness.contract import Case, Contract, Expected, Operand
+from bitverdict.harness.targets import Target
+from bitverdict.harness.verdict import RestsOn
 
 ADDRESS = "tests.harness_checks.sanitizer_bait:CONTRACT"
 COUNT = 64

@@ -10,8 +10,8 @@ import triton
 import triton.language as tl
 from triton import knobs
 
-from harness.emulator import Device, emulated
-from harness.emulator.faults import BadArgument
+from bitverdict.harness.emulator import Device, emulated
+from bitverdict.harness.emulator.faults import BadArgument
 
 BLOCKS = (32, 64, 128)
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 
-import kernels.matmul
-from harness import operands, seed_files
-from harness.case_fields import check_case
-from harness.contract import Case, Expected, Operand, Owed, case_from_record, load, resolve
-from harness.contracts.matmul import CONTRACT
-from harness.docket import stems
-from harness.emulator import emulated
-from harness.targets import target, targets
-from kernels.matmul import matmul, matmul_configured
+import bitverdict.kernels.matmul
+from bitverdict.harness import operands, seed_files
+from bitverdict.harness.case_fields import check_case
+from bitverdict.harness.contract import Case, Expected, Operand, Owed, case_from_record, load, resolve
+from bitverdict.harness.contracts.matmul import CONTRACT
+from bitverdict.harness.docket import stems
+from bitverdict.harness.emulator import emulated
+from bitverdict.harness.targets import target, targets
+from bitverdict.kernels.matmul import matmul, matmul_configured
 
 
 def half(*shape: int) -> torch.Tensor:
@@ -26,7 +26,7 @@ def half(*shape: int) -> torch.Tensor:
 
 
 A, B = half(4, 8), half(8, 4)
-SMALL = kernels.matmul.CONFIGS["cuda"][-1]
+SMALL = bitverdict.kernels.matmul.CONFIGS["cuda"][-1]
 
 LAUNCHER_ROWS: dict[str, tuple[Callable, str, str, str]] = {
     # row: (call, value, rule, remedy), each a part of the message
@@ -78,7 +78,12 @@ LAUNCHER_ROWS: dict[str, tuple[Callable, str, str, str]] = {
         "must be the rows of b",
         "transpose or slice",
     ),
-    "backend": (lambda: kernels.matmul.configurations("xpu"), "backend 'xpu'", "no list of configurations", "one of cuda, hip"),
+    "backend": (
+        lambda: bitverdict.kernels.matmul.configurations("xpu"),
+        "backend 'xpu'",
+        "no list of configurations",
+        "one of cuda, hip",
+    ),
 }
 
 
@@ -105,7 +110,7 @@ COURT_ROWS: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
     "contract": (lambda d: resolve("matmull"), "matmull", "no such kernel", "matmul"),
     "launcher's file": (lambda d: load(f"{d}/mine.py:matmul"), "mine.py", "there is no file", "existing Python file"),
     "launcher's module": (lambda d: load("nowhere.mine:matmul"), "nowhere.mine", "cannot import", "path/file.py:NAME"),
-    "launcher's name": (lambda d: load("kernels.matmul:matmull"), "matmull", "has no matmull", "it has"),
+    "launcher's name": (lambda d: load("bitverdict.kernels.matmul:matmull"), "matmull", "has no matmull", "it has"),
     "launcher without a name": (lambda d: load("mine.py"), "mine.py", "must be", "path/file.py:NAME"),
     "seed file": (lambda d: seed_files.read(d / "none.json"), "none.json", "cannot be read", "give a file"),
     "regime": (lambda d: operands.draw("fp16", (1, 1), "gauss", operands.generator(0, "a")), "'gauss'", "unknown", "use one of"),
@@ -153,7 +158,7 @@ def test_without_any_gpu_the_launcher_says_where_a_kernel_can_run(monkeypatch: p
         def active(self):
             raise RuntimeError("0 active drivers ([]). There should only be one.")
 
-    monkeypatch.setattr(kernels.matmul, "driver", Nothing())
+    monkeypatch.setattr(bitverdict.kernels.matmul, "driver", Nothing())
     with pytest.raises(ValueError, match=r"a is on cpu and Triton finds no GPU here.*move them to a GPU, or run under"):
         matmul(A, B)
 

@@ -88,7 +88,7 @@ def test_without_a_gpu_it_says_what_it_needs_and_writes_nothing(
 def test_each_k_of_a_range_has_a_file_of_its_own(
     words: list[str], names: list[str], profiler: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from harness.emulator import emulated
+    from bitverdict.harness.emulator import emulated
 
     monkeypatch.setattr("triton.testing.do_bench", lambda call: 1.0)
     monkeypatch.setattr(benchmark, "profiled", lambda run, name: profiler.start(name))

@@ -13,7 +13,7 @@ import pytest
 from benchmarks import pages, throughput, throughput_operands, throughput_rows, two_gpus
 from benchmarks.throughput import GOAL_SIZE
 from benchmarks.throughput_rows import Timed
-from harness.targets import target
+from bitverdict.harness.targets import target
 
 HOPPER = target("emulated:sm_90")
 ROW = Timed(kernel="matmul", dtype="fp16", m=8192, n=8192, k=8192, config="128x256x64", ms=(2.0, 1.9, 2.2), peer="cuBLAS fp16",
@@ -38,7 +38,7 @@ def test_a_missed_goal_or_a_wrong_word_is_a_failing_status() -> None:
 
 
 def test_every_row_has_a_case_that_its_contract_takes_back() -> None:
-    from harness.contract import resolve
+    from bitverdict.harness.contract import resolve
 
     asks = [*throughput_rows.asked([throughput_rows.size_of(text) for text in throughput_rows.SIZES]), *throughput_rows.blackwell()]
     kinds = {ask.row.kernel for ask in asks}
@@ -65,13 +65,13 @@ def test_a_row_is_measured_and_one_that_lacks_a_feature_is_not() -> None:
 def test_dequantised_operands_are_the_elements_times_their_scales() -> None:
     import numpy as np
 
-    from harness.contract import Operand
-    from harness.contracts.block_scaled_matmul import CONTRACT
-    from harness.scaled_operands import read_back
-    from harness.transfer import words
-    from kernels.scaled_operands import FORMATS
-    from reference.formats import FORMATS as CODES
-    from reference.formats import decode
+    from bitverdict.harness.contract import Operand
+    from bitverdict.harness.contracts.block_scaled_matmul import CONTRACT
+    from bitverdict.harness.scaled_operands import read_back
+    from bitverdict.harness.transfer import words
+    from bitverdict.kernels.scaled_operands import FORMATS
+    from bitverdict.reference.formats import FORMATS as CODES
+    from bitverdict.reference.formats import decode
 
     for name, f in FORMATS.items():
         problem = CONTRACT.module.Problem(m=160, n=40, k=256, format=name)

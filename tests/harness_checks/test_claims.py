@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.claims import claimed, nearest
-from harness.contract import Case, resolve
-from harness.docket import Docket
-from harness.targets import target
+from bitverdict.harness.claims import claimed, nearest
+from bitverdict.harness.contract import Case, resolve
+from bitverdict.harness.docket import Docket
+from bitverdict.harness.targets import target
 
 SIZES = {"m": 33, "n": 7, "k": 50, "dtype": "fp16"}
 
@@ -128,7 +128,7 @@ def test_a_launcher_is_given_what_it_cannot_do_without(tmp_path: Path) -> None:
     case = replace(contract.required(target("emulated:sm_90"))[0], launcher="", config=None)
     asked = contract.for_launcher(case, f"{tmp_path / 'mine.py'}:f")
     assert isinstance(asked, Case) and asked.launcher
-    from harness.contract import load
+    from bitverdict.harness.contract import load
 
     tensors = {"a": torch.ones(2, 3, dtype=torch.float16), "b": torch.ones(3, 4, dtype=torch.float16)}
     assert contract.launch(asked, tensors, load(asked.launcher))["c"].shape == (2, 4)

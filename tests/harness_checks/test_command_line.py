@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.__main__ import main
+from bitverdict.harness.commands.main import main
 from tests.harness_checks.interrupts import answering
 
 ADD = "tests.harness_checks.vector_add"
@@ -45,7 +45,7 @@ def test_a_wrong_kernel_is_convicted_shrunk_stored_and_replayed(capsys: pytest.C
     out = capsys.readouterr().out
     assert "CONVICTED" in out and "n=5" in out and "first at [2]" in out
     (stored,) = (state / "failures").glob("*.json")
-    assert f"python -m harness replay {stored}" in out.replace("\n", "")
+    assert f"bitverdict replay {stored}" in out.replace("\n", "")
     assert json.loads(stored.read_text())["case"]["problem"]["n"] == 5
     assert "CONVICTED" in (tmp_path / "run.html").read_text()
     assert main(["replay", str(stored)]) == 1
@@ -71,7 +71,7 @@ def test_a_users_launcher_outside_the_checkout_is_judged(capsys: pytest.CaptureF
 
 
 def test_ctrl_c_says_cancelled_and_leaves_the_journal_and_no_child(tmp_path: Path, state: Path) -> None:
-    command = [sys.executable, "-m", "harness", "run", "--contract", f"{ADD}:HANGS", *SM_90, "--jobs", "2"]
+    command = [sys.executable, "-m", "bitverdict", "run", "--contract", f"{ADD}:HANGS", *SM_90, "--jobs", "2"]
     with answering():
         run = subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
@@ -95,7 +95,7 @@ def readable(path: Path) -> bool:
 
 def test_a_kernel_whose_feature_no_target_has_is_not_run_and_not_right(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
     needy = tmp_path / "needy.py"
-    imports = f"from {ADD} import VectorAdd\nfrom kernels.features import Feature\n"
+    imports = f"from {ADD} import VectorAdd\nfrom bitverdict.kernels.features import Feature\n"
     needy.write_text(imports + "CONTRACT = VectorAdd(requires=frozenset({Feature.TCGEN05}))\n")
     assert run("--contract", f"{needy}:CONTRACT", *SM_90) == 5
     assert "lacks tcgen05.mma" in capsys.readouterr().out
@@ -104,7 +104,7 @@ def test_a_kernel_whose_feature_no_target_has_is_not_run_and_not_right(capsys: p
 def test_promoting_moves_the_file_and_says_what_is_owed(
     capsys: pytest.CaptureFixture, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("harness.seed_files.promote.__defaults__", (tmp_path / "seeds",))
+    monkeypatch.setattr("bitverdict.harness.seed_files.promote.__defaults__", (tmp_path / "seeds",))
     run("--contract", f"{ADD}:WRONG", *SM_90, "--max-cases", "6", "--shrink-seconds", "0")
     (stored,) = (state / "failures").glob("*.json")
     assert main(["promote", str(stored), "--owed", "convicted"]) == 0
@@ -151,7 +151,7 @@ BAD = [
     (["run", "matmul", "--launcher", "{tmp}/less.py:f"], "its requires takes no case of matmul; mend the attribute"),
     (["run", "matmul", "--launcher", "{tmp}/less.py:g"], "requires takes 'q'; it may take m, n, k, dtype; mend the attribute"),
     (["run", "matmul", "--launcher", "{tmp}/less.py:h"], "claims 'fp4'; it must be of strides, bf16, fp32, e4m3, int8, "),
-    (["run", "--contract", "{tmp}/mine.py:f"], "is a function, must be a harness.contract.Contract"),
+    (["run", "--contract", "{tmp}/mine.py:f"], "is a function, must be a bitverdict.harness.contract.Contract"),
     (["run", "matmul", "--contract", "a:b"], "give kernels or one contract, not both"),
     (["run", "matmul", "--max-cases", "0"], "--max-cases 0: must be at least 1"),
     (["run", "matmul", "--jobs", "-1"], "--jobs -1: must be at least 0"),
@@ -273,7 +273,7 @@ def test_a_whole_reproducer_with_a_space_in_its_path_is_judged(tmp_path: Path, c
     capsys.readouterr()
     assert main(["replay", str(path)]) == 1
     line = next(line for line in capsys.readouterr().out.splitlines() if "replay: " in line).strip()
-    assert shlex.split(line.removeprefix("replay: ")) == ["python", "-m", "harness", "replay", str(path)]
+    assert shlex.split(line.removeprefix("replay: ")) == ["bitverdict", "replay", str(path)]
 
 
 def test_a_seed_file_tells_what_was_executed(state: Path) -> None:
@@ -288,8 +288,8 @@ def test_a_seed_file_tells_what_was_executed(state: Path) -> None:
 def test_nothing_is_printed_below_a_report_once_gluon_was_imported() -> None:
     """The bindings' page of "leaked" functions comes with an ordinary exit: the second process shows that it still would."""
     words = ["run", "tmem_copy", "--target", "emulated:sm_90"]  # not run there: only its contract is imported
-    ours = subprocess.run([sys.executable, "-m", "harness", *words], cwd=CHECKOUT, capture_output=True, text=True, check=False)
-    plain = f"import sys; from harness.__main__ import main; sys.exit(main({words!r}))"
+    ours = subprocess.run([sys.executable, "-m", "bitverdict", *words], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    plain = f"import sys; from bitverdict.harness.commands.main import main; sys.exit(main({words!r}))"
     ordinary = subprocess.run([sys.executable, "-c", plain], cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert (ours.returncode, "leaked" in ours.stderr) == (5, False)
     assert (ordinary.returncode, "leaked" in ordinary.stderr) == (5, True), "no page any more: drop supervision.leave"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.comparison import compare, ulp_distance
-from harness.contract import Expected
-from harness.verdict import Outcome
+from bitverdict.harness.comparison import compare, ulp_distance
+from bitverdict.harness.contract import Expected
+from bitverdict.harness.verdict import Outcome
 
 
 def owed(values: np.ndarray, **more) -> Expected:

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.__main__ import main
-from harness.compile_errors import named_by_compiler, says_nothing
-from harness.emulator import emulated
-from harness.isolation import Bench
-from harness.journal import Journal
-from harness.outcomes import outcome_of
-from harness.targets import target
-from harness.verdict import LONGEST, Outcome, Ruling, Verdict
+from bitverdict.harness.commands.main import main
+from bitverdict.harness.compile_errors import named_by_compiler, says_nothing
+from bitverdict.harness.emulator import emulated
+from bitverdict.harness.isolation import Bench
+from bitverdict.harness.journal import Journal
+from bitverdict.harness.outcomes import outcome_of
+from bitverdict.harness.targets import target
+from bitverdict.harness.verdict import LONGEST, Outcome, Ruling, Verdict
 from tests.harness_checks import refused_kernels
 from tests.harness_checks.vector_add import ADDRESS, Case, Problem
 

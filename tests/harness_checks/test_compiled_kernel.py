@@ -13,9 +13,9 @@ import triton.language as tl
 from triton import knobs
 from triton.runtime.errors import PTXASError
 
-from harness.emulator import emulated, machine_code
-from harness.emulator.machine_code import cubin_resources
-from harness.offline_driver import compiling
+from bitverdict.harness.emulator import emulated, machine_code
+from bitverdict.harness.emulator.machine_code import cubin_resources
+from bitverdict.harness.offline_driver import compiling
 from tests.harness_checks.emulated_launches import described, matrix
 from tests.harness_checks.gluon_partition_idioms import copy_is_refilled_by_the_partition_that_read_it
 

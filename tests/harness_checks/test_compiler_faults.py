@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.contract import Case
-from harness.emulator import EmulatedFault, emulated
-from harness.emulator.compiler_faults import KNOWN, UNKNOWN
-from harness.judge import judge
-from harness.offline_driver import compiling
-from harness.outcomes import outcome_of
-from harness.targets import target
-from harness.verdict import Outcome, RestsOn, Ruling
-from kernels.matmul import Problem
+from bitverdict.harness.contract import Case
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator.compiler_faults import KNOWN, UNKNOWN
+from bitverdict.harness.judge import judge
+from bitverdict.harness.offline_driver import compiling
+from bitverdict.harness.outcomes import outcome_of
+from bitverdict.harness.targets import target
+from bitverdict.harness.verdict import Outcome, RestsOn, Ruling
+from bitverdict.kernels.matmul import Problem
 from tests.harness_checks import tile_kernels
 from tests.harness_checks.emulated_launches import KERNELS, SCHEDULES, load, source_of
 from tests.harness_checks.scaled_copies import product

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.comparison import compare
-from harness.contract import Case, Expected
-from harness.conviction import LEGEND, SHADES, conviction, describe, heat_map, source_line
-from harness.report import text_of
-from harness.verdict import Outcome, Ruling, Verdict
-from kernels.matmul import Problem
+from bitverdict.harness.comparison import compare
+from bitverdict.harness.contract import Case, Expected
+from bitverdict.harness.conviction import LEGEND, SHADES, conviction, describe, heat_map, source_line
+from bitverdict.harness.report import text_of
+from bitverdict.harness.verdict import Outcome, Ruling, Verdict
+from bitverdict.kernels.matmul import Problem
 
 
 def case(**fields) -> Case:

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from harness import seed_files
-from harness.contract import Case
-from harness.docket import Docket
-from harness.isolation import Bench
-from harness.journal import Journal
-from harness.replay import replay
-from harness.shrinking import Memory, shrink
-from harness.targets import target
+from bitverdict.harness import seed_files
+from bitverdict.harness.contract import Case
+from bitverdict.harness.docket import Docket
+from bitverdict.harness.isolation import Bench
+from bitverdict.harness.journal import Journal
+from bitverdict.harness.replay import replay
+from bitverdict.harness.shrinking import Memory, shrink
+from bitverdict.harness.targets import target
 from tests.harness_checks.planted import plant, planted_source
 from tests.harness_checks.planted_crashes import CRASHES, Crash
 

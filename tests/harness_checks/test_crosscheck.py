@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import crosscheck
-from harness.contract import Case, resolve
-from harness.one_thread import VARIABLES
-from harness.plan import moved_law
-from harness.targets import target
+from bitverdict.harness import crosscheck
+from bitverdict.harness.contract import Case, resolve
+from bitverdict.harness.one_thread import VARIABLES
+from bitverdict.harness.plan import moved_law
+from bitverdict.harness.targets import target
 
 MATMUL = resolve("matmul")
 
@@ -101,7 +101,7 @@ def test_a_tally_adds_up_by_type_and_keeps_what_differs() -> None:
 
 
 def test_a_sequential_sum_is_the_loop_a_float_program_would_run() -> None:
-    from reference.tensor_core import instruction
+    from bitverdict.reference.tensor_core import instruction
 
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((4, 24)).astype(np.float16) for _ in "ab")

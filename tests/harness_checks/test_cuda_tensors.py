@@ -12,8 +12,8 @@ import torch
 import triton
 import triton.language as tl
 
-from harness.emulator import EmulatedFault, emulated
-from harness.emulator.cuda_tensors import CudaTensor
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator.cuda_tensors import CudaTensor
 
 
 @triton.jit
@@ -184,7 +184,7 @@ def test_each_call_that_torch_cuda_has_is_answered_or_names_itself() -> None:
     """None falls through to torch, which would look for a real GPU."""
     with emulated("sm_90"):
         for name, call in vars(torch.cuda).items():
-            if name.startswith("_") or getattr(call, "__module__", "") not in ("harness.emulator.cuda_runtime",):
+            if name.startswith("_") or getattr(call, "__module__", "") not in ("bitverdict.harness.emulator.cuda_runtime",):
                 continue
             if getattr(call, "__name__", "") == "refuse":
                 with pytest.raises(EmulatedFault, match=f"torch.cuda.{name}: the emulated GPU does not answer this call"):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, emulated
 from tests.harness_checks.drained_tail import product
 from tests.harness_checks.emulated_launches import SCHEDULES
 

@@ -11,8 +11,8 @@ import torch
 import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from harness.emulator import EmulatedFault, emulated
-from reference import tensor_core
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.reference import tensor_core
 from tests.harness_checks import tile_kernels as kernels
 from tests.harness_checks.emulated_products import ARCHITECTURES, FAMILIES, SCHEDULES, codes, multiply, operands
 

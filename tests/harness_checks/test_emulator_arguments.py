@@ -10,10 +10,10 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from harness.emulator import EmulatedFault, emulated, reach
-from harness.judge import judge
-from harness.targets import target
-from harness.verdict import Outcome, Ruling
+from bitverdict.harness.emulator import EmulatedFault, emulated, reach
+from bitverdict.harness.judge import judge
+from bitverdict.harness.targets import target
+from bitverdict.harness.verdict import Outcome, Ruling
 from tests.harness_checks.vector_add import VectorAdd, case
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from harness.emulator import EmulatedFault, emulated
-from harness.emulator.lowerings.block_scaled import reshaped, scale_pieces
-from harness.emulator.lowerings.tensor_maps import make
-from harness.emulator.memory import Space, View, row_major
-from harness.emulator.types import Type
-from kernels.block_scaled_matmul import Config, block_scaled_matmul
-from kernels.scaled_operands import scale_shape
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator.lowerings.block_scaled import reshaped, scale_pieces
+from bitverdict.harness.emulator.lowerings.tensor_maps import make
+from bitverdict.harness.emulator.memory import Space, View, row_major
+from bitverdict.harness.emulator.types import Type
+from bitverdict.kernels.block_scaled_matmul import Config, block_scaled_matmul
+from bitverdict.kernels.scaled_operands import scale_shape
 
 M, N, K = 128, 128, 512
 

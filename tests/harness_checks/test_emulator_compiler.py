@@ -16,12 +16,12 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from harness.emulator import EmulatedFault, emulated
-from harness.emulator import memory as emulated_memory
-from harness.emulator.lowerings import shared_memory
-from harness.emulator.machine import Machine
-from kernels.block_scaled_matmul import Config, block_scaled_matmul
-from kernels.scaled_operands import scale_shape
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import memory as emulated_memory
+from bitverdict.harness.emulator.lowerings import shared_memory
+from bitverdict.harness.emulator.machine import Machine
+from bitverdict.kernels.block_scaled_matmul import Config, block_scaled_matmul
+from bitverdict.kernels.scaled_operands import scale_shape
 from tests.harness_checks.emulated_launches import KERNELS, SCHEDULES, load, source_of
 
 FENCED = ("blocked_matmul", "hopper_matmul", "small_mma", "tma_scatter", "fused_gather_scatter_matmul")
@@ -208,7 +208,7 @@ def test_what_lies_in_the_upper_half_of_a_padded_operand_is_convicted_and_was_no
 
     assert convicted() == "barrier misuse"
     monkeypatch.setattr(shared_memory, "SPREAD", 1)
-    monkeypatch.setattr("harness.emulator.device._translations", {})
+    monkeypatch.setattr("bitverdict.harness.emulator.device._translations", {})
     assert convicted() == ""
 
 

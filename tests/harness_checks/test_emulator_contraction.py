@@ -16,12 +16,12 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from harness.emulator import EmulatedFault, emulated
-from harness.emulator import device as emulated_device
-from harness.emulator.assembly import instructions, machine_code, ptx
-from harness.emulator.contraction import Contraction, Fate, fates
-from harness.emulator.program import parse_program
-from reference.fused_multiply_add import fused_multiply_add
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import device as emulated_device
+from bitverdict.harness.emulator.assembly import instructions, machine_code, ptx
+from bitverdict.harness.emulator.contraction import Contraction, Fate, fates
+from bitverdict.harness.emulator.program import parse_program
+from bitverdict.reference.fused_multiply_add import fused_multiply_add
 from tests.harness_checks import drawn_sums, moved_sums
 from tests.harness_checks.drawn_sums import LANES, OUTPUTS, WARPS, by_ptx, drawn, load, operands, real_ptx
 from tests.harness_checks.ptx_threads import Memory, Threads
@@ -342,7 +342,9 @@ def test_machine_code_that_fuses_is_told_from_moves_sums_and_products(code, join
     program = parse_program('"builtin.module"() ({\n}) : () -> () loc(#loc)')
     for line in (4, 9, -1):
         monkeypatch.setattr(Contraction, "_kept", lambda self, name, compute: compute())
-        monkeypatch.setattr("harness.emulator.contraction.machine_code", lambda text, capability, line=line: {line: [code]})
+        monkeypatch.setattr(
+            "bitverdict.harness.emulator.contraction.machine_code", lambda text, capability, line=line: {line: [code]}
+        )
         monkeypatch.setattr(Contraction, "_text", "")
         contraction = Contraction(program, 90)
         assert contraction.joined_by_ptxas(4, Fate(plain=1, open={9})) == joined

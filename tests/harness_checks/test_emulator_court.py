@@ -6,13 +6,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from harness import seed_files
-from harness.docket import Docket
-from harness.isolation import Bench
-from harness.judge import judge
-from harness.replay import replay
-from harness.shrinking import Memory, shrink
-from harness.targets import target
+from bitverdict.harness import seed_files
+from bitverdict.harness.docket import Docket
+from bitverdict.harness.isolation import Bench
+from bitverdict.harness.judge import judge
+from bitverdict.harness.replay import replay
+from bitverdict.harness.shrinking import Memory, shrink
+from bitverdict.harness.targets import target
 from tests.harness_checks.planted import Fault, plant
 
 WAITS_FOR_NOTHING = Fault(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from harness.emulator.ordering import RULES, rule_of
-from harness.emulator.residency import MULTIPROCESSORS
-from harness.verdict import Outcome
+from bitverdict.harness.emulator.ordering import RULES, rule_of
+from bitverdict.harness.emulator.residency import MULTIPROCESSORS
+from bitverdict.harness.verdict import Outcome
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DOCUMENT = CHECKOUT / "docs" / "emulator.md"

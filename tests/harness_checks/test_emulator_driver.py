@@ -12,7 +12,7 @@ import triton.language as tl
 from triton.runtime import driver
 from triton.runtime.errors import OutOfResources
 
-from harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, emulated
 from tests.harness_checks import gluon_kernels
 from tests.harness_checks import tile_kernels as kernels
 from tests.harness_checks.emulated_products import ARCHITECTURES, FAMILIES, multiply, operands
@@ -107,7 +107,7 @@ def test_another_release_of_triton_is_refused_with_what_is_known(monkeypatch):
 
 
 def test_a_pass_that_is_missing_is_named(monkeypatch):
-    from harness.emulator import compiling
+    from bitverdict.harness.emulator import compiling
 
     monkeypatch.setattr(compiling, "_PASSES", (*compiling._PASSES, ("passes.ttgpuir", object(), "add_something", "")))
     with pytest.raises(RuntimeError, match="add_something"), emulated("sm_90"):

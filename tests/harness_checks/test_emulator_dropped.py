@@ -8,7 +8,7 @@ import re
 import pytest
 import torch
 
-from harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, emulated
 from tests.harness_checks import tile_kernels as kernels
 from tests.harness_checks.emulated_products import SCHEDULES, multiply, operands
 
@@ -86,6 +86,6 @@ def test_uninitialised_shared_memory_is_convicted():
 
 
 def test_a_kernel_that_never_ends_is_a_timeout(monkeypatch):
-    monkeypatch.setattr("harness.emulator.device.STEP_LIMIT", 10_000)
+    monkeypatch.setattr("bitverdict.harness.emulator.device.STEP_LIMIT", 10_000)
     with emulated("sm_90"), pytest.raises(EmulatedFault, match="timeout"):
         kernels.spin[(1,)](torch.zeros(1, dtype=torch.int32), 1 << 30)

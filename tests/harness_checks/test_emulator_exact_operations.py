@@ -15,8 +15,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from harness.emulator import emulated
-from harness.emulator.assembly import instructions
+from bitverdict.harness.emulator import emulated
+from bitverdict.harness.emulator.assembly import instructions
 from tests.harness_checks.drawn_sums import load
 from tests.harness_checks.exact_operations import FLOATS, TABLE, TYPES, Row, line_of, opcodes, rows_of, source
 from tests.harness_checks.ptx_threads import FORMS, Memory, Threads

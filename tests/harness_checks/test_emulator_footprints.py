@@ -7,10 +7,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.emulator.agents import MOST_AGENTS, Agent, Footprints
-from harness.emulator.faults import OnChipFault
-from harness.emulator.memory import Space, View
-from harness.emulator.program import Operation
+from bitverdict.harness.emulator.agents import MOST_AGENTS, Agent, Footprints
+from bitverdict.harness.emulator.faults import OnChipFault
+from bitverdict.harness.emulator.memory import Space, View
+from bitverdict.harness.emulator.program import Operation
 
 ACCESSES = [(False, False, ""), (False, True, "overwrites read"), (True, False, "reads wrote"), (True, True, "writes wrote")]
 

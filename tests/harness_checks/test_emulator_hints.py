@@ -13,11 +13,11 @@ import torch
 from triton.backends.nvidia.compiler import get_ptx_version_from_options
 from triton.experimental.gluon import language as gl
 
-from harness.emulator import EmulatedFault, emulated
-from harness.emulator.access_widths import accesses
-from harness.emulator.hints import Hint
-from harness.emulator.program import parse_program
-from harness.offline_driver import compiling
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator.access_widths import accesses
+from bitverdict.harness.emulator.hints import Hint
+from bitverdict.harness.emulator.program import parse_program
+from bitverdict.harness.offline_driver import compiling
 from tests.harness_checks import hinted_kernels as kernels
 from tests.harness_checks.emulated_launches import guarded
 

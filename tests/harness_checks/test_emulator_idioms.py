@@ -10,7 +10,7 @@ import torch
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, emulated
 from tests.harness_checks.emulated_launches import SCHEDULES, described, load, matrix
 
 SOURCES = [Path(__file__).with_name(f"gluon_{kind}_idioms.py") for kind in ("copy", "product", "partition")]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from harness.emulator import EmulatedFault, emulated
-from harness.emulator.arithmetic import fma
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator.arithmetic import fma
 from tests.harness_checks import tile_kernels as kernels
 
 

@@ -13,10 +13,10 @@ import torch
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from harness.emulator import Device, EmulatedFault, emulated, global_order
-from harness.emulator.global_order import GlobalOrder
-from harness.emulator.program import parse_program
-from harness.emulator.program_facts import ProgramFacts
+from bitverdict.harness.emulator import Device, EmulatedFault, emulated, global_order
+from bitverdict.harness.emulator.global_order import GlobalOrder
+from bitverdict.harness.emulator.program import parse_program
+from bitverdict.harness.emulator.program_facts import ProgramFacts
 from tests.harness_checks.emulated_launches import SCHEDULES, load
 
 HERE = Path(__file__).parent

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.emulator import EmulatedFault, emulated
-from harness.emulator.ordering import rule_of
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator.ordering import rule_of
 from tests.harness_checks.emulated_launches import SCHEDULES, described, load, matrix
 
 SOURCE = Path(__file__).with_name("gluon_partition_idioms.py")

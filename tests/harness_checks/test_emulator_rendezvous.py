@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from harness.emulator import EmulatedFault, assembly, emulated
-from harness.emulator.global_order import GlobalOrder
-from harness.emulator.threads import WARP, owners, stays_in_warp
-from harness.emulator.types import parse_type
+from bitverdict.harness.emulator import EmulatedFault, assembly, emulated
+from bitverdict.harness.emulator.global_order import GlobalOrder
+from bitverdict.harness.emulator.threads import WARP, owners, stays_in_warp
+from bitverdict.harness.emulator.types import parse_type
 from tests.harness_checks import meeting_kernels as kernels
 from tests.harness_checks.emulated_products import ARCHITECTURES
 

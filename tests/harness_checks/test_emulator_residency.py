@@ -10,11 +10,11 @@ import pytest
 import torch
 from triton.runtime import driver
 
-from harness.emulator import EmulatedFault, emulated, interleaving
-from harness.emulator.architectures import ARCHITECTURES
-from harness.emulator.residency import LARGEST_GRID, Registers, check_grid, most_registers, residency
-from harness.outcomes import outcome_of
-from harness.verdict import Outcome
+from bitverdict.harness.emulator import EmulatedFault, emulated, interleaving
+from bitverdict.harness.emulator.architectures import ARCHITECTURES
+from bitverdict.harness.emulator.residency import LARGEST_GRID, Registers, check_grid, most_registers, residency
+from bitverdict.harness.outcomes import outcome_of
+from bitverdict.harness.verdict import Outcome
 from tests.harness_checks import ordered_kernels as ordered
 from tests.harness_checks import tile_kernels as kernels
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from harness.emulator import emulated
-from reference.formats import FORMATS, Rounding, decode, encode
-from reference.tiled_copy import rounded_to_tf32
+from bitverdict.harness.emulator import emulated
+from bitverdict.reference.formats import FORMATS, Rounding, decode, encode
+from bitverdict.reference.tiled_copy import rounded_to_tf32
 from tests.harness_checks import tile_kernels as kernels
 
 ROWS, COLUMNS = 16, 32

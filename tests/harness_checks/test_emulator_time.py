@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.emulator import EmulatedFault, emulated
-from harness.transfer import Guard, Poison, guarded_allocations
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.transfer import Guard, Poison, guarded_allocations
 from tests.harness_checks import planted_barriers, planted_memory, planted_order
 from tests.harness_checks.emulated_launches import KERNELS, SCHEDULES, load, source_of
 from tests.harness_checks.hazard import Hazard

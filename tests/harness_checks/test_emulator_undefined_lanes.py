@@ -14,7 +14,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from harness.emulator import emulated
+from bitverdict.harness.emulator import emulated
 from tests.harness_checks import masked_kernels as kernels
 from tests.harness_checks.drawn_sums import load
 from tests.harness_checks.ptx_threads import Memory, Threads
@@ -103,7 +103,7 @@ def test_a_program_without_such_a_load_carries_nothing():
 
 def _sources(device: Any) -> list[str]:
     """The generated code of each launch of `device`."""
-    from harness.emulator import device as module
+    from bitverdict.harness.emulator import device as module
 
     by_text = {translated.program.text: translated.source for translated in module._translations.values()}
     return [by_text[launch.program] for launch in device.launches]

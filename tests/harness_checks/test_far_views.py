@@ -14,19 +14,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-import kernels.ampere_gemm
-import kernels.matmul
-from harness import far_views
-from harness.contract import Case, Contract, Operand, resolve
-from harness.docket import stems
-from harness.far_views import FAR, Islands, admitted, is_far
-from harness.judge import judge
-from harness.kernel_contract import far_pad
-from harness.lease import exclusive
-from harness.report import Tally
-from harness.targets import Target, target
-from harness.transfer import Guard, Poison, far_bytes, guarded_allocations, poison_word, words
-from harness.verdict import Outcome, Ruling
+import bitverdict.kernels.ampere_gemm
+import bitverdict.kernels.matmul
+from bitverdict.harness import far_views
+from bitverdict.harness.contract import Case, Contract, Operand, resolve
+from bitverdict.harness.docket import stems
+from bitverdict.harness.far_views import FAR, Islands, admitted, is_far
+from bitverdict.harness.judge import judge
+from bitverdict.harness.kernel_contract import far_pad
+from bitverdict.harness.lease import exclusive
+from bitverdict.harness.report import Tally
+from bitverdict.harness.targets import Target, target
+from bitverdict.harness.transfer import Guard, Poison, far_bytes, guarded_allocations, poison_word, words
+from bitverdict.harness.verdict import Outcome, Ruling
 from tests.harness_checks.planted import Fault, planted_contract
 
 CPU = torch.device("cpu")
@@ -195,10 +195,12 @@ def test_rows_a_page_apart_are_asked_without_the_claim_of_far_ones(pad: int, tmp
     """A gap that leaves every offset below 2^31 elements is no far case."""
     (tmp_path / "mine.py").write_text("def near(*operands): ...\nnear.claims = 'strides'\n")
     launcher, matmul, ampere = f"{tmp_path / 'mine.py'}:near", resolve("matmul"), resolve("ampere_gemm")
-    view, sizes = kernels.matmul.View(pad=pad), {"m": 33, "n": 40, "k": 48}
-    asked = matmul.for_launcher(Case(contract="matmul", problem=kernels.matmul.Problem(**sizes, a=view, b=view)), launcher)
+    view, sizes = bitverdict.kernels.matmul.View(pad=pad), {"m": 33, "n": 40, "k": 48}
+    asked = matmul.for_launcher(
+        Case(contract="matmul", problem=bitverdict.kernels.matmul.Problem(**sizes, a=view, b=view)), launcher
+    )
     assert (asked.problem.a.pad, asked.problem.b.pad) == (pad, pad)
-    problem = kernels.ampere_gemm.Problem(**sizes, a_pad=pad)
+    problem = bitverdict.kernels.ampere_gemm.Problem(**sizes, a_pad=pad)
     near = ampere.for_launcher(Case(contract="ampere_gemm", problem=problem), launcher)
     assert near is not None and near.problem == problem
 
@@ -243,7 +245,7 @@ def test_a_far_case_without_memory_is_not_run_with_the_reason(monkeypatch: pytes
     def none(needed: int, where: Target) -> Iterator[str]:
         yield f"{needed >> 30} GiB are not here" if needed else ""
 
-    monkeypatch.setattr("harness.judge.admitted", none)
+    monkeypatch.setattr("bitverdict.harness.judge.admitted", none)
     contract, where = resolve("tma_gather"), target("emulated:sm_100")
     (far,) = far_cases(contract, where)
     near = contract.required(where)[0]

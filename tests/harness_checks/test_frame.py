@@ -36,7 +36,7 @@ def test_the_gpu_environments_judge_the_python_they_are_given_and_install_nothin
 
 def test_a_run_for_an_architecture_that_is_not_there_fails() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "harness", "run", "--arch", "sm_999"], cwd=CHECKOUT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "bitverdict", "run", "--arch", "sm_999"], cwd=CHECKOUT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 2 and "no GPU of architecture 'sm_999' is visible" in done.stderr
 
@@ -69,7 +69,7 @@ def test_every_requirement_says_what_it_is_for() -> None:
 
 
 def test_every_command_of_readme_that_names_the_harness_is_one_it_takes() -> None:
-    from harness.__main__ import parser
+    from bitverdict.harness.commands.main import parser
 
     for line in readme_commands():
         for words in re.findall(r"-m harness ((?:[^&|#\n])+)", line):

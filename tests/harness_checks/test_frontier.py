@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.frontier import columns, edges, page
-from harness.frontier.compiled import by_compiler
-from harness.frontier.contract import CONTRACT, case_of
-from harness.frontier.points import Point, points, rule
-from harness.judge import judge
-from harness.targets import Target
-from reference import tiled_copy
+from bitverdict.harness.frontier import columns, edges, page
+from bitverdict.harness.frontier.compiled import by_compiler
+from bitverdict.harness.frontier.contract import CONTRACT, case_of
+from bitverdict.harness.frontier.points import Point, points, rule
+from bitverdict.harness.judge import judge
+from bitverdict.harness.targets import Target
+from bitverdict.reference import tiled_copy
 
 HELD = Path(__file__).parents[1] / "hardware_words" / "frontier_h200.json"
 PAGE = Path(__file__).parents[2] / "docs" / "frontier.md"
@@ -28,7 +28,7 @@ HOPPER, BLACKWELL = (Target(f"emulated:{arch}", arch) for arch in ("sm_90", "sm_
 LOAD, STORE = (Point(operation=operation, precondition="") for operation in ("tiled load", "tiled store"))
 ABORTS = """
 import os
-from harness.frontier import compiled
+from bitverdict.harness.frontier import compiled
 whole = compiled.answer
 compiled.answer = lambda point: os.abort() if point.column == 3 else {"outcome": "compiles", "message": "", "location": ""}
 compiled.main(["sm_90"])
@@ -123,7 +123,7 @@ def test_no_disagreement_of_the_page_lacks_a_reason_and_no_path_of_a_machine_is_
     text = PAGE.read_text()
     assert page.UNEXPLAINED not in text
     assert not any(place in text for place in ("/work", "/tmp", "/root", "/home", "/opt"))
-    for needed in ("NVIDIA H200", "driver 580.159.04", "triton 3.9.0", "python -m harness frontier --merge"):
+    for needed in ("NVIDIA H200", "driver 580.159.04", "triton 3.9.0", "bitverdict frontier --merge"):
         assert needed in text
     counts = Counter(answer["outcome"] for answer in columns.read(HELD)["columns"]["sm_90"]["hardware"].values())
     assert counts == {
@@ -156,7 +156,7 @@ def test_a_law_that_is_moved_makes_measured_edges_unlawful(monkeypatch: pytest.M
 def test_the_emulated_gpu_has_the_edges_that_were_measured() -> None:
     import torch
 
-    from harness.emulator import emulated
+    from bitverdict.harness.emulator import emulated
 
     with emulated("sm_90"):
         found = [

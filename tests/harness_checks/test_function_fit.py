@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.recording import function_fit
-from harness.recording.function_fit import BINADE, FITS, Kept, binade, hyperbolic_tangent, main, module
-from harness.recording.function_words import ptx
-from harness.recording.packed_words import pack
-from harness.recording.quadratic_fit import UNBOUNDED, Bounds, DoesNotFit
-from reference.special_functions import coefficients
-from reference.special_functions.instructions import INSTRUCTIONS
+from bitverdict.harness.recording import function_fit
+from bitverdict.harness.recording.function_fit import BINADE, FITS, Kept, binade, hyperbolic_tangent, main, module
+from bitverdict.harness.recording.function_words import ptx
+from bitverdict.harness.recording.packed_words import pack
+from bitverdict.harness.recording.quadratic_fit import UNBOUNDED, Bounds, DoesNotFit
+from bitverdict.reference.special_functions import coefficients
+from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 
 
 class Recorded:

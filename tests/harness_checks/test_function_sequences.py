@@ -11,9 +11,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from harness.recording.function_words import edges
-from reference.special_functions import instructions, sequences
-from reference.special_functions.instructions import INSTRUCTIONS, Instruction
+from bitverdict.harness.recording.function_words import edges
+from bitverdict.reference.special_functions import instructions, sequences
+from bitverdict.reference.special_functions.instructions import INSTRUCTIONS, Instruction
 from tests.harness_checks import special_kernels
 from tests.harness_checks.machine_words import Lanes, assembled, listing, of_kernel
 from tests.reference_checks.format_mutants import mutant

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.recording import function_words
-from harness.recording.function_words import CONTROL, OF_16_BITS, RANGE, SOURCES, Run, digest, operands
-from harness.recording.machine import CannotRecord, Device, nvcc
-from harness.recording.packed_words import pack, unpack
+from bitverdict.harness.recording import function_words
+from bitverdict.harness.recording.function_words import CONTROL, OF_16_BITS, RANGE, SOURCES, Run, digest, operands
+from bitverdict.harness.recording.machine import CannotRecord, Device, nvcc
+from bitverdict.harness.recording.packed_words import pack, unpack
 
 GPU = Device("NVIDIA H200", "sm_90", "13000", "13000")
 

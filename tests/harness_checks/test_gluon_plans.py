@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from harness.contract import Case, resolve
-from harness.emulator import emulated
-from harness.targets import Target
-from harness.transfer import Guard, Poison
+from bitverdict.harness.contract import Case, resolve
+from bitverdict.harness.emulator import emulated
+from bitverdict.harness.targets import Target
+from bitverdict.harness.transfer import Guard, Poison
 
 FAMILIES = {
     "ampere_gemm": ("sm_80", "mma.sync"),

@@ -14,18 +14,18 @@ import torch
 import triton
 import triton.language as tl
 
-from harness import hang_report
-from harness.__main__ import main
-from harness.emulator import EmulatedFault, emulated
-from harness.emulator.translate import translate
-from harness.isolation import Bench
-from harness.journal import Journal, records
-from harness.machine_faults import MachineFault
-from harness.pytest_hooks import Court, Node
-from harness.shrinking import Convicted
-from harness.stopping import Stopping, cancelled, kind_of
-from harness.targets import target
-from harness.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness import hang_report
+from bitverdict.harness.commands.main import main
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator.translate import translate
+from bitverdict.harness.isolation import Bench
+from bitverdict.harness.journal import Journal, records
+from bitverdict.harness.machine_faults import MachineFault
+from bitverdict.harness.pytest_hooks import Court, Node
+from bitverdict.harness.shrinking import Convicted
+from bitverdict.harness.stopping import Stopping, cancelled, kind_of
+from bitverdict.harness.targets import target
+from bitverdict.harness.verdict import Outcome, RestsOn, Ruling, Verdict
 from tests.harness_checks.vector_add import ADDRESS, HOST, Case, Problem, add_by_torch, case
 
 ADD = "tests.harness_checks.vector_add"
@@ -123,7 +123,7 @@ def test_a_kernel_that_hangs_is_told_with_the_line_of_its_loop(tmp_path: Path) -
 
 
 def test_a_launch_of_too_many_operations_is_told_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.emulator.device.STEP_LIMIT", 5000)
+    monkeypatch.setattr("bitverdict.harness.emulator.device.STEP_LIMIT", 5000)
     a = torch.ones(40)
     with emulated("sm_90"), pytest.raises(EmulatedFault, match="more than 5000 operations") as raised:
         endless_kernel[(1,)](a, torch.empty(40), 40, 1 << 30, BLOCK=64)

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-import kernels.matmul
-from harness import sanitizer_page
-from harness.contract import resolve
-from harness.contracts import matmul as contracts
-from harness.judge import judge
-from harness.targets import Target
-from harness.verdict import Outcome
+import bitverdict.kernels.matmul
+from bitverdict.harness import sanitizer_page
+from bitverdict.harness.contract import resolve
+from bitverdict.harness.contracts import matmul as contracts
+from bitverdict.harness.judge import judge
+from bitverdict.harness.targets import Target
+from bitverdict.harness.verdict import Outcome
 from tests.harness_checks.hazards_for_sanitizers import HAZARDS, SCHEDULES, plant, stem_of
 from tests.harness_checks.program_edits import edited
 
@@ -50,7 +50,7 @@ def test_a_text_that_does_not_occur_is_not_planted(tmp_path: Path) -> None:
 
 
 def test_an_edit_of_a_program_that_has_no_such_text_says_so() -> None:
-    contract = edited(contracts.contract(kernels.matmul), "no such operation", "")
+    contract = edited(contracts.contract(bitverdict.kernels.matmul), "no such operation", "")
     found = judge(contract.required(HOPPER)[0], HOPPER, contract)
     assert "the program has no such text" in found.message and found.convicted
 

@@ -106,10 +106,10 @@ def files() -> list[str]:
 def test_a_process_that_has_every_contract_has_no_emulator_and_no_judge() -> None:
     """Whatever they import by way of others."""
     stems = [path.stem for path in (CHECKOUT / "harness" / "contracts").glob("[a-z]*.py")]
-    check = "\n".join([*(f"import harness.contracts.{stem}" for stem in stems), "import sys; print(*sys.modules)"])
+    check = "\n".join([*(f"import bitverdict.harness.contracts.{stem}" for stem in stems), "import sys; print(*sys.modules)"])
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=CHECKOUT)
     loaded = {name for name in done.stdout.split() if name.startswith("harness.")}
-    assert f"harness.contracts.{stems[0]}" in loaded
+    assert f"bitverdict.harness.contracts.{stems[0]}" in loaded
     assert not [name for name in loaded if not under(name, ORACLE_MAY)]
 
 

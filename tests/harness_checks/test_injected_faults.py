@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.injected_faults import checked, session
-from harness.cell import Cell
-from harness.child import Child
-from harness.contract import Case
-from harness.isolation import Bench
-from harness.journal import Journal, records
-from harness.targets import target
-from harness.verdict import Ruling
+from bitverdict.harness.cell import Cell
+from bitverdict.harness.child import Child
+from bitverdict.harness.contract import Case
+from bitverdict.harness.isolation import Bench
+from bitverdict.harness.journal import Journal, records
+from bitverdict.harness.targets import target
+from bitverdict.harness.verdict import Ruling
 from tests.harness_checks.injected_faults import CONTRACT, EVERY, NAMES, fault_of, kinds
 
 CASES = 2 * EVERY

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.docket import Docket
-from harness.emulator.instruction_sets import NEEDS
-from harness.judge import judge
-from harness.targets import target
-from harness.verdict import Outcome, Ruling
+from bitverdict.harness.docket import Docket
+from bitverdict.harness.emulator.instruction_sets import NEEDS
+from bitverdict.harness.judge import judge
+from bitverdict.harness.targets import target
+from bitverdict.harness.verdict import Outcome, Ruling
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 REFUSED = {
@@ -40,7 +40,7 @@ def test_the_whole_compilation_refuses_what_the_table_says() -> None:
 @pytest.mark.parametrize(("stem", "arch"), [("tma_gather", "sm_90"), ("tma_gather", "sm_80"), ("tma_scatter", "sm_90")])
 def test_a_launcher_that_uses_a_feature_is_not_run_where_it_lacks(stem: str, arch: str) -> None:
     machine = target(f"emulated:{arch}")
-    docket = Docket(stem, machine, launcher=f"kernels.{stem}:{stem}")
+    docket = Docket(stem, machine, launcher=f"bitverdict.kernels.{stem}:{stem}")
     verdict = judge(docket.required()[0], machine, docket.contract)
     assert (verdict.ruling, verdict.outcome) == (Ruling.NOT_RUN, Outcome.NOT_RUN)
     assert verdict.message.startswith(f"{machine.name} lacks ") and f"which {arch} has not: it needs sm_100" in verdict.message

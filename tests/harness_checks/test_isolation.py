@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.cell import asserted
-from harness.child import Child, Gone
-from harness.isolation import Bench
-from harness.journal import Journal, unfinished
-from harness.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness.cell import asserted
+from bitverdict.harness.child import Child, Gone
+from bitverdict.harness.isolation import Bench
+from bitverdict.harness.journal import Journal, unfinished
+from bitverdict.harness.verdict import Outcome, Ruling, Verdict
 from tests.harness_checks.interrupts import answering
 from tests.harness_checks.vector_add import HOST, case
 
@@ -111,8 +111,8 @@ def runs(process: int) -> bool:
 HANG = """
 import sys
 from pathlib import Path
-from harness.isolation import Bench
-from harness.journal import Journal
+from bitverdict.harness.isolation import Bench
+from bitverdict.harness.journal import Journal
 from tests.harness_checks.vector_add import HOST, case
 with Bench(journal=Journal(Path(sys.argv[1]))) as bench:
     bench.judge(case(3), HOST)
@@ -124,8 +124,8 @@ with Bench(journal=Journal(Path(sys.argv[1]))) as bench:
 LEFT = """
 import sys
 from pathlib import Path
-from harness import child
-from harness.targets import Target
+from bitverdict.harness import child
+from bitverdict.harness.targets import Target
 
 child.PRELOADED.clear()
 left = child.Child(Target("emulated:sm_90", "sm_90"), Path(sys.argv[1]))
@@ -161,7 +161,7 @@ def test_a_parent_that_ends_leaves_no_orphan_and_the_case_it_was_at(tmp_path: Pa
 
 def test_the_forkserver_never_touches_cuda_and_takes_tritons_digest_for_its_children() -> None:
     check = (
-        "from harness.cell import PRELOADED; import importlib, torch; "
+        "from bitverdict.harness.cell import PRELOADED; import importlib, torch; "
         "[importlib.import_module(m) for m in PRELOADED]; from triton.runtime.cache import triton_key; "
         "print(torch.cuda.is_initialized(), triton_key.cache_info().currsize)"
     )
@@ -171,8 +171,9 @@ def test_the_forkserver_never_touches_cuda_and_takes_tritons_digest_for_its_chil
 
 def test_a_child_imports_no_more_of_torch_for_its_first_case() -> None:
     check = (
-        "from harness.cell import PRELOADED; import importlib, sys; [importlib.import_module(m) for m in PRELOADED]; "
-        "from harness.contract import resolve; from harness.judge import judge; from harness.targets import target; "
+        "from bitverdict.harness.cell import PRELOADED; import importlib, sys; [importlib.import_module(m) for m in PRELOADED]; "
+        "from bitverdict.harness.contract import resolve; from bitverdict.harness.judge import judge; from "
+        "bitverdict.harness.targets import target; "
         "contract, where = resolve('matmul'), target('emulated:sm_90'); case = contract.required(where)[0]; "
         "before = set(sys.modules); "
         "print(judge(case, where).ruling, [n for n in set(sys.modules) - before if n.split('.')[0] in ('torch', 'sympy')])"
@@ -182,7 +183,7 @@ def test_a_child_imports_no_more_of_torch_for_its_first_case() -> None:
 
 
 def test_a_child_is_replaced_after_its_number_of_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.cell.RECYCLED_AFTER", 2)
+    monkeypatch.setattr("bitverdict.harness.cell.RECYCLED_AFTER", 2)
     served = []
     with Bench(journal=Journal(tmp_path / "j.jsonl")) as bench:
         for n in range(4):

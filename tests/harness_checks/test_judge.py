@@ -8,11 +8,11 @@ import pytest
 import torch
 from triton import knobs
 
-from harness.contract import Case
-from harness.judge import judge
-from harness.targets import target
-from harness.verdict import Outcome, Ruling, Verdict
-from kernels.features import Feature
+from bitverdict.harness.contract import Case
+from bitverdict.harness.judge import judge
+from bitverdict.harness.targets import target
+from bitverdict.harness.verdict import Outcome, Ruling, Verdict
+from bitverdict.kernels.features import Feature
 from tests.harness_checks.vector_add import ADDRESS, HOST, Problem, VectorAdd, case
 
 
@@ -211,7 +211,7 @@ def test_memory_that_stays_short_decides_nothing_and_says_the_remedy(error: Exce
 @pytest.mark.parametrize("error", [error for error, *_ in SHORT], ids=lambda value: type(value).__name__)
 def test_memory_that_was_short_once_is_tried_again_and_judged(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     freed: list[None] = []
-    monkeypatch.setattr("harness.judge.free_memory", lambda: freed.append(None))
+    monkeypatch.setattr("bitverdict.harness.judge.free_memory", lambda: freed.append(None))
     verdict = judge(case(100), HOST, Short(error, times=1))
     assert (verdict.ruling, verdict.words, len(freed)) == (Ruling.RIGHT, 100, 1)
 

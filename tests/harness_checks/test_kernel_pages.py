@@ -10,25 +10,25 @@ from pathlib import Path
 
 import pytest
 
-from harness.contract import resolve
-from harness.kernel_pages import STEMS, page
-from harness.targets import Target
-from kernels.clauses import Clause, broken, require
+from bitverdict.harness.contract import resolve
+from bitverdict.harness.kernel_pages import STEMS, page
+from bitverdict.harness.targets import Target
+from bitverdict.kernels.clauses import Clause, broken, require
 
 PAGE = Path(__file__).parents[2] / "docs" / "kernels.md"
 MACHINES = {"ampere_gemm": "sm_80", "hopper_matmul": "sm_90"}
 
 
 def test_the_page_is_what_the_clauses_print() -> None:
-    assert PAGE.read_text() == page(), "write it anew: python -m harness.kernel_pages > docs/kernels.md"
+    assert PAGE.read_text() == page(), "write it anew: python -m bitverdict.harness.kernel_pages > docs/kernels.md"
 
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_each_refusal_of_the_cover_list_is_of_a_clause_of_its_own(stem: str) -> None:
     arch = MACHINES.get(stem, "sm_100")
     contract = resolve(stem)
-    clauses = importlib.import_module(f"kernels.{stem}").CLAUSES
-    default = importlib.import_module(f"kernels.{stem}").Config() if stem == "block_scaled_matmul" else None
+    clauses = importlib.import_module(f"bitverdict.kernels.{stem}").CLAUSES
+    default = importlib.import_module(f"bitverdict.kernels.{stem}").Config() if stem == "block_scaled_matmul" else None
     seen = {
         found[0].name
         for case in contract.required(Target(f"emulated:{arch}", arch))

@@ -17,15 +17,15 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from harness import large_cases, large_nodes, large_operands
-from harness.commands import large
-from harness.contract import Case, resolve
-from harness.large_cases import cases, judge_large, sample
-from harness.one_thread import VARIABLES
-from harness.targets import target
-from harness.verdict import Ruling
-from kernels.matmul import CONFIGS, Problem
-from kernels.scaled_operands import FORMATS
+from bitverdict.harness import large_cases, large_nodes, large_operands
+from bitverdict.harness.commands import large
+from bitverdict.harness.contract import Case, resolve
+from bitverdict.harness.large_cases import cases, judge_large, sample
+from bitverdict.harness.one_thread import VARIABLES
+from bitverdict.harness.targets import target
+from bitverdict.harness.verdict import Ruling
+from bitverdict.kernels.matmul import CONFIGS, Problem
+from bitverdict.kernels.scaled_operands import FORMATS
 from tests.harness_checks.planted import Fault, plant
 
 HOPPER = target("emulated:sm_90")
@@ -158,7 +158,7 @@ def test_processes_for_large_products_are_started_with_one_thread(place: ModuleT
 
 
 def test_the_command_writes_its_rows_and_its_status_says_what_came(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    from harness.__main__ import main
+    from bitverdict.harness.commands.main import main
 
     out = tmp_path / "large.jsonl"
     asked = ["large", "ampere_gemm", "--target", "emulated:sm_90", "--sizes", "96x80x32", "--jobs", "0", "--json", str(out)]

@@ -9,10 +9,10 @@ import pytest
 import torch
 from triton import knobs
 
-from harness.emulator import emulated
-from harness.launched_instructions import of_products, of_ptx, remember, watched
-from harness.offline_driver import compiling
-from harness.product_bound import instructions
+from bitverdict.harness.emulator import emulated
+from bitverdict.harness.launched_instructions import of_products, of_ptx, remember, watched
+from bitverdict.harness.offline_driver import compiling
+from bitverdict.harness.product_bound import instructions
 from tests.harness_checks import right_launchers
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.lease import NEED, free_places, lease, places
-from harness.targets import Target
+from bitverdict.harness.lease import NEED, free_places, lease, places
+from bitverdict.harness.targets import Target
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 A, B = Target("cuda:0", "sm_90", 0, "", "aa-a", 2 * NEED, 2 * NEED), Target("cuda:1", "sm_90", 1, "", "bb-b", 2 * NEED, 2 * NEED)
@@ -24,7 +24,8 @@ def no_slots_given(monkeypatch: pytest.MonkeyPatch) -> None:
 def other(directory: Path, gpus: str, end: str) -> subprocess.Popen:
     """Another process that takes a lease on `gpus`, prints its UUID and slot, and then does `end`."""
     take = (
-        "import os, time; from pathlib import Path; from harness.lease import NEED, lease; from harness.targets import Target\n"
+        "import os, time; from pathlib import Path; from bitverdict.harness.lease import NEED, lease; from "
+        "bitverdict.harness.targets import Target\n"
         "def gpu(i, u): return Target(f'cuda:{i}', 'sm_90', i, '', u, 2 * NEED, 2 * NEED)\n"
         f"held = lease([{gpus}], wait=0, directory=Path({str(directory)!r}))\n"
         f"print(held.place.device, held.place.slot, flush=True); {end}"

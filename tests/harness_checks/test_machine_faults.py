@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from harness import seed_files
-from harness.__main__ import main
-from harness.judge import judge
-from harness.machine_faults import MachineFault, writing
-from harness.pytest_hooks import Court, Node
-from harness.usage import UsageError
-from harness.verdict import Outcome, Ruling
+from bitverdict.harness import seed_files
+from bitverdict.harness.commands.main import main
+from bitverdict.harness.judge import judge
+from bitverdict.harness.machine_faults import MachineFault, writing
+from bitverdict.harness.pytest_hooks import Court, Node
+from bitverdict.harness.usage import UsageError
+from bitverdict.harness.verdict import Outcome, Ruling
 from tests.harness_checks.vector_add import HOST, VectorAdd, case
 
 ADD = "tests.harness_checks.vector_add"
@@ -66,7 +66,7 @@ def test_a_state_directory_that_cannot_be_written_is_told_before_a_run(
 
 def limited(words: list[str], size: int) -> subprocess.CompletedProcess:
     """The command where no file may grow beyond `size` bytes: what a disk does that fills up in the middle."""
-    command = [sys.executable, "-m", "harness", *words]
+    command = [sys.executable, "-m", "bitverdict", *words]
     limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (size, size))
     return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False, preexec_fn=limit)
 
@@ -200,7 +200,7 @@ def test_a_checkout_that_is_read_only_serves_where_the_state_lies_elsewhere(else
     if not elsewhere:
         del environment["HARNESS_STATE"]
     words = ["run", "--contract", f"{ADD}:CONTRACT", "--target", "emulated:sm_90", "--jobs", "1", "--max-cases", "5"]
-    command = [sys.executable, "-m", "harness", *words]
+    command = [sys.executable, "-m", "bitverdict", *words]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False, env=environment)
     if elsewhere:
         assert (done.returncode, done.stderr) == (0, "") and "5 right" in done.stdout
@@ -220,7 +220,7 @@ def test_what_the_harness_raises_itself_is_status_3_with_its_traceback(
         return checked
 
     for error, status in ((ValueError("of ours"), 3), (KeyError("of ours"), 3), (UsageError("of yours; mend it"), 2)):
-        monkeypatch.setattr("harness.commands.run.checked", raises(error))
+        monkeypatch.setattr("bitverdict.harness.commands.run.checked", raises(error))
         assert main(["run"]) == status
         said = one_sentence(capsys)
         if status == 2:
@@ -234,10 +234,10 @@ def test_what_the_harness_raises_itself_is_status_3_with_its_traceback(
 
 def test_a_half_written_record_is_written_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that is nearly full takes a part of what it is given, and says so by a count alone."""
-    from harness.journal import Journal, records
+    from bitverdict.harness.journal import Journal, records
 
     write = os.write
-    monkeypatch.setattr("harness.journal.os.write", lambda descriptor, data: write(descriptor, data[:7]))
+    monkeypatch.setattr("bitverdict.harness.journal.os.write", lambda descriptor, data: write(descriptor, data[:7]))
     journal = Journal(tmp_path / "j.jsonl")
     journal.note("asked", words="enough of them")
     monkeypatch.undo()
@@ -249,7 +249,7 @@ def test_a_reproducer_on_a_full_disk_leaves_no_part_of_itself(tmp_path: Path, mo
         raise OSError(errno.ENOSPC, "No space left on device")
 
     seed = seed_files.seed_of(case(), "host", judge(case(fault="wrong"), HOST))
-    monkeypatch.setattr("harness.seed_files.os.replace", full)
+    monkeypatch.setattr("bitverdict.harness.seed_files.os.replace", full)
     with pytest.raises(MachineFault, match=r"cannot be written \(No space left on device\)"):
         seed_files.write(seed, tmp_path / "failures")
     assert not list((tmp_path / "failures").iterdir())

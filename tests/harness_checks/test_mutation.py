@@ -107,8 +107,8 @@ def test_a_map_comes_back_from_its_file(tmp_path: Path) -> None:
 
 
 def test_importers_are_files_of_the_rooms_and_tests(tmp_path: Path) -> None:
-    for name, text in (("harness/emulator/__init__.py", ""), ("harness/a.py", "from harness import emulator"),
-                       ("tests/test_a.py", "import harness.a"), ("reference/b.py", "import numpy")):  # fmt: skip
+    for name, text in (("harness/emulator/__init__.py", ""), ("harness/a.py", "from bitverdict.harness import emulator"),
+                       ("tests/test_a.py", "import bitverdict.harness.a"), ("reference/b.py", "import numpy")):  # fmt: skip
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert mutation_map.users(tmp_path) == {"harness/emulator/__init__.py": ["harness/a.py"], "harness/a.py": ["tests/test_a.py"]}
@@ -126,13 +126,15 @@ def test_the_worst_report_of_a_test_is_its_outcome(tmp_path: Path) -> None:
 def copy(tmp_path: Path) -> Path:
     """A checkout of one module, which its test holds to 4."""
     tree = tmp_path / "t"
-    for name in ("benchmarks", "harness", "tests"):
+    for name in ("benchmarks", "bitverdict", "harness", "tests"):
         (tree / name).mkdir(parents=True)
+    (tree / "bitverdict" / "__init__.py").touch()
+    (tree / "bitverdict" / "harness").symlink_to("../harness")
     for path in Path(mutation_run.__file__).parent.glob("mutation_*.py"):
         (tree / "benchmarks" / path.name).write_text(path.read_text())
     (tree / "harness" / "two.py").write_text("TWO = 2\n")
     (tree / "tests" / "test_two.py").write_text(
-        "import pathlib, time\nfrom harness.two import TWO\n"
+        "import pathlib, time\nfrom bitverdict.harness.two import TWO\n"
         "def test_right(): assert TWO > 0\ndef test_four(): assert TWO + TWO == 4\n"
         "def test_once():\n    at = pathlib.Path(__file__).with_name('once')\n    there = at.exists()\n    at.touch()\n"
         "    assert TWO == 2 or there\n"

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from triton.runtime import driver
 
-from harness import offline_compile
-from harness.compile_rows import LOCAL, Row, rows
-from harness.contract import resolve
-from harness.offline_compile import Compiled, _over_limit, compile_row, compile_rows, table
-from harness.offline_driver import compiling
-from harness.targets import Target
+from bitverdict.harness import offline_compile
+from bitverdict.harness.compile_rows import LOCAL, Row, rows
+from bitverdict.harness.contract import resolve
+from bitverdict.harness.offline_compile import Compiled, _over_limit, compile_row, compile_rows, table
+from bitverdict.harness.offline_driver import compiling
+from bitverdict.harness.targets import Target
 from tests.harness_checks.planted import Fault, planted_contract
 
 

@@ -14,9 +14,9 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import mbarrier, tma
 
-from harness.offline_driver import compiling
-from kernels.offset_layout import linear_layout, offset_layout, offset_verdict
-from kernels.tma_gather import described_rows
+from bitverdict.harness.offline_driver import compiling
+from bitverdict.kernels.offset_layout import linear_layout, offset_layout, offset_verdict
+from bitverdict.kernels.tma_gather import described_rows
 
 SPREAD = gl.SliceLayout(0, gl.BlockedLayout([1, 4], [32, 1], [1, 4], [1, 0]))
 TRANSPOSED = gl.SliceLayout(1, gl.BlockedLayout([4, 1], [1, 32], [4, 1], [0, 1]))

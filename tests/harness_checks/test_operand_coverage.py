@@ -1,7 +1,7 @@
 """Contract under test: the cover list of block_scaled_matmul reaches every element code, every scale code, every position of a
 packed block of scales and every residue, on each target it runs on; and a code that decides nothing is not counted.
 
-"Reaches" means: with its last bit flipped, an expected word of that case is another (`harness.operand_coverage`)."""
+"Reaches" means: with its last bit flipped, an expected word of that case is another (`bitverdict.harness.operand_coverage`)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 import torch
 from triton.tools.mxfp import MXFP4Tensor, MXScaleTensor
 
-from harness.contracts.block_scaled_matmul import CONTRACT, COVER, has_format
-from harness.coverage_report import SCALE_CODES, Counted, counted, main, shown
-from harness.operand_coverage import COVER_DENSE, Reached, cover, reached, scale_class, scale_classes
-from harness.scaled_operands import ONE, Side
-from harness.scaled_plan import element_words, result_words, scaled_plan
-from harness.targets import target
-from kernels.scaled_operands import FORMATS
-from reference.formats import E4M3, decode, encode
+from bitverdict.harness.contracts.block_scaled_matmul import CONTRACT, COVER, has_format
+from bitverdict.harness.coverage_report import SCALE_CODES, Counted, counted, main, shown
+from bitverdict.harness.operand_coverage import COVER_DENSE, Reached, cover, reached, scale_class, scale_classes
+from bitverdict.harness.scaled_operands import ONE, Side
+from bitverdict.harness.scaled_plan import element_words, result_words, scaled_plan
+from bitverdict.harness.targets import target
+from bitverdict.kernels.scaled_operands import FORMATS
+from bitverdict.reference.formats import E4M3, decode, encode
 
 ARCH = "sm_100"
 

@@ -8,13 +8,13 @@ import hashlib
 import numpy as np
 import pytest
 
-from harness import scaled_operands
-from harness.contract import Case
-from harness.kernel_contract import ROW_KINDS, row_numbers
-from harness.operands import REGIMES, decisive_codes, draw, generator, special_codes
-from harness.scaled_operands import ONE, REACHES
-from reference import scale_layout
-from reference.formats import E4M3, FORMATS, decode
+from bitverdict.harness import scaled_operands
+from bitverdict.harness.contract import Case
+from bitverdict.harness.kernel_contract import ROW_KINDS, row_numbers
+from bitverdict.harness.operands import REGIMES, decisive_codes, draw, generator, special_codes
+from bitverdict.harness.scaled_operands import ONE, REACHES
+from bitverdict.reference import scale_layout
+from bitverdict.reference.formats import E4M3, FORMATS, decode
 
 FLOATS = ("fp16", "bf16", "e4m3", "fp32", "tf32", "e5m2")
 SHAPE = (37, 53)

@@ -1,7 +1,7 @@
 """Contract under test: the plan of a `tl.dot` kernel says what the compiler does, for every type, configuration and architecture.
 
-The plan is a rule (`harness.plan`), the compiler's program is text: instruction family, operand type, K order and the one chain
-through the accumulator are read off it and must agree. The last tests show that a wrong plan is noticed."""
+The plan is a rule (`bitverdict.harness.plan`), the compiler's program is text: instruction family, operand type, K order and the
+one chain through the accumulator are read off it and must agree. The last tests show that a wrong plan is noticed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.contract import resolve
-from harness.emulator.tensor_core import k_order
-from harness.matmul_outcomes import KINDS
-from harness.plan import BITS, Plan, accumulator_words, dot_plan, words_rest_on
-from harness.targets import target
-from kernels.matmul import CONFIGS, Config
-from reference.formats import BF16, E4M3, FP16, FP32, encode
-from reference.k_order import instruction_order
+from bitverdict.harness.contract import resolve
+from bitverdict.harness.emulator.tensor_core import k_order
+from bitverdict.harness.matmul_outcomes import KINDS
+from bitverdict.harness.plan import BITS, Plan, accumulator_words, dot_plan, words_rest_on
+from bitverdict.harness.targets import target
+from bitverdict.kernels.matmul import CONFIGS, Config
+from bitverdict.reference.formats import BF16, E4M3, FP16, FP32, encode
+from bitverdict.reference.k_order import instruction_order
 from tests.harness_checks.tile_program import matmul_ttgir
 
 ARCHS = (80, 90, 100)

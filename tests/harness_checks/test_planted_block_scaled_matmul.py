@@ -20,15 +20,15 @@ import torch
 from triton.tools.mxfp import MXFP4Tensor, MXScaleTensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-import kernels.block_scaled_matmul
-from harness.contract import Case, Contract
-from harness.emulator import EmulatedFault, emulated
-from harness.judge import judge
-from harness.targets import Target, target
-from harness.verdict import Ruling, Verdict
-from kernels.scaled_operands import FORMATS, packing, scale_shape
-from reference import packing as nibbles
-from reference import scale_layout
+import bitverdict.kernels.block_scaled_matmul
+from bitverdict.harness.contract import Case, Contract
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.judge import judge
+from bitverdict.harness.targets import Target, target
+from bitverdict.harness.verdict import Ruling, Verdict
+from bitverdict.kernels.scaled_operands import FORMATS, packing, scale_shape
+from bitverdict.reference import packing as nibbles
+from bitverdict.reference import scale_layout
 from tests.harness_checks.planted import Fault, planted_contract, planted_source
 from tests.harness_checks.planted_block_scaled_matmul import FAULTS, UNSEEN_BY_ITS_OWN_TEST
 
@@ -104,7 +104,7 @@ def passes_its_own_test(module: ModuleType) -> bool:
 
 
 def test_most_faults_pass_the_tutorials_own_check(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert passes_its_own_test(kernels.block_scaled_matmul)
+    assert passes_its_own_test(bitverdict.kernels.block_scaled_matmul)
     passing = [fault.name for fault in FAULTS if passes_its_own_test(planted_contract(fault, tmp_path).module)]
     with capsys.disabled():
         print(f"\n{len(FAULTS)} planted faults, {len(passing)} of them pass the tutorial's own check in {', '.join(OWN_FORMATS)}")

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.contract import Case, resolve
-from harness.judge import judge
-from harness.targets import Target
-from harness.verdict import Ruling, Verdict
+from bitverdict.harness.contract import Case, resolve
+from bitverdict.harness.judge import judge
+from bitverdict.harness.targets import Target
+from bitverdict.harness.verdict import Ruling, Verdict
 from tests.harness_checks.planted import Fault, planted_contract
 
 MACHINES = {

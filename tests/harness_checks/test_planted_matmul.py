@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 import torch
 
-import kernels.matmul
-from harness import seed_files
-from harness.contract import Case, Contract, resolve
-from harness.emulator import emulated
-from harness.judge import judge
-from harness.replay import replay
-from harness.targets import Target, target
-from harness.verdict import Ruling, Verdict
+import bitverdict.kernels.matmul
+from bitverdict.harness import seed_files
+from bitverdict.harness.contract import Case, Contract, resolve
+from bitverdict.harness.emulator import emulated
+from bitverdict.harness.judge import judge
+from bitverdict.harness.replay import replay
+from bitverdict.harness.targets import Target, target
+from bitverdict.harness.verdict import Ruling, Verdict
 from tests.harness_checks.planted import Fault, planted_contract, planted_source
 from tests.harness_checks.planted_matmul import FAULTS, NO_FILL, UNSEEN_BY_ITS_OWN_TEST
 
@@ -103,7 +103,7 @@ def own_test_launches(module, monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
         device.dry = True
         for m, n, k in OWN_TEST_SIZES:
             a, b = torch.zeros(m, k, dtype=torch.float16), torch.zeros(k, n, dtype=torch.float16)
-            c = module.matmul_configured(a, b, "", None, kernels.matmul.CONFIGS["cuda"][2])
+            c = module.matmul_configured(a, b, "", None, bitverdict.kernels.matmul.CONFIGS["cuda"][2])
             seen.append(
                 (recorder.launches[-1], device.launches[-1].grid, without_places(device.launches[-1].program), c.dtype, c.shape)
             )
@@ -123,7 +123,7 @@ def without_places(program: str) -> str:
 
 def test_most_faults_are_invisible_to_the_tutorials_own_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     with monkeypatch.context() as patch:
-        right = own_test_launches(kernels.matmul, patch)
+        right = own_test_launches(bitverdict.kernels.matmul, patch)
     passing = []
     for fault in FAULTS:
         with monkeypatch.context() as patch:

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from harness import operands as regimes
-from harness.allowed_results import hides_a_product
-from harness.comparison import compare
-from harness.narrowed_operands import narrowed
-from harness.product_bound import bounded_product, instructions, launched_instructions
-from harness.verdict import Outcome
-from reference.formats import BF16, E4M3, FORMATS, FP32, TF32, Overflow, Rounding, decode, encode
-from reference.tensor_core import instruction, product
+from bitverdict.harness import operands as regimes
+from bitverdict.harness.allowed_results import hides_a_product
+from bitverdict.harness.comparison import compare
+from bitverdict.harness.narrowed_operands import narrowed
+from bitverdict.harness.product_bound import bounded_product, instructions, launched_instructions
+from bitverdict.harness.verdict import Outcome
+from bitverdict.reference.formats import BF16, E4M3, FORMATS, FP32, TF32, Overflow, Rounding, decode, encode
+from bitverdict.reference.tensor_core import instruction, product
 from tests.harness_checks.product_faults import FAULTS, Kernel, faultless, no_fault_in
 
 M, N = 9, 11

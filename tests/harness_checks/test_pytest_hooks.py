@@ -14,14 +14,14 @@ import hypothesis
 import pytest
 from hypothesis.database import InMemoryExampleDatabase
 
-from harness import seed_files
-from harness.__main__ import main
-from harness.contract import Case
-from harness.docket import PROFILES
-from harness.judge import judge
-from harness.large_nodes import large_nodes
-from harness.lease import NEED
-from harness.pytest_hooks import (
+from bitverdict.harness import seed_files
+from bitverdict.harness.commands.main import main
+from bitverdict.harness.contract import Case
+from bitverdict.harness.docket import PROFILES
+from bitverdict.harness.judge import judge
+from bitverdict.harness.large_nodes import large_nodes
+from bitverdict.harness.lease import NEED
+from bitverdict.harness.pytest_hooks import (
     Court,
     Node,
     base_seed,
@@ -30,9 +30,9 @@ from harness.pytest_hooks import (
     pytest_xdist_auto_num_workers,
     pytest_xdist_make_scheduler,
 )
-from harness.pytest_summary import lines, tallied, tally_row, time_lines
-from harness.shrinking import Convicted
-from harness.targets import Target
+from bitverdict.harness.pytest_summary import lines, tallied, tally_row, time_lines
+from bitverdict.harness.shrinking import Convicted
+from bitverdict.harness.targets import Target
 from tests.harness_checks.vector_add import HOST, case
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -53,13 +53,13 @@ def test_a_wrong_kernel_fails_with_its_report_and_its_replay_line(
     with pytest.raises(Convicted, match="wrong words") as raised:
         court.hold(Node(f"{ADD}:WRONG", "emulated:sm_90"), properties)
     (stored,) = (tmp_path / "failures").iterdir()
-    assert ("replay", f"python -m harness replay {stored}") in properties
+    assert ("replay", f"bitverdict replay {stored}") in properties
     assert seed_files.read(stored).case["problem"]["n"] == 5 and "n=5" in str(raised.value)
 
 
 def test_a_feature_a_target_lacks_is_a_skip_that_names_it(court: Court, tmp_path: Path) -> None:
     needy = tmp_path / "needy.py"
-    imports = f"from {ADD} import VectorAdd\nfrom kernels.features import Feature\n"
+    imports = f"from {ADD} import VectorAdd\nfrom bitverdict.kernels.features import Feature\n"
     needy.write_text(imports + "CONTRACT = VectorAdd(requires=frozenset({Feature.TCGEN05}))\n")
     with pytest.raises(pytest.skip.Exception, match=r"emulated:sm_90 lacks tcgen05\.mma"):
         court.hold(Node(f"{needy}:CONTRACT", "emulated:sm_90"), [])
@@ -113,7 +113,7 @@ def test_a_node_passes_where_the_command_line_ends_with_status_0(
         court.hold(node, properties)
     assert said in str(failed.value)
     stored = list((tmp_path / "state" / "failures").glob("*")) if "KeyError" in then else []
-    assert [value for name, value in properties if name == "replay"] == [f"python -m harness replay {path}" for path in stored]
+    assert [value for name, value in properties if name == "replay"] == [f"bitverdict replay {path}" for path in stored]
 
 
 def test_our_profiles_have_no_database_and_no_deadline_even_where_ci_is_set() -> None:
@@ -152,7 +152,7 @@ def test_a_directory_of_seed_files_is_judged_and_each_failure_prints_its_line(
     done = run_pytest(
         "tests/kernel_contracts/test_seeds.py", "-k", path.name, "--replay", str(tmp_path), HARNESS_STATE=str(tmp_path / "state")
     )
-    assert done.returncode == 1 and f"replay: python -m harness replay {path}" in done.stdout, done.stdout
+    assert done.returncode == 1 and f"replay: bitverdict replay {path}" in done.stdout, done.stdout
 
 
 def test_a_replay_directory_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
@@ -203,11 +203,11 @@ def test_a_wrong_large_product_fails_and_its_words_are_not_counted(court: Court,
     node = large_nodes("48x40x64", 1, ["emulated:sm_90"])[-8]
     row = {"ruling": "convicted", "outcome": "wrong words", "message": "3 of 9 words differ", "words": 9}
     monkeypatch.setattr(court.large, "judge", lambda case, where, products: row)
-    monkeypatch.setattr("harness.pytest_hooks.lacking", lambda case, where: [])
+    monkeypatch.setattr("bitverdict.harness.pytest_hooks.lacking", lambda case, where: [])
     told: list[tuple[str, object]] = []
     with pytest.raises(pytest.fail.Exception, match="3 of 9 words differ"):
         court.hold_large(node, told)
-    assert "tally" not in dict(told) and "harness large" in str(dict(told)["replay"])
+    assert "tally" not in dict(told) and "bitverdict large" in str(dict(told)["replay"])
 
 
 def test_the_last_lines_count_words_of_nodes_that_passed_alone_and_name_what_did_not_run() -> None:
@@ -243,7 +243,7 @@ def test_workers_are_as_many_as_free_memory_has_room_for(monkeypatch: pytest.Mon
 
     options = {"--harness-target": ["cuda"]}
     config = SimpleNamespace(getoption=lambda name, default=None: options[name])
-    monkeypatch.setattr("harness.pytest_hooks.os.sched_getaffinity", lambda pid: range(12))
+    monkeypatch.setattr("bitverdict.harness.pytest_hooks.os.sched_getaffinity", lambda pid: range(12))
     monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS", raising=False)
     monkeypatch.delenv("HARNESS_GPU_SLOTS", raising=False)
     for name in ("HARNESS_GPUS_SEEN", "HARNESS_GPU_PLACES"):
@@ -252,13 +252,13 @@ def test_workers_are_as_many_as_free_memory_has_room_for(monkeypatch: pytest.Mon
         ([gpu(0, 3)], None, 3), ([gpu(0, 3), gpu(1, 2)], None, 5), ([gpu(0, 8), gpu(1, 8)], None, 12), ([gpu(0, 0)], None, 1),
         ([gpu(0, 8), gpu(1, 1)], "2", 3),
     ):  # fmt: skip
-        monkeypatch.setattr("harness.pytest_hooks.targets", lambda found=found: found)
+        monkeypatch.setattr("bitverdict.harness.pytest_hooks.targets", lambda found=found: found)
         if slots:
             monkeypatch.setenv("HARNESS_GPU_SLOTS", slots)
         assert pytest_xdist_auto_num_workers(config) == workers  # type: ignore[arg-type]
         assert len([place for place in os.environ["HARNESS_GPU_PLACES"].split(",") if place]) in (workers, 0)
     options["--harness-target"] = ["cuda:sm_80"]
-    monkeypatch.setattr("harness.pytest_hooks.targets", lambda: [gpu(0, 8), gpu(1, 2, "sm_80")])
+    monkeypatch.setattr("bitverdict.harness.pytest_hooks.targets", lambda: [gpu(0, 8), gpu(1, 2, "sm_80")])
     assert pytest_xdist_auto_num_workers(config) == 2  # type: ignore[arg-type]
 
 
@@ -303,7 +303,7 @@ def test_a_drawn_case_that_failed_is_judged_first_in_the_next_run(
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
     monkeypatch.setattr(court, "database", kept)
     monkeypatch.setattr(court.bench, "judge", lambda case, where: judged.append(case) or inner(case, where))
-    monkeypatch.setattr("harness.pytest_hooks.shrink", lambda docket, case, verdict, *_, **__: (case, verdict))
+    monkeypatch.setattr("bitverdict.harness.pytest_hooks.shrink", lambda docket, case, verdict, *_, **__: (case, verdict))
     node = Node(f"{accused}:CONTRACT", "emulated:sm_90")
     failed: list[Case] = []
     for base in (0, 1):

@@ -1,8 +1,7 @@
 """Contract under test: recording keeps words only after the checks that would show a misplaced element, and a file repeats itself.
 
-No GPU: the machine is one whose words come from `reference.tensor_core`; what is planted is a machine that misplaces elements, or
-whose words depend on where a product lies.
-"""
+No GPU: the machine is one whose words come from `bitverdict.reference.tensor_core`; what is planted is a machine that misplaces
+elements, or whose words depend on where a product lies."""
 
 from __future__ import annotations
 
@@ -14,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import record
-from harness.recording import conversions, instruction_words, machine, rows
-from harness.recording.machine import CannotRecord, Device
-from harness.recording.probes import PROBES, Probe
-from harness.recording.terms import ABSENT, Asked, lowest_exponent, numbers, terms
-from reference.formats import BF16, E4M3, E5M2, FORMATS, FP16, TF32, decode
-from reference.tensor_core import elements, instruction
+from bitverdict.harness import record
+from bitverdict.harness.recording import conversions, instruction_words, machine, rows
+from bitverdict.harness.recording.machine import CannotRecord, Device
+from bitverdict.harness.recording.probes import PROBES, Probe
+from bitverdict.harness.recording.terms import ABSENT, Asked, lowest_exponent, numbers, terms
+from bitverdict.reference.formats import BF16, E4M3, E5M2, FORMATS, FP16, TF32, decode
+from bitverdict.reference.tensor_core import elements, instruction
 
 GPU = Device("NVIDIA H200", "sm_90", "13000", "13000")
 SEED = instruction_words.DATA_SEED
@@ -209,8 +208,8 @@ def test_the_sources_compile_and_know_every_probe(tmp_path: Path) -> None:
 
 
 def test_a_kernel_s_words_are_kept_with_their_case_and_repeat() -> None:
-    from harness.recording import kernel_words
-    from harness.targets import target
+    from bitverdict.harness.recording import kernel_words
+    from bitverdict.harness.targets import target
 
     emulated = target("emulated:sm_90")
     stem, case = kernel_words.chosen_cases("matmul", emulated, 1)[0]

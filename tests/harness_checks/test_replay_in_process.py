@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import seed_files
-from harness.journal import Journal, unfinished
-from harness.replay import InThisProcess, attaching, replay
-from harness.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness import seed_files
+from bitverdict.harness.journal import Journal, unfinished
+from bitverdict.harness.replay import InThisProcess, attaching, replay
+from bitverdict.harness.verdict import Outcome, RestsOn, Ruling, Verdict
 from tests.harness_checks.faulting_kernels import case as faulting
 from tests.harness_checks.vector_add import HOST, case
 
@@ -28,13 +28,13 @@ def stored(directory: Path, kind: str) -> Path:
 
 def test_the_launch_is_in_this_process_after_the_journal_and_the_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    here = InThisProcess("python -m harness replay --in-process F", order.append, Journal(tmp_path / "j.jsonl"))
+    here = InThisProcess("bitverdict replay --in-process F", order.append, Journal(tmp_path / "j.jsonl"))
 
     def judged(given: object, where: object) -> Verdict:
         order.append(f"launched in {os.getpid()} with {len(unfinished(here.journal.path))} case out")
         return Verdict(ruling=Ruling.RIGHT, outcome=Outcome.RIGHT)
 
-    monkeypatch.setattr("harness.judge.judge", judged)
+    monkeypatch.setattr("bitverdict.harness.judge.judge", judged)
     assert here.judge(case(), HOST).ruling is Ruling.RIGHT
     assert f"in this process, {os.getpid()}" in order[0]
     assert order[-1] == f"launched in {os.getpid()} with 1 case out"
@@ -49,7 +49,8 @@ def test_a_fault_is_a_verdict_where_the_process_lives(tmp_path: Path) -> None:
 
 def test_a_fault_that_kills_the_process_leaves_its_case_in_the_journal(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from harness.journal import Journal; from harness.replay import InThisProcess; "
+        "import sys; from pathlib import Path; from bitverdict.harness.journal import Journal; from bitverdict.harness.replay "
+        "import InThisProcess; "
         "from tests.harness_checks.vector_add import HOST, case; "
         "InThisProcess('c', journal=Journal(Path(sys.argv[1]))).judge(case(fault='segfault'), HOST)"
     )
@@ -60,7 +61,7 @@ def test_a_fault_that_kills_the_process_leaves_its_case_in_the_journal(tmp_path:
 
 def test_the_command_says_how_to_attach_and_judges(tmp_path: Path) -> None:
     path = stored(tmp_path, "illegal instruction")
-    command = [sys.executable, "-m", "harness", "replay", "--in-process", str(path)]
+    command = [sys.executable, "-m", "bitverdict", "replay", "--in-process", str(path)]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, env=os.environ | {"HARNESS_STATE": str(tmp_path)})
     assert done.returncode == 1, done.stderr
     assert "judged in this process" in done.stdout and "convicted again" in done.stdout
@@ -69,5 +70,5 @@ def test_the_command_says_how_to_attach_and_judges(tmp_path: Path) -> None:
 
 
 def test_a_gpu_is_come_to_by_its_own_tools() -> None:
-    said = attaching(7, "python -m harness replay --in-process F", emulated=False)
-    assert said[0].endswith("cuda-gdb -p 7") and any("compute-sanitizer --tool memcheck python -m harness" in line for line in said)
+    said = attaching(7, "bitverdict replay --in-process F", emulated=False)
+    assert said[0].endswith("cuda-gdb -p 7") and any("compute-sanitizer --tool memcheck bitverdict" in line for line in said)

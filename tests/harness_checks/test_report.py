@@ -8,13 +8,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness import report
-from harness.conviction import conviction
-from harness.judge import judge
-from harness.progress import Showing
-from harness.records import Records
-from harness.report import Tally
-from harness.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness import report
+from bitverdict.harness.conviction import conviction
+from bitverdict.harness.judge import judge
+from bitverdict.harness.progress import Showing
+from bitverdict.harness.records import Records
+from bitverdict.harness.report import Tally
+from bitverdict.harness.verdict import Outcome, Ruling, Verdict
 from tests.harness_checks.vector_add import HOST, case
 
 
@@ -125,7 +125,7 @@ def test_a_conviction_shows_words_clusters_picture_and_the_line_that_replays_it(
     verdict = Verdict(
         ruling=C, outcome=Outcome.WRONG_WORDS, message="c: 2 of 4 words differ", location="mine.py:3", details=details
     )
-    shown = report.text_of(conviction("add", "host", case(3), verdict, ["5 cases show it"], "python -m harness replay x.json"))
+    shown = report.text_of(conviction("add", "host", case(3), verdict, ["5 cases show it"], "bitverdict replay x.json"))
     for part in (
         "CONVICTED add on host: wrong words",
         "at mine.py:3",

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from benchmarks.injected_faults import books, command, differences, journal_of, results, run
-from harness.__main__ import main
-from harness.contract import Case
-from harness.isolation import Bench
-from harness.journal import Journal, records
-from harness.resume import Past
-from harness.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness.commands.main import main
+from bitverdict.harness.contract import Case
+from bitverdict.harness.isolation import Bench
+from bitverdict.harness.journal import Journal, records
+from bitverdict.harness.resume import Past
+from bitverdict.harness.verdict import Outcome, Ruling, Verdict
 from tests.harness_checks.interrupts import answering
 
 ADDRESS = "tests.harness_checks.vector_add:WRONG"
@@ -59,7 +59,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return judge(bench, case, *rest, **more)
 
     monkeypatch.setattr(Bench, "judge", noted)
-    monkeypatch.setattr("harness.commands.run._shrink", lambda *arguments: None)
+    monkeypatch.setattr("bitverdict.harness.commands.run._shrink", lambda *arguments: None)
     return keys
 
 
@@ -158,7 +158,7 @@ def test_ctrl_c_and_resume_come_to_the_undisturbed_results(
 
 
 def loses_a_verdict(patch: pytest.MonkeyPatch) -> None:
-    from harness.commands import run as command_run
+    from bitverdict.harness.commands import run as command_run
 
     cases = command_run._cases
 
@@ -176,7 +176,7 @@ def judges_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_twice(patch: pytest.MonkeyPatch) -> None:
-    from harness.records import Records
+    from bitverdict.harness.records import Records
 
     record = Records.verdict
 
@@ -235,7 +235,7 @@ def test_a_resume_at_fault_is_told_from_one_that_is_not(
 
 
 def test_a_cancelled_case_has_no_verdict(undisturbed: Path) -> None:
-    from harness.resume import past
+    from bitverdict.harness.resume import past
 
     cut(journal(undisturbed), CASES)  # what follows are cases of shrinking, some of them judged before
     told = list(records(journal(undisturbed)))

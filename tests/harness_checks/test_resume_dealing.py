@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from harness import report, resume
-from harness.commands.run import _cases, _defaults
-from harness.docket import Docket, Profile
-from harness.isolation import Bench
-from harness.journal import Journal
-from harness.progress import Showing
-from harness.targets import target
+from bitverdict.harness import report, resume
+from bitverdict.harness.commands.run import _cases, _defaults
+from bitverdict.harness.docket import Docket, Profile
+from bitverdict.harness.isolation import Bench
+from bitverdict.harness.journal import Journal
+from bitverdict.harness.progress import Showing
+from bitverdict.harness.targets import target
 
 
 def test_a_run_goes_on_under_its_own_knobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from harness import sanitizer, sanitizer_page
-from harness.outcomes import outcome_of, told_by_device
-from harness.sanitizer import cases_of, examine, name_of, read, told
-from harness.sanitizer_reasons import Explained, meant
-from harness.targets import Target
-from harness.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness import sanitizer, sanitizer_page
+from bitverdict.harness.outcomes import outcome_of, told_by_device
+from bitverdict.harness.sanitizer import cases_of, examine, name_of, read, told
+from bitverdict.harness.sanitizer_reasons import Explained, meant
+from bitverdict.harness.targets import Target
+from bitverdict.harness.verdict import Outcome, Ruling, Verdict
 from tests.harness_checks import sanitizer_bait
 
 ROOT = Path(__file__).parents[2]
@@ -292,7 +292,7 @@ def test_the_page_is_what_was_kept_and_nothing_in_it_lacks_a_reason() -> None:
     held = sanitizer_page.read(HELD)
     text = sanitizer_page.page(held)
     assert (ROOT / "docs" / "sanitizers.md").read_text() == text, (
-        "write it anew: python -m harness.sanitizer_page tests/hardware_words/sanitizers_h200.json > docs/sanitizers.md"
+        "write it anew: python -m bitverdict.harness.sanitizer_page tests/hardware_words/sanitizers_h200.json > docs/sanitizers.md"
     )
     assert sanitizer_page.UNEXPLAINED not in text
     assert not any(place in text + HELD.read_text() for place in ("/work", "/tmp", "/root", "/opt"))

@@ -7,15 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness import scaled_operands
-from harness.comparison import compare
-from harness.scaled_bound import bounded_scaled_product, instructions
-from harness.scaled_operands import REGIMES, Side
-from harness.scaled_plan import result_words, scaled_plan
-from harness.verdict import Outcome
-from kernels.scaled_operands import FORMATS
-from reference import formats
-from reference.formats import decode
+from bitverdict.harness import scaled_operands
+from bitverdict.harness.comparison import compare
+from bitverdict.harness.scaled_bound import bounded_scaled_product, instructions
+from bitverdict.harness.scaled_operands import REGIMES, Side
+from bitverdict.harness.scaled_plan import result_words, scaled_plan
+from bitverdict.harness.verdict import Outcome
+from bitverdict.kernels.scaled_operands import FORMATS
+from bitverdict.reference import formats
+from bitverdict.reference.formats import decode
 
 M, N, K = 36, 28, 256
 LAUNCHED = {"sm_90": ("wgmma", "", "bf16", "bf16", "fp32")}

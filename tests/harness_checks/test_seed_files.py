@@ -10,15 +10,15 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from harness import seed_files
-from harness.__main__ import main
-from harness.contract import Case, resolve
-from harness.docket import Docket
-from harness.isolation import Bench
-from harness.journal import Journal
-from harness.judge import judge
-from harness.replay import Replayed, replay, rerun
-from harness.verdict import Ruling, Verdict
+from bitverdict.harness import seed_files
+from bitverdict.harness.commands.main import main
+from bitverdict.harness.contract import Case, resolve
+from bitverdict.harness.docket import Docket
+from bitverdict.harness.isolation import Bench
+from bitverdict.harness.journal import Journal
+from bitverdict.harness.judge import judge
+from bitverdict.harness.replay import Replayed, replay, rerun
+from bitverdict.harness.verdict import Ruling, Verdict
 from tests.harness_checks.vector_add import HOST, case
 
 LAUNCHER = """
@@ -35,7 +35,7 @@ def add(a, b):
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr("harness.replay.target", lambda name: HOST)
+    monkeypatch.setattr("bitverdict.harness.replay.target", lambda name: HOST)
     return tmp_path / "state"
 
 

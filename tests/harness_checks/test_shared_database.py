@@ -14,9 +14,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from harness.contract import Case
-from harness.docket import Docket, walk
-from harness.shrinking import Convicted
+from bitverdict.harness.contract import Case
+from bitverdict.harness.docket import Docket, walk
+from bitverdict.harness.shrinking import Convicted
 from tests.harness_checks.vector_add import ADDRESS, HOST
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "shrinking.md"

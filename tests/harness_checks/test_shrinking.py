@@ -13,15 +13,15 @@ import hypothesis
 import pytest
 from hypothesis.database import InMemoryExampleDatabase
 
-from harness import seed_files
-from harness.commands.run import _defaults
-from harness.contract import Case, Contract, Owed
-from harness.docket import Docket, derived_seed, in_turns, reproduction, stems, walk
-from harness.judge import judge
-from harness.least_case import Descent
-from harness.shrinking import Convicted, Memory, conviction_class, shrink
-from harness.targets import Target, target
-from harness.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness import seed_files
+from bitverdict.harness.commands.run import _defaults
+from bitverdict.harness.contract import Case, Contract, Owed
+from bitverdict.harness.docket import Docket, derived_seed, in_turns, reproduction, stems, walk
+from bitverdict.harness.judge import judge
+from bitverdict.harness.least_case import Descent
+from bitverdict.harness.shrinking import Convicted, Memory, conviction_class, shrink
+from bitverdict.harness.targets import Target, target
+from bitverdict.harness.verdict import Outcome, Ruling, Verdict
 from tests.harness_checks.vector_add import ADDRESS, HOST, Problem, case
 
 PLACE = "tests.harness_checks.vector_add"

@@ -19,14 +19,14 @@ from pathlib import Path
 
 import pytest
 
-from harness import cell as cells
-from harness import child as children
-from harness.emulator import emulated
-from harness.isolation import Bench
-from harness.journal import Journal
-from harness.spares import Spares, asked_for
-from harness.verdict import Outcome, Ruling
-from harness.warming import warm
+from bitverdict.harness import cell as cells
+from bitverdict.harness import child as children
+from bitverdict.harness.emulator import emulated
+from bitverdict.harness.isolation import Bench
+from bitverdict.harness.journal import Journal
+from bitverdict.harness.spares import Spares, asked_for
+from bitverdict.harness.verdict import Outcome, Ruling
+from bitverdict.harness.warming import warm
 from tests.harness_checks.fragile_gpu import ADDRESS, FRAGILE, FragileGpu, case
 from tests.harness_checks.test_isolation import runs
 from tests.harness_checks.vector_add import HOST

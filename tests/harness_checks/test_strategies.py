@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, seed, settings
 from hypothesis import strategies as st
 
-from harness import strategies
-from harness.contracts.matmul import BUDGET, CONTRACT, HARDWARE_BUDGET
-from harness.emulator.asynchrony import Schedule
-from harness.strategies import KINDS, cycled, edges, kind_of, pool_seed, schedules, sizes, within
-from harness.targets import Target, target
-from kernels.matmul import CONFIGS
+from bitverdict.harness import strategies
+from bitverdict.harness.contracts.matmul import BUDGET, CONTRACT, HARDWARE_BUDGET
+from bitverdict.harness.emulator.asynchrony import Schedule
+from bitverdict.harness.strategies import KINDS, cycled, edges, kind_of, pool_seed, schedules, sizes, within
+from bitverdict.harness.targets import Target, target
+from bitverdict.kernels.matmul import CONFIGS
 
 
 def drawn(strategy: st.SearchStrategy, count: int) -> list:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.isolation import Bench
-from harness.journal import Journal
-from harness.verdict import Outcome, Ruling
+from bitverdict.harness.isolation import Bench
+from bitverdict.harness.journal import Journal
+from bitverdict.harness.verdict import Outcome, Ruling
 from tests.harness_checks.interrupts import answering
 from tests.harness_checks.vector_add import HOST, case
 
@@ -23,10 +23,10 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 ADD = "tests.harness_checks.vector_add"
 LOADS = """
 import os, sys
-from harness.supervision import supervised
+from bitverdict.harness.supervision import supervised
 
 def command():
-    from harness.contract import load
+    from bitverdict.harness.contract import load
     load(sys.argv[1])
     print("loaded", flush=True)
     return 0
@@ -44,7 +44,7 @@ def loaded(line: str, directory: Path) -> tuple[int, str, str]:
 
 
 def harness(*words: str, state: Path) -> subprocess.Popen:
-    command = [sys.executable, "-m", "harness", *words]
+    command = [sys.executable, "-m", "bitverdict", *words]
     environment = os.environ | {"HARNESS_STATE": str(state)}
     return subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
@@ -83,7 +83,7 @@ def test_a_file_that_raises_is_told_with_its_line_by_the_command(line: str, tmp_
 
 ENDS = """
 import os, sys
-from harness.supervision import supervised
+from bitverdict.harness.supervision import supervised
 os._exit(supervised(lambda: {ends}))
 """
 
@@ -113,7 +113,7 @@ def test_output_that_nothing_takes_is_one_sentence_and_status_3(unbuffered: str,
     """Unbuffered, the first print raises; otherwise the last flush does."""
     environ = os.environ | {"HARNESS_STATE": str(tmp_path), "PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "w") as full:
-        command = [sys.executable, "-m", "harness", "targets"]
+        command = [sys.executable, "-m", "bitverdict", "targets"]
         done = subprocess.run(command, cwd=CHECKOUT, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environ)
     assert done.returncode == 3 and "No space left on device" in done.stderr
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
@@ -230,7 +230,7 @@ def test_ctrl_c_while_modules_are_imported_is_quiet(after: str, tmp_path: Path) 
     """To the whole group, as a terminal sends it: by then the run imports its modules, or the server of its workers does."""
     with answering():
         run = subprocess.Popen(
-            [sys.executable, "-m", "harness", "run", "small_mma", "--target", "emulated:sm_100", "--jobs", "1"],
+            [sys.executable, "-m", "bitverdict", "run", "small_mma", "--target", "emulated:sm_100", "--jobs", "1"],
             cwd=CHECKOUT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -253,7 +253,7 @@ def test_ctrl_c_while_modules_are_imported_is_quiet(after: str, tmp_path: Path) 
 
 TWICE = """
 import atexit, os, signal, sys
-from harness.supervision import supervised
+from bitverdict.harness.supervision import supervised
 signal.signal(signal.SIGINT, signal.default_int_handler)
 atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
 os._exit(supervised(lambda: 3))

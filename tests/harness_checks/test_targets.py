@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness import targets as machines
-from harness import visible_gpus
-from harness.targets import Target, target, targets, visible_device
-from kernels.features import Feature
+from bitverdict.harness import targets as machines
+from bitverdict.harness import visible_gpus
+from bitverdict.harness.targets import Target, target, targets, visible_device
+from bitverdict.kernels.features import Feature
 
 
 def test_the_emulated_machines_are_always_there() -> None:
@@ -45,7 +45,7 @@ def test_a_child_is_given_one_entry_of_the_visible_devices(
 
 def test_looking_for_targets_does_not_initialise_cuda() -> None:
     check = (
-        "import sys; from harness.targets import targets; targets(); torch = sys.modules.get('torch'); "
+        "import sys; from bitverdict.harness.targets import targets; targets(); torch = sys.modules.get('torch'); "
         "print(bool(torch and torch.cuda.is_initialized()))"
     )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)

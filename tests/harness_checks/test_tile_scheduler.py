@@ -1,8 +1,8 @@
 """Contract under test: the persistent scheduler deals out every tile once, in the law's grouped order, and stays inside past the
 last.
 
-`kernels/tile_scheduler.py` runs on the emulated GPU and is held to `reference.tile_order`; texts changed in its source must show.
-"""
+`kernels/tile_scheduler.py` runs on the emulated GPU and is held to `bitverdict.reference.tile_order`; texts changed in its source
+must show."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import torch
 
-from harness.emulator import emulated
-from reference.tile_order import grouped
+from bitverdict.harness.emulator import emulated
+from bitverdict.reference.tile_order import grouped
 
 SOURCE = Path(__file__).parents[2] / "kernels" / "tile_scheduler.py"
 DEALING = """

@@ -8,9 +8,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.contract import Operand
-from harness.transfer import POISONS, TORCH_DTYPES, Guard, Poison, _Place, contiguous, guarded_allocations, poison_word, words
-from harness.verdict import Outcome
+from bitverdict.harness.contract import Operand
+from bitverdict.harness.transfer import (
+    POISONS,
+    TORCH_DTYPES,
+    Guard,
+    Poison,
+    _Place,
+    contiguous,
+    guarded_allocations,
+    poison_word,
+    words,
+)
+from bitverdict.harness.verdict import Outcome
 
 CPU = torch.device("cpu")
 
@@ -175,7 +185,7 @@ def test_a_write_into_the_courts_own_copy_is_a_stray_write() -> None:
 
 
 def test_inputs_too_large_for_a_copy_beside_them_are_read_back_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("harness.transfer.COPIED_BYTES", 1 << 10)
+    monkeypatch.setattr("bitverdict.harness.transfer.COPIED_BYTES", 1 << 10)
     lent = case_of_buffers(on_device=True)
     assert lent.buffers[0].arena is not None and lent.buffers[0].arena.before is None and lent.trespass() is None
     lent.buffers[2].storage[lent.buffers[2].start] ^= 1

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.emulator import emulated
+from bitverdict.harness.emulator import emulated
 from tests.harness_checks.dot_kernel import dot, operands
 
 CHECKOUT = Path(__file__).resolve().parents[2]

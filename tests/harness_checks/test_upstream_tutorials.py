@@ -31,8 +31,8 @@ from benchmarks.tutorial_cases import (
 from benchmarks.tutorial_copies import copied, smaller, with_reduced_sizes
 from benchmarks.tutorial_runs import run
 from benchmarks.upstream_tutorials import EXAMINED, main, page, read, unexamined
-from harness.emulator import emulated
-from kernels.matmul import matmul
+from bitverdict.harness.emulator import emulated
+from bitverdict.kernels.matmul import matmul
 
 COMMAND = Path(__file__).resolve().parents[2] / "benchmarks" / "upstream_tutorials.py"
 HEAD = """\

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from harness import seed_files
-from harness.__main__ import main
-from harness.contract import Case
-from harness.judge import judge
-from harness.targets import target
-from harness.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness import seed_files
+from bitverdict.harness.commands.main import main
+from bitverdict.harness.contract import Case
+from bitverdict.harness.judge import judge
+from bitverdict.harness.targets import target
+from bitverdict.harness.verdict import Outcome, RestsOn, Ruling, Verdict
 from tests.harness_checks.vector_add import ADDRESS, HOST, Problem, VectorAdd, add, case
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -103,10 +103,10 @@ def test_a_launcher_that_does_not_take_its_operands_is_to_blame() -> None:
 
 FAILS = """
 from pathlib import Path
-import harness
+import bitverdict.harness
 from tests.harness_checks.vector_add import VectorAdd
 
-file = Path(harness.__file__).parent / "emulator" / "inserted.py"
+file = Path(bitverdict.harness.__file__).parent / "emulator" / "inserted.py"
 exec(compile("def inserted(n):\\n    if n > 64: raise ValueError(f'no rule for {{n}} lanes')", str(file), "exec"))
 
 

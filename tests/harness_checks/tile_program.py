@@ -7,7 +7,7 @@ from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import ASTSource, make_backend
 
-from kernels.matmul import Config, matmul_kernel
+from bitverdict.kernels.matmul import Config, matmul_kernel
 
 POINTERS = {"fp16": "fp16", "bf16": "bf16", "e4m3": "fp8e4nv", "int8": "i8", "fp32": "fp32", "int32": "i32"}
 DIVISIBLE = [["tt.divisibility", 16]]

@@ -18,11 +18,11 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from harness.contract import CASE_VERSION, Case, Contract, Expected, Operand
-from harness.kernel_contract import empty
-from harness.targets import Target
-from harness.verdict import RestsOn
-from kernels.features import Feature
+from bitverdict.harness.contract import CASE_VERSION, Case, Contract, Expected, Operand
+from bitverdict.harness.kernel_contract import empty
+from bitverdict.harness.targets import Target
+from bitverdict.harness.verdict import RestsOn
+from bitverdict.kernels.features import Feature
 
 ROWS, COLUMNS = 64, 64
 

@@ -21,10 +21,10 @@ import triton
 import triton.language as tl
 from hypothesis import strategies as st
 
-from harness.contract import Case, Contract, Expected, Operand, Owed
-from harness.targets import Target
-from harness.verdict import RestsOn
-from kernels.features import Feature
+from bitverdict.harness.contract import Case, Contract, Expected, Operand, Owed
+from bitverdict.harness.targets import Target
+from bitverdict.harness.verdict import RestsOn
+from bitverdict.kernels.features import Feature
 
 ADDRESS = "tests.harness_checks.vector_add:CONTRACT"
 BLOCK = 64

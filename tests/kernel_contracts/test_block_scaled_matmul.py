@@ -13,16 +13,16 @@ import pytest
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from harness.contract import load
-from harness.contracts.block_scaled_matmul import CONTRACT, COVER
-from harness.emulator import Device, emulated
-from harness.judge import judge
-from harness.scaled_plan import element_words, scaled_plan
-from harness.targets import Target, target
-from harness.verdict import Outcome, Ruling
-from kernels.block_scaled_matmul import CLAUSES, Config, Problem, block_scaled_matmul, configurations, launch_metadata
-from kernels.clauses import broken
-from kernels.scaled_operands import FORMATS, packing, problem_of, scale_shape
+from bitverdict.harness.contract import load
+from bitverdict.harness.contracts.block_scaled_matmul import CONTRACT, COVER
+from bitverdict.harness.emulator import Device, emulated
+from bitverdict.harness.judge import judge
+from bitverdict.harness.scaled_plan import element_words, scaled_plan
+from bitverdict.harness.targets import Target, target
+from bitverdict.harness.verdict import Outcome, Ruling
+from bitverdict.kernels.block_scaled_matmul import CLAUSES, Config, Problem, block_scaled_matmul, configurations, launch_metadata
+from bitverdict.kernels.clauses import broken
+from bitverdict.kernels.scaled_operands import FORMATS, packing, problem_of, scale_shape
 from tests.harness_checks.test_strategies import drawn
 
 KINDS = {"mxfp4": "mxf4", "nvfp4": "mxf4nvf4", "mxfp8": "mxf8f6f4", "mixed": "mxf8f6f4"}
@@ -96,7 +96,7 @@ def test_what_the_padding_of_scales_holds_changes_no_word(name: str, padding: in
             made = {operand.name: operand for operand in super().operands(case)}
             a, b = self.sides(case, made)
             for operand, side in ((made["a_scale"], a), (made["b_scale"], b)):
-                from reference import scale_layout
+                from bitverdict.reference import scale_layout
 
                 made[operand.name] = dataclasses.replace(operand, codes=scale_layout.pack(side.scales, padding=padding))
             return list(made.values())
@@ -264,7 +264,7 @@ def test_the_benchmark_checks_words_before_it_times_and_sees_a_wrong_one(name: s
     given = parsed(["--format", name, "--size", "128", "--no-bench", "-K", "128"])
     with emulated(arch):
         assert measured(given, given.K, arch, "cpu") == 0
-        monkeypatch.setattr("harness.scaled_plan.element_words", lambda *given: element_words(*given) ^ 1)
+        monkeypatch.setattr("bitverdict.harness.scaled_plan.element_words", lambda *given: element_words(*given) ^ 1)
         assert measured(given, given.K, arch, "cpu") == 4096
 
 

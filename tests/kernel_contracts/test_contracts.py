@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.pytest_hooks import Court, Node
+from bitverdict.harness.pytest_hooks import Court, Node
 
 
 def test_a_kernel_keeps_its_contract(node: Node, court: Court, record_property) -> None:

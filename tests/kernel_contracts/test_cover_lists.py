@@ -7,11 +7,11 @@ from types import ModuleType
 
 import pytest
 
-from harness.contract import resolve
-from harness.docket import stems
-from harness.judge import judge
-from harness.targets import Target
-from harness.verdict import Ruling
+from bitverdict.harness.contract import resolve
+from bitverdict.harness.docket import stems
+from bitverdict.harness.judge import judge
+from bitverdict.harness.targets import Target
+from bitverdict.harness.verdict import Ruling
 
 MACHINES = {"ampere_gemm": "sm_80", "hopper_matmul": "sm_90", "matmul": "sm_90"}
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import torch
 
-from harness.contract import resolve
-from harness.docket import stems
-from harness.emulator import emulated
-from kernels.clauses import broken
+from bitverdict.harness.contract import resolve
+from bitverdict.harness.docket import stems
+from bitverdict.harness.emulator import emulated
+from bitverdict.kernels.clauses import broken
 
 TILED = {"hopper_matmul": "sm_90", "blocked_matmul": "sm_100", "blocked_matmul_pipelined": "sm_100"}
 SPARE = 128  # bytes that a clause counts beyond what is taken, for barriers and alignment
@@ -24,7 +24,7 @@ HALF, SINGLE = torch.float16, torch.float32
 
 
 def kernel(stem: str) -> ModuleType:
-    return import_module(f"kernels.{stem}")
+    return import_module(f"bitverdict.kernels.{stem}")
 
 
 def zeros(*shape: int, dtype: torch.dtype = HALF) -> torch.Tensor:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.contract import Case, Tile
-from harness.docket import Docket
-from harness.first_launch import Shown, shown
-from harness.judge import judge
-from harness.targets import target
-from harness.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.contract import Case, Tile
+from bitverdict.harness.docket import Docket
+from bitverdict.harness.first_launch import Shown, shown
+from bitverdict.harness.judge import judge
+from bitverdict.harness.targets import target
+from bitverdict.harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 GENERAL = (CHECKOUT / "tests" / "harness_checks" / "general_matmul.py").read_text()

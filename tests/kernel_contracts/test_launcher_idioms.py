@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.verdict import Outcome, Ruling
+from bitverdict.harness.verdict import Outcome, Ruling
 from tests.harness_checks.judged_launcher import judged, launcher
 
 RIGHT = {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.verdict import Outcome, Ruling
+from bitverdict.harness.verdict import Outcome, Ruling
 from tests.harness_checks.judged_launcher import judged, launcher
 
 CACHE = "_kept = {}"
@@ -32,7 +32,7 @@ _kept = {}"""
 BY_DESCRIPTOR = """d = torch.empty_like(c)
 copied[(5, 3)](DESCRIPTOR, d, M, N, BLOCK=16)
 c = d"""
-BY_POINTER = """from harness.emulator import reach
+BY_POINTER = """from bitverdict.harness.emulator import reach
 reach(c)
 table = torch.tensor([c.data_ptr()], dtype=torch.int64, device="cuda")
 d = torch.empty_like(c)

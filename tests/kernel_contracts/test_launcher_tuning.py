@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.__main__ import main
-from harness.contract import Tile
-from harness.docket import Docket
-from harness.first_launch import Shown
-from harness.judge import judge
-from harness.targets import target
-from harness.verdict import Outcome, Ruling
+from bitverdict.harness.commands.main import main
+from bitverdict.harness.contract import Tile
+from bitverdict.harness.docket import Docket
+from bitverdict.harness.first_launch import Shown
+from bitverdict.harness.judge import judge
+from bitverdict.harness.targets import target
+from bitverdict.harness.verdict import Outcome, Ruling
 from tests.harness_checks.judged_launcher import judged
 
 CHECKOUT = Path(__file__).resolve().parents[2]

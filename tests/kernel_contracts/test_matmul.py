@@ -23,20 +23,20 @@ from triton.compiler import ASTSource
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources
 
-import kernels.matmul
-from harness.claims import FAR_PAD
-from harness.contract import Case, Operand
-from harness.contracts.matmul import CONTRACT
-from harness.emulator import EmulatedFault, emulated
-from harness.judge import judge
-from harness.matmul_outcomes import ARCHS, KINDS, render, row
-from harness.product_bound import bounded_product
-from harness.targets import Target, target
-from harness.transfer import Guard, Poison, words
-from harness.verdict import Ruling
-from kernels.element_types import ELEMENT_TYPES
-from kernels.features import Feature, features_of
-from kernels.matmul import CONFIGS, Config, Problem, View
+import bitverdict.kernels.matmul
+from bitverdict.harness.claims import FAR_PAD
+from bitverdict.harness.contract import Case, Operand
+from bitverdict.harness.contracts.matmul import CONTRACT
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.judge import judge
+from bitverdict.harness.matmul_outcomes import ARCHS, KINDS, render, row
+from bitverdict.harness.product_bound import bounded_product
+from bitverdict.harness.targets import Target, target
+from bitverdict.harness.transfer import Guard, Poison, words
+from bitverdict.harness.verdict import Ruling
+from bitverdict.kernels.element_types import ELEMENT_TYPES
+from bitverdict.kernels.features import Feature, features_of
+from bitverdict.kernels.matmul import CONFIGS, Config, Problem, View
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TUTORIAL = CHECKOUT / "docs" / "examples" / "tutorial_matmul.py"
@@ -68,7 +68,7 @@ def test_the_cover_list_meets_every_class_of_every_dimension(arch: str) -> None:
     assert {"one", "a row", "a column", "a grid"} == set(seen["tiles"])
     assert set(seen["groups"]) == {"one", "several"}
     assert set(seen["activation"]) >= {"none", "leaky_relu"}
-    assert set(seen["clause"]) == {clause.name for clause in kernels.matmul.CLAUSES} - {"sizes"} | {"none broken"}
+    assert set(seen["clause"]) == {clause.name for clause in bitverdict.kernels.matmul.CLAUSES} - {"sizes"} | {"none broken"}
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100"])  # sm_80 lacks e4m3, and with it the cases that vary some configurations
@@ -98,7 +98,7 @@ def test_each_row_of_the_table_of_outcomes_is_what_the_compiler_makes(arch: str,
         for config in CONFIGS["cuda"]:
             a, b = torch.zeros(128, 128, dtype=torch_dtype), torch.zeros(128, 128, dtype=torch_dtype)
             try:
-                kernels.matmul.matmul_configured(a, b, "", None, config, precision)
+                bitverdict.kernels.matmul.matmul_configured(a, b, "", None, config, precision)
                 told = "words: " + " ".join(sorted(device.launches[-1].instructions))
             except OutOfResources as error:
                 told = f"out of resources: {error.required} of {error.limit} bytes"
@@ -142,7 +142,7 @@ def test_one_k_block_known_to_the_compiler_needs_no_ring() -> None:
 def test_an_empty_sum_is_the_activation_of_zero(arch: str) -> None:
     with emulated(arch):
         for activation, value in (("", 0.0), ("leaky_relu", 1.0)):
-            c = kernels.matmul.matmul_configured(torch.zeros(3, 0), torch.zeros(0, 5), activation, None, SMALL)
+            c = bitverdict.kernels.matmul.matmul_configured(torch.zeros(3, 0), torch.zeros(0, 5), activation, None, SMALL)
             assert torch.equal(c, torch.full((3, 5), value))
 
 
@@ -150,7 +150,7 @@ def test_an_empty_sum_is_the_activation_of_zero(arch: str) -> None:
 def test_an_empty_result_is_returned_without_a_launch(sizes: tuple[int, int, int]) -> None:
     m, n, k = sizes
     with emulated("sm_90") as device:
-        c = kernels.matmul.matmul(torch.zeros(m, k), torch.zeros(k, n))
+        c = bitverdict.kernels.matmul.matmul(torch.zeros(m, k), torch.zeros(k, n))
     assert c.shape == (m, n)
     assert not device.launches
 
@@ -170,16 +170,16 @@ def test_the_autotuned_launch_records_its_winner_and_owes_its_words() -> None:
 
 
 def test_the_autotuner_tunes_again_for_another_layout_or_type() -> None:
-    keys = kernels.matmul._tuner("cuda").keys
+    keys = bitverdict.kernels.matmul._tuner("cuda").keys
     assert {"m", "n", "k", "LAYOUT", "ACTIVATION", "PRECISION"} <= set(keys)
     row_major, column_major = torch.zeros(4, 8), torch.zeros(8, 4).T
-    assert kernels.matmul._order(row_major) != kernels.matmul._order(column_major)
+    assert bitverdict.kernels.matmul._order(row_major) != bitverdict.kernels.matmul._order(column_major)
 
 
 def test_offsets_in_64_bits_give_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:
     where = target("emulated:sm_80")
     ragged = Case(contract="matmul", problem=Problem(m=70, n=90, k=45, a=View(order="column", pad=3), b=View(step=2)), config=SMALL)
-    monkeypatch.setattr(kernels.matmul, "_reach", lambda *tensors: 2**31)
+    monkeypatch.setattr(bitverdict.kernels.matmul, "_reach", lambda *tensors: 2**31)
     assert judge(ragged, where).ruling is Ruling.RIGHT
 
 
@@ -191,38 +191,40 @@ def test_an_operand_past_2_to_the_31_elements_needs_64_bit_offsets(wide: bool, m
     a.copy_((torch.arange(96) % 7).to(torch.int8).reshape(3, 32))
     b = (torch.arange(32 * 16) % 5 - 2).to(torch.int8).reshape(32, 16)
     if not wide:
-        monkeypatch.setattr(kernels.matmul, "_reach", lambda *tensors: 0)
+        monkeypatch.setattr(bitverdict.kernels.matmul, "_reach", lambda *tensors: 0)
     with emulated("sm_80"):
         if not wide:
             with pytest.raises(EmulatedFault, match="read"):
-                kernels.matmul.matmul_configured(a, b, "", torch.int32, SMALL)
+                bitverdict.kernels.matmul.matmul_configured(a, b, "", torch.int32, SMALL)
             return
-        assert kernels.matmul._reach(a, b) >= 2**31
-        c = kernels.matmul.matmul_configured(a, b, "", torch.int32, SMALL)
+        assert bitverdict.kernels.matmul._reach(a, b) >= 2**31
+        c = bitverdict.kernels.matmul.matmul_configured(a, b, "", torch.int32, SMALL)
     assert torch.equal(c, a.int() @ b.int())
 
 
 def test_int8_results_are_the_sum_modulo_256_and_e4m3_results_saturate() -> None:
     with emulated("sm_90"):
         full = torch.full((2, 40), 127, dtype=torch.int8)
-        assert kernels.matmul.matmul_configured(full, full.T, "", None, SMALL)[0, 0] == np.int32(127 * 127 * 40).astype(np.int8)
+        assert bitverdict.kernels.matmul.matmul_configured(full, full.T, "", None, SMALL)[0, 0] == np.int32(127 * 127 * 40).astype(
+            np.int8
+        )
         large = torch.full((2, 40), 256.0, dtype=torch.float16)
-        assert kernels.matmul.matmul_configured(large, large.T, "", torch.float8_e4m3fn, SMALL).float()[0, 0] == 448
+        assert bitverdict.kernels.matmul.matmul_configured(large, large.T, "", torch.float8_e4m3fn, SMALL).float()[0, 0] == 448
 
 
 def test_the_list_of_configurations_follows_the_target_and_not_this_machine() -> None:
-    assert kernels.matmul.configurations("hip") is CONFIGS["hip"]
+    assert bitverdict.kernels.matmul.configurations("hip") is CONFIGS["hip"]
     assert all(config.waves_per_eu for config in CONFIGS["hip"])
-    assert not any(config.waves_per_eu for config in kernels.matmul.configurations("cuda"))
+    assert not any(config.waves_per_eu for config in bitverdict.kernels.matmul.configurations("cuda"))
     with pytest.raises(ValueError, match="must be one of cuda, hip"):
-        kernels.matmul.configurations("xpu")
+        bitverdict.kernels.matmul.configurations("xpu")
 
 
 @pytest.mark.parametrize("config", CONFIGS["hip"], ids=lambda config: config.name.replace(" ", "-"))
 def test_each_amd_configuration_compiles_to_machine_code_with_wrapped_offsets(config: Config, tmp_path: Path, monkeypatch) -> None:
     """The tutorial's AMD branch has no modulo and reads past a ragged operand; here there is one path, compiled for gfx942."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    function = kernels.matmul.matmul_kernel.fn
+    function = bitverdict.kernels.matmul.matmul_kernel.fn
     constants = {
         "stride_ak": 1,
         "stride_bn": 1,
@@ -276,7 +278,7 @@ def test_the_plans_words_lie_within_the_bound_that_a_users_launcher_gets(arch: s
         operands = {operand.name: operand for operand in CONTRACT.operands(required)}
         owed = CONTRACT.expected(required, where, operands, {})[0]
         got = owed.words.view(f"u{owed.words.dtype.itemsize}")
-        from harness.comparison import compare
+        from bitverdict.harness.comparison import compare
 
         found = compare(bounded_product(required.problem, operands["a"].codes, operands["b"].codes, arch), got)
         assert found.outcome in ("right", "undecided"), (required.key, found.message)

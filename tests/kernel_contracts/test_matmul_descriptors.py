@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 import torch
 
-import kernels.matmul
-import kernels.matmul_descriptors
-from harness.contract import Case
-from harness.emulator import emulated
-from harness.judge import judge
-from harness.targets import target
-from harness.verdict import Outcome, Ruling
-from kernels.matmul import HOPPER_CONFIGS, Problem, View
-from kernels.matmul_descriptors import descriptors_of
+import bitverdict.kernels.matmul
+import bitverdict.kernels.matmul_descriptors
+from bitverdict.harness.contract import Case
+from bitverdict.harness.emulator import emulated
+from bitverdict.harness.judge import judge
+from bitverdict.harness.targets import target
+from bitverdict.harness.verdict import Outcome, Ruling
+from bitverdict.kernels.matmul import HOPPER_CONFIGS, Problem, View
+from bitverdict.kernels.matmul_descriptors import descriptors_of
 from tests.harness_checks.planted import Fault, planted_contract
 
 SMALL = replace(HOPPER_CONFIGS[0], block_m=64, block_n=64, block_k=32, group_m=2, num_warps=4)
@@ -66,7 +66,9 @@ def test_descriptors_that_cannot_be_made_are_refused_by_rule(arch: str, fields: 
 
 
 def test_the_autotuner_tries_descriptors_only_where_they_can_be_made() -> None:
-    tried = {described: {str(c) for c in kernels.matmul._tuner("cuda", described).configs} for described in (True, False)}
+    tried = {
+        described: {str(c) for c in bitverdict.kernels.matmul._tuner("cuda", described).configs} for described in (True, False)
+    }
     assert len(tried[True] - tried[False]) >= len(HOPPER_CONFIGS)
     assert not any("DESCRIBED: True" in config for config in tried[False])
     with emulated("sm_90"):
@@ -93,11 +95,11 @@ def test_a_wrong_place_of_a_described_tile_is_convicted(
     replace_text: str, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fault is in the file of the described form, which the planted matmul takes instead of ours."""
-    source, name = Path(kernels.matmul_descriptors.__file__).read_text(), f"misplaced_{abs(hash(by))}"
+    source, name = Path(bitverdict.kernels.matmul_descriptors.__file__).read_text(), f"misplaced_{abs(hash(by))}"
     assert source.count(replace_text) == 1
     (tmp_path / f"{name}.py").write_text(source.replace(replace_text, by))
     monkeypatch.syspath_prepend(str(tmp_path))
-    taken = "from kernels.matmul_descriptors import"
+    taken = "from bitverdict.kernels.matmul_descriptors import"
     fault = Fault(name="wrong place", kernel="matmul", replace=taken, by=f"from {name} import", convicted_as=("wrong words",))
     verdict = judge(case(), target("emulated:sm_90"), planted_contract(fault, tmp_path))
     assert verdict.outcome is Outcome.WRONG_WORDS, verdict.message

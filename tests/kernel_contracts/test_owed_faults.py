@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.contract import Case, resolve
-from harness.judge import judge
-from harness.targets import Target
-from harness.verdict import RestsOn, Ruling
+from bitverdict.harness.contract import Case, resolve
+from bitverdict.harness.judge import judge
+from bitverdict.harness.targets import Target
+from bitverdict.harness.verdict import RestsOn, Ruling
 from tests.harness_checks.planted import planted_contract
 from tests.harness_checks.planted_tma_scatter import FAULTS
 
@@ -74,8 +74,8 @@ def test_past_the_clauses_a_legal_column_owes_its_result_and_a_user_s_launcher_d
 
 
 def test_the_launcher_asks_its_clauses_again_afterwards() -> None:
-    import kernels.tma_gather as kernel
-    from kernels.clauses import require
+    import bitverdict.kernels.tma_gather as kernel
+    from bitverdict.kernels.clauses import require
 
     judge(CASES[0], BLACKWELL)
     assert kernel.require is require

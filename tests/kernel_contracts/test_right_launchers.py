@@ -9,21 +9,21 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from harness.contract import Case, Contract, Tile, resolve
-from harness.contracts.fused_gather_scatter_matmul import scattered
-from harness.docket import Docket
-from harness.first_launch import Shown
-from harness.judge import judge
-from harness.kernel_contract import EXACT_SIZES
-from harness.product_bound import bounded_product
-from harness.targets import target
-from harness.verdict import Outcome, Verdict
-from kernels.block_scaled_matmul import Problem as ScaledProblem
-from kernels.matmul import Problem as MatmulProblem
-from kernels.scaled_operands import FORMATS
-from reference import formats
-from reference.formats import FP16, decode, encode
-from reference.scale_layout import padding_mask
+from bitverdict.harness.contract import Case, Contract, Tile, resolve
+from bitverdict.harness.contracts.fused_gather_scatter_matmul import scattered
+from bitverdict.harness.docket import Docket
+from bitverdict.harness.first_launch import Shown
+from bitverdict.harness.judge import judge
+from bitverdict.harness.kernel_contract import EXACT_SIZES
+from bitverdict.harness.product_bound import bounded_product
+from bitverdict.harness.targets import target
+from bitverdict.harness.verdict import Outcome, Verdict
+from bitverdict.kernels.block_scaled_matmul import Problem as ScaledProblem
+from bitverdict.kernels.matmul import Problem as MatmulProblem
+from bitverdict.kernels.scaled_operands import FORMATS
+from bitverdict.reference import formats
+from bitverdict.reference.formats import FP16, decode, encode
+from bitverdict.reference.scale_layout import padding_mask
 
 RIGHT = Path(__file__).resolve().parents[1] / "harness_checks" / "right_launchers.py"
 EMULATED = {arch: target(f"emulated:{arch}") for arch in ("sm_80", "sm_90", "sm_100")}

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness import report, seed_files
-from harness.conviction import conviction
-from harness.pytest_hooks import Court
-from harness.replay import replay
+from bitverdict.harness import report, seed_files
+from bitverdict.harness.conviction import conviction
+from bitverdict.harness.pytest_hooks import Court
+from bitverdict.harness.replay import replay
 
 
 def test_a_stored_case_gets_the_ruling_that_is_owed(seed_file: Path, court: Court, record_property) -> None:
     owed = seed_files.read(seed_file).owed or {"ruling": "right"}
     replayed = replay(seed_file, court.bench)
-    line = f"python -m harness replay {seed_file}"
+    line = f"bitverdict replay {seed_file}"
     got = {"ruling": str(replayed.verdict.ruling), "outcome": str(replayed.verdict.outcome)}
     if not owed.items() <= got.items():
         record_property("replay", line)

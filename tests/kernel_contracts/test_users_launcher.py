@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.__main__ import main
-from harness.comparison import compare
-from harness.contract import resolve
-from harness.seed_files import SeedFile
-from harness.targets import target
+from bitverdict.harness.commands.main import main
+from bitverdict.harness.comparison import compare
+from bitverdict.harness.contract import resolve
+from bitverdict.harness.seed_files import SeedFile
+from bitverdict.harness.targets import target
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TUTORIAL = CHECKOUT / "docs" / "examples" / "tutorial_matmul.py"
@@ -135,7 +135,7 @@ def test_a_launcher_with_other_operands_is_refused_with_status_2(outside: Path, 
 
 
 def test_a_launcher_of_another_kernel_is_judged_by_a_bound_and_given_its_tile(outside: Path, capsys: pytest.CaptureFixture) -> None:
-    own = "from kernels.ampere_gemm import ampere_gemm\n\n\ndef gemm(a, bt, d, block_m, block_n):\n"
+    own = "from bitverdict.kernels.ampere_gemm import ampere_gemm\n\n\ndef gemm(a, bt, d, block_m, block_n):\n"
     (outside / "mine.py").write_text(own + "    return ampere_gemm(a, bt, d, block_m=block_m, block_n=block_n, block_k=32)\n")
     words = ["--launcher", "mine.py:gemm", "--target", "emulated:sm_80", "--max-cases", "6", "--jobs", "1"]
     assert main(["run", "ampere_gemm", *words]) == 0
@@ -206,7 +206,7 @@ def test_a_launcher_that_claims_strides_and_types_is_given_them(outside: Path, c
 def test_the_words_of_a_kernels_plan_lie_within_the_bound_that_a_launcher_gets(stem: str, arch: str) -> None:
     contract, where, shares, seen = resolve(stem), target(f"emulated:{arch}"), [], 0
     for required in contract.required(where):
-        asked = contract.for_launcher(required, f"kernels.{stem}:{stem}")
+        asked = contract.for_launcher(required, f"bitverdict.kernels.{stem}:{stem}")
         if asked is None or not contract.owed(asked, where).result:
             continue
         operands = {operand.name: operand for operand in contract.operands(asked)}

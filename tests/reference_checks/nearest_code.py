@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference.formats import Format, Rounding, decode
+from bitverdict.reference.formats import Format, Rounding, decode
 
 
 def magnitudes(fmt: Format) -> np.ndarray:

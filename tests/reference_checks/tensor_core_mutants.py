@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from reference.formats import FORMATS, Format, Overflow, Rounding, decode, encode
-from reference.tensor_core import Accumulator, ExponentFloor, Instruction, elements
+from bitverdict.reference.formats import FORMATS, Format, Overflow, Rounding, decode, encode
+from bitverdict.reference.tensor_core import Accumulator, ExponentFloor, Instruction, elements
 
 ROWS = 3000
 

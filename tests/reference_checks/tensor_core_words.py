@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from reference.formats import FORMATS, FP16, FP32, decode, encode
-from reference.tensor_core import Instruction, elements, instruction, scaled_elements
+from bitverdict.reference.formats import FORMATS, FP16, FP32, decode, encode
+from bitverdict.reference.tensor_core import Instruction, elements, instruction, scaled_elements
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 OWN = CHECKOUT / "tests" / "hardware_words"

@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import reference.activation
-from reference.activation import leaky_relu, leaky_relu_value
-from reference.formats import FP32, decode, encode
+import bitverdict.reference.activation
+from bitverdict.reference.activation import leaky_relu, leaky_relu_value
+from bitverdict.reference.formats import FP32, decode, encode
 from tests.reference_checks.format_mutants import mutant
 
 NAN = 0x7FFFFFFF
@@ -72,7 +72,7 @@ def test_the_value_is_what_the_words_round() -> None:
 )
 def test_another_rule_is_seen(text: str, by: str) -> None:
     words = np.concatenate([drawn(), np.array(list(BY_HAND), np.uint32)])
-    with mutant(reference.activation, text, by) as other:
+    with mutant(bitverdict.reference.activation, text, by) as other:
         got = other.leaky_relu(words)
     assert (got != leaky_relu(words)).any()
 

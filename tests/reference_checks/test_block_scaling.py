@@ -10,17 +10,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from reference import block_scaling
-from reference.block_scaling import (
-    BLOCK_FORMATS,
-    MXFP4,
-    NVFP4,
-    BlockFormat,
-    dequantize,
-    quantize,
-    shared_scale,
-)
-from reference.formats import UE4M3, decode
+from bitverdict.reference import block_scaling
+from bitverdict.reference.block_scaling import BLOCK_FORMATS, MXFP4, NVFP4, BlockFormat, dequantize, quantize, shared_scale
+from bitverdict.reference.formats import UE4M3, decode
 from tests.reference_checks.format_mutants import mutant
 
 MX = [block_format for block_format in BLOCK_FORMATS.values() if not block_format.tensor_scale]

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from triton.tools.mxfp import MXFP4Tensor, MXScaleTensor, fp8e8m0_to_float32
 
-from reference.block_scaling import MXFP4, dequantize, quantize
-from reference.formats import BF16, E2M1, E8M0, FP16, Rounding, decode, encode
+from bitverdict.reference.block_scaling import MXFP4, dequantize, quantize
+from bitverdict.reference.formats import BF16, E2M1, E8M0, FP16, Rounding, decode, encode
 from tests.reference_checks.nearest_code import around_midpoints
 
 PINNED = "Triton has repaired this: delete the pin and the exception it grants"

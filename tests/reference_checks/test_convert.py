@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from reference.formats import BF16, E4M3, E5M2, FORMATS, FP16, FP32, conversion, convert, decode
+from bitverdict.reference.formats import BF16, E4M3, E5M2, FORMATS, FP16, FP32, conversion, convert, decode
 from tests.reference_checks.format_mutants import mutant
 from tests.reference_checks.nearest_code import around_midpoints
 
@@ -204,7 +204,7 @@ def test_what_a_target_does_not_have_is_refused_with_the_reason(source, name, co
     ],
 )
 def test_a_wrong_conversion_is_caught(replace: str, by: str) -> None:
-    with mutant(importlib.import_module("reference.formats.convert"), replace, by) as changed:
+    with mutant(importlib.import_module("bitverdict.reference.formats.convert"), replace, by) as changed:
         e4m3 = by_ml_dtypes(WORDS, ml_dtypes.float8_e4m3fn, saturate=True)
         right = np.array_equal(changed.convert("fp32", "e4m3", WORDS, "sm_90"), e4m3)
         assert not (right and changed.convert("e5m2", "bf16", EIGHT, "sm_90")[0x3C] == 0x3F80)

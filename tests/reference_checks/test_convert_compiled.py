@@ -13,7 +13,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from reference.formats import conversion
+from bitverdict.reference.formats import conversion
 
 TYPES = {
     "fp32": ("fp32", tl.float32),

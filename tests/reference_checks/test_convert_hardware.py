@@ -11,7 +11,7 @@ import torch
 import triton
 import triton.language as tl
 
-from reference.formats import FORMATS, conversion, convert
+from bitverdict.reference.formats import FORMATS, conversion, convert
 from tests.reference_checks.test_convert import WORDS
 from tests.reference_checks.test_convert_compiled import PAIRS, TYPES
 

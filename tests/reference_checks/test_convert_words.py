@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reference.formats import FORMATS, Overflow, Rounding, convert, decode, encode
+from bitverdict.reference.formats import FORMATS, Overflow, Rounding, convert, decode, encode
 
 WORDS = np.load(Path(__file__).parent.parent / "hardware_words" / "h200_own_cvt.npz")
 META = json.loads(str(WORDS["meta"]))

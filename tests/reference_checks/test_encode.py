@@ -11,7 +11,7 @@ import importlib
 import numpy as np
 import pytest
 
-from reference.formats import (
+from bitverdict.reference.formats import (
     BF16,
     E2M1,
     E4M3,
@@ -223,5 +223,5 @@ MUTANTS = {
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_encoder_is_caught_around_the_midpoints(name: str) -> None:
     # The package's `encode` is the function; the module of that name is reached through the import system.
-    with mutant(importlib.import_module("reference.formats.encode"), *MUTANTS[name]) as changed:
+    with mutant(importlib.import_module("bitverdict.reference.formats.encode"), *MUTANTS[name]) as changed:
         assert sum(mismatches(changed.encode, fmt) for fmt in (E2M1, E4M3, FP16)) > 0

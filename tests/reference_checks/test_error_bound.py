@@ -1,6 +1,6 @@
 """Contract under test: the derived bound holds for every order of K, is nearly reached, and convicts wrong kernels.
 
-Right kernels are modelled by `reference.tensor_core` with K permuted and split; wrong ones drop a tail of K or sum in
+Right kernels are modelled by `bitverdict.reference.tensor_core` with K permuted and split; wrong ones drop a tail of K or sum in
 half precision.
 """
 
@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reference.activation import leaky_relu
-from reference.error_bound import (
+from bitverdict.reference.activation import leaky_relu
+from bitverdict.reference.error_bound import (
     Accumulation,
     Sums,
     accumulated_sums,
@@ -26,9 +26,9 @@ from reference.error_bound import (
     subnormal_alignment,
     used_share,
 )
-from reference.exact_gemm import Exact, exact_gemm
-from reference.formats import BF16, FORMATS, FP16, FP32, Format, Overflow, decode, encode
-from reference.tensor_core import Instruction, instruction, product
+from bitverdict.reference.exact_gemm import Exact, exact_gemm
+from bitverdict.reference.formats import BF16, FORMATS, FP16, FP32, Format, Overflow, decode, encode
+from bitverdict.reference.tensor_core import Instruction, instruction, product
 
 M, N, K = 12, 20, 256
 RULES = [

@@ -11,9 +11,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import reference.exact_gemm
-from reference.exact_gemm import exact_elements, exact_gemm, scale_values
-from reference.formats import BF16, E5M2, FP16, FP32, Overflow, Rounding, decode, encode
+import bitverdict.reference.exact_gemm
+from bitverdict.reference.exact_gemm import exact_elements, exact_gemm, scale_values
+from bitverdict.reference.formats import BF16, E5M2, FP16, FP32, Overflow, Rounding, decode, encode
 from tests.reference_checks.format_mutants import mutant
 
 SPREADS = [0, 10, 40, 120]
@@ -53,7 +53,7 @@ def test_the_value_is_the_exact_sum_rounded_to_odd(spread: int) -> None:
 
 @pytest.mark.parametrize("fmt", [FP32, FP16, BF16, E5M2], ids=lambda fmt: fmt.name)
 @pytest.mark.parametrize("rounding", [Rounding.NEAREST_EVEN, Rounding.TOWARD_ZERO], ids=lambda rounding: rounding.name)
-def test_the_exact_sum_is_rounded_once(fmt: reference.formats.Format, rounding: Rounding) -> None:
+def test_the_exact_sum_is_rounded_once(fmt: bitverdict.reference.formats.Format, rounding: Rounding) -> None:
     """A tie with something far below it: a sum kept in float64 loses the rest, and rounds the tie to even instead."""
     half = 2.0 ** (-fmt.mantissa_bits - 1)
     a, b = np.array([[1.0, half, 2.0**-70], [1.0, half, -(2.0**-70)], [1.0, half, 0.0]]), np.ones((3, 1))
@@ -114,7 +114,7 @@ def test_the_widest_operands_are_exact_too() -> None:
 
 
 def test_a_fast_path_taken_without_proof_is_seen() -> None:
-    with mutant(reference.exact_gemm, "2.0 ** min(low + SIGNIFICAND, 1023)", "np.inf") as careless:
+    with mutant(bitverdict.reference.exact_gemm, "2.0 ** min(low + SIGNIFICAND, 1023)", "np.inf") as careless:
         a, b, c = cases(40)[1]
         assert (careless.exact_gemm(a, b, c).value != exact_gemm(a, b, c).value).any()
 

@@ -9,8 +9,24 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from reference.formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, E8M0, FORMATS, FP16, FP32, TF32, UE4M3, Format, Specials, decode
-from reference.formats.decode import decode_by_definition
+from bitverdict.reference.formats import (
+    BF16,
+    E2M1,
+    E2M3,
+    E3M2,
+    E4M3,
+    E5M2,
+    E8M0,
+    FORMATS,
+    FP16,
+    FP32,
+    TF32,
+    UE4M3,
+    Format,
+    Specials,
+    decode,
+)
+from bitverdict.reference.formats.decode import decode_by_definition
 
 ML_DTYPES = {
     "e2m1": ml_dtypes.float4_e2m1fn,

@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from reference.formats import FP32, encode
-from reference.fused_multiply_add import chain, fused_multiply_add
+from bitverdict.reference.formats import FP32, encode
+from bitverdict.reference.fused_multiply_add import chain, fused_multiply_add
 
 
 def by_fractions(a: float, b: float, c: float) -> int:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from reference import gather_scatter
-from reference.gather_scatter import Request
-from reference.tiled_copy import Direction
+from bitverdict.reference import gather_scatter
+from bitverdict.reference.gather_scatter import Request
+from bitverdict.reference.tiled_copy import Direction
 
 ROWS, COLUMNS = 24, 40
 TABLE = np.arange(1, ROWS * COLUMNS + 1, dtype=np.float32).reshape(ROWS, COLUMNS)

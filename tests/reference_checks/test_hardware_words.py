@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reference.tensor_core import product
+from bitverdict.reference.tensor_core import product
 from tests.reference_checks.tensor_core_words import Words, files, read, required
 
 PUBLIC_WORDS = 105_061  # golden/README.md: 42 columns of 2,500 and 61 words of tcgen05

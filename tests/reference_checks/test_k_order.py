@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from reference.k_order import instruction_order
-from reference.tensor_core import instruction
+from bitverdict.reference.k_order import instruction_order
+from bitverdict.reference.tensor_core import instruction
 
 
 def test_the_first_instruction_takes_the_low_register_of_every_thread() -> None:

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reference import packing
-from reference.formats import FORMATS
-from reference.tensor_core import instruction, scaled_product, upcast_product
+from bitverdict.reference import packing
+from bitverdict.reference.formats import FORMATS
+from bitverdict.reference.tensor_core import instruction, scaled_product, upcast_product
 from tests.reference_checks.dot_scaled_kernel import OPERANDS
 
 CHECKOUT = Path(__file__).resolve().parents[2]

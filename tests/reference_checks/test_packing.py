@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from reference import packing
-from reference.packing import pack, unpack
+from bitverdict.reference import packing
+from bitverdict.reference.packing import pack, unpack
 from tests.reference_checks.format_mutants import mutant
 
 

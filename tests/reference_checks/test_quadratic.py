@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.recording.quadratic_fit import Bounds, DoesNotFit, Form, fit, truncated
-from reference.special_functions.quadratic import Quadratic, squares, truncated_square
+from bitverdict.harness.recording.quadratic_fit import Bounds, DoesNotFit, Form, fit, truncated
+from bitverdict.reference.special_functions.quadratic import Quadratic, squares, truncated_square
 
 FORM = Form("made up", weight=39, low_bits=16, constant_shift=13)
 ROWS = ((67_108_000, -65_001, 1001), (40_000_000, -31_337, 402), (35_000_000, -20_002, 163))

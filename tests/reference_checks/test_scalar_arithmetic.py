@@ -11,9 +11,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from reference.scalar_arithmetic import exact as error_free
-from reference.scalar_arithmetic import fp32, fp64
-from reference.scalar_arithmetic.exact import stepped, to_odd, two_product, two_sum
+from bitverdict.reference.scalar_arithmetic import exact as error_free
+from bitverdict.reference.scalar_arithmetic import fp32, fp64
+from bitverdict.reference.scalar_arithmetic.exact import stepped, to_odd, two_product, two_sum
 from tests.reference_checks.format_mutants import mutant
 
 ROUNDINGS = ("rn", "rz", "rm", "rp")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from reference import scale_layout
-from reference.scale_layout import WrongLayout
+from bitverdict.reference import scale_layout
+from bitverdict.reference.scale_layout import WrongLayout
 
 SIZES = [(1, 1), (128, 4), (129, 5), (127, 3), (300, 13), (256, 8), (32, 4), (33, 1), (640, 2), (5, 40)]
 

@@ -1,6 +1,6 @@
 """Contract under test: each approximate instruction gives the words that an H100 and an H200 gave, and no other rule near it does.
 
-A drawn 1 % of the digests here, all of them by `python -m harness.recording.function_check`. A mutant is a rule with one
+A drawn 1 % of the digests here, all of them by `python -m bitverdict.harness.recording.function_check`. A mutant is a rule with one
 coefficient, constant or special case changed; the same digests must refuse it.
 """
 
@@ -15,13 +15,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.recording import function_check
-from harness.recording.function_check import DIGESTS, SMALL, differing, drawn, results, wrong_small
-from harness.recording.function_words import OF_16_BITS, PAIR_RANGES, RANGES, operands, ptx, tiny_products
-from reference.scalar_arithmetic import fp32
-from reference.special_functions import instructions, quadratic, units
-from reference.special_functions.instructions import INSTRUCTIONS
-from reference.special_functions.quadratic import TANH_FIRST_EXPONENT, TANH_SEGMENTS
+from bitverdict.harness.recording import function_check
+from bitverdict.harness.recording.function_check import DIGESTS, SMALL, differing, drawn, results, wrong_small
+from bitverdict.harness.recording.function_words import OF_16_BITS, PAIR_RANGES, RANGES, operands, ptx, tiny_products
+from bitverdict.reference.scalar_arithmetic import fp32
+from bitverdict.reference.special_functions import instructions, quadratic, units
+from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
+from bitverdict.reference.special_functions.quadratic import TANH_FIRST_EXPONENT, TANH_SEGMENTS
 from tests.reference_checks.format_mutants import mutant
 
 with np.load(DIGESTS, allow_pickle=False) as _held:

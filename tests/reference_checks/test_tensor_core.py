@@ -1,4 +1,5 @@
-"""Contract under test: `reference.tensor_core` computes the block step, its chains and its special values, by every path alike.
+"""Contract under test: `bitverdict.reference.tensor_core` computes the block step, its chains and its special values, by every path
+alike.
 
 Three layers: words worked by hand, an independent prototype in Python integers on drawn rows, and agreement of the fast paths.
 """
@@ -11,8 +12,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from reference.formats import FORMATS, FP16, Format, Overflow, Rounding, decode, encode
-from reference.tensor_core import (
+from bitverdict.reference.formats import FORMATS, FP16, Format, Overflow, Rounding, decode, encode
+from bitverdict.reference.tensor_core import (
     INSTRUCTIONS,
     Accumulator,
     Basis,
@@ -24,8 +25,8 @@ from reference.tensor_core import (
     instruction,
     product,
 )
-from reference.tensor_core.chain import _exact_product
-from reference.tensor_core.terms import fits_float32, operand
+from bitverdict.reference.tensor_core.chain import _exact_product
+from bitverdict.reference.tensor_core.terms import fits_float32, operand
 
 DENSE = [rule for rule in INSTRUCTIONS if rule.scale is None and rule.d != "int32"]
 FP32_NAN, FP16_NAN = 0x7FFFFFFF, 0x7FFF

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from reference.tensor_core import INSTRUCTIONS, Basis, Instruction
+from bitverdict.reference.tensor_core import INSTRUCTIONS, Basis, Instruction
 from tests.reference_checks.tensor_core_mutants import mutants, settling_row, written
 from tests.reference_checks.tensor_core_words import files, read, required
 

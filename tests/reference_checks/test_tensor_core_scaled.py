@@ -12,9 +12,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from reference.exact_gemm import exact_elements, scale_values
-from reference.formats import BF16, E2M1, E4M3, E8M0, FORMATS, FP32, UE4M3, decode, encode
-from reference.tensor_core import (
+from bitverdict.reference.exact_gemm import exact_elements, scale_values
+from bitverdict.reference.formats import BF16, E2M1, E4M3, E8M0, FORMATS, FP32, UE4M3, decode, encode
+from bitverdict.reference.tensor_core import (
     Choices,
     ExponentFloor,
     InfiniteAccumulator,

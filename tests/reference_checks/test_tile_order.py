@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from reference.tile_order import blocks_loaded, grouped, row_major
+from bitverdict.reference.tile_order import blocks_loaded, grouped, row_major
 
 SIZES = [(m, n, group) for m in range(1, 13) for n in range(1, 8) for group in (1, 2, 3, 5, 8, 13)]
 

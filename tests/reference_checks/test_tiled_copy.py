@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from reference import tiled_copy
-from reference.tiled_copy import Direction
+from bitverdict.reference import tiled_copy
+from bitverdict.reference.tiled_copy import Direction
 
 EDGES = Path(__file__).parents[1] / "hardware_words" / "tma_edges_h200.json"
 TENSOR = np.arange(1, 64 * 64 + 1, dtype=np.float32).reshape(64, 64)

@@ -1,6 +1,6 @@
 """The op table: one lowering for each operation of the tile program, by what it works on. Importing the package fills the table."""
 
-from harness.emulator.lowerings import (  # noqa: F401
+from bitverdict.harness.emulator.lowerings import (  # noqa: F401
     assembly,
     atomics,
     barriers,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from harness.emulator.program import Operation
-from harness.emulator.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.program import Operation
+from bitverdict.harness.emulator.translate import NotModelled, Translator, lowers
 
 _FENCE = re.compile(r"fence(?:\.(sc|acq_rel|acquire|release))?\.(cta|cluster|gpu|sys)$")
 _MEMBAR = re.compile(r"membar\.(cta|gl|sys)$")

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from harness.emulator.arithmetic import binary
-from harness.emulator.global_atomics import ROUNDS
-from harness.emulator.program import Operation
-from harness.emulator.translate import NotModelled, Translator, lowers
-from harness.emulator.types import Type
+from bitverdict.harness.emulator.arithmetic import binary
+from bitverdict.harness.emulator.global_atomics import ROUNDS
+from bitverdict.harness.emulator.program import Operation
+from bitverdict.harness.emulator.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.types import Type
 
 _UNSIGNED = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 

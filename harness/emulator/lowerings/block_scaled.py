@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.emulator.asynchrony import InFlight
-from harness.emulator.faults import OnChipFault
-from harness.emulator.lowerings.shared_memory import TENSOR_ROW
-from harness.emulator.memory import View
-from harness.emulator.program import Operation
-from harness.emulator.translate import NotModelled, Translator, lowers
-from harness.emulator.types import Type
-from reference import packing
-from reference.formats import E2M1, FORMATS, decode, encode
-from reference.tensor_core import Instruction, instruction, scaled_product
+from bitverdict.harness.emulator.asynchrony import InFlight
+from bitverdict.harness.emulator.faults import OnChipFault
+from bitverdict.harness.emulator.lowerings.shared_memory import TENSOR_ROW
+from bitverdict.harness.emulator.memory import View
+from bitverdict.harness.emulator.program import Operation
+from bitverdict.harness.emulator.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.types import Type
+from bitverdict.reference import packing
+from bitverdict.reference.formats import E2M1, FORMATS, decode, encode
+from bitverdict.reference.tensor_core import Instruction, instruction, scaled_product
 
 if TYPE_CHECKING:
-    from harness.emulator.machine import Machine
+    from bitverdict.harness.emulator.machine import Machine
 
 LANES, QUARTER_COLUMNS = 32, 4  # rows of one column of scales, bytes of K in it
 _ELEMENTS = {0: "e4m3", 1: "e5m2", 2: "e2m3", 3: "e3m2", 4: "e2m1"}  # Triton's ScaleDotElemType

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from harness.emulator.hints import assume
-from harness.emulator.program import Operation
-from harness.emulator.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.hints import assume
+from bitverdict.harness.emulator.program import Operation
+from bitverdict.harness.emulator.translate import NotModelled, Translator, lowers
 
 
 @lowers("tt.return")

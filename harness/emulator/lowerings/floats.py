@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.emulator.arithmetic import (
+from bitverdict.harness.emulator.arithmetic import (
     binary,
     canonical,
     convert_float,
@@ -17,8 +17,8 @@ from harness.emulator.arithmetic import (
     negative,
     widen,
 )
-from harness.emulator.program import Operation
-from harness.emulator.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.program import Operation
+from bitverdict.harness.emulator.translate import NotModelled, Translator, lowers
 
 # arith.cmpf: false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno true
 _COMPARE = {1: np.equal, 2: np.greater, 3: np.greater_equal, 4: np.less, 5: np.less_equal, 13: np.not_equal}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.emulator.program import Operation
-from harness.emulator.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.program import Operation
+from bitverdict.harness.emulator.translate import NotModelled, Translator, lowers
 
 
 @lowers("tt.load")

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from harness.emulator.arithmetic import divide, divide_scalar, remainder, remainder_scalar, wrap
-from harness.emulator.program import Operation
-from harness.emulator.translate import NotModelled, Translator, lowers
-from harness.emulator.types import Type, element_dtype
+from bitverdict.harness.emulator.arithmetic import divide, divide_scalar, remainder, remainder_scalar, wrap
+from bitverdict.harness.emulator.program import Operation
+from bitverdict.harness.emulator.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.types import Type, element_dtype
 
 _UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 COMPARISONS = ["==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">="]  # arith.cmpi: eq ne slt sle sgt sge ult ule ugt uge
@@ -37,7 +37,7 @@ def scalar(text: str, kind: Type) -> int | np.ndarray:
         return int(text == "true") if text in ("true", "false") else wrap(int(text, 0), kind.bits)
     if text.startswith("0x"):
         return np.array(int(text, 16), {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[kind.itemsize]).view(kind.dtype)
-    from harness.emulator.arithmetic import narrow
+    from bitverdict.harness.emulator.arithmetic import narrow
 
     if kind.element == "f32":
         return np.array(float(text), np.float32)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.emulator.program import Operation
-from harness.emulator.tensor_core import (
+from bitverdict.harness.emulator.program import Operation
+from bitverdict.harness.emulator.tensor_core import (
     OPERAND_FORMATS,
     RESULT_FORMATS,
     Dot,
@@ -15,8 +15,8 @@ from harness.emulator.tensor_core import (
     partial_product,
     product,
 )
-from harness.emulator.translate import NotModelled, Translator, lowers
-from harness.emulator.types import Type
+from bitverdict.harness.emulator.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.types import Type
 
 
 def _formats(op: Operation, a: Type, b: Type, d: Type) -> tuple[str, str, str]:

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from harness.emulator.program import Block, Operation
-from harness.emulator.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.program import Block, Operation
+from bitverdict.harness.emulator.translate import NotModelled, Translator, lowers
 
 _EXACT = re.compile(
     r"arith\.(addi|muli|minsi|maxsi|minui|maxui|andi|ori|xori|cmpi|cmpf|select|maximumf|minimumf|maxnumf|minnumf|extsi|extui|constant)$"

@@ -6,9 +6,9 @@ from math import prod
 
 import numpy as np
 
-from harness.emulator.program import Operation
-from harness.emulator.threads import stays_in_warp
-from harness.emulator.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.program import Operation
+from bitverdict.harness.emulator.threads import stays_in_warp
+from bitverdict.harness.emulator.translate import NotModelled, Translator, lowers
 
 
 @lowers("tt.get_program_id", "tt.get_num_programs")

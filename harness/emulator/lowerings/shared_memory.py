@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from harness.emulator.memory import SPREAD, row_major
-from harness.emulator.program import Operation
-from harness.emulator.tensor_core import layout_number
-from harness.emulator.translate import NotModelled, Translator, lowers
-from harness.emulator.types import Type
+from bitverdict.harness.emulator.memory import SPREAD, row_major
+from bitverdict.harness.emulator.program import Operation
+from bitverdict.harness.emulator.tensor_core import layout_number
+from bitverdict.harness.emulator.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.types import Type
 
 TENSOR_ROW = 512 * 4  # bytes of one lane's 512 columns
 
@@ -88,7 +88,7 @@ def allocate_tensor(t: Translator, op: Operation) -> None:
     kind = t.result(op)
     layout = t.program.expand(kind.layout)
     if "tensor_memory_scales" in layout:
-        from harness.emulator.lowerings.block_scaled import allocate_scales
+        from bitverdict.harness.emulator.lowerings.block_scaled import allocate_scales
 
         allocate_scales(t, op, kind)
         return

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from harness.emulator.arithmetic import binary, fma, narrow_fma, negative
-from harness.emulator.contraction import Fate, NotAssembled
-from harness.emulator.program import Operation
-from harness.emulator.translate import LOWERINGS, NotModelled, Translator, lowers
-from harness.emulator.types import Type
+from bitverdict.harness.emulator.arithmetic import binary, fma, narrow_fma, negative
+from bitverdict.harness.emulator.contraction import Fate, NotAssembled
+from bitverdict.harness.emulator.program import Operation
+from bitverdict.harness.emulator.translate import LOWERINGS, NotModelled, Translator, lowers
+from bitverdict.harness.emulator.types import Type
 
 _SHAPES = ("tt.broadcast", "tt.splat", "tt.expand_dims", "tt.reshape", "tt.trans")
 _THROUGH = (

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.emulator.descriptors import ALIGNMENT, Descriptor
-from harness.emulator.faults import EmulatedFault
-from harness.emulator.program import Operation
-from harness.emulator.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.descriptors import ALIGNMENT, Descriptor
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.program import Operation
+from bitverdict.harness.emulator.translate import NotModelled, Translator, lowers
 
 if TYPE_CHECKING:
-    from harness.emulator.machine import Machine
+    from bitverdict.harness.emulator.machine import Machine
 
 SCRATCH = 1 << 62  # addresses that no tensor has
 SPREAD_FP4 = 14  # Triton's element type of fp4 that lands one a byte: sizes count nibbles, coordinates bytes
