@@ -18,8 +18,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bitverdict.harness.contract import Case
-from bitverdict.harness.docket import Docket, in_turns, stems
+from bitverdict.harness.docket import Docket, in_turns
 from bitverdict.harness.isolation import Bench
+from bitverdict.harness.paths import kernels_with_a_contract
 from bitverdict.harness.targets import Target, targets
 from bitverdict.harness.verdict import Ruling
 
@@ -46,7 +47,7 @@ def main() -> int:
     heads = f"{'cases':>5s} {'right':>6s} {'convicted':>9s} {'undecided':>9s} {'decided':>8s} {'words':>12s} {'s':>6s}  targets"
     print(f"{'kernel':30s} {heads}")
     with Bench(jobs=len(os.sched_getaffinity(0))) as bench:
-        for stem in arguments or stems():
+        for stem in arguments or kernels_with_a_contract():
             begun, words, rulings, seen = time.monotonic(), 0, Counter[Ruling](), Counter[str]()
             for case, target, verdict in bench.judge_all(cases_of(stem, most)):
                 rulings[verdict.ruling] += 1

@@ -30,11 +30,11 @@ from bitverdict.harness import hang_report
 from bitverdict.harness.contract import Case, case_from_record, resolve
 from bitverdict.harness.machine_faults import writing
 from bitverdict.harness.outcomes import failure
+from bitverdict.harness.paths import IMPORTED_FROM
 from bitverdict.harness.supervision import end_forks
 from bitverdict.harness.targets import Target, visible_device
 from bitverdict.harness.verdict import Outcome, Verdict
 
-CHECKOUT = Path(__file__).resolve().parent.parent
 PRELOADED = [
     "torch",
     "torch.distributed.tensor",  # torch imports it, 0.45 s, at a process's first operation on a tensor of the emulated GPU
@@ -197,7 +197,7 @@ def _forkserver() -> Iterator[Any]:
     main, path = sys.modules["__main__"], os.environ.get("PYTHONPATH")
     kept = {name: os.environ.get(name) for name in ONE_THREAD}
     sys.modules["__main__"] = types.ModuleType("__main__")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(CHECKOUT), *([path] if path else [])])
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(IMPORTED_FROM), *([path] if path else [])])
     os.environ.update(ONE_THREAD)
     try:
         resource_tracker.ensure_running()  # by itself: it lets SIGINT through again

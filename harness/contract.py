@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bitverdict.harness.paths import kernels_with_a_contract
 from bitverdict.harness.supervision import stage
 from bitverdict.harness.usage import UsageError, did_you_mean
 
@@ -247,7 +248,7 @@ def resolve(address: str) -> Contract:
         except ModuleNotFoundError as error:
             if error.name != f"bitverdict.harness.contracts.{address}":
                 raise
-            here = sorted(p.stem for p in (Path(__file__).parent / "contracts").glob("[a-z]*.py"))
+            here = kernels_with_a_contract()
             raise UsageError(
                 f"contract {address!r}: no such kernel{did_you_mean(address, here)}; known: {', '.join(here)}; "
                 "or give package.module:NAME or path/file.py:NAME"

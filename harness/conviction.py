@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from bitverdict.harness.contract import Case
+from bitverdict.harness.paths import ROOT
 from bitverdict.harness.verdict import Ruling, Verdict
 
-CHECKOUT = Path(__file__).resolve().parent.parent
 TYPES = ("dtype", "format")  # fields that are told even where they have their default
 SHADES = " ·░▒▓█"
 _PARTS = [f"{shade} below {25 * place}%" for place, shade in enumerate(SHADES[1:-1], 1)]
@@ -67,7 +67,7 @@ def source_line(location: str, case: Case) -> str:
     """The text at ``file:line``. The accused's own file is known by its name alone: it may be a copy that lies elsewhere."""
     file, _, number = location.rpartition(":")
     accused = (Path(address.rpartition(":")[0]) for address in (case.launcher, case.contract))
-    for path in (*(place for place in accused if file and place.name == Path(file).name), Path(file), CHECKOUT / file):
+    for path in (*(place for place in accused if file and place.name == Path(file).name), Path(file), ROOT / file):
         if number.isdigit() and path.suffix == ".py" and path.is_file():
             lines = path.read_text(errors="replace").splitlines()
             return lines[int(number) - 1].strip() if 0 < int(number) <= len(lines) else ""

@@ -11,7 +11,6 @@ import unittest
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, is_dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitverdict.harness.claims import FAR_PAD, claimed, narrowed_by
@@ -250,11 +249,6 @@ def reproduction(case: Case, target: str) -> dict[str, str]:
 def derived_seed(base: int, *parts: str) -> int:
     """A 64-bit seed of (base, parts): equal for equal parts, unrelated for others."""
     return int.from_bytes(hashlib.sha256("\0".join([str(base), *parts]).encode()).digest()[:8], "big")
-
-
-def stems() -> list[str]:
-    """Every kernel that has a contract, by its stem."""
-    return sorted(path.stem for path in (Path(__file__).parent / "contracts").glob("[a-z]*.py"))
 
 
 def in_turns(lists: list[list]) -> Iterator:

@@ -18,16 +18,11 @@ from pathlib import Path
 
 from bitverdict.harness.contract import Case
 from bitverdict.harness.machine_faults import writing
+from bitverdict.harness.paths import state_directory
 from bitverdict.harness.usage import UsageError
 from bitverdict.harness.verdict import Ruling, Verdict
 
-CHECKOUT = Path(__file__).resolve().parent.parent
 _journals = itertools.count()
-
-
-def state_directory() -> Path:
-    """Where runs leave what git ignores: `HARNESS_STATE`, or ``.harness`` in the checkout. Not created here."""
-    return Path(os.environ.get("HARNESS_STATE") or CHECKOUT / ".harness")
 
 
 class Journal:

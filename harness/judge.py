@@ -22,14 +22,14 @@ from bitverdict.harness.contract import Case, Contract, Expected, Operand, Owed,
 from bitverdict.harness.far_views import admitted
 from bitverdict.harness.launched_instructions import Instructions, of_products, remember, watched
 from bitverdict.harness.memory import free_memory
-from bitverdict.harness.outcomes import Seen, for_the_launcher, outcome_of, relative
+from bitverdict.harness.outcomes import Seen, for_the_launcher, outcome_of
+from bitverdict.harness.paths import ROOT, relative
 from bitverdict.harness.remedies import remedy_for
 from bitverdict.harness.rulings import against_fault, against_words
 from bitverdict.harness.targets import Target
 from bitverdict.harness.transfer import TORCH_DTYPES, Guard, Poison, far_bytes, guarded_allocations, poison_word, words
 from bitverdict.harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
-CHECKOUT = Path(__file__).resolve().parent.parent
 NO_KERNEL = "no Triton kernel was launched: what was judged is no kernel, so its right words say nothing about one"
 
 
@@ -262,7 +262,7 @@ def _own_cache(case: Case) -> Iterator[None]:
 
     places = (address.rpartition(":")[0] for address in (case.contract, case.launcher))
     accused = [str(Path(place).resolve()) for place in places if place.endswith(".py")]
-    digest = hashlib.sha256("\0".join([str(CHECKOUT), *accused]).encode()).hexdigest()[:12]
+    digest = hashlib.sha256("\0".join([str(ROOT), *accused]).encode()).hexdigest()[:12]
     earlier = os.environ.get("TRITON_CACHE_DIR")
     os.environ["TRITON_CACHE_DIR"] = str(Path(knobs.cache.dir) / f"bitverdict-{digest}")
     try:

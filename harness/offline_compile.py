@@ -22,9 +22,9 @@ from typing import Any
 
 from bitverdict.harness.compile_rows import Row, rows
 from bitverdict.harness.offline_driver import Kept, compiling, shared_limit
+from bitverdict.harness.paths import IMPORTED_FROM
 from bitverdict.harness.usage import UsageError
 
-CHECKOUT = Path(__file__).resolve().parent.parent
 MOST_REGISTERS, MOST_COLUMNS = 255, 512
 WORKER = ("-m", "bitverdict.harness.offline_compile")
 REFUSING_LAYERS = ("front end", "verifier", "ptxas", "compiler")
@@ -201,7 +201,7 @@ def compile_rows(wanted: list[Row], workers: int = 0) -> list[Compiled]:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
                     text=True,
-                    cwd=CHECKOUT,
+                    cwd=IMPORTED_FROM,
                 )
             assert worker.stdin and worker.stdout
             worker.stdin.write(f"{names[id(wanted[index])]}\n")

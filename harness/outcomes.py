@@ -8,7 +8,6 @@ emulator.
 
 from __future__ import annotations
 
-import os
 import re
 import traceback
 from collections.abc import Callable, Iterator
@@ -20,11 +19,10 @@ from typing import Any
 from bitverdict.harness.compile_errors import refused_by_front_end
 from bitverdict.harness.machine_faults import machine_fault
 from bitverdict.harness.memory import out_of_memory
-from bitverdict.harness.paths import CHECKOUT, source_line
+from bitverdict.harness.paths import ROOT, is_foreign, relative, source_line
 from bitverdict.harness.usage import UsageError
 from bitverdict.harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
-_STDLIB = Path(os.__file__).parent
 _DEVICE_SAYS = (
     (r"illegal instruction", Outcome.ILLEGAL_INSTRUCTION),
     (r"illegal memory access", Outcome.ILLEGAL_ADDRESS),
@@ -190,19 +188,14 @@ def room_of(filename: str) -> str | None:
     path = Path(filename)
     if filename.startswith(_PROGRAM):
         return "emulator"
-    if filename.startswith("<") or not {"site-packages", "dist-packages"}.isdisjoint(path.parts) or path.is_relative_to(_STDLIB):
+    if filename.startswith("<") or is_foreign(path):
         return None
-    return next((room for place, room in _ROOMS if path.is_relative_to(CHECKOUT / place)), "")
+    return next((room for place, room in _ROOMS if path.is_relative_to(ROOT / place)), "")
 
 
 def _traceback(error: BaseException) -> list[str]:
     """The whole traceback, chained exceptions included."""
     return traceback.format_exception(error)
-
-
-def relative(text: str) -> str:
-    """`text` with paths of this checkout made relative to it, so that a signature means the same in another checkout."""
-    return text.replace(f"{CHECKOUT}/", "")
 
 
 def _one_line(text: str) -> str:

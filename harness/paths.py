@@ -1,15 +1,58 @@
-"""Where the checkout lies, and how a line of source is named: relative to it, so that the name is the same in another checkout."""
+"""Where things lie: the rooms, the folder that Python imports them from, and where a run leaves its files.
+
+In a checkout the rooms are its own folders; in an installation they lie below ``site-packages/bitverdict``. What is told to a
+person, and what tells bugs apart, names a file as it is called in the checkout: ``kernels/matmul.py``, wherever it lies.
+"""
 
 from __future__ import annotations
 
-from functools import lru_cache
+import os
 from pathlib import Path
 
-CHECKOUT = Path(__file__).resolve().parent.parent
+import bitverdict.harness
+
+HARNESS = Path(next(iter(bitverdict.harness.__path__))).resolve()
+ROOT = HARNESS.parent  # holds harness/, kernels/ and reference/
+KERNELS, REFERENCE, EMULATOR, CONTRACTS = ROOT / "kernels", ROOT / "reference", HARNESS / "emulator", HARNESS / "contracts"
+IMPORTED_FROM = Path(bitverdict.__file__).resolve().parent.parent  # what a process of its own needs on its path
+IS_CHECKOUT = (ROOT / "pyproject.toml").is_file()
+HOME = ROOT if IS_CHECKOUT else Path.cwd()  # of what a run leaves
+REPRODUCERS = HOME / "tests" / "seeds"  # kept ones, which every test run judges
+_STDLIB = Path(os.__file__).parent
 
 
-@lru_cache(maxsize=4096)
+def state_directory() -> Path:
+    """Where runs leave what git ignores: `HARNESS_STATE`, or ``.harness`` in the checkout. Not created here."""
+    return Path(os.environ.get("HARNESS_STATE") or HOME / ".harness")
+
+
+def kernels_with_a_contract() -> list[str]:
+    """The stem of every kernel that has a contract."""
+    return sorted(path.stem for path in CONTRACTS.glob("[a-z]*.py"))
+
+
+def is_ours(path: Path) -> bool:
+    """Whether the file belongs to one of the rooms."""
+    return any(path.is_relative_to(room) for room in (HARNESS, KERNELS, REFERENCE))
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether the file is of Python or of an installed package that is not this one."""
+    installed = not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
+    return not is_ours(path) and (installed or path.is_relative_to(_STDLIB))
+
+
+def shown(path: Path) -> str:
+    """The file as a report names it: relative to the checkout, or by its name alone where it lies elsewhere."""
+    inside = path.is_relative_to(ROOT) if IS_CHECKOUT else is_ours(path)
+    return str(path.relative_to(ROOT)) if inside else path.name
+
+
 def source_line(file: str, line: int | str) -> str:
-    """``file:line``; the file relative to the checkout if it lies there, else by its name alone."""
-    path = Path(file)
-    return f"{path.relative_to(CHECKOUT) if path.is_relative_to(CHECKOUT) else path.name}:{line}"
+    """``file:line`` as a report names it."""
+    return f"{shown(Path(file))}:{line}"
+
+
+def relative(text: str) -> str:
+    """`text` with paths of the rooms made relative, so that a signature means the same in another checkout."""
+    return text.replace(f"{ROOT}/", "")

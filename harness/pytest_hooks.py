@@ -24,11 +24,12 @@ import pytest
 
 from bitverdict.harness import pytest_summary, report, seed_files
 from bitverdict.harness.contract import Case
-from bitverdict.harness.docket import PROFILES, Docket, derived_seed, stems, walk
+from bitverdict.harness.docket import PROFILES, Docket, derived_seed, walk
 from bitverdict.harness.isolation import Bench
 from bitverdict.harness.large_nodes import SIZES, LargeBench, LargeNode, lacking, large_nodes
 from bitverdict.harness.lease import PREFERRED, free_places, lease
 from bitverdict.harness.machine_faults import MachineFault
+from bitverdict.harness.paths import kernels_with_a_contract
 from bitverdict.harness.replay import rerun
 from bitverdict.harness.report import Tally
 from bitverdict.harness.shrinking import Convicted, Memory, conviction_class, shrink
@@ -101,7 +102,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "node" in metafunc.fixturenames:
         shards, names = metafunc.config.getoption("--harness-shards"), _target_names(metafunc.config)
-        nodes = [Node(stem, name, shard, shards) for stem in stems() for name in names for shard in range(shards)]
+        nodes = [Node(stem, name, shard, shards) for stem in kernels_with_a_contract() for name in names for shard in range(shards)]
         metafunc.parametrize("node", nodes, ids=str)
     if "large_node" in metafunc.fixturenames:
         sizes, seeds = (metafunc.config.getoption(name) for name in ("--harness-large", "--harness-large-seeds"))
@@ -109,7 +110,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("large_node", large_nodes(sizes, seeds, gpus), ids=str)
     if "seed_file" in metafunc.fixturenames:
         given = metafunc.config.getoption("--replay")
-        kept = sorted(seed_files.PROMOTED.glob("*.json")) + (sorted(given.glob("*.json")) if given else [])
+        kept = sorted(seed_files.REPRODUCERS.glob("*.json")) + (sorted(given.glob("*.json")) if given else [])
         metafunc.parametrize("seed_file", kept, ids=[path.name for path in kept])
 
 

@@ -18,7 +18,8 @@ from functools import cache
 from pathlib import Path
 
 from bitverdict.harness.contract import Case
-from bitverdict.harness.journal import CHECKOUT, Journal, in_use, records, state_directory
+from bitverdict.harness.journal import Journal, in_use, records
+from bitverdict.harness.paths import ROOT, state_directory
 from bitverdict.harness.seed_files import KNOBS, versions
 from bitverdict.harness.usage import UsageError
 from bitverdict.harness.verdict import Ruling, Verdict
@@ -134,8 +135,8 @@ def code_digest() -> str:
 def _code_digest() -> str:
     text = hashlib.sha256()
     for room in ("harness", "kernels", "reference"):
-        for path in sorted((CHECKOUT / room).rglob("*.py")):
-            text.update(f"{path.relative_to(CHECKOUT)}\0".encode() + path.read_bytes())
+        for path in sorted((ROOT / room).rglob("*.py")):
+            text.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
     return text.hexdigest()[:16]
 
 

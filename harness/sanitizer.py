@@ -28,11 +28,11 @@ from pathlib import Path
 from bitverdict.harness.cell import DEVICE_FAULTS
 from bitverdict.harness.contract import Case, case_from_record, resolve
 from bitverdict.harness.outcomes import failure
+from bitverdict.harness.paths import IMPORTED_FROM, shown
 from bitverdict.harness.targets import Target, visible_device
 from bitverdict.harness.usage import UsageError
 from bitverdict.harness.verdict import Outcome, RestsOn, Ruling, Verdict
 
-CHECKOUT = Path(__file__).resolve().parent.parent
 COMPILED, AROUND = ("iisan", "consan", "fpsan"), ("memcheck", "racecheck")
 MODES = ("bare", *COMPILED, *AROUND)
 EMULATED_MODES = ("bare", "iisan")  # the others rewrite what comes after the tile program, or watch a GPU
@@ -109,7 +109,7 @@ def _run(
     cases: Sequence[Case], machine: Target, mode: str, around: list[str], timeout: float
 ) -> tuple[list[Verdict], str, int | None]:
     """One child: its verdicts as far as it came, what was printed, and its status: None where it was ended for its silence."""
-    paths = [str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(IMPORTED_FROM), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"TRITON_INSTRUMENTATION_MODE": mode if mode in COMPILED else ""}
     environment["PYTHONPATH"] = os.pathsep.join(paths)
     environment.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
@@ -138,7 +138,7 @@ def _run(
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 env=environment,
-                cwd=CHECKOUT,
+                cwd=IMPORTED_FROM,
                 start_new_session=True,
             )
             status = _waited(child, answers, timeout)
@@ -239,7 +239,7 @@ def _asserted(lines: Sequence[str]) -> tuple[Outcome, str, str] | None:
     for line in lines:
         if found := _ASSERTION.match(line):
             path = Path(found[1])
-            place = path.relative_to(CHECKOUT) if path.is_relative_to(CHECKOUT) else path.name
+            place = shown(path)
             return Outcome.DEVICE_ASSERT, found[3], f"{place}:{found[2]}"
     return None
 

@@ -19,17 +19,16 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from bitverdict import __version__
 from bitverdict.harness.case_fields import check_case
 from bitverdict.harness.contract import Case, case_from_record, resolve
 from bitverdict.harness.docket import reproduction
-from bitverdict.harness.journal import state_directory
 from bitverdict.harness.machine_faults import writing
+from bitverdict.harness.paths import REPRODUCERS, ROOT, state_directory
 from bitverdict.harness.usage import UsageError
 from bitverdict.harness.verdict import Ruling, Verdict
 
 VERSION = 1
-CHECKOUT = Path(__file__).resolve().parent.parent
-PROMOTED = CHECKOUT / "tests" / "seeds"
 KNOBS = ("TRITON_DEFAULT_FP_FUSION", "TRITON_F32_DEFAULT", "TRITON_DISABLE_LINE_INFO", "DISABLE_PTXAS_OPT", "HARNESS_POOL_SEED")
 _FIELDS = {"version", "case", "target", "verdict", "signature"}
 
@@ -185,7 +184,7 @@ def restored(seed: SeedFile, *, embedded: bool = False) -> tuple[Case, list[str]
     return replace(case, contract=record["contract"]), notes
 
 
-def promote(path: Path, ruling: Ruling, directory: Path = PROMOTED) -> Path:
+def promote(path: Path, ruling: Ruling, directory: Path = REPRODUCERS) -> Path:
     """Move a seed file to where it is kept, with the ruling that is owed from now on. Returns the new path."""
     stored = read(path)
     owed = {"ruling": str(ruling)} | ({"outcome": stored.signature[0]} if ruling is Ruling.CONVICTED else {})
@@ -207,11 +206,11 @@ def versions() -> dict[str, str]:
             found[name] = "absent"
     try:
         run = subprocess.run(
-            ["git", "describe", "--always", "--dirty=+", "--abbrev=12"], cwd=CHECKOUT, capture_output=True, text=True, check=True
+            ["git", "describe", "--always", "--dirty=+", "--abbrev=12"], cwd=ROOT, capture_output=True, text=True, check=True
         )
         found["harness"] = run.stdout.strip()
     except (OSError, subprocess.SubprocessError):
-        found["harness"] = "unknown"
+        found["harness"] = __version__
     return found
 
 

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bitverdict.harness.paths import IMPORTED_FROM
 from bitverdict.harness.usage import UsageError, did_you_mean
 from bitverdict.kernels.features import Feature, features_of
 
@@ -151,8 +151,7 @@ def _gpus() -> tuple[Target, ...]:
         return ()
     try:
         ask = [sys.executable, "-m", "bitverdict.harness.visible_gpus"]
-        checkout = Path(__file__).resolve().parent.parent
-        asked = subprocess.run(ask, cwd=checkout, capture_output=True, text=True, timeout=60, check=True)
+        asked = subprocess.run(ask, cwd=IMPORTED_FROM, capture_output=True, text=True, timeout=60, check=True)
         return _named(json.loads(asked.stdout.splitlines()[-1]))
     except (subprocess.SubprocessError, ValueError, IndexError) as error:
         print(f"looking for GPUs failed ({error}); going on with the emulated targets", file=sys.stderr)

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from bitverdict.harness import report
-from bitverdict.harness.docket import stems
+from bitverdict.harness.paths import kernels_with_a_contract
 from bitverdict.harness.targets import target, targets
 from bitverdict.harness.usage import UsageError
 
@@ -29,8 +29,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Compare as asked and print the tables; exit status 0 when nothing differs, 1 when something does, 5 when nothing ran."""
     from bitverdict.harness.crosscheck import Tally, crosscheck, write_rows
 
-    if ":" not in arguments.contract and arguments.contract not in stems():
-        raise UsageError(f"kernel {arguments.contract!r}: has no contract; one of {', '.join(stems())}")
+    if ":" not in arguments.contract and arguments.contract not in kernels_with_a_contract():
+        raise UsageError(f"kernel {arguments.contract!r}: has no contract; one of {', '.join(kernels_with_a_contract())}")
     hardware = target(arguments.target) if arguments.target else next((t for t in targets() if not t.emulated), None)
     if hardware is None or hardware.emulated:
         raise UsageError(

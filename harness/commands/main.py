@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from bitverdict.harness.machine_faults import MachineFault, machine_fault
 from bitverdict.harness.memory import out_of_memory
+from bitverdict.harness.paths import state_directory
 from bitverdict.harness.supervision import cancels_from_here, ends_by_itself, leave, supervised
 from bitverdict.harness.usage import UsageError, did_you_mean
 
@@ -105,7 +106,6 @@ def own_failure(error: Exception) -> str:
     import time
     import traceback
 
-    from bitverdict.harness.journal import state_directory
     from bitverdict.harness.outcomes import place_of, raised_by
 
     whole = "".join(traceback.format_exception(error))

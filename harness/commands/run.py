@@ -15,10 +15,11 @@ from rich.console import Console
 from bitverdict.harness import report, resume, seed_files
 from bitverdict.harness.contract import Case, resolve
 from bitverdict.harness.conviction import cells, conviction, describe
-from bitverdict.harness.docket import PROFILES, Docket, Profile, in_turns, stems
+from bitverdict.harness.docket import PROFILES, Docket, Profile, in_turns
 from bitverdict.harness.first_launch import shown as shown_by
 from bitverdict.harness.isolation import Bench
 from bitverdict.harness.machine_faults import MachineFault, check_compiler_cache, writing
+from bitverdict.harness.paths import kernels_with_a_contract
 from bitverdict.harness.progress import Showing
 from bitverdict.harness.records import FREE, Records
 from bitverdict.harness.replay import rerun
@@ -180,7 +181,7 @@ def checked(arguments: argparse.Namespace) -> list[Docket]:
     """The dockets asked for. Every address, target, count and output path is checked here, before anything runs or is written."""
     if arguments.contract and arguments.stems:
         raise UsageError(f"--contract {arguments.contract} and {' '.join(arguments.stems)}: give kernels or one contract, not both")
-    addresses = [arguments.contract] if arguments.contract else list(dict.fromkeys(arguments.stems)) or stems()
+    addresses = [arguments.contract] if arguments.contract else list(dict.fromkeys(arguments.stems)) or kernels_with_a_contract()
     for address in addresses:
         resolve(address)
     if arguments.launcher:

@@ -10,12 +10,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from bitverdict.harness.frontier.contract import CONTRACT, case_of
 from bitverdict.harness.frontier.points import Point
+from bitverdict.harness.paths import IMPORTED_FROM
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 CHILD = (sys.executable, "-m", "bitverdict.harness.frontier.compiled")
 
 
@@ -27,7 +26,7 @@ def by_compiler(grid: list[Point], arch: str, *, child: Sequence[str] = CHILD) -
     left = [key(point) for point in grid]
     while left:
         ended = subprocess.run(
-            [*child, arch], input="\n".join(left), capture_output=True, text=True, errors="replace", cwd=CHECKOUT
+            [*child, arch], input="\n".join(left), capture_output=True, text=True, errors="replace", cwd=IMPORTED_FROM
         )
         answers = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"outcome"')]
         found |= dict(zip(left, answers, strict=False))

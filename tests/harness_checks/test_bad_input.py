@@ -15,8 +15,8 @@ from bitverdict.harness import operands, seed_files
 from bitverdict.harness.case_fields import check_case
 from bitverdict.harness.contract import Case, Expected, Operand, Owed, case_from_record, load, resolve
 from bitverdict.harness.contracts.matmul import CONTRACT
-from bitverdict.harness.docket import stems
 from bitverdict.harness.emulator import emulated
+from bitverdict.harness.paths import kernels_with_a_contract
 from bitverdict.harness.targets import target, targets
 from bitverdict.kernels.matmul import matmul, matmul_configured
 
@@ -195,7 +195,7 @@ def test_the_records_of_a_contract_take_their_fields_by_name_alone(kind: type) -
         kind(*(None for _ in dataclasses.fields(kind)))
 
 
-@pytest.mark.parametrize("stem", stems())
+@pytest.mark.parametrize("stem", kernels_with_a_contract())
 def test_every_required_case_is_one_that_its_file_may_hold(stem: str) -> None:
     """Negative columns among them: a rule on fields that refused a kernel's own case would refuse its reproducer."""
     contract, seen = resolve(stem), 0

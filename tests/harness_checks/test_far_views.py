@@ -18,11 +18,11 @@ import bitverdict.kernels.ampere_gemm
 import bitverdict.kernels.matmul
 from bitverdict.harness import far_views
 from bitverdict.harness.contract import Case, Contract, Operand, resolve
-from bitverdict.harness.docket import stems
 from bitverdict.harness.far_views import FAR, Islands, admitted, is_far
 from bitverdict.harness.judge import judge
 from bitverdict.harness.kernel_contract import far_pad
 from bitverdict.harness.lease import exclusive
+from bitverdict.harness.paths import kernels_with_a_contract
 from bitverdict.harness.report import Tally
 from bitverdict.harness.targets import Target, target
 from bitverdict.harness.transfer import Guard, Poison, far_bytes, guarded_allocations, poison_word, words
@@ -120,7 +120,7 @@ def reach(operand: Operand) -> int:
     return sum((n - 1) * s for n, s in zip(operand.codes.shape, operand.strides or (), strict=False))
 
 
-@pytest.mark.parametrize("stem", stems())
+@pytest.mark.parametrize("stem", kernels_with_a_contract())
 def test_each_kernel_that_takes_strides_is_asked_one_far_case_and_is_right(stem: str) -> None:
     contract = resolve(stem)
     where = next(t for t in map(target, ("emulated:sm_80", "emulated:sm_90", "emulated:sm_100")) if contract.requires <= t.features)

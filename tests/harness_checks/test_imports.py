@@ -41,6 +41,7 @@ ORACLE = {
     "harness.case_fields",
     "harness.usage",
     "harness.verdict",
+    "harness.paths",
 }
 """Contracts, and what makes their cases, operands and expected results. They neither run nor judge, and see no result."""
 

@@ -16,9 +16,10 @@ from hypothesis.database import InMemoryExampleDatabase
 from bitverdict.harness import seed_files
 from bitverdict.harness.commands.run import _defaults
 from bitverdict.harness.contract import Case, Contract, Owed
-from bitverdict.harness.docket import Docket, derived_seed, in_turns, reproduction, stems, walk
+from bitverdict.harness.docket import Docket, derived_seed, in_turns, reproduction, walk
 from bitverdict.harness.judge import judge
 from bitverdict.harness.least_case import Descent
+from bitverdict.harness.paths import kernels_with_a_contract
 from bitverdict.harness.shrinking import Convicted, Memory, conviction_class, shrink
 from bitverdict.harness.targets import Target, target
 from bitverdict.harness.verdict import Outcome, Ruling, Verdict
@@ -113,7 +114,7 @@ def test_turns_take_one_of_each_list() -> None:
 
 
 def test_stems_are_the_contracts_that_are_there() -> None:
-    assert "matmul" in stems()
+    assert "matmul" in kernels_with_a_contract()
 
 
 def test_what_raised_is_kept_in_a_database_visited_first_and_dropped_once_it_passes() -> None:

@@ -8,8 +8,8 @@ from types import ModuleType
 import pytest
 
 from bitverdict.harness.contract import resolve
-from bitverdict.harness.docket import stems
 from bitverdict.harness.judge import judge
+from bitverdict.harness.paths import kernels_with_a_contract
 from bitverdict.harness.targets import Target
 from bitverdict.harness.verdict import Ruling
 
@@ -33,7 +33,9 @@ def test_a_ring_is_asked_fewer_blocks_than_slots_as_many_and_more(stem: str, slo
     assert any(set(range(1, slots + 1)) <= blocks and max(blocks) > many for blocks in asked.values()), asked
 
 
-@pytest.mark.parametrize("stem", [stem for stem in stems() if isinstance(getattr(resolve(stem), "module", None), ModuleType)])
+@pytest.mark.parametrize(
+    "stem", [stem for stem in kernels_with_a_contract() if isinstance(getattr(resolve(stem), "module", None), ModuleType)]
+)
 def test_each_refusal_of_the_cover_list_is_the_launchers_own(stem: str) -> None:
     contract, where = resolve(stem), machine(stem)
     refused = [case for case in contract.required(where) if contract.owed(case, where).layer == "launcher"]
@@ -43,7 +45,9 @@ def test_each_refusal_of_the_cover_list_is_the_launchers_own(stem: str) -> None:
         assert verdict.ruling is Ruling.RIGHT, (case, verdict.message)
 
 
-@pytest.mark.parametrize("stem", [stem for stem in stems() if hasattr(resolve(stem).module, "DTYPES") and stem != "matmul"])
+@pytest.mark.parametrize(
+    "stem", [stem for stem in kernels_with_a_contract() if hasattr(resolve(stem).module, "DTYPES") and stem != "matmul"]
+)
 def test_every_element_type_that_a_kernel_takes_is_drawn(stem: str) -> None:
     contract = resolve(stem)
     assert {problem["dtype"] for problem, _ in contract.pool(machine(stem))} == set(contract.module.DTYPES)

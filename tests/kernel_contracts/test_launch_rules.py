@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from bitverdict.harness.contract import resolve
-from bitverdict.harness.docket import stems
 from bitverdict.harness.emulator import emulated
+from bitverdict.harness.paths import kernels_with_a_contract
 from bitverdict.kernels.clauses import broken
 
 TILED = {"hopper_matmul": "sm_90", "blocked_matmul": "sm_100", "blocked_matmul_pipelined": "sm_100"}
@@ -158,7 +158,7 @@ def test_an_operand_that_starts_off_16_bytes_is_named(stem: str, name: str) -> N
             getattr(kernel(stem), stem)(*operands)
 
 
-@pytest.mark.parametrize("stem", stems())
+@pytest.mark.parametrize("stem", kernels_with_a_contract())
 def test_a_launcher_takes_every_argument_by_its_name(stem: str) -> None:
     asked = ast.parse(f"def launcher{resolve(stem).parameters}: ...").body[0].args  # type: ignore[attr-defined]
     names = [argument.arg for argument in (*asked.args, *asked.kwonlyargs)]
