@@ -47,7 +47,9 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--bench", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--format", choices=["mxfp4", "nvfp4", "mxfp8", "mixed"], default="nvfp4")
     parser.add_argument("--size", type=int, default=8192, help="of M and N")
-    parser.add_argument("--regime", default="codes", help="what is multiplied: see bitverdict.harness.scaled_operands.REGIMES")
+    parser.add_argument(
+        "--regime", default="codes", help="what is multiplied: see bitverdict.harness.contracts.inputs.block_scaled_inputs.REGIMES"
+    )
     parser.add_argument("--proton", metavar="NAME", help="count by launch metadata too, into NAME.hatchet")
     given = parser.parse_args(arguments)
     if given.K_step < 1:
@@ -96,7 +98,7 @@ def placed(case, device: str) -> tuple:
     import torch
 
     from bitverdict.harness.contracts.block_scaled_matmul import CONTRACT
-    from bitverdict.harness.transfer import TORCH_DTYPES
+    from bitverdict.harness.judge.guarded_buffers import TORCH_DTYPES
 
     operands = {operand.name: operand for operand in CONTRACT.operands(case)}
     tensors = {}
@@ -110,7 +112,7 @@ def placed(case, device: str) -> tuple:
 
 def owed(case, a, b, rows: np.ndarray, columns: np.ndarray, arch: str) -> np.ndarray:
     """fp16 words of the chosen elements, by this machine's law."""
-    from bitverdict.harness.scaled_plan import element_words, scaled_plan
+    from bitverdict.harness.contracts.oracle.dot_scaled_lowering import element_words, scaled_plan
     from bitverdict.kernels.scaled_operands import FORMATS
 
     f = FORMATS[case.problem.format]

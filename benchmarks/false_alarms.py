@@ -17,12 +17,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bitverdict.harness.contract import Case
-from bitverdict.harness.docket import Docket, in_turns
-from bitverdict.harness.isolation import Bench
-from bitverdict.harness.paths import kernels_with_a_contract
-from bitverdict.harness.targets import Target, targets
-from bitverdict.harness.verdict import Ruling
+from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.paths import kernels_with_a_contract
+from bitverdict.harness.model.targets import Target, targets
+from bitverdict.harness.model.verdict import Ruling
+from bitverdict.harness.session.case_source import Docket, in_turns
+from bitverdict.harness.workers.pool import Bench
 
 CASES, DECIDED = 500, 0.95
 

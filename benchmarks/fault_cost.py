@@ -3,7 +3,7 @@
     python benchmarks/fault_cost.py --target cuda:0 --out DIR            about two minutes on an H200
     python benchmarks/fault_cost.py --target emulated:sm_90 --out DIR --cases 10 --turns 1   tries it without a GPU
 
-The cases take turns among the kinds of fault of tests/harness_checks/faulting_kernels.py. Both forms are run once before anything
+The cases take turns among the kinds of fault of tests/faults/crashes/faulting_kernels.py. Both forms are run once before anything
 is counted, so nothing is compiled. Then, `--turns` times, the benign ones and the faulty ones; each series ends with one benign
 case that is counted, so that the last fault's new child is paid for too. The cost of a fault is the wall of its case less the wall
 of the same case made benign.
@@ -27,13 +27,13 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
 # ruff: noqa: E402  the checkout is on the path only now
-from bitverdict.harness.contract import Case, resolve
-from bitverdict.harness.isolation import Bench
-from bitverdict.harness.journal import Journal
-from bitverdict.harness.targets import Target, target
-from bitverdict.harness.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness.model.contract import Case, resolve
+from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness.workers.journal import Journal
+from bitverdict.harness.workers.pool import Bench
 
-ADDRESS = "tests.harness_checks.faulting_kernels:CONTRACT"
+ADDRESS = "tests.faults.crashes.faulting_kernels:CONTRACT"
 GOAL = {"median": 0.7, "p95": 1.5}  # seconds a fault
 BUCKETS = ("start", "launch", "compile", "transfer", "harness", "reference")
 

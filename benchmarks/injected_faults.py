@@ -4,7 +4,7 @@
     python -m benchmarks.injected_faults pytest --faults 200 --target cuda --timeout 12 --out DIR
     python -m benchmarks.injected_faults kills --kills 20 --seed 1 --out DIR
 
-`pytest` judges ten innocent cases a fault by `tests/harness_checks/injected_session.py` with four workers, and then asks of the
+`pytest` judges ten innocent cases a fault by `tests/faults/crashes/injected_session.py` with four workers, and then asks of the
 journals, the JUnit file and the seed files: is each case that was begun in the results exactly once, is no innocent convicted, has
 every fault its name, and every signature its seed file? `kills` makes one undisturbed `run` over the same faults (a process that
 kills itself and a hang among them), then others in which by turns a child and the parent die of SIGKILL at times drawn from the
@@ -33,12 +33,12 @@ from xml.etree import ElementTree
 CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
-from bitverdict.harness.child import UNKNOWN  # noqa: E402
-from bitverdict.harness.journal import records  # noqa: E402
-from bitverdict.harness.verdict import Verdict  # noqa: E402
-from tests.harness_checks.injected_faults import EVERY, NAMES, fault_of  # noqa: E402
+from bitverdict.harness.model.verdict import Verdict  # noqa: E402
+from bitverdict.harness.workers.journal import records  # noqa: E402
+from bitverdict.harness.workers.process import UNKNOWN  # noqa: E402
+from tests.faults.crashes.injected import EVERY, NAMES, fault_of  # noqa: E402
 
-SESSION = "tests/harness_checks/injected_session.py"
+SESSION = "tests/faults/crashes/injected_session.py"
 
 
 # --- faults under pytest
@@ -104,7 +104,7 @@ NOTES = rf"^ *({'|'.join(LOOKS)}): "
 
 
 def command(cases: int, out: Path, *words: str, contract: str = "KILLED") -> list[str]:
-    asked = ["--contract", f"tests.harness_checks.injected_faults:{contract}", "--target", "emulated:sm_90", "--jobs", str(JOBS)]
+    asked = ["--contract", f"tests.faults.crashes.injected:{contract}", "--target", "emulated:sm_90", "--jobs", str(JOBS)]
     asked += ["--profile", "exhaustive", "--max-cases", str(cases), "--timeout", "6", "--shrink-seconds", "0"]
     asked += ["--json", str(out / "run.jsonl"), "--junit", str(out / "run.xml")]
     return [sys.executable, "-m", "bitverdict", "run", *(words or asked)]

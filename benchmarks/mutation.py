@@ -3,8 +3,8 @@
     pip install cosmic-ray coverage
     python -m benchmarks.mutation --out DIR                   all of it: a day on two cores, about 15 minutes on 32
     python -m benchmarks.mutation --out DIR --seconds 560     stops in time; the same line again goes on from DIR
-    python -m benchmarks.mutation --out DIR --only harness/plan.py --count 20 --jobs 1
-    python -m benchmarks.mutation --out DIR --retry tests/harness_checks/test_plan.py    the survivors, against new tests
+    python -m benchmarks.mutation --out DIR --only harness/contracts/oracle/dot_lowering.py --count 20 --jobs 1
+    python -m benchmarks.mutation --out DIR --retry tests/contracts/test_dot_lowering.py    the survivors, against new tests
     cr-report DIR/session.sqlite --surviving-only --show-diff
 
 1. *Map*: the suite is run once, measured by Coverage.py in every process; which test executes which line.

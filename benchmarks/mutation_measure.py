@@ -91,7 +91,7 @@ def save() -> None:
 def _forked() -> None:
     """A worker of the harness: each of its cases belongs to the test that asks for it."""
     switch(running())
-    module = sys.modules.get("bitverdict.harness.judge")
+    module = sys.modules.get("bitverdict.harness.judge.judge")
     judge = getattr(module, "judge", None)
     if module is None or judge is None or hasattr(judge, "measured"):
         return

@@ -21,14 +21,14 @@ from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bitverdict.harness import operands as regimes
-from bitverdict.harness.child import ONE_THREAD
-from bitverdict.harness.comparison import compare
-from bitverdict.harness.exact_operands import exact_bits
-from bitverdict.harness.product_bound import bounded_product
-from bitverdict.harness.verdict import Outcome
+from bitverdict.harness.contracts.inputs import regimes
+from bitverdict.harness.contracts.inputs.exact_inputs import exact_bits
+from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product
+from bitverdict.harness.judge.compare import compare
+from bitverdict.harness.model.verdict import Outcome
+from bitverdict.harness.workers.process import ONE_THREAD
 from bitverdict.reference.formats import FORMATS
-from tests.harness_checks.product_faults import COARSE_BITS, FAULTS, Fault, Kernel, faultless, no_fault_in, sums_of_13_bits
+from tests.faults.product_faults import COARSE_BITS, FAULTS, Fault, Kernel, faultless, no_fault_in, sums_of_13_bits
 
 M, N = 17, 18
 DEPTHS = (64, 640, 8192)

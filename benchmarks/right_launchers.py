@@ -2,7 +2,7 @@
 
 Run: `python benchmarks/right_launchers.py [--cases 90] [--target TARGET] [--markdown] [--jobs N] [NAME ...]` (cases a launcher and
 target: 3,240 in all; 2 quiet cores take about fifteen minutes, more take less). The launchers are those of
-`tests/harness_checks/right_launchers.py`: fp32 by tf32 as it is and rounded by `cvt.rna`, block scales whose padding is zero, six
+`tests/support/right_launchers.py`: fp32 by tf32 as it is and rounded by `cvt.rna`, block scales whose padding is zero, six
 orders of sums, split K with atomics, split K under a lock, and stream K. Cases are the contract's list and draws; their regimes go
 round, `exact` among them. `largest` is too, which launchers are not asked otherwise: sums that may meet both infinities decide
 nothing. The table goes to standard output, each case that is not right to standard error. Exit status 1 where a case fails (what is
@@ -22,22 +22,23 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bitverdict.harness import operands, scaled_operands
-from bitverdict.harness.contract import Case
-from bitverdict.harness.docket import Docket, in_turns
-from bitverdict.harness.isolation import Bench
-from bitverdict.harness.targets import Target, target, targets
-from bitverdict.harness.verdict import Ruling
+from bitverdict.harness.contracts.inputs import block_scaled_inputs
+from bitverdict.harness.contracts.inputs import regimes as operands
+from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.targets import Target, target, targets
+from bitverdict.harness.model.verdict import Ruling
+from bitverdict.harness.session.case_source import Docket, in_turns
+from bitverdict.harness.workers.pool import Bench
 
 CASES, UNDECIDED = 90, 0.05
 DRAWS = 6  # for one case: those of other types become one that the launcher takes, and some are known then
-FILE = Path(__file__).resolve().parent.parent / "tests" / "harness_checks" / "right_launchers.py"
+FILE = Path(__file__).resolve().parent.parent / "tests" / "support" / "right_launchers.py"
 LAUNCHERS = {
     "tf32": "matmul", "nearest_tf32": "matmul", "zero_padding": "block_scaled_matmul", "descending": "matmul",
     "interleaved": "matmul", "restarted": "matmul", "thirds": "matmul", "pairs": "matmul", "split_with_atomics": "matmul",
     "split_under_a_lock": "matmul", "streamed": "matmul", "ascending": "matmul",
 }  # fmt: skip
-REGIMES = {"matmul": (*operands.REGIMES, operands.EXACT), "block_scaled_matmul": scaled_operands.REGIMES}
+REGIMES = {"matmul": (*operands.REGIMES, operands.EXACT), "block_scaled_matmul": block_scaled_inputs.REGIMES}
 
 
 def cases_of(name: str, most: int, where: list[Target]) -> Iterator[tuple[Case, Target]]:

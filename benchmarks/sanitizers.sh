@@ -4,10 +4,10 @@
 # About three and four minutes with 16 cores, at most 330 s and 400 s. A part that is ended leaves what it has.
 # `again` (at most 110 s): what an earlier run left open: the cover lists under memcheck (memcheck.json, which takes the place of
 # these rows of suite.json), and three hazards (again.json, to keep beside hazards.json). Afterwards, anywhere:
-#   python -m tests.harness_checks.hazards_for_sanitizers --out DIRECTORY/emulated.json
+#   python -m tests.faults.hazards_for_sanitizers --out DIRECTORY/emulated.json
 #   HELD=tests/hardware_words/sanitizers_h200.json
-#   python -m bitverdict.harness.sanitizer_page --keep $HELD --origin date=... $HELD DIRECTORY/hazards.json DIRECTORY/emulated.json
-#   python -m bitverdict.harness.sanitizer_page tests/hardware_words/sanitizers_h200.json > docs/sanitizers.md
+#   python -m bitverdict.harness.studies.sanitizers.page --keep $HELD --origin date=... $HELD DIRECTORY/hazards.json DIRECTORY/emulated.json
+#   python -m bitverdict.harness.studies.sanitizers.page tests/hardware_words/sanitizers_h200.json > docs/sanitizers.md
 #   python -m benchmarks.pages DIRECTORY > docs/benchmarks.md     (with the files of the other runs in DIRECTORY)
 set -u
 out=${1:?directory for the answers}
@@ -22,7 +22,7 @@ kernels="block_scaled_matmul matmul ampere_gemm hopper_matmul blocked_matmul blo
 
 if [ "$part" = again ]; then
     begun=$SECONDS
-    timeout ${AGAIN_SECONDS:-50} $python -m tests.harness_checks.hazards_for_sanitizers --target "$target" --timeout 20 --jobs "$jobs" \
+    timeout ${AGAIN_SECONDS:-50} $python -m tests.faults.hazards_for_sanitizers --target "$target" --timeout 20 --jobs "$jobs" \
         --only "hopper_matmul read before" --only "reader does not wait" --only "as it is with a fence" \
         --out "$out/again.json" >"$out/again.log" 2>&1
     echo "hazards again: status $?, $((SECONDS - begun)) s"
@@ -43,7 +43,7 @@ if [ "$part" != hazards ]; then
 fi
 if [ "$part" != suite ]; then
     begun=$SECONDS
-    timeout ${HAZARD_SECONDS:-400} $python -m tests.harness_checks.hazards_for_sanitizers --target "$target" --timeout 20 \
+    timeout ${HAZARD_SECONDS:-400} $python -m tests.faults.hazards_for_sanitizers --target "$target" --timeout 20 \
         --jobs "$jobs" --out "$out/hazards.json" >"$out/hazards.log" 2>&1
     echo "hazards: status $?, $((SECONDS - begun)) s"
     tail -c 2000 "$out/hazards.log"

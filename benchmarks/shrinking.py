@@ -2,7 +2,7 @@
 
     python benchmarks/shrinking.py [--seeds 5] [--only TEXT] [--draws 300] [--no-clone] [--out DIR]
 
-For each crash of tests/harness_checks/planted_crashes.py and each base seed: draw until a case shows it (no cover list, no
+For each crash of tests/faults/crashes/kernels.py and each base seed: draw until a case shows it (no cover list, no
 database), shrink it, write its seed file, and judge that file again in a clone of this repository's HEAD, the faulty source gone.
 Prints a row a crash: how many seeds end at the commonest least case, seconds and launches to shrink, files that replay as the same
 bug. `--out` keeps seed files and a JSON of all runs.
@@ -27,8 +27,8 @@ sys.path.insert(0, str(CHECKOUT))
 REPLAY = """
 import sys
 from pathlib import Path
-from bitverdict.harness.isolation import Bench
-from bitverdict.harness.replay import replay
+from bitverdict.harness.workers.pool import Bench
+from bitverdict.harness.session.replay import replay
 with Bench() as bench:
     for name in sys.argv[1:]:
         print(name, replay(Path(name), bench).sentence, sep="\\t", flush=True)
@@ -37,12 +37,12 @@ with Bench() as bench:
 
 def shrunk(crash, seed: int, directory: Path, bench, draws: int) -> dict:
     """One crash found by the draws of one seed, shrunk and stored: what came of it, for the table."""
-    from bitverdict.harness import seed_files
-    from bitverdict.harness.conviction import describe
-    from bitverdict.harness.docket import Docket
-    from bitverdict.harness.shrinking import Memory, shrink
-    from bitverdict.harness.targets import target
-    from tests.harness_checks.planted import plant
+    from bitverdict.harness.model.targets import target
+    from bitverdict.harness.session import reproducers
+    from bitverdict.harness.session.case_source import Docket
+    from bitverdict.harness.session.failure_report import describe
+    from bitverdict.harness.session.shrink import Memory, shrink
+    from tests.faults.planted import plant
 
     os.environ["HARNESS_POOL_SEED"] = str(seed)  # as `run --seed` does
     place = directory / crash.fault.name.replace(" ", "_")
@@ -57,7 +57,7 @@ def shrunk(crash, seed: int, directory: Path, bench, draws: int) -> dict:
     before, begun = memory.asked, time.monotonic()
     case, verdict = shrink(docket, found, memory(found), memory, draws=draws, seconds=300)
     seconds = time.monotonic() - begun
-    path = seed_files.write(seed_files.seed_of(case, crash.target, verdict, first=found), _made(directory / f"seed-{seed}"))
+    path = reproducers.write(reproducers.seed_of(case, crash.target, verdict, first=found), _made(directory / f"seed-{seed}"))
     return {
         "crash": crash.fault.name, "kind": str(verdict.outcome), "when": crash.when, "seed": seed, "from": describe(found),
         "least": describe(case), "seconds": seconds, "launches": memory.asked - before, "file": str(path),
@@ -98,9 +98,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=None)
     arguments = parser.parse_args()
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
-    from bitverdict.harness.isolation import Bench
-    from bitverdict.harness.journal import Journal
-    from tests.harness_checks.planted_crashes import CRASHES
+    from bitverdict.harness.workers.journal import Journal
+    from bitverdict.harness.workers.pool import Bench
+    from tests.faults.crashes.kernels import CRASHES
 
     rows = []
     with tempfile.TemporaryDirectory() as temporary:

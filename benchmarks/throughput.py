@@ -8,8 +8,8 @@ Times are Triton's `do_bench` (the L2 cache cleared before each call) at the qua
 kernel and cuBLAS take turns, `--rounds` times, so that a clock that drifts drifts under both. `matmul` is the autotuned launcher;
 its winner is shown. `hopper_matmul` and `block_scaled_matmul` are timed in a few configurations and the fastest stands. The peer of
 block_scaled_matmul is bf16 cuBLAS on dequantised operands. What is timed is then launched once more on drawn operands and held bit
-for bit to the plan at chosen elements (`bitverdict.harness.large_cases`). Kernels whose features the GPU lacks are rows that say
-"not run".
+for bit to the plan at chosen elements (`bitverdict.harness.studies.large_gemm.cases`). Kernels whose features the GPU lacks are
+rows that say "not run".
 
 Written to DIR: throughput.json, throughput.svg, and throughput.txt with the table. Exit status 1 when a word differs or matmul
 stays below 0.95 of cuBLAS at 8192^3 in fp16; 2 without a GPU.
@@ -48,8 +48,10 @@ def main(arguments: list[str] | None = None) -> int:
         for ask in [*asked(sizes), *blackwell()]:
             print(ask.row.kernel, ask.row.dtype, ask.row.size, *(named(c) for c in ask.configs), sep="  ")
         return 0
-    from bitverdict.harness.judge import _own_cache  # the court's place for compiled kernels: what is judged finds what was timed
-    from bitverdict.harness.targets import target
+    from bitverdict.harness.judge.judge import (
+        _own_cache,  # the court's place for compiled kernels: what is judged finds what was timed
+    )
+    from bitverdict.harness.model.targets import target
 
     try:
         hardware = target(given.target)
@@ -125,7 +127,7 @@ def variants(asks: list[Ask]) -> list[tuple[int, int]]:
 def compile_one(sizes: list[str], probe: bool, place: int, number: int, device: str = "cuda:0") -> None:
     """Launch one configuration of one row, on a small problem of the same divisibility. An autotuner's configurations are compiled
     as it compiles them: as the only one that it has."""
-    from bitverdict.harness.judge import _own_cache
+    from bitverdict.harness.judge.judge import _own_cache
     from bitverdict.kernels import matmul
 
     ask = list(asked([size_of(text) for text in sizes], probe=probe))[place]
@@ -142,7 +144,7 @@ def compile_one(sizes: list[str], probe: bool, place: int, number: int, device: 
 
 def measure(ask: Ask, hardware: Any, rounds: int, seconds: float) -> None:
     """Fill in the row: the fastest configuration, then kernel and peer in turns."""
-    from bitverdict.harness.contract import resolve
+    from bitverdict.harness.model.contract import resolve
     from bitverdict.kernels import matmul
 
     row, contract, device = ask.row, resolve(ask.case.contract), str(hardware.device)
@@ -211,7 +213,7 @@ def quantiles(times: list[float]) -> tuple[float, ...]:
 
 def judge(asks: list[Ask], hardware: Any) -> None:
     """Hold what was timed to the plan: the same launchers, configurations and sizes, on drawn operands."""
-    from bitverdict.harness.large_cases import judge_large
+    from bitverdict.harness.studies.large_gemm.cases import judge_large
 
     cases = [ask.case for ask in asks]
     products = 1 << 29
@@ -235,7 +237,7 @@ def save(out: Path, rows: list[Timed], hardware: Any, begun: float) -> None:
     from rich.console import Console
 
     from benchmarks.pages import svg, throughput_table
-    from bitverdict.harness.seed_files import versions
+    from bitverdict.harness.session.reproducers import versions
 
     told = {
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),

@@ -10,7 +10,7 @@ from benchmarks.throughput_rows import Ask
 
 def launcher(case: Any, device: str) -> Callable[[], Any]:
     """A call of the kernel's own launcher, through its contract, on random operands that lie on `device`."""
-    from bitverdict.harness.contract import resolve
+    from bitverdict.harness.model.contract import resolve
 
     contract, tensors = resolve(case.contract), placed(case, device)
     return lambda: contract.launch(case, tensors, None)
@@ -35,7 +35,7 @@ def scaled(p: Any, device: str) -> tuple[dict[str, Any], tuple[Any, Any]]:
     """Operands of a block-scaled problem, and both sides dequantised to bf16, (m, k) and (n, k)."""
     import torch
 
-    from bitverdict.harness.scaled_operands import NEAR
+    from bitverdict.harness.contracts.inputs.block_scaled_inputs import NEAR
     from bitverdict.kernels.scaled_operands import FORMATS, scale_shape
 
     f, made, wide = FORMATS[p.format], {}, []

@@ -142,8 +142,8 @@ def _test(file: Path, case: Case) -> tuple[str, str, str, str]:
 
 def _told(raised: BaseException | None) -> tuple[str, str, str, str]:
     """(state, outcome, what was said, where) of what was `raised`."""
-    from bitverdict.harness.outcomes import outcome_of
-    from bitverdict.harness.verdict import Outcome
+    from bitverdict.harness.judge.classify import outcome_of
+    from bitverdict.harness.model.verdict import Outcome
 
     if raised is None:
         return PASS, "", "", ""
@@ -254,7 +254,7 @@ class Products:
         import torch
 
         from bitverdict.harness.emulator.cuda_tensors import inside, outside
-        from bitverdict.harness.emulator.tensor_core import product
+        from bitverdict.harness.emulator.numerics.matrix_products import product
 
         codes = [inside(each).contiguous().view(torch.int16).numpy().view(np.uint16) for each in (a, b)]
         name, zero = self.FORMATS[str(a.dtype)], np.zeros((a.shape[0], b.shape[1]), np.uint32)  # (m, n)

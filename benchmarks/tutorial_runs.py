@@ -36,7 +36,7 @@ PRELOADED = [
     "triton.testing",
     "pytest",
     "bitverdict.harness.emulator.device",
-    "bitverdict.harness.outcomes",
+    "bitverdict.harness.judge.classify",
     "benchmarks.tutorial_cases",
 ]
 

@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         machines: list[list[str]] = [["1"], ["2"]]
         name, model = f"emulated:{given.emulated}", f"emulated {given.emulated}, one core and two"
     else:
-        from bitverdict.harness.targets import targets, visible_device
+        from bitverdict.harness.model.targets import targets, visible_device
 
         gpus = [machine for machine in targets() if not machine.emulated]
         if len(gpus) < 2:

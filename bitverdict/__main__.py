@@ -7,7 +7,7 @@ import signal
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # before the other imports: Ctrl-C ends them at once, without a traceback
 
-from bitverdict.harness.commands.main import entry
+from bitverdict.harness.frontends.main import entry
 
 if __name__ == "__main__":
     entry()

@@ -7,11 +7,11 @@ from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.ampere_gemm
-from bitverdict.harness import strategies
-from bitverdict.harness.blocked_contract import BlockedContract, tiled_refusals
-from bitverdict.harness.contract import Case
-from bitverdict.harness.kernel_contract import BUDGET, Fields, empty, launched
-from bitverdict.harness.targets import Target
+from bitverdict.harness.contracts.base.single_config import BUDGET, Fields, empty, launched
+from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract, tiled_refusals
+from bitverdict.harness.contracts.inputs import strategies
+from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.targets import Target
 
 SEED: dict[str, Any] = {
     "m, n, k": (

@@ -11,12 +11,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import bitverdict.kernels.block_scaled_matmul
-from bitverdict.harness import contract as contracts
-from bitverdict.harness import operand_coverage, scaled_operands
-from bitverdict.harness.claims import nearest
-from bitverdict.harness.contract import Case, Expected, Operand, Owed, Tile
-from bitverdict.harness.kernel_contract import SHARED_LIMITS, Fields, KernelContract, edges, far_pad
-from bitverdict.harness.scaled_plan import result_words, scaled_plan
+from bitverdict.harness.contracts.base.single_config import SHARED_LIMITS, Fields, KernelContract, edges, far_pad
+from bitverdict.harness.contracts.inputs import block_scaled_inputs, operand_coverage
+from bitverdict.harness.contracts.oracle.dot_scaled_lowering import result_words, scaled_plan
+from bitverdict.harness.model import contract as contracts
+from bitverdict.harness.model.contract import Case, Expected, Operand, Owed, Tile
+from bitverdict.harness.model.launcher_limits import nearest
 from bitverdict.kernels.clauses import broken
 from bitverdict.kernels.element_types import ELEMENT_TYPES
 from bitverdict.kernels.features import Feature
@@ -26,7 +26,7 @@ from bitverdict.reference.scale_layout import TILE_BYTES
 if TYPE_CHECKING:
     import torch
 
-    from bitverdict.harness.targets import Target
+    from bitverdict.harness.model.targets import Target
 
 BUDGET = 1 << 24  # products of one drawn case, masked elements of its tiles included
 HARDWARE_BUDGET = 1 << 26  # the same where a launch costs nothing and only the expected words do
@@ -62,7 +62,7 @@ class BlockScaledMatmulContract(KernelContract):
     def draw_problem(self, draw: Callable, problem: Fields, config: Any, target: Target) -> Fields:
         from hypothesis import strategies as st
 
-        from bitverdict.harness import strategies
+        from bitverdict.harness.contracts.inputs import strategies
 
         tile = (config.block_m, config.block_n, config.block_k)
         counts = (2, 2, 2) if target.emulated else (6, 6, 3)
@@ -78,7 +78,7 @@ class BlockScaledMatmulContract(KernelContract):
     def draw_regime(self, draw: Callable) -> str:
         from hypothesis import strategies as st
 
-        return draw(st.sampled_from(scaled_operands.REGIMES))
+        return draw(st.sampled_from(block_scaled_inputs.REGIMES))
 
     def sized(self, name: str, m: int, n: int, k: int, a_extra: int = 0, b_extra: int = 0) -> Fields:
         """Sizes near those asked for that the format can have, rows of operands that begin on the boundaries TMA needs."""
@@ -121,18 +121,18 @@ class BlockScaledMatmulContract(KernelContract):
         return pads | {"a_offset": 16 * (place % 3), "b_offset": 32 * (place % 2)}
 
     def required(self, target: Target) -> list[Case]:
-        from bitverdict.harness import strategies
+        from bitverdict.harness.contracts.inputs import strategies
 
         schedules = strategies.listed_schedules(target.emulated, 1)
         cover = 2 * sum(has_format(name, "fp32", target) for name in FORMATS)
         made = []
         for place, (problem, config) in enumerate(self.listed(target)):
-            regime = COVER[place % 2] if place < cover else scaled_operands.REGIMES[place % len(scaled_operands.REGIMES)]
+            regime = COVER[place % 2] if place < cover else block_scaled_inputs.REGIMES[place % len(block_scaled_inputs.REGIMES)]
             schedule = strategies.cycled(schedules, place // 2)
             made.append(self.case(problem, config, regime=regime, data_seed=place, schedule=schedule))
         sizes = self.sized("mxfp4", 130, 40, 64) | {"format": "mxfp4", "out": "fp32"}
         made.append(Case(contract=self.address, problem=self.module.Problem(**sizes), regime="layer"))
-        made += [self.case(problem, config, regime=scaled_operands.REGIMES[0], data_seed=1) for problem, config in self.far()]
+        made += [self.case(problem, config, regime=block_scaled_inputs.REGIMES[0], data_seed=1) for problem, config in self.far()]
         return made + [self.case(problem, config) for problem, config in self.refused(target)]
 
     def far(self) -> Iterable[tuple[Fields, Fields]]:
@@ -189,15 +189,15 @@ class BlockScaledMatmulContract(KernelContract):
             a, b = operand_coverage.cover(case.regime[-1], f.a, f.b, f.scale, f.block_size, case.data_seed)
         else:
             a, b = (
-                scaled_operands.draw(case.regime, element, f.scale, f.block_size, rows, p.k, case.data_seed, name)
+                block_scaled_inputs.draw(case.regime, element, f.scale, f.block_size, rows, p.k, case.data_seed, name)
                 for name, element, rows in (("a", f.a, p.m), ("b", f.b, p.n))
             )
         made = []
         for name, element, side in (("a", f.a, a), ("b", f.b, b)):
             pad, offset, row_pad, tile_pad = (getattr(p, f"{name}_{what}") for what in ("pad", "offset", "scale_pad", "tile_pad"))
-            made.append(scaled_operands.element_operand(name, element, side, pad=pad, offset=offset))
+            made.append(block_scaled_inputs.element_operand(name, element, side, pad=pad, offset=offset))
             pads = {"row_pad": row_pad, "tile_pad": tile_pad, "zero_padding": bool(case.launcher)}
-            made.append(scaled_operands.scale_operand(f"{name}_scale", f.scale, side, case.data_seed, **pads))
+            made.append(block_scaled_inputs.scale_operand(f"{name}_scale", f.scale, side, case.data_seed, **pads))
         return made
 
     def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Callable | None) -> Mapping[str, torch.Tensor]:
@@ -212,18 +212,18 @@ class BlockScaledMatmulContract(KernelContract):
             return {"c": launcher(*given, **keywords)}
         return {"c": self.module.block_scaled_matmul(*given, out_dtype, configs=case.config)}
 
-    def sides(self, case: Case, operands: Mapping[str, Operand]) -> tuple[scaled_operands.Side, scaled_operands.Side]:
+    def sides(self, case: Case, operands: Mapping[str, Operand]) -> tuple[block_scaled_inputs.Side, block_scaled_inputs.Side]:
         """The logical operands: codes (M, K) and (N, K), scales one for a block."""
         p, size = case.problem, FORMATS[case.problem.format].block_size
-        return (scaled_operands.read_back(operands["a"], operands["a_scale"], p.m, p.k, size),
-                scaled_operands.read_back(operands["b"], operands["b_scale"], p.n, p.k, size))  # fmt: skip
+        return (block_scaled_inputs.read_back(operands["a"], operands["a_scale"], p.m, p.k, size),
+                block_scaled_inputs.read_back(operands["b"], operands["b_scale"], p.n, p.k, size))  # fmt: skip
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
         p, f = case.problem, FORMATS[case.problem.format]
         a, b = self.sides(case, operands)
         if case.launcher:
-            from bitverdict.harness.product_bound import launched_instructions
-            from bitverdict.harness.scaled_bound import bounded_scaled_product
+            from bitverdict.harness.contracts.oracle.block_scaled_gemm_bound import bounded_scaled_product
+            from bitverdict.harness.contracts.oracle.gemm_bound import launched_instructions
 
             return [bounded_scaled_product(f, p.out, a, b, target.arch, launched_instructions(recorded))]
         plan = scaled_plan(target.arch, f.a, f.b, f.scale, f.block_size)

@@ -12,10 +12,7 @@ from typing import Any
 import numpy as np
 
 import bitverdict.kernels.fused_gather_scatter_matmul
-from bitverdict.harness import strategies
-from bitverdict.harness.contract import Case, Expected, Operand, Owed
-from bitverdict.harness.contracts.tma_scatter import several_writers
-from bitverdict.harness.kernel_contract import (
+from bitverdict.harness.contracts.base.single_config import (
     BUDGET,
     Fields,
     RowsContract,
@@ -28,9 +25,12 @@ from bitverdict.harness.kernel_contract import (
     multiplied,
     row_numbers,
 )
-from bitverdict.harness.plan import words_rest_on
-from bitverdict.harness.product_bound import bounded_product, launched_instructions
-from bitverdict.harness.targets import Target
+from bitverdict.harness.contracts.inputs import strategies
+from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
+from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions
+from bitverdict.harness.contracts.tma_scatter import several_writers
+from bitverdict.harness.model.contract import Case, Expected, Operand, Owed
+from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.element_types import bits_of
 
 SEED: dict[str, Any] = {

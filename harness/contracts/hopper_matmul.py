@@ -7,10 +7,10 @@ from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.hopper_matmul
-from bitverdict.harness.blocked_contract import BlockedContract, tiled_refusals
-from bitverdict.harness.contract import Case
-from bitverdict.harness.kernel_contract import Fields, empty, launched
-from bitverdict.harness.targets import Target
+from bitverdict.harness.contracts.base.single_config import Fields, empty, launched
+from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract, tiled_refusals
+from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.targets import Target
 
 NAMES = ("block_m", "block_n", "block_k", "stages", "num_warps")
 

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import bitverdict.kernels.matmul
-from bitverdict.harness import operands as regimes
-from bitverdict.harness.case_fields import check_record
-from bitverdict.harness.claims import FAR, FAR_CLAIM, FAR_PAD, claimed, nearest
-from bitverdict.harness.contract import Case, Contract, Expected, Operand, Owed, Tile
-from bitverdict.harness.kernel_contract import EXACT_SIZES, edges
-from bitverdict.harness.matmul_outcomes import KINDS, has_type, outcome
-from bitverdict.harness.plan import accumulator_words, dot_plan, words_rest_on
-from bitverdict.harness.product_bound import bounded_product, launched_instructions
-from bitverdict.harness.usage import UsageError
+from bitverdict.harness.contracts.base.single_config import EXACT_SIZES, edges
+from bitverdict.harness.contracts.inputs import regimes
+from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, words_rest_on
+from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions
+from bitverdict.harness.contracts.oracle.matmul_support import KINDS, has_type, outcome
+from bitverdict.harness.model.case_fields import check_record
+from bitverdict.harness.model.contract import Case, Contract, Expected, Operand, Owed, Tile
+from bitverdict.harness.model.launcher_limits import FAR, FAR_CLAIM, FAR_PAD, claimed, nearest
+from bitverdict.harness.model.usage import UsageError
 from bitverdict.kernels.clauses import broken
 from bitverdict.kernels.element_types import ELEMENT_TYPES
 from bitverdict.kernels.features import Feature
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import torch
     from hypothesis.strategies import SearchStrategy
 
-    from bitverdict.harness.targets import Target
+    from bitverdict.harness.model.targets import Target
 
 _RESIDUES = (16, 16, 16)  # sizes shrink by these where the tile's masked elements cost nothing
 BUDGET = 1 << 24  # products of one case, masked elements of its tiles included: what an emulated launch may cost
@@ -69,7 +69,7 @@ class MatmulContract(Contract):
     def cases(self, target: Target) -> SearchStrategy[Case]:
         from hypothesis import strategies as st
 
-        from bitverdict.harness import strategies
+        from bitverdict.harness.contracts.inputs import strategies
 
         pool = self.pool(target, strategies.pool_seed())
 
@@ -105,7 +105,7 @@ class MatmulContract(Contract):
         """A covering list: every kind with every configuration; sizes, residues, layouts, outputs, regimes and schedules go
         round in steps that meet each value of each, and EVEN_K, with every kind. Then the sizes 0 and 1, the autotuned
         launcher, and one case a clause."""
-        from bitverdict.harness import strategies
+        from bitverdict.harness.contracts.inputs import strategies
 
         rng, cases, ragged = random.Random(0), [], 0
         for place, special in enumerate(self.pool(target, 0)):
@@ -159,7 +159,7 @@ class MatmulContract(Contract):
 
     def _far(self) -> Case:
         """Rows of A, and columns of B, so far apart that offsets pass 2^31."""
-        from bitverdict.harness.kernel_contract import far_pad
+        from bitverdict.harness.contracts.base.single_config import far_pad
 
         m, n, k, small = 3, 3, 40, self.module.configurations("cuda")[-1]
         views = {"a": self._view({"pad": far_pad(m, k)}), "b": self._view({"order": "column", "pad": far_pad(n, k)})}
@@ -180,7 +180,7 @@ class MatmulContract(Contract):
         return [Case(contract=self.address, problem=problem(m=4, n=4, k=4, **fields)) for fields in wrong]
 
     def _case(self, target: Target, special: dict, sizes: list[int], regime: str, data_seed: int, schedule: str) -> Case:
-        from bitverdict.harness import strategies
+        from bitverdict.harness.contracts.inputs import strategies
 
         tile = _tile(special["config"])
         m, n, k = (
@@ -330,7 +330,7 @@ class MatmulContract(Contract):
 
     def case_from_json(self, record: Mapping) -> Case:
         """Inverse of `Case.to_json`. ValueError (value, rule, remedy) for fields or values that no case of this kernel has."""
-        from bitverdict.harness.contract import CASE_VERSION
+        from bitverdict.harness.model.contract import CASE_VERSION
 
         if record.get("version") != CASE_VERSION:
             raise UsageError(

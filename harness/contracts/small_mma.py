@@ -8,11 +8,19 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import bitverdict.kernels.small_mma
-from bitverdict.harness.contract import Case, Expected, Operand
-from bitverdict.harness.kernel_contract import Fields, KernelContract, chain_of, drawn_operand, empty, far_pad, multiplied
-from bitverdict.harness.plan import words_rest_on
-from bitverdict.harness.product_bound import bounded_product, launched_instructions
-from bitverdict.harness.targets import Target
+from bitverdict.harness.contracts.base.single_config import (
+    Fields,
+    KernelContract,
+    chain_of,
+    drawn_operand,
+    empty,
+    far_pad,
+    multiplied,
+)
+from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
+from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions
+from bitverdict.harness.model.contract import Case, Expected, Operand
+from bitverdict.harness.model.targets import Target
 
 SEED: dict[str, Any] = {
     "m, n, k": ((128, 128, 128), (64, 128, 128), (64, 256, 256), (256, 64, 64)),

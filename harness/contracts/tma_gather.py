@@ -13,10 +13,18 @@ from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.tma_gather
-from bitverdict.harness.contract import Case, Expected, Operand, Owed
-from bitverdict.harness.kernel_contract import Fields, RowsContract, aligned_pad, drawn_operand, far_pad, launched, row_numbers
-from bitverdict.harness.targets import Target
-from bitverdict.harness.verdict import RestsOn
+from bitverdict.harness.contracts.base.single_config import (
+    Fields,
+    RowsContract,
+    aligned_pad,
+    drawn_operand,
+    far_pad,
+    launched,
+    row_numbers,
+)
+from bitverdict.harness.model.contract import Case, Expected, Operand, Owed
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import RestsOn
 from bitverdict.kernels.element_types import bits_of
 
 UNCHECKED = "unchecked"  # behind a regime: the launcher's clauses are not asked

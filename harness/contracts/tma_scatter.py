@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 import bitverdict.kernels.tma_scatter
-from bitverdict.harness.claims import claimed
-from bitverdict.harness.contract import Case, Expected, Operand, Owed
+from bitverdict.harness.contracts.base.single_config import ROW_KINDS, Fields, drawn_operand, empty, far_pad, launched, row_numbers
 from bitverdict.harness.contracts.tma_gather import TmaGatherContract, clauses, unchecked
-from bitverdict.harness.kernel_contract import ROW_KINDS, Fields, drawn_operand, empty, far_pad, launched, row_numbers
-from bitverdict.harness.targets import Target
-from bitverdict.harness.verdict import RestsOn
+from bitverdict.harness.model.contract import Case, Expected, Operand, Owed
+from bitverdict.harness.model.launcher_limits import claimed
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import RestsOn
 from bitverdict.kernels.element_types import bits_of
 
 WAIVES = {"distinct rows": "row numbers that come twice"}

@@ -8,10 +8,10 @@ from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.tmem_copy
-from bitverdict.harness.contract import Case, Expected, Operand
-from bitverdict.harness.kernel_contract import Fields, KernelContract, drawn_operand, launched
-from bitverdict.harness.targets import Target
-from bitverdict.harness.verdict import RestsOn
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, launched
+from bitverdict.harness.model.contract import Case, Expected, Operand
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import RestsOn
 
 SEED: dict[str, Any] = {"m": (64, 128, 256), "n": (64, 128), "num_warps": (4, 8)}
 

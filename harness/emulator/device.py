@@ -24,26 +24,28 @@ from triton.backends.driver import DriverBase
 from triton.backends.nvidia.compiler import get_ptx_version_from_options
 from triton.runtime import driver
 
-from bitverdict.harness.emulator.access_widths import Access, accesses
 from bitverdict.harness.emulator.architectures import ARCHITECTURES
-from bitverdict.harness.emulator.arguments import bytes_of, flatten, passed, refuse_cpu_tensors
-from bitverdict.harness.emulator.assembly import NotAssembled, registers
-from bitverdict.harness.emulator.asynchrony import READ_BY, Schedule
 from bitverdict.harness.emulator.autotuning import Tuned, checked, several, tuned
 from bitverdict.harness.emulator.compiled_kernel import returned
-from bitverdict.harness.emulator.compiler_faults import blame
-from bitverdict.harness.emulator.compiling import FENCE, WRITTEN, Stages, check_release, language_of
 from bitverdict.harness.emulator.cuda_runtime import LAUNCH, answering
 from bitverdict.harness.emulator.cuda_tensors import CUDA, outside
+from bitverdict.harness.emulator.execution.async_ops import READ_BY, Schedule
+from bitverdict.harness.emulator.execution.cta import FENCE_READ, PARITY, Machine
+from bitverdict.harness.emulator.execution.interleaving import Programs
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
-from bitverdict.harness.emulator.global_atomics import RELEASED, ROUNDS
-from bitverdict.harness.emulator.global_memory import GlobalMemory
-from bitverdict.harness.emulator.global_order import EQUAL
-from bitverdict.harness.emulator.hints import compiled_in, hinted, untrue_arguments
-from bitverdict.harness.emulator.interleaving import Programs
-from bitverdict.harness.emulator.machine import FENCE_READ, PARITY, Machine
-from bitverdict.harness.emulator.program import Program
-from bitverdict.harness.emulator.program_facts import ProgramFacts
+from bitverdict.harness.emulator.frontend.access_widths import Access, accesses
+from bitverdict.harness.emulator.frontend.arguments import bytes_of, flatten, passed, refuse_cpu_tensors
+from bitverdict.harness.emulator.frontend.assembly import NotAssembled, registers
+from bitverdict.harness.emulator.frontend.compiler_faults import blame
+from bitverdict.harness.emulator.frontend.hints import compiled_in, hinted, untrue_arguments
+from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
+from bitverdict.harness.emulator.frontend.stop_compiler import FENCE, WRITTEN, Stages, check_release, language_of
+from bitverdict.harness.emulator.frontend.translate import Translated, translate
+from bitverdict.harness.emulator.memory.global_atomics import RELEASED, ROUNDS
+from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
+from bitverdict.harness.emulator.memory.global_order import EQUAL
+from bitverdict.harness.emulator.memory.undefined_lanes import NOTE
+from bitverdict.harness.emulator.mlir_reader import Program
 from bitverdict.harness.emulator.residency import (
     MULTIPROCESSORS,
     Registers,
@@ -53,8 +55,6 @@ from bitverdict.harness.emulator.residency import (
     most_registers,
     residency,
 )
-from bitverdict.harness.emulator.translate import Translated, translate
-from bitverdict.harness.emulator.undefined_lanes import NOTE
 
 KEPT = 512  # translated programs
 STEP_LIMIT = 20_000_000  # operations of the tile program in one launch: far beyond any judged case

@@ -1,7 +1,7 @@
 """What an emulated GPU has to say: the exception its launches raise, and the one for what it is asked by mistake.
 
-Any other exception whose innermost frame is the emulator's is the emulator's own failure (`bitverdict.harness.outcomes`), never a
-verdict on the kernel."""
+Any other exception whose innermost frame is the emulator's is the emulator's own failure (`bitverdict.harness.judge.classify`),
+never a verdict on the kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class BadArgument(ValueError):
 class EmulatedFault(Exception):
     """A launch that the emulated GPU convicts, or declines to judge.
 
-    `outcome` is the word of `bitverdict.harness.verdict.Outcome` ("race", "stray write", "not modelled", ...), `location` is
+    `outcome` is the word of `bitverdict.harness.model.verdict.Outcome` ("race", "stray write", "not modelled", ...), `location` is
     ``file:line`` of the operation at fault, `details` what a person reads next: both ends of a race, the executed IR, the state of
     barriers, the schedule."""
 

@@ -1,7 +1,7 @@
 """PTX's approximate instructions, as ptxas writes them in machine code: one operation of the special-function unit, and what scales
 its operand and its result where subnormals count.
 
-The sequences are the same for sm_80, sm_90 and sm_100 (`tests/harness_checks/test_function_sequences.py`). Their multiplications
+The sequences are the same for sm_80, sm_90 and sm_100 (`tests/emulator/numerics/test_function_sequences.py`). Their multiplications
 and additions are those of `scalar_arithmetic`, to nearest even; those without `.FTZ` keep subnormals.
 """
 

@@ -1,8 +1,8 @@
 """What Triton's own functions become: `tl.exp`, `tl.exp2`, `tl.sigmoid` and `tl.softmax` of fp32, as sequences of instructions.
 
 Source: the PTX and the machine code of one-operation kernels (Triton 3.9; sm_80, sm_90 and sm_100 alike), to which
-`tests/harness_checks/test_function_sequences.py` holds each. Every function takes fp32 words (uint32, any shape) and returns such.
-"""
+`tests/emulator/numerics/test_function_sequences.py` holds each. Every function takes fp32 words (uint32, any shape) and returns
+such."""
 
 from __future__ import annotations
 

@@ -13,17 +13,17 @@ import pytest
 import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from bitverdict.harness.contract import load
 from bitverdict.harness.contracts.block_scaled_matmul import CONTRACT, COVER
+from bitverdict.harness.contracts.oracle.dot_scaled_lowering import element_words, scaled_plan
 from bitverdict.harness.emulator import Device, emulated
-from bitverdict.harness.judge import judge
-from bitverdict.harness.scaled_plan import element_words, scaled_plan
-from bitverdict.harness.targets import Target, target
-from bitverdict.harness.verdict import Outcome, Ruling
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.contract import load
+from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.verdict import Outcome, Ruling
 from bitverdict.kernels.block_scaled_matmul import CLAUSES, Config, Problem, block_scaled_matmul, configurations, launch_metadata
 from bitverdict.kernels.clauses import broken
 from bitverdict.kernels.scaled_operands import FORMATS, packing, problem_of, scale_shape
-from tests.harness_checks.test_strategies import drawn
+from tests.contracts.test_strategies import drawn
 
 KINDS = {"mxfp4": "mxf4", "nvfp4": "mxf4nvf4", "mxfp8": "mxf8f6f4", "mixed": "mxf8f6f4"}
 
@@ -264,7 +264,9 @@ def test_the_benchmark_checks_words_before_it_times_and_sees_a_wrong_one(name: s
     given = parsed(["--format", name, "--size", "128", "--no-bench", "-K", "128"])
     with emulated(arch):
         assert measured(given, given.K, arch, "cpu") == 0
-        monkeypatch.setattr("bitverdict.harness.scaled_plan.element_words", lambda *given: element_words(*given) ^ 1)
+        monkeypatch.setattr(
+            "bitverdict.harness.contracts.oracle.dot_scaled_lowering.element_words", lambda *given: element_words(*given) ^ 1
+        )
         assert measured(given, given.K, arch, "cpu") == 4096
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bitverdict.harness.pytest_hooks import Court, Node
+from bitverdict.harness.frontends.pytest_plugin import Court, Node
 
 
 def test_a_kernel_keeps_its_contract(node: Node, court: Court, record_property) -> None:

@@ -7,11 +7,11 @@ from types import ModuleType
 
 import pytest
 
-from bitverdict.harness.contract import resolve
-from bitverdict.harness.judge import judge
-from bitverdict.harness.paths import kernels_with_a_contract
-from bitverdict.harness.targets import Target
-from bitverdict.harness.verdict import Ruling
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.contract import resolve
+from bitverdict.harness.model.paths import kernels_with_a_contract
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Ruling
 
 MACHINES = {"ampere_gemm": "sm_80", "hopper_matmul": "sm_90", "matmul": "sm_90"}
 

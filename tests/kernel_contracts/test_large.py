@@ -5,8 +5,8 @@ Collected where a GPU is asked for (`--harness-target cuda`).
 
 from __future__ import annotations
 
-from bitverdict.harness.large_nodes import LargeNode
-from bitverdict.harness.pytest_hooks import Court
+from bitverdict.harness.frontends.pytest_large import LargeNode
+from bitverdict.harness.frontends.pytest_plugin import Court
 
 
 def test_a_large_product_is_right_bit_for_bit(large_node: LargeNode, court: Court, record_property) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from bitverdict.harness.contract import resolve
 from bitverdict.harness.emulator import emulated
-from bitverdict.harness.paths import kernels_with_a_contract
+from bitverdict.harness.model.contract import resolve
+from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.kernels.clauses import broken
 
 TILED = {"hopper_matmul": "sm_90", "blocked_matmul": "sm_100", "blocked_matmul_pipelined": "sm_100"}

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from bitverdict.harness.contract import Case, Tile
-from bitverdict.harness.docket import Docket
-from bitverdict.harness.first_launch import Shown, shown
-from bitverdict.harness.judge import judge
-from bitverdict.harness.targets import target
-from bitverdict.harness.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.judge.first_launch import Shown, shown
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.contract import Case, Tile
+from bitverdict.harness.model.targets import target
+from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.session.case_source import Docket
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-GENERAL = (CHECKOUT / "tests" / "harness_checks" / "general_matmul.py").read_text()
-PLAIN = f"{CHECKOUT / 'tests' / 'harness_checks' / 'plain_gather.py'}"
+GENERAL = (CHECKOUT / "tests" / "support" / "general_matmul.py").read_text()
+PLAIN = f"{CHECKOUT / 'tests' / 'support' / 'plain_gather.py'}"
 SM_90 = target("emulated:sm_90")
 
 
@@ -186,7 +186,7 @@ def test_a_plain_gather_runs_where_the_shipped_kernel_could_not(arch: str, tmp_p
 
 @pytest.mark.parametrize(("claims", "outcomes"), [("()", {Outcome.RIGHT, Outcome.RACE}), ("('distinct rows',)", {Outcome.RIGHT})])
 def test_a_scatter_may_say_that_its_rows_are_distinct(claims: str, outcomes: set[Outcome], tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(f"from tests.harness_checks.plain_gather import scatter\n\nscatter.claims = {claims}\n")
+    (tmp_path / "mine.py").write_text(f"from tests.support.plain_gather import scatter\n\nscatter.claims = {claims}\n")
     machine = target("emulated:sm_90")
     docket = Docket("tma_scatter", machine, launcher=f"{tmp_path / 'mine.py'}:scatter")
     cases = [replace(case, calls=1) for case in docket.required()]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bitverdict.harness.verdict import Outcome, Ruling
-from tests.harness_checks.judged_launcher import judged, launcher
+from bitverdict.harness.model.verdict import Outcome, Ruling
+from tests.support.judged_launcher import judged, launcher
 
 RIGHT = {
     'device="cuda"': {"result": 'c = torch.empty((M, N), device="cuda", dtype=a.dtype)'},

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bitverdict.harness.verdict import Outcome, Ruling
-from tests.harness_checks.judged_launcher import judged, launcher
+from bitverdict.harness.model.verdict import Outcome, Ruling
+from tests.support.judged_launcher import judged, launcher
 
 CACHE = "_kept = {}"
 BUFFER = "c = _kept.setdefault((M, N), torch.empty((M, N), device=a.device, dtype=a.dtype))"

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from bitverdict.harness.commands.main import main
-from bitverdict.harness.contract import Tile
-from bitverdict.harness.docket import Docket
-from bitverdict.harness.first_launch import Shown
-from bitverdict.harness.judge import judge
-from bitverdict.harness.targets import target
-from bitverdict.harness.verdict import Outcome, Ruling
-from tests.harness_checks.judged_launcher import judged
+from bitverdict.harness.frontends.main import main
+from bitverdict.harness.judge.first_launch import Shown
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.contract import Tile
+from bitverdict.harness.model.targets import target
+from bitverdict.harness.model.verdict import Outcome, Ruling
+from bitverdict.harness.session.case_source import Docket
+from tests.support.judged_launcher import judged
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-SPLIT = (CHECKOUT / "tests" / "harness_checks" / "tuned_matmul.py").read_text()
+SPLIT = (CHECKOUT / "tests" / "support" / "tuned_matmul.py").read_text()
 RESET = ', reset_to_zero=["c_ptr"]'
 KINDS = ("config 0", "config 1", "config 2", "runs")
 

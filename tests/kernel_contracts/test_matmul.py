@@ -24,16 +24,16 @@ from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources
 
 import bitverdict.kernels.matmul
-from bitverdict.harness.claims import FAR_PAD
-from bitverdict.harness.contract import Case, Operand
 from bitverdict.harness.contracts.matmul import CONTRACT
+from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product
+from bitverdict.harness.contracts.oracle.matmul_support import ARCHS, KINDS, render, row
 from bitverdict.harness.emulator import EmulatedFault, emulated
-from bitverdict.harness.judge import judge
-from bitverdict.harness.matmul_outcomes import ARCHS, KINDS, render, row
-from bitverdict.harness.product_bound import bounded_product
-from bitverdict.harness.targets import Target, target
-from bitverdict.harness.transfer import Guard, Poison, words
-from bitverdict.harness.verdict import Ruling
+from bitverdict.harness.judge.guarded_buffers import Guard, Poison, words
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.contract import Case, Operand
+from bitverdict.harness.model.launcher_limits import FAR_PAD
+from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.verdict import Ruling
 from bitverdict.kernels.element_types import ELEMENT_TYPES
 from bitverdict.kernels.features import Feature, features_of
 from bitverdict.kernels.matmul import CONFIGS, Config, Problem, View
@@ -278,7 +278,7 @@ def test_the_plans_words_lie_within_the_bound_that_a_users_launcher_gets(arch: s
         operands = {operand.name: operand for operand in CONTRACT.operands(required)}
         owed = CONTRACT.expected(required, where, operands, {})[0]
         got = owed.words.view(f"u{owed.words.dtype.itemsize}")
-        from bitverdict.harness.comparison import compare
+        from bitverdict.harness.judge.compare import compare
 
         found = compare(bounded_product(required.problem, operands["a"].codes, operands["b"].codes, arch), got)
         assert found.outcome in ("right", "undecided"), (required.key, found.message)

@@ -13,14 +13,14 @@ import torch
 
 import bitverdict.kernels.matmul
 import bitverdict.kernels.matmul_descriptors
-from bitverdict.harness.contract import Case
 from bitverdict.harness.emulator import emulated
-from bitverdict.harness.judge import judge
-from bitverdict.harness.targets import target
-from bitverdict.harness.verdict import Outcome, Ruling
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.targets import target
+from bitverdict.harness.model.verdict import Outcome, Ruling
 from bitverdict.kernels.matmul import HOPPER_CONFIGS, Problem, View
 from bitverdict.kernels.matmul_descriptors import descriptors_of
-from tests.harness_checks.planted import Fault, planted_contract
+from tests.faults.planted import Fault, planted_contract
 
 SMALL = replace(HOPPER_CONFIGS[0], block_m=64, block_n=64, block_k=32, group_m=2, num_warps=4)
 KINDS = [("fp16", "row"), ("fp16", "column"), ("bf16", "row"), ("e4m3", "column"), ("int8", "column"), ("fp32", "column")]

@@ -1,7 +1,7 @@
 """Contract under test: a gather from a column off a multiple of 16 bytes, and a scatter to such a column or to a negative row or
 column, owe an illegal instruction; under iisan an assertion that names the offset; and a launch that does not trap is convicted.
 
-`tests/harness_checks/planted_tma_*.py` hold kernels that do not trap where they owe it.
+`tests/faults/kernels/tma_*.py` hold kernels that do not trap where they owe it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from bitverdict.harness.contract import Case, resolve
-from bitverdict.harness.judge import judge
-from bitverdict.harness.targets import Target
-from bitverdict.harness.verdict import RestsOn, Ruling
-from tests.harness_checks.planted import planted_contract
-from tests.harness_checks.planted_tma_scatter import FAULTS
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.contract import Case, resolve
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import RestsOn, Ruling
+from tests.faults.kernels.tma_scatter import FAULTS
+from tests.faults.planted import planted_contract
 
 BLACKWELL = Target("emulated:sm_100", "sm_100")
 NAMED = ("must be 16-byte aligned", "cannot be negative", "cannot have any negative elements")

@@ -9,15 +9,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bitverdict.harness.contract import Case, Contract, Tile, resolve
+from bitverdict.harness.contracts.base.single_config import EXACT_SIZES
 from bitverdict.harness.contracts.fused_gather_scatter_matmul import scattered
-from bitverdict.harness.docket import Docket
-from bitverdict.harness.first_launch import Shown
-from bitverdict.harness.judge import judge
-from bitverdict.harness.kernel_contract import EXACT_SIZES
-from bitverdict.harness.product_bound import bounded_product
-from bitverdict.harness.targets import target
-from bitverdict.harness.verdict import Outcome, Verdict
+from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product
+from bitverdict.harness.judge.first_launch import Shown
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.contract import Case, Contract, Tile, resolve
+from bitverdict.harness.model.targets import target
+from bitverdict.harness.model.verdict import Outcome, Verdict
+from bitverdict.harness.session.case_source import Docket
 from bitverdict.kernels.block_scaled_matmul import Problem as ScaledProblem
 from bitverdict.kernels.matmul import Problem as MatmulProblem
 from bitverdict.kernels.scaled_operands import FORMATS
@@ -25,7 +25,7 @@ from bitverdict.reference import formats
 from bitverdict.reference.formats import FP16, decode, encode
 from bitverdict.reference.scale_layout import padding_mask
 
-RIGHT = Path(__file__).resolve().parents[1] / "harness_checks" / "right_launchers.py"
+RIGHT = Path(__file__).resolve().parents[1] / "support" / "right_launchers.py"
 EMULATED = {arch: target(f"emulated:{arch}") for arch in ("sm_80", "sm_90", "sm_100")}
 SCALED, SMALL, FUSED = (resolve(stem) for stem in ("block_scaled_matmul", "small_mma", "fused_gather_scatter_matmul"))
 

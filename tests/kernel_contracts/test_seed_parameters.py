@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from bitverdict.harness.contract import Case, resolve
-from bitverdict.harness.targets import Target
+from bitverdict.harness.model.contract import Case, resolve
+from bitverdict.harness.model.targets import Target
 
 PARAMETERS = json.loads((Path(__file__).parents[1] / "seed_parameters.json").read_text())
 ARCHITECTURES = {"ampere_gemm": "sm_80"}

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bitverdict.harness.commands.main import main
-from bitverdict.harness.comparison import compare
-from bitverdict.harness.contract import resolve
-from bitverdict.harness.seed_files import SeedFile
-from bitverdict.harness.targets import target
+from bitverdict.harness.frontends.main import main
+from bitverdict.harness.judge.compare import compare
+from bitverdict.harness.model.contract import resolve
+from bitverdict.harness.model.targets import target
+from bitverdict.harness.session.reproducers import SeedFile
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TUTORIAL = CHECKOUT / "docs" / "examples" / "tutorial_matmul.py"

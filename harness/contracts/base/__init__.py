@@ -1,0 +1,1 @@
+"""Bases that contracts share."""

@@ -1,0 +1,347 @@
+"""What the contracts of one-configuration kernels share: cases from clauses, JSON, refusals, and rows that are further apart than
+they need.
+
+A contract built on this names its kernel's module (or a faulty copy of it), gives a pool of specialisations, draws a `Problem` for
+one of them, and says how to launch and what must come out. Everything a clause forbids is owed as a refusal by the launcher, with
+the clause's rule in what is said.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitverdict.harness.contracts.inputs import regimes
+from bitverdict.harness.model.case_fields import check_record
+from bitverdict.harness.model.contract import CASE_VERSION, Case, Contract, Operand, Owed, Tile
+from bitverdict.harness.model.launcher_limits import FAR_CLAIM, FAR_PAD, claims_far, nearest
+from bitverdict.harness.model.usage import UsageError
+from bitverdict.kernels.clauses import broken
+from bitverdict.kernels.element_types import ELEMENT_TYPES, bits_of
+from bitverdict.kernels.features import Feature
+
+if TYPE_CHECKING:
+    import torch
+    from hypothesis.strategies import SearchStrategy
+
+    from bitverdict.harness.model.targets import Target
+    from bitverdict.reference.tensor_core import Instruction
+
+BUDGET = 1 << 22  # products of one drawn case, masked elements of its tiles included
+SHARED_LIMITS = {
+    "sm_80": 166912,
+    "sm_86": 101376,
+    "sm_89": 101376,
+    "sm_90": 232448,
+    "sm_100": 232448,
+    "sm_103": 232448,
+    "sm_110": 232448,
+    "sm_120": 101376,
+}
+"""Bytes of shared memory one program may have (CUDA C++ Programming Guide, technical specifications per compute capability)."""
+
+Fields = dict[str, Any]
+
+
+class KernelContract(Contract):
+    """Contract of `module`: `kernels.<stem>`, or a copy of its source with a planted fault."""
+
+    must_launch = True
+    claims = FAR_CLAIM
+    signed: frozenset[str] = frozenset()  # fields of Problem and Config that may be negative
+
+    def __init__(self, module: ModuleType, stem: str) -> None:
+        self.module, self.stem = module, stem
+        self.address = stem if module.__name__ == f"bitverdict.kernels.{stem}" else f"{module.__file__}:CONTRACT"
+        self.requires = module.REQUIRES
+
+    # for a kernel's contract to say
+
+    def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
+        """Specialisations: (fields of Problem that the compiler sees, fields of Config)."""
+        raise TypeError(f"{type(self).__name__} has no pool")
+
+    def draw_problem(self, draw: Callable, problem: Fields, config: Any, target: Target) -> Fields:
+        """The remaining fields of Problem, drawn for one specialisation."""
+        raise TypeError(f"{type(self).__name__} draws no problem")
+
+    def draw_regime(self, draw: Callable) -> str:
+        from bitverdict.harness.contracts.inputs import strategies
+
+        return draw(strategies.regimes())
+
+    def regime(self, place: int) -> str:
+        """The regime of the case at `place` of the list that every run judges."""
+        return regimes.REGIMES[place % len(regimes.REGIMES)]
+
+    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        """Problems and configurations that every run judges, those of the seed's own test among them."""
+        return ()
+
+    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        """One problem and configuration for each clause that can be broken."""
+        return ()
+
+    def far(self) -> Iterable[tuple[Fields, Fields]]:
+        """A small problem whose rows lie so far apart (`far_pad`) that offsets pass 2^31: for each kernel that takes strides."""
+        return ()
+
+    def shared_bytes(self, case: Case) -> int:
+        """Shared memory the launch needs, for the owed "out of resources"; 0 where a clause already covers it."""
+        return 0
+
+    # what follows from it
+
+    def cases(self, target: Target) -> SearchStrategy[Case]:
+        from hypothesis import strategies as st
+
+        from bitverdict.harness.contracts.inputs import strategies
+
+        pool = self.pool(target)
+
+        @st.composite
+        def drawn(draw: Callable) -> Case:
+            problem, fields = draw(st.sampled_from(pool))
+            config = self.module.Config(**fields)
+            problem = problem | self.draw_problem(draw, problem, config, target)
+            return self.case(
+                problem,
+                fields,
+                regime=self.draw_regime(draw),
+                data_seed=draw(strategies.data_seeds()),
+                schedule=draw(strategies.schedules(target.emulated)),
+            )
+
+        return drawn()
+
+    def required(self, target: Target) -> list[Case]:
+        from bitverdict.harness.contracts.inputs import strategies
+
+        schedules = strategies.listed_schedules(target.emulated, 1)
+        listed = [
+            self.case(problem, config, regime=self.regime(place), data_seed=place, schedule=strategies.cycled(schedules, place))
+            for place, (problem, config) in enumerate(self.listed(target))
+        ]
+        listed += [self.case(problem, config, regime=self.regime(0), data_seed=1) for problem, config in self.far()]
+        return listed + [self.case(problem, config) for problem, config in self.refused(target)]
+
+    def case(self, problem: Fields, config: Fields, **rest: Any) -> Case:
+        return Case(contract=self.address, problem=self.module.Problem(**problem), config=self.module.Config(**config), **rest)
+
+    def for_launcher(self, case: Case, launcher: str) -> Case | None:
+        """`case` as a user's launcher is asked it: as it is, configuration too (the launcher is handed what of it it accepts); None
+        where its `requires`, a predicate over fields of Problem and Config, does not hold, and of a far case that it does not
+        claim."""
+        if self.is_far(case.problem) and not claims_far(launcher):
+            return None
+        fields = vars(case.config or self.module.Config()) | vars(case.problem)
+        return None if nearest(launcher, fields) is None else dataclasses.replace(case, launcher=launcher)
+
+    @staticmethod
+    def is_far(problem: Any) -> bool:
+        """Whether rows of an operand lie so far apart that offsets pass 2^31 elements (`far_pad`)."""
+        return any(name.endswith("_pad") and pad >= FAR_PAD for name, pad in vars(problem).items())
+
+    def with_regime_of_a_launcher(self, case: Case) -> Case:
+        """`case` in a regime that a bound can decide, for contracts whose launchers are held to one."""
+        return dataclasses.replace(case, regime=regimes.of_a_launcher(case.regime))
+
+    def owed(self, case: Case, target: Target) -> Owed:
+        clause = broken(self.module.CLAUSES, case.problem, case.config)
+        if clause:
+            return Owed(result=False, outcome="refused", layer="launcher", message=clause[0].rule, reason=clause[0].cost)
+        if case.launcher and getattr(case.problem, "dtype", "") == "e4m3" and Feature.FP8_E4M3 not in target.features:
+            return Owed(result=False, outcome="refused", layer="front end", message="fp8e4nv", reason=f"{target.arch} has no e4m3")
+        limit, needed = SHARED_LIMITS.get(target.arch, 0), self.shared_bytes(case)
+        if needed > limit:
+            return Owed(
+                result=False,
+                outcome="out of resources",
+                layer="capacity",
+                message="shared memory",
+                reason=f"{needed} bytes of shared memory, {target.arch} has {limit}",
+            )
+        return Owed()
+
+    def case_from_json(self, record: Mapping) -> Case:
+        if record.get("version") != CASE_VERSION:
+            raise UsageError(
+                f"case of version {record.get('version')!r}: this checkout reads version {CASE_VERSION}; replay it "
+                "with the checkout that wrote it"
+            )
+        try:
+            rest = {name: record[name] for name in ("regime", "data_seed", "schedule", "launcher")}
+            problem = self.module.Problem(**record["problem"])
+            config = None if record["config"] is None else self.module.Config(**record["config"])
+        except (KeyError, TypeError) as error:
+            raise UsageError(
+                f"case of {self.stem}: {error}: it must have the fields of Problem, Config and Case; write it with Case.to_json"
+            ) from error
+        check_record(problem, "problem", self.signed)
+        check_record(config, "config", self.signed)
+        return Case(contract=record.get("contract", self.address), problem=problem, config=config, **rest)
+
+    def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
+        seen: dict[str, str | int] = {"target": target.name, "regime": case.regime, "schedule": case.schedule_kind}
+        if hasattr(case.problem, "dtype"):
+            seen["dtype"] = case.problem.dtype
+        if case.config is not None:
+            seen["config"] = " ".join(f"{name}={value}" for name, value in vars(case.config).items())
+        for name in ("m", "n", "k"):
+            if hasattr(case.problem, name):
+                seen[f"{name} mod 16"] = getattr(case.problem, name) % 16
+        return seen
+
+
+DEPTH = 4099  # K of a product of few elements: a launcher that drops the end of a long K shows
+EXACT_SIZES = ((17, 18, 640), (17, 19, DEPTH))
+"""(m, n, k) that a launcher is asked in the regime `EXACT` with each type of operands: of the required cases that go through all
+regimes, a type need not meet it, and none has a K in which an accumulator is kept long."""
+
+
+def edges(tile: Tile, target: Target) -> list[tuple[tuple[int, int, int], Fields]]:
+    """Sizes (m, n, k) at the edges of a launcher's tile, each with how it is asked.
+
+    Below, at and above the tile; several tiles for each of two multiprocessors; more rows of tiles than a group; a deep K.
+    """
+    m, n, k = tile.m, tile.n, tile.k
+    sizes = [(m + step, n + step, k + step) for step in (-1, 0, 1)]
+    sizes += [(m - 1, n + 1, 2 * k), (m + 1, n - 1, 3 * k - 1), (2 * m, n, 5 * k + 1)]
+    several = [(3 * m - 1, n + 1, k), (2 * m + 1, n + 1, k + 3)]
+    sizes += [*several, (m * tile.group + 1, n + 1, min(k, 17)), (17, 19, DEPTH)]
+    on_two = "eager on 2" if target.emulated else "eager"
+    return [
+        (
+            (max(size[0], 1), max(size[1], 1), max(size[2], 1)),
+            {
+                "regime": ("normal", "integers")[place % 2],
+                "data_seed": place,
+                "schedule": on_two if size in several else "eager",
+            },
+        )
+        for place, size in enumerate(sizes)
+    ]
+
+
+class RowsContract(KernelContract):
+    """A kernel that takes row numbers: their kind stands behind the regime."""
+
+    def draw_regime(self, draw: Callable) -> str:
+        from hypothesis import strategies as st
+
+        return super().draw_regime(draw) + "/" + draw(st.sampled_from(ROW_KINDS))
+
+    def regime(self, place: int) -> str:
+        return super().regime(place) + "/" + ROW_KINDS[place % len(ROW_KINDS)]
+
+    def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
+        values, _, rows = case.regime.partition("/")
+        return super().coverage(case, target) | {"regime": values, "row numbers": rows or "permuted"}
+
+
+def drawn_operand(
+    case: Case,
+    name: str,
+    dtype: str,
+    shape: tuple[int, int],
+    *,
+    pad: int = 0,
+    offset: int = 0,
+    side: str = "",
+    k_axis: int = 1,
+) -> Operand:
+    """A row-major matrix drawn by the case's regime and seed; `pad` elements follow each row. int16 travels as bits of fp16.
+    `side`: "a" or "b" of a factor of a product, whose axis `k_axis` is K."""
+    regime, element = case.regime.partition("/")[0], "fp16" if dtype == "int16" else dtype
+    if not side:
+        codes = regimes.draw(element, shape, regime, regimes.generator(case.data_seed, name))
+    else:
+        codes = regimes.factor(element, shape, regime, case.data_seed, name, side=side, k_axis=k_axis)
+    codes = codes.view(np.int16) if dtype == "int16" else codes
+    return Operand(name=name, format=dtype, codes=codes, strides=(shape[1] + pad, 1), offset=offset)
+
+
+ROW_KINDS = ("permuted", "anywhere", "repeated", "edges")
+"""What row numbers look like; a case names one behind its regime, as in ``normal/repeated``. permuted: each once as far as they go.
+anywhere: from below 0 to past the end, by at most the table's length and 3. repeated: a few rows over and over. edges: first, last,
+one past it, far past it."""
+
+
+def row_numbers(case: Case, name: str, count: int, rows: int, *, scattered_in_blocks_of: int = 0) -> Operand:
+    """`count` int32 row numbers for a table of `rows`, of the kind that the case's regime names.
+
+    For a scatter none is below 0, and a row is named again only inside the block of one program: two programs that write one row
+    race, and nothing is owed there.
+    """
+    negative = not scattered_in_blocks_of
+    kind = case.regime.partition("/")[2] or "permuted"
+    rng = regimes.generator(case.data_seed, name)
+    low = -rows - 3 if negative else 0
+    if kind == "permuted":
+        codes = rng.permutation(max(count, rows))[:count]  # those past the end are ignored, or give zeros
+    elif kind == "anywhere":
+        codes = rng.integers(low, 2 * rows + 3, count)
+    elif kind == "repeated":
+        codes = rng.integers(0, rows, max(rows // 3, 1))[rng.integers(0, max(rows // 3, 1), count)]
+    elif kind == "negative":  # for a scatter: one of them is below 0
+        codes = rng.integers(0, rows, count)
+        codes[rng.integers(0, count)] = -1
+    else:
+        ends = np.array([0, rows - 1, rows, rows + 1, 2**31 - 1, *((-1, -2, -(2**31)) if negative else ())])
+        codes = ends[rng.integers(0, len(ends), count)]
+    if scattered_in_blocks_of:
+        _, first, which = np.unique(codes, return_index=True, return_inverse=True)
+        elsewhere = np.arange(count) // scattered_in_blocks_of != first[which] // scattered_in_blocks_of  # (count,)
+        codes = np.where(elsewhere & (codes >= 0), rows + 1, codes)
+    return Operand(name=name, format="int32", codes=codes.astype(np.int32))
+
+
+def empty(like: torch.Tensor, shape: tuple[int, int], *, pad: int = 0, dtype: str | None = None) -> torch.Tensor:
+    """An output beside `like`, poisoned by whoever intercepts allocations; `pad` elements follow each row."""
+    import torch
+
+    kind = like.dtype if dtype is None else ELEMENT_TYPES[dtype].torch
+    return torch.empty_strided(shape, (shape[1] + pad, 1), dtype=kind, device=like.device)
+
+
+def far_pad(rows: int, columns: int, itemsize: int = 2) -> int:
+    """Elements after each row of a (rows, columns) matrix, so that its last row begins past 2^31 elements and past 2^32 bytes while
+    its stride is a 32-bit number and a multiple of 64: an offset that is computed in 32 bits wraps to an address before it."""
+    stride = -(-(max(1 << 31, (1 << 32) // itemsize) + 128) // (rows - 1) // 64) * 64
+    if stride >= 1 << 31:
+        raise ValueError(f"{rows} rows of {itemsize} bytes an element: their stride of {stride} must fit 32 bits; take more rows")
+    return stride - columns
+
+
+def aligned_pad(columns: int, dtype: str, extra: int = 0) -> int:
+    """Elements that bring a row of `columns` to whole 16 bytes, and `extra` times 16 bytes more."""
+    unit = 128 // bits_of(dtype)
+    return -columns % unit + extra * unit
+
+
+def multiplied(
+    arch: str, family: str, dtype: str, out: str, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None
+) -> np.ndarray:
+    """Words (M, N) in `out` of one ascending chain over all of K that starts at `c` (fp32 words; None: +0), converted once."""
+    from bitverdict.harness.contracts.oracle.dot_lowering import chained_product
+    from bitverdict.reference.formats import convert
+
+    return convert("fp32", out, chained_product(chain_of(arch, family, dtype), a, b, c), arch)
+
+
+def chain_of(arch: str, family: str, dtype: str) -> Instruction:
+    """The instruction that `multiplied` chains."""
+    from bitverdict.reference.tensor_core import instruction
+
+    return instruction(arch, family, dtype, dtype, "fp32")
+
+
+def launched(launcher: Callable, *operands: Any, **configuration: Any) -> Any:
+    """`launcher` with the operands it must take and those of the configuration's keywords that it accepts."""
+    accepted = inspect.signature(launcher).parameters
+    return launcher(*operands, **{name: value for name, value in configuration.items() if name in accepted})

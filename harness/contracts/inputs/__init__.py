@@ -1,0 +1,1 @@
+"""Which cases are drawn, and which operands they are fed."""

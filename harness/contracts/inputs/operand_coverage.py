@@ -1,0 +1,220 @@
+"""What of the operand space the cases of a block-scaled kernel exercise: a code counts only where it decides a word.
+
+Element codes under each class of scale codes, scale codes, positions inside a packed block of scales, and how far exponents lie
+apart within one sum. A code at a place counts when its neighbour (last bit flipped) in its stead changes an expected word of that
+case: a code that is cut off, multiplied by zero or behind a NaN has been read by nobody.
+
+`cover` makes the operands with which all codes and positions are counted in two cases a format: one side is dense, the other probes
+it with one element a row, in each block of K under scales from one end of the range to the other, so that every scale has a probe
+that brings its products into range. No element times its scale leaves bf16, where a kernel that widens would make infinity of it,
+and NaN of infinity times the zeros beside the probe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bitverdict.harness.contracts.inputs.block_scaled_inputs import ONE, Side
+from bitverdict.harness.contracts.inputs.regimes import generator
+from bitverdict.reference import scale_layout
+from bitverdict.reference.formats import FORMATS, Format, decode
+
+COVER_DENSE, COVER_PROBE, COVER_K = 132, 256, 256  # rows of the dense side, rows of the probing side, K
+DENSE_TILE = 128  # rows of it without a NaN: a whole packed block
+PARTNERS = 3  # rows of the other side tried for each code
+TRIES = 4  # places tried for each pair of an element code and a class of scales
+AT_ONCE = 4096  # words evaluated at a time
+Words = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+"""(a (P, K), a scales, b (P, K), b scales) -> words (P,): the plan's, on chosen elements."""
+
+_E8M0_CLASSES = (("smallest", 0), ("1..31", 31), ("32..95", 95), ("96..126", 126), ("one", 127), ("128..158", 158),
+                 ("159..222", 222), ("223..253", 253), ("largest", 254), ("NaN", 255))  # fmt: skip
+_UE4M3_CLASSES = (("zero", 0), ("subnormal", 7), ("below one", 55), ("one", 56), ("above one", 125), ("largest", 126), ("NaN", 127))
+SPREADS = (("none", 0), ("1..12", 12), ("13..24", 24), ("25..35", 35), ("beyond 35", 1 << 30))  # F is 25 or 35
+
+
+@dataclass
+class Reached:
+    """What one or several cases of a format reached on one side ("a" or "b")."""
+
+    element_codes: set[int] = field(default_factory=set)
+    pairs: set[tuple[int, str]] = field(default_factory=set)  # (element code, class of its scale)
+    scale_codes: set[int] = field(default_factory=set)
+    positions: set[tuple[int, int]] = field(default_factory=set)  # (row, column) inside a packed block of 128 x 4
+    spreads: set[str] = field(default_factory=set)
+
+    def add(self, other: Reached) -> None:
+        for name, seen in vars(other).items():
+            getattr(self, name).update(seen)
+
+
+def scale_class(scale: str, code: int) -> str:
+    """The class of a scale code, its sign bit (ue4m3: ignored by the instruction, not by the compiler's widening) named apart."""
+    if scale == "e8m0":
+        return next(name for name, last in _E8M0_CLASSES if code <= last)
+    return next(name for name, last in _UE4M3_CLASSES if code & 0x7F <= last) + (" with bit 7" if code > 0x7F else "")
+
+
+def scale_classes(scale: str) -> list[str]:
+    return sorted({scale_class(scale, code) for code in range(256)})
+
+
+def cover(dense: str, a: str, b: str, scale: str, block_size: int, data_seed: int) -> tuple[Side, Side]:
+    """Operands of the cover case whose `dense` side ("a" or "b") carries every code; the other probes it."""
+    rng = generator(data_seed, f"cover {dense}")
+    carried = _dense(a if dense == "a" else b, scale, block_size, rng)
+    probing = _probe(b if dense == "a" else a, scale, block_size, rng)
+    return (carried, probing) if dense == "a" else (probing, carried)
+
+
+def _dense(element: str, scale: str, block_size: int, rng: np.random.Generator) -> Side:
+    fmt, scale_fmt = FORMATS[element], FORMATS[scale]
+    finite = _finite_codes(fmt)
+    codes = _shuffled(finite, (COVER_DENSE, COVER_K), rng)  # (rows, K)
+    blocks = COVER_K // block_size
+    members: dict[str, list[int]] = {}
+    for code in _finite_codes(scale_fmt, 256):
+        members.setdefault(scale_class(scale, int(code)), []).append(int(code))
+    turns = [np.resize(rng.permutation(ones), DENSE_TILE * blocks // len(members) + 1) for ones in members.values()]
+    scales = rng.permutation(np.concatenate(turns))[: COVER_DENSE * blocks]
+    scales = np.resize(scales, (COVER_DENSE, blocks)).astype(np.uint8)  # (rows, blocks) each class alike often
+    scales[DENSE_TILE:] = ONE[scale]
+    for step, nan in enumerate(_nan_codes(scale_fmt, 256)):  # each has a row of its own: it takes the whole row
+        scales[DENSE_TILE + 2 + step, step] = nan ^ 1
+    _keep_in_bf16(codes, scales, fmt, scale_fmt, block_size)
+    for step, nan in enumerate(_nan_codes(scale_fmt, 256)):
+        scales[DENSE_TILE + 2 + step, step] = nan
+    for step, nan in enumerate(_nan_codes(fmt)):
+        codes[DENSE_TILE + step, 5 + step] = nan
+    return Side(codes, scales)
+
+
+def _probe(element: str, scale: str, block_size: int, rng: np.random.Generator) -> Side:
+    fmt = FORMATS[element]
+    codes = np.zeros((COVER_PROBE, COVER_K), fmt.storage)  # (rows, K)
+    rows = np.arange(COVER_PROBE)
+    at = rows % COVER_K
+    codes[rows, at] = _shuffled(_finite_codes(fmt), (COVER_PROBE,), rng)
+    scales = np.full((COVER_PROBE, COVER_K // block_size), ONE[scale], np.uint8)  # (rows, blocks)
+    block, step = at // block_size, at % block_size
+    if scale == "e8m0":  # 32 steps of 8 exponents, begun elsewhere in each block: all codes but NaN
+        scales[rows, block] = np.minimum(8 * step + block % 8, 254)
+    else:
+        scales[rows, block] = (block_size * block + step) % 256
+    _keep_in_bf16(codes, scales, fmt, FORMATS[scale], block_size)
+    return Side(codes, scales)
+
+
+def _keep_in_bf16(codes: np.ndarray, scales: np.ndarray, fmt: Format, scale_fmt: Format, block_size: int) -> None:
+    """Replace, in place, elements that would overflow bf16 under their scale by ones between 1 and 2."""
+    spread = np.repeat(decode(scale_fmt, scales), block_size, axis=1)  # (rows, K)
+    beyond = np.abs(decode(fmt, codes) * spread) >= 2.0**128
+    mantissa = fmt.storage((1 << fmt.mantissa_bits) - 1)
+    codes[beyond] = (codes[beyond] & mantissa) | fmt.storage(fmt.bias << fmt.mantissa_bits)
+
+
+def _shuffled(codes: np.ndarray, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    return rng.permutation(np.resize(codes, int(np.prod(shape)))).reshape(shape)
+
+
+def _finite_codes(fmt: Format, count: int = 0) -> np.ndarray:
+    """Of the first `count` codes; by default of all. A ue4m3 scale is a byte: its bit 7 is there, whatever it means."""
+    codes = np.arange(count or 1 << fmt.width).astype(fmt.storage)
+    return codes[np.isfinite(decode(fmt, codes))]
+
+
+def _nan_codes(fmt: Format, count: int = 0) -> list[int]:
+    codes = np.arange(count or 1 << fmt.width).astype(fmt.storage)
+    return [int(code) for code in codes[np.isnan(decode(fmt, codes))]]
+
+
+def reached(
+    side: str, a: Side, b: Side, base: np.ndarray, words: Words, *, elements: tuple[str, str], scale: str, block_size: int
+) -> Reached:
+    """What `side` of a case reaches: `a` (M, K), `b` (N, K), `base` (M, N) their expected words, `words` the plan on chosen
+    elements, `elements` the element formats of a and b."""
+    this, other = (a, b) if side == "a" else (b, a)
+    base = base if side == "a" else base.T  # (rows, partners)
+
+    def changes(rows: np.ndarray, partners: np.ndarray, codes: np.ndarray, scales: np.ndarray) -> np.ndarray:
+        mine, theirs = (codes, scales), (other.codes[partners], other.scales[partners])
+        found = words(*mine, *theirs) if side == "a" else words(*theirs, *mine)
+        return found != base[rows, partners]
+
+    seen = Reached(spreads=_spreads(a, b, elements, scale, block_size))
+    rng = generator(0, f"reached {side}")
+    rows, ks = _element_places(this, scale, block_size, rng)
+    for place in _decided(this, other, base, rows, ks, block_size, rng, changes, of_scale=False):
+        code, under = int(this.codes[rows[place], ks[place]]), int(this.scales[rows[place], ks[place] // block_size])
+        seen.element_codes.add(code)
+        seen.pairs.add((code, scale_class(scale, under)))
+    rows, columns = (index.reshape(-1) for index in np.indices(this.scales.shape))
+    for place in _decided(this, other, base, rows, columns, block_size, rng, changes, of_scale=True):
+        seen.scale_codes.add(int(this.scales[rows[place], columns[place]]))
+        seen.positions.add((int(rows[place]) % scale_layout.TILE_ROWS, int(columns[place]) % scale_layout.TILE_COLUMNS))
+    return seen
+
+
+def _element_places(side: Side, scale: str, block_size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Up to TRIES places (rows, k) of each pair of element code and scale class."""
+    number = {name: place for place, name in enumerate(scale_classes(scale))}
+    table = np.array([number[scale_class(scale, code)] for code in range(256)])
+    classes = np.repeat(table[side.scales], block_size, axis=1)[:, : side.codes.shape[1]]  # (rows, K)
+    keys = (classes * 256 + side.codes).reshape(-1)
+    order = rng.permutation(keys.size)
+    order = order[np.argsort(keys[order], kind="stable")]
+    sorted_keys = keys[order]
+    first = np.r_[0, np.flatnonzero(np.diff(sorted_keys)) + 1]
+    rank = np.arange(keys.size) - np.repeat(first, np.diff(np.r_[first, keys.size]))
+    chosen = order[rank < TRIES]
+    return np.unravel_index(chosen, side.codes.shape)
+
+
+def _decided(this: Side, other: Side, base: np.ndarray, rows: np.ndarray, columns: np.ndarray, block_size: int,
+             rng: np.random.Generator, changes: Callable, *, of_scale: bool) -> np.ndarray:  # fmt: skip
+    """Which of the places (row, k), or (row, block) of scales, decide a word: indices into `rows`."""
+    decided = np.zeros(rows.size, bool)
+    lit = other.codes != 0  # (partners, K): a partner without an element there sees nothing
+    if of_scale:
+        short = -lit.shape[1] % block_size
+        lit = np.pad(lit, ((0, 0), (0, short))).reshape(lit.shape[0], -1, block_size).any(axis=2)  # (partners, blocks)
+    for start in range(0, rows.size, AT_ONCE):
+        part = np.arange(start, min(start + AT_ONCE, rows.size))
+        score = lit[:, columns[part]].T * 2.0 + _moderate(base[rows[part]]) + rng.random((part.size, lit.shape[0]))  # (P, partners)
+        count = min(PARTNERS, lit.shape[0])
+        best = np.argpartition(-score, count - 1, axis=1)[:, :count]  # (P, count)
+        for choice in range(count):
+            left = part[~decided[part]]
+            if not left.size:
+                break
+            codes, scales = this.codes[rows[left]], this.scales[rows[left]]  # copies (P, K), (P, blocks)
+            changed = scales if of_scale else codes
+            changed[np.arange(left.size), columns[left]] ^= 1
+            decided[left] = changes(rows[left], best[left - start, choice], codes, scales)
+    return np.flatnonzero(decided)
+
+
+def _moderate(words: np.ndarray) -> np.ndarray:
+    """One where an fp32, fp16 or e4m3 word is neither zero nor beyond the finite numbers: there a change shows."""
+    bits = 8 * words.dtype.itemsize
+    magnitude = words & ((1 << (bits - 1)) - 1)
+    ceiling = {32: 0x7F800000, 16: 0x7C00, 8: 0x7E}[bits]
+    return ((magnitude != 0) & (magnitude < ceiling)).astype(np.float64)
+
+
+def _spreads(a: Side, b: Side, elements: tuple[str, str], scale: str, block_size: int) -> set[str]:
+    """Classes of how far apart the exponents of non-zero products lie within a sum, over some of the sums."""
+    pairs = min(64, len(a.codes), len(b.codes))
+    exponents = []
+    for side, element in zip((a, b), elements, strict=True):
+        scales, codes = side.scales[:pairs], side.codes[:pairs]
+        spread = np.repeat(np.frexp(decode(FORMATS[scale], scales))[1], block_size, axis=1)[:, : codes.shape[1]]  # (pairs, K)
+        values = decode(FORMATS[element], codes)  # (pairs, K)
+        exponents.append((spread + np.frexp(values)[1], values != 0))
+    total, there = exponents[0][0] + exponents[1][0], exponents[0][1] & exponents[1][1]  # (pairs, K)
+    high = np.where(there, total, -(1 << 20)).max(axis=1)
+    low = np.where(there, total, 1 << 20).min(axis=1)
+    return {next(name for name, last in SPREADS if apart <= last) for apart in (high - low)[there.any(axis=1)]}

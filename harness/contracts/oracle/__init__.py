@@ -1,0 +1,1 @@
+"""What is expected: the lowering plan and its words, derived bounds, what a target supports."""

@@ -1,0 +1,71 @@
+"""From where the sums of right kernels lie to what a result may be: an `Expected` of words from a lowest to a highest.
+
+Two rules leave an element undecided. A sum that may have met infinities of both signs may be anything. And where more than one word
+is allowed, an interval that would still hold the sum without its largest product cannot tell whether a product is missing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitverdict.harness.model.contract import Expected
+from bitverdict.harness.model.verdict import RestsOn
+from bitverdict.reference.error_bound import Sums, converted_bound
+from bitverdict.reference.formats import FORMATS
+
+PAIRS_AT_ONCE = 1 << 20  # products alive at a time
+
+
+def allowed(
+    name: str,
+    out: str,
+    sums: Sums,
+    left: np.ndarray,
+    right: np.ndarray,
+    *,
+    undecided: np.ndarray | None = None,
+    activation: bool = False,
+    rests_on: str = RestsOn.BOUND,
+) -> Expected:
+    """Results (M, N) in `out` of sums of products of `left` (M, K) and `right` (K, N), float64.
+
+    `undecided` (M, N): where more is open than the sums say. `activation`: leaky_relu before the store."""
+    stored = sums.activated() if activation else sums
+    low, high, or_nan = stored.words(FORMATS[out])  # (M, N) each
+    with np.errstate(invalid="ignore"):  # NaN and infinities pass through, and are owed as they are
+        bound = converted_bound(stored.value, stored.error, FORMATS[out])  # (M, N)
+    open_ = sums.undecided | hides_a_product(sums.error, left, right, (low != high) & np.isfinite(sums.value))  # (M, N)
+    if undecided is not None:
+        open_ |= undecided
+    return Expected(
+        name=name,
+        format=out,
+        shape=low.shape,
+        value=stored.value,
+        bound=bound,
+        low=low,
+        high=high,
+        or_nan=or_nan,
+        undecided=open_,
+        rests_on=rests_on,
+    )
+
+
+def hides_a_product(error: np.ndarray, left: np.ndarray, right: np.ndarray, where: np.ndarray) -> np.ndarray:
+    """(M, N): whether none of the products of an element is larger than `error` (M, N); False outside `where`."""
+    sides = [np.where(np.isfinite(side), np.abs(side), 0.0) for side in (left, right)]  # (M, K), (K, N)
+    largest = np.multiply.outer(sides[0].max(axis=1, initial=0.0), sides[1].max(axis=0, initial=0.0))  # (M, N) or more
+    sure = where & (largest <= error)  # (M, N)
+    rows, columns = np.nonzero(where & ~sure & (_usual(*sides) <= error))  # (P,) each: only these must be looked at
+    for start in range(0, rows.size, at_once := max(1, PAIRS_AT_ONCE // max(left.shape[1], 1))):
+        part = slice(start, start + at_once)
+        products = sides[0][rows[part]] * sides[1].T[columns[part]]  # (P, K)
+        sure[rows[part], columns[part]] = products.max(axis=1) <= error[rows[part], columns[part]]
+    return sure
+
+
+def _usual(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """(M, N): the mean of an element's products, weighted by their size. Never more than the largest; one BLAS product each."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        mean = (np.square(left) @ np.square(right)) / (left @ right) * (1 - left.shape[1] * 2.0**-51)  # (M, N)
+    return np.where(np.isfinite(mean), mean, 0.0)  # (M, N) of unknown ones, none

@@ -1,0 +1,82 @@
+"""What any kernel of a block-scaled product must give: the exact value and a derived bound, whatever machine and order.
+
+The steps are those of `bitverdict.reference.error_bound`, for operands that are elements times scales. A kernel may also widen:
+element times scale in bf16 is exact in bf16's normal range, loses at most half a last place below it, and is left undecided above
+it. So is what stands under a ue4m3 scale with bit 7 set, which machines ignore and compilers take for a sign. Where no widening
+instruction was launched, all of it is decided."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitverdict.harness.contracts.inputs.block_scaled_inputs import Side
+from bitverdict.harness.contracts.oracle.allowed_results import allowed
+from bitverdict.harness.contracts.oracle.gemm_bound import Launched, accumulations, bound_rests_on, chosen, of_arch
+from bitverdict.harness.model.contract import Expected
+from bitverdict.kernels.scaled_operands import ScaledFormat
+from bitverdict.reference.error_bound import accumulated_sums, field_powers, products_grid, raised_alignment
+from bitverdict.reference.exact_gemm import exact_gemm, scale_values
+from bitverdict.reference.formats import BF16, FORMATS, decode
+from bitverdict.reference.tensor_core import Instruction
+
+
+def bounded_scaled_product(f: ScaledFormat, out: str, a: Side, b: Side, arch: str, launched: Launched = frozenset()) -> Expected:
+    """C (M, N) in `out` of sides a (M, K) and b (N, K): words from a lowest to a highest. `launched`: by which instructions."""
+    left, left_powers = _scaled(f.a, f.scale, f.block_size, a)  # (M, K) each
+    right, right_powers = (side.T for side in _scaled(f.b, f.scale, f.block_size, b))  # (K, N) each
+    exact, rules = exact_gemm(left, right), instructions(f, arch, launched)
+    lost, undecided = np.zeros(exact.value.shape), np.zeros(exact.value.shape, bool)  # (M, N) each
+    if any(rule.scale is None for rule in rules):
+        with np.errstate(invalid="ignore", over="ignore"):
+            lost = _lost_below(left) @ _magnitude(right) + _magnitude(left) @ _lost_below(right)  # (M, N)
+        unsettled = [_unsettled(values, side, f).any(axis=1) for values, side in ((left, a), (right.T, b))]  # (M,), (N,)
+        undecided = np.logical_or.outer(*unsettled)  # (M, N)
+    sums = accumulated_sums(
+        exact.value,
+        exact.magnitude,
+        left.shape[1],
+        accumulations=accumulations(rules, left.shape[1]),
+        alignment=raised_alignment(left, left_powers, right, right_powers),
+        grid=products_grid(left, right),
+        lost=lost,
+    )
+    return allowed("c", out, sums, left, right, undecided=undecided, rests_on=bound_rests_on(rules))
+
+
+def instructions(f: ScaledFormat, arch: str, launched: Launched = frozenset()) -> list[Instruction]:
+    """Those that may have multiplied these operands on `arch`: with their scales, or widened to a format that holds the products of
+    element and scale. Of these the `launched` ones, where any of them was."""
+    wide = ("bf16", "tf32", "fp16") if f.scale == "ue4m3" else ("bf16", "tf32")  # the scales of e8m0 leave fp16
+    able = [
+        rule
+        for rule in of_arch(arch)
+        if rule.d == "fp32"
+        and ((rule.a, rule.b, rule.scale) == (f.a, f.b, f.scale) or (rule.scale is None and rule.a == rule.b and rule.a in wide))
+    ]
+    return chosen(able, launched)
+
+
+def _scaled(element: str, scale: str, block_size: int, side: Side) -> tuple[np.ndarray, np.ndarray]:
+    """(values, what their exponent fields mean) of an operand (rows, K)."""
+    fmt, scale_fmt = FORMATS[element], FORMATS[scale]
+    values, scales = decode(fmt, side.codes), decode(scale_fmt, side.scales)
+    powers = scale_values(field_powers(values, fmt.smallest_normal), field_powers(scales, scale_fmt.smallest_normal), block_size)
+    return scale_values(values, scales, block_size), powers
+
+
+def _magnitude(values: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(values), np.abs(values), 0.0)
+
+
+def _lost_below(values: np.ndarray) -> np.ndarray:
+    """Half a last place of bf16's subnormals, where widening may round."""
+    return np.where((np.abs(values) < BF16.smallest_normal) & (values != 0), BF16.smallest / 2, 0.0)
+
+
+def _unsettled(values: np.ndarray, side: Side, f: ScaledFormat) -> np.ndarray:
+    """(rows, K): elements whose scaled value a machine and a compiler need not agree on."""
+    beyond = np.abs(values) > BF16.largest
+    if f.scale != "ue4m3":
+        return beyond
+    signs = np.repeat(side.scales > 0x7F, f.block_size, axis=1)[:, : values.shape[1]]
+    return beyond | signs

@@ -1,0 +1,149 @@
+"""The plan of a `tl.dot` kernel: which instruction multiplies, in which blocks, in which order, starting from what.
+
+A plan is derived from the element type, the tile, the warps and the architecture alone, by the rules Triton 3.9 lowers `tt.dot`
+with (stated at `family`, with where each was read), and gives an output's accumulator words through the law. It never asks the
+emulator or the compiler; that it says what the compiler does is a test (`tests/contracts/test_dot_lowering.py`), not an
+assumption."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitverdict.reference.fused_multiply_add import chain
+from bitverdict.reference.k_order import instruction_order
+from bitverdict.reference.tensor_core import Instruction, instruction, product
+
+BITS = {"fp16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "int8": 8, "fp32": 32}
+_NEVER_SATURATES = 1 << 17  # products of at most 2^14 each: fewer than this stay within int32
+_TCGEN05 = ("sm_100", "sm_103", "sm_110")
+FMA = "fma"
+
+Law = Callable[[Instruction, np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
+_law: ContextVar[Law] = ContextVar("law", default=product)
+
+
+@contextmanager
+def moved_law(law: Law) -> Iterator[None]:
+    """While entered, accumulator words are `law`'s: how many words a wrong constant would change is what agreement is worth."""
+    token = _law.set(law)
+    try:
+        yield
+    finally:
+        _law.reset(token)
+
+
+def chained_product(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
+    """Words of A B + C as `bitverdict.reference.tensor_core.product` gives them, or as the moved law does where one is entered."""
+    return _law.get()(rule, np.ascontiguousarray(a), np.ascontiguousarray(b), c)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One ascending chain through the accumulator.
+
+    `family`: "mma.sync", "wgmma", "tcgen05", or "fma" for the chain of fp32 fused multiply-adds. `operand`: the format in which
+    the instruction takes what the kernel holds in `dtype` ("tf32" for fp32 words whose low 13 bits are dropped; "fp16" for e4m3
+    widened before mma.sync). `k_width`: consecutive K elements a thread of mma.sync holds, which reorders K where it is more
+    than one instruction reads (`bitverdict.reference.k_order`). The chain starts at zero and is never cut: the kernel passes the
+    accumulator to every dot."""
+
+    arch: str
+    family: str
+    dtype: str
+    operand: str
+    accumulator: str
+    block_k: int
+    k_width: int = 1
+
+    @property
+    def rule(self) -> Instruction | None:
+        """The matrix instruction; None for fused multiply-adds."""
+        if self.family == FMA:
+            return None
+        return instruction(self.arch, self.family, self.operand, self.operand, self.accumulator)
+
+
+def dot_plan(arch: str, dtype: str, *, precision: str = "tf32", block_m: int, block_n: int, block_k: int, num_warps: int) -> Plan:
+    """The plan of ``accumulator = tl.dot(a, b, accumulator)`` for operands in `dtype` on `arch` ("sm_90")."""
+    accumulator = "int32" if dtype == "int8" else "fp32"
+    if dtype == "fp32" and precision == "ieee":
+        return Plan(arch=arch, family=FMA, dtype=dtype, operand="fp32", accumulator=accumulator, block_k=block_k)
+    chosen = family(arch, dtype, block_m=block_m, block_n=block_n, block_k=block_k, num_warps=num_warps)
+    operand = "tf32" if dtype == "fp32" else dtype
+    if chosen != "mma.sync":
+        return Plan(arch=arch, family=chosen, dtype=dtype, operand=operand, accumulator=accumulator, block_k=block_k)
+    if dtype == "e4m3" and arch not in ("sm_89", "sm_120"):  # no such instruction on these: the compiler widens
+        operand = "fp16"
+    return Plan(
+        arch=arch, family=chosen, dtype=dtype, operand=operand, accumulator=accumulator, block_k=block_k, k_width=32 // BITS[dtype]
+    )
+
+
+def words_rest_on(rule: Instruction | None, how: str = "") -> str:
+    """What expected words rest on, for a verdict: before the colon as a report counts it. `how`: what the plan adds to `rule`,
+    which is None for fused multiply-adds."""
+    if rule is None:
+        return "words by specification: fp32 fused multiply-adds, each rounded once (IEEE 754, fusedMultiplyAdd)"
+    return f"words by {rule.basis.value}: {how + '; ' if how else ''}{rule.name}: {rule.evidence}"
+
+
+def family(arch: str, dtype: str, *, block_m: int, block_n: int, block_k: int, num_warps: int) -> str:
+    """The instruction family Triton 3.9 picks (AccelerateMatmul: versions 5, 3, 2 in this order, each where it can).
+
+    tcgen05 (version 5): 4 or 8 warps, rows a multiple of 64, columns of 16, and one instruction's K; int8 only on sm_100. wgmma
+    (version 3): whole warp groups, rows a multiple of 64, columns of 8, and one instruction's K. Both K are 256 bits. Otherwise
+    mma.sync."""
+    one_instruction = block_k * BITS[dtype] >= 256
+    if arch in _TCGEN05 and num_warps in (4, 8) and block_m % 64 == 0 and block_n % 16 == 0 and one_instruction:
+        return "mma.sync" if dtype == "int8" and arch != "sm_100" else "tcgen05"
+    if arch == "sm_90" and num_warps % 4 == 0 and block_m % 64 == 0 and block_n % 8 == 0 and one_instruction:
+        return "wgmma"
+    return "mma.sync"
+
+
+def accumulator_words(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """(M, N) codes of the accumulator after the whole chain: a (M, K), b (K, N) codes in `plan.dtype`.
+
+    The masked tail of the last K block adds products of zeros. They take no part in a block step (docs/arithmetic.md, "The
+    block step", 2), so there K is padded only where an order over whole groups is asked. In the chain of fused multiply-adds one
+    such step shows: it turns the -0 of a negative product that underflowed into +0."""
+    k = a.shape[1]
+    if plan.family == FMA:
+        tail = 1 if k % plan.block_k else 0
+        return chain(np.pad(a, ((0, 0), (0, tail))), np.pad(b, ((0, tail), (0, 0))))
+    rule = plan.rule
+    assert rule is not None
+    if plan.dtype == "int8" and plan.family == "mma.sync" and k >= _NEVER_SATURATES:
+        return _saturating(a, b)
+    if k == 0 or not a.shape[0] or not b.shape[1]:
+        return np.zeros((a.shape[0], b.shape[1]), np.int32 if plan.accumulator == "int32" else np.uint32)
+    if plan.operand != plan.dtype and plan.operand == "fp16":
+        a, b = _widened(a), _widened(b)
+    if plan.k_width * BITS.get(plan.operand, 32) > 32:
+        group = 8 * plan.k_width
+        whole = -(-k // group) * group
+        order = instruction_order(whole, BITS[plan.operand], plan.k_width)  # (whole,)
+        a = np.pad(a, ((0, 0), (0, whole - k)))[:, order]  # (M, whole)
+        b = np.pad(b, ((0, whole - k), (0, 0)))[order]  # (whole, N)
+    return chained_product(rule, a, b)
+
+
+def _saturating(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Triton writes int8 mma.sync with `.satfinite`: each instruction of 32 products clamps its sum to int32."""
+    ends, total = np.iinfo(np.int32), np.zeros((a.shape[0], b.shape[1]), np.int64)  # (M, N)
+    for start in range(0, a.shape[1], 32):
+        part = a[:, start : start + 32].astype(np.int64) @ b[start : start + 32].astype(np.int64)  # (M, N)
+        total = np.clip(total + part, ends.min, ends.max)  # (M, N)
+    return total.astype(np.int32)
+
+
+def _widened(codes: np.ndarray) -> np.ndarray:
+    """e4m3 codes as fp16 codes: exact."""
+    from bitverdict.reference.formats import E4M3, FP16, decode, encode
+
+    return encode(FP16, decode(E4M3, codes))

@@ -1,0 +1,88 @@
+"""The plan of a `tl.dot_scaled` kernel: the instruction that takes the scales, or the compiler's widening where there is none.
+
+By target and operand formats alone, as Triton 3.9 lowers `tt.dot_scaled` for whole tiles of 128 rows: on sm_100 (and 103, 110)
+tcgen05 of the kind that the formats name; elsewhere elements times scales in bf16, then the matrix instruction for bf16. That it is
+so is held to the compiled program in `tests/kernel_contracts/test_block_scaled_matmul.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitverdict.harness.contracts.oracle.dot_lowering import chained_product, words_rest_on
+from bitverdict.reference.formats import FORMATS, convert
+from bitverdict.reference.k_order import instruction_order
+from bitverdict.reference.tensor_core import Instruction, elements, instruction, scaled_elements, scaled_product, upcast_operand
+
+_SCALED = ("sm_100", "sm_103", "sm_110")
+MMA_SYNC_WIDTH = 8  # bf16 a thread of mma.sync holds of widened operands, four times what one instruction reads
+_KINDS = {("e2m1", "e2m1", "e8m0"): "mxf4", ("e2m1", "e2m1", "ue4m3"): "mxf4nvf4"}  # all others: mxf8f6f4
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledPlan:
+    """One ascending chain from zero over all of K. `widened`: the scales are multiplied in before `rule`, in bf16."""
+
+    rule: Instruction
+    a: str
+    b: str
+    scale: str
+    block_size: int
+    widened: bool
+
+    @property
+    def family(self) -> str:
+        return self.rule.family
+
+    @property
+    def rests_on(self) -> str:
+        """What the words rest on, for a verdict."""
+        return words_rest_on(self.rule, "the compiler's widening to bf16, as compiled" if self.widened else "")
+
+
+def scaled_plan(arch: str, a: str, b: str, scale: str, block_size: int) -> ScaledPlan:
+    """The plan for elements in formats `a` and `b` with one scale for `block_size` of them."""
+    if arch in _SCALED:
+        kind = _KINDS.get((a, b, scale), "mxf8f6f4")
+        rule = instruction("sm_100", "tcgen05", a, b, "fp32", scale=scale, scale_block=block_size, kind=kind)
+        return ScaledPlan(rule=rule, a=a, b=b, scale=scale, block_size=block_size, widened=False)
+    rule = instruction(arch, "wgmma" if arch == "sm_90" else "mma.sync", "bf16", "bf16", "fp32")
+    return ScaledPlan(rule=rule, a=a, b=b, scale=scale, block_size=block_size, widened=True)
+
+
+def result_words(
+    plan: ScaledPlan, out: str, arch: str, a: np.ndarray, a_scales: np.ndarray, b: np.ndarray, b_scales: np.ndarray
+) -> np.ndarray:
+    """Words (M, N) in `out`: codes a (M, K) and b (N, K), scale codes (M, blocks) and (N, blocks)."""
+    if plan.widened:
+        sums = chained_product(plan.rule, _widened(plan, plan.a, a, a_scales), _widened(plan, plan.b, b, b_scales).T)  # (M, N)
+    else:
+        sums = scaled_product(plan.rule, a, a_scales, np.ascontiguousarray(b.T), b_scales)  # (M, N)
+    return _converted(sums, out, arch)
+
+
+def element_words(
+    plan: ScaledPlan, out: str, arch: str, a: np.ndarray, a_scales: np.ndarray, b: np.ndarray, b_scales: np.ndarray
+) -> np.ndarray:
+    """Words (P,) of chosen elements: row p of `a` with row p of `b`, (P, K) each, and their scales (P, blocks)."""
+    if plan.widened:
+        sums = elements(plan.rule, _widened(plan, plan.a, a, a_scales), _widened(plan, plan.b, b, b_scales))  # (P,)
+    else:
+        sums = scaled_elements(plan.rule, a, a_scales, b, b_scales)  # (P,)
+    return _converted(sums, out, arch)
+
+
+def _widened(plan: ScaledPlan, element: str, codes: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """bf16 codes (L, K'), in the order the instruction takes K."""
+    wide = upcast_operand(element, codes, plan.scale, scales, plan.block_size)  # (L, K)
+    if plan.family != "mma.sync":
+        return wide
+    group = 8 * MMA_SYNC_WIDTH
+    wide = np.pad(wide, ((0, 0), (0, -wide.shape[1] % group)))  # (L, K')
+    return wide[:, instruction_order(wide.shape[1], 16, MMA_SYNC_WIDTH)]  # (L, K')
+
+
+def _converted(sums: np.ndarray, out: str, arch: str) -> np.ndarray:
+    return sums if out == "fp32" else convert(FORMATS["fp32"], FORMATS[out], sums, arch)

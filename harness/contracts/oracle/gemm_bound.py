@@ -1,0 +1,145 @@
+"""A product judged by its mathematics alone: whichever instruction multiplied, in whatever order the K blocks came.
+
+For a user's launcher, whose plan nobody knows. What a result may be follows from the instructions that were launched, or else from
+all that the target has (`bitverdict.reference.error_bound` has the derivation); no right kernel fails. What it cannot see: -0 for
++0, and the payload of a NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.contracts.inputs.narrowed_inputs import narrowed
+from bitverdict.harness.contracts.oracle.allowed_results import allowed
+from bitverdict.harness.model.contract import Expected
+from bitverdict.harness.model.verdict import RestsOn
+from bitverdict.reference.error_bound import (
+    Accumulation,
+    accumulated_sums,
+    of_instruction,
+    plain_fp32,
+    products_grid,
+    subnormal_alignment,
+)
+from bitverdict.reference.exact_gemm import exact_gemm
+from bitverdict.reference.formats import FORMATS, FP32, Format, decode
+from bitverdict.reference.tensor_core import INSTRUCTIONS, Instruction
+
+TF32_PRODUCTS, BF16_PRODUCTS = 3, 6  # for one of fp32: tf32x3 multiplies high and low parts, bf16x6 three parts of each
+BF16X3_SHARE = 3 * 2.0**-18  # of sum |a||b|: two bf16 parts of either operand leave out 2^-18 of it, and low times low is left out
+Launched = frozenset[tuple[str, ...]]
+"""Matrix instructions in launched kernels: (family, kind, a, b, d), each empty where it is not known; family "fma" for none."""
+
+
+def bounded_product(
+    problem: Any,
+    a: np.ndarray,
+    b: np.ndarray,
+    arch: str,
+    *,
+    c: np.ndarray | None = None,
+    name: str = "c",
+    launched: Launched = frozenset(),
+) -> Expected:
+    """What any kernel must give for `problem` (m, n, k, dtype, out, activation): a (M, K), b (K, N) codes in `problem.dtype`, `c`
+    (M, N) fp32 words that are added before, among or after the products; `name` of the output; `launched`: by which instructions.
+
+    Float operands: words from a lowest to a highest. int8: words, since integers are exact."""
+    shape = (problem.m, problem.n)
+    if problem.dtype == "int8":
+        total = a.astype(np.int64) @ b.astype(np.int64)  # (M, N)
+        words = total.astype(np.int8 if problem.out == "int8" else np.int32)  # (M, N)
+        return Expected(name=name, format=problem.out, shape=shape, words=words, rests_on=RestsOn.EXACT)
+    fmt, k = FORMATS[problem.dtype], problem.k
+    left, right = decode(fmt, a), decode(fmt, b)  # (M, K), (K, N)
+    added = None if c is None else decode(FP32, c)  # (M, N)
+    exact = exact_gemm(left, right, added)
+    rules, terms, lost = instructions(arch, problem.dtype, launched), k, np.zeros(shape)  # lost: (M, N)
+    narrow = narrowed(a, b) if problem.dtype == "fp32" and rules else None  # multiply-adds take all of an operand
+    if narrow:
+        in_bf16 = any("bf16" in one for one in launched)
+        terms = k * (BF16_PRODUCTS if in_bf16 else TF32_PRODUCTS)
+        lost = narrow.loss + (np.nan_to_num(exact.magnitude) * BF16X3_SHARE if in_bf16 else 0.0)  # (M, N)
+    sums = accumulated_sums(
+        exact.value,
+        exact.magnitude,
+        terms,
+        accumulations=accumulations(rules, terms, accumulator=added is not None),
+        alignment=subnormal_alignment(left, right, fmt, fmt),
+        grid=products_grid(left, right, added),
+        lost=lost,
+    )
+    undecided = np.isinf(exact.value)  # (M, N)
+    if undecided.any():
+        undecided &= _may_overflow(left, right, added)
+    if narrow:
+        undecided |= narrow.hollow | (narrow.unsettled & ~np.isnan(exact.value))
+    return allowed(name, problem.out, sums, left, right, undecided=undecided, activation=bool(problem.activation),
+                   rests_on=bound_rests_on(rules))  # fmt: skip
+
+
+def accumulations(rules: Iterable[Instruction], k: int, *, accumulator: bool = False) -> list[Accumulation]:
+    """Every way to sum K = `k` products, and a c where there is an `accumulator`: by each of `rules`, in chains of any length whose
+    instructions may hold one product each, and by plain fp32."""
+    return [*(of_instruction(rule, k, accumulator=accumulator, full=False) for rule in rules), plain_fp32()]
+
+
+def bound_rests_on(rules: Iterable[Instruction]) -> str:
+    """What a bound over `rules` rests on, and what it cannot see, for a verdict."""
+    names = sorted({f"{rule.name} ({rule.basis.value})" for rule in rules}) or ["fp32 multiply-adds"]
+    return f"{RestsOn.BOUND}, for any order of sums by {', '.join(names)}; not seen: the sign of a zero, a NaN's payload"
+
+
+def _may_overflow(left: np.ndarray, right: np.ndarray, added: np.ndarray | None) -> np.ndarray:
+    """(M, N): whether the finite terms could leave fp32, which makes a NaN of an owed infinity when it has the other sign."""
+    sides = [np.abs(np.where(np.isfinite(side), side, 0.0)) for side in (left, right)]
+    terms = sides[0] @ sides[1]  # (M, N)
+    if added is not None:
+        terms = terms + np.where(np.isfinite(added), np.abs(added), 0.0)  # (M, N)
+    return terms >= FP32.largest / 2
+
+
+def instructions(arch: str, dtype: str, launched: Launched = frozenset()) -> list[Instruction]:
+    """The instructions into fp32 that may have multiplied operands in `dtype` on `arch`: of all that hold them exactly (fp32: tf32)
+    those that were launched. All of them where nothing is known of the launch, or nothing launched is among them."""
+    fmt = FORMATS[dtype]
+    able = [
+        rule
+        for rule in of_arch(arch)
+        if rule.d == "fp32" and rule.a == rule.b and rule.scale is None
+        and (rule.a == "tf32" if dtype == "fp32" else _held(fmt, FORMATS.get(rule.a)))
+    ]  # fmt: skip
+    return chosen(able, launched)
+
+
+def of_arch(arch: str) -> list[Instruction]:
+    """The instructions of `arch`; of every chip where it is none of those modelled."""
+    return [rule for rule in INSTRUCTIONS if rule.arch == arch] or list(INSTRUCTIONS)
+
+
+def chosen(able: list[Instruction], launched: Launched) -> list[Instruction]:
+    """Those of `able` that were launched; none where only fp32 multiply-adds were."""
+    if launched and all(family == "fma" for family, *_ in launched):
+        return []
+    asked = [rule for rule in able if any(_is(rule, one) for one in launched)]
+    return asked or able
+
+
+def launched_instructions(recorded: Mapping) -> Launched:
+    """What a run recorded of the matrix instructions in the kernels it launched; empty where it knows nothing."""
+    return frozenset(tuple(one) for one in recorded.get("instructions", ()))
+
+
+def _is(rule: Instruction, one: tuple[str, ...]) -> bool:
+    """Whether `one` (family, kind, a, b, d), empty where unknown, may be `rule`."""
+    names = rule.family, rule.kind, rule.a, rule.b, rule.d
+    return all(said in ("", name) for said, name in zip(one, names, strict=True))
+
+
+def _held(fmt: Format, operand: Format | None) -> bool:
+    """Whether every number in `fmt` is one of `operand`."""
+    return operand is not None and (
+        operand.mantissa_bits >= fmt.mantissa_bits and operand.largest >= fmt.largest and operand.smallest <= fmt.smallest
+    )

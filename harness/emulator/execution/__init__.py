@@ -1,0 +1,1 @@
+"""What runs: a CTA, its partitions, barriers and asynchronous operations."""

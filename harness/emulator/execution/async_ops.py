@@ -1,0 +1,244 @@
+"""Time: asynchronous operations are issued, land when the schedule says, and may be relied on only after what PTX says orders them.
+
+Two things are kept apart. *Landing* moves the data: at issue (eager), when something waits for it (latest), or in between (drawn).
+*Knowledge* is what an agent may rely on: an operation is in flight for an agent until a wait of that agent has covered it, landed
+or not. A touch of memory that an operation in flight still writes, or an overwrite of memory it still reads, is a race under every
+schedule.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from bitverdict.harness.emulator.async_rules import rule_of
+from bitverdict.harness.emulator.faults import BadArgument, OnChipFault
+from bitverdict.harness.emulator.memory.onchip import View
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.execution.partitions import Agent
+    from bitverdict.harness.emulator.mlir_reader import Operation
+
+
+READ_BY = "read by"  # in the details of a fault whose reader only the running program knows
+
+
+class InFlight:
+    """One asynchronous operation.
+
+    `pipe` names the unit that executes its operations in the order of issue ("" for none); `barriers` are the bytes of shared
+    memory of the mbarriers its landing arrives at; `known` the agents that have waited for it.
+    """
+
+    __slots__ = ("after", "barriers", "kind", "known", "landed", "landing", "number", "op", "pipe", "reads", "value", "writes")
+
+    def __init__(
+        self,
+        op: Operation,
+        kind: str,
+        landing: Callable[[], None],
+        *,
+        pipe: str = "",
+        reads: tuple[View, ...] = (),
+        writes: tuple[View, ...] = (),
+        barriers: tuple[int, ...] = (),
+    ) -> None:
+        self.op, self.kind, self.landing, self.pipe = op, kind, landing, pipe
+        self.reads, self.writes, self.barriers = reads, writes, barriers
+        self.landed = False
+        self.known: set[int] = set()
+        self.after: list[InFlight] = []  # what its issuer had waited for: its completion implies theirs
+        self.number = 0
+        self.value: Any = None
+
+
+class PendingTensor:
+    """Registers that a wgmma in flight still writes: only its wait, or a wgmma behind it, may touch them."""
+
+    def __init__(self, flight: InFlight) -> None:
+        self.flight = flight
+
+    def __getattr__(self, name: str) -> Any:
+        raise OnChipFault(
+            "race",
+            f"registers are read while the {self.flight.kind} that writes them is in flight: no wait orders them",
+            self.flight.op.location,
+            {"rule": rule_of(self.flight.kind), "operation": self.flight.op.brief, READ_BY: True},
+        )
+
+    def __array__(self, *_: object, **__: object) -> Any:
+        return self.__getattr__("array")
+
+
+class Schedule:
+    """When operations land: "eager", "latest" or "drawn:<schedule_seed>" (ValueError for anything else). "... on <count>" asks for
+    a GPU of `count` multiprocessors: a launcher that begins one program on each then gives each of them several turns.
+
+    "immediate" is for comparison only: operations land and are known to be complete at issue, as in a simulator without time.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.draw: random.Random | None = None
+        kind, _, count = text.partition(" on ")
+        if kind.startswith("drawn:") and kind[6:].lstrip("-").isdigit():
+            self.draw = random.Random(int(kind[6:]))
+        elif kind not in ("eager", "latest", "immediate"):
+            raise BadArgument(f"schedule {text!r}: must be 'eager', 'latest' or 'drawn:<integer>', and may end in ' on <count>'")
+        if " on " in text and (not count.isdigit() or int(count) < 1):
+            raise BadArgument(f"schedule {text!r}: multiprocessors must be a number from 1; write 'eager on 2'")
+        self.multiprocessors = int(count) if count else None
+        self.timeless = kind == "immediate"
+        self.eager = kind == "eager" or self.timeless
+
+    def lands_now(self) -> bool:
+        return self.eager or (self.draw is not None and self.draw.random() < 0.5)
+
+    def order(self, count: int) -> list[int]:
+        """The order in which `count` independent things (programs of a grid, rows of a scatter) happen."""
+        order = list(range(count))
+        if self.draw is not None:
+            self.draw.shuffle(order)
+        elif not self.eager:
+            order.reverse()
+        return order
+
+    def interrupts(self) -> bool:
+        """Whether a program that is about to make an atomic lets others run first."""
+        return self.draw is not None and self.draw.random() < 0.5
+
+    def pick(self, count: int) -> int:
+        """Which of `count` agents that could move does."""
+        if self.draw is not None:
+            return self.draw.randrange(count)
+        return 0 if self.eager else count - 1
+
+
+class Flights:
+    """All operations in flight of one program. `agents` are its partitions while it is specialised, or its one agent."""
+
+    def __init__(self, schedule: Schedule, record: Callable[[str, InFlight], None]) -> None:
+        self.schedule, self.record = schedule, record
+        self.pending: list[InFlight] = []
+        self.agents: list[Agent] = []
+
+    def issue(self, agent: Agent, flight: InFlight) -> InFlight:
+        """Put `flight` in the air; a race when what it touches is still touched by another that nothing orders before it."""
+        for earlier in self.pending:
+            if agent.number in earlier.known or (earlier.pipe and earlier.pipe == flight.pipe):
+                continue  # waited for; or of one pipe, which hands accumulators on in order
+            for view in flight.reads:
+                self._collide(earlier.writes, view, flight.op, earlier, "reads", "writes")
+            for view in flight.writes:
+                self._collide(earlier.writes, view, flight.op, earlier, "writes", "writes")
+                self._collide(earlier.reads, view, flight.op, earlier, "overwrites", "reads")
+        flight.after = [f for f in self.pending if agent.number in f.known]
+        self.pending.append(flight)
+        self.record("issued", flight)
+        if self.schedule.lands_now():
+            self.land(flight)
+            if self.schedule.timeless:
+                flight.known.update(a.number for a in self.agents)
+                self.pending.remove(flight)
+        elif self.schedule.draw is not None:
+            for other in list(self.pending):
+                if not other.landed and self.schedule.lands_now():
+                    self.land(other)
+        return flight
+
+    def land(self, flight: InFlight) -> None:
+        """Move the data of `flight`, after that of everything before it in its pipe."""
+        if flight.landed:
+            return
+        if flight.pipe:
+            for earlier in [f for f in self.pending if f.pipe == flight.pipe and not f.landed]:
+                if earlier is flight:
+                    break
+                self._land(earlier)
+        self._land(flight)
+
+    def _land(self, flight: InFlight) -> None:
+        flight.landed = True
+        flight.landing()
+        self.record("landed", flight)
+
+    def before(self, flight: InFlight) -> list[InFlight]:
+        """`flight` and everything before it in its pipe: what a commit covers."""
+        covered = []
+        for other in self.pending:
+            if other.pipe == flight.pipe:
+                covered.append(other)
+            if other is flight:
+                break
+        return covered
+
+    def complete(self, agent: Agent, flight: InFlight) -> None:
+        """`agent` has waited for `flight`: it may rely on it from here."""
+        if agent.number in flight.known:
+            return
+        self.land(flight)
+        flight.known.add(agent.number)
+        for earlier in flight.after:
+            self.complete(agent, earlier)
+        if all(a.number in flight.known for a in self.agents) and flight in self.pending:
+            self.pending.remove(flight)
+
+    def read(self, agent: Agent, op: Operation, view: View) -> None:
+        """`agent` reads `view`: a race with what is in flight, or an uninitialised read."""
+        for flight in self.pending:
+            if agent.number not in flight.known:
+                self._collide(flight.writes, view, op, flight, "reads", "writes")
+        missing = view.unknown()
+        if missing:
+            raise OnChipFault(
+                "uninitialised read",
+                f"{op.name} reads {view}, of which {missing} of {view.known.size} elements were never written",
+                op.location,
+                {"operation": op.brief},
+            )
+
+    def write(self, agent: Agent, op: Operation, view: View) -> None:
+        """`agent` overwrites `view`: a race with what is in flight there."""
+        for flight in self.pending:
+            if agent.number not in flight.known:
+                self._collide(flight.writes, view, op, flight, "writes", "writes")
+                self._collide(flight.reads, view, op, flight, "overwrites", "reads")
+
+    def _collide(self, views: tuple[View, ...], view: View, op: Operation, flight: InFlight, verb: str, busy: str) -> None:
+        for other in views:
+            if other.overlaps(view):
+                raise OnChipFault(
+                    "race",
+                    f"{op.name} {verb} {view} while the {flight.kind} issued at {flight.op.location or 'an unknown line'} "
+                    f"still {busy} {other}: no wait orders them",
+                    op.location,
+                    {
+                        "rule": rule_of(flight.kind),
+                        "operation": op.brief,
+                        "other operation": flight.op.brief,
+                        "other location": flight.op.location,
+                        "other landed": flight.landed,
+                        "schedule": self.schedule.text,
+                    },
+                )
+
+    def finish(self, end: str = "") -> None:
+        """The program has ended: what is still in the air lands, unless it needs memory that the program no longer owns."""
+        for flight in list(self.pending):
+            if flight.kind.startswith(("TMA", "tcgen05")) and flight.kind != "tcgen05.commit":
+                raise OnChipFault(
+                    "race",
+                    f"the program ends while the {flight.kind} issued at {flight.op.location} still uses "
+                    f"{(*flight.reads, *flight.writes)[0]}: no wait of the program covers it",
+                    flight.op.location,
+                    {
+                        "rule": rule_of(flight.kind),
+                        "operation": flight.op.brief,
+                        "other operation": "the program's end",
+                        "other location": end,
+                        "schedule": self.schedule.text,
+                    },
+                )
+            self.land(flight)
+        self.pending.clear()

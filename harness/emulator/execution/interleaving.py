@@ -1,0 +1,144 @@
+"""The programs of a launch that may wait for one another: which are resident, whose turn it is, and when nobody can go on.
+
+A program runs until it waits, or is about to make an atomic under a drawn schedule. The others that are resident then run: under
+"eager" the one that began first, under "latest" the one that begins next, drawn in between. Programs beyond what the GPU holds
+begin in the order of their numbers when one ends, as hardware dispatches them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from bitverdict.harness.emulator.execution.async_ops import Schedule
+from bitverdict.harness.emulator.execution.cta import Machine
+from bitverdict.harness.emulator.execution.partitions import Blocked, Stuck, Thread, Turn
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.residency import Residency
+
+SHOWN = 20  # waits in a report
+MOST_LOOKS = 20_000  # at the same words, one after another, while no program does anything else
+
+
+@dataclass(eq=False)
+class Running:
+    """A program that is resident: its machine, and what it waits for (by agent) or that it only looks for a change."""
+
+    machine: Machine
+    thread: Thread
+    waits: dict[str, Blocked] = field(default_factory=dict)
+    spins: bool = False
+
+    def able(self) -> bool:
+        return not self.waits or any(blocked.passes() for blocked in self.waits.values())
+
+
+class Programs:
+    """The programs of one launch, `resident` of them at once. `begin` makes the thread of a program on a machine."""
+
+    def __init__(self, machine: Machine, schedule: Schedule, resident: Residency, begin: Callable[[Machine], Thread]) -> None:
+        self.schedule, self.resident, self.begin = schedule, resident, begin
+        self.current = machine
+        self.idle = [machine]
+        self.live: list[Running] = []
+        self.steps = self.looks = 0
+
+    def run_in_turn(self, numbers: Iterable[int]) -> None:
+        """Run the programs `numbers`, none of which can wait for another, each to its end."""
+        for number in numbers:
+            self.current.start(number)
+            deque(self.begin(self.current), maxlen=0)
+
+    def run_together(self, numbers: Iterable[int]) -> None:
+        """Run the programs `numbers` to their ends. Raises EmulatedFault "deadlock" when nobody can go on."""
+        waiting = deque(numbers)
+        while waiting or self.live:
+            able = [each for each in self.live if each.able()]
+            room = bool(waiting) and len(self.live) < self.resident.programs
+            if not able and not room:
+                if not self._land():
+                    self._deadlock(waiting)
+                continue
+            chosen = self._choose(able, room)
+            self._turn(self._admit(waiting.popleft()) if chosen is None else chosen)
+
+    def _choose(self, able: list[Running], room: bool) -> Running | None:
+        """Whose turn it is; None for a program that has not begun. Those that only look for a change come last, one by one."""
+        busy = [each for each in able if not each.spins]
+        if not busy and not room:
+            return able[0]
+        if self.schedule.draw is not None:
+            at = self.schedule.pick(len(busy) + room)
+            return busy[at] if at < len(busy) else None
+        if self.schedule.eager:
+            return busy[0] if busy else None
+        return None if room else busy[-1]
+
+    def _admit(self, number: int) -> Running:
+        machine = self.idle.pop() if self.idle else self.current.another()
+        machine.start(number)
+        machine.together = True
+        found = Running(machine, self.begin(machine))
+        self.live.append(found)
+        return found
+
+    def _turn(self, running: Running) -> None:
+        self.current = running.machine
+        self.current.steps = self.steps
+        try:
+            said = next(running.thread)
+        except StopIteration:
+            self.live.remove(running)
+            self.idle.append(running.machine)
+            self._progress()
+        else:
+            running.waits = said.waits if isinstance(said, Stuck) else {}
+            running.spins = said is Turn.SPINS
+            if running.spins:
+                self._look()
+                self.live.append(self.live.pop(self.live.index(running)))
+            else:
+                self._progress()
+        self.steps = self.current.steps
+
+    def _look(self) -> None:
+        self.looks += 1
+        if self.looks > MOST_LOOKS:
+            agent = self.current.agent
+            message = f"{MOST_LOOKS} times in a row programs found the words they had found before, program {agent.program} last"
+            raise EmulatedFault("timeout", message)
+
+    def _progress(self) -> None:
+        self.looks = 0
+        for each in self.live:
+            each.spins = False
+
+    def _land(self) -> bool:
+        """Let what is in flight come, where everybody waits; whether anything was."""
+        flying = [(each.machine, f) for each in self.live for f in each.machine.flights.pending if not f.landed]
+        for machine, flight in flying:
+            machine.flights.land(flight)
+        return bool(flying)
+
+    def _deadlock(self, waiting: deque[int]) -> NoReturn:
+        waits = {
+            f"program {each.machine.number}, {name}": f"{blocked.op.location}: {blocked.describe()}"
+            for each in self.live
+            for name, blocked in each.waits.items()
+        }
+        first = next(blocked for each in self.live for blocked in each.waits.values())
+        lines = sorted({blocked.op.location for each in self.live for blocked in each.waits.values()})
+        shown = dict(list(waits.items())[:SHOWN])
+        details = {"operation": first.op.brief, "waits": shown, "waiting lines": lines}
+        said = "; ".join(f"{who} waits at {wait}" for who, wait in list(waits.items())[:3])
+        said += f"; and {len(waits) - 3} more" if len(waits) > 3 else ""
+        message = f"no program can move, and nothing is left that could: {said}"
+        if waiting:
+            message = (
+                f"needs programs resident together: {self.resident.programs} of the launch can be ({self.resident.reason}), they "
+                f"wait, and {len(waiting)} have not begun, program {waiting[0]} first: {said}"
+            )
+            details["remedy"] = "launch no more programs than are resident together, or wait only for programs of lower numbers"
+        raise EmulatedFault("deadlock", message, first.op.location, details)

@@ -1,0 +1,147 @@
+"""mbarriers (PTX ISA 9.7.13.15): counts, bytes, phases, and what the completion of a phase lets its waiters rely on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+
+from bitverdict.harness.emulator.execution.async_ops import Flights, InFlight
+from bitverdict.harness.emulator.execution.partitions import Agent, Blocked, Thread
+from bitverdict.harness.emulator.faults import OnChipFault
+from bitverdict.harness.emulator.memory.onchip import View
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.mlir_reader import Operation
+
+
+class Barrier:
+    """One mbarrier object: `phase` phases are complete; `arrivals` and `bytes` are missing for the next one.
+
+    What arrived in the open phase is `carried` and `told`; what its completion has made known to waiters is `finished` and `known`.
+    """
+
+    def __init__(self, op: Operation, count: int, agents: int) -> None:
+        self.op, self.count = op, count
+        self.phase, self.arrivals, self.bytes = 0, count, 0
+        self.carried: list[InFlight] = []
+        self.finished: list[InFlight] = []
+        self.told = np.zeros(agents, np.int32)  # (agents,)
+        self.known = np.zeros(agents, np.int32)  # (agents,)
+
+    def __str__(self) -> str:
+        return f"phase {self.phase}, {self.arrivals} of {self.count} arrivals and {self.bytes} bytes missing"
+
+
+class Barriers:
+    """The mbarriers of one program, by the byte of shared memory they lie at."""
+
+    def __init__(self, flights: Flights, tell: Callable[[str, Operation, str], None]) -> None:
+        self.flights, self.tell = flights, tell
+        self.live: dict[int, Barrier] = {}
+        self.ended: dict[int, Operation] = {}  # by whom the last barrier at a byte was invalidated
+
+    def at(self, op: Operation, view: View) -> Barrier:
+        """The barrier in `view`; a conviction when none was initialised there, or it was invalidated."""
+        found = self.live.get(view.offset)
+        if found is None:
+            ended = self.ended.get(view.offset)
+            if ended is None:
+                self._misuse(op, f"{op.name} on {view}, where no barrier is initialised")
+            self._misuse(op, f"{op.name} on {view}, where the barrier was invalidated at {ended.location}", ended)
+        return found
+
+    def _misuse(self, op: Operation, message: str, other: Operation | None = None) -> NoReturn:
+        details = {"operation": op.brief, "barriers": self.state()}
+        if other is not None:
+            details |= {"other operation": other.brief, "other location": other.location}
+        raise OnChipFault("barrier misuse", message, op.location, details)
+
+    def state(self) -> dict[str, str]:
+        """Each live barrier, for a person to read."""
+        return {f"byte {offset}": f"{bar} (initialised at {bar.op.location})" for offset, bar in sorted(self.live.items())}
+
+    def init(self, agent: Agent, op: Operation, view: View, count: int) -> None:
+        if view.offset in self.live:
+            self._misuse(op, f"{op.name} on {view}, where a barrier lives already: invalidate it first", self.live[view.offset].op)
+        self.flights.write(agent, op, view)
+        view.array[...] = count
+        view.known[...] = view.full
+        self.live[view.offset] = Barrier(op, count, len(agent.clock))
+        self.tell("mbarrier", op, f"initialised at byte {view.offset} for {count} arrivals a phase")
+
+    def invalidate(self, op: Operation, view: View) -> None:
+        self.at(op, view)
+        del self.live[view.offset]
+        self.ended[view.offset] = op
+        self.tell("mbarrier", op, f"invalidated at byte {view.offset}")
+
+    def overwritten(self, op: Operation, view: View) -> None:
+        """A write to `view`: no barrier may live there."""
+        for offset in self.live:
+            if view.low <= offset < view.high:
+                self._misuse(op, f"{op.name} overwrites {view}, where a barrier lives: invalidate it first", self.live[offset].op)
+
+    def read(self, op: Operation, view: View) -> None:
+        """A read of `view` as data: a barrier that lives there has overwritten what was stored (PTX ISA, mbarrier: opaque)."""
+        for offset in self.live:
+            if view.low <= offset < view.high:
+                self._misuse(op, f"{op.name} reads {view}, where a barrier lives", self.live[offset].op)
+
+    def arrive(self, op: Operation, view: View, count: int, carried: list[InFlight], told: np.ndarray | None = None) -> None:
+        """`count` arrivals that stand for the completion of `carried`, and for what an agent has `told`."""
+        barrier = self.at(op, view)
+        if count > barrier.arrivals:
+            self._misuse(op, f"{count} arrivals at a barrier that expects {barrier.arrivals} more in this phase", barrier.op)
+        barrier.arrivals -= count
+        barrier.carried += carried
+        if told is not None:
+            np.maximum(barrier.told, told, out=barrier.told)
+        self._settle(op, view, barrier)
+
+    def expect(self, op: Operation, view: View, size: int, carried: list[InFlight], told: np.ndarray) -> None:
+        """mbarrier.arrive.expect_tx: `size` bytes more, then one arrival."""
+        self.at(op, view).bytes += size
+        self.tell("mbarrier", op, f"at byte {view.offset} told to expect {size} bytes")
+        self.arrive(op, view, 1, carried, told)
+
+    def receive(self, op: Operation, view: View, size: int, flight: InFlight) -> None:
+        """complete_tx: `size` bytes of `flight` are in."""
+        barrier = self.at(op, view)
+        barrier.bytes -= size
+        barrier.carried.append(flight)
+        self._settle(op, view, barrier)
+
+    def _settle(self, op: Operation, view: View, barrier: Barrier) -> None:
+        """Complete the open phase when nothing is missing."""
+        if barrier.arrivals:
+            return
+        if barrier.bytes < 0:
+            self._misuse(op, f"{-barrier.bytes} bytes more arrived at a barrier than it was told of in this phase", barrier.op)
+        if barrier.bytes == 0:
+            barrier.phase += 1
+            barrier.arrivals = barrier.count
+            barrier.finished += barrier.carried
+            barrier.carried = []
+            barrier.known = np.maximum(barrier.known, barrier.told)
+            self.tell("mbarrier", op, f"at byte {view.offset} completes phase {barrier.phase - 1}")
+
+    def wait(self, agent: Agent, op: Operation, view: View, parity: int) -> Thread:
+        """try_wait.parity in a loop: passes when the last completed phase has `parity`; the phase before the first has parity 1. A
+        parity other than 0 or 1 is misuse (PTX ISA 9.7.13.15, mbarrier.try_wait: phaseParity)."""
+        barrier = self.at(op, view)
+        if parity not in (0, 1):
+            self._misuse(op, f"{op.name} for parity {parity} at {view}: must be 0 or 1; pass the phase modulo 2", barrier.op)
+
+        def passes() -> bool:
+            return (barrier.phase - 1) & 1 == parity
+
+        if not passes():
+            self.tell("mbarrier", op, f"waits for parity {parity} at byte {view.offset}: {barrier}")
+            yield Blocked(op, passes, lambda: f"parity {parity} of the barrier at {view} ({barrier})", view.offset, barrier.op)
+        self.tell("mbarrier", op, f"wait for parity {parity} at byte {view.offset} passes, {barrier.phase} phases complete")
+        for flight in barrier.finished:
+            self.flights.complete(agent, flight)
+        barrier.finished = [f for f in barrier.finished if f in self.flights.pending]
+        agent.acquire(barrier.known)

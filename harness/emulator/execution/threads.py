@@ -1,0 +1,77 @@
+"""Which thread of a program holds each element of a tensor: a fact of its type, asked of the compiler's own linear layouts."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from bitverdict.harness.emulator.mlir_types import Type
+
+WARP = 32
+EVERY = -1  # all bits: each thread holds the same
+
+
+@dataclass(frozen=True, eq=False)
+class Owners:
+    """`threads`: (elements,) the thread that stores each element, elements in row-major order. `copies`: bits of a thread's number
+    that do not change what it holds; a thread that differs in them only loads the element too, and does not store it."""
+
+    threads: np.ndarray
+    copies: int
+
+
+SCALAR = Owners(np.zeros(1, np.int32), EVERY)  # thread 0 stores it (`emitRedundantThreadPredicate`), each thread loads it
+
+
+@cache
+def owners(kind: Type, layout: str) -> Owners:
+    """Who holds a value of the type `kind`, whose layout is `layout` with its aliases written out."""
+    if kind.kind != "tensor":
+        return SCALAR
+    registers, lanes, warps = _bases(kind.shape, layout)
+    threads = np.zeros(kind.shape, np.int32)
+    bits = lanes + [[0] * len(kind.shape)] * (WARP.bit_length() - 1 - len(lanes)) + warps
+    copies = sum(1 << i for i, basis in enumerate(bits) if not any(basis))
+    places = np.zeros((1, len(kind.shape)), np.int64)  # (held, rank) coordinates that a thread's registers reach from its first
+    for basis in registers:
+        if any(basis):
+            places = np.concatenate([places, places ^ np.array(basis)])
+    numbers = np.zeros(1, np.int32)  # (threads,)
+    starts = np.zeros((1, len(kind.shape)), np.int64)  # (threads, rank)
+    for i, basis in enumerate(bits):
+        if any(basis):
+            numbers = np.concatenate([numbers, numbers | 1 << i])
+            starts = np.concatenate([starts, starts ^ np.array(basis)])
+    where = (starts[:, None, :] ^ places[None, :, :]).reshape(-1, len(kind.shape))  # (threads * held, rank)
+    threads[tuple(where.T)] = np.repeat(numbers, len(places))
+    return Owners(threads.reshape(-1), copies)
+
+
+def _bases(shape: tuple[int, ...], layout: str) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
+    """(register, lane, warp) bases of `layout` for a tensor of `shape`."""
+    from triton._C.libtriton import gluon_ir, ir, nvidia
+
+    context = ir.context()
+    ir.load_dialects(context)
+    nvidia.load_dialects(context)
+    text = f"tt.func public @layout(%a: tensor<{'x'.join(map(str, shape))}xi8, {layout}>) {{ tt.return }}"
+    with tempfile.NamedTemporaryFile("w", suffix=".mlir") as file:
+        file.write(f'module attributes {{"ttg.threads-per-warp" = {WARP} : i32}} {{ {text} }}')
+        file.flush()
+        module = ir.parse_mlir_module(file.name, context)
+    module.context = context  # or it is gone before the module is
+    builder = gluon_ir.GluonOpBuilder(context)
+    held = builder.get_gluon_layout_from_tensor(module.get_function("layout").args(0))
+    found = builder.to_linear_layout(held._to_ir(builder), list(shape))
+    return found.reg_bases, found.lane_bases, found.warp_bases
+
+
+def stays_in_warp(before: Owners, after: Owners) -> bool:
+    """Whether a conversion between two layouts moves nothing from one warp to another."""
+    return bool((before.threads // WARP == after.threads // WARP).all()) and before.copies // WARP == after.copies // WARP
+
+
+__all__ = ["EVERY", "SCALAR", "WARP", "Owners", "owners", "stays_in_warp"]

@@ -1,0 +1,162 @@
+"""TMA: copies between global and shared memory through tensor descriptors (PTX ISA 9.7.9.27, cp.async.bulk.tensor)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.async_rules import rule_of
+from bitverdict.harness.emulator.execution.async_ops import Flights, InFlight
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
+from bitverdict.harness.emulator.memory.global_order import BULK
+from bitverdict.harness.emulator.memory.onchip import View
+from bitverdict.harness.emulator.memory.tensor_maps import Descriptor, check_alignment, check_sign
+from bitverdict.harness.emulator.memory.undefined_lanes import NOTE, told
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.execution.async_ops import Schedule
+    from bitverdict.harness.emulator.execution.mbarriers import Barriers
+    from bitverdict.harness.emulator.execution.partitions import Agent
+    from bitverdict.harness.emulator.mlir_reader import Operation
+
+
+class BulkCopies:
+    """The part of a program that issues TMA operations."""
+
+    memory: GlobalMemory
+    flights: Flights
+    barriers: Barriers
+    schedule: Schedule
+    agent: Agent
+    program: tuple[int, int, int]
+    number: int
+    notes: set[tuple[str, str]]
+    either_row: bool
+
+    def issue(self, flight: InFlight) -> InFlight: ...  # type: ignore[empty-body]
+    def async_read(self, op: Operation, views: Any) -> None: ...
+    def async_write(self, op: Operation, view: View) -> None: ...
+
+    def bulk_load(
+        self, op: Operation, descriptor: Descriptor, starts: tuple[int, ...], barrier: View, target: View, when: Any
+    ) -> None:
+        """A tile into shared memory; its bytes, those outside the tensor included, are counted by `barrier`."""
+        if when:
+            check_alignment(op, starts[-1], descriptor.itemsize)
+            lead = (1,) * (len(starts) - len(target.shape))
+            self._load(op, "TMA load", descriptor, *descriptor.box(starts, (*lead, *target.shape)), barrier, target)
+
+    def bulk_gather(
+        self, op: Operation, descriptor: Descriptor, rows: np.ndarray, column: int, barrier: View, target: View, when: Any
+    ) -> None:
+        """Chosen rows into shared memory, from `column` on."""
+        if when:
+            check_alignment(op, column, descriptor.itemsize)
+            self._load(op, "TMA gather", descriptor, *descriptor.rows(rows, column, target.shape[-1]), barrier, target)
+
+    def _load(
+        self,
+        op: Operation,
+        kind: str,
+        descriptor: Descriptor,
+        addresses: np.ndarray,
+        inside: np.ndarray | None,
+        barrier: View,
+        target: View,
+    ) -> None:
+        self.barriers.at(op, barrier)
+        self.async_write(op, target)
+        padding, agent = descriptor.padding(target.dtype), self.agent
+        self.memory.look(op, addresses, inside, target.dtype.itemsize, agent, BULK)
+
+        def land() -> None:
+            found = self.memory.load(op, addresses, inside, padding, target.dtype, agent, None)
+            target.put(descriptor.loaded(found).reshape(target.shape))
+            self.barriers.receive(op, barrier, addresses.size * target.dtype.itemsize, flight)
+
+        flight = InFlight(op, kind, land, writes=(target,), barriers=(barrier.offset,))
+        self.issue(flight)
+
+    def bulk_store(self, op: Operation, descriptor: Descriptor, starts: tuple[int, ...], source: View) -> None:
+        """A tile from shared memory; nothing is written outside the tensor but what is left of a row's last 16 bytes."""
+        check_alignment(op, starts[-1], descriptor.itemsize)
+        check_sign(op, starts, "coordinates")
+        lead = (1,) * (len(starts) - len(source.shape))
+        self._store(op, "TMA store", *descriptor.written.box(starts, (*lead, *source.shape)), source)
+
+    def bulk_scatter(self, op: Operation, descriptor: Descriptor, rows: np.ndarray, column: int, source: View) -> None:
+        """Rows of shared memory to chosen rows. Nothing orders two rows that go to one place: the schedule does."""
+        check_alignment(op, column, descriptor.itemsize)
+        check_sign(op, [column], "column")
+        check_sign(op, [int(np.min(rows, initial=0))], "row")
+        reached = rows[(rows >= 0) & (rows < descriptor.shape[0])]
+        if np.unique(reached).size != reached.size:
+            self.notes.add(("duplicate rows", op.location))
+            self._differing_rows(op, rows, (rows >= 0) & (rows < descriptor.shape[0]), source)
+        self._store(op, "TMA scatter", *descriptor.written.rows(rows, column, source.shape[-1]), source, np.array(rows))
+
+    def _differing_rows(self, op: Operation, rows: np.ndarray, inside: np.ndarray, source: View) -> None:
+        """Two rows of one scatter that go to one place: nothing orders them, a race where they differ and that matters."""
+        if self.either_row or self.schedule.timeless:
+            return
+        self.async_read(op, (source,))
+        held, first = source.get(), dict[int, int]()
+        for place in np.flatnonzero(inside).tolist():
+            earlier = first.setdefault(int(rows[place]), place)
+            if held[earlier].tobytes() != held[place].tobytes():
+                raise EmulatedFault(
+                    "race",
+                    f"{op.name} scatters rows {earlier} and {place} of {source}, which differ, to row {int(rows[place])}: "
+                    "either may stay",
+                    op.location,
+                    {
+                        "rule": rule_of("TMA scatter"),
+                        "operation": op.brief,
+                        "other operation": op.brief,
+                        "other location": op.location,
+                    },
+                )
+
+    def _store(
+        self,
+        op: Operation,
+        kind: str,
+        addresses: np.ndarray,
+        inside: np.ndarray | None,
+        source: View,
+        rows: np.ndarray | None = None,
+    ) -> None:
+        self.async_read(op, (source,))
+        agent = self.agent
+        landings = self.memory.issue(op, addresses, inside, source.dtype.itemsize, agent)
+        if (lanes := source.undefined()) is not None and (inside is None or (lanes.reshape(inside.shape) & inside).any()):
+            self.notes.add((NOTE, told(op, source.space.undefined_by)))
+
+        def land() -> None:
+            values, order = source.get().reshape(addresses.shape), [slice(None)]
+            if rows is not None and np.unique(rows).size != rows.size:
+                order = [slice(row, row + 1) for row in self.schedule.order(len(rows))]
+            self.memory.land(op, landings, values, order, agent)
+
+        flight = InFlight(op, kind, land, reads=(source,))
+        agent.stores.append(self.issue(flight))
+        agent.writing.append([each.event for each in landings])
+        if self.schedule.timeless:
+            self._written(0)
+
+    def bulk_store_wait(self, most: int, *, read: bool) -> None:
+        """cp.async.bulk.wait_group: all but the last `most` have read their source, and have written unless the wait is for the
+        `read` only. What they wrote may be touched after that."""
+        stores = self.agent.stores
+        while len(stores) > most:
+            self.flights.complete(self.agent, stores.pop(0))
+        if not read:
+            self._written(most)
+
+    def _written(self, most: int) -> None:
+        """All bulk stores of this agent but the last `most` have written."""
+        while len(self.agent.writing) > most:
+            for event in self.agent.writing.pop(0):
+                self.memory.order.complete(event, self.agent)

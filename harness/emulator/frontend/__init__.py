@@ -1,0 +1,1 @@
+"""From the compiler's program to the Python that a CTA runs."""

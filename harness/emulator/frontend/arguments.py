@@ -1,0 +1,96 @@
+"""From what a launch was given to the arguments of its tile program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from triton.runtime.jit import TensorWrapper
+
+from bitverdict.harness.emulator.cuda_tensors import inside
+from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault, raise_for_the_launcher
+from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
+from bitverdict.harness.emulator.memory.tensor_maps import ALIGNMENT, Descriptor
+from bitverdict.harness.emulator.mlir_types import Type
+from bitverdict.harness.emulator.numerics.scalar_ops import narrow
+
+
+def passed(kind: Any, name: str, value: Any) -> list[tuple[str, Any]]:
+    """(name, value) of each argument that the program is passed for the parameter `name`: none for a constant, those of a tuple
+    one by one. `kind` is the parameter's in the kernel's signature, where None, a function and a stride of 1 are constants too."""
+    if isinstance(kind, tuple):
+        return [part for i, (each, item) in enumerate(zip(kind, value, strict=True)) for part in passed(each, f"{name}[{i}]", item)]
+    return [] if kind == "constexpr" else [(name, value)]
+
+
+def flatten(memory: GlobalMemory, names: Sequence[str], values: Sequence[Any], types: Sequence[Type]) -> list[Any]:
+    """One Python value for each argument of the program, tensors made reachable in `memory`. Values whose kind the program does not
+    expect, or too few, are refused as "not modelled"."""
+    kinds = iter(types)
+    found = [_argument(memory, name, value, kinds) for name, value in zip(names, values, strict=True)]
+    flat = [part for parts in found for part in parts]
+    if next(kinds, None) is not None:
+        raise EmulatedFault("not modelled", f"the tile program takes {len(types)} arguments, the launch gave {len(flat)}")
+    return flat
+
+
+def _argument(memory: GlobalMemory, name: str, value: Any, kinds: Iterator[Type]) -> list[Any]:
+    kind = next(kinds, None)
+    if kind is None:
+        raise EmulatedFault("not modelled", f"argument {name}: the tile program takes fewer arguments")
+    if hasattr(value, "block_shape") and hasattr(value, "base"):
+        return _descriptor(memory, name, value, kind, kinds)
+    if kind.kind == "pointer":
+        if isinstance(value, torch.Tensor | TensorWrapper):
+            return [memory.add(name, bytes_of(name, value))]
+        return [int(value.data_ptr() if hasattr(value, "data_ptr") else value)]  # an address, which must lie in a tensor known here
+    if kind.kind == "scalar":
+        if kind.is_float:
+            return [np.asarray(narrow(np.array(float(value)), kind.format))]
+        return [int(value)]
+    raise EmulatedFault("not modelled", f"argument {name} of type {kind.text}")
+
+
+def refuse_cpu_tensors(values: Sequence[Any]) -> None:
+    """ValueError, in Triton's own words, for a tensor of the CPU where a launch on a GPU needs one of its own."""
+    for place, value in enumerate(values):
+        while isinstance(value, TensorWrapper) or hasattr(value, "block_shape"):
+            value = value.base
+        if isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.numel():
+            said = f"Pointer argument (at {place}) cannot be accessed from Triton (cpu tensor?)"
+            raise_for_the_launcher(ValueError(said))
+
+
+def bytes_of(name: str, value: Any) -> torch.Tensor:
+    """The CPU tensor that holds the bytes of `value`: a tensor, or one that `triton.reinterpret` gave another type."""
+    while isinstance(value, TensorWrapper):
+        value = value.base
+    found = inside(value)
+    if found.device.type != "cpu":
+        raise BadArgument(
+            f"argument {name} is on {found.device}: the emulated GPU reads tensors of device='cuda' that were made under it, and "
+            "CPU tensors; move it with .cpu()"
+        )
+    return found
+
+
+def _descriptor(memory: GlobalMemory, name: str, value: Any, kind: Type, kinds: Iterator[Type]) -> list[Any]:
+    """A host tensor descriptor: itself, its shape and strides; or, where the target has no TMA, the pointer it is rewritten to."""
+    base = memory.add(name, bytes_of(name, value.base))
+    shape, strides = [int(n) for n in value.shape], [int(n) for n in value.strides]
+    nan, to_tf32 = getattr(value, "padding", "zero") == "nan", bool(getattr(value, "round_f32_to_tf32", False))
+    if kind.kind == "desc":
+        if (width := int(value.block_shape[-1]) * value.base.element_size()) < ALIGNMENT:
+            raise RuntimeError(
+                f"Triton Error [CUDA]: Failed to create tensor map descriptor: invalid argument: {name}'s box is {width} bytes "
+                f"wide, must be at least {ALIGNMENT}"  # the driver's own words on an H200, then why
+            )
+        made = Descriptor(base, tuple(shape), tuple(strides), value.base.element_size(), nan, to_tf32)
+        flat: list[Any] = [made, *shape, *strides]
+    else:
+        flat = [base, *shape, *strides, int(nan), int(to_tf32), *shape, *strides]
+    for _ in flat[1:]:
+        next(kinds, None)
+    return flat

@@ -1,0 +1,147 @@
+"""From a tile program to the PTX and the machine code that the real compiler makes of it, each instruction under the line of the
+tile program that it came from.
+
+`compiling` stops the compiler at the tile program, because that is what is executed. Some things are decided only further down:
+LLVM contracts a product and a sum to one fused multiply-add, and so does ptxas. Here the rest of Triton's own `make_llir` and
+`make_ptx` is run on the text of a tile program. It takes 15 ms for a small one, up to a second for a matrix product of 128 x 128
+with an epilogue, and is asked for only where a decision is open.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+from triton import knobs
+from triton._C.libtriton import ir, llvm, nvidia
+from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import (
+    CUDABackend,
+    get_features,
+    get_llvm_flags,
+    get_ptx_version_from_options,
+    sm_arch_from_capability,
+)
+
+from bitverdict.harness.emulator.frontend.stop_compiler import CONVERSION, TO_LLVM, read_back
+from bitverdict.harness.emulator.machine_code import cubin_resources
+
+_TRIPLE = "nvptx64-nvidia-cuda"
+_PLACE = re.compile(r" loc\(#loc\d*\)$")
+
+
+class NotAssembled(Exception):
+    """The compiler does not take this tile program any further: it was edited, or the stages are not those known here."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction of PTX: opcode, registers or immediates written and read, and the line of the tile program's text (from 0; -1
+    where the compiler names none)."""
+
+    opcode: str
+    writes: tuple[str, ...]
+    reads: tuple[str, ...]
+    line: int
+
+
+@cache
+def _backend(capability: int, fused: bool) -> tuple[CUDABackend, Any]:
+    backend = CUDABackend(GPUTarget("cuda", capability, 32))
+    return backend, backend.parse_options({"enable_fp_fusion": fused})
+
+
+def ptx(program: str, capability: int, *, fused: bool) -> str:
+    """PTX of the tile program `program` (its text, as `compiling.tile_program` leaves it). NotAssembled where the compiler refuses.
+
+    Line n of the text (from 0) is ``.loc 1 n+1`` there: line 0 is LLVM's word for "none".
+    """
+    backend, options = _backend(capability, fused)
+    version = get_ptx_version_from_options(options, capability)
+    placed = "\n".join(_PLACE.sub(f' loc("tile program":{n}:1)', line) for n, line in enumerate(program.split("\n"), 1))
+    try:
+        module = read_back(placed)
+        manager = ir.pass_manager(module.context)
+        for _, place, name, told in (*CONVERSION, *TO_LLVM):
+            getattr(place, name)(manager, *((capability, version) if told else ()))
+        manager.run(module, "assembly")
+    except RuntimeError as error:
+        raise NotAssembled(f"sm_{capability}: {error}") from error
+    text = _optimized(module, options, capability)
+    return backend.make_ptx(text, {}, options, capability)
+
+
+def _optimized(module: Any, options: Any, capability: int) -> str:
+    """LLVM IR of `module`, optimised as `make_llir` does."""
+    llvm.init_targets()
+    context = llvm.context()
+    found = llvm.to_module(module, context)
+    flags = get_llvm_flags()
+    llvm.attach_datalayout(found, _TRIPLE, sm_arch_from_capability(capability), get_features(options, capability), flags)
+    if options.enable_reflect_ftz:
+        nvidia.set_nvvm_reflect_ftz(found)
+    if options.extern_libs and nvidia.has_extern_deps(found):
+        llvm.link_extern_libs(found, [path for _, path in options.extern_libs])
+    llvm.optimize_module(found, llvm.OPTIMIZE_O3, flags=flags, disable_slp_vectorizer=capability == 80, expand_masked_div_rem=True)
+    return str(found)
+
+
+_STATEMENT = re.compile(r"(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+(.*);$")
+_LOCATION = re.compile(r"\.loc\s+\d+ (\d+) ")
+_OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*")
+_NOTHING_WRITTEN = ("st.", "bra", "ret", "red.", "bar", "cp.", "fence", "mbarrier", "wgmma", "tcgen05", "trap", "brkpt", "exit")
+
+
+def instructions(text: str) -> Iterator[Instruction]:
+    """The instructions of PTX in order."""
+    line = -1
+    for raw in text.splitlines():
+        stripped = raw.partition("//")[0].strip()
+        if found := _LOCATION.match(stripped):
+            line = int(found[1]) - 1
+        elif statement := _STATEMENT.match(stripped):
+            operands = [o.strip() for o in _OPERAND.findall(statement[2])]
+            wrote = 0 if statement[1].startswith(_NOTHING_WRITTEN) else 1
+            yield Instruction(statement[1], _names(operands[:wrote]), _names(operands[wrote:]), line)
+
+
+def _names(operands: list[str]) -> tuple[str, ...]:
+    return tuple(name.strip() for operand in operands for name in operand.strip("{}").split(","))
+
+
+@lru_cache(maxsize=64)
+def registers(program: str, capability: int, *, fused: bool) -> int:
+    """Registers of one thread of the tile program `program`, by its machine code. NotAssembled where the compiler refuses."""
+    backend, options = _backend(capability, fused)
+    try:
+        return cubin_resources(backend.make_cubin(ptx(program, capability, fused=fused), {}, options, capability))[0]
+    except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
+        raise NotAssembled(f"sm_{capability}: {error}") from error
+
+
+def machine_code(text: str, capability: int) -> dict[int, list[str]]:
+    """Instructions of the machine code that ptxas makes of the PTX `text` with fusion on, by line of the tile program: "FFMA R5,
+    R0, R5, R7". NotAssembled where ptxas or nvdisasm fails."""
+    backend, options = _backend(capability, True)
+    try:
+        binary = backend.make_cubin(text, {}, options, capability)
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+            file.write(binary)
+            file.flush()
+            command = [knobs.nvidia.nvdisasm.path, "-g", "-c", file.name]
+            listing = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
+        raise NotAssembled(f"sm_{capability}: {error}") from error
+    found: dict[int, list[str]] = {}
+    line = -1
+    for raw in listing.splitlines():
+        if place := re.search(r'//## File ".*?", line (\d+)', raw):
+            line = int(place[1]) - 1
+        elif instruction := re.search(r"/\*[0-9a-f]+\*/\s+(?:@!?U?P\d\s+)?([A-Z][^;]*?)\s*;", raw):
+            found.setdefault(line, []).append(instruction[1])
+    return found

@@ -1,0 +1,200 @@
+"""What became of each sum of floats in the compiled program: an addition, or a fused multiply-add that took a product in.
+
+With `enable_fp_fusion` LLVM contracts (DAGCombiner, `visitFADDForFMACombine`), one basic block at a time, after everything that
+moves code between blocks: products are hoisted out of loops and sunk into branches, loops of a constant count are unrolled, sums
+are computed in narrower formats. Then ptxas contracts what LLVM left (PTX ISA 9.7.3, `mul` and `add` without a rounding
+modifier), after its own unrolling. No rule on the tile program says where a product and its sum end up, so the compiled program is
+asked (`assembly`). What it said is kept on disk beside Triton's own compilations.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton.runtime.cache import get_cache_manager
+
+from bitverdict.harness.emulator.frontend.assembly import Instruction, NotAssembled, instructions, machine_code, ptx
+from bitverdict.harness.emulator.mlir_reader import Program
+
+Definitions = dict[str, list[Instruction]]  # register -> who writes it
+_FORMATS = ("f32", "f16", "bf16", "f64")
+_OWN_SUMS = (
+    "arith.addf", "arith.subf", "arith.truncf", "math.", "tt.dot", "tt.fp_to_fp", "arith.sitofp", "arith.uitofp", "tt.extern",
+    "tt.precise",
+)  # fmt: skip
+"""Operations whose lines may hold additions and fused multiply-adds of their own."""
+_JOINED = re.compile(r"[FHD]FMA(?!.*(RZ\b|, -?1,))")
+"""A fused multiply-add of machine code; with RZ or one in it, it is a move, a product or a sum that ptxas writes so."""
+_ONE = {0x3F80, 0xBF80, 0x3F803F80, 0xBF80BF80}  # bf16 +1 and -1, packed too
+_MINUS_ZERO = {0x8000, 0x80008000}
+_KEPT = "2"  # changes when what is kept on disk does
+
+
+@dataclass
+class Fate:
+    """What the instructions of one sum are: how many add, how many multiply and add, and on what.
+
+    `addends`: of each instruction that multiplies and adds, the lines of the multiplications whose rounded products it adds; -1 for
+    one of unknown line. `open`: lines of the products that reach an addition which ptxas may still contract.
+    """
+
+    plain: int = 0
+    fused: int = 0
+    formats: set[str] = field(default_factory=set)  # of _FORMATS
+    addends: set[frozenset[int]] = field(default_factory=set)
+    open: set[int] = field(default_factory=set)
+
+
+class Contraction:
+    """The fates of the sums of one tile program on one target, compiled with fusion when first asked for."""
+
+    def __init__(self, program: Program, capability: int) -> None:
+        self.program, self.capability = program, capability
+
+    def fate(self, line: int) -> Fate:
+        """Of the sum at `line` of the program's text. Where the compiler kept no line for it, of all that has none; without any
+        instruction when nothing is left of it. NotAssembled where the compiler does not take the program."""
+        return self.fates.get(line) or self.fates.get(-1) or Fate()
+
+    def joined_by_ptxas(self, line: int, fate: Fate) -> bool:
+        """Whether ptxas made a fused multiply-add of an addition at `line` and one of the products that are `open`."""
+        return bool(fate.open) and not self.joined.isdisjoint({line, -1, *fate.open})
+
+    @cached_property
+    def fates(self) -> dict[int, Fate]:
+        """By line of the program's text; -1 has what stands under no sum's line."""
+        found = self._kept("fates", lambda: [_written(line, fate) for line, fate in fates(self._text, self.program).items()])
+        return {line: _read(fate) for line, fate in found}
+
+    @cached_property
+    def joined(self) -> set[int]:
+        """Lines under which the machine code multiplies and adds."""
+        return set(self._kept("joined", lambda: [
+            line for line, code in machine_code(self._text, self.capability).items() if any(map(_JOINED.match, code))
+        ]))  # fmt: skip
+
+    @cached_property
+    def _text(self) -> str:
+        return ptx(self.program.text, self.capability, fused=True)
+
+    def _kept(self, name: str, compute: Callable[[], Any]) -> Any:
+        """What `compute` finds, from disk when it was found before for this program, target and release."""
+        told = f"{_KEPT} {triton.__version__} {self.capability} {self.program.text}"
+        cache = get_cache_manager(hashlib.sha256(told.encode()).hexdigest())
+        if path := cache.get_file(f"{name}.json"):
+            return json.loads(Path(path).read_text())
+        found = compute()
+        cache.put(json.dumps(found), f"{name}.json", binary=False)
+        return found
+
+
+def _written(line: int, fate: Fate) -> list:
+    return [line, [fate.plain, fate.fused, sorted(fate.formats), [sorted(lines) for lines in fate.addends], sorted(fate.open)]]
+
+
+def _read(kept: list) -> Fate:
+    plain, fused, formats, addends, open_ = kept
+    return Fate(plain, fused, set(formats), {frozenset(lines) for lines in addends}, set(open_))
+
+
+def fates(text: str, program: Program) -> dict[int, Fate]:
+    """By line of the program's text, from its PTX; -1 has what stands under no sum's line."""
+    defined: Definitions = {}
+    listed = list(instructions(text))
+    for instruction in listed:
+        for name in instruction.writes:
+            defined.setdefault(name, []).append(instruction)
+    own = set(_own_lines(program))
+    found: dict[int, Fate] = {}
+    for instruction in listed:
+        kind, modifiers, form = _parts(instruction.opcode)
+        if not form or kind not in ("fma", "add", "sub") or _multiplies(instruction, defined):
+            continue
+        fate = found.setdefault(instruction.line if instruction.line in own else -1, Fate())
+        fate.formats.add(form)
+        if kind == "fma" and not _adds(instruction, defined):
+            fate.fused += 1
+            fate.addends.add(frozenset(each.line for each in origins(instruction.reads[2:], defined) if _multiplies(each, defined)))
+        else:
+            fate.plain += 1
+            if "rn" not in modifiers:
+                fate.open.update(each.line for each in origins(instruction.reads, defined) if _may_be_joined(each))
+    return found
+
+
+def _own_lines(program: Program) -> Iterable[int]:
+    waiting = [block for function in program.functions.values() for block in function.blocks]
+    while waiting:
+        for op in waiting.pop().operations:
+            if op.name.startswith(_OWN_SUMS):
+                yield op.line
+            for region in op.regions:
+                waiting += region
+
+
+def _may_be_joined(instruction: Instruction) -> bool:
+    """Whether ptxas may contract this product: it has no rounding modifier."""
+    kind, modifiers, form = _parts(instruction.opcode)
+    return kind == "mul" and "rn" not in modifiers and bool(form)
+
+
+def _parts(opcode: str) -> tuple[str, list[str], str]:
+    """ "fma.rn.f32x2" as ("fma", ["rn", "f32x2"], "f32"): the first type is that of the result ("add.rn.f32.bf16" on sm_100)."""
+    kind, *modifiers = opcode.split(".")
+    return kind, modifiers, next((each.removesuffix("x2") for each in modifiers if each.removesuffix("x2") in _FORMATS), "")
+
+
+def _adds(instruction: Instruction, defined: Definitions) -> bool:
+    """Whether a fused multiply-add of bf16 multiplies by one: what a sum is where there is no instruction for it (sm_80)."""
+    return instruction.opcode.startswith("fma.rn.bf16") and any(_is(name, _ONE, defined) for name in instruction.reads[:2])
+
+
+def _multiplies(instruction: Instruction, defined: Definitions) -> bool:
+    """Whether `instruction` is a product: of bf16 a fused multiply-add on -0 where there is no other (sm_80)."""
+    return instruction.opcode.startswith("mul.") or (
+        instruction.opcode.startswith("fma.rn.bf16") and _is(instruction.reads[2], _MINUS_ZERO, defined)
+    )
+
+
+def _is(name: str, values: set[int], defined: Definitions) -> bool:
+    """Whether register `name` holds one of the immediate `values`, in both halves if it is packed."""
+    waiting, seen = [name], set[str]()
+    while waiting:
+        at = waiting.pop()
+        if at.startswith("%"):
+            sources = defined.get(at, [])
+            if at in seen or not sources or not all(source.opcode.startswith("mov.") for source in sources):
+                return False
+            seen.add(at)
+            waiting += [read for source in sources for read in source.reads]
+        elif not re.fullmatch(r"-?(0x)?[0-9A-Fa-f]+", at) or not {int(at, 0) & 0xFFFF, int(at, 0) & 0xFFFFFFFF} & values:
+            return False
+    return True
+
+
+def origins(names: Iterable[str], defined: Definitions) -> list[Instruction]:
+    """The instructions whose results the registers `names` hold, seen through moves, packing and changes of sign."""
+    found, seen, waiting = [], set[str](), list(names)
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for source in defined.get(name, ()):
+            changes_sign = source.opcode.startswith("xor.b") and not source.reads[-1].startswith("%")
+            if source.opcode.startswith(("mov.", "neg.")) or changes_sign:
+                waiting += [read for read in source.reads if read.startswith("%")]
+            else:
+                found.append(source)
+    return found
+
+
+__all__ = ["Contraction", "Fate", "NotAssembled", "fates"]

@@ -1,0 +1,172 @@
+"""What the compiler was told, held against what is so at run time: alignment, contiguity and equality of values, assumptions, and
+what arguments were specialised to.
+
+A hint by itself moves nothing. What it costs shows at an access: the compiled program moves several elements at once, from the
+address of the first and under its mask. Where an address is no multiple of what is moved, the hardware traps (*misaligned
+address*). Where an element lies elsewhere, or has another mask, the program touches memory that its source does not name (*false
+hint*). A false hint on which no access of the launch relies is an advice. A false `tl.assume` is a fault by itself: the behaviour
+is undefined from there on (LLVM LangRef, llvm.assume).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.frontend.access_widths import Access
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.execution.cta import Machine
+    from bitverdict.harness.emulator.mlir_reader import Operation, Program
+    from bitverdict.harness.emulator.mlir_types import Type
+
+WRITTEN_AS = {"tt.divisibility": "tl.multiple_of", "tt.contiguity": "tl.max_contiguous", "tt.constancy": "tl.max_constancy"}
+ALIGNED = "PTX ISA, ld, st, atom and cp.async: an address must be a multiple of the size of the access"
+VECTORS = "one instruction moves neighbours in memory, from the address and under the mask of the first"
+
+
+@dataclass(frozen=True)
+class Hint:
+    """One promise about the value of an operation: `name` of `WRITTEN_AS`, one number an axis. `size`: bytes between neighbouring
+    addresses, 0 where the value is no address but an integer."""
+
+    name: str
+    values: tuple[int, ...]
+    size: int
+
+    def untrue(self, value: Any) -> str:
+        """What is not so of `value` (any shape), in a few words; empty where the hint holds."""
+        array, step = np.atleast_1d(np.asarray(value)), self.size or 1
+        say = hex if self.size else str
+        for axis, (promised, size) in enumerate(zip(self.values, array.shape, strict=True)):
+            along = np.moveaxis(array, axis, -1)  # (..., size)
+            if self.name == "tt.divisibility":
+                starts = np.ones(along.shape, np.bool_)
+                starts[..., 1:] = np.diff(along, axis=-1) != step  # the first of each contiguous group
+                wrong = starts & (along % promised != 0)
+                if wrong.any():
+                    return f"{say(int(along[wrong][0]))} is no multiple of {promised}"
+                continue
+            groups = along[..., : size - size % promised].reshape(-1, min(promised, size))  # (groups, promised)
+            due = groups[:, :1] + np.arange(groups.shape[1]) * (step if self.name == "tt.contiguity" else 0)
+            if (wrong := groups != due).any():
+                row, place = (int(n) for n in np.argwhere(wrong)[0])
+                follows = "follows" if self.name == "tt.contiguity" else "stands beside"
+                return f"{say(int(groups[row, place]))} {follows} {say(int(groups[row, place - 1]))}"
+        return ""
+
+
+def hints_of(op: Operation) -> list[Hint]:
+    """What the author promised about the result of `op`."""
+    if not op.results or (kind := op.outputs[0]) is None:
+        return []
+    promised = [(name, _numbers(op.attributes[name], kind)) for name in WRITTEN_AS if name in op.attributes]
+    return [Hint(name, numbers, kind.itemsize if kind.pointers else 0) for name, numbers in promised if max(numbers) > 1]
+
+
+def hinted(program: Program) -> bool:
+    """Whether the author promised anything of which the program still knows."""
+    return any(name in op.attributes for op in program.operations() for name in WRITTEN_AS)
+
+
+def _numbers(text: str, kind: Type) -> tuple[int, ...]:
+    """`dense<[1, 16]> : tensor<2xi32>`, or one number for all axes, as a number an axis."""
+    found = re.match(r"dense<\[?([\d, ]+)\]?>", text)
+    numbers = [int(n) for n in found[1].split(",")] if found else [1]
+    axes = max(len(kind.shape), 1)
+    return tuple(numbers * axes if len(numbers) == 1 else numbers)
+
+
+def untrue_arguments(program: Program, values: list[Any]) -> dict[tuple[str, str], str]:
+    """Arguments (one value each, as the program takes them) that are not what it was compiled for, as `Machine.false_hints` holds
+    them. Triton compiles for the arguments of a launch, so there are none unless a compiled kernel is launched itself."""
+    found = {}
+    for (name, _), value, told in zip(program.entry.blocks[0].arguments, values, program.entry.told, strict=False):
+        promised = int(told.get("tt.divisibility", "1").split(" ")[0])
+        if isinstance(value, int) and value % promised:
+            said = f"argument {name.lstrip('%')} was compiled for a multiple of {promised}, the launch gives {value:#x}"
+            found["", name] = said
+    return found
+
+
+def compiled_in(source: Any, values: tuple[Any, ...]) -> EmulatedFault | None:
+    """The fault of a launch that gives an argument another value than the one Triton compiled in because an earlier value was 1 or
+    None. Parameters declared `tl.constexpr` are not arguments of a compiled kernel: what is given for them is ignored."""
+    parameters = getattr(getattr(source, "fn", None), "params", ())
+    for place, (parameter, value) in enumerate(zip(parameters, values, strict=False)):
+        constant = getattr(source, "constants", {}).get((place,), value)
+        same = value is constant or (isinstance(value, int | float) and value == constant)
+        if not (same or parameter.is_constexpr):
+            said = f"argument {parameter.name} was compiled in as {constant}, the launch gives {value}"
+            details = {"argument": parameter.name, "remedy": "launch the kernel, not what it compiled to"}
+            return EmulatedFault("false hint", said, "", details)
+    return None
+
+
+def note(m: Machine, op: Operation, hints: list[Hint], value: Any) -> None:
+    """Remember which of `hints` about the result of `op` is not true."""
+    for hint in hints:
+        if said := hint.untrue(value):
+            m.false_hints.setdefault((op.location, hint.name), f"{WRITTEN_AS[hint.name]} {list(hint.values)} is not true: {said}")
+
+
+def assume(m: Machine, op: Operation, condition: Any) -> None:
+    """tl.assume: from a false one on anything may happen."""
+    if not np.all(condition):
+        raise EmulatedFault(
+            "false hint",
+            "tl.assume is not true: the compiler takes it for granted",
+            op.location,
+            {"rule": "LLVM LangRef, llvm.assume: undefined where the condition is violated", "operation": op.brief,
+             "program": str(m.program)},
+        )  # fmt: skip
+
+
+def check(m: Machine, op: Operation, access: Access, size: int, pointer: np.ndarray, mask: np.ndarray | None) -> None:
+    """Hold the vectors of one access to its elements: `size` bytes each, at `pointer` (any shape), where `mask` (that shape)."""
+    count, each = access.run // size, access.width // size
+    along = np.moveaxis(pointer, access.axis, -1)
+    addresses = along.reshape(-1, count)  # (runs, count)
+    reached = addresses[:, :1] + np.arange(count) * size  # (runs, count)
+    wanted = np.moveaxis(np.broadcast_to(True if mask is None else mask, pointer.shape), access.axis, -1).reshape(-1, count)
+    moved = np.repeat(wanted[:, ::each], each, axis=1)  # (runs, count): by the mask of each vector's first element
+
+    def element(row: int, column: int) -> list[int]:
+        index = [int(n) for n in np.unravel_index(row * count + column, along.shape)]
+        index.insert(access.axis, index.pop())
+        return index
+
+    if access.width == access.run:
+        moves = f"{op.name} moves {access.width} bytes at once ({access.instruction})"
+    else:
+        moves = f"{op.name} reaches {access.run} bytes from one pointer, {access.width} at once ({access.instruction})"
+    if (wrong := (reached[:, ::each] % access.width != 0) & wanted[:, ::each]).any():
+        row, column = (int(n) for n in np.argwhere(wrong)[0])
+        address = int(reached[row, column * each])
+        said = f"{moves} from {m.memory.named(address)}, at {address:#x}, which is no multiple of {access.width}"
+        raise _fault(m, op, "misaligned address", f"{said}: element {element(row, column * each)} of the tile")
+    if (wrong := (reached != addresses) & wanted).any():
+        row, column = (int(n) for n in np.argwhere(wrong)[0])
+        lies = int(addresses[row, column] - addresses[row, 0])
+        said = f"{moves}; element {element(row, column)} of the tile is taken to lie {column * size} bytes from "
+        raise _fault(m, op, "false hint", f"{said}{element(row, 0)} and lies {lies} bytes from it")
+    if (wrong := wanted != moved).any():
+        row, column = (int(n) for n in np.argwhere(wrong)[0])
+        first = column // each * each
+        said = f"{moves}, under the mask of the first element: that of {element(row, column)} of the tile is "
+        raise _fault(m, op, "false hint", f"{said}{wanted[row, column]}, that of {element(row, first)} is {wanted[row, first]}")
+
+
+def _fault(m: Machine, op: Operation, outcome: str, said: str) -> EmulatedFault:
+    """What an access came to, with the promises that were not kept so far."""
+    untrue = [f"{place + ': ' if place else ''}{what}" for (place, _), what in m.false_hints.items()]
+    details: dict[str, Any] = {"rule": ALIGNED if outcome == "misaligned address" else VECTORS}
+    details |= {"operation": op.brief, "program": str(m.program)}
+    if m.false_hints:
+        said += f"; {next(iter(m.false_hints.values()))}"
+        details |= {"other location": next((place for place, _ in m.false_hints if place), ""), "hints": untrue}
+    return EmulatedFault(outcome, said, op.location, details)

@@ -1,0 +1,149 @@
+"""Block-scaled products: fp4 widened by the compiler, scales in tensor memory, tcgen05.mma with block scales.
+
+Scales lie in tensor memory as PTX says (ISA 9.7.16, "scale factors"): row r of a tile of 128 in lane r % 32, four scales of K in a
+column, columns of the row's quarters side by side, tiles first, then the next four scales. The copy to all four warps is not held.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.execution.async_ops import InFlight
+from bitverdict.harness.emulator.faults import OnChipFault
+from bitverdict.harness.emulator.frontend.lowerings.shared_memory import TENSOR_ROW
+from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.memory.onchip import View
+from bitverdict.harness.emulator.mlir_reader import Operation
+from bitverdict.harness.emulator.mlir_types import Type
+from bitverdict.reference import packing
+from bitverdict.reference.formats import E2M1, FORMATS, decode, encode
+from bitverdict.reference.tensor_core import Instruction, instruction, scaled_product
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.execution.cta import Machine
+
+LANES, QUARTER_COLUMNS = 32, 4  # rows of one column of scales, bytes of K in it
+_ELEMENTS = {0: "e4m3", 1: "e5m2", 2: "e2m3", 3: "e3m2", 4: "e2m1"}  # Triton's ScaleDotElemType
+
+
+@lowers("ttg.fp4_to_fp")
+def widen_fp4(t: Translator, op: Operation) -> None:
+    """Two elements a byte along `axis`, the low nibble first; exact in fp16 and bf16."""
+    fmt, axis = FORMATS[t.result(op).format or ""], op.integer("axis")
+    table = encode(fmt, decode(E2M1, np.arange(16, dtype=np.uint8)))  # (16,)
+    t.call(op, lambda packed: table[packing.unpack(packed.view(np.uint8), axis)])
+
+
+def scale_pieces(kind: Type) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(pieces, byte strides) of scales (rows, scales of K) in tensor memory. ValueError for what is no whole number of columns."""
+    rows, scales = kind.shape
+    if rows % LANES or scales % QUARTER_COLUMNS:
+        raise ValueError(f"{rows} x {scales} scales")
+    quarters = rows // LANES
+    pieces = quarters, LANES, scales // QUARTER_COLUMNS, QUARTER_COLUMNS
+    return pieces, (QUARTER_COLUMNS, TENSOR_ROW, quarters * QUARTER_COLUMNS, 1)
+
+
+def allocate_scales(t: Translator, op: Operation, kind: Type) -> None:
+    """tmem_alloc in the layout of scales. Without a value nothing is touched: what writes there runs in the pipe, behind the
+    products that still read it."""
+    pieces, strides = scale_pieces(kind)
+    offset = op.integer("tensor_memory_row_offset") * TENSOR_ROW + op.integer("tensor_memory_col_offset") * 4
+    view = f"{t.constant(View)}(m.tensor, {offset}, {kind.shape}, {strides}, {t.constant(kind.dtype)}, {pieces})"
+    t.emit(f"{t.value(op.results[0])} = {view}")
+    if op.operands:
+        t.emit(f"m.write({t.constant(op)}, {t.value(op.results[0])}, {t.value(op.operands[0])})")
+    for token in op.results[1:]:
+        t.emit(f"{t.value(token)} = None")
+
+
+@lowers("ttg.memdesc_reshape")
+def reshape(t: Translator, op: Operation) -> None:
+    t.emit(f"{t.target(op)}{t.constant(reshaped)}({t.value(op.operands[0])}, {t.result(op).shape})")
+
+
+def reshaped(view: View, shape: tuple[int, ...]) -> View:
+    """The same elements, row-major, as `shape`: by strides where they allow it, else remembering the pieces."""
+    if view.pieces == view.shape:
+        array = view.array.view()
+        try:
+            array.shape = shape
+        except AttributeError:  # the axes do not lie one behind the other
+            return View(view.space, view.offset, shape, view.strides, view.dtype, view.pieces, view.spread)
+        return View(view.space, view.offset, shape, array.strides, view.dtype, spread=view.spread)
+    return View(view.space, view.offset, shape, view.strides, view.dtype, view.pieces, view.spread)
+
+
+@lowers("ttng.tc_gen5_mma_scaled")
+def scaled_mma(t: Translator, op: Operation) -> None:
+    left, right, into, _token, left_scale, right_scale, use, enabled, barriers, conditions = op.segments()
+    scales = t.types[left_scale[0]], t.types[right_scale[0]]
+    elements = _ELEMENTS.get(op.integer("a_type")), _ELEMENTS.get(op.integer("b_type"))
+    if op.flag("two_ctas") or "two_ctas" in op.attributes or None in elements or None in scales:
+        raise NotModelled(op, "over two CTAs, or on these elements")
+    law = _law(t, op, elements, scales, t.operand(op, 0))
+    a, b = t.operand(op, 0), t.operand(op, 1)
+    k = a.shape[1] * (2 if elements[0] == "e2m1" else 1)
+    t.products[("tcgen05", law.a, law.b, law.d, a.shape[0], b.shape[1], k)] += 1
+    signals = "".join(f"({t.value(bar)}, {t.value(when)}), " for bar, when in zip(barriers, conditions, strict=True))
+    views = ", ".join(t.value(group[0]) for group in (left, left_scale, right, right_scale, into))
+    t.emit(
+        f"if {t.value(enabled[0])}: {t.constant(issue)}(m, {t.constant(op)}, {t.constant(law)}, {views}, "
+        f"{t.value(use[0])}, ({signals}), {'is_async' in op.attributes})"
+    )
+    for token in op.results:
+        t.emit(f"{t.value(token)} = None")
+
+
+def _law(t: Translator, op: Operation, elements: tuple, scales: tuple, a: Type) -> Instruction:
+    """The kind that MMAv5.cpp chooses: mxf4nvf4 for two e2m1 with e4m3 scales, mxf4 with e8m0 ones, mxf8f6f4 for all else."""
+    formats = {"f8E4M3FN": "ue4m3", "i8": "e8m0"}
+    scale = formats.get(scales[0].element)
+    if scale is None or scales[0].element != scales[1].element:
+        raise NotModelled(op, f"scales of {scales[0].element} and {scales[1].element}")
+    k = a.shape[1] * (2 if elements[0] == "e2m1" else 1)
+    both_fp4 = elements == ("e2m1", "e2m1")
+    kind = "mxf8f6f4" if not both_fp4 else "mxf4" if scale == "e8m0" else "mxf4nvf4"
+    size = k // scales[0].shape[1]
+    return instruction(t.arch, "tcgen05", elements[0], elements[1], "fp32", scale=scale, scale_block=size, kind=kind)
+
+
+def issue(
+    m: Machine, op: Operation, law: Instruction, a: View, a_scales: View, b: View, b_scales: View, d: View, use: Any,
+    signals: tuple, is_async: bool,
+) -> None:  # fmt: skip
+    """tcgen05.mma with block scales: as without, and the scales are read, in the order of the pipe that a copy filled them in."""
+    flights = m.flights
+    m.async_read(op, (a, b))
+    m._prepare(op, d)
+
+    def land() -> None:
+        for view, wanted in ((a_scales, True), (b_scales, True), (d, use)):
+            if wanted and (missing := view.unknown()):
+                raise OnChipFault(
+                    "uninitialised read",
+                    f"{op.name} reads {view}, of which {missing} elements were never written",
+                    op.location,
+                    {"operation": op.brief},
+                )
+        left, right = _codes(law.a, a.get(), 1), _codes(law.b, b.get(), 0)  # (M, K), (K, N)
+        before = d.get().view(np.uint32) if use else None
+        rows, columns = a_scales.get().view(np.uint8), b_scales.get().view(np.uint8)
+        d.put(scaled_product(law, left, rows, right, columns, before).view(np.float32))
+        for barrier, when in signals:
+            if when:
+                m.barriers.arrive(op, barrier, 1, flights.before(flight))
+
+    barriers = tuple(barrier.offset for barrier, when in signals if when)
+    reads = (a, b, a_scales, b_scales)
+    flight = InFlight(op, "tcgen05.mma", land, pipe="tcgen05", reads=reads, writes=(d,), barriers=barriers)
+    m.issue(flight)
+    if not is_async:
+        flights.complete(m.agent, flight)
+
+
+def _codes(element: str, held: np.ndarray, axis: int) -> np.ndarray:
+    held = held.view(np.uint8)
+    return packing.unpack(held, axis) if element == "e2m1" else held

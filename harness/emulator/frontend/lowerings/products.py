@@ -1,0 +1,113 @@
+"""Matrix products: mma.sync and fma chains (`tt.dot`), wgmma (`ttng.warp_group_dot`), tcgen05.mma, and the barriers they signal."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.mlir_reader import Operation
+from bitverdict.harness.emulator.mlir_types import Type
+from bitverdict.harness.emulator.numerics.matrix_products import (
+    OPERAND_FORMATS,
+    RESULT_FORMATS,
+    Dot,
+    fma_product,
+    k_order,
+    layout_number,
+    partial_product,
+    product,
+)
+
+
+def _formats(op: Operation, a: Type, b: Type, d: Type) -> tuple[str, str, str]:
+    try:
+        return OPERAND_FORMATS[a.element], OPERAND_FORMATS[b.element], RESULT_FORMATS[d.element]
+    except KeyError as error:
+        raise NotModelled(op, f"on {a.element} and {b.element} to {d.element} ({error})") from None
+
+
+def _note(t: Translator, family: str, formats: tuple[str, str, str], a: Type, b: Type) -> None:
+    t.products[(family, *formats, a.shape[-2], b.shape[-1], a.shape[-1])] += 1
+
+
+@lowers("tt.dot")
+def dot(t: Translator, op: Operation) -> None:
+    a, b, d = t.operand(op, 0), t.operand(op, 1), t.result(op)
+    layout = t.program.expand(d.layout)
+    if len(a.shape) != 2:
+        raise NotModelled(op, "a batched product")
+    if "nvidia_mma" not in layout:
+        t.call(op, _without_tensor_cores(t, op, a, b, d))
+        return
+    if layout_number(layout, "versionMajor") != 2:
+        raise NotModelled(op, f"with the layout {layout[:80]}")
+    formats = _formats(op, a, b, d)
+    width = layout_number(t.program.expand(a.layout), "kWidth") or 1
+    order = k_order(a.shape[1], width, a.bits)
+    _note(t, "mma.sync", formats, a, b)
+    arch = t.arch
+
+    def run(left: np.ndarray, right: np.ndarray, c: np.ndarray) -> np.ndarray:
+        if order is not None:
+            left, right = left[:, order], right[order]
+        return product(arch, "mma.sync", formats, left, right, c)
+
+    t.call(op, run)
+
+
+def _without_tensor_cores(t: Translator, op: Operation, a: Type, b: Type, d: Type) -> Dot:
+    """A product that the compiler leaves to the ordinary units (FMA.cpp): ascending multiply-adds."""
+    if (a.element, b.element, d.element) != ("f32", "f32", "f32"):
+        raise NotModelled(op, f"on {a.element} without tensor cores")
+    _note(t, "fma", ("fp32", "fp32", "fp32"), a, b)
+    fused = t.fused
+    return lambda left, right, c: fma_product(left, right, c, fused=fused)
+
+
+@lowers("ttng.warp_group_dot")
+def warp_group_dot(t: Translator, op: Operation) -> None:
+    a, b, d = t.operand(op, 0), t.operand(op, 1), t.result(op)
+    formats = _formats(op, a, b, d)
+    _note(t, "wgmma", formats, a, b)
+    arch = t.arch
+    most = op.integer("maxNumImpreciseAcc", 0)
+
+    def run(left: np.ndarray, right: np.ndarray, c: np.ndarray) -> np.ndarray:
+        if a.bits == 8 and formats[2] == "fp32":
+            return partial_product(arch, formats, left, right, c, most)
+        return product(arch, "wgmma", formats, left, right, c)
+
+    use = t.value(op.operands[3]) if len(op.operands) > 3 else "True"
+    left, right, c = (t.value(n) for n in op.operands[:3])
+    t.emit(
+        f"{t.target(op)}m.warp_group_dot({t.constant(op)}, {t.constant(run)}, {left}, {right}, {c}, {use}, {op.flag('isAsync')})"
+    )
+
+
+@lowers("ttng.warp_group_dot_wait")
+def warp_group_dot_wait(t: Translator, op: Operation) -> None:
+    t.emit(f"m.wait_dots({op.integer('pendings')})")
+    for result, operand in zip(op.results, op.operands, strict=True):
+        t.emit(f"{t.value(result)} = m.arrived({t.value(operand)})")
+
+
+@lowers("ttng.tc_gen5_mma")
+def tensor_core_mma(t: Translator, op: Operation) -> None:
+    a, b, d = t.operand(op, 0), t.operand(op, 1), t.operand(op, 2)
+    if op.flag("two_ctas") or "two_ctas" in op.attributes or op.flag("multicast"):
+        raise NotModelled(op, "over two CTAs")
+    formats = _formats(op, a, b, d)
+    _note(t, "tcgen05", formats, a, b)
+    arch = t.arch
+
+    def run(left: np.ndarray, right: np.ndarray, c: np.ndarray) -> np.ndarray:
+        return product(arch, "tcgen05", formats, left, right, c)
+
+    left, right, into, _token, use, enabled, barriers, conditions = op.segments()
+    signals = "".join(f"({t.value(bar)}, {t.value(when)}), " for bar, when in zip(barriers, conditions, strict=True))
+    t.emit(
+        f"if {t.value(enabled[0])}: m.tensor_core_mma({t.constant(op)}, {t.constant(run)}, {t.value(left[0])}, "
+        f"{t.value(right[0])}, {t.value(into[0])}, {t.value(use[0])}, ({signals}))"
+    )
+    for token in op.results:
+        t.emit(f"{t.value(token)} = None")

@@ -1,0 +1,124 @@
+"""Operations that move no bits: shapes, splats, layouts, ranges, program identity."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from bitverdict.harness.emulator.execution.threads import stays_in_warp
+from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.mlir_reader import Operation
+
+
+@lowers("tt.get_program_id", "tt.get_num_programs")
+def identity(t: Translator, op: Operation) -> None:
+    axis = op.integer("axis")
+    t.emit(f"{t.target(op)}m.{'program' if op.name == 'tt.get_program_id' else 'grid'}[{axis}]")
+
+
+@lowers("tt.make_range")
+def make_range(t: Translator, op: Operation) -> None:
+    values = np.arange(op.integer("start"), op.integer("end"), dtype=np.int32)
+    values.flags.writeable = False
+    t.emit(f"{t.target(op)}{t.constant(values)}")
+
+
+@lowers("tt.splat", "tt.unsplat")
+def splat(t: Translator, op: Operation) -> None:
+    if op.name == "tt.unsplat":
+        t.call(op, lambda a: a.reshape(-1)[0].item())
+        return
+    kind = t.result(op)
+    shape, dtype = kind.shape, kind.dtype
+    t.call(op, lambda a: np.broadcast_to(np.asarray(a, dtype), shape))
+
+
+@lowers("tt.expand_dims")
+def expand_dims(t: Translator, op: Operation) -> None:
+    shape = t.result(op).shape
+    t.emit(f"{t.target(op)}{t.value(op.operands[0])}.reshape({shape})")
+
+
+@lowers("tt.broadcast")
+def broadcast(t: Translator, op: Operation) -> None:
+    t.emit(f"{t.target(op)}{t.constant(np.broadcast_to)}({t.value(op.operands[0])}, {t.result(op).shape})")
+
+
+def _order_is_free(t: Translator, op: Operation) -> bool:
+    """Whether all that is done with the result is an exact reduction to one element."""
+    users = t.users.get(op.results[0], [])
+    return all(
+        user.name == "tt.reduce" and len(user.operands) == 1 and not user.result_types[0].startswith("tensor") for user in users
+    )
+
+
+@lowers("tt.reshape")
+def reshape(t: Translator, op: Operation) -> None:
+    if "allow_reorder" in op.attributes and op.operand_types != op.result_types and not _order_is_free(t, op):
+        raise NotModelled(op, "allow_reorder: which element lands where is the layout's choice")
+    t.emit(f"{t.target(op)}{t.value(op.operands[0])}.reshape({t.result(op).shape})")
+
+
+@lowers("tt.trans")
+def transpose(t: Translator, op: Operation) -> None:
+    t.emit(f"{t.target(op)}{t.value(op.operands[0])}.transpose({tuple(op.integers('order'))})")
+
+
+@lowers("tt.join")
+def join(t: Translator, op: Operation) -> None:
+    t.call(op, lambda a, b: np.stack([a, b], axis=-1))
+
+
+@lowers("tt.split")
+def split(t: Translator, op: Operation) -> None:
+    t.call(op, lambda a: (a[..., 0], a[..., 1]))
+
+
+@lowers("tt.cat")
+def cat(t: Translator, op: Operation) -> None:
+    raise NotModelled(op, "the order of its elements is the layout's choice")
+
+
+@lowers("ttg.convert_layout")
+def convert_layout(t: Translator, op: Operation) -> None:
+    """The identity on values; where it goes through shared memory, it overwrites what lies there, and the threads meet: all of
+    them, or those of each warp where nothing moves between warps (`bar.warp.sync`)."""
+    kind = t.result(op)
+    if "allocation.offset" in op.attributes:
+        size = op.integer("allocation.size", 0) or prod(kind.shape) * kind.itemsize
+        t.emit(f"m.scratch({t.constant(op)}, {op.integer('allocation.offset')}, {size})")
+        t.meet(warps=t.facts.returns_to and stays_in_warp(*(t.owners(found) for found in (t.operand(op, 0), kind))))
+    elif op.operand_types != op.result_types:
+        t.meet(warps=True)
+    t.alias(op, op.operands[0])
+
+
+@lowers("tt.addptr")
+def add_pointer(t: Translator, op: Operation) -> None:
+    size = t.result(op).itemsize
+    pointer, offset = (t.value(n) for n in op.operands)
+    if t.result(op).kind == "pointer":
+        t.emit(f"{t.target(op)}{pointer} + {offset} * {size}")
+    elif size == 1:
+        t.emit(f"{t.target(op)}{pointer} + {offset}")
+    else:
+        t.emit(f"{t.target(op)}{pointer} + {t.constant(np.multiply)}({offset}, {size}, dtype={t.constant(np.int64)})")
+
+
+@lowers("tt.ptr_to_int", "tt.int_to_ptr")
+def pointer_bits(t: Translator, op: Operation) -> None:
+    """The same 64 bits: Triton's verifier takes an address for no narrower integer."""
+    t.alias(op, op.operands[0])
+
+
+@lowers("ub.poison")
+def poison(t: Translator, op: Operation) -> None:
+    kind = t.result(op)
+    if kind.kind in ("token", "memdesc"):
+        t.emit(f"{t.target(op)}None")
+    elif kind.kind in ("scalar", "pointer"):
+        t.emit(f"{t.target(op)}{-1 if not kind.is_float else t.constant(np.full((), 0xFF, np.uint8))}")
+    else:
+        value = np.full(prod(kind.shape) * kind.dtype.itemsize, 0xFF, np.uint8).view(kind.dtype).reshape(kind.shape)
+        t.emit(f"{t.target(op)}{t.constant(value)}")

@@ -1,0 +1,190 @@
+"""Sums of floats, and which product each takes in: `a * b + c` may become one fused multiply-add.
+
+Where no product can reach a sum it is an addition, and rounds once. Where one can, the compiled program says what became of it
+(`contraction`). What differs from place to place in it is refused: a loop that was unrolled contracts its first step otherwise
+than the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bitverdict.harness.emulator.frontend.contraction import Fate, NotAssembled
+from bitverdict.harness.emulator.frontend.translate import LOWERINGS, NotModelled, Translator, lowers
+from bitverdict.harness.emulator.mlir_reader import Operation
+from bitverdict.harness.emulator.mlir_types import Type
+from bitverdict.harness.emulator.numerics.scalar_ops import binary, fma, narrow_fma, negative
+
+_SHAPES = ("tt.broadcast", "tt.splat", "tt.expand_dims", "tt.reshape", "tt.trans")
+_THROUGH = (
+    *_SHAPES, "ttg.convert_layout", "arith.negf", "arith.select", "arith.extf", "arith.truncf", "tt.fp_to_fp", "arith.bitcast",
+    "tt.bitcast", "tt.join", "tt.split", "tt.cat", "tt.gather", "tt.unsplat", "math.absf",
+)  # fmt: skip
+_NO_PRODUCT = (
+    "arith.constant", "arith.addf", "arith.subf", "arith.divf", "arith.sitofp", "arith.uitofp", "arith.maximumf",
+    "arith.minimumf", "arith.maxnumf", "arith.minnumf", "math.fma", "math.floor", "math.ceil", "tt.load", "tt.descriptor_load",
+    "tt.dot", "tt.clampf", "tt.precise_divf", "tt.precise_sqrt", "tt.atomic_rmw", "tt.atomic_cas", "tt.call",
+    "tt.elementwise_inline_asm", "ttg.local_load", "ttng.tmem_load", "ttng.warp_group_dot", "ttng.warp_group_dot_wait",
+    "ub.poison",
+)  # fmt: skip
+_NUMPY = {"arith.addf": np.add, "arith.subf": np.subtract}
+
+
+@dataclass(frozen=True)
+class _Product:
+    """A multiplication that a sum takes straight, seen through `moves` (the last first), its sign changed when `negative`.
+
+    `factors`: the values that are multiplied; of a product of widened values that is narrowed again, which LLVM computes in the
+    narrow format, those before they were widened. `lines`: where the compiler may say that it comes from.
+    """
+
+    factors: tuple[str, str]
+    lines: frozenset[int]
+    moves: tuple[Operation, ...]
+    negative: bool
+
+
+@lowers("arith.addf", "arith.subf")
+def total(t: Translator, op: Operation) -> None:
+    reached = [_may_be_product(t, name) for name in op.operands] if t.fused else [False]
+    if not any(reached):
+        t.call(op, binary(_NUMPY[op.name], t.result(op).format))
+        return
+    try:
+        if (cut := _narrowed(t, op)) is not None and (fate := t.contraction.fates.get(cut.line)) is not None and fate.fused:
+            inner = [t.defined[name].operands[0] for name in op.operands]
+            _sum(t, op, cut.results[0], inner, t.result(cut), fate)
+            t.replaced.add(cut.results[0])
+        elif cut is not None and fate is not None and not t.contraction.joined_by_ptxas(cut.line, fate):
+            t.call(op, binary(_NUMPY[op.name], t.result(op).format))  # in the narrow format, with the same words
+        else:
+            _sum(t, op, op.results[0], op.operands, t.result(op), t.contraction.fate(op.line))
+    except NotAssembled as error:
+        raise NotModelled(op, f"a sum that takes a product, in a program that the compiler does not take: {error}") from error
+
+
+def _sum(t: Translator, op: Operation, result: str, operands: list[str], kind: Type, fate: Fate) -> None:
+    """The sum or difference of `operands` in the format of `kind`, which the compiled program makes of `op`."""
+    products = [_product(t, name) for name in operands]
+    which = _fused_operand(t, op, kind, products, [_may_be_product(t, name) for name in operands], fate)
+    target = f"{t.value(result)} = "
+    if which is None:
+        t.emit(f"{target}{t.constant(binary(_NUMPY[op.name], kind.format))}({t.values(operands)})")
+        return
+    product = products[which]
+    assert product is not None
+    if kind.format is None:
+        raise NotModelled(op, "a fused multiply-add of fp64")
+    left, right = (_moved(t, product, name) for name in product.factors)
+    other = t.value(operands[1 - which])
+    minus = t.constant(negative(kind.format))
+    if product.negative ^ (op.name == "arith.subf" and which == 1):
+        left = f"{minus}({left})"
+    if op.name == "arith.subf" and which == 0:
+        other = f"{minus}({other})"
+    run = fma if kind.format == "fp32" else narrow_fma(kind.format)
+    t.emit(f"{target}{t.constant(run)}({left}, {right}, {other})")
+
+
+def _narrowed(t: Translator, op: Operation) -> Operation | None:
+    """The operation that narrows the sum `op` to the format that both its operands were widened from: LLVM then adds in that."""
+    users = t.users.get(op.results[0], [])
+    if len(users) != 1 or users[0].name != "arith.truncf":
+        return None
+    sources = [t.defined.get(name) for name in op.operands]
+    wide = all(source is not None and source.name == "arith.extf" for source in sources)
+    return users[0] if wide and {s.operand_types[0] for s in sources if s is not None} == {users[0].result_types[0]} else None
+
+
+def _fused_operand(
+    t: Translator, op: Operation, kind: Type, products: list[_Product | None], reached: list[bool], fate: Fate
+) -> int | None:
+    """The operand whose product the compiled program fuses into the sum; None where it adds."""
+    if not fate.fused and not fate.plain:
+        raise NotModelled(op, "a sum of which the compiled program keeps nothing that could be read")
+    if fate.fused and fate.plain:
+        raise _unclear(op, "fuses it in one place and not in another")
+    if fate.formats != {kind.element}:
+        raise _unclear(op, f"computes it in {', '.join(sorted(fate.formats))}")
+    if not fate.fused:
+        if t.contraction.joined_by_ptxas(op.line, fate):
+            raise _unclear(op, "leaves it to ptxas, which fuses it in some steps of the loop that it unrolls")
+        return None
+    first, second = products
+    if first is not None and first == second:  # p + p
+        return 0
+    candidates = [(i, product) for i, product in enumerate(products) if product is not None]
+    if sum(reached) == 1 and candidates:
+        return candidates[0][0]
+    for which, product in candidates:  # the other one is what is added, in every instruction of the sum
+        other = products[1 - which]
+        own = product.lines | {-1}
+        if other is None and all(not added & own for added in fate.addends):
+            return which
+        if other is not None and not other.lines & own and all(added & other.lines and not added & own for added in fate.addends):
+            return which
+    raise _unclear(op, "fuses a product into it that reaches it through a branch, a loop or a select")
+
+
+def _unclear(op: Operation, what: str) -> NotModelled:
+    return NotModelled(op, f"a sum that takes a product, where the compiler {what}; compile with enable_fp_fusion=False")
+
+
+def _moved(t: Translator, product: _Product, name: str) -> str:
+    """The local variable that holds factor `name` of `product`, moved as the product is on its way to the sum."""
+    for move in reversed(product.moves):
+        if move.name in _SHAPES:
+            fresh = f"{name}~{t.number()}"
+            LOWERINGS[move.name](t, replace(move, operands=[name], results=[fresh]))
+            name = fresh
+    return t.value(name)
+
+
+def _product(t: Translator, name: str) -> _Product | None:
+    """The multiplication whose result `name` is, seen through moves and changes of sign."""
+    moves: list[Operation] = []
+    negative_ = False
+    op = t.defined.get(name)
+    while op is not None and (op.name in (*_SHAPES, "ttg.convert_layout", "arith.negf")):
+        negative_ ^= op.name == "arith.negf"
+        moves.append(op)
+        op = t.defined.get(op.operands[0])
+    if op is None or op.name not in ("arith.mulf", "arith.truncf"):
+        return None
+    inner = t.defined.get(op.operands[0]) if op.name == "arith.truncf" else op
+    if inner is None or inner.name != "arith.mulf":
+        return None
+    left, right = inner.operands
+    if inner is not op:
+        sources = [t.defined.get(each) for each in inner.operands]
+        if any(s is None or s.name != "arith.extf" or s.operand_types[0] != op.result_types[0] for s in sources):
+            return None
+        left, right = (s.operands[0] for s in sources if s is not None)
+    return _Product((left, right), frozenset({op.line, inner.line}), tuple(moves), negative_)
+
+
+def _may_be_product(t: Translator, name: str) -> bool:
+    """Whether what `name` holds may be a product where the compiler sees it: through whatever it sees through."""
+    seen, waiting = set[str](), [name]
+    while waiting:
+        at = waiting.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        op = t.defined.get(at)
+        if op is None:
+            waiting += t.incoming.get(at, [])
+        elif op.name in _THROUGH:
+            waiting += op.operands[1:] if op.name == "arith.select" else op.operands
+        elif op.name not in _NO_PRODUCT and not _folds_without_product(op):
+            return True
+    return False
+
+
+def _folds_without_product(op: Operation) -> bool:
+    """A reduction or scan that multiplies nothing gives no product."""
+    return op.name in ("tt.reduce", "tt.scan") and all(
+        inner.name != "arith.mulf" for region in op.regions for block in region for inner in block.operations
+    )

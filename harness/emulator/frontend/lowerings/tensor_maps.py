@@ -1,0 +1,97 @@
+"""Tensor descriptors that a program makes for itself, in scratch memory, and their fence (PTX ISA 9.7.9.27, tensormap.replace;
+9.7.13.4, fence.proxy.tensormap)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.memory.tensor_maps import ALIGNMENT, Descriptor
+from bitverdict.harness.emulator.mlir_reader import Operation
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.execution.cta import Machine
+
+SCRATCH = 1 << 62  # addresses that no tensor has
+SPREAD_FP4 = 14  # Triton's element type of fp4 that lands one a byte: sizes count nibbles, coordinates bytes
+
+
+@lowers("ttg.global_scratch_alloc")
+def scratch(t: Translator, op: Operation) -> None:
+    t.emit(f"{t.target(op)}{SCRATCH + 4096 * t.number()}")
+
+
+@lowers("ttng.tensormap_create")
+def create(t: Translator, op: Operation) -> None:
+    place, base, _box, sizes, strides, steps = op.segments()
+    pointer = t.typed(op, op.inputs[1])
+    spread = op.integer("elem_type") == SPREAD_FP4
+    if op.integer("interleave_layout", 0) or len(sizes) != len(strides) + 1:
+        raise NotModelled(op, "interleaved")
+    listed = ["".join(f"{t.value(n)}, " for n in group) for group in (sizes, strides, steps)]
+    t.emit(
+        f"{t.constant(make)}(m, {t.constant(op)}, {t.value(place[0])}, {t.value(base[0])}, ({listed[0]}), ({listed[1]}), "
+        f"({listed[2]}), {pointer.itemsize}, {spread}, {op.integer('fill_mode', 0) == 1})"
+    )
+
+
+def make(
+    m: Machine, op: Operation, place: int, base: int, sizes: tuple[int, ...], strides: tuple[int, ...], steps: tuple[int, ...],
+    itemsize: int, spread: bool, nan: bool,
+) -> None:  # fmt: skip
+    """Encode: sizes innermost first, strides of the others in bytes.
+
+    As measured on an H200 (docs/frontier.md): a base off a multiple of 16 bytes is a misaligned address; of a stride the descriptor
+    holds whole units of 16 bytes, what is over is dropped and rows are looked for too early. The rest that the hardware cannot hold
+    traps as an illegal instruction (assumed).
+    """
+    if base % ALIGNMENT and not spread:
+        raise EmulatedFault(
+            "misaligned address",
+            f"{op.name} with base {base:#x}: must be a multiple of {ALIGNMENT} bytes",
+            op.location,
+            {"operation": op.brief},
+        )
+    if not spread and any(stride % ALIGNMENT for stride in strides):
+        m.notes.add(("stride cut", op.location))
+        strides = tuple(stride // ALIGNMENT * ALIGNMENT for stride in strides)
+    wrong = [f"stride {stride}" for stride in strides if spread and stride % 32]
+    wrong += [f"base {base:#x}"] if spread and base % 32 else []
+    wrong += [f"size {size}" for size in sizes if size < 1]
+    wrong += [f"innermost size {sizes[0]}"] if spread and sizes[0] % 128 else []
+    wrong += [f"element step {step}" for step in steps if step != 1]
+    if wrong:
+        raise EmulatedFault(
+            "illegal instruction",
+            f"{op.name} with {', '.join(wrong)}: sizes must be at least 1, fp4 beside fp8 in rows of whole 128 "
+            "with base and strides in multiples of 32 bytes",
+            op.location,
+            {"operation": op.brief},
+        )
+    inner = sizes[0] // 2 if spread else sizes[0]
+    shape = (*reversed(sizes[1:]), inner)
+    made = Descriptor(base, shape, (*(stride // itemsize for stride in reversed(strides)), 1), itemsize, nan)
+    m.tensor_maps[place] = made
+    m.unfenced_maps.add(place)
+
+
+@lowers("ttng.tensormap_fenceproxy_acquire")
+def acquire(t: Translator, op: Operation) -> None:
+    t.emit(f"m.unfenced_maps.discard({t.value(op.operands[0])})")
+
+
+@lowers("ttng.reinterpret_tensor_descriptor")
+def as_descriptor(t: Translator, op: Operation) -> None:
+    t.emit(f"{t.target(op)}{t.constant(found)}(m, {t.constant(op)}, {t.value(op.operands[0])})")
+
+
+def found(m: Machine, op: Operation, place: int) -> Descriptor:
+    """The descriptor at `place`, which must have been made, and fenced, by this program."""
+    if place not in m.tensor_maps:
+        raise EmulatedFault("uninitialised read", f"{op.name}: no descriptor was made there", op.location, {"operation": op.brief})
+    if place in m.unfenced_maps:
+        raise EmulatedFault(
+            "race", f"{op.name}: no fence.proxy.tensormap since the descriptor was written", op.location, {"operation": op.brief}
+        )
+    return m.tensor_maps[place]

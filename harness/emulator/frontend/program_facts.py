@@ -1,0 +1,254 @@
+"""What the text of a tile program says about order before it runs: what it may write, which operations lie in a loop, whether a
+program of the launch may wait for another.
+
+Pointers are followed from the arguments by union: a value that is made of a pointer, or that a branch, a call or a partition is
+given for it, belongs to the same memory. What comes from nowhere that is known (a pointer that lies in memory) may be any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from bitverdict.harness.emulator.mlir_reader import Block, Operation, Program
+
+ANY = "any memory"
+UPDATES = ("tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_store")
+POLLS = ("tt.atomic_load", "tt.atomic_poll")
+ATOMICS = (*UPDATES, *POLLS)
+ASSEMBLY = ("tt.elementwise_inline_asm", "ttg.inline_asm")
+READERS = (
+    "tt.load",
+    "tt.atomic_load",
+    "tt.atomic_poll",
+    "ttg.async_copy_global_to_local",
+    "ttng.async_tma_copy_global_to_local",
+    "ttng.async_tma_gather",
+    "ttng.tensormap_fenceproxy_acquire",
+)
+_POINTS = ("!tt.ptr<", "!tt.tensordesc<", "!ttng.tensordesc_im2col<")
+_ELEMENTWISE = (
+    "arith.", "math.", "tt.addptr", "tt.bitcast", "tt.fp_to_fp", "tt.clampf", "tt.precise_", "tt.int_to_ptr", "tt.ptr_to_int",
+)  # fmt: skip
+
+
+def points(text: str) -> bool:
+    """Whether a value of the type `text` leads to global memory."""
+    return any(mark in text for mark in _POINTS)
+
+
+class ProgramFacts:
+    """Facts of one program. `written` are the numbers of the entry's arguments whose memory it may write, and `writes_any` says
+    that it may write what no argument leads to."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.operations = list(program.operations())
+        self._joined: dict[str, str] = {}
+        self._join_all()
+        self._users: dict[str, list[tuple[Operation, int]]] | None = None
+        self._seen: dict[str, bool] = {}
+        entry = [value for value, _ in program.entry.blocks[0].arguments]
+        sinks = {self._root(value) for op in self.operations for value in self._writes(op)}
+        self.writes_any = self._root(ANY) in sinks
+        self.written = frozenset(i for i, value in enumerate(entry) if self._root(value) in sinks)
+        self._sinks = sinks
+        self.looping = {id(op) for function in program.functions.values() for op in _looping(function.blocks)}
+        if any(op.name == "tt.call" for op in self.operations):  # a callee is as much in a loop as its caller
+            self.looping |= {id(op) for f in program.functions.values() if not f.public for op in _all(f.blocks)}
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+    def _root(self, value: str) -> str:
+        found = value
+        while (above := self._joined.get(found, found)) != found:
+            found = above
+        self._joined[value] = found
+        return found
+
+    def _join(self, one: str, other: str) -> None:
+        self._joined[self._root(one)] = self._root(other)
+
+    def _join_all(self) -> None:
+        for function in self.program.functions.values():
+            self._join_blocks(function.blocks)
+            for op in _all(function.blocks):
+                given = [v for v, text in zip(op.operands, op.operand_types, strict=True) if points(text)]
+                made = [v for v, text in zip(op.results, op.result_types, strict=True) if points(text)]
+                if op.name in ("tt.load", "tt.int_to_ptr"):
+                    given = [ANY]
+                for result in made:
+                    for operand in given:
+                        self._join(result, operand)
+                if op.name == "ttng.tensormap_create":
+                    self._join(given[0], given[1])  # the descriptor leads where its base does
+                elif op.name == "tt.call":
+                    self._join_call(op)
+                elif op.name == "ttg.warp_specialize.partitions":
+                    for region in op.regions:
+                        for (value, _), operand in zip(region[0].arguments, op.operands, strict=True):
+                            self._join(value, operand)
+                for region in op.regions:
+                    self._join_blocks(region)
+
+    def _join_blocks(self, blocks: list[Block]) -> None:
+        labels = {block.label: block for block in blocks}
+        for block in blocks:
+            for op in block.operations:
+                for label, given in zip(op.successors, _handed(op), strict=True):
+                    for (value, text), operand in zip(labels[label].arguments, given, strict=True):
+                        if points(text):
+                            self._join(value, operand)
+
+    def _join_call(self, op: Operation) -> None:
+        callee = self.program.functions.get(op.attributes["callee"].lstrip("@").strip('"'))
+        if callee is None:
+            return
+        for (value, _), operand in zip(callee.blocks[0].arguments, op.operands, strict=True):
+            self._join(value, operand)
+        for end in (op for block in callee.blocks for op in block.operations if op.name == "tt.return"):
+            for result, operand in zip(op.results, end.operands, strict=True):
+                self._join(result, operand)
+
+    @staticmethod
+    def _writes(op: Operation) -> Iterator[str]:
+        """The values through which `op` writes memory. What is neither known to read nor makes another pointer is taken to."""
+        if op.name in READERS or op.successors or op.name in ("tt.call", "tt.return", "tt.func", "ttg.warp_specialize.partitions"):
+            return
+        if any(points(text) for text in op.result_types) or op.name == "ttng.tensormap_create":
+            return
+        for value, text in zip(op.operands, op.operand_types, strict=True):
+            if points(text):
+                yield value
+
+    def reads_written(self, op: Operation) -> bool:
+        """Whether the load `op` may read what a program of this launch writes."""
+        return self._root(op.operands[0]) in self._sinks
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+    @cached_property
+    def synchronises(self) -> bool:
+        """Whether one program may order another: by an atomic, a volatile load, or instructions the author wrote."""
+        return any(op.name in ATOMICS or op.name in ASSEMBLY or op.flag("isVolatile") for op in self.operations)
+
+    @cached_property
+    def fences_proxy(self) -> bool:
+        """Whether the author fences the async proxy for global memory, which no operation of Triton's does."""
+        return any(op.name in ASSEMBLY and "fence.proxy.async" in op.attributes["asm_string"] for op in self.operations)
+
+    @cached_property
+    def polling(self) -> frozenset[int]:
+        """Operations (by id) that a loop may repeat until another program has written: such a loop waits."""
+        return frozenset(
+            id(op)
+            for op in self.operations
+            if op.name == "tt.atomic_poll"
+            or (id(op) in self.looping and (op.name in ATOMICS or (op.name == "tt.load" and self._may_poll(op))))
+        )
+
+    def _may_poll(self, op: Operation) -> bool:
+        return op.flag("isVolatile") or self.reads_written(op)
+
+    @cached_property
+    def chooses(self) -> bool:
+        """Whether a program uses what an atomic found: then the order of programs inside one another decides what it does."""
+        return any(op.name in ATOMICS and self._uses(result) for op in self.operations for result in op.results)
+
+    @cached_property
+    def agents(self) -> int:
+        """The most agents that one program of the launch has."""
+        return 1 + max((len(op.regions) for op in self.operations if op.name == "ttg.warp_specialize.partitions"), default=0)
+
+    @cached_property
+    def returns_to(self) -> bool:
+        """Whether a program may touch again what it wrote: then it matters which of its threads did."""
+        sites: dict[str, int] = {}
+        for op in self.operations:
+            if op.name in READERS or any(True for _ in self._writes(op)):
+                for value, text in zip(op.operands, op.operand_types, strict=True):
+                    if points(text):
+                        root = self._root(value)
+                        sites[root] = sites.get(root, 0) + (2 if id(op) in self.looping else 1)
+        return any(count > 1 for root, count in sites.items() if root in self._sinks)
+
+    # -- values -------------------------------------------------------------------------------------------------------
+    def _uses(self, value: str) -> list[tuple[Operation, int]]:
+        if self._users is None:
+            self._users = {}
+            for op in self.operations:
+                for place, operand in enumerate(op.operands):
+                    self._users.setdefault(operand, []).append((op, place))
+        return self._users.get(value, [])
+
+    def leaves_its_thread(self, op: Operation) -> bool:
+        """Whether what the load `op` found may reach another element's thread, a branch, or all threads. If not, each thread uses
+        it for what it stores itself, and copies of it in other threads are never looked at."""
+        return any(self._leaves(result) for result in op.results)
+
+    def _leaves(self, value: str) -> bool:
+        if value not in self._seen:
+            self._seen[value] = False  # a loop that brings a value back to itself adds nothing
+            self._seen[value] = any(self._leaves_by(op, place) for op, place in self._uses(value))
+        return self._seen[value]
+
+    def _leaves_by(self, op: Operation, place: int) -> bool:
+        value = op.operands[place]
+        if op.name in ("tt.store", "tt.return", "ttg.async_copy_global_to_local") or op.name in ATOMICS:
+            return False  # the element's own thread does it
+        if op.successors:
+            if op.name == "cf.cond_br" and place == 0:
+                return True
+            handed = zip(op.successors, _handed(op), strict=True)
+            return any(
+                self._leaves(self._argument(op, label, at)) for label, given in handed for at, v in enumerate(given) if v == value
+            )
+        if op.name == "tt.load" or op.name.startswith(_ELEMENTWISE):
+            return any(self._leaves(result) for result in op.results)
+        return True
+
+    def _argument(self, op: Operation, label: str, at: int) -> str:
+        for function in self.program.functions.values():
+            for blocks in _block_lists(function.blocks):
+                if any(op in block.operations for block in blocks):
+                    return next(block for block in blocks if block.label == label).arguments[at][0]
+        return ANY
+
+
+def _handed(op: Operation) -> list[list[str]]:
+    """For each successor of a branch, the values it is given."""
+    if not op.successors:
+        return []
+    return [op.operands] if op.name == "cf.br" else op.segments()[1:]
+
+
+def _all(blocks: list[Block]) -> Iterator[Operation]:
+    for block in blocks:
+        for op in block.operations:
+            yield op
+            for region in op.regions:
+                yield from _all(region)
+
+
+def _block_lists(blocks: list[Block]) -> Iterator[list[Block]]:
+    yield blocks
+    for block in blocks:
+        for op in block.operations:
+            for region in op.regions:
+                yield from _block_lists(region)
+
+
+def _looping(blocks: list[Block]) -> Iterator[Operation]:
+    """The operations of `blocks`, regions included, that may run more than once."""
+    follows = {block.label: {label for op in block.operations for label in op.successors} for block in blocks}
+    for block in blocks:
+        reached, left = set[str](), list(follows[block.label])
+        while left:
+            label = left.pop()
+            if label not in reached:
+                reached.add(label)
+                left += follows[label]
+        if block.label in reached:
+            yield from _all([block])
+        else:
+            for op in block.operations:
+                for region in op.regions:
+                    yield from _looping(region)

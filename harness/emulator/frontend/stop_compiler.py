@@ -1,0 +1,172 @@
+"""Stopping the real compiler at the tile program: after memory allocation, fences, barriers and waits, before LLVM.
+
+The passes are those with which `make_llir` of Triton's own NVIDIA backend begins. Their names are private, so each is looked for
+before anything is compiled, and a Triton that has others is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton._C.libtriton import ir, nvidia, passes
+
+from bitverdict.harness.emulator.mlir_reader import places
+
+FENCE = "ttng.fence_async_shared"
+WRITTEN = "// fences before lowering: "  # first line of a tile program's text
+LANGUAGE = "// written in: "  # second line
+SUPPORTED = ("3.9.",)
+_UNVERIFIED = "nvvm.kernel"  # an attribute that no module may have
+_PASSES: tuple[tuple[str, Any, str, str], ...] = (
+    ("passes.ttgpuir", passes.ttgpuir, "add_combine_tensor_select_and_if", ""),
+    ("passes.ttgpuir", passes.ttgpuir, "add_allocate_warp_groups", "consan"),
+    ("passes.convert", passes.convert, "add_scf_to_cf", ""),
+    ("passes.gluon", passes.gluon, "add_inliner", ""),
+    ("nvidia.passes.ttgpuir", nvidia.passes.ttgpuir, "add_allocate_shared_memory_nv", "capability, ptx"),
+    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_allocate_tensor_memory", ""),
+    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_proxy_fence_insertion", "capability"),
+    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_tmem_barrier_insertion", ""),
+    ("nvidia.passes.ttgpuir", nvidia.passes.ttgpuir, "add_membar", "capability, ptx"),
+    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_tmem_wait_insertion", ""),
+)
+CONVERSION: tuple[tuple[str, Any, str, str], ...] = (
+    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_cluster_barrier_mbar_allocator", ""),
+    ("passes.ttgpuir", passes.ttgpuir, "add_allocate_global_scratch_memory", ""),
+    ("nvidia.passes.ttgpuir", nvidia.passes.ttgpuir, "add_to_llvmir", "capability, ptx"),
+)
+"""What `make_llir` does next, up to LLVM's dialect, where accesses to global memory become instructions."""
+TO_LLVM: tuple[tuple[str, Any, str, str], ...] = (
+    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_initialize_ws_cluster_barriers", "capability, ptx"),
+    ("passes.ttgpuir", passes.ttgpuir, "add_canonicalize_llvm_ir", ""),
+    ("passes.common", passes.common, "add_cse", ""),
+    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_warp_specialize_to_llvm", ""),
+    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_nvgpu_to_llvm", ""),
+    ("passes.common", passes.common, "add_canonicalizer", ""),
+    ("passes.common", passes.common, "add_cse", ""),
+    ("passes.common", passes.common, "add_symbol_dce", ""),
+    ("passes.convert", passes.convert, "add_nvvm_to_llvm", ""),
+    ("passes.llvmir", passes.llvmir, "add_di_scope", ""),
+)
+"""What it does after that, until LLVM itself takes over."""
+
+
+def check_release() -> None:
+    """RuntimeError, with what is missing, for a Triton release whose compiler this module does not know."""
+    missing = [f"{room}.{name}" for room, place, name, _ in (*_PASSES, *CONVERSION, *TO_LLVM) if not hasattr(place, name)]
+    if missing or not triton.__version__.startswith(SUPPORTED):
+        raise RuntimeError(
+            f"triton {triton.__version__}: the emulated GPU knows the compiler of {', '.join(v + 'x' for v in SUPPORTED)}"
+            + (f"; this one lacks {', '.join(missing)}" if missing else "")
+            + "; install triton 3.9.0"
+        )
+
+
+def _key() -> str:
+    """What a compilation depends on besides the kernel: this file, and the one that reads where the compiler wrote fences."""
+    sources = (Path(__file__), Path(places.__code__.co_filename))
+    return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+
+
+class Stages:
+    """The hook that Triton calls with the stages of a compilation: it replaces all after TTGIR by `tile_program`."""
+
+    key = _key()
+
+    def __call__(
+        self,
+        backend: object = None,
+        stages: dict | None = None,
+        options: Any = None,
+        language: object = None,
+        capability: int | None = None,
+    ) -> tuple[str, str] | None:
+        if backend is None:  # the compile cache asks for its key
+            return self.key, self.key
+        assert stages is not None and capability is not None
+        if options.num_ctas != 1:
+            return None  # the launch refuses it by name
+        stages.pop("llir"), stages.pop("ptx")
+        stages["cubin"] = tile_program(options, capability, getattr(language, "name", "").lower())
+        return None
+
+
+def tile_program(options: Any, capability: int, language: str) -> Callable[[Any, dict], bytes]:
+    """The stage that ends the compilation: TTGIR module and metadata in, the text of the tile program out. `language`: "triton" or
+    "gluon", the kernel's."""
+
+    def stage(module: Any, metadata: dict) -> bytes:
+        from triton.backends.nvidia.compiler import get_ptx_version_from_options
+
+        given = {
+            "": (),
+            "consan": (False,),
+            "capability": (capability,),
+            "capability, ptx": (capability, get_ptx_version_from_options(options, capability)),
+        }
+        written = places(module.str(), FENCE)
+        manager = ir.pass_manager(module.context)
+        for _, place, name, arguments in _PASSES:
+            getattr(place, name)(manager, *given[arguments])
+        manager.run(module, "tile_program")
+        total = module.get_int_attr("ttg.total-num-warps")
+        if total is not None:
+            metadata["num_warps"] = total
+        metadata.update(
+            name=module.get_entry_func_name(),
+            shared=module.get_int_attr("ttg.shared"),
+            tmem_size=module.get_int_attr("ttg.tensor_memory_size"),
+            global_scratch_size=0,
+            global_scratch_align=1,
+            profile_scratch_size=0,
+            profile_scratch_align=1,
+        )
+        return f"{WRITTEN}{';'.join(written)}\n{LANGUAGE}{language}\n{generic_text(module)}".encode()
+
+    return stage
+
+
+def language_of(program: bytes) -> str:
+    """What the kernel of a tile program is written in: "triton" or "gluon"; empty where the text does not say."""
+    line = program.split(b"\n", 2)[1:2]
+    return line[0].decode().removeprefix(LANGUAGE) if line and line[0].startswith(LANGUAGE.encode()) else ""
+
+
+def read_back(program: str) -> Any:
+    """The module whose text, as `tile_program` leaves it, is `program`. RuntimeError where the compiler does not take it."""
+    context = ir.context()
+    ir.load_dialects(context)
+    nvidia.load_dialects(context)
+    with tempfile.NamedTemporaryFile("w", suffix=".mlir") as file:
+        file.write(program.replace(f'{_UNVERIFIED} = "tile program", ', ""))
+        file.flush()
+        module = ir.parse_mlir_module(file.name, context)
+    module.context = context  # or it is gone before the module is
+    return module
+
+
+def converted(program: str, capability: int, ptx: int, before: Callable[[Any], None] = lambda module: None) -> str:
+    """The tile program `program` (text, as `tile_program` leaves it) in LLVM's dialect. `before` is shown the module first.
+    RuntimeError where the compiler does not take it."""
+    module = read_back(program)
+    before(module)
+    manager = ir.pass_manager(module.context)
+    for _, place, name, given in CONVERSION:
+        getattr(place, name)(manager, *((capability, ptx) if given else ()))
+    manager.run(module, "converted")
+    return module.str()
+
+
+def generic_text(module: Any) -> str:
+    """The module in MLIR's generic assembly, locations included. The bindings print the short forms, except of a module that does
+    not verify: so it is made not to, by an attribute that belongs on functions only, at the end, when nothing else will look at
+    it."""
+    module.set_attr(_UNVERIFIED, ir.builder(module.context).get_string_attr("tile program"))
+    text = module.str()
+    if '"builtin.module"(' not in text:
+        raise RuntimeError(f"triton {triton.__version__} does not print the generic form of a module any more")
+    return text

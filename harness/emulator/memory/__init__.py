@@ -1,0 +1,1 @@
+"""Global, shared and tensor memory: who may read what, and when."""

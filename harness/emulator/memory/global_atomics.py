@@ -1,0 +1,196 @@
+"""Atomics and volatile loads of global memory: what they do, what they order, and where a program that spins on one waits.
+
+Scalar atomics are made by one thread, tensors' by the thread that holds the element. Triton 3.9 puts a barrier of all threads of
+the partition before an atomic that releases, after one that acquires, and where a scalar's result goes to all threads
+(`insertAtomicOrderingBarriers`, `finalizeAtomicResults`; held to its PTX in tests/emulator/ordering/test_rendezvous.py). So
+a release publishes what all its threads wrote.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.execution.async_ops import Schedule
+from bitverdict.harness.emulator.execution.partitions import GLOBAL, Agent, Blocked, Poll, Thread, Turn
+from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
+from bitverdict.harness.emulator.memory.global_order import ACQUIRES, CTA, RELEASES
+from bitverdict.harness.emulator.memory.onchip import View
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.mlir_reader import Operation
+
+RELAXED, SYSTEM = 1, 3  # MemSemantic, MemSyncScope: a volatile load is ld.relaxed.sys (PTX ISA 9.7.9.8, ld.volatile)
+ROUNDS = "rounding atomics"
+RELEASED = "released behind the compiler's barrier"
+
+
+class GlobalAtomics:
+    """The part of a program that makes atomics."""
+
+    memory: GlobalMemory
+    schedule: Schedule
+    agent: Agent
+    notes: set[tuple[str, str]]
+    together: bool
+    acts: int
+
+    def atomic(
+        self,
+        op: Operation,
+        pointer: Any,
+        mask: Any,
+        dtype: np.dtype,
+        single: bool,
+        sem: int,
+        scope: int,
+        meets: bool,
+        polls: bool,
+        *,
+        update: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
+        value: Any = None,
+        expected: Any = None,
+    ) -> Thread:
+        """tt.atomic_rmw, _cas, _load, _store: what was there. `meets`: the result goes to all threads, behind a barrier."""
+        if self.together and self.schedule.interrupts():
+            yield Turn.PAUSES
+        addresses = np.atleast_1d(np.asarray(pointer, np.int64))
+        inside, values, wanted = (
+            _spread(given, kind, addresses.shape) for given, kind in ((mask, np.bool_), (value, dtype), (expected, dtype))
+        )
+        order, agent = self.memory.order, self.agent
+        while True:
+            repaired = sem in RELEASES and agent.wrote
+            if sem in RELEASES:
+                order.meet(agent)
+                if op.name == "tt.atomic_store" and scope != CTA:  # compiled to a fence and a relaxed store
+                    order.fence(agent, acquires=False, releases=True)
+            found, changed = self.memory.atomic(
+                op, addresses, inside, dtype, agent, sem=sem, scope=scope, update=update, values=values, expected=wanted
+            )
+            if sem in ACQUIRES and op.name == "tt.atomic_load" and scope != CTA:  # compiled to a relaxed load and a fence
+                order.fence(agent, acquires=True, releases=False)
+            if sem in ACQUIRES or meets:
+                order.meet(agent)
+            if repaired and changed and op.name != "tt.atomic_cas":  # which takes a lock rather than gives it back
+                self.notes.add((RELEASED, op.location))
+            self.acts += changed
+            if not polls or changed or not (yield from self._waits(op, addresses, inside, found, sys._getframe(1))):
+                break
+        if not single:
+            return found
+        return found[0] if dtype.kind in "fu" else int(found[0])
+
+    def volatile(self, op: Operation, pointer: Any, mask: Any, other: Any, dtype: np.dtype, single: bool) -> Any:
+        """tt.load that is volatile: a relaxed load, which orders nothing by itself."""
+        held = np.dtype(np.uint8) if dtype == np.bool_ else dtype
+        addresses = np.atleast_1d(np.asarray(pointer, np.int64))
+        inside = _spread(mask, np.bool_, addresses.shape)
+        found, _ = self.memory.atomic(op, addresses, inside, held, self.agent, sem=RELAXED, scope=SYSTEM)
+        if inside is not None and other is not None:
+            found = np.where(inside, found, np.asarray(other, held))
+        if dtype == np.bool_:
+            found = found != 0
+        if not single:
+            return found
+        return found[0] if dtype.kind in "fu" else int(found[0])
+
+    def poll(
+        self, op: Operation, load: Callable[..., Any], pointer: Any, mask: Any, other: Any, dtype: np.dtype, single: bool
+    ) -> Thread:
+        """A load in a loop, by `load`: where the loop only looks for what another writes, it waits for that."""
+        addresses = np.atleast_1d(np.asarray(pointer, np.int64))
+        inside = _spread(mask, np.bool_, addresses.shape)
+        while True:
+            found = load(op, pointer, mask, other, dtype, single)
+            if not (yield from self._waits(op, addresses, inside, np.atleast_1d(np.asarray(found, dtype)), sys._getframe(1))):
+                return found
+
+    def await_words(self, op: Operation, pointer: Any, expected: Any, dtype: np.dtype, sem: int, scope: int) -> Thread:
+        """tt.atomic_poll: each word is read until it is as `expected`, then all threads meet."""
+        addresses = np.atleast_1d(np.asarray(pointer, np.int64))
+        wanted = _spread(expected, dtype, addresses.shape)
+        while True:
+            found, _ = self.memory.atomic(op, addresses, None, dtype, self.agent, sem=sem, scope=scope)
+            if (found == wanted).all():
+                break
+            yield self._watch(op, addresses, None, found)
+        if sem in ACQUIRES and scope != CTA:
+            self.memory.order.fence(self.agent, acquires=True, releases=False)
+        self.memory.order.meet(self.agent)
+        return np.ones(addresses.shape, np.bool_) if np.ndim(pointer) else True
+
+    def fence_memory(self, acquires: bool, releases: bool) -> None:
+        """A fence that the author wrote, of scope gpu or sys, by each thread."""
+        self.memory.order.fence(self.agent, acquires=acquires, releases=releases)
+
+    def fence_global_proxy(self) -> None:
+        """fence.proxy.async for global memory, which no operation of Triton's is."""
+        self.memory.order.fence_proxy(self.agent)
+
+    # -- loops that wait ----------------------------------------------------------------------------------------------
+    def _waits(self, op: Operation, addresses: np.ndarray, inside: np.ndarray | None, found: np.ndarray, loop: FrameType) -> Thread:
+        """Whether `op` must look again: it found the same words as the last time, and nothing else in the `loop` has moved on, so
+        that only another program can end it. Then it has waited for them to change."""
+        agent = self.agent
+        last = agent.polls.get(id(op))
+        now = agent.polls[id(op)] = Poll(addresses, found, self.acts)
+        if last is None or not (_same(last.addresses, addresses) and _same(last.found, found)):
+            return False
+        now.state = {name: value for name, value in loop.f_locals.items() if name != "m"}
+        if last.acts != self.acts or last.state is None or not _same_state(last.state, now.state):
+            yield Turn.SPINS
+            return False
+        yield self._watch(op, addresses, inside, found)
+        return True
+
+    def _watch(self, op: Operation, addresses: np.ndarray, inside: np.ndarray | None, found: np.ndarray) -> Blocked:
+        dtype = np.dtype(np.uint8) if found.dtype == np.bool_ else found.dtype
+        zero, agent = np.zeros((), dtype), self.agent
+        inside = np.ones(addresses.shape, np.bool_) if inside is None else inside
+        words = np.where(inside, found, zero).astype(dtype)
+
+        def passes() -> bool:
+            return not _same(self.memory.load(op, addresses, inside, zero, dtype, agent, None), words)
+
+        first = int(np.argmax(inside))
+        place, word = self.memory.named(int(addresses.reshape(-1)[first])), words.reshape(-1)[first]
+        more = f" and {int(inside.sum()) - 1} more" if inside.sum() > 1 else ""
+        return Blocked(op, passes, lambda: f"another word than {word} in {place}{more}", GLOBAL)
+
+
+def _spread(given: Any, dtype: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+    """`given` as an array of `shape`, None for None."""
+    if given is None:
+        return None
+    found = np.atleast_1d(np.asarray(given, dtype))
+    return found if found.shape == shape else np.broadcast_to(found, shape)
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.shape == other.shape and one.dtype == other.dtype and one.tobytes() == other.tobytes()
+
+
+def _same_state(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two sets of local values are equal, bit for bit."""
+    if one.keys() != other.keys():
+        return False
+    for name, value in one.items():
+        now = other[name]
+        if value is now:
+            continue
+        if type(value) is not type(now):
+            return False
+        if isinstance(value, np.ndarray | np.generic):
+            if not _same(np.asarray(value), np.asarray(now)):
+                return False
+        elif isinstance(value, View):
+            if (value.space, value.offset, value.shape, value.strides) != (now.space, now.offset, now.shape, now.strides):
+                return False
+        elif callable(value) or value != now:
+            return False
+    return True

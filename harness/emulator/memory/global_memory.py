@@ -1,0 +1,317 @@
+"""Global memory as the launch's own tensors, reached by real addresses, each access held to what their sizes and strides reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.memory.global_order import ORDINARY, Access, GlobalOrder, Marks
+from bitverdict.harness.emulator.memory.onchip import UNSIGNED, zeros
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.execution.partitions import Agent
+    from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
+    from bitverdict.harness.emulator.mlir_reader import Operation
+
+
+@dataclass(eq=False)
+class Region:
+    """One storage that the launch was given. Bytes `low`..`high` of it are reachable through its tensors' sizes and strides;
+    `allowed` says which of them are, where that is not all."""
+
+    base: int
+    raw: np.ndarray  # (bytes,) uint8
+    name: str
+    low: int
+    high: int
+    allowed: np.ndarray | None
+    keep: Any
+    changes: bool = False  # an operation of the launch may write it
+    marks: Marks | None = None
+
+    @property
+    def end(self) -> int:
+        return self.base + self.raw.size
+
+    def words(self, size: int) -> np.ndarray:
+        """All of it as unsigned words of `size` bytes."""
+        return self.raw[: self.raw.size // size * size].view(UNSIGNED[size])
+
+
+@dataclass(eq=False)
+class Landing:
+    """Where a bulk store in flight will write in one storage; `earlier` (places,) are events of others that only equal words
+    forgive."""
+
+    region: Region
+    offsets: np.ndarray
+    inside: np.ndarray | None
+    event: int
+    access: Access
+    earlier: np.ndarray
+
+
+class GlobalMemory:
+    """The storages behind a launch's tensor arguments; every access is held to the extent of those tensors."""
+
+    def __init__(self) -> None:
+        self.regions: list[Region] = []
+        self.order: GlobalOrder
+
+    def add(self, name: str, tensor: Any) -> int:
+        """Make `tensor` (torch, CPU) reachable; returns the address of its first element."""
+        import torch
+
+        storage = tensor.untyped_storage()
+        address = tensor.data_ptr()
+        if tensor.numel() == 0 or storage.nbytes() == 0:
+            return address
+        base = storage.data_ptr()
+        size = tensor.element_size()
+        start = address - base
+        shape, strides = tuple(tensor.shape), tuple(s * size for s in tensor.stride())
+        high = start + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + size
+        region = next((r for r in self.regions if r.base == base), None)
+        fresh = region is None
+        if region is None:
+            raw = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
+            region = Region(base, raw, name, start, high, None, tensor)
+            self.regions.append(region)
+            self.regions.sort(key=lambda r: r.base)
+        dense = torch.ops.aten.is_non_overlapping_and_dense(tensor)
+        if fresh and dense:
+            return address
+        if region.allowed is None:
+            region.allowed = zeros(region.raw.size, np.uint8)
+            if not fresh:
+                region.allowed[region.low : region.high] = 1
+        region.low, region.high = min(region.low, start), max(region.high, high)
+        if dense:
+            region.allowed[start:high] = 1
+        else:
+            np.ndarray(shape, np.dtype((np.void, size)), region.allowed, start, strides)[...] = np.ones(size, np.uint8).view(
+                f"V{size}"
+            )[0]
+        return address
+
+    def _locate(
+        self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, *, write: bool, agent: Agent
+    ) -> Iterator[tuple[Region, np.ndarray, np.ndarray | None]]:
+        """(region, byte offsets, mask) for each storage touched; a conviction for an address no tensor of the launch reaches."""
+        if mask is not None and not mask.all():
+            if not mask.any():
+                return
+            addresses = np.where(mask, addresses, addresses.ravel()[int(mask.ravel().argmax())])
+        else:
+            mask = None
+        low, high = int(addresses.min()), int(addresses.max()) + size
+        region = next((r for r in self.regions if r.base <= low < r.end), None)
+        verb = "write" if write else "read"
+        if region is None:
+            raise EmulatedFault(
+                "illegal address",
+                f"{verb} of {size} bytes at {low:#x}, which is inside no tensor of the launch ({self._nearest(low)})",
+                op.location,
+                {"operation": op.brief, "program": str(agent.place)},
+            )
+        if high > region.end:
+            inside = addresses < region.end
+            if mask is not None:
+                inside &= mask
+            across = inside & (addresses + size > region.end)  # a row of a bulk copy may begin in a tensor and end past it
+            if across.any():
+                first = int(addresses.ravel()[int(across.ravel().argmax())])
+                raise EmulatedFault(
+                    "illegal address",
+                    f"{verb} of {size} bytes at {first:#x}, which end outside their tensor ({self._nearest(region.end)})",
+                    op.location,
+                    {"operation": op.brief, "program": str(agent.place)},
+                )
+            yield from self._locate(op, addresses, inside, size, write=write, agent=agent)
+            yield from self._locate(op, addresses, ~inside if mask is None else ~inside & mask, size, write=write, agent=agent)
+            return
+        if size > 1 and int(np.bitwise_or.reduce(addresses, axis=None)) & (size - 1):
+            raise EmulatedFault(
+                "misaligned address",
+                f"{verb} of {size} bytes at an address that is no multiple of {size}",
+                op.location,
+                {"operation": op.brief, "program": str(agent.place)},
+            )
+        offsets = addresses - region.base
+        if (
+            low - region.base < region.low
+            or high - region.base > region.high
+            or (region.allowed is not None and not region.allowed.take(offsets).all())
+        ):
+            bad = (offsets < region.low) | (offsets + size > region.high)
+            if region.allowed is not None:
+                bad |= region.allowed.take(offsets) == 0
+            where = np.argwhere(bad)[0]
+            first = int(offsets[tuple(where)])
+            raise EmulatedFault(
+                f"stray {verb}",
+                f"{verb} at byte {first - region.low} of {region.name}, which its sizes and strides do "
+                f"not reach (it spans {region.high - region.low} bytes); {int(bad.sum())} such elements, first at "
+                f"{where.tolist()} of the tile, in program {agent.place}",
+                op.location,
+                {"operation": op.brief, "program": str(agent.place), "argument": region.name, "offset": first - region.low},
+            )
+        yield region, offsets, mask
+
+    def named(self, address: int) -> str:
+        """Where `address` is, as a person reads it."""
+        region = next((r for r in self.regions if r.base <= address < r.end), None)
+        return "outside every tensor" if region is None else f"byte {address - region.base - region.low} of {region.name}"
+
+    def begin(self, programs: int, facts: ProgramFacts, arguments: Sequence[Any]) -> None:
+        """A launch of `programs` programs begins: which storages it may write follows from its `arguments`."""
+        self.order = GlobalOrder(programs, facts, self.regions)
+        for region in self.regions:
+            region.changes = facts.writes_any
+        for number in facts.written:
+            address = getattr(arguments[number], "base", arguments[number])
+            for region in self.regions:
+                region.changes |= region.base <= address < region.end
+
+    def _nearest(self, address: int) -> str:
+        if not self.regions:
+            return "it has none"
+        region = min(self.regions, key=lambda r: max(r.base - address, address - r.end))
+        return f"nearest: {region.name}, {address - region.base - region.low} bytes from its start"
+
+    def load(
+        self,
+        op: Operation,
+        addresses: np.ndarray,
+        mask: np.ndarray | None,
+        other: np.ndarray | None,
+        dtype: np.dtype,
+        agent: Agent,
+        kind: int | None = ORDINARY,
+    ) -> np.ndarray:
+        """What lies at `addresses` (int64, any shape), `other` where `mask` is False. None for zero: the compiled program clears
+        the registers before it loads under a mask (`mov.u32 %r, 0x0`, on sm_80, sm_90 and sm_100). A race unless `agent` knows who
+        wrote it; `kind` None asks nothing about order."""
+        other = np.zeros((), dtype) if other is None else other
+        size = dtype.itemsize
+        result: np.ndarray | None = None
+        for region, offsets, inside in self._locate(op, addresses, mask, size, write=False, agent=agent):
+            if region.changes and kind is not None:
+                self.order.read(op, agent, region, offsets, inside, size, kind)
+            found = region.raw[: region.raw.size // size * size].view(dtype).take(offsets // size if size > 1 else offsets)
+            if result is None:
+                if inside is None:
+                    return found
+                result = np.broadcast_to(other, addresses.shape).astype(dtype)
+            np.copyto(result, found, where=True if inside is None else inside)
+        if result is None:
+            result = np.array(np.broadcast_to(other, addresses.shape), dtype)
+        return result
+
+    def look(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent, kind: int) -> None:
+        """Convict what a load from `addresses` would be convicted of."""
+        for region, offsets, inside in self._locate(op, addresses, mask, size, write=False, agent=agent):
+            if region.changes:
+                self.order.read(op, agent, region, offsets, inside, size, kind)
+
+    def store(self, op: Operation, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray | None, agent: Agent) -> None:
+        """`values` to `addresses`. A race: two lanes of one store, or two programs, leave different values at one address."""
+        size = values.dtype.itemsize
+        words = values.view(UNSIGNED[size])
+        for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, agent=agent):
+            self.order.write(op, agent, region, offsets, inside, words)
+            places = offsets // size if size > 1 else offsets
+            self._put(op, region, places, words, inside, agent)
+
+    def _put(
+        self, op: Operation, region: Region, places: np.ndarray, words: np.ndarray, inside: np.ndarray | None, agent: Agent
+    ) -> None:
+        memory = region.words(words.dtype.itemsize)
+        if inside is not None:
+            places, words = places[inside], words[inside]
+        memory[places] = words
+        if (memory.take(places) != words).any():
+            raise EmulatedFault(
+                "race",
+                f"lanes of one store write different values to one address of {region.name}",
+                op.location,
+                {"operation": op.brief, "program": str(agent.place), "other operation": op.brief, "other location": op.location},
+            )
+
+    def issue(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent) -> list[Landing]:
+        """A bulk store to `addresses` is issued: where it will land. Nobody may touch that before a wait for its writes."""
+        return [
+            Landing(region, offsets, inside, *self.order.bulk_write(op, agent, region, offsets, inside, size))
+            for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, agent=agent)
+        ]
+
+    def land(self, op: Operation, landings: list[Landing], values: np.ndarray, rows: Sequence[Any], agent: Agent) -> None:
+        """The bulk store has come: `values` (of the shape of its addresses), one of `rows` (indices of the first axis) after
+        another. Where another program wrote other words it is a race."""
+        size = values.dtype.itemsize
+        words = values.view(UNSIGNED[size])
+        for each in landings:
+            self.order.bulk_lands(each.event, each.access, each.earlier, words.reshape(-1))
+            places = each.offsets // size if size > 1 else each.offsets
+            for row in rows:
+                self._put(op, each.region, places[row], words[row], None if each.inside is None else each.inside[row], agent)
+
+    def atomic(
+        self,
+        op: Operation,
+        addresses: np.ndarray,
+        mask: np.ndarray | None,
+        dtype: np.dtype,
+        agent: Agent,
+        *,
+        sem: int,
+        scope: int,
+        update: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
+        values: np.ndarray | None = None,
+        expected: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, bool]:
+        """An atomic at each of `addresses`, in the order of the elements: `update` of (the words there, its `values`) goes there,
+        `values` themselves where there is no `update`, only where the words are `expected`, and nothing where there are no
+        `values`. (The words before, 0 outside the mask, as compiled; whether any word is another now.)"""
+        size, changed = dtype.itemsize, False
+        found = np.zeros(addresses.shape, dtype)
+        before = found.reshape(-1)
+        for region, offsets, inside in self._locate(op, addresses, mask, size, write=values is not None, agent=agent):
+            access = self.order.before_atomic(op, agent, region, offsets, inside, size, sem, scope)
+            memory = region.raw[: region.raw.size // size * size].view(dtype)
+            places = (offsets // size if size > 1 else offsets).reshape(-1)
+            lanes = np.arange(places.size) if inside is None else np.flatnonzero(inside)
+            if values is None:
+                before[lanes] = memory.take(places[lanes])
+                continue
+            given, wrote = values.reshape(-1), np.zeros(places.size, np.bool_)
+            for turn in _turns(places, lanes):
+                old = memory.take(places[turn])
+                new = given[turn] if update is None else update(old, given[turn])
+                same = old.view(UNSIGNED[size])
+                wrote[turn] = expected is None or same == expected.reshape(-1)[turn].view(UNSIGNED[size])
+                before[turn] = old
+                memory[places[turn]] = np.where(wrote[turn], new, old)
+                changed = changed or bool((wrote[turn] & (same != new.view(UNSIGNED[size]))).any())
+            self.order.after_atomic(access, wrote, sem, updates=op.name != "tt.atomic_store")
+        return found, changed
+
+
+def _turns(places: np.ndarray, lanes: np.ndarray) -> Iterator[np.ndarray]:
+    """`lanes` in groups that may act at once: each place once in a group, and in the order of the lanes."""
+    chosen = places[lanes]
+    order = np.argsort(chosen, kind="stable")
+    ordered = chosen[order]
+    fresh = np.concatenate([np.ones(1, np.bool_), ordered[1:] != ordered[:-1]])[: order.size]
+    if fresh.all():
+        yield lanes
+        return
+    at = np.arange(order.size)
+    turn = np.empty(order.size, np.int64)
+    turn[order] = at - np.maximum.accumulate(np.where(fresh, at, 0))  # how many lanes before it go to the same place
+    grouped = np.argsort(turn, kind="stable")
+    yield from np.split(lanes[grouped], np.cumsum(np.bincount(turn))[:-1])

@@ -1,0 +1,642 @@
+"""Order in global memory: who touched each place last, and whether one that touches it now knows of that.
+
+Happens-before by clocks (PTX ISA 8, Memory Consistency Model). An *event* is one execution of one operation by one agent, in an
+*epoch* of that agent; a barrier of its threads ends an epoch. An agent knows the events of another up to some epoch. It learns
+more by an acquire that reads what a release wrote, or what atomic updates made of that (8.8 release and acquire patterns, 8.9.2
+observation order): a release leaves a *message*, what its agent knows, with the words that it writes. Causality is transitive
+(8.9.5), so messages carry on what their writer had acquired. Two accesses to one place, one of them a write, that are not so
+ordered are a race, unless both are atomics whose scopes hold the other (8.7 morally strong).
+
+Inside one program the same holds of threads: what one thread wrote since the last barrier, another one does not know. Which thread
+touches an element is a fact of its type (`threads`).
+
+Ordinary loads of storages that no operation of the program may write cost nothing: `Region.changes` says so before the launch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from bitverdict.harness.emulator.async_rules import rule_of
+from bitverdict.harness.emulator.execution.threads import SCALAR, WARP, Owners, owners
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.memory.onchip import zeros
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.execution.partitions import Agent
+    from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
+    from bitverdict.harness.emulator.memory.global_memory import Region
+    from bitverdict.harness.emulator.mlir_reader import Operation
+
+OPEN = np.iinfo(np.int32).max  # epoch of a bulk store that no wait covers: nobody knows of it, its own program included
+ALWAYS = OPEN - 1  # what an agent knows of itself
+ORDINARY, BULK, NARROW, WIDE = range(4)  # events: weak accesses, those of the async proxy, atomics of scope cta, of gpu or sys
+MOST_TRACED = 1 << 22  # places of one agent's events since its last barrier, whose threads are remembered
+MOST_HIDDEN = 256  # reads hidden by others, before those that a later write has answered are dropped
+MESSAGE_BYTES = 256 << 20  # of messages, before those that no word carries any more are dropped
+RELEASES, ACQUIRES = (3, 4), (2, 4)  # MemSemantic of TritonAttrDefs.td: relaxed 1, acquire 2, release 3, acq_rel 4
+EQUAL = "equal words"
+CTA = 2  # MemSyncScope: gpu 1, cta 2, system 3
+SEMANTICS = {1: "relaxed", 2: "acquire", 3: "release", 4: "acq_rel"}
+
+
+class Marks:
+    """What is remembered of one storage, by places of `unit` bytes: the event that last wrote each, that last updated it by an
+    atomic, that last read it (0 for none), and the message that its word carries."""
+
+    def __init__(self, size: int, unit: int) -> None:
+        self.size, self.unit = size, unit
+        self.ordinary: np.ndarray | None = None  # each: (places,) int32
+        self.atomic: np.ndarray | None = None
+        self.read: np.ndarray | None = None
+        self.message: np.ndarray | None = None
+        self.carriers: list[np.ndarray] = []  # places whose words may carry one
+        self.crowd: dict[int, np.ndarray] = {}  # reads that another program's read hid -> places
+        self.crowded: np.ndarray | None = None  # (places,) bool
+
+    def of(self, name: str) -> np.ndarray:
+        """The array `name`, made when it is first written."""
+        found = getattr(self, name)
+        if found is None:
+            found = zeros(-(-self.size // self.unit), np.bool_ if name == "crowded" else np.int32)
+            setattr(self, name, found)
+        return found
+
+    def places(self, offsets: np.ndarray, size: int) -> np.ndarray:
+        """The places, flat, of elements of `size` bytes at byte `offsets`: size / unit of them for each."""
+        if size < self.unit:
+            self._refine(size)
+        offsets = offsets.reshape(-1)
+        if size == self.unit:
+            return offsets // size if size > 1 else offsets
+        return (offsets[:, None] // self.unit + np.arange(size // self.unit)).reshape(-1)
+
+    def _refine(self, unit: int) -> None:
+        """Remember by smaller places from now on."""
+        times = self.unit // unit
+        for name in ("ordinary", "atomic", "read", "message", "crowded"):
+            if (found := getattr(self, name)) is not None:
+                setattr(self, name, np.repeat(found, times))
+        finer = lambda places: (places[:, None] * times + np.arange(times)).reshape(-1)
+        self.crowd = {event: finer(places) for event, places in self.crowd.items()}
+        self.carriers = [finer(places) for places in self.carriers]
+        self.unit = unit
+
+
+@dataclass(slots=True)
+class Access:
+    """One access that is being judged: `places` (flat) of `region`, those where `inside` (flat, None for all); `times` places are
+    one element."""
+
+    op: Operation
+    agent: Agent
+    region: Region
+    places: np.ndarray
+    inside: np.ndarray | None
+    times: int
+    kind: int = ORDINARY
+    loads: bool = False
+
+    def elements(self) -> np.ndarray:
+        """The element that each place belongs to, those outside the mask left out."""
+        found = np.arange(self.places.size) if self.inside is None else np.flatnonzero(self.inside)
+        return found // self.times
+
+    def kept(self) -> np.ndarray:
+        """The places inside the mask."""
+        return self.places if self.inside is None else self.places[self.inside]
+
+
+@dataclass(slots=True)
+class Message:
+    """What a release made known, as in `Agent.beyond`, and who released where."""
+
+    told: np.ndarray  # (slots,) int32, or (2 * slots,) with what is fenced for the async proxy
+    op: Operation
+    slot: int
+
+
+@dataclass
+class Synchronised:
+    """The last atomics of one agent, for the report of a race: its last release, and its last that released nothing."""
+
+    release: tuple[Operation, int] | None = None
+    relaxed: tuple[Operation, int] | None = None
+    saw: list[tuple[Operation, int]] = field(default_factory=list)  # reads that acquired nothing, with their messages
+
+
+class GlobalOrder:
+    """The events of one launch of `programs` programs, each of up to `facts.agents` agents."""
+
+    def __init__(self, programs: int, facts: ProgramFacts, regions: list[Region]) -> None:
+        self.facts, self.programs, self.regions = facts, programs, regions
+        self.width, self.most_bytes = facts.agents, MESSAGE_BYTES
+        self.slots = np.zeros(1024, np.int32)  # (events,) who; event 0 is none
+        self.epochs = np.zeros(1024, np.int32)  # (events,)
+        self.kinds = np.zeros(1024, np.uint8)  # (events,)
+        self.operations: list[Operation | None] = [None]
+        self.traces: dict[int, Access] = {}  # of events since the last barrier of their agent
+        self.messages: list[Message | None] = [None]
+        self.landed: set[int] = set()  # bulk stores that have written, known to anybody or not
+        self.synchronised: dict[int, Synchronised] = {}
+        self.notes: set[tuple[str, str]] = set()
+        self.owners: dict[Operation, Owners] = {}
+
+    # -- agents -------------------------------------------------------------------------------------------------------
+    @property
+    def clock_length(self) -> int:
+        """How many epochs of other agents an agent keeps: none where nothing tells it of them, twice as many where the author
+        fences the async proxy."""
+        if not self.facts.synchronises and self.width == 1:
+            return 0
+        return self.programs * self.width * (2 if self.facts.fences_proxy else 1)
+
+    def admit(self, agent: Agent, program: int) -> None:
+        """`agent` is one of `program` from here on, and knows of itself."""
+        agent.program, agent.slot = program, program * self.width + agent.number
+        count = self.programs * self.width
+        agent.known, agent.fenced = agent.beyond[:count], agent.beyond[count:]
+        if agent.known.size:
+            agent.known[agent.slot] = ALWAYS
+        agent.segment = agent.warp_segment = len(self.operations)
+        agent.traced, agent.places = [], 0
+
+    def meet(self, agent: Agent) -> None:
+        """A barrier of all threads of `agent`: each knows what the others did before it."""
+        agent.segment = agent.warp_segment = len(self.operations)
+        agent.wrote = False
+        if agent.traced:
+            self._forget(agent, len(agent.traced))
+        if self.facts.synchronises:
+            agent.joined = int(agent.clock[agent.number])
+            agent.clock[agent.number] += 1
+
+    def meet_warps(self, agent: Agent) -> None:
+        """Values went from thread to thread within each warp: what a warp did before is done."""
+        agent.warp_segment = len(self.operations)
+
+    def _event(self, access: Access, *, epoch: int | None = None) -> int:
+        event = len(self.operations)
+        if event == self.slots.size:
+            for name in ("slots", "epochs", "kinds"):
+                held = getattr(self, name)
+                setattr(self, name, np.concatenate([held, np.zeros_like(held)]))
+        agent = access.agent
+        self.slots[event] = agent.slot
+        self.epochs[event] = agent.clock[agent.number] if epoch is None else epoch
+        self.kinds[event] = access.kind
+        self.operations.append(access.op)
+        if access.kind != BULK and self.facts.returns_to:
+            self.traces[event] = access
+            agent.traced.append(event)
+            agent.places += access.places.size
+            if agent.places > MOST_TRACED:
+                self._forget(agent, len(agent.traced) // 2 + 1)
+        return event
+
+    def _forget(self, agent: Agent, count: int) -> None:
+        """Which threads made the oldest `count` events of `agent` since its last barrier is not asked any more."""
+        for event in agent.traced[:count]:
+            agent.places -= self.traces.pop(event).places.size
+        del agent.traced[:count]
+
+    def late(self, events: np.ndarray, agent: Agent) -> np.ndarray:
+        """Which of `events` (0 for none) `agent` does not know of."""
+        slots = self.slots.take(events)
+        known = agent.known
+        if not known.size:
+            return ((slots != agent.slot) & (events > 0)) | (self.epochs.take(events) == OPEN)
+        if self.width > 1:
+            mine = known[agent.slot - agent.number :][: self.width]
+            np.maximum(mine, agent.clock[: self.width], out=mine)
+            mine[agent.number] = ALWAYS
+        return self.epochs.take(events) > known.take(slots)
+
+    # -- ordinary accesses --------------------------------------------------------------------------------------------
+    def access(
+        self, op: Operation, agent: Agent, region: Region, offsets: np.ndarray, inside: np.ndarray | None, size: int, kind: int
+    ) -> Access:
+        """The access of `op` to elements of `size` bytes at byte `offsets` of `region`, where `inside`."""
+        if region.marks is None:
+            region.marks = Marks(region.raw.size, size)
+        marks = region.marks
+        places = marks.places(offsets, size)
+        times = max(size // marks.unit, 1)
+        flat = None if inside is None else inside.reshape(-1)
+        return Access(op, agent, region, places, flat if flat is None or times == 1 else np.repeat(flat, times), times, kind)
+
+    def read(
+        self, op: Operation, agent: Agent, region: Region, offsets: np.ndarray, inside: np.ndarray | None, size: int, kind: int
+    ) -> None:
+        """An ordinary load, or one of the async proxy. A race when it does not know who wrote what it reads."""
+        access = self.access(op, agent, region, offsets, inside, size, kind)
+        access.loads = True
+        marks = region.marks
+        assert marks is not None
+        for events in (marks.ordinary, marks.atomic):
+            if events is not None:
+                self._hold(access, self._at(events, access), "reads", "writes")
+        reads = marks.of("read")
+        before = self._at(reads, access)
+        event = self._event(access)
+        if before.any() and (hidden := self.late(before, agent)).any():
+            for other in np.unique(before[hidden]).tolist():
+                where = access.places[hidden & (before == other)]
+                marks.crowd[other] = np.concatenate([marks.crowd[other], where]) if other in marks.crowd else where
+                marks.of("crowded")[where] = True
+        reads[access.kept()] = event
+
+    def write(
+        self, op: Operation, agent: Agent, region: Region, offsets: np.ndarray, inside: np.ndarray | None, words: np.ndarray
+    ) -> None:
+        """An ordinary store of `words`, unsigned, at byte `offsets`, where `inside`; not made yet. A race when it does not know who
+        wrote another word there, or who read there."""
+        access = self.access(op, agent, region, offsets, inside, words.dtype.itemsize, ORDINARY)
+        marks = region.marks
+        assert marks is not None
+        region.changes = True
+        agent.wrote = agent.wrote or access.places.size > 1
+        mine = marks.of("ordinary")
+        for events in (mine, marks.atomic):
+            if events is not None and (before := self._at(events, access)).any():
+                self._overwrite(access, before, words)
+        self._over_reads(access, marks)
+        places = access.kept()
+        mine[places] = self._event(access)
+        if marks.message is not None:
+            marks.message[places] = 0
+
+    def _at(self, events: np.ndarray, access: Access) -> np.ndarray:
+        found = events.take(access.places)
+        return found if access.inside is None else np.where(access.inside, found, 0)
+
+    def _hold(self, access: Access, events: np.ndarray, does: str, did: str) -> None:
+        """A race of `access` with one of `events` (0 for none, one a place) that its agent, or its thread, does not know of."""
+        if not events.any():
+            return
+        late = self.late(events, access.agent)
+        if late.any():
+            self._race(access, int(late.argmax()), int(events[late.argmax()]), does, did)
+        if int(events.max()) >= access.agent.segment:
+            self._hold_threads(access, events, does, did)
+        if access.kind == BULK and did == "writes":  # a generic read before TMA writes there has its value already
+            self._hold_proxy(access, events, does)
+
+    def _overwrite(self, access: Access, before: np.ndarray, words: np.ndarray) -> None:
+        """As `_hold`, but that two who write the same word differ in nothing: an advice, unless one is a bulk store in flight."""
+        marks = access.region.marks
+        assert marks is not None
+        late = self.late(before, access.agent)
+        recent = int(before.max()) >= access.agent.segment
+        if not recent and not late.any():
+            return
+        old = access.region.words(marks.unit).take(access.places)
+        differ = old != words.reshape(-1).view(old.dtype)
+        flying = late & (self.epochs.take(before) == OPEN)
+        if (clash := (late & differ) | flying).any():
+            at = int(clash.argmax())
+            self._race(access, at, int(before[at]), "writes", "writes")
+        if late.any():
+            self.notes.add((EQUAL, access.op.location))
+        if recent:
+            self._hold_threads(access, np.where(differ, before, 0), "writes", "writes")
+
+    def _over_reads(self, access: Access, marks: Marks) -> None:
+        """A race when what `access` writes is read by one it does not know of."""
+        if marks.read is not None:
+            self._hold(access, self._at(marks.read, access), "writes", "reads")
+        if not marks.crowd or not (crowded := self._at(marks.of("crowded"), access)).any():
+            return
+        events = np.fromiter(marks.crowd, np.int64)
+        for event in events[self.late(events, access.agent)].tolist():
+            hit = np.isin(access.places, marks.crowd[event]) & (crowded != 0)
+            if hit.any():
+                self._race(access, int(hit.argmax()), event, "writes", "reads")
+        crowd = marks.of("crowded")
+        crowd[access.kept()] = False
+        if len(marks.crowd) > MOST_HIDDEN:
+            marks.crowd = {event: places for event, places in marks.crowd.items() if crowd[places].any()}
+
+    # -- threads ------------------------------------------------------------------------------------------------------
+    def _owners(self, op: Operation) -> Owners:
+        found = self.owners.get(op)
+        if found is None:
+            kind = op.inputs[0]
+            found = SCALAR if kind is None else owners(kind, self.facts.program.expand(kind.layout))
+            self.owners[op] = found
+        return found
+
+    def _hold_threads(self, access: Access, events: np.ndarray, does: str, did: str) -> None:
+        """A race with an event of the same agent since the last barrier, if another thread of it made that."""
+        agent = access.agent
+        near = (events >= agent.segment) & (self.slots.take(events) == agent.slot)
+        for event in np.unique(events[near]).tolist():
+            earlier = self.traces.get(event)
+            if earlier is None:
+                continue
+            at = np.flatnonzero(near & (events == event))
+            there = _elements_at(earlier, access.places[at])
+            mine, theirs = self._threads(access, at // access.times), self._threads(earlier, there)
+            for one, bits in (mine, theirs):  # a copy in another thread that somebody looks at is another thread
+                if bits:
+                    self._apart(access, at, event, np.zeros_like(one), np.full_like(one, bits), does, did)
+            self._apart(access, at, event, mine[0], theirs[0], does, did)
+
+    def _threads(self, access: Access, elements: np.ndarray) -> tuple[np.ndarray, int]:
+        """(the thread that touches each of `elements`, bits by which threads differ that load it too and go on to use it)."""
+        if access.kind == BULK:
+            return np.zeros(elements.size, np.int32), 0  # one thread issues it
+        held = self._owners(access.op)
+        used = held.copies and access.loads and self.facts.leaves_its_thread(access.op)
+        return held.threads[elements], held.copies if used else 0
+
+    def _apart(self, access: Access, at: np.ndarray, event: int, mine: np.ndarray, theirs: np.ndarray, does: str, did: str) -> None:
+        if event < access.agent.warp_segment:
+            mine, theirs = mine // WARP, theirs // WARP
+        if (differ := mine != theirs).any():
+            self._race(access, int(at[differ.argmax()]), event, does, did, threads=True)
+
+    # -- the async proxy ----------------------------------------------------------------------------------------------
+    def _hold_proxy(self, access: Access, events: np.ndarray, does: str) -> None:
+        """A race of the async proxy with an ordinary store that it knows of, but that no proxy fence has shown it."""
+        generic = (events > 0) & (self.kinds.take(events) != BULK)
+        fenced = access.agent.fenced
+        if fenced.size:
+            generic &= self.epochs.take(events) > fenced.take(self.slots.take(events))
+        if generic.any():
+            at = int(generic.argmax())
+            self._race(access, at, int(events[at]), does, "writes", proxy=True)
+
+    def fence_proxy(self, agent: Agent) -> None:
+        """fence.proxy.async for global memory: what `agent` knows to be written, the async proxy sees."""
+        known = self._told(agent, int(agent.clock[agent.number]))
+        np.maximum(agent.fenced, known[: agent.fenced.size], out=agent.fenced)
+        agent.clock[agent.number] += 1
+
+    def bulk_write(
+        self, op: Operation, agent: Agent, region: Region, offsets: np.ndarray, inside: np.ndarray | None, size: int
+    ) -> tuple[int, Access, np.ndarray]:
+        """A bulk store is issued: (its event, the access, and the events whose writes it does not know of, which only equal words
+        forgive). Nobody may touch its places before a wait for its writes."""
+        access = self.access(op, agent, region, offsets, inside, size, BULK)
+        marks = region.marks
+        assert marks is not None
+        region.changes = True
+        earlier = np.zeros(access.places.size, np.int32)
+        for events in (marks.ordinary, marks.atomic):
+            if events is None or not (before := self._at(events, access)).any():
+                continue
+            late = self.late(before, agent)
+            earlier = np.where(late, before, earlier)
+            self._hold_proxy(access, np.where(late, 0, before), "writes")
+        self._over_reads(access, marks)
+        event = self._event(access, epoch=OPEN)
+        marks.of("ordinary")[access.kept()] = event
+        if marks.message is not None:
+            marks.message[access.kept()] = 0
+        return event, access, earlier
+
+    def bulk_lands(self, event: int, access: Access, earlier: np.ndarray, words: np.ndarray) -> None:
+        """The bulk store `event` is about to write `words` (elements,): a race where others that nothing orders with it, the
+        `earlier` and those that were issued since, have written other words."""
+        marks = access.region.marks
+        assert marks is not None and marks.ordinary is not None
+        self.landed.add(event)
+        since = self._at(marks.ordinary, access)
+        others = np.where(since > event, since, earlier)
+        if not others.any():
+            return
+        flying = [n for n in np.unique(others).tolist() if self.kinds[n] == BULK and n not in self.landed]  # they will compare
+        others = np.where(np.isin(others, flying), 0, others)
+        held = access.region.words(marks.unit)
+        differ = (others > 0) & (held.take(access.places) != words.view(held.dtype))
+        if differ.any():
+            at = int(differ.argmax())
+            self._race(access, at, int(others[at]), "writes", "writes")
+        self.notes.add((EQUAL, access.op.location))
+
+    def complete(self, event: int, agent: Agent) -> None:
+        """`agent` has waited for the writes of a bulk store of its own."""
+        self.epochs[event] = agent.clock[agent.number]
+
+    # -- atomics ------------------------------------------------------------------------------------------------------
+    def before_atomic(
+        self,
+        op: Operation,
+        agent: Agent,
+        region: Region,
+        offsets: np.ndarray,
+        inside: np.ndarray | None,
+        size: int,
+        sem: int,
+        scope: int,
+    ) -> Access:
+        """An atomic, or a volatile load, is about to look: a race with an ordinary store it does not know of, or with an atomic
+        where one scope leaves the other out. It learns what it acquires."""
+        access = self.access(op, agent, region, offsets, inside, size, NARROW if scope == CTA else WIDE)
+        access.loads = op.name == "tt.load"
+        marks = region.marks
+        assert marks is not None
+        if marks.ordinary is not None:
+            self._hold(access, self._at(marks.ordinary, access), "reads", "writes")
+        if marks.atomic is not None and (before := self._at(marks.atomic, access)).any():
+            strong = self.kinds.take(before) == WIDE
+            apart = self.late(before, agent) & ~(strong & (access.kind == WIDE))
+            if apart.any():
+                at = int(apart.argmax())
+                self._race(access, at, int(before[at]), "reads", "writes", scope=True)
+            if int(before.max()) >= agent.segment:  # atomics are ordered by their place, whichever threads make them
+                self._hold_threads(access, np.where(strong & (access.kind == WIDE), 0, before), "reads", "writes")
+        if marks.message is not None:
+            for number in np.unique(self._at(marks.message, access)).tolist():
+                if number:
+                    self._see(access, number, acquires=sem in ACQUIRES and access.kind == WIDE)
+        return access
+
+    def _see(self, access: Access, number: int, *, acquires: bool) -> None:
+        """The word that `access` reads carries message `number`."""
+        message, agent = self.messages[number], access.agent
+        assert message is not None
+        if acquires:
+            np.maximum(agent.beyond, message.told, out=agent.beyond)
+            return
+        saw = self.synchronised.setdefault(agent.slot, Synchronised()).saw
+        saw[:] = [*(seen for seen in saw if seen[1] != number), (access.op, number)][-16:]
+
+    def after_atomic(self, access: Access, wrote: np.ndarray | None, sem: int, *, updates: bool) -> None:
+        """An atomic has written the places where `wrote` (elements, None for all inside its mask). `updates`: it read them too, so
+        that what they carried stays (8.9.2: the chain of atomic operations)."""
+        marks, agent = access.region.marks, access.agent
+        assert marks is not None
+        access.region.changes = True
+        if wrote is not None:
+            flat = np.repeat(wrote.reshape(-1), access.times)
+            access.inside = flat if access.inside is None else access.inside & flat
+        places = access.kept()
+        if not places.size:
+            return
+        self._over_reads(access, marks)
+        event = self._event(access)
+        marks.of("atomic")[places] = event
+        told = self.synchronised.setdefault(agent.slot, Synchronised())
+        if sem in RELEASES and access.kind == WIDE:
+            told.release = access.op, agent.joined
+            self._leave(access, places, self._told(agent, agent.joined), updates=updates)
+            return
+        told.relaxed = access.op, agent.joined
+        if agent.released is not None and access.kind == WIDE:
+            self._leave(access, places, agent.released, updates=updates)
+        elif not updates and marks.message is not None:  # a strong write behind a release of one thread carries it on (8.8)
+            held = marks.message.take(places)
+            own = [n for n in np.unique(held).tolist() if n and (m := self.messages[n]) is not None and m.slot == agent.slot]
+            marks.message[places] = np.where(np.isin(held, own), held, 0)
+
+    def _told(self, agent: Agent, own: int) -> np.ndarray:
+        """What `agent` knows, itself up to epoch `own`, for others to learn."""
+        told = agent.beyond.copy()
+        if self.width > 1:
+            mine = told[agent.slot - agent.number :][: self.width]
+            np.maximum(mine, agent.clock[: self.width], out=mine)
+        told[agent.slot] = own
+        return told
+
+    def _leave(self, access: Access, places: np.ndarray, told: np.ndarray, *, updates: bool) -> None:
+        """The words at `places` carry `told` from here on, and what they carried before if the atomic `updates` them."""
+        marks, agent = access.region.marks, access.agent
+        assert marks is not None
+        carried = marks.of("message")
+        before = carried.take(places) if updates else np.zeros(places.size, np.int32)
+        for number in np.unique(before).tolist():
+            old = self.messages[number]
+            self.messages.append(Message(told if old is None else np.maximum(told, old.told), access.op, agent.slot))
+            carried[places[before == number]] = len(self.messages) - 1
+        marks.carriers.append(places)
+        if len(self.messages) * told.nbytes > self.most_bytes:
+            self.compact()
+            self.most_bytes = max(self.most_bytes, 2 * len(self.messages) * told.nbytes)
+
+    def compact(self) -> None:
+        """Forget the messages that no word carries any more."""
+        held = [r.marks for r in self.regions if r.marks is not None and r.marks.message is not None]
+        for marks in held:
+            marks.carriers = [np.unique(np.concatenate(marks.carriers))]
+        found = [marks.of("message")[marks.carriers[0]] for marks in held]
+        kept = np.unique(np.concatenate([np.zeros(1, np.int32), *found]))
+        for marks, numbers in zip(held, found, strict=True):
+            marks.of("message")[marks.carriers[0]] = np.searchsorted(kept, numbers)
+        self.messages = [self.messages[number] for number in kept.tolist()]
+        for told in self.synchronised.values():
+            told.saw.clear()
+
+    def fence(self, agent: Agent, *, acquires: bool, releases: bool) -> None:
+        """fence.acquire, .release or .acq_rel of scope gpu or sys by each thread: what relaxed reads saw is learnt, and what a
+        relaxed write leaves from here on is what is known now (8.8). Of its own agent that is what lies before the last barrier."""
+        if acquires:
+            told = self.synchronised.setdefault(agent.slot, Synchronised())
+            for _, number in told.saw:
+                if (message := self.messages[number]) is not None:
+                    np.maximum(agent.beyond, message.told, out=agent.beyond)
+            told.saw.clear()
+        if releases:
+            agent.released = self._told(agent, agent.joined)
+
+    # -- findings -----------------------------------------------------------------------------------------------------
+    def _race(
+        self,
+        access: Access,
+        at: int,
+        event: int,
+        does: str,
+        did: str,
+        *,
+        threads: bool = False,
+        proxy: bool = False,
+        scope: bool = False,
+    ) -> NoReturn:
+        """`access` at its place number `at` collides with `event`."""
+        region, agent, marks = access.region, access.agent, access.region.marks
+        earlier, op = self.operations[event], access.op
+        assert earlier is not None and marks is not None
+        byte = int(access.places[at]) * marks.unit - region.low
+        there = f"byte {byte} of {region.name}"
+        other = int(self.slots[event]) // self.width
+        flying = int(self.epochs[event]) == OPEN
+        rule, cause, remedy = "another program", "", ""
+        if proxy:
+            said = (
+                f"{op.name} of program {agent.program} {does} {there} through the async proxy, which {earlier.name} of program "
+                f"{other} wrote through the generic one: no proxy fence between them"
+            )
+            rule, remedy = "store to global memory", "fence.proxy.async by inline assembly after the store, or an ordinary load"
+        elif threads:
+            said = (
+                f"a thread of program {agent.program} {does} {there}, which another thread of it {_past(did)} at "
+                f"{earlier.location}: no barrier between them"
+            )
+            rule, remedy = "another thread", "tl.debug_barrier(), in Gluon gl.barrier(), between the two"
+        elif other == agent.program and flying:
+            said = (
+                f"{op.name} of program {agent.program} {does} {there} while the bulk store issued at {earlier.location} still "
+                "writes it: no wait for its writes orders them"
+            )
+            rule, remedy = "TMA store's writes", "wait until it has written (tma.store_wait(pendings=0, read_only=False))"
+        elif other == agent.program:
+            said = (
+                f"{agent.name} of program {agent.program} {does} {there}, which another partition of it {_past(did)}: "
+                "no barrier orders them"
+            )
+            rule = "another partition"
+        elif does == did == "writes" and not scope:
+            said = f"programs {other} and {agent.program} write different values to {there}"
+            cause = self._cause(agent, event)
+        else:
+            said = f"program {agent.program} {does} {there}, which program {other} of the same launch {did}: nothing orders them"
+            cause = self._cause(agent, event)
+            if scope:
+                cause = "both are atomics, but one of scope cta leaves out threads of other programs"
+        details: dict[str, Any] = {
+            "rule": rule_of(rule),
+            "operation": op.brief,
+            "program": str(agent.place),
+            "other operation": earlier.brief,
+            "other location": earlier.location,
+        }
+        details |= {"remedy": remedy} if remedy else {}
+        raise EmulatedFault("race", f"{said}; {cause}" if cause else said, op.location, details)
+
+    def _cause(self, agent: Agent, event: int) -> str:
+        """Why the atomics of the two programs do not order them."""
+        slot, epoch = int(self.slots[event]), int(self.epochs[event])
+        other = slot // self.width
+        told, mine = self.synchronised.get(slot), self.synchronised.get(agent.slot)
+        if not self.facts.synchronises or (told is None and mine is None):
+            return ""
+        if epoch == OPEN:
+            return f"no wait of program {other} covers what the bulk store writes"
+        for op, number in mine.saw if mine is not None else []:
+            if (message := self.messages[number]) is not None and message.told[slot] >= epoch:
+                what = "volatile load" if op.name == "tt.load" else f"{op.name} ({SEMANTICS.get(op.integer('sem', 1), '')})"
+                return f"the {what} at {op.location} saw what program {other} released, and acquires nothing"
+        if told is not None and told.release is not None and told.release[1] >= epoch:
+            return f"program {agent.program} has acquired nothing that program {other} released since"
+        if told is not None and told.relaxed is not None and told.relaxed[1] >= epoch - 1:
+            return f"the atomic of program {other} at {told.relaxed[0].location} releases nothing"
+        if told is not None and told.release is not None:
+            return f"program {other} released at {told.release[0].location}, before this"
+        return f"program {other} has released nothing"
+
+
+def _past(verb: str) -> str:
+    return {"reads": "read", "writes": "wrote"}[verb]
+
+
+def _elements_at(earlier: Access, wanted: np.ndarray) -> np.ndarray:
+    """The element by which `earlier` touched each place `wanted`: the first of several."""
+    places, elements = earlier.kept(), earlier.elements()
+    if np.array_equal(places, wanted) and (places[1:] > places[:-1]).all():
+        return elements  # the same places, each once: quicker than to look for them
+    order = np.argsort(places, kind="stable")
+    return elements[order[np.searchsorted(places[order], wanted)]]

@@ -1,0 +1,304 @@
+"""Shared and tensor memory of one program, as bytes with what is known of each, and the views that descriptors are.
+
+Shared memory has the compiler's offsets; inside one allocation elements lie row-major, which is a bijection of where the swizzle
+puts them, so that overlap, reuse and what is uninitialised show as they will.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+
+from bitverdict.harness.emulator.faults import OnChipFault
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.mlir_reader import Operation
+
+SPREAD = 2  # of fp4 beside fp8: of 16 bytes of shared memory 8 hold elements (PTX ISA, tensor memory map: .b4x16_p64)
+POISON = 0xFF  # a NaN in every float format we hold, and conspicuous as an integer
+UNSIGNED: dict[int, np.dtype] = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+LARGE = 1 << 28  # bytes
+NORESERVE = 0x4000  # MAP_NORESERVE of Linux (asm-generic/mman.h), which Python names from 3.13 on
+
+
+def zeros(count: int, dtype: type) -> np.ndarray:
+    """(count,) zeros; of many, what is never touched takes no memory, nor the promise of any."""
+    size = count * np.dtype(dtype).itemsize
+    if size < LARGE:
+        return np.zeros(count, dtype)
+    return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE), dtype)
+
+
+@dataclass
+class Hidden:
+    """A use through the generic proxy by `agent` in `epoch`; `fences` are those that followed, by agent the epoch of its first,
+    `repairs` those that the author has not written."""
+
+    op: Operation
+    agent: int
+    epoch: int
+    fences: dict[int, int] = field(default_factory=dict)
+    repairs: dict[int, int] = field(default_factory=dict)
+
+    @staticmethod
+    def shown(fences: dict[int, int], clock: np.ndarray) -> bool:
+        """Whether one of `fences` is known to whoever knows `clock`: a fence after the arrival that hands a tile on is not."""
+        return any(epoch <= clock[agent] for agent, epoch in fences.items())
+
+
+class Space:
+    """One on-chip memory of one program: its bytes, and for each byte whether it was written since it was allocated."""
+
+    def __init__(self, name: str, size: int) -> None:
+        self.name, self.size = name, size
+        self.data = np.full(size, POISON, np.uint8)  # (size,)
+        self.undefined: np.ndarray | None = None  # (size,) not 0 where a masked load left what was stored here undefined
+        self.undefined_by: set[str] = set()  # the lines of those loads
+        self.known = np.zeros(size, np.uint8)  # (size,) 0xFF where written
+
+        self.hiding = np.zeros(size, np.uint16)  # (size,) 1 + the generic write that no proxy fence has followed, 0 for none
+        self.hidden_by: list[Hidden] = []
+        self.used: dict[tuple, tuple[View, Hidden]] = {}  # by agent and place: its last generic read, in a program of partitions
+
+    def reset(self) -> None:
+        """Fresh: poisoned, nothing known."""
+        self.data.fill(POISON)
+        self.undefined = None
+        self.known.fill(0)
+        self.hiding.fill(0)
+        self.hidden_by = []
+        self.used = {}
+
+    def unfenced_read(self, view: View, op: Operation, agent: int, epoch: int) -> None:
+        """`view` was read through the generic proxy."""
+        self.used[agent, view.low, view.high, view.shape, view.strides] = view, Hidden(op, agent, epoch)
+
+    def still_read(self, view: View, clock: np.ndarray) -> tuple[Hidden, bool] | None:
+        """The generic read of `view` that no proxy fence orders before one who knows `clock`, or none but the compiler's (then
+        True); None where there is none."""
+        found = [entry for seen, entry in self.used.values() if not entry.shown(entry.fences, clock) and seen.overlaps(view)]
+        missed = next((entry for entry in found if not entry.shown(entry.repairs, clock)), None)
+        return (missed, False) if missed is not None else (found[0], True) if found else None
+
+    def unfenced(self, view: View, op: Operation, agent: int, epoch: int) -> None:
+        """`view` was written through the generic proxy."""
+        if len(self.hidden_by) >= 0xFFFE:
+            self.hidden_by = []
+            self.hiding.fill(0)
+        self.hidden_by.append(Hidden(op, agent, epoch))
+        self.hiding[view.extent] = len(self.hidden_by)
+
+    def fence(self, agent: int, clock: np.ndarray, *, written: bool, alone: bool) -> None:
+        """A proxy fence by `agent`, who knows `clock`: the writes it knows of become visible to the async proxy, and the reads it
+        knows of are over, for whoever knows of the fence. One that the author has not `written` is remembered by what it repairs.
+        `alone`: there is no other agent."""
+        for _, read in self.used.values():
+            if read.epoch <= clock[read.agent]:
+                (read.fences if written else read.repairs).setdefault(agent, int(clock[agent]))  # the first says most
+        if not self.hidden_by:
+            return
+        if written and alone:  # who is alone knows of all
+            self.hiding.fill(0)
+            self.hidden_by = []
+            return
+        for entry in self.hidden_by:
+            if entry.epoch <= clock[entry.agent]:
+                fences = entry.fences if written else entry.repairs
+                fences.setdefault(agent, int(clock[agent]))  # the first says most
+
+    def hidden(self, view: View, clock: np.ndarray) -> tuple[Hidden, bool] | None:
+        """The generic write that the async proxy would miss in `view` for one who knows `clock`, or would but for the compiler's
+        fence (then True); None where there is none."""
+        if not self.hidden_by:
+            return None
+        numbers = np.unique(self.hiding[view.extent])
+        found = [entry for n in numbers.tolist() if n and not (entry := self.hidden_by[n - 1]).shown(entry.fences, clock)]
+        missed = next((entry for entry in found if not entry.shown(entry.repairs, clock)), None)
+        return (missed, False) if missed is not None else (found[0], True) if found else None
+
+    def clean(self, view: View) -> None:
+        """The async proxy wrote `view` itself."""
+        if self.hidden_by:
+            self.hiding[view.extent] = 0
+
+
+class View:
+    """A memory descriptor: `shape` elements of `dtype` in `space`, from byte `offset`, `strides` bytes apart.
+
+    Tensor memory cuts a tensor into blocks of rows: there `pieces` is the shape that `strides` belong to, and `shape` what it
+    reads as, row-major. `spread` is how many times its own size an element takes: 2 where the compiler pads fp4 (`SPREAD`).
+    """
+
+    __slots__ = ("_array", "_known", "dtype", "high", "low", "offset", "pieces", "shape", "space", "spread", "strides")
+
+    def __init__(
+        self,
+        space: Space,
+        offset: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        dtype: np.dtype,
+        pieces: tuple[int, ...] | None = None,
+        spread: int = 1,
+    ) -> None:
+        self.space, self.offset, self.shape, self.strides, self.dtype = space, offset, shape, strides, dtype
+        self.pieces, self.spread = pieces or shape, spread
+        self.low = offset
+        self.high = offset + sum((n - 1) * s for n, s in zip(self.pieces, strides, strict=True)) + dtype.itemsize * spread
+        if self.high > space.size:
+            raise OnChipFault("illegal address", f"a descriptor reaches byte {self.high} of {space.size} of {space.name}")
+        self._array: np.ndarray | None = None
+        self._known: np.ndarray | None = None
+
+    @property
+    def array(self) -> np.ndarray:
+        """The bits themselves, in `pieces`."""
+        if self._array is None:
+            self._array = np.ndarray(self.pieces, self.dtype, self.space.data, self.offset, self.strides)
+        return self._array
+
+    @property
+    def known(self) -> np.ndarray:
+        """What is known of each element, in `pieces`: `full` where it was written."""
+        if self._known is None:
+            self._known = self._of(self.space.known)
+        return self._known
+
+    def _of(self, state: np.ndarray) -> np.ndarray:
+        return np.ndarray(self.pieces, UNSIGNED[self.dtype.itemsize], state, self.offset, self.strides)
+
+    def get(self) -> np.ndarray:
+        """A copy of the elements, in `shape`."""
+        return self.array.reshape(self.shape) if self.pieces != self.shape else self.array.copy()
+
+    def put(self, values: np.ndarray) -> None:
+        """Write `values` of `shape`, and know them."""
+        self.array[...] = values if self.pieces == self.shape else np.reshape(values, self.pieces)
+        self.known[...] = self.full
+        if self.space.undefined is not None:
+            self._of(self.space.undefined)[...] = 0
+
+    def leave_undefined(self, lanes: np.ndarray, loads: Iterable[str]) -> None:
+        """The elements just written are undefined in `lanes` (bool, of `shape`), by `loads`."""
+        if self.space.undefined is None:
+            self.space.undefined = np.zeros(self.space.size, np.uint8)
+        self.space.undefined_by.update(loads)
+        self._of(self.space.undefined)[...] = np.where(lanes, self.full, 0).reshape(self.pieces)
+
+    def undefined(self) -> np.ndarray | None:
+        """Which elements are undefined, in `shape`; None for none."""
+        if self.space.undefined is None:
+            return None
+        found = self._of(self.space.undefined) != 0
+        return found.reshape(self.shape) if found.any() else None
+
+    def unknown(self) -> int:
+        """How many elements were never written."""
+        known = self.known
+        return 0 if bool((known == self.full).all()) else int((known != self.full).sum())
+
+    @property
+    def full(self) -> int:
+        return (1 << (8 * self.dtype.itemsize)) - 1
+
+    @property
+    def dense(self) -> bool:
+        """Whether it covers all bytes from its first to its last, padding included."""
+        return self.high - self.low == self.spread * self.dtype.itemsize * int(np.prod(self.shape))
+
+    @property
+    def extent(self) -> slice | np.ndarray:
+        """What indexes the space's bytes that the view covers."""
+        return slice(self.low, self.high) if self.dense else self.bytes()
+
+    def bytes(self) -> np.ndarray:
+        """Positions in the space of all bytes of the view, ascending."""
+        if self.dense:
+            return np.arange(self.low, self.high)
+        marks = np.zeros(self.space.size, np.uint8)
+        self._of(marks)[...] = self.full
+        return np.flatnonzero(marks)
+
+    def overlaps(self, other: View) -> bool:
+        """Whether the two have a byte in common."""
+        if self.space is not other.space or self.low >= other.high or other.low >= self.high:
+            return False
+        if self.dense and other.dense:
+            return True
+        marks = np.zeros(self.space.size, np.uint8)
+        self._of(marks)[...] = self.full
+        return bool(other._of(marks).any())
+
+    def index(self, at: int) -> View:
+        """Buffer `at` of an allocation of several."""
+        return View(
+            self.space,
+            self.offset + at * self.strides[0],
+            self.shape[1:],
+            self.strides[1:],
+            self.dtype,
+            self.pieces[1:] if self.pieces != self.shape else None,
+            self.spread,
+        )
+
+    def subslice(self, offsets: list[int], shape: tuple[int, ...]) -> View:
+        """`shape` elements from `offsets` on."""
+        if self.pieces == self.shape:
+            start = self.offset + sum(o * s for o, s in zip(offsets, self.strides, strict=True))
+            return View(self.space, start, shape, self.strides, self.dtype, spread=self.spread)
+        pieces = (*self.pieces[:-1], shape[-1])
+        return View(self.space, self.offset + offsets[-1] * self.strides[-1], shape, self.strides, self.dtype, pieces)
+
+    def transposed(self, order: list[int]) -> View:
+        """The axes in another order."""
+        shape, strides = tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order)
+        return View(self.space, self.offset, shape, strides, self.dtype, spread=self.spread)
+
+    def __str__(self) -> str:
+        if self.space.name == "tensor memory":
+            row = 512 * 4
+            return f"tensor memory columns {self.low % row // 4}..{(self.high - 1) % row // 4}"
+        return f"{self.space.name} bytes {self.low}..{self.high - 1}"
+
+
+class Outside(View):
+    """Where an index beyond the buffers of a descriptor leads: an address that may be formed, so a fault only once it is used.
+
+    It has a shape and a type; whatever asks where it lies raises the fault. Views of it are outside too.
+    """
+
+    __slots__ = ("details", "said")
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, said: str, details: dict[str, str]) -> None:
+        self.shape = self.pieces = shape
+        self.dtype, self.spread, self.said, self.details = dtype, 1, said, details
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Of what a view has and this has not: the place."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise OnChipFault("illegal address", self.said, details=dict(self.details))
+
+    def _of_shape(self, shape: tuple[int, ...]) -> Outside:
+        return Outside(shape, self.dtype, self.said, self.details)
+
+    def index(self, at: int) -> View:
+        return self._of_shape(self.shape[1:])
+
+    def subslice(self, offsets: list[int], shape: tuple[int, ...]) -> View:
+        return self._of_shape(shape)
+
+    def transposed(self, order: list[int]) -> View:
+        return self._of_shape(tuple(self.shape[i] for i in order))
+
+
+def row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    strides, step = [], itemsize
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))

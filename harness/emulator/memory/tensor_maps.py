@@ -1,0 +1,95 @@
+"""Tensor descriptors, and the copies that TMA makes through them.
+
+Rules of what is outside, and of what traps, are those measured on an H200 for tiled copies and documented for gather and scatter:
+an element outside the tensor is read as zero (or NaN, as the descriptor says) and not written, but that a store cuts each row in
+whole units of 16 bytes: the padding in a row's last unit is overwritten; the innermost coordinate must be a multiple of 16 bytes; a
+store must not begin at a negative coordinate (PTX ISA, cp.async.bulk.tensor; `bitverdict.reference.tiled_copy`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.reference.tiled_copy import rounded_to_tf32, written_columns
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.mlir_reader import Operation
+
+ALIGNMENT = 16  # bytes
+
+
+@dataclass(frozen=True, eq=False)
+class Descriptor:
+    """A tensor in global memory: address of its first element, `shape` and `strides` in elements, its element's bytes."""
+
+    base: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    itemsize: int
+    nan_padding: bool = False
+    to_tf32: bool = False  # each fp32 element is rounded as it is loaded (CU_TENSOR_MAP_DATA_TYPE_TFLOAT32)
+
+    def box(self, starts: Sequence[int], sizes: Sequence[int]) -> tuple[np.ndarray, np.ndarray | None]:
+        """(addresses, which lie inside or None for all) of the box at `starts`; both of shape `sizes` without leading ones kept."""
+        axes = [np.arange(size, dtype=np.int64) + start for start, size in zip(starts, sizes, strict=True)]
+        return self._reach(axes)
+
+    @property
+    def written(self) -> Descriptor:
+        """The tensor as a store sees it: rows reach to the end of their last unit of 16 bytes."""
+        columns = written_columns(self.shape[-1], self.itemsize)
+        return self if columns == self.shape[-1] else replace(self, shape=(*self.shape[:-1], columns))
+
+    def rows(self, row_offsets: np.ndarray, column: int, columns: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """(addresses, which lie inside) of chosen rows, (rows, columns)."""
+        return self._reach([np.asarray(row_offsets).astype(np.int64), np.arange(columns, dtype=np.int64) + column])
+
+    def _reach(self, axes: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray | None]:
+        rank = len(axes)
+        addresses = np.array(self.base, np.int64)
+        inside: np.ndarray | None = None
+        for i, (axis, size, stride) in enumerate(zip(axes, self.shape, self.strides, strict=True)):
+            along = tuple(-1 if i == j else 1 for j in range(rank))
+            addresses = addresses + (axis * (stride * self.itemsize)).reshape(along)
+            if axis.size and (axis.min() < 0 or axis.max() >= size):
+                here = ((axis >= 0) & (axis < size)).reshape(along)
+                inside = here if inside is None else inside & here
+        return addresses, None if inside is None else np.broadcast_to(inside, addresses.shape)
+
+    def loaded(self, values: np.ndarray) -> np.ndarray:
+        """What a load puts into shared memory for `values` (any shape) in global memory."""
+        return rounded_to_tf32(values.view(np.uint32)).view(values.dtype) if self.to_tf32 else values
+
+    def padding(self, dtype: np.dtype) -> np.ndarray:
+        """What an element outside reads as."""
+        if not self.nan_padding:
+            return np.zeros((), dtype)
+        return np.full(dtype.itemsize, 0xFF, np.uint8).view(dtype)[0] if dtype.itemsize > 1 else np.array(0x7F, dtype)
+
+
+def check_alignment(op: Operation, coordinate: int, itemsize: int) -> None:
+    """The innermost coordinate of a copy is a multiple of 16 bytes."""
+    if coordinate * itemsize % ALIGNMENT:
+        raise EmulatedFault(
+            "illegal instruction",
+            f"{op.name} begins at innermost coordinate {coordinate} of {itemsize}-byte elements: "
+            f"must be a multiple of {ALIGNMENT} bytes",
+            op.location,
+            {"operation": op.brief},
+        )
+
+
+def check_sign(op: Operation, coordinates: Sequence[int], what: str) -> None:
+    """No coordinate of a store is negative."""
+    if any(c < 0 for c in coordinates):
+        raise EmulatedFault(
+            "illegal instruction",
+            f"{op.name} writes at {what} {list(coordinates)}: no coordinate of a store may be negative",
+            op.location,
+            {"operation": op.brief},
+        )

@@ -1,0 +1,281 @@
+"""Lanes that a load leaves undefined: its mask is False there and it has no `other`.
+
+The compiled program has zero in them, and that is what is computed with. Triton promises nothing, so where such a lane decides what
+is stored, an advice says so. Which lanes of a value are undefined is carried beside it, in a variable of its own (a bool array of
+the value's shape, or None for none), and only for values that such a load can reach: a program without one carries nothing.
+
+A lane of a result is undefined where one of its operands' is; a select takes over what it chooses; False and undefined is False;
+a reduction or a product is undefined wherever it takes in an undefined lane. It is followed through registers, shared memory and
+tensor memory. What goes through a call or into a partition, is a scale of a product, or is indexed by another value, is not
+followed: there is no advice then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.frontend.stop_compiler import language_of
+from bitverdict.harness.emulator.memory.onchip import View
+from bitverdict.harness.emulator.mlir_reader import Block, Operation, Program
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.execution.cta import Machine
+    from bitverdict.harness.emulator.frontend.translate import Translator
+
+NOTE = "undefined lanes"
+Lanes = np.ndarray | None  # bool, of the shape of the value that it belongs to; 0-d for a scalar
+_ELEMENTWISE = (
+    "arith.", "math.", "tt.addptr", "tt.bitcast", "tt.fp_to_fp", "tt.clampf", "tt.ptr_to_int", "tt.int_to_ptr", "tt.precise_",
+)  # fmt: skip
+_DOTS = ("tt.dot", "ttng.warp_group_dot")
+_MOVES = ("ttg.convert_layout", "ttng.warp_group_dot_wait")
+_SHAPES = ("tt.splat", "tt.unsplat", "tt.expand_dims", "tt.broadcast", "tt.reshape", "tt.trans", "tt.join", "tt.split")
+_FOLDS = ("tt.reduce", "tt.scan")
+_READS = ("ttg.local_load", "ttng.tmem_load")
+_WRITES: dict[str, tuple[int, int | None]] = {  # the operand that is written, and the view: an operand, or None for the result
+    "ttg.local_store": (0, 1),
+    "ttg.local_alloc": (0, None),
+    "ttng.tmem_store": (-2, 0),
+    "ttng.tmem_alloc": (0, None),
+}
+
+
+def _masked(op: Operation) -> bool:
+    """Whether `op` leaves lanes undefined: it has a mask and no `other`."""
+    if op.name not in ("tt.load", "ttg.async_copy_global_to_local"):
+        return False
+    groups = op.segments()
+    at = 1 if op.name == "tt.load" else 2
+    return bool(groups[at]) and not groups[at + 1]
+
+
+class UndefinedLanes:
+    """Which values of one function can have undefined lanes, and the code that carries them."""
+
+    def __init__(self, t: Translator, blocks: list[Block], program: Program) -> None:
+        self.t = t
+        self.sources: dict[str, set[str]] = {}  # value -> lines of the loads that it may depend on
+        self.memory: set[str] = set()  # the same of shared memory
+        loads = [op for op in _all(blocks) if _masked(op)]
+        if any(op.name != "tt.load" for op in loads) and language_of(program.text.encode()) == "gluon":
+            loads = [op for op in loads if op.name == "tt.load"]  # cp.async writes zeros, and its author asked for cp.async
+        if loads:
+            self._spread(blocks, loads)
+
+    def __bool__(self) -> bool:
+        return bool(self.sources or self.memory)
+
+    def _spread(self, blocks: list[Block], loads: list[Operation]) -> None:
+        for op in loads:
+            for name in op.results[:1] if op.name == "tt.load" else []:
+                self.sources[name] = {op.location}
+            if op.name != "tt.load":
+                self.memory.add(op.location)
+        while True:
+            before = (sum(map(len, self.sources.values())), len(self.memory))
+            for op in _all(blocks):
+                told = set[str]().union(*(self.sources.get(name, ()) for name in op.operands))
+                if op.name in _WRITES and op.operands:
+                    self.memory |= self.sources.get(op.operands[_WRITES[op.name][0]], set())
+                if op.name in (*_READS, *_DOTS):
+                    told |= self.memory if any(self.t.kind_of(name) == "memdesc" for name in op.operands) else set()
+                if told and _followed(op):
+                    for name in op.results:
+                        self.sources.setdefault(name, set()).update(told)
+            for name, given in self.t.incoming.items():
+                told = set[str]().union(*(self.sources.get(each, ()) for each in given))
+                if told:
+                    self.sources.setdefault(name, set()).update(told)
+            if before == (sum(map(len, self.sources.values())), len(self.memory)):
+                return
+
+    # -- the code -----------------------------------------------------------------------------------------------------
+    def lanes(self, name: str) -> str:
+        """The variable that holds the undefined lanes of the value `name`, or "None"."""
+        return f"u{self.t.value(name)}" if name in self.sources else "None"
+
+    def handed(self, arguments: Iterable[str], given: Iterable[str]) -> str:
+        """What a branch does besides handing over values."""
+        pairs = [(self.lanes(a), self.lanes(g)) for a, g in zip(arguments, given, strict=True) if a in self.sources]
+        return f"{', '.join(a for a, _ in pairs)} = {', '.join(g for _, g in pairs)}; " if pairs else ""
+
+    def follow(self, op: Operation) -> None:
+        """The code that carries lanes past `op`, after its own."""
+        t = self.t
+        told = sorted(set[str]().union(*(self.sources.get(name, ()) for name in op.operands)))
+        if op.name in ("tt.store", "tt.atomic_rmw", "tt.atomic_cas") and told:
+            groups = [op.operands] if op.name == "tt.atomic_cas" else [op.operands[:2], op.operands[2:]]
+            lanes = f"{t.constant(union)}({', '.join(self.lanes(name) for name in groups[0])})"
+            masks = "".join(f", {t.value(name)}, {self.lanes(name)}" for name in groups[-1]) if len(groups) > 1 else ""
+            t.emit(f"{t.constant(noted)}(m, {t.constant(op)}, {t.constant(told)}, {lanes}{masks})")
+        elif op.name in _WRITES and op.operands and self.memory:
+            source, into = _WRITES[op.name]
+            target = op.results[0] if into is None else op.operands[into]
+            if op.operands[source] in self.sources:
+                guard = f"if {t.value(op.operands[-1])}: " if op.name == "ttng.tmem_store" else ""
+                t.emit(f"{guard}{t.constant(mark)}({t.value(target)}, {self.lanes(op.operands[source])}, {t.constant(told)})")
+        elif op.results and op.results[0] in self.sources:
+            t.emit(f"{', '.join(self.lanes(name) for name in op.results)} = {self._rule(op)}")
+
+    def branched(self, op: Operation, condition: str) -> None:
+        """The code that looks at what a branch depends on."""
+        if condition in self.sources:
+            names = [self.t.constant(each) for each in (noted, op, sorted(self.sources[condition]))]
+            self.t.emit(f"{names[0]}(m, {names[1]}, {names[2]}, {self.lanes(condition)})")
+
+    def _rule(self, op: Operation) -> str:
+        t = self.t
+        given = [self.lanes(name) for name in op.operands]
+
+        def call(function: Callable, *arguments: str) -> str:
+            return f"{t.constant(function)}({', '.join(arguments)})"
+
+        def all_of(lanes: str) -> str:
+            return lanes if len(op.results) == 1 else f"({lanes},) * {len(op.results)}"
+
+        if op.name == "tt.load":
+            pointer, mask, other = op.segments()[:3]
+            parts = [part for g in (mask, other) for part in ((t.value(g[0]), self.lanes(g[0])) if g else ("None", "None"))]
+            return call(loaded, self.lanes(pointer[0]), *parts)
+        if op.name in _READS:
+            return ", ".join([call(held, t.value(op.operands[0])), *["None"] * (len(op.results) - 1)])
+        if op.name in _DOTS:
+            parts = [call(held, t.value(n)) if t.kind_of(n) == "memdesc" else self.lanes(n) for n in op.operands[:3]]
+            return call(multiplied, *parts, str(t.result(op).shape))
+        if op.name == "arith.select":
+            return call(chosen, t.value(op.operands[0]), *given)
+        if op.name in ("arith.andi", "arith.ori") and t.result(op).bits == 1:
+            both = ", ".join(f"{t.value(name)}, {lanes}" for name, lanes in zip(op.operands, given, strict=True))
+            return call(decided, str(op.name == "arith.ori"), both)
+        if op.name in _FOLDS:
+            run = reduced if op.name == "tt.reduce" else scanned
+            return all_of(call(run, call(union, *given), str(op.integer("axis")), str(op.flag("reverse"))))
+        if op.name in _SHAPES:
+            order = tuple(op.integers("order")) if op.name == "tt.trans" else ()
+            shapes = t.operand(op, 0).shape, () if op.outputs[0] is None else op.outputs[0].shape
+            return call(moved, repr(op.name), str(shapes[0]), str(shapes[1]), str(order), *given)
+        return ", ".join(given[: len(op.results)]) if op.name in _MOVES else all_of(call(union, *given))
+
+
+def _followed(op: Operation) -> bool:
+    return op.name.startswith(_ELEMENTWISE) or op.name in (*_DOTS, *_MOVES, *_SHAPES, *_FOLDS, *_READS, "tt.load")
+
+
+def _all(blocks: list[Block]) -> Iterable[Operation]:
+    for block in blocks:
+        for op in block.operations:
+            yield op
+            for region in op.regions:
+                yield from _all(region)
+
+
+# -- what the code calls: lanes in, lanes out ---------------------------------------------------------------------------
+def union(*given: Lanes) -> Lanes:
+    """Undefined where one of `given` is; their shapes broadcast."""
+    found: Lanes = None
+    for lanes in given:
+        if lanes is not None:
+            found = lanes if found is None else found | lanes
+    return found
+
+
+def _any(lanes: np.ndarray) -> Lanes:
+    return lanes if lanes.any() else None
+
+
+def loaded(pointer: Lanes, mask: Any, of_mask: Lanes, other: Any, of_other: Lanes) -> Lanes:
+    """Of a load: where it reads nothing and is given nothing else, and where it reads from an undefined place."""
+    if mask is None:
+        return pointer
+    inside = np.asarray(mask, np.bool_)
+    outside = ~inside if other is None else (None if of_other is None else ~inside & of_other)
+    found = union(outside, None if pointer is None else pointer & inside, of_mask)
+    return None if found is None else _any(found)
+
+
+def chosen(condition: Any, of_condition: Lanes, first: Lanes, second: Lanes) -> Lanes:
+    """Of a select."""
+    if first is None and second is None:
+        return of_condition
+    nothing = np.zeros((), np.bool_)
+    taken = np.where(condition, nothing if first is None else first, nothing if second is None else second)
+    return union(taken, of_condition)
+
+
+def decided(absorbing: bool, a: Any, of_a: Lanes, b: Any, of_b: Lanes) -> Lanes:
+    """Of `and` (`or` where `absorbing`) of two truth values: one that is defined and `absorbing` decides alone."""
+    alone_a, alone_b = (np.equal(x, absorbing) if u is None else np.equal(x, absorbing) & ~u for x, u in ((a, of_a), (b, of_b)))
+    found = union(None if of_a is None else of_a & ~alone_b, None if of_b is None else of_b & ~alone_a)
+    return None if found is None else _any(found)
+
+
+def multiplied(a: Lanes, b: Lanes, c: Lanes, shape: tuple[int, ...]) -> Lanes:
+    """Of a product (M, N) of a (M, K) and b (K, N), added to c (M, N)."""
+    rows = None if a is None else np.broadcast_to(a.any(-1, keepdims=True), shape)
+    columns = None if b is None else np.broadcast_to(b.any(-2, keepdims=True), shape)
+    found = union(rows, columns, c)
+    return None if found is None else _any(found)
+
+
+def undefined_product(a: View, b: View, d: View, use: Any) -> Lanes:
+    """Of a product of a and b in memory, added to d where `use`."""
+    return multiplied(a.undefined(), b.undefined(), d.undefined() if use else None, d.shape)
+
+
+def reduced(lanes: Lanes, axis: int, _reverse: bool) -> Lanes:
+    return None if lanes is None else np.asarray(lanes.any(axis))
+
+
+def scanned(lanes: Lanes, axis: int, reverse: bool) -> Lanes:
+    if lanes is None:
+        return None
+    along = np.flip(lanes, axis) if reverse else lanes
+    found = np.logical_or.accumulate(along, axis)
+    return np.flip(found, axis) if reverse else found
+
+
+def moved(name: str, before: tuple[int, ...], after: tuple[int, ...], order: tuple[int, ...], *given: Lanes) -> Any:
+    """Of an operation that gives lanes another place."""
+    if all(lanes is None for lanes in given):
+        return (None, None) if name == "tt.split" else None
+    whole = [np.broadcast_to(np.False_ if lanes is None else lanes, before) for lanes in given]
+    if name == "tt.join":
+        return np.stack(whole, -1)
+    if name == "tt.split":
+        return whole[0][..., 0], whole[0][..., 1]
+    if name == "tt.trans":
+        return whole[0].transpose(order)
+    return np.broadcast_to(whole[0], after) if prod(before) != prod(after) else whole[0].reshape(after)
+
+
+def held(view: View) -> Lanes:
+    """Of what lies in shared memory, in the shape of `view`."""
+    return view.undefined()
+
+
+def mark(view: View, lanes: Lanes, loads: list[str]) -> None:
+    """What was just written to `view` is undefined in `lanes`, by the `loads`."""
+    if lanes is not None:
+        view.leave_undefined(np.broadcast_to(lanes, view.shape), loads)
+
+
+def noted(m: Machine, op: Operation, loads: Iterable[str], lanes: Lanes, mask: Any = None, of_mask: Lanes = None) -> None:
+    """Note that `op`, a store or a branch, depends on a lane that the `loads` left undefined: one of `lanes` where `mask`."""
+    if mask is not None and lanes is not None:
+        lanes = lanes & np.asarray(mask, np.bool_)
+    found = union(lanes, of_mask)
+    if found is not None and found.any():
+        m.notes.add((NOTE, told(op, loads)))
+
+
+def told(op: Operation, loads: Iterable[str]) -> str:
+    """The advice."""
+    what = "the way taken here" if op.successors else "what is stored here"
+    return (
+        f"{op.location}: {what} depends on lanes that {' and '.join(sorted(loads))} leaves undefined (a mask without `other`): the "
+        "compiled program has zero there"
+    )

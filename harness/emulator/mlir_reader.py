@@ -1,0 +1,277 @@
+"""The tile program: functions, blocks and operations, read from MLIR's generic assembly.
+
+The generic form has one grammar for every operation (name, operands, successors, properties, regions, types, location), so an
+operation that nobody has seen before is still read, and refused by name rather than misread.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from bitverdict.harness.emulator.mlir_types import Type, closing, parse_type, split_top
+
+
+@dataclass(eq=False)
+class Block:
+    label: str
+    arguments: list[tuple[str, str]] = field(default_factory=list)  # (value, type text)
+    operations: list[Operation] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Operation:
+    """One operation. `results` and `operands` are value names (``%a``, ``%a#1``), `attributes` raw texts by name."""
+
+    name: str
+    results: list[str]
+    operands: list[str]
+    attributes: dict[str, str]
+    operand_types: list[str]
+    result_types: list[str]
+    successors: list[str]
+    location: str  # file:line of the first frame outside Triton itself
+    text: str
+    regions: list[list[Block]] = field(default_factory=list)
+    line: int = 0  # of the program's text, from 0
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """Integer attribute `name`; ValueError when it is absent and has no default."""
+        text = self.attributes.get(name)
+        if text is None:
+            if default is None:
+                raise ValueError(f"{self.name} has no attribute {name!r}: {self.text}")
+            return default
+        if text in ("true", "false"):
+            return int(text == "true")
+        return int(text.split(" ")[0], 0)
+
+    def integers(self, name: str) -> list[int]:
+        """`array<i32: 1, 2>` or `[1 : i32, ...]` as a list."""
+        text = self.attributes[name]
+        return [
+            int(n)
+            for n in re.findall(r"-?\d+", text.split(":", 1)[1] if text.startswith("array<") else re.sub(r": i\d+", "", text))
+        ]
+
+    def flag(self, name: str) -> bool:
+        return self.attributes.get(name, "false") != "false"
+
+    def segments(self) -> list[list[str]]:
+        """Operands by the groups that `operandSegmentSizes` counts."""
+        groups, at = [], 0
+        for size in self.integers("operandSegmentSizes"):
+            groups.append(self.operands[at : at + size])
+            at += size
+        return groups
+
+    @cached_property
+    def inputs(self) -> list[Type | None]:
+        return [parse_type(t) for t in self.operand_types]
+
+    @cached_property
+    def outputs(self) -> list[Type | None]:
+        return [parse_type(t) for t in self.result_types]
+
+    @property
+    def brief(self) -> str:
+        """The operation as a person reads it: no types, no location."""
+        head = f"{', '.join(self.results)} = " if self.results else ""
+        shown = {k: v for k, v in self.attributes.items() if k not in ("operandSegmentSizes", "resultSegmentSizes")}
+        tail = " {" + ", ".join(f"{k} = {v}" if v else k for k, v in shown.items()) + "}" if shown else ""
+        return f"{head}{self.name} {', '.join(self.operands)}{tail}"
+
+
+@dataclass(eq=False)
+class Function:
+    name: str
+    public: bool
+    blocks: list[Block]
+    told: list[dict[str, str]] = field(default_factory=list)  # attributes of each argument; empty where none has any
+
+
+@dataclass(eq=False)
+class Program:
+    """A module: its functions, its attributes (``ttg.shared``, ``ttg.num-warps``, ...), its layout aliases."""
+
+    functions: dict[str, Function]
+    attributes: dict[str, str]
+    aliases: dict[str, str]
+    text: str
+
+    @property
+    def entry(self) -> Function:
+        return next(f for f in self.functions.values() if f.public)
+
+    def operations(self) -> Iterator[Operation]:
+        """All operations in the order of the text, those of regions included."""
+        for function in self.functions.values():
+            yield from _operations(function.blocks)
+
+    def integer(self, name: str, default: int = 0) -> int:
+        text = self.attributes.get(name)
+        return default if text is None else int(text.split(" ")[0])
+
+    def expand(self, text: str) -> str:
+        """`text` with every ``#alias`` replaced by what it stands for."""
+        while True:
+            wider = re.sub(r"#\w+\b(?!\.)", lambda m: self.aliases.get(m[0], m[0]), text)
+            if wider == text:
+                return text
+            text = wider
+
+
+def _operations(blocks: list[Block]) -> Iterator[Operation]:
+    for block in blocks:
+        for op in block.operations:
+            yield op
+            for region in op.regions:
+                yield from _operations(region)
+
+
+_OPERATION = re.compile(r'\s*(?:(%[^=]*?) = )?"([\w.\-]+)"\(([^)]*)\)(?:\[([^\]]*)\])?')
+_ALIAS = re.compile(r"^(#\w+) = (.*)$")
+
+
+class _Locations:
+    """The location aliases of a module's text, resolved to ``file:line``."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.aliases: dict[str, str] = {}
+        self.locations: dict[str, str] = {}
+        self.resolved: dict[str, tuple[str, bool]] = {}
+        for line in lines:
+            if line.startswith("#") and (found := _ALIAS.match(line)):
+                (self.locations if found[2].startswith("loc(") else self.aliases)[found[1]] = found[2]
+
+    def resolve(self, text: str) -> tuple[str, bool]:
+        """(file:line, whether it lies outside Triton) of a location's text."""
+        if text not in self.resolved:
+            self.resolved[text] = self._resolve(text)
+        return self.resolved[text]
+
+    def _resolve(self, text: str) -> tuple[str, bool]:
+        if text.startswith("#"):
+            return self.resolve(self.locations.get(text, "unknown"))
+        if text.startswith("loc("):
+            return self.resolve(text[4:-1])
+        if text.startswith("callsite("):
+            callee, _, caller = text[len("callsite(") : -1].partition(" at ")
+            found = self.resolve(callee)
+            return found if found[1] else self.resolve(caller)
+        if plain := re.match(r'"([^"]*)":(\d+):\d+', text):
+            return f"{plain[1]}:{plain[2]}", "/triton/" not in plain[1]
+        if named := re.match(r'"[^"]*"\((.*)\)$', text):
+            return self.resolve(named[1])
+        if fused := re.match(r"fused(?:<.*?>)?\[(.*)\]$", text):
+            return next((found for part in split_top(fused[1]) if (found := self.resolve(part))[1]), ("", False))
+        return "", False
+
+
+def places(text: str, name: str) -> list[str]:
+    """``file:line`` of each operation `name` in a module's text, in either assembly."""
+    lines = text.splitlines()
+    locations = _Locations(lines)
+    return [locations.resolve(line.rpartition(" loc(")[2][:-1])[0] for line in lines if re.search(rf"\b{re.escape(name)}\b", line)]
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self.lines = text.splitlines()
+        self.locations = _Locations(self.lines)
+        self.at = next(i for i, line in enumerate(self.lines) if line.startswith('"builtin.module"'))
+
+    def operation(self) -> Operation:
+        number, line = self.at, self.lines[self.at]
+        self.at += 1
+        found = _OPERATION.match(line)
+        if not found:
+            raise ValueError(f"line {self.at} of the tile program is no operation: {line.strip()[:120]}")
+        results, name, operands, successors = found.groups()
+        rest = line[found.end() :]
+        attributes: dict[str, str] = {}
+        if rest.startswith(" <{"):
+            end = closing(rest, 1)
+            attributes |= _attributes(rest[3 : end - 2])
+            rest = rest[end:]
+        regions = []
+        while rest.startswith((" ({", ", {")):
+            regions.append(self.region())
+            rest = self.lines[self.at].strip()[1:]  # past the brace that ends the region
+            self.at += 1
+            if rest.startswith(")"):
+                rest = rest[1:]
+                break
+        if rest.startswith(" {"):
+            end = closing(rest, 1)
+            attributes |= _attributes(rest[2 : end - 1])
+            rest = rest[end:]
+        if not rest.startswith(" : "):
+            raise ValueError(f"line {self.at} of the tile program has no types: {line.strip()[:120]}")
+        rest, _, place = rest[3:].rpartition(" loc(")
+        end = closing(rest, 0)
+        inputs = split_top(rest[1 : end - 1])
+        outputs_text = rest[end:].removeprefix(" -> ").strip()
+        outputs = split_top(outputs_text[1:-1]) if outputs_text.startswith("(") else [outputs_text]
+        names: list[str] = []
+        for part in split_top(results or ""):
+            base, _, count = part.partition(":")
+            names += [f"{base}#{i}" for i in range(int(count))] if count else [base]
+        return Operation(
+            name,
+            names,
+            split_top(operands),
+            attributes,
+            inputs,
+            outputs,
+            [s.strip() for s in (successors or "").split(",") if s.strip()],
+            self.locations.resolve(place[:-1])[0],
+            line.strip(),
+            regions,
+            number,
+        )
+
+    def region(self) -> list[Block]:
+        blocks = [Block("^entry")]
+        while True:
+            line = self.lines[self.at].strip()
+            if line.startswith("}"):
+                if not blocks[0].operations and not blocks[0].arguments and len(blocks) > 1:
+                    del blocks[0]
+                return blocks
+            if line.startswith("^"):
+                self.at += 1
+                label, _, rest = line.partition("(") if re.match(r"\^\w+\(", line) else (line.split(":")[0], "", "")
+                arguments = []
+                if rest:
+                    inside = line[len(label) + 1 : closing(line, len(label)) - 1]
+                    for part in split_top(inside):
+                        value, _, typed = part.partition(": ")
+                        arguments.append((value, re.sub(r" loc\(.*\)$", "", typed)))
+                blocks.append(Block(label, arguments))
+            else:
+                blocks[-1].operations.append(self.operation())
+
+
+def _attributes(text: str) -> dict[str, str]:
+    found = {}
+    for part in split_top(text):
+        name, _, value = part.partition(" = ")
+        found[name.strip().strip('"')] = value.strip()
+    return found
+
+
+def parse_program(text: str) -> Program:
+    """The module in `text` (generic assembly, locations printed). ValueError, with the line, for anything else."""
+    reader = _Reader(text)
+    module = reader.operation()
+    functions = {}
+    for operation in module.regions[0][0].operations:
+        if operation.name == "tt.func":
+            name = operation.attributes["sym_name"].strip('"')
+            public = operation.attributes.get("sym_visibility", '"public"') == '"public"'
+            told = [_attributes(each[1:-1]) for each in split_top(operation.attributes.get("arg_attrs", "[]")[1:-1])]
+            functions[name] = Function(name, public, operation.regions[0], told)
+    return Program(functions, module.attributes, reader.locations.aliases, text)

@@ -1,0 +1,1 @@
+"""What decides the bits of an operation."""

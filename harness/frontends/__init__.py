@@ -1,0 +1,1 @@
+"""Command line and pytest plugin: arguments in, exit status out, no policy."""

@@ -1,0 +1,67 @@
+"""``bitverdict replay FILE`` judges a stored case again; ``promote FILE`` keeps it in tests/seeds with what is owed."""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import shlex
+from pathlib import Path
+
+from bitverdict.harness.frontends.cli_run import check_timeout
+from bitverdict.harness.judge.machine_faults import check_compiler_cache
+from bitverdict.harness.model.verdict import Ruling
+from bitverdict.harness.session import reproducers, tally
+from bitverdict.harness.session.failure_report import conviction
+from bitverdict.harness.session.replay import InThisProcess, Replayed, replay
+from bitverdict.harness.workers.pool import Bench
+
+
+def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, help="a seed file: .harness/failures/*.json or tests/seeds/*.json")
+    parser.add_argument("--embedded", action="store_true", help="judge the source stored in the file, not the one on disk")
+    parser.add_argument(
+        "--in-process", action="store_true", help="judge in this very process, for cuda-gdb or compute-sanitizer; no timeout"
+    )
+    parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS")
+
+
+def run_replay(arguments: argparse.Namespace) -> int:
+    """Exit status: 1 convicted again, 0 right now, 3 undecided. ValueError for a file that does not serve."""
+    seed = reproducers.read(arguments.file)
+    replayed = _replayed(arguments)
+    shown = tally.console()
+    if replayed.verdict.ruling in (Ruling.CONVICTED, Ruling.ERROR):
+        line = reproducers.replay_line(arguments.file)
+        named = replayed.case.launcher or replayed.case.contract
+        shown.print(conviction(named, seed.target, replayed.case, replayed.verdict, replayed.notes, line), soft_wrap=True)
+    else:
+        for note in replayed.notes:
+            shown.print(f"note: {note}", markup=False)
+    shown.print(replayed.sentence, markup=False, style="bold")
+    return {Ruling.CONVICTED: tally.CONVICTED, Ruling.RIGHT: tally.RIGHT}.get(replayed.verdict.ruling, tally.UNDECIDED)
+
+
+def _replayed(arguments: argparse.Namespace) -> Replayed:
+    check_timeout(arguments.timeout)
+    check_compiler_cache()
+    if arguments.in_process:
+        faulthandler.enable()
+        options = "--in-process --embedded" if arguments.embedded else "--in-process"
+        command = f"bitverdict replay {options} {shlex.quote(str(arguments.file))}"
+        here = InThisProcess(command, lambda line: print(line, flush=True))
+        return replay(arguments.file, here, embedded=arguments.embedded)
+    with Bench(timeout=arguments.timeout) as bench:
+        return replay(arguments.file, bench, embedded=arguments.embedded)
+
+
+def add_promote_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, help="a seed file of .harness/failures")
+    parser.add_argument(
+        "--owed", choices=["right", "convicted"], default="right", help="the ruling that is owed from now on (default: right)"
+    )
+
+
+def run_promote(arguments: argparse.Namespace) -> int:
+    kept = reproducers.promote(arguments.file, Ruling(arguments.owed))
+    print(f"kept as {kept}, owed: {arguments.owed}; add it to git")
+    return 0

@@ -1,0 +1,60 @@
+"""How a long run shows that it lives: a live line in a terminal, a plain line now and then in a log."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bitverdict.harness.model.verdict import Ruling, Verdict
+
+PLAIN_EVERY = 5.0  # seconds
+
+
+class Showing:
+    """A context manager. `total` may grow; `step` is called once a verdict, `say` for what is not a verdict."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[last]}"),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self.task = self.bar.add_task("judging", total=0, last="")
+        self.begun = self.told = time.monotonic()
+        self.done = self.total = self.convicted = 0
+
+    def __enter__(self) -> Showing:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.bar.stop()
+
+    def expect(self, more: int) -> None:
+        self.total += more
+        self.bar.update(self.task, total=self.total)
+
+    def step(self, contract: str, target: str, verdict: Verdict) -> None:
+        self.done += 1
+        self.convicted += verdict.ruling is Ruling.CONVICTED
+        last = f"{contract} on {target}: {verdict.outcome}" + (f"; {self.convicted} convicted" if self.convicted else "")
+        self.bar.update(self.task, completed=self.done, last=last)
+        now = time.monotonic()
+        if not self.console.is_terminal and (self.done == 1 or now - self.told > PLAIN_EVERY):
+            self.told = now
+            self.console.print(f"[{now - self.begun:5.1f} s] {self.done}/{self.total} cases, last {last}", markup=False)
+
+    def say(self, text: str) -> None:
+        self.bar.update(self.task, last=text)
+        now = time.monotonic()
+        if not self.console.is_terminal and now - self.told > PLAIN_EVERY:
+            self.told = now
+            self.console.print(f"[{now - self.begun:5.1f} s] {text}", markup=False)

@@ -1,0 +1,1 @@
+"""One case on one target in this process: launch, observe, compare, decide."""

@@ -1,0 +1,174 @@
+"""What a launch did outside what it owns: bytes beside a view, in a gap of its strides, or an input that changed.
+
+On the host every buffer is compared byte for byte. On a device one comparison an arena of inputs and one a guard band are queued
+behind the launch, reduced to a flag each, and the flags are read at once: a kernel cannot forge what is computed after it ended.
+Only what a flag accuses is read back, and the same comparison on the host then says what it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from bitverdict.harness.judge.far_views import Islands, mapped
+from bitverdict.harness.model.verdict import Outcome
+
+UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+@dataclass(frozen=True)
+class Trespass:
+    """One thing a launch did outside what it owns."""
+
+    outcome: Outcome
+    message: str
+    details: dict
+
+
+@dataclass
+class Arena:
+    """All inputs of a case with their guard bands, and the same bytes as they were lent, on the same device where they fit."""
+
+    whole: torch.Tensor  # (bytes,) uint8
+    before: torch.Tensor | None = None  # (bytes,) uint8
+
+
+@dataclass
+class Buffer:
+    """A view that was handed out, and the bytes around it. An input has `before`, or `sent` and `band` to make it of."""
+
+    name: str
+    storage: torch.Tensor  # (bytes,) uint8
+    view: torch.Tensor
+    start: int  # byte of the view's first element
+    length: int  # bytes from the first element to the end of the last
+    poison: int
+    before: np.ndarray | None = None  # (bytes,) of an input, of its islands where it has some: it must not change
+    sent: np.ndarray | None = None  # (bytes,) of an input, without its bands
+    band: int = 0
+    arena: Arena | None = None
+    islands: Islands | None = None  # of a far view: the bytes that hold poison and are compared
+
+    def as_lent(self) -> np.ndarray | None:
+        """The bytes of an input's storage as they were lent; None of an output."""
+        if self.sent is None:
+            return self.before
+        whole = np.full(self.storage.numel(), self.poison, np.uint8)  # (bytes,)
+        whole[self.band : self.band + len(self.sent)] = self.sent
+        return whole
+
+
+def first_trespass(buffers: Sequence[tuple[Buffer, bool]]) -> Trespass | None:
+    """The first trespass on buffers, each with whether it is to be compared where it is; None where there is none."""
+    there = [buffer for buffer, where in buffers if where]
+    arenas = list({id(buffer.arena): buffer.arena for buffer in there if buffer.arena is not None}.values())
+    touched, accused = _flagged(arenas, [buffer for buffer in there if buffer.arena is None])
+    for buffer, where in buffers:
+        kept = buffer.arena
+        if where and kept is not None:
+            clean = kept.before is not None and id(kept) not in touched
+        else:
+            clean = where and id(buffer) not in accused
+        if not clean and (found := _trespass(buffer)) is not None:
+            return found
+    for arena in arenas:
+        if id(arena) in touched and arena.before is not None:  # its inputs are as they were: what changed is the copy
+            count = int((arena.whole != arena.before).sum())
+            message = f"stray write far from every buffer: {count} bytes of the court's own copy of the inputs"
+            return Trespass(Outcome.STRAY_WRITE, message, {"bytes": count})
+    return None
+
+
+def _flagged(arenas: list[Arena], outputs: list[Buffer]) -> tuple[set[int], set[int]]:
+    """Which arenas differ from their copies, and which outputs have to be looked at, by id: one wait for the device for all."""
+    flags: list[tuple[int, torch.Tensor]] = []  # id, () bool
+    for arena in arenas:
+        if arena.before is not None:
+            flags.append((id(arena), (arena.whole.view(torch.int64) != arena.before.view(torch.int64)).any()))
+    looked_at = set()
+    for buffer in outputs:
+        if not buffer.view.is_contiguous() or buffer.islands is not None:
+            looked_at.add(id(buffer))  # for its gaps, and there are few such
+            continue
+        end = buffer.start + buffer.length
+        flags += [(id(buffer), (band != buffer.poison).any()) for band in (buffer.storage[: buffer.start], buffer.storage[end:])]
+    up = torch.stack([flag for _, flag in flags]).cpu().tolist() if flags else []
+    raised = {key for (key, _), risen in zip(flags, up, strict=True) if risen}
+    return raised, raised | looked_at
+
+
+def _trespass(buffer: Buffer) -> Trespass | None:
+    now = buffer.storage.cpu().numpy() if buffer.islands is None else buffer.islands.of(buffer.storage)  # (bytes,)
+    before = buffer.as_lent()
+    if before is not None:
+        changed = now != before
+    elif buffer.islands is not None:
+        changed = (now != buffer.poison) & (buffer.islands.of(torch.from_numpy(_owned(buffer))) == 0)
+    else:
+        changed = now != buffer.poison
+        changed[buffer.start : buffer.start + buffer.length] = False
+        if not buffer.view.is_contiguous():
+            changed |= _in_gaps(buffer, now)
+    if not changed.any():
+        return None
+    written = now[changed][:16]
+    places = np.flatnonzero(changed) if buffer.islands is None else buffer.islands.places()[changed]
+    itemsize = buffer.view.dtype.itemsize
+    first, last = (int(places[i]) - buffer.start for i in (0, -1))
+    inside = [p for p in (first, last) if 0 <= p < buffer.length]
+    where = _where(buffer, first)
+    details = {
+        "buffer": buffer.name,
+        "first_byte": first,
+        "last_byte": last,
+        "bytes": len(places),
+        "shape": list(buffer.view.shape),
+        "strides": list(buffer.view.stride()),
+        "written": written.tolist(),
+    }
+    if before is not None and inside:
+        return Trespass(Outcome.INPUT_CHANGED, f"input {buffer.name} changed: {len(places)} bytes, the first {where}", details)
+    return Trespass(
+        Outcome.STRAY_WRITE,
+        f"stray write beside {buffer.name}: {len(places)} bytes, the first {where}, "
+        f"the last at element {last // itemsize} from its start",
+        details,
+    )
+
+
+def _in_gaps(buffer: Buffer, now: np.ndarray) -> np.ndarray:
+    """Bytes between the elements of a strided view that no longer hold poison."""
+    owned = _owned(buffer)
+    span = slice(buffer.start, buffer.start + buffer.length)
+    gaps = np.zeros(now.shape, bool)  # (bytes,)
+    gaps[span] = (owned[span] == 0) & (now[span] != buffer.poison)
+    return gaps
+
+
+def _owned(buffer: Buffer) -> np.ndarray:
+    """(bytes,) uint8 of the buffer's storage: not 0 where an element of its view lies."""
+    size, itemsize = buffer.storage.numel(), buffer.view.dtype.itemsize
+    owned = np.zeros(size, np.uint8) if buffer.islands is None else mapped(size).numpy()  # (bytes,)
+    if buffer.length:
+        elements = owned[buffer.start : buffer.start + buffer.length].view(UNSIGNED[itemsize])
+        strides = [s * itemsize for s in buffer.view.stride()]
+        np.lib.stride_tricks.as_strided(elements, tuple(buffer.view.shape), strides)[...] = np.iinfo(elements.dtype).max
+    return owned
+
+
+def _where(buffer: Buffer, byte: int) -> str:
+    itemsize = buffer.view.dtype.itemsize
+    if byte < 0:
+        return f"{-byte} bytes before its start"
+    if byte >= buffer.length:
+        return f"{byte - buffer.length} bytes past its end"
+    element, index = byte // itemsize, []
+    for axis in np.argsort([-s for s in buffer.view.stride()], kind="stable"):
+        stride = max(1, buffer.view.stride(int(axis)))
+        index.append((int(axis), min(element // stride, buffer.view.shape[int(axis)] - 1)))
+        element -= index[-1][1] * stride
+    at = [i for _, i in sorted(index)]
+    return f"at {at}" if element == 0 else f"{element} elements after {at}, in a gap of its strides"

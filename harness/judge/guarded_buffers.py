@@ -1,0 +1,314 @@
+"""Operands to tensors and back, with guard bands and poison around everything a kernel can reach.
+
+Every input lies inside a larger buffer; every buffer a launcher allocates while `guarded_allocations` is entered does too. What
+lies around a view, and what an output holds before it is written, is poison: a byte pattern drawn from the case's `data_seed`, so
+that two cases never share one blind spot (0xFF is a NaN in every float format and -1 in an integer; 0x7B is large and
+finite; 0xA5 is tiny and negative). Inputs are surrounded by another pattern than outputs.
+
+After the launch `Guard.trespass` says what a launch did outside what it owns: bytes beside a view, or an input that changed
+(`bitverdict.harness.judge.bounds_check`). On a GPU all inputs of a case lie in one arena, filled there and reached by one copy of
+the operands' own bytes; the guard bands never cross the bus."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch.overrides import TorchFunctionMode
+
+from bitverdict.harness.judge.bounds_check import UNSIGNED, Arena, Buffer, Trespass, first_trespass
+from bitverdict.harness.judge.classify import for_the_launcher
+from bitverdict.harness.judge.far_views import Islands, is_far, mapped
+from bitverdict.harness.model.contract import Operand
+
+TORCH_DTYPES = {
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "e4m3": torch.float8_e4m3fn,
+    "e5m2": torch.float8_e5m2,
+    "int8": torch.int8,
+    "int32": torch.int32,
+    "int16": torch.int16,
+    "int64": torch.int64,
+    "uint8": torch.uint8,
+    "e8m0": torch.uint8,
+    "ue4m3": torch.uint8,
+    "e2m1": torch.uint8,
+    "e2m3": torch.uint8,
+    "e3m2": torch.uint8,
+    "bool": torch.bool,
+}
+"""Format name -> the dtype a launcher is handed. Formats torch has no arithmetic for travel as bytes."""
+
+GUARD_BYTES = {"cpu": 1 << 16, "cuda": 1 << 20}  # each side; a multiple of 512, so that views keep their alignment
+POISONS = (0xFF, 0x7B, 0xA5)
+COPIED_BYTES = 1 << 30  # an arena up to this size is copied on its device and compared there; a larger one is read back whole
+
+
+@dataclass(frozen=True)
+class Poison:
+    """The two byte patterns of a case: what outputs hold before they are written, and what surrounds inputs."""
+
+    output: int
+    around_inputs: int
+
+    @classmethod
+    def of(cls, data_seed: int) -> Poison:
+        place = data_seed % len(POISONS)
+        return cls(POISONS[place], POISONS[(place + 1) % len(POISONS)])
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where one operand lies: element strides, bytes of one element, and of its buffer between the bands."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int  # bytes from the leading band to the first element
+    length: int  # bytes from the first element to the end of the last
+    span: int  # bytes between the bands
+
+    @classmethod
+    def of(cls, shape: Sequence[int], strides: Sequence[int], offset: int, dtype: torch.dtype) -> _Place:
+        reach = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) if all(shape) else 0
+        length, before = reach * dtype.itemsize, offset * dtype.itemsize
+        return cls(dtype, tuple(shape), tuple(strides), before, length, -(-(before + length) // 512) * 512)
+
+    @property
+    def far(self) -> bool:
+        """Whether it is filled and compared around its elements only."""
+        return is_far(self.span, math.prod(self.shape) * self.dtype.itemsize)
+
+    def view(self, storage: torch.Tensor, band: int) -> torch.Tensor:
+        """The operand's tensor in `storage`, (band + span + band,) of uint8."""
+        start = storage.storage_offset() + band + self.offset
+        return storage.view(self.dtype).as_strided(self.shape, self.strides, start // self.dtype.itemsize)  # (*shape,)
+
+
+@dataclass
+class Guard:
+    """Everything handed out for one case. Not thread-safe: one case, one guard.
+
+    `on_device`: whether inputs share an arena and comparisons are made where the tensors are. None: on a GPU yes, on a CPU no.
+    """
+
+    poison: Poison
+    buffers: list[Buffer] = field(default_factory=list)
+    on_device: bool | None = None
+
+    def lend(self, operand: Operand, device: torch.device) -> torch.Tensor:
+        """The operand as a tensor on `device`, strided and offset as it says, inside guard bands."""
+        return self.lend_all([operand], device)[operand.name]
+
+    def lend_all(self, operands: Iterable[Operand], device: torch.device) -> dict[str, torch.Tensor]:
+        """Each operand by its name, as `lend` gives it."""
+        asked = list(operands)
+        lent = {each.name: self._lend_far(each, device) for each in asked if _placed(each).far}
+        near = [each for each in asked if each.name not in lent]
+        if self._there(device):
+            lent |= self._lend_there(near, device)
+        else:
+            lent |= {each.name: self._lend_here(each) for each in near}
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)  # or the launch would be charged for what is still under way
+        return {each.name: lent[each.name] for each in asked}
+
+    def surround(self, like: torch.Tensor, name: str, *, keep_values: bool, device: torch.device | None = None) -> torch.Tensor:
+        """A tensor of the same shape, strides and dtype as `like`, on `device` (None: its own), poisoned and inside guard bands."""
+        device = like.device if device is None else device
+        band = GUARD_BYTES[device.type]
+        place = _Place.of(like.shape, like.stride(), 0, like.dtype)
+        if place.far:
+            storage, view, islands = self._far(place, device, self.poison.output)
+            if keep_values:
+                view.copy_(like)
+            self.buffers.append(Buffer(name, storage, view, band, place.length, self.poison.output, islands=islands))
+            return view
+        storage = torch.full((2 * band + place.span,), self.poison.output, dtype=torch.uint8, device=device)  # (bytes,)
+        view = place.view(storage, band)
+        if keep_values:
+            view.copy_(like)
+        self.buffers.append(Buffer(name, storage, view, band, place.length, self.poison.output))
+        return view
+
+    def trespass(self) -> Trespass | None:
+        """The first stray write or changed input, or None. Waits for the device."""
+        near = [(buffer, buffer.islands is None and self._there(buffer.storage.device)) for buffer in self.buffers]
+        return first_trespass(near)
+
+    def _there(self, device: torch.device) -> bool:
+        return device.type != "cpu" if self.on_device is None else self.on_device
+
+    def _far(self, place: _Place, device: torch.device, poison: int) -> tuple[torch.Tensor, torch.Tensor, Islands]:
+        """(storage, view, its islands, full of poison) of a far view."""
+        band = GUARD_BYTES[device.type]
+        size = 2 * band + place.span
+        storage = mapped(size) if device.type == "cpu" else torch.empty(size, dtype=torch.uint8, device=device)  # (bytes,)
+        strides = [stride * place.dtype.itemsize for stride in place.strides]
+        islands = Islands.around(size, band, band + place.offset, place.shape, strides, place.dtype.itemsize)
+        islands.fill(storage, poison)
+        return storage, place.view(storage, band), islands
+
+    def _lend_far(self, operand: Operand, device: torch.device) -> torch.Tensor:
+        place, poison = _placed(operand), self.poison.around_inputs
+        storage, view, islands = self._far(place, device, poison)
+        itemsize = place.dtype.itemsize
+        codes = torch.from_numpy(np.ascontiguousarray(operand.codes).view(f"i{itemsize}").reshape(place.shape))  # (*shape,)
+        view.view(codes.dtype).copy_(codes)
+        start = GUARD_BYTES[device.type] + place.offset
+        before = islands.of(storage)  # (bytes of the islands,)
+        self.buffers.append(Buffer(operand.name, storage, view, start, place.length, poison, before, islands=islands))
+        return view
+
+    def _lend_here(self, operand: Operand) -> torch.Tensor:
+        place, band, poison = _placed(operand), GUARD_BYTES["cpu"], self.poison.around_inputs
+        storage = torch.full((2 * band + place.span,), poison, dtype=torch.uint8)  # (bytes,)
+        _write(operand, place, storage.numpy()[band:])
+        view, before = place.view(storage, band), storage.numpy().copy()
+        self.buffers.append(Buffer(operand.name, storage, view, band + place.offset, place.length, poison, before))
+        return view
+
+    def _lend_there(self, operands: list[Operand], device: torch.device) -> dict[str, torch.Tensor]:
+        places, band, poison = [_placed(operand) for operand in operands], GUARD_BYTES[device.type], self.poison.around_inputs
+        host = np.full(sum(place.span for place in places), poison, np.uint8)  # (bytes,) without the bands
+        ends = np.cumsum([0, *(place.span for place in places)]).tolist()
+        for operand, place, end in zip(operands, places, ends[:-1], strict=True):
+            _write(operand, place, host[end:])
+        sent = torch.from_numpy(host).to(device)  # (bytes,)
+        whole = torch.full((len(host) + 2 * band * len(places),), poison, dtype=torch.uint8, device=device)  # (bytes,)
+        arena, lent = Arena(whole), {}
+        for number, (operand, place, end) in enumerate(zip(operands, places, ends[:-1], strict=True)):
+            begin = end + 2 * band * number
+            storage = whole[begin : begin + 2 * band + place.span]  # (bytes,)
+            storage[band : band + place.span].copy_(sent[end : end + place.span])
+            view = lent[operand.name] = place.view(storage, band)
+            arguments = (operand.name, storage, view, band + place.offset, place.length, poison)
+            self.buffers.append(Buffer(*arguments, sent=host[end : end + place.span], band=band, arena=arena))
+        if whole.numel() <= COPIED_BYTES:
+            arena.before = whole.clone()
+        return lent
+
+
+def far_bytes(operands: Iterable[Operand]) -> int:
+    """Bytes that the far ones of `operands` span: what a GPU must have room for."""
+    found = 0
+    for operand in operands:
+        shape, itemsize = operand.codes.shape, operand.codes.dtype.itemsize
+        strides = operand.strides if operand.strides is not None else contiguous(shape)
+        reach = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) * itemsize
+        found += reach if operand.codes.size and is_far(reach, operand.codes.nbytes) else 0
+    return found
+
+
+def _placed(operand: Operand) -> _Place:
+    dtype, codes = torch_dtype(operand.format), operand.codes
+    if codes.dtype.itemsize != dtype.itemsize:
+        raise ValueError(
+            f"operand {operand.name!r}: codes of {codes.dtype}, but {operand.format} takes {8 * dtype.itemsize} bits "
+            "a code; build them in the format's storage type"
+        )
+    strides = tuple(operand.strides) if operand.strides is not None else contiguous(codes.shape)
+    return _Place.of(codes.shape, strides, operand.offset, dtype)
+
+
+def _write(operand: Operand, place: _Place, span: np.ndarray) -> None:
+    """Put the operand's codes into its span, bytes from the end of the leading band on."""
+    if operand.codes.size:
+        unsigned = UNSIGNED[place.dtype.itemsize]
+        codes = np.ascontiguousarray(operand.codes).view(unsigned).reshape(place.shape)
+        host = span[place.offset : place.offset + place.length].view(unsigned)
+        np.lib.stride_tricks.as_strided(host, place.shape, [s * place.dtype.itemsize for s in place.strides])[...] = codes
+
+
+def torch_dtype(format_name: str) -> torch.dtype:
+    """The torch dtype that carries `format_name`; ValueError with the known names."""
+    if format_name not in TORCH_DTYPES:
+        raise ValueError(f"format {format_name!r}: no tensor carries it; known: {', '.join(TORCH_DTYPES)}")
+    return TORCH_DTYPES[format_name]
+
+
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """Row-major element strides of `shape`, with torch's rule that an empty axis counts as one."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(1, size)
+    return tuple(reversed(strides))
+
+
+def words(tensor: torch.Tensor) -> np.ndarray:
+    """The bits of a tensor as an unsigned array of the same shape."""
+    unsigned = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.dtype.itemsize]
+    flat = tensor.detach().contiguous().cpu()
+    return flat.view(unsigned).numpy().view(UNSIGNED[tensor.dtype.itemsize]).reshape(tuple(tensor.shape))
+
+
+def poison_word(poison: int, itemsize: int) -> int:
+    """The word an output element holds before it is written."""
+    return int.from_bytes(bytes([poison]) * itemsize, "little")
+
+
+@contextmanager
+def guarded_allocations(guard: Guard) -> Iterator[Guard]:
+    """While entered, what a launcher allocates from Python is poisoned and guarded, on any device.
+
+    torch.empty and its kin come back full of poison; torch.zeros, ones and full keep their values and gain the guard bands.
+    """
+    with _Interception(guard):
+        yield guard
+
+
+class _Interception(TorchFunctionMode):
+    POISONED = {
+        torch.empty,
+        torch.empty_like,
+        torch.empty_strided,
+        torch.empty_permuted,
+        torch.Tensor.new_empty,
+        torch.Tensor.new_empty_strided,
+    }
+    KEPT = {
+        torch.zeros,
+        torch.zeros_like,
+        torch.ones,
+        torch.ones_like,
+        torch.full,
+        torch.full_like,
+        torch.Tensor.new_zeros,
+        torch.Tensor.new_ones,
+        torch.Tensor.new_full,
+    }
+
+    def __init__(self, guard: Guard) -> None:
+        super().__init__()
+        self.guard = guard
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        made = for_the_launcher(func, *args, **kwargs)
+        if func not in self.POISONED and func not in self.KEPT:
+            return made
+        plain = isinstance(made, torch.Tensor) and made.layout == torch.strided and made.device.type in GUARD_BYTES
+        if not plain or kwargs.get("out") is not None or kwargs.get("pin_memory") or _asked_by_triton():
+            return made
+        name = f"tensor {len(self.guard.buffers)} ({func.__name__})"
+        device = made.device
+        if func in self.POISONED and _Place.of(made.shape, made.stride(), 0, made.dtype).far:  # or as much would be held twice
+            made = torch.empty_strided(made.shape, made.stride(), dtype=made.dtype, device="meta")
+        return self.guard.surround(made, name, keep_values=func in self.KEPT, device=device)
+
+
+def _asked_by_triton() -> bool:
+    """Whether the compiler's runtime allocates (its benchmark's cache of 256 MB, for one): no output of a launcher."""
+    frame = sys._getframe(2)
+    while frame is not None and f"{frame.f_globals.get('__name__')}.".startswith(("torch.", "bitverdict.harness.emulator.")):
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "triton"

@@ -1,0 +1,104 @@
+"""Where a process is that gives no verdict: the line of the kernel, of the launcher, or of whatever it waits in.
+
+The parent sends signals, the worker prints to its log. One signal has a handler in Python, which knows the emulator's operations.
+It runs only between two instructions of the interpreter. The other is `faulthandler`'s, which prints the traceback in any case. A
+loop is at another line at each look: several looks are taken, and the first line of the innermost function is told.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
+
+from bitverdict.harness.judge.classify import room_of
+from bitverdict.harness.model.paths import source_line
+
+_LAUNCH = "LAUNCHED AT "
+_installed = False
+LOOKS, APART = 10, 0.02  # how often the process is looked at, seconds between two looks
+_LOOK, _DUMP = signal.SIGUSR2, signal.SIGUSR1
+_MARK = "HANG "
+_FRAME = re.compile(r'\s*File "(.+)", line (\d+) in (\S+)')
+
+
+def install() -> None:
+    """In a worker, once its standard error is its log."""
+    global _installed
+    _installed = True
+    signal.signal(_LOOK, _look)
+    faulthandler.register(_DUMP, file=2, all_threads=False)
+
+
+def launched() -> None:
+    """Note in the log which line launches a kernel on hardware: where the launch does not end, the process waits elsewhere."""
+    frame = sys._getframe(1) if _installed else None
+    while frame is not None:
+        if room_of(frame.f_code.co_filename) == "":
+            os.write(2, f"{_LAUNCH}{source_line(frame.f_code.co_filename, frame.f_lineno)}\n".encode())
+            return
+        frame = frame.f_back
+
+
+def where(process: int, printed: Callable[[], list[str]]) -> dict[str, str]:
+    """Where `process` hangs: "location", "function", "operation" and "stack", as far as they are known. `printed` reads its log."""
+    at_launch = [line.removeprefix(_LAUNCH) for line in printed() if line.startswith(_LAUNCH)]
+    for number in [_DUMP, *[_LOOK] * LOOKS]:  # a call into C that the first signal ends is in the traceback
+        try:
+            os.kill(process, number)
+        except OSError:  # it is gone meanwhile
+            break
+        time.sleep(APART)
+    return told(printed(), at_launch[-1] if at_launch else "")
+
+
+def told(lines: Sequence[str], launched_at: str = "") -> dict[str, str]:
+    """What `lines`, the end of a worker's log, say; `launched_at` is the line of its last launch on hardware."""
+    looks = [json.loads(line[len(_MARK) :]) for line in lines if line.startswith(_MARK)]
+    frames = [match for line in lines if (match := _FRAME.match(line))]
+    ours = next((place for place, frame in enumerate(frames) if room_of(frame[1]) not in ("", None)), len(frames))
+    stack = "\n".join(f"{source_line(frame[1], frame[2])} in {frame[3]}" for frame in frames[: max(ours, 3)][:8])
+    if in_kernel := [look for look in looks if look["operation"]]:
+        first = min(in_kernel, key=lambda look: look["line"])
+        place = source_line(first["file"], first["line"])
+        return {"location": place, "function": first["function"], "operation": first["operation"]}
+    if not frames:
+        return {}
+    named = next((frame for frame in frames if room_of(frame[1]) == ""), None)
+    if named is None:  # the launch has returned, and the process waits for the GPU
+        return {"location": launched_at, "function": frames[0][3], "stack": stack}
+    lines_of_loop = [look["line"] for look in looks if (look["file"], look["function"]) == (named[1], named[3])]
+    return {"location": source_line(named[1], min([int(named[2]), *lines_of_loop])), "function": named[3], "stack": stack}
+
+
+def is_report(line: str) -> bool:
+    """Whether a line of a worker's log is an answer to `where`, and nothing that the kernel or its launcher printed."""
+    return line.startswith((_MARK, _LAUNCH, "Stack (most recent", "Current thread 0x", "Thread 0x")) or bool(_FRAME.match(line))
+
+
+def _look(number: int, frame: FrameType | None) -> None:
+    """Print the innermost place on the kernel's side: an operation of an emulated kernel, or a line of Python."""
+    at = frame
+    while at is not None:
+        name = at.f_code.co_filename
+        ready: Any = at.f_globals.get("__translated__")  # in the emulator's generated code (`translate.TRANSLATED`)
+        operation = ready.at(at.f_lineno) if ready is not None else None
+        if operation is not None and operation.location:
+            file, _, line = operation.location.rpartition(":")
+            return _print(file, int(line) if line.isdigit() else 0, f"kernel {ready.program.entry.name}", operation.name)
+        if room_of(name) == "":
+            return _print(name, at.f_lineno, at.f_code.co_name, "")
+        at = at.f_back
+    return None
+
+
+def _print(file: str, line: int, function: str, operation: str) -> None:
+    record = json.dumps({"file": file, "line": line, "function": function, "operation": operation})
+    os.write(2, f"{_MARK}{record}\n".encode())

@@ -1,0 +1,80 @@
+"""Faults of the machine: a disk that is full, a directory that cannot be written. They say nothing about any kernel.
+
+Found before a run they end it with status 3 and one sentence. Found in a launch they are an `error` of that case. Running out of
+memory is `bitverdict.harness.judge.out_of_memory`'s: what a smaller case would not need.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import tempfile
+import traceback
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.EROFS, errno.EIO, errno.EAGAIN}
+_SAYS = re.compile("|".join(os.strerror(number) for number in sorted(FULL | {errno.EROFS})))  # of a tool that Triton called
+_NO_TOOL = re.compile(
+    r"Failed to find C compiler|No usable temporary directory|^Cannot find (?:ptxas(?:-blackwell)?|cuobjdump|nvdisasm)$"
+)
+_READS_THE_CACHE = (("triton", "runtime", "cache.py"), ("triton", "compiler", "compiler.py"))
+
+
+class MachineFault(Exception):
+    """The machine does not let the harness do its work. The text is one sentence: the place, why, the remedy."""
+
+
+ELSEWHERE = "free space there, or set HARNESS_STATE to a directory that can be written"
+
+
+@contextlib.contextmanager
+def writing(what: str, path: Path, remedy: str = ELSEWHERE) -> Iterator[None]:
+    """What cannot be written in here raises MachineFault: `what` it is, `path`, the system's reason, `remedy`."""
+    try:
+        yield
+    except OSError as error:
+        raise MachineFault(f"{what} {path}: cannot be written ({error.strerror or error}); {remedy}") from error
+
+
+def check_compiler_cache() -> None:
+    """MachineFault where Triton's cache cannot be made or written: each launch would fail on it, whatever the kernel."""
+    from triton import knobs
+
+    place = Path(knobs.cache.dir)
+    with writing("compiler's cache", place, "set TRITON_CACHE_DIR to a directory that can be written"):
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=place, prefix=".bitverdict-") as file:
+            file.write(b"x" * 4096)
+            file.flush()
+
+
+def machine_fault(error: BaseException) -> str:
+    """What to say of an exception in a launch that is the machine's doing, in one sentence; empty for any other."""
+    first = str(error).partition("\n")[0]
+    if isinstance(error, OSError) and error.errno in FULL | EXHAUSTED:
+        remedy = "free space there" if error.errno in FULL else "see the system's limits and mounts"
+        return f"the machine failed: {os.strerror(error.errno)}: {error.filename or 'a file of the launch'}; {remedy}"
+    if _NO_TOOL.search(first):
+        return f"the machine failed: {first}"
+    if found := _SAYS.search(str(error)):
+        return f"the machine failed: {found[0]}: said by what the launch called; free space in TMPDIR and TRITON_CACHE_DIR"
+    if isinstance(error, OSError | json.JSONDecodeError | UnicodeDecodeError) and _of_the_cache(error):
+        return f"the machine failed: the compiler's cache cannot be used ({first}); set TRITON_CACHE_DIR to another directory"
+    return ""
+
+
+def _of_the_cache(error: BaseException) -> bool:
+    """Whether Triton raised `error` where it reads or writes its cache, itself or by the standard library."""
+    library = PurePath(os.__file__).parent
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = PurePath(frame.filename)
+        if "site-packages" in path.parts or "dist-packages" in path.parts:
+            return path.parts[-3:] in _READS_THE_CACHE
+        if not path.is_relative_to(library) and not frame.filename.startswith("<"):
+            return False
+    return False

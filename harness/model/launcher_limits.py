@@ -1,0 +1,111 @@
+"""What a user's launcher says of itself, by two attributes of the function; nothing else is asked of it.
+
+    matmul.claims = ("strides", "bf16", "fp32")     # it takes these too: it is given them, and held to them
+    matmul.claims = ("far",)                        # and, of any kernel, rows so far apart that offsets pass 2^31 elements
+    matmul.requires = lambda m, n, k: k % 32 == 0   # it takes no others: it is given none
+
+`claims` names words of the kernel's contract. `requires` is a predicate over fields of the kernel's `Problem` (sizes, `dtype`),
+each taken by its name: what the launcher asserts, said where it can be known before a launch.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from bitverdict.harness.model.contract import load
+from bitverdict.harness.model.usage import UsageError, did_you_mean
+
+_narrowed: dict[str, Counter] = {}  # by launcher, since `narrowed_by` was last asked
+UNITS = tuple(1 << power for power in range(9))  # 1..256: what sizes are made multiples of where they are refused as they are
+
+
+def claimed(launcher: str, known: Collection[str], default: Sequence[str] = ()) -> tuple[str, ...]:
+    """What the launcher at address `launcher` claims, `default` where it says nothing. ValueError for a claim not of `known`."""
+    said = getattr(load(launcher), "claims", None)
+    if said is None:
+        return tuple(default)
+    if not isinstance(said, str | list | tuple | set | frozenset):
+        raise UsageError(f"--launcher {launcher}: claims is {said!r}; it must be words of {', '.join(known)}; mend the attribute")
+    claims = (said,) if isinstance(said, str) else tuple(said)
+    if unknown := [claim for claim in claims if claim not in known]:
+        said, words = f"{unknown[0]!r}{did_you_mean(unknown[0], known)}", ", ".join(known)
+        raise UsageError(f"--launcher {launcher}: claims {said}; it must be of {words}; mend the attribute")
+    return claims
+
+
+FAR = "far"
+"""The claim of a launcher whose offsets may pass 2^31 elements; without it none is asked of it."""
+FAR_CLAIM = {FAR: "rows so far apart that offsets pass 2^31 elements"}
+FAR_PAD = 1 << 20  # elements after each row, from which on a case is far
+
+
+def claims_far(launcher: str) -> bool:
+    """Whether the launcher at address `launcher` claims `FAR`, whatever else it claims."""
+    said = getattr(load(launcher), "claims", None) or ()
+    return FAR in ((said,) if isinstance(said, str) else said)
+
+
+def nearest(launcher: str, fields: Mapping[str, Any], sizes: Sequence[str] = ()) -> dict[str, Any] | None:
+    """`fields` as the launcher's `requires` takes them: those named in `sizes` moved to near multiples of powers of two, as few of
+    them and as little as meets it. None where nothing near does. ValueError for a predicate that cannot be asked."""
+    requires = getattr(load(launcher), "requires", None)
+    given, told = dict(fields), _narrowed.setdefault(launcher, Counter())
+    told["asked"] += 1
+    if requires is None or _met(launcher, requires, given):
+        return given
+    for count in range(1, len(sizes) + 1):
+        tried = (
+            dict(zip(names, values, strict=True))
+            for names in itertools.combinations(sizes, count)
+            for values in itertools.product(*(_near(given[name]) for name in names))
+        )
+        met = [moved for moved in tried if _met(launcher, requires, given | moved)]
+        if met:
+            told["moved"] += 1
+            return given | min(met, key=lambda moved: sum(abs(value - given[name]) for name, value in moved.items()))
+    told["left out"] += 1
+    return None
+
+
+def narrowed_by(launcher: str, prepare: Callable[[], Any]) -> Counter:
+    """Of how many cases that `prepare` asks the launcher for it was "asked" whether it takes them, and how many of those its
+    `requires` "moved" to other sizes or "left out"."""
+    _narrowed.pop(launcher, None)
+    prepare()
+    return _narrowed.get(launcher, Counter())
+
+
+def remedy(launcher: str) -> str:
+    """For one that refuses legal input, and is convicted of it: how it says before what it takes."""
+    name = launcher.rpartition(":")[2]
+    return (
+        f"say what {name} takes where it is defined, for example: {name}.requires = lambda m, n, k: k % 32 == 0; it is then asked "
+        "nothing else (docs/judging.md)"
+    )
+
+
+def _near(size: int) -> list[int]:
+    """Multiples of each unit just below and above `size`, and the units themselves."""
+    return sorted({value for unit in UNITS for value in (size // unit * unit, -(-size // unit) * unit, unit) if value > 0})
+
+
+def _met(launcher: str, requires: Callable, fields: Mapping[str, Any]) -> bool:
+    try:
+        names = inspect.signature(requires).parameters
+    except (TypeError, ValueError):  # no function, or a built-in one that does not tell
+        raise UsageError(
+            f"--launcher {launcher}: requires is {requires!r}; it must be a function of {', '.join(fields)}; mend the attribute"
+        ) from None
+    if unknown := [name for name in names if name not in fields]:
+        known = ", ".join(fields)
+        meant = did_you_mean(unknown[0], fields)
+        raise UsageError(f"--launcher {launcher}: requires takes {unknown[0]!r}{meant}; it may take {known}; mend the attribute")
+    try:
+        return bool(requires(**{name: fields[name] for name in names}))
+    except Exception as error:
+        asked = ", ".join(f"{name}={fields[name]!r}" for name in names)
+        raise UsageError(f"--launcher {launcher}: requires({asked}) raises {type(error).__name__}: {error}; mend it") from error

@@ -1,0 +1,162 @@
+"""Machines a kernel is judged on, real or emulated: `emulated:sm_80`, `emulated:sm_90`, `emulated:sm_100`, `cuda:N`.
+
+A target says its architecture, its features (never a model number) and how to enter it for one launch. Looking for GPUs never
+initialises CUDA in this process, which may go on to start the forkserver: a child asks torch, so that `CUDA_VISIBLE_DEVICES` means
+exactly what CUDA takes it to mean (indices, UUIDs, MIG slices, empty, -1).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from bitverdict.harness.model.paths import IMPORTED_FROM
+from bitverdict.harness.model.usage import UsageError, did_you_mean
+from bitverdict.kernels.features import Feature, features_of
+
+if TYPE_CHECKING:
+    import torch
+
+EMULATED_ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+GPU_NODES = ("/dev/nvidiactl", "/dev/dxg")  # where there is a GPU's driver there is one of these
+SEEN = "HARNESS_GPUS_SEEN"
+"""Set by a process for its own children: what it found, so that a dozen pytest workers need not each start CUDA to look."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One machine. `index` counts the GPUs that are visible to the process that asked; -1 for an emulated one. `uuid` is the
+    driver's name for it, the same in every process; `free` and `total` are bytes of its memory when it was looked for."""
+
+    name: str
+    arch: str
+    index: int = -1
+    model: str = ""
+    uuid: str = ""
+    free: int = field(default=0, compare=False)
+    total: int = field(default=0, compare=False)
+
+    @property
+    def emulated(self) -> bool:
+        return self.index < 0
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        return features_of(self.arch)
+
+    @property
+    def device(self) -> torch.device:
+        """Where tensors live. A child that serves one GPU sees only that one, so its index there is 0."""
+        import torch
+
+        if self.emulated:
+            return torch.device("cpu")
+        return torch.device("cuda", 0 if os.environ.get("HARNESS_ONE_GPU") else self.index)
+
+    @contextmanager
+    def enter(self, schedule: str = "eager", tuning: str = "") -> Iterator[Any]:
+        """Make this the machine that launches run on; yields the emulated device, or None on hardware (synchronised at exit).
+
+        `schedule` and `tuning` are a case's; hardware ignores the schedule, and times where `tuning` says nothing.
+        """
+        if self.emulated:
+            from bitverdict.harness.emulator import emulated
+
+            with emulated(self.arch, schedule=schedule, tuning=tuning) as device:
+                yield device
+            return
+        import torch
+
+        with torch.cuda.device(self.device):
+            yield None
+            torch.cuda.synchronize()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def nearest_emulated(arch: str) -> Target:
+    """The emulated target whose instructions are nearest to those of a GPU of `arch`."""
+    known = {int(name.removeprefix("sm_")): name for name in EMULATED_ARCHITECTURES}
+    capability = int(arch.removeprefix("sm_"))
+    name = known[max((number for number in known if number <= capability), default=min(known))]
+    return Target(f"emulated:{name}", name)
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """While a user's file is imported, `torch.cuda` answers as when the file is launched.
+
+    It answers for the emulated GPU that is entered, else for a real GPU; where there is none for an emulated sm_90.
+    """
+    if any(map(os.path.exists, GPU_NODES)):
+        yield
+        return
+    from bitverdict.harness.emulator import emulated, is_entered
+
+    if is_entered():
+        yield
+        return
+    with emulated("sm_90"):
+        yield
+
+
+def targets() -> list[Target]:
+    """Every machine that is here: the emulated ones always, then each GPU that is visible."""
+    return [Target(f"emulated:{arch}", arch) for arch in EMULATED_ARCHITECTURES] + list(_gpus())
+
+
+def target(name: str) -> Target:
+    """The target called `name`; ValueError (value, rule, remedy) when it is unknown or not here."""
+    for arch in EMULATED_ARCHITECTURES:  # without looking for GPUs
+        if name == f"emulated:{arch}":
+            return Target(name, arch)
+    here = targets()
+    for found in here:
+        if found.name == name:
+            return found
+    known = ", ".join(t.name for t in here)
+    if name.startswith("cuda:"):
+        raise UsageError(f"target {name!r}: no such GPU is visible; targets here: {known}; see CUDA_VISIBLE_DEVICES and nvidia-smi")
+    meant = "" if re.fullmatch(r"emulated:sm_\d+", name) else did_you_mean(name, (machine.name for machine in here))
+    raise UsageError(f"target {name!r}: must be emulated:sm_NN or cuda:N{meant}; targets here: {known}")
+
+
+def visible_device(index: int) -> str:
+    """The entry of `CUDA_VISIBLE_DEVICES` that a child must be given to see only GPU `index` of those visible here."""
+    listed = [entry.strip() for entry in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if entry.strip()]
+    return listed[index] if index < len(listed) else str(index)
+
+
+def show_children(found: list[Target]) -> None:
+    """Tell this process's children which GPUs there are; believed only where CUDA_VISIBLE_DEVICES is what it is here."""
+    rows = [{name: getattr(t, name) for name in ("arch", "model", "uuid", "free", "total")} for t in found if not t.emulated]
+    os.environ[SEEN] = json.dumps({"visible": os.environ.get("CUDA_VISIBLE_DEVICES"), "gpus": rows})
+
+
+@cache
+def _gpus() -> tuple[Target, ...]:
+    seen = json.loads(os.environ.get(SEEN, "null"))
+    if seen and seen["visible"] == os.environ.get("CUDA_VISIBLE_DEVICES"):
+        return _named(seen["gpus"])
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") or not any(map(os.path.exists, GPU_NODES)):
+        return ()
+    try:
+        ask = [sys.executable, "-m", "bitverdict.harness.model.gpu_probe"]
+        asked = subprocess.run(ask, cwd=IMPORTED_FROM, capture_output=True, text=True, timeout=60, check=True)
+        return _named(json.loads(asked.stdout.splitlines()[-1]))
+    except (subprocess.SubprocessError, ValueError, IndexError) as error:
+        print(f"looking for GPUs failed ({error}); going on with the emulated targets", file=sys.stderr)
+        return ()
+
+
+def _named(rows: list[dict]) -> tuple[Target, ...]:
+    return tuple(Target(f"cuda:{i}", index=i, **row) for i, row in enumerate(rows))

@@ -1,0 +1,1 @@
+"""Many cases: choose, resume, reduce, store reproducers, count, tell."""

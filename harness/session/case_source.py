@@ -1,0 +1,259 @@
+"""Which cases a run judges: the cover list of each contract first, then draws by Hypothesis from a seed of the run's own.
+
+Draws depend on (base seed, contract, emulated target or architecture of the GPU) alone, so that a run can be repeated, and so that
+shrinking walks the same way again with the verdicts already known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unittest
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, is_dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from bitverdict.harness.judge.first_launch import Shown
+from bitverdict.harness.model.contract import Case, Contract, resolve
+from bitverdict.harness.model.launcher_limits import FAR_PAD, claimed, narrowed_by
+from bitverdict.harness.model.targets import Target
+
+if TYPE_CHECKING:
+    from hypothesis.database import ExampleDatabase
+
+
+SPECIALISED = 16  # Triton compiles a size that is a multiple of it anew
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How far a run goes. Cover lists are judged whole whatever the profile; `seconds` ends the drawn cases of a run,
+    `node_seconds` those of one pytest node (there are as many nodes as contracts times targets)."""
+
+    name: str
+    draws: int  # per contract and target
+    seconds: float | None
+    node_seconds: float | None
+    shrink_seconds: float  # per bug
+
+
+PROFILES = {
+    profile.name: profile
+    for profile in (
+        Profile("quick", draws=40, seconds=45, node_seconds=8, shrink_seconds=20),
+        Profile("ci", draws=300, seconds=240, node_seconds=25, shrink_seconds=60),
+        Profile("exhaustive", draws=10_000, seconds=None, node_seconds=None, shrink_seconds=300),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Docket:
+    """The cases of one contract on one target; `launcher` is a user's, judged by this contract's mathematics."""
+
+    address: str
+    target: Target
+    seed: int = 0
+    launcher: str = ""
+    tuning: str = ""  # what autotuners take in every case; "": in each case another configuration, and the tuning runs in one
+    shown: Shown | None = None  # what a first launch showed of the launcher
+
+    @property
+    def contract(self) -> Contract:
+        return resolve(self.address)
+
+    @property
+    def lacking(self) -> list[str]:
+        """Features the kernel requires and the target lacks; a user's launcher requires none that we know."""
+        return [] if self.launcher else sorted(str(feature) for feature in self.contract.requires - self.target.features)
+
+    @property
+    def drawn_as(self) -> str:
+        """What draws depend on: the GPUs of one architecture draw alike, whichever of them a worker leased."""
+        return self.target.name if self.target.emulated else f"cuda:{self.target.arch}"
+
+    def required(self) -> list[Case]:
+        """The cases that every run judges. Of a user's launcher also those at the edges of its own tile, as far as it is known.
+
+        Of its shape classes the first case each is called twice, and each configuration of its autotuners has a case.
+        """
+        cases = self._once(self.contract.required(self.target))
+        if not self.launcher:
+            return cases
+        if self.shown is not None and self.shown.tile is not None:
+            edges = self._once(self.contract.around(self.shown.tile, self.target))
+            cases = list({case.key: case for case in (*cases, *edges)}.values())
+        return self._tuned(_called_again(cases))
+
+    def first(self) -> Case | None:
+        """The case whose launch shows what the launcher is: the first one required."""
+        cases = replace(self, shown=None).required() if self.launcher else []
+        return cases[0] if cases else None
+
+    def drawn(self, count: int) -> list[Case]:
+        """Up to `count` distinct cases that the cover list does not have."""
+        drawn: list[Case] = []
+        walk(self, count, drawn.append)
+        known = {case.key for case in self.required()}
+        return [case for case in self._tuned(self._once(drawn, prepared=True), runs=False) if case.key not in known]
+
+    def _tuned(self, cases: list[Case], *, runs: bool = True) -> list[Case]:
+        """`cases` with what autotuners take: each configuration in turn, over again from the first case where there are more of
+        them than cases; with `runs` the second case once more, with its tuning runs."""
+        if not self.launcher or not cases:
+            return cases
+        if self.tuning:
+            return [replace(case, tuning=self.tuning) for case in cases]
+        configurations = self.shown.configurations if self.shown is not None else 0
+        if configurations < 2:
+            return cases
+        more = range(len(cases), configurations if runs else 0)
+        asked = [*enumerate(cases), *((place, replace(cases[place % len(cases)], calls=1)) for place in more)]
+        tuned = [replace(case, tuning=f"config {place}") for place, case in asked]
+        return [*tuned, replace(cases[min(1, len(cases) - 1)], calls=1, tuning="runs")] if runs else tuned
+
+    def narrowed(self) -> list[str]:
+        """What the launcher's `claims` and `requires` leave out, a sentence each."""
+        if not self.launcher:
+            return []
+        more, waived = self.contract.claims, self.contract.waives
+        claims = claimed(self.launcher, (*more, *waived))
+        left = [word for word in more if word not in claims]
+        said = [f"not claimed, so not asked: {', '.join(left)}"] if left else []
+        said += [f"claimed {word}, so not asked: {asked}" for word, asked in waived.items() if word in claims]
+        counts = narrowed_by(self.launcher, lambda: self._once(self.contract.required(self.target)))
+        for what, how in (("moved", "moved to other sizes"), ("left out", "left out")):
+            if counts[what]:
+                said.append(f"requires: {counts[what]} of {counts['asked']} required cases {how}")
+        return said
+
+    def prepared(self, case: Case) -> Case | None:
+        """`case` under this docket's address and launcher; None where a user's launcher is not asked it, or owes nothing."""
+        if case.contract != self.address:
+            case = replace(case, contract=self.address)
+        if not self.launcher:
+            return case
+        adapt: Callable[[Case, str], Case | None] | None = getattr(self.contract, "for_launcher", None)
+        asked = adapt(case, self.launcher) if adapt else replace(case, launcher=self.launcher, config=None)
+        owed = self.contract.owed(asked, self.target) if asked is not None else None
+        return asked if owed is not None and (owed.result or owed.any_refusal) else None
+
+    def _once(self, cases: list[Case], *, prepared: bool = False) -> list[Case]:
+        ready = cases if prepared else [done for case in cases if (done := self.prepared(case)) is not None]
+        return list({case.key: case for case in ready}.values())
+
+
+def _called_again(cases: list[Case]) -> list[Case]:
+    """`cases`, the first of each shape class with a second call: by its shape a launcher may keep buffers, descriptors, results."""
+    met: set[tuple] = set()
+    called = []
+    for case in cases:
+        fields = vars(case.problem).values()
+        sizes = [value for value in fields if type(value) is int]
+        alike = "one" if 1 in sizes else "whole" if all(size % SPECIALISED == 0 for size in sizes) else "ragged"
+        kind = (alike, *(value for value in fields if isinstance(value, str)))
+        far = max(_integers(case.problem), default=0) >= FAR_PAD  # two of them would take twice the memory
+        plain = kind in met or far or 0 in sizes[:3] or getattr(case.problem, "k_of_b", None) is not None
+        called.append(case if plain else replace(case, calls=2))
+        met |= set() if plain else {kind}
+    return called
+
+
+def _integers(record: Any) -> Iterator[int]:
+    """The integers of a dataclass, of those inside it too."""
+    for value in vars(record).values():
+        if is_dataclass(value):
+            yield from _integers(value)
+        elif type(value) is int:
+            yield value
+
+
+def walk(
+    docket: Docket,
+    count: int,
+    visit: Callable[[Case], None],
+    *,
+    phases: Sequence[str] = ("generate",),
+    database: ExampleDatabase | None = None,
+) -> None:
+    """Call `visit` with up to `count` cases in the order the docket's seed gives; what `visit` raises ends the walk.
+
+    `phases` are Hypothesis's: "reuse" visits what `database` keeps of this docket instead, with or without "generate" after it;
+    "shrink" has Hypothesis shrink what was raised, and raise the smallest. A case that raises is saved in `database`, and one that
+    no longer does is dropped from it.
+    """
+    import hypothesis
+    from hypothesis import HealthCheck, Phase, Verbosity
+    from hypothesis.control import current_build_context
+
+    settings = hypothesis.settings(
+        max_examples=count,
+        database=database,
+        deadline=None,
+        derandomize=False,
+        phases=[Phase[name] for name in phases],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+        verbosity=Verbosity.quiet,
+        print_blob=False,
+        report_multiple_bugs=False,
+    )
+
+    @settings  # after the seed, which sets the database of what it decorates to none
+    @hypothesis.seed(derived_seed(docket.seed, docket.address, docket.drawn_as))
+    @hypothesis.given(case=docket.contract.cases(docket.target))
+    def each(case: Case) -> None:
+        ready = docket.prepared(case)
+        if ready is not None:
+            _choices[docket.target.name, ready.key] = current_build_context().data.choices
+            visit(ready)
+
+    # Hypothesis would know all dockets by this one function; and without a key of ours it keeps nothing where a seed is given.
+    key = hashlib.sha256("\0".join([docket.address, docket.drawn_as, docket.launcher]).encode()).digest()
+    each._hypothesis_internal_database_key = key  # type: ignore[attr-defined]
+    with suppress(unittest.SkipTest), _no_constants_of_modules():  # SkipTest: Hypothesis's word for a database that keeps nothing
+        each()
+
+
+@contextmanager
+def _no_constants_of_modules() -> Iterator[None]:
+    """Hypothesis draws numbers that stand in the source of any loaded module outside site-packages (since 6.131). Draws would
+    differ between processes that loaded different modules, and after an edit of any file; there is no setting against it."""
+    from hypothesis.internal.conjecture import providers
+
+    before = providers._get_local_constants, providers.CONSTANTS_CACHE
+    providers._get_local_constants = type(providers.GLOBAL_CONSTANTS)  # of no arguments: no constants
+    providers.CONSTANTS_CACHE = type(providers.CONSTANTS_CACHE)(1024)
+    try:
+        yield
+    finally:
+        providers._get_local_constants, providers.CONSTANTS_CACHE = before
+
+
+_choices: dict[tuple[str, str], Any] = {}  # what Hypothesis drew in this process, by target and case: a row of small numbers each
+
+
+def reproduction(case: Case, target: str) -> dict[str, str]:
+    """How Hypothesis draws `case` again: `version` and `blob` for its `reproduce_failure`, over the contract's strategy.
+
+    `absent` says why there is none: a case of a cover list, or one made smaller field by field, was never drawn.
+    """
+    import hypothesis
+    from hypothesis.core import encode_failure
+
+    choices = _choices.get((target, case.key))
+    if choices is None:
+        return {"absent": "not drawn by Hypothesis: it is of the cover list, or was given"}
+    return {"version": hypothesis.__version__, "blob": encode_failure(choices).decode()}
+
+
+def derived_seed(base: int, *parts: str) -> int:
+    """A 64-bit seed of (base, parts): equal for equal parts, unrelated for others."""
+    return int.from_bytes(hashlib.sha256("\0".join([str(base), *parts]).encode()).digest()[:8], "big")
+
+
+def in_turns(lists: list[list]) -> Iterator:
+    """The first of each, then the second of each, and so on."""
+    for place in range(max(map(len, lists), default=0)):
+        for items in lists:
+            if place < len(items):
+                yield items[place]

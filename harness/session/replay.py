@@ -1,0 +1,105 @@
+"""Judge a stored failing case again and say whether it is the same bug, another one, or gone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.supervision import end_forks
+from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict, normalised
+from bitverdict.harness.session import reproducers
+from bitverdict.harness.workers.journal import Journal
+from bitverdict.harness.workers.pool import Bench
+
+FLAKY_RUNS = 5
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay showed. `same` is whether the signature is the stored one."""
+
+    case: Case
+    verdict: Verdict
+    stored: tuple[str, str, str]
+    notes: list[str]
+
+    @property
+    def same(self) -> bool:
+        return _anywhere(self.verdict.signature) == _anywhere(self.stored)
+
+    @property
+    def _stored(self) -> str:
+        return "an error" if self.stored[0] == Outcome.ERROR else f"convicted of {self.stored[0]!r}"
+
+    @property
+    def sentence(self) -> str:
+        if self.verdict.ruling is Ruling.CONVICTED:
+            return f"convicted again: {'the same bug' if self.same else 'another bug'} ({self.verdict.outcome})"
+        if self.verdict.ruling is Ruling.RIGHT:
+            return f"right now: it was {self._stored} when it was stored"
+        if self.verdict.ruling is Ruling.ERROR and self.same:
+            return f"error again: {self.verdict.message}"
+        return f"{self.verdict.ruling}: {self.verdict.message}"
+
+
+def _anywhere(signature: tuple[str, str, str]) -> tuple[str, str, str]:
+    """A signature without the directory of its line: a stored source is judged elsewhere than it lay."""
+    return signature[0], normalised(signature[1]), signature[2].rpartition("/")[2]
+
+
+class InThisProcess:
+    """Judges where it is called, without a child: for a debugger. What kills the process leaves its case in the journal.
+
+    `say` is told, before the launch, how to come to this process with a debugger.
+    """
+
+    def __init__(self, command: str, say: Callable[[str], None] = print, journal: Journal | None = None) -> None:
+        self.command, self.say = command, say
+        self.journal = journal if journal is not None else Journal()
+
+    def judge(self, case: Case, where: Target) -> Verdict:
+        number = self.journal.begin(case, where.name)
+        self.say(f"judged in this process, {os.getpid()}; journal: {self.journal.path}")
+        for line in attaching(os.getpid(), self.command, emulated=where.emulated):
+            self.say(f"  {line}")
+        from bitverdict.harness.judge.judge import judge
+
+        me = os.getpid()
+        verdict = judge(case, where)
+        end_forks(me)
+        self.journal.end(number, verdict)
+        self.journal.close()
+        return verdict
+
+
+def attaching(process: int, command: str, *, emulated: bool) -> list[str]:
+    """How to come to `process` with a debugger, and how to start `command` under one."""
+    if emulated:
+        return [f"attach: gdb -p {process}", f"start: python -m pdb -m {command.removeprefix('python -m ')}"]
+    return [
+        f"attach: cuda-gdb -p {process}",
+        f"start: cuda-gdb --args {command}",
+        f"start: compute-sanitizer --tool memcheck {command}",
+    ]
+
+
+def replay(path: Path, bench: Bench | InThisProcess, *, embedded: bool = False) -> Replayed:
+    """Judge the case of the seed file at `path` on its target. UsageError for a file or a target that does not serve."""
+    seed = reproducers.read(path)
+    where = target(seed.target)
+    case, notes = reproducers.restored(seed, embedded=embedded)
+    verdict = bench.judge(case, where)
+    if verdict.ruling is Ruling.ERROR and verdict.details.get("raised") == UsageError.__name__:
+        raise UsageError(f"seed file {path}: {verdict.message}")
+    return Replayed(case, verdict, seed.signature, notes)
+
+
+def rerun(case: Case, where: str, verdict: Verdict, bench: Bench) -> str:
+    """'' when the verdict comes again each time, else "nondeterministic: k of r runs show it"."""
+    again = [bench.judge(case, target(where)).signature == verdict.signature for _ in range(FLAKY_RUNS - 1)]
+    return "" if all(again) else f"nondeterministic: {1 + sum(again)} of {FLAKY_RUNS} runs show it"

@@ -1,0 +1,85 @@
+"""The smallest case that shows the same bug, the signature held: outcome, message without its numbers, line.
+
+Verdicts are remembered by case, so that whoever shrinks sees a function (a race would have it shrink noise) and walks over what is
+already judged for nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.verdict import Verdict
+from bitverdict.harness.session.case_source import Docket, walk
+from bitverdict.harness.session.reducer import Descent
+
+_kinds: dict[tuple[str, str, str], type[Exception]] = {}
+
+
+class Convicted(Exception):
+    """Base of one exception class a signature: Hypothesis tells bugs apart by class and line, never by message."""
+
+
+def conviction_class(signature: tuple[str, str, str]) -> type[Exception]:
+    """The exception class of a bug; the same object for the same signature."""
+    if signature not in _kinds:
+        name = "".join(part for part in signature[0].title() if part.isalnum()) or "Bug"
+        _kinds[signature] = type(f"{name}{len(_kinds)}", (Convicted,), {"signature": signature})
+    return _kinds[signature]
+
+
+class Memory:
+    """Verdicts by (target, case); `judge` is asked once for each."""
+
+    def __init__(self, judge: Callable[[Case], Verdict]) -> None:
+        self.judge, self.known = judge, dict[str, Verdict]()
+        self.asked = 0
+
+    def __call__(self, case: Case) -> Verdict:
+        if case.key not in self.known:
+            self.asked += 1
+            self.known[case.key] = self.judge(case)
+        return self.known[case.key]
+
+
+def shrink(docket: Docket, case: Case, verdict: Verdict, judge: Memory, *, draws: int, seconds: float) -> tuple[Case, Verdict]:
+    """A smaller case of `docket` with the signature of `verdict` (or the same one), within about `seconds`.
+
+    Fields first (`bitverdict.harness.session.reducer`): a few dozen launches, and the same end whatever the beginning. Where no
+    field can be made smaller, because the contract's records are of another kind, Hypothesis shrinks its own draws."""
+    end = time.monotonic() + seconds
+
+    def shows(candidate: Case) -> bool | None:
+        """None when the time is over and `candidate` was not judged before."""
+        if docket.launcher and docket.prepared(candidate) != candidate:
+            return False  # a user's launcher is not asked this
+        if candidate.key not in judge.known and time.monotonic() > end:
+            return None
+        found = judge(candidate)
+        return found.convicted and found.signature == verdict.signature
+
+    best = Descent(docket.contract, docket.target, shows).least(case)
+    if best == case and time.monotonic() < end:
+        best = _by_draws(docket, case, verdict, shows, draws)
+    return best, judge(best)
+
+
+def _by_draws(docket: Docket, case: Case, verdict: Verdict, shows: Callable[[Case], bool | None], draws: int) -> Case:
+    """What Hypothesis makes of its own draws: it walks them again, the verdicts known, and shrinks the first with the bug."""
+    best, wanted = case, conviction_class(verdict.signature)
+
+    def visit(candidate: Case) -> None:
+        nonlocal best
+        if shows(candidate):
+            best = candidate  # the last one raised is the smallest: Hypothesis runs it once more at its end
+            raise wanted(verdict.message)
+
+    try:
+        walk(docket, draws, visit, phases=("generate", "shrink"))
+    except Convicted:
+        pass
+    except Exception as error:
+        if "Flaky" not in type(error).__name__:  # the end of the time makes candidates pass that failed before
+            raise
+    return best

@@ -1,0 +1,301 @@
+"""What a run counts and shows: the table of verdicts with what each rests on, the cover lists, the exit status.
+
+Everything here reads verdicts and decides nothing but the exit status: 0 all right, 1 convicted, 3 an error, too much undecided or
+a required case not decided, 5 nothing ran (2, usage, is the command line's). Command line and pytest take it from `Tally.status`.
+It holds each contract on each target to one rule: what one of them leaves open is not outweighed by the others.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.verdict import Ruling, Verdict
+from bitverdict.harness.session.scope import Scope
+
+MOST_UNDECIDED = 0.05  # of the cases of one contract on one target that ran; beyond it they have not been judged
+COURT = ("transfer", "harness", "start")  # buckets that are neither the kernel's nor the reference's; start: a child's context
+RIGHT, CONVICTED, USAGE, UNDECIDED, NOTHING_RAN = 0, 1, 2, 3, 5
+DECIDED = (Ruling.RIGHT, Ruling.CONVICTED)
+RAN = (*DECIDED, Ruling.UNDECIDED, Ruling.ERROR)
+
+
+@dataclass
+class Row:
+    """One line of the table: a contract on a target, one dtype."""
+
+    contract: str
+    target: str
+    dtype: str
+    rulings: Counter = field(default_factory=Counter)
+    outcomes: Counter = field(default_factory=Counter)
+    rests_on: Counter = field(default_factory=Counter)
+    words: int = 0
+    bound_used: float | None = None
+    seconds: float = 0.0
+    said: set[str] = field(default_factory=set)  # of cases that did not run
+
+    @property
+    def cases(self) -> int:
+        return self.rulings.total()
+
+
+@dataclass
+class Tally:
+    """Everything counted in one run."""
+
+    rows: dict[tuple[str, str, str], Row] = field(default_factory=dict)
+    required: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # keys of required cases not yet judged
+    asked: dict[tuple[str, str], int] = field(default_factory=dict)  # how many are required
+    covered: Counter = field(default_factory=Counter)  # of them, those that were decided
+    open_required: Counter = field(default_factory=Counter)  # of them, those that were judged and decide nothing
+    classes: dict[str, Counter] = field(default_factory=dict)  # coverage: dimension -> class -> cases
+    bucket_seconds: Counter = field(default_factory=Counter)
+    advice: Counter = field(default_factory=Counter)
+    undecided: Counter = field(default_factory=Counter)  # why, first line -> cases
+    left_out: Counter = field(default_factory=Counter)  # contract, target and why -> cases that a run did not go on to
+    scope: Scope = field(default_factory=Scope)
+    errors: Counter = field(default_factory=Counter)  # message and place of each error -> cases
+    cancelled: bool = False
+    stopped: str = ""  # by what, where the machine did not let the run go on
+    begun: float = field(default_factory=time.perf_counter)
+    wall: float = 0.0  # seconds from the tally's birth to its last verdict
+
+    def require(self, contract: str, target: str, cases: list[Case]) -> None:
+        keys = self.required[contract, target] = {case.key for case in cases}
+        self.asked[contract, target] = len(keys)
+
+    def count(self, case: Case, contract: str, target: str, classes: dict, verdict: Verdict) -> None:
+        self.wall = time.perf_counter() - self.begun
+        if verdict.ruling is Ruling.CANCELLED:
+            self.left_out[f"{contract} on {target}: {verdict.message}"] += 1
+            return
+        self.scope.count(case, contract, target, verdict)
+        dtype = str(classes.get("dtype", ""))
+        row = self.rows.setdefault((contract, target, dtype), Row(contract, target, dtype))
+        row.rulings[verdict.ruling] += 1
+        row.outcomes[str(verdict.outcome)] += 1
+        row.words += verdict.words
+        row.seconds += verdict.seconds.get("total", 0.0)
+        if verdict.ruling is Ruling.NOT_RUN:
+            row.said.add(verdict.message)
+        else:
+            row.rests_on[verdict.rests_on.partition(":")[0]] += 1
+        if verdict.bound_used is not None and verdict.ruling is Ruling.RIGHT:
+            row.bound_used = max(row.bound_used or 0.0, verdict.bound_used)
+        for name, spent in verdict.seconds.items():
+            self.bucket_seconds[name] += spent
+        for dimension, member in classes.items():
+            self.classes.setdefault(dimension, Counter())[str(member)] += 1
+        self.advice.update(verdict.advice)
+        left = self.required.get((contract, target), set())
+        if case.key in left:
+            left.discard(case.key)
+            self.covered[contract, target] += verdict.ruling in DECIDED
+            self.open_required[contract, target] += verdict.ruling is Ruling.UNDECIDED
+        if verdict.ruling is Ruling.UNDECIDED:
+            self.undecided[verdict.message.partition("\n")[0]] += 1
+        if verdict.ruling is Ruling.ERROR:
+            self.errors[verdict.message.partition("\n")[0] + (f" ({verdict.location})" if verdict.location else "")] += 1
+
+    def not_run(self, contract: str, target: str, reason: str) -> None:
+        """A whole contract that a target cannot serve: one line, counted as nothing."""
+        row = self.rows.setdefault((contract, target, ""), Row(contract, target, ""))
+        row.rulings[Ruling.NOT_RUN] += 1
+        row.said.add(reason)
+
+    def total(self, ruling: Ruling) -> int:
+        return sum(row.rulings[ruling] for row in self.rows.values())
+
+    @property
+    def ran(self) -> int:
+        return sum(self.total(ruling) for ruling in RAN)
+
+    def status(self) -> int:
+        """The exit status of a run, and of a pytest node: `RIGHT` passes, `NOTHING_RAN` is a skip, any other fails."""
+        if self.total(Ruling.CONVICTED):
+            return CONVICTED
+        if not self.ran and not self.cancelled and not self.stopped:
+            return NOTHING_RAN
+        return UNDECIDED if self.open() else RIGHT
+
+    def open(self) -> list[str]:
+        """Why the run does not say what it was asked, a sentence each; empty where it does."""
+        said = (["cancelled"] if self.cancelled else []) + ([f"stopped: {self.stopped}"] if self.stopped else [])
+        if self.errors:
+            first, ended = next(iter(self.errors)), "1 case" if self.errors.total() == 1 else f"{self.errors.total()} cases"
+            said.append(f"{ended} ended in an error, which is no fault of a kernel: {first}")
+        if unseen := sum(map(len, self.required.values())):
+            said.append(f"{unseen} cases of the cover lists were not judged")
+        for (contract, target), rulings in self.by_place().items():
+            undecided, ran = rulings[Ruling.UNDECIDED], sum(rulings[ruling] for ruling in RAN)
+            required = self.open_required[contract, target]
+            if required or undecided > MOST_UNDECIDED * ran:
+                of_them = f", {required} of them of the cover list" if required else ""
+                said.append(f"{undecided} of {ran} cases of {contract} on {target} decide nothing{of_them}")
+        return said
+
+    def by_place(self) -> dict[tuple[str, str], Counter]:
+        """(contract, target) -> how many cases came to each ruling."""
+        found: dict[tuple[str, str], Counter] = {}
+        for row in self.rows.values():
+            found.setdefault((row.contract, row.target), Counter()).update(row.rulings)
+        return found
+
+    def sentence(self) -> str:
+        """The last line: what the status says, in words."""
+        words = sum(row.words for row in self.rows.values())
+        numbers = {ruling: self.total(ruling) for ruling in Ruling} | {Ruling.CANCELLED: self.left_out.total()}
+        counts = ", ".join(f"{number} {ruling}" for ruling, number in numbers.items() if number)
+        text = f"{self.ran} cases judged, {words:,} output words compared: {counts or 'nothing ran'}"
+        return "; ".join([text, *self.open()])
+
+    def to_json(self) -> dict:
+        rows = [
+            {
+                "contract": row.contract,
+                "target": row.target,
+                "dtype": row.dtype,
+                "cases": row.cases,
+                "words": row.words,
+                "rulings": {str(ruling): n for ruling, n in row.rulings.items()},
+                "outcomes": dict(row.outcomes),
+                "rests_on": dict(row.rests_on),
+                "bound_used": row.bound_used,
+                "seconds": round(row.seconds, 3),
+                "not_run": sorted(row.said),
+            }
+            for row in self.rows.values()
+        ]
+        cover = [
+            {"contract": contract, "target": target, "judged": self.covered[contract, target], "not_judged": len(left)}
+            for (contract, target), left in self.required.items()
+        ]
+        return {
+            "status": self.status(),
+            "sentence": self.sentence(),
+            "rows": rows,
+            "cover": cover,
+            "classes": {name: dict(sorted(counts.items())) for name, counts in self.classes.items()},
+            "seconds": {name: round(spent, 3) for name, spent in self.bucket_seconds.items()},
+            "wall": round(self.wall, 3),
+            "court_share": round(court_share(self.bucket_seconds), 4),
+            "advice": dict(self.advice),
+            "cancelled": dict(self.left_out),
+            "scope": self.scope.to_json(),
+        }
+
+
+def table(tally: Tally) -> Table:
+    """The verdict table."""
+    shown = Table(title="Verdicts", title_justify="left", title_style="bold", pad_edge=False)
+    for name, justify in (
+        ("contract", "left"),
+        ("target", "left"),
+        ("dtype", "left"),
+        ("cases", "right"),
+        ("words", "right"),
+        ("right", "right"),
+    ):
+        shown.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    for name in ("convicted", "undecided", *(["error"] if tally.errors else [])):
+        shown.add_column(name, justify="right", no_wrap=True)
+    shown.add_column("rests on", min_width=24)
+    shown.add_column("cover", no_wrap=True)
+    told: set[tuple[str, str]] = set()
+    for row in sorted(tally.rows.values(), key=lambda row: (row.contract, row.target, row.dtype)):
+        key = (row.contract, row.target)
+        cover = "" if key in told else f"{tally.covered[key]}/{tally.asked.get(key, 0)}"
+        told.add(key)
+        convicted, undecided = row.rulings[Ruling.CONVICTED], row.rulings[Ruling.UNDECIDED]
+        if row.rulings[Ruling.NOT_RUN] == row.cases:
+            shown.add_row(row.contract, row.target, row.dtype, "-", "-", "not run", style="dim")
+            continue
+        rests = ", ".join(f"{name} {count}" for name, count in row.rests_on.most_common())
+        rests += f" (largest share of the bound {row.bound_used:.2g})" if row.bound_used is not None else ""
+        shown.add_row(
+            row.contract,
+            row.target,
+            row.dtype,
+            str(row.cases),
+            f"{row.words:,}",
+            Text(str(row.rulings[Ruling.RIGHT]), style="green"),
+            Text(str(convicted), style="bold red" if convicted else "dim"),
+            Text(str(undecided), style="yellow" if undecided else "dim"),
+            *([Text(str(row.rulings[Ruling.ERROR]), style="bold magenta")] if tally.errors else []),
+            rests,
+            cover,
+        )
+    return shown
+
+
+LEGEND = (
+    "right: what the contract expects came, every word or inside the bound; convicted: something else did; "
+    "undecided, error, not run: the case says nothing about the kernel",
+    "words: output elements compared; rests on, and in how many cases: words (the plan's bits, and what its instruction is known "
+    "by), bound (derived from the operands), exact (no rounding), refusal or fault (one that is owed)",
+    "largest share of the bound: of what it allows, how much the result nearest to it used (1: all)",
+    "cover: cases that every run judges, decided of asked; the others are drawn from --seed until --profile's number or time",
+    "a case: fields of problem and launch that are no default, regime (what values the operands have), data_seed, schedule (when "
+    "what is asynchronous completes)",
+)
+"""Below the table: what its columns and the cases under it say."""
+
+
+def not_run_lines(tally: Tally) -> list[str]:
+    """Why lines of the table say "not run", "undecided" or "error": none ever reads as a pass."""
+    lines = [f"not run: {row.contract}: {reason}" for row in tally.rows.values() for reason in sorted(row.said)]
+    lines += [f"undecided ({count} cases): {reason}" for reason, count in tally.undecided.most_common(5)]
+    lines += [f"error ({count} cases): {reason}" for reason, count in tally.errors.most_common(5)]
+    return lines + [f"cancelled ({count} cases): {reason}" for reason, count in tally.left_out.items()]
+
+
+def time_line(tally: Tally) -> str:
+    """Cases a second of the wall, and where the time of the children went: summed over all of them, with the court's own share."""
+    spent = {name: seconds for name, seconds in tally.bucket_seconds.items() if name != "total"}
+    parts = [f"{name} {seconds:.1f} s" for name, seconds in sorted(spent.items(), key=lambda item: -item[1]) if seconds >= 0.05]
+    if not parts:
+        return ""
+    pace = f"{tally.ran / tally.wall:.1f} cases a second, {tally.wall:.1f} s; " if tally.wall and tally.ran else ""
+    share = court_share(spent)
+    return f"{pace}time in children: {', '.join(parts)}; the court's own ({' + '.join(COURT)}): {share:.0%}"
+
+
+def court_share(seconds: Mapping[str, float]) -> float:
+    """The share of the court's own buckets in the sum of all, 0 to 1."""
+    spent = {name: value for name, value in seconds.items() if name != "total"}
+    return sum(spent.get(name, 0.0) for name in COURT) / max(sum(spent.values()), 1e-9)
+
+
+def coverage_lines(tally: Tally) -> list[str]:
+    """One line a dimension of the coverage: how many classes were seen, and the rarest of them."""
+    lines = []
+    for dimension, counts in sorted(tally.classes.items()):
+        rarest = min(counts.items(), key=lambda item: item[1])
+        lines.append(f"{dimension}: {len(counts)} classes seen, the rarest {rarest[0]!r} in {rarest[1]} cases")
+    return lines
+
+
+def text_of(*shown: Any) -> str:
+    """What `shown` looks like in a log of 140 columns, without colour."""
+    page = Console(width=140, file=io.StringIO(), record=True)
+    for item in shown:
+        page.print(item)
+    return page.export_text()
+
+
+def console(*, record: bool = False) -> Console:
+    """Standard output; 160 columns where it is no terminal, so that logs keep the table whole."""
+    shown = Console(record=record, highlight=False, soft_wrap=False)
+    if not shown.is_terminal:
+        shown = Console(record=record, highlight=False, width=160)
+    return shown

@@ -1,0 +1,1 @@
+"""What is measured once and written up."""

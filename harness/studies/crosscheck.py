@@ -1,0 +1,227 @@
+"""Hardware against plan against emulation, on the same cases: ``bitverdict crosscheck STEM --target cuda:0``.
+
+For each drawn case the words of the GPU, the words of the plan and the words of the emulated GPU of the same architecture are held
+against each other. Because agreement says nothing unless disagreement was possible, the plan's words are also computed under a law
+that is wrong in one constant (`MOVED`); a word that comes out the same under all of them would have agreed with anything near.
+Cases run in one process a core, each with a CUDA context of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.contracts.oracle import dot_lowering
+from bitverdict.harness.judge.judge import Clock, launch
+from bitverdict.harness.model.contract import Case, resolve
+from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.session.case_source import Docket
+from bitverdict.harness.workers.one_thread import one_thread
+from bitverdict.reference.tensor_core import Instruction, product
+
+_MIXED_CASES = 8  # handed to a worker at a time
+
+
+def _sequential(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> np.ndarray:
+    """One fp32 fused multiply-add an element of K: what a float loop on a CPU would give."""
+    from bitverdict.reference.formats import FORMATS, decode
+    from bitverdict.reference.fused_multiply_add import chain
+
+    if rule.d != "fp32":
+        return product(rule, a, b, c)
+    left, right = (decode(FORMATS[name], codes).astype(np.float32).view(np.uint32) for name, codes in ((rule.a, a), (rule.b, b)))
+    return chain(left, right, c)
+
+
+def _fewer_bits(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> np.ndarray:
+    return product(rule if rule.d == "int32" else replace(rule, fraction_bits=rule.fraction_bits - 1), a, b, c)
+
+
+def _longer_blocks(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> np.ndarray:
+    return product(rule if rule.d == "int32" else replace(rule, block=2 * rule.block, passes=None), a, b, c)
+
+
+MOVED: dict[str, dot_lowering.Law] = {
+    "one fraction bit fewer": _fewer_bits,
+    "K blocks of twice the length": _longer_blocks,
+    "sequential fp32": _sequential,
+}
+"""Laws that are wrong in one constant, by name. Integers are exact under all of them."""
+
+
+@dataclass
+class Tally:
+    """What a crosscheck came to, by element type of the operands."""
+
+    cases: Counter = field(default_factory=Counter)
+    words: Counter = field(default_factory=Counter)
+    differ: Counter = field(default_factory=Counter)  # (dtype, "plan" | "emulation") -> words
+    moved: Counter = field(default_factory=Counter)  # (dtype, name of the moved law) -> words that would differ
+    outcomes: Counter = field(default_factory=Counter)  # (dtype, outcome) of cases that gave no words
+    wrong: list[dict] = field(default_factory=list)  # cases whose words differ, or that one side refuses
+    classes: dict[str, Counter] = field(default_factory=dict)
+    keys: set[str] = field(default_factory=set)
+
+    def add(self, row: dict) -> None:
+        kind = row["kind"]
+        self.keys.add(row["key"])
+        for name, value in row["coverage"].items():
+            self.classes.setdefault(name, Counter())[str(value)] += 1
+        if row["wrong"]:
+            self.wrong.append(row)
+        if row["words"] == 0:
+            self.outcomes[kind, row["outcome"]] += 1
+            return
+        self.cases[kind] += 1
+        self.words[kind] += row["words"]
+        for side in ("plan", "emulation"):
+            self.differ[kind, side] += row["differ"][side]
+        for name, count in row["moved"].items():
+            self.moved[kind, name] += count
+
+
+def sharpened(case: Case, place: int) -> Case:
+    """`case` where rounding shows: fp32 results of operands that are neither integers nor extreme, over several tiles and K blocks.
+
+    What cannot be asked so (integers, kernels with one output type) stays as it was.
+    """
+    problem, changed = case.problem, {}
+    kind = getattr(problem, "dtype", "") or getattr(problem, "format", "")
+    if getattr(problem, "out", "") and kind.startswith(("fp", "bf", "e", "mx", "nv", "mixed")):
+        changed["out"] = "fp32"
+    for name, step in (("m", 128 * (place % 4)), ("n", 128 * (place % 5)), ("k", 32 * (place % 12))):
+        if getattr(problem, name, 0) > 1:
+            changed[name] = getattr(problem, name) + step
+    return replace(case, regime=("normal", "wide")[place // 4 % 2], problem=replace(problem, **changed))
+
+
+def crosscheck(
+    address: str,
+    hardware: Target,
+    *,
+    cases: int,
+    words: int,
+    seed: int,
+    jobs: int,
+    moved: bool = True,
+    sharp: bool = False,
+    seconds: float | None = None,
+) -> Iterator[dict]:
+    """One row a case, as they come: at least `cases` distinct cases and then until `words` output words are compared.
+
+    `seconds` ends it whatever was reached; `sharp` asks each case where rounding shows (`sharpened`).
+    """
+    context = multiprocessing.get_context("spawn")
+    begun, counted, judged = time.monotonic(), 0, 0
+    with one_thread():
+        workers = context.Pool(jobs, initializer=_begin, initargs=(address, hardware, moved))
+    with workers as pool:
+        batch = 0
+        while judged < cases or counted < words:
+            wanted = max(cases - judged, jobs * _MIXED_CASES)
+            drawn = Docket(address, hardware, seed=seed + batch).drawn(wanted)
+            batch += 1
+            if sharp:
+                contract = resolve(address)
+                sharper = [sharpened(case, place) for place, case in enumerate(drawn)]
+                pairs = zip(drawn, sharper, strict=True)
+                drawn = [s if contract.owed(s, hardware) == contract.owed(case, hardware) else case for case, s in pairs]
+            for row in pool.imap_unordered(_compare, [case.to_json() for case in drawn], chunksize=1):
+                judged, counted = judged + (row["words"] > 0), counted + row["words"]
+                yield row
+                if seconds is not None and time.monotonic() - begun > seconds:
+                    pool.terminate()
+                    return
+
+
+_serving: dict[str, Any] = {}
+
+
+def _begin(address: str, hardware: Target, moved: bool) -> None:
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+    _serving.update(contract=resolve(address), hardware=hardware, emulated=target(f"emulated:{hardware.arch}"), moved=moved)
+
+
+def _compare(record: dict) -> dict:
+    """One case on both machines and by the plan. Whatever goes wrong is in the row: nothing is raised into the pool."""
+    contract, hardware = _serving["contract"], _serving["hardware"]
+    case: Case = contract.case_from_json(record)
+    row: dict[str, Any] = {"key": case.key, "case": record, "kind": _kind(case), "coverage": contract.coverage(case, hardware)}
+    row |= {"words": 0, "outcome": "", "differ": {"plan": 0, "emulation": 0}, "first": [], "moved": {}, "wrong": "", "seconds": {}}
+    try:
+        _fill(row, case, contract, hardware)
+    except Exception:
+        row["wrong"] = traceback.format_exc()[-1500:]
+    return row
+
+
+def _kind(case: Case) -> str:
+    problem = case.problem
+    precision = getattr(problem, "precision", "")
+    dtype = getattr(problem, "dtype", "") or getattr(problem, "format", "")
+    return f"{dtype} {precision}" if dtype == "fp32" else dtype
+
+
+def _fill(row: dict, case: Case, contract: Any, hardware: Target) -> None:
+    owed = contract.owed(case, hardware)
+    operands = {operand.name: operand for operand in contract.operands(case)}
+    clock = Clock()
+    seen = launch(case, hardware, contract, None, operands, clock)
+    row["seconds"] = clock.seconds()
+    if seen.outcome is not None or not owed.result:
+        row["outcome"] = str(seen.outcome or "ran")
+        row["wrong"] = "" if row["outcome"] == owed.outcome else f"{row['outcome']}: {seen.message}; owed {owed.outcome}"
+        return
+    # the emulated GPU is asked for the configuration that the hardware ran: an autotuner may choose another one there
+    fixed = case
+    if "config" in seen.recorded and case.config is None:
+        fixed = contract.case_from_json({**case.to_json(), "config": seen.recorded["config"]})
+    emulated = launch(fixed, _serving["emulated"], contract, None, operands, Clock())
+    if emulated.outcome is not None:
+        row["wrong"] = f"the emulated GPU says {emulated.outcome}: {emulated.message}"
+    for expected in contract.expected(case, hardware, operands, seen.recorded):
+        got = seen.outputs[expected.name]
+        if expected.words is None:
+            row["wrong"] = row["wrong"] or f"{expected.name} has no plan: {expected.rests_on}"
+            continue
+        owed_words = expected.words.view(got.dtype)
+        row["words"] += got.size
+        differ = got != owed_words
+        row["differ"]["plan"] += int(differ.sum())
+        places = [tuple(at) for at in np.argwhere(differ)[:8].tolist()]
+        row["first"] += [{"at": list(at), "got": hex(got[at]), "plan": hex(owed_words[at])} for at in places]
+        if emulated.outcome is None:
+            row["differ"]["emulation"] += int((got != emulated.outputs[expected.name]).sum())
+        if _serving["moved"]:
+            _count_moved(row, case, contract, hardware, operands, seen.recorded, expected.name, owed_words)
+    if any(row["differ"].values()) and not row["wrong"]:
+        row["wrong"] = f"words differ: {row['differ']}"
+
+
+def _count_moved(
+    row: dict, case: Case, contract: Any, hardware: Target, operands: dict, recorded: dict, name: str, right: np.ndarray
+) -> None:
+    for law, words in MOVED.items():
+        with dot_lowering.moved_law(words):
+            other = next(e for e in contract.expected(case, hardware, operands, recorded) if e.name == name)
+        row["moved"][law] = row["moved"].get(law, 0) + int((other.words.view(right.dtype) != right).sum())
+
+
+def write_rows(path: Path, rows: Iterable[dict]) -> Iterator[dict]:
+    """Pass rows through, each appended to `path` as a line of JSON and flushed: a kill loses nothing that was compared."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as out:
+        for row in rows:
+            out.write(json.dumps(row) + "\n")
+            out.flush()
+            yield row

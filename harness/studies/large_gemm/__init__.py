@@ -1,0 +1,1 @@
+"""Large products on a GPU, bit for bit at chosen elements."""

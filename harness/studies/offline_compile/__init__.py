@@ -1,0 +1,1 @@
+"""Every kernel to the machine code of each GPU it is for, without one."""

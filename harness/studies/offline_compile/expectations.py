@@ -1,0 +1,407 @@
+"""What `bitverdict compile` compiles: kernel, case and architecture, and what must and must not be in the machine code.
+
+Patterns are searched in the PTX (or the amdgcn assembly). A row whose refusal is owed names the layer that owes it and what it
+says: an architecture without the instruction must not compile to something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from bitverdict.harness.model.usage import UsageError
+
+NVIDIA = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
+BLACKWELL = ("sm_100", "sm_103")
+NO_TENSOR_MEMORY = ("sm_90", "sm_120")
+
+TMA_LOAD = r"cp\.async\.bulk\.tensor\.2d\.shared::\w+\.global"
+TMA_STORE = r"cp\.async\.bulk\.tensor\.2d\.global\.shared::cta"
+GATHER = r"cp\.async\.bulk\.tensor\.2d.*tile::gather4"
+SCATTER = r"cp\.async\.bulk\.tensor\.2d.*tile::scatter4"
+TCGEN05 = {
+    "fp16": r"tcgen05\.mma\.cta_group::1\.kind::f16",
+    "bf16": r"tcgen05\.mma\.cta_group::1\.kind::f16",
+    "e4m3": r"tcgen05\.mma\.cta_group::1\.kind::f8f6f4",
+    "e5m2": r"tcgen05\.mma\.cta_group::1\.kind::f8f6f4",
+    "fp32": r"tcgen05\.mma\.cta_group::1\.kind::tf32",
+    "int8": r"tcgen05\.mma\.cta_group::1\.kind::i8",
+}
+MMA_SYNC = {
+    "fp16": r"mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.f16\.f16\.f32",
+    "bf16": r"mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.bf16",
+    "e4m3": r"mma\.sync\.aligned\.m16n8k32\.row\.col\.(kind::f8f6f4\.)?f32\.e4m3\.e4m3",
+    "int8": r"mma\.sync\.aligned\.m16n8k32.*s8\.s8",
+    "fp32": r"mma\.sync\.aligned\.m16n8k8\.row\.col\.f32\.tf32",
+}
+WGMMA = {
+    "fp16": r"wgmma\.mma_async\.sync\.aligned\.m64n\d+k16\.f32\.f16",
+    "bf16": r"wgmma\.mma_async\.sync\.aligned\.m64n\d+k16\.f32\.bf16",
+    "e4m3": r"wgmma\.mma_async\.sync\.aligned\.m64n\d+k32\.f32\.e4m3",
+    "e5m2": r"wgmma\.mma_async\.sync\.aligned\.m64n\d+k32\.f32\.e5m2",
+    "fp32": r"wgmma\.mma_async\.sync\.aligned\.m64n\d+k8\.f32\.tf32",
+    "int8": r"wgmma\.mma_async\.sync\.aligned\.m64n\d+k32\.s32\.s8",
+}
+CP_ASYNC = r"cp\.async\.c[ag]\.shared"
+TENSOR_MEMORY_TRAFFIC = (r"tcgen05\.alloc", r"tcgen05\.ld", r"tcgen05\.dealloc")
+ANY_MMA_SYNC, ANY_WGMMA, ANY_TCGEN05 = r"mma\.sync\.", r"wgmma\.", r"tcgen05\.mma"
+LOCAL = (r"\bst\.local", r"\bld\.local")  # a spill, or an array that did not stay in registers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One compilation. `must` are in the code, as often as `counts` says where it says; `must_not` are not; `owed` is (layer,
+    words) where the refusal is what must come."""
+
+    stem: str
+    arch: str
+    problem: dict[str, Any]
+    config: dict[str, Any] | None = None
+    must: tuple[str, ...] = ()
+    counts: dict[str, int] = field(default_factory=dict)
+    must_not: tuple[str, ...] = LOCAL
+    owed: tuple[str, str] | None = None
+    most_stack: int = 0  # bytes: a row that may spill a little says so
+
+    @property
+    def label(self) -> str:
+        said = [str(value) for value in self.problem.values() if isinstance(value, str)]
+        said += [f"{name}={value}" for name, value in (self.config or {}).items()]
+        return " ".join(said) or "default"
+
+
+def rows(stem: str | None = None) -> list[Row]:
+    """All rows, or those of one kernel. ValueError for a kernel without rows."""
+    made = [row for table in TABLES if stem in (None, table.__name__.lstrip("_")) for row in table()]
+    made += [row for row in SINGLE if stem in (None, row.stem)]
+    if not made:
+        known = [*(table.__name__.lstrip("_") for table in TABLES), *dict.fromkeys(row.stem for row in SINGLE)]
+        raise UsageError(f"kernel {stem!r}: nothing to compile; use one of {', '.join(known)}")
+    return made
+
+
+def _matmul() -> Iterator[Row]:
+    """Each element type, a large tile and a small one; what the instruction is follows from the plan."""
+    from bitverdict.harness.contracts.oracle.dot_lowering import dot_plan
+
+    large = {"block_m": 128, "block_n": 128, "block_k": 64, "num_warps": 8, "num_stages": 3}
+    small = {"block_m": 64, "block_n": 32, "block_k": 32, "num_warps": 2, "num_stages": 5}
+    sizes = {"m": 208, "n": 416, "k": 304}
+    for arch in NVIDIA:
+        for dtype in ("fp16", "bf16", "e4m3", "int8", "fp32"):
+            for config in (large, small) if dtype in ("fp16", "e4m3") else (large,):
+                problem = sizes | {"dtype": dtype, "out": "int32" if dtype == "int8" else dtype}
+                if dtype == "e4m3" and arch in ("sm_80", "sm_86"):
+                    yield Row(stem="matmul", arch=arch, problem=problem, config=config, owed=("front end", "fp8e4nv not supported"))
+                    continue
+                if dtype == "fp32" and arch in ("sm_86", "sm_89", "sm_120"):
+                    yield Row(stem="matmul", arch=arch, problem=problem, config=config, owed=("capacity", "shared memory"))
+                    continue
+                plan = dot_plan(
+                    arch,
+                    dtype,
+                    block_m=config["block_m"],
+                    block_n=config["block_n"],
+                    block_k=config["block_k"],
+                    num_warps=config["num_warps"],
+                )
+                yield Row(stem="matmul", arch=arch, problem=problem, config=config, **_by_family(plan.family, dtype, plan.operand))
+    hip = {"block_m": 64, "block_n": 64, "block_k": 32, "group_m": 1, "num_warps": 4, "num_stages": 0}
+    yield Row(
+        stem="matmul",
+        arch="gfx942",
+        problem=sizes | {"dtype": "fp16", "out": "fp16"},
+        config=hip,
+        must=(r"v_mfma_f32_\d+x\d+x\d+_f16",),
+        must_not=(),
+    )
+    yield Row(
+        stem="matmul",
+        arch="gfx942",
+        problem=sizes | {"dtype": "bf16", "out": "bf16"},
+        config=hip,
+        must=(r"v_mfma_f32_\d+x\d+x\d+_bf16",),
+        must_not=(),
+    )
+
+
+def _by_family(family: str, dtype: str, operand: str) -> dict[str, Any]:
+    if family == "tcgen05":
+        return {"must": (TCGEN05[dtype], r"tcgen05\.ld", r"tcgen05\.commit"), "must_not": (*LOCAL, ANY_MMA_SYNC)}
+    if family == "wgmma":
+        return {"must": (WGMMA[dtype], r"wgmma\.wait_group"), "must_not": (*LOCAL, ANY_MMA_SYNC)}
+    return {"must": (MMA_SYNC["fp16" if operand == "fp16" else dtype],), "must_not": (*LOCAL, ANY_WGMMA, ANY_TCGEN05)}
+
+
+def _ampere_gemm() -> Iterator[Row]:
+    tiles: list[dict[str, int]] = [
+        {},
+        {"block_m": 128, "block_n": 64, "block_k": 32, "stages": 3, "num_warps": 8},
+        {"block_k": 64, "stages": 4},
+    ]
+    for arch in NVIDIA:
+        for place, config in enumerate(tiles):
+            dtype = ("bf16", "fp16")[place % 2]
+            k_steps = config.get("block_k", 16) // 16
+            per_product = config.get("block_m", 64) * config.get("block_n", 64) // (16 * 8) // config.get("num_warps", 4) * k_steps
+            stages = config.get("stages", 2)
+            yield Row(
+                stem="ampere_gemm",
+                arch=arch,
+                problem={"m": 200, "n": 136, "k": 304, "dtype": dtype},
+                config=config,
+                must=(r"cp\.async\.cg\.shared\.global", r"cp\.async\.commit_group", r"ldmatrix\.sync\.aligned", MMA_SYNC[dtype]),
+                counts={MMA_SYNC[dtype]: per_product * (stages + 2), r"cp\.async\.wait_group": stages + 1},
+                must_not=(*LOCAL, r"cp\.async\.ca", ANY_WGMMA, ANY_TCGEN05),
+            )
+
+
+def _hopper_matmul() -> Iterator[Row]:
+    kinds = [
+        ("fp16", "fp16", False, {}),
+        ("bf16", "fp32", True, {"stages": 1}),
+        ("e4m3", "e4m3", True, {"stages": 4}),
+        ("e5m2", "fp32", True, {"block_n": 64}),
+        ("fp16", "fp16", False, {"block_n": 256, "num_warps": 8}),
+    ]
+    for dtype, out, transposed, config in kinds:
+        sizes = {"m": 208, "n": 416, "k": 304, "dtype": dtype, "out": out, "transpose_b": transposed}
+        yield Row(
+            stem="hopper_matmul",
+            arch="sm_90",
+            problem=sizes,
+            config=config,
+            must=(TMA_LOAD, TMA_STORE, WGMMA[dtype], r"wgmma\.wait_group", r"mbarrier\.try_wait", r"fence\.proxy\.async"),
+            counts={TMA_STORE: 1},
+            must_not=(*LOCAL, ANY_MMA_SYNC, ANY_TCGEN05),
+        )
+    for arch in ("sm_80", "sm_100"):  # the launcher's, because the compiler would not refuse: it ends the process
+        yield Row(stem="hopper_matmul", arch=arch, problem={"m": 64, "n": 64, "k": 64}, owed=("launcher", "wgmma"))
+
+
+def _tmem_copy() -> Iterator[Row]:
+    for arch in BLACKWELL:
+        for problem, config in (
+            ({}, {"num_warps": 8}),
+            ({"dtype": "fp16"}, {"packed": True}),
+            ({"dtype": "int32", "m": 128}, {"block_m": 128}),
+        ):
+            yield Row(
+                stem="tmem_copy",
+                arch=arch,
+                problem={"m": 256, "n": 64} | problem,
+                config=config,
+                must=(*TENSOR_MEMORY_TRAFFIC, r"tcgen05\.st", r"tcgen05\.wait::st"),
+                must_not=(*LOCAL, ANY_TCGEN05),
+            )
+    for arch in NO_TENSOR_MEMORY:
+        yield Row(stem="tmem_copy", arch=arch, problem={"m": 64, "n": 64}, owed=("compiler", ""))
+
+
+def _small_mma() -> Iterator[Row]:
+    forms: list[tuple[str, dict[str, Any]]] = [
+        ("fp16", {}),
+        ("bf16", {"left": "tensor memory", "num_warps": 8}),
+        ("e4m3", {"completion": "conditional"}),
+        ("e5m2", {"left": "tensor memory", "completion": "barrier"}),
+    ]
+    for arch in BLACKWELL:
+        for dtype, config in forms:
+            k = 128 if dtype in ("fp16", "bf16") else 256
+            arrivals = 2 if config.get("completion") == "conditional" else 1
+            left = (r"tcgen05\.mma.*kind::\w+ \[[^]]*\], \[",) if config.get("left") else ()
+            yield Row(
+                stem="small_mma",
+                arch=arch,
+                problem={"m": 128, "n": 64, "k": k, "dtype": dtype},
+                config=config,
+                must=(TMA_LOAD, TMA_STORE, *TENSOR_MEMORY_TRAFFIC, r"tcgen05\.commit", r"fence\.proxy\.async", *left),
+                counts={TCGEN05[dtype]: 8, r"tcgen05\.commit": arrivals, TMA_STORE: 1, r"fence\.proxy\.async": 1},
+                must_not=(*LOCAL, ANY_MMA_SYNC),
+                most_stack=32 if left else 0,
+            )
+    yield Row(stem="small_mma", arch="sm_120", problem={"m": 128, "n": 64, "k": 64}, owed=("compiler", ""))
+
+
+def _blocked(stem: str) -> Iterator[Row]:
+    forms = [
+        ("fp16", False, {}),
+        ("bf16", True, {"block_m": 64, "block_n": 64}),
+        ("e4m3", False, {"num_warps": 8}),
+        ("e5m2", True, {}),
+    ]
+    pipelined = stem.endswith("pipelined")
+    for arch in BLACKWELL:
+        for dtype, transposed, config in forms:
+            problem = {"m": 208, "n": 416, "k": 304, "dtype": dtype} | ({} if pipelined else {"transpose_b": transposed})
+            steps = 64 // (16 if dtype in ("fp16", "bf16") else 32)
+            yield Row(
+                stem=stem,
+                arch=arch,
+                problem=problem,
+                config=config,
+                must=(TMA_LOAD, TMA_STORE, *TENSOR_MEMORY_TRAFFIC, r"tcgen05\.commit", r"mbarrier\.try_wait"),
+                counts={TMA_STORE: 2 if pipelined else 1, r"fence\.proxy\.async": 2 if pipelined else 1}
+                | ({} if pipelined else {TCGEN05[dtype]: steps * 2}),
+                must_not=(*LOCAL, ANY_MMA_SYNC),
+            )
+    yield Row(stem=stem, arch="sm_120", problem={"m": 128, "n": 64, "k": 64}, owed=("compiler", ""))
+
+
+def _blocked_matmul() -> Iterator[Row]:
+    return _blocked("blocked_matmul")
+
+
+def _blocked_matmul_pipelined() -> Iterator[Row]:
+    return _blocked("blocked_matmul_pipelined")
+
+
+def _tma_gather() -> Iterator[Row]:
+    for arch in (*BLACKWELL, "sm_120"):
+        for dtype, config, count in (
+            ("bf16", {"block_x": 8, "block_y": 16}, 1),
+            ("fp32", {}, 32),
+            ("bf16", {"block_x": 256, "block_y": 32}, 16),
+        ):
+            yield Row(
+                stem="tma_gather",
+                arch=arch,
+                problem={"table_rows": 1024, "table_columns": 1024, "offsets": 256, "dtype": dtype},
+                config=config,
+                must=(GATHER, r"mbarrier\.try_wait"),
+                counts={GATHER: count},
+            )
+    yield Row(
+        stem="tma_gather",
+        arch="sm_90",
+        problem={"table_rows": 64, "table_columns": 128, "offsets": 128},
+        owed=("ptxas", "tile::gather4"),
+    )
+
+
+def _tma_scatter() -> Iterator[Row]:
+    for arch in BLACKWELL:
+        for dtype, config, count in (
+            ("bf16", {"block_x": 8, "block_y": 16}, 1),
+            ("bf16", {"block_x": 32, "block_y": 128}, 4),
+            ("fp32", {}, 32),
+        ):
+            yield Row(
+                stem="tma_scatter",
+                arch=arch,
+                problem={"table_rows": 1024, "table_columns": 1024, "offsets": 256, "dtype": dtype},
+                config=config,
+                must=(SCATTER, r"fence\.proxy\.async", r"cp\.async\.bulk\.wait_group"),
+                counts={SCATTER: count},
+            )
+    for arch in ("sm_90", "sm_120"):
+        yield Row(
+            stem="tma_scatter",
+            arch=arch,
+            problem={"table_rows": 64, "table_columns": 128, "offsets": 128},
+            owed=("ptxas", "tile::scatter4"),
+        )
+
+
+def _fused_gather_scatter_matmul() -> Iterator[Row]:
+    sizes = {"table_rows": 300, "rows": 500, "out_rows": 400, "n": 208, "k": 304}
+    for arch in BLACKWELL:
+        for dtype, config in (
+            ("bf16", {}),
+            ("bf16", {"block_n": 64, "block_k": 128, "num_buffers": 2}),
+            ("e4m3", {"num_warps": 8}),
+        ):
+            yield Row(
+                stem="fused_gather_scatter_matmul",
+                arch=arch,
+                problem=sizes | {"dtype": dtype},
+                config=config,
+                must=(
+                    GATHER,
+                    SCATTER,
+                    TMA_LOAD,
+                    TCGEN05[dtype],
+                    *TENSOR_MEMORY_TRAFFIC,
+                    r"fence\.proxy\.async",
+                    r"cp\.async\.bulk\.wait_group",
+                ),
+                must_not=(*LOCAL, ANY_MMA_SYNC),
+            )
+    yield Row(stem="fused_gather_scatter_matmul", arch="sm_120", problem=sizes, owed=("compiler", ""))
+
+
+SCALED_KINDS = {
+    "mxfp4": r"kind::mxf4\.block_scale\.block32",
+    "nvfp4": r"kind::mxf4nvf4\.block_scale\.block16",
+    "mxfp8": r"kind::mxf8f6f4\.block_scale\.block32",
+    "mixed": r"kind::mxf8f6f4\.block_scale\.block32",
+}
+
+
+def _block_scaled_matmul() -> Iterator[Row]:
+    """Whole tiles of scales go from shared to tensor memory by tcgen05.cp; a ragged K takes them through registers."""
+    wide = {"block_n": 256, "num_stages": 4}
+    for name, kind in SCALED_KINDS.items():
+        whole = {"m": 512, "n": 512, "k": 1024, "format": name}
+        ragged = whole | {"m": 200, "n": 72, "k": 384, "out": "e4m3"}
+        for arch in BLACKWELL:
+            yield Row(
+                stem="block_scaled_matmul",
+                arch=arch,
+                problem=whole,
+                config=wide | {"block_k": 256 if "fp4" in name else 128},
+                must=(rf"tcgen05\.mma\.cta_group::1\.{kind}", r"tcgen05\.cp\.cta_group::1\.warpx4", TMA_LOAD, TMA_STORE),
+                must_not=(*LOCAL, ANY_MMA_SYNC),
+            )
+        yield Row(
+            stem="block_scaled_matmul",
+            arch="sm_100",
+            problem=ragged,
+            config={"block_k": 256, "num_stages": 2, "scale_load": "5D", "descriptors": "device"},
+            must=(rf"tcgen05\.mma\.cta_group::1\.{kind}", r"tcgen05\.st", r"tensormap\.replace"),
+            must_not=(*LOCAL, r"tcgen05\.cp", ANY_MMA_SYNC),
+        )
+        yield Row(
+            stem="block_scaled_matmul",
+            arch="sm_90",
+            problem=whole,
+            config={"num_warps": 8},
+            must=(WGMMA["bf16"], r"mul\.bf16x2", TMA_LOAD),
+            must_not=(*LOCAL, ANY_MMA_SYNC, ANY_TCGEN05),
+        )
+    yield Row(
+        stem="block_scaled_matmul",
+        arch="sm_80",
+        problem={"m": 512, "n": 512, "k": 1024, "format": "mxfp4"},
+        config={"num_warps": 8},
+        must=(MMA_SYNC["bf16"],),
+        must_not=(ANY_WGMMA, ANY_TCGEN05),
+        most_stack=512,
+    )
+    yield Row(
+        stem="block_scaled_matmul",
+        arch="sm_80",
+        problem={"m": 512, "n": 512, "k": 1024, "format": "nvfp4"},
+        config={},
+        owed=("front end", "fp8e4nv not supported"),
+    )
+
+
+SINGLE: tuple[Row, ...] = (
+    # of kernels whose machine code one row says enough about
+)
+
+TABLES = (
+    _matmul,
+    _ampere_gemm,
+    _hopper_matmul,
+    _tmem_copy,
+    _small_mma,
+    _blocked_matmul,
+    _blocked_matmul_pipelined,
+    _tma_gather,
+    _tma_scatter,
+    _fused_gather_scatter_matmul,
+    _block_scaled_matmul,
+)

@@ -1,0 +1,63 @@
+"""docs/kernels.md: what each kernel asks, and what a launch that ignored it would cost, printed from the clauses themselves.
+
+``python -m bitverdict.harness.studies.pages.kernels > docs/kernels.md`` writes it; a test holds the file to what this prints.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from typing import Any
+
+from bitverdict.harness.model.contract import resolve
+
+STEMS = (
+    "matmul",
+    "block_scaled_matmul",
+    "tmem_copy",
+    "small_mma",
+    "blocked_matmul",
+    "blocked_matmul_pipelined",
+    "ampere_gemm",
+    "hopper_matmul",
+    "tma_gather",
+    "tma_scatter",
+    "fused_gather_scatter_matmul",
+)
+_HEAD = """# The kernels, and what they ask
+
+Each launcher takes the device from its operands and refuses what is listed here with a ValueError that carries the value, the rule
+and the remedy, before anything is compiled. "Noticed by" says who would stop a launch that ignored the rule; *nobody* means a wrong
+result.
+
+Printed from the clauses in `kernels/` by `python -m bitverdict.harness.studies.pages.kernels`.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([_HEAD, *(section(importlib.import_module(f"bitverdict.kernels.{stem}"), stem) for stem in STEMS)])
+
+
+def section(module: Any, stem: str) -> str:
+    """One kernel: its equation, its launcher, what it needs, its clauses."""
+    signature = inspect.signature(getattr(module, stem))
+    parameters = ", ".join(re.sub(r": [^=]+?(?= =|$)", "", str(p)) for p in signature.parameters.values())
+    needs = ", ".join(sorted(resolve(stem).requires))
+    lines = [
+        f"## {stem}",
+        "",
+        *(module.__doc__ or "").splitlines()[:1],
+        "",
+        f"`{stem}({parameters})`, on a GPU with {needs}.",
+        "",
+        "| clause | rule | remedy | cost when broken | noticed by |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    lines += [f"| {clause.name} | {clause.rule} | {clause.remedy} | {clause.cost} | {clause.layer} |" for clause in module.CLAUSES]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,1 @@
+"""Cases under Triton's sanitizers and compute-sanitizer."""

@@ -1,0 +1,374 @@
+"""A case under a sanitizer, in a child of its own, and what the sanitizer said as a verdict.
+
+    bare                     no sanitizer: what the others are held against
+    iisan, consan, fpsan     Triton's instrumentation, compiled into the kernel (`TRITON_INSTRUMENTATION_MODE`)
+    memcheck, racecheck      NVIDIA's compute-sanitizer around the process; it needs a GPU and a runtime that lets it in
+
+What is not to be had on a target is `not run`, with the reason, never a pass. fpsan replaces floating point by arithmetic of its
+own in which the order of a sum is free: its words are no one's but its own, so they are not compared.
+
+    bitverdict sanitize STEM [--target cuda:0] [--mode iisan ...] [--cases N] [--together N]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bitverdict.harness.judge.classify import failure
+from bitverdict.harness.model.contract import Case, case_from_record, resolve
+from bitverdict.harness.model.paths import IMPORTED_FROM, shown
+from bitverdict.harness.model.targets import Target, visible_device
+from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.workers.slot import DEVICE_FAULTS
+
+COMPILED, AROUND = ("iisan", "consan", "fpsan"), ("memcheck", "racecheck")
+MODES = ("bare", *COMPILED, *AROUND)
+EMULATED_MODES = ("bare", "iisan")  # the others rewrite what comes after the tile program, or watch a GPU
+OF_WORDS = {Outcome.RIGHT, Outcome.WRONG_WORDS, Outcome.OUTSIDE_BOUND, Outcome.UNDECIDED}
+
+_MEMCHECK = (
+    (r"Invalid __(?:global|shared|local)__ (?:write|read|atomic) of size \d+", Outcome.ILLEGAL_ADDRESS),
+    (r"Misaligned (?:\w+ )?(?:Shared|Local|Global)?.*(?:load|store|address)", Outcome.MISALIGNED_ADDRESS),
+    (r"Uninitialized __\w+__ (?:memory )?read", Outcome.UNINITIALISED_READ),
+    (r"(?:Warp|Thread|Lane)? ?[Ii]llegal instruction|Illegal Instruction", Outcome.ILLEGAL_INSTRUCTION),
+)
+_RACECHECK = r"(?:Error|Warning): (?:Potential )?(?:Race reported|WAR hazard|RAW hazard|WAW hazard|.*hazard).*"
+_ASSERTION = re.compile(r"(.+?):(\d+): .*[Aa]ssertion `(.*)` failed")
+_SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:errors?|hazards?)")
+_ASKED = re.compile(r"Program hit CUDA_ERROR_INVALID_VALUE .* on CUDA API call to cuFuncSetAttribute\.")
+_LOADER = re.compile(r"Host Frame: (?:loadBinary \[|_init_handles in compiler\.py)")
+BESIDES = (
+    "Triton's loader asks the driver for the oversized mode of shared memory (kernels that take more than 48 KB), is "
+    "refused, and goes on in the older way: memcheck counts the refused call"
+)
+_REFUSED = re.compile(
+    r"(?:Error: |Warning: )?Device not supported.*"
+    r"|Unable to .*attach.*|.*not supported on this (?:device|platform|system).*"
+    r"|Failed to initialize.*|Target application .*failed.*|.*ptrace.*",
+    re.IGNORECASE,
+)
+
+
+def examine(case: Case, machine: Target, mode: str, *, timeout: float = 300.0) -> Verdict:
+    """The verdict on `case` under `mode`, in a child of its own. ValueError for a mode that there is not."""
+    return examine_together([case], machine, mode, timeout=timeout)[0]
+
+
+def examine_together(cases: Sequence[Case], machine: Target, mode: str, *, timeout: float = 300.0) -> list[Verdict]:
+    """The verdicts on `cases` under `mode`, in as few children as they allow. ValueError for a mode that there is not.
+
+    A child that ends before its last case, or whose device is dead, is followed by one for the rest; `timeout` is the most seconds
+    from one verdict to the next. What compute-sanitizer prints does not say of which case: where it finds anything in a child of
+    several, or a verdict is missing, each is examined alone.
+    """
+    if mode not in MODES:
+        raise UsageError(f"sanitizer {mode!r}: there is none of that name; one of {', '.join(MODES)}")
+    if machine.emulated and mode not in EMULATED_MODES:
+        return [_not_run(f"{mode} works on machine code; an emulated GPU executes the tile program before it")] * len(cases)
+    tool = shutil.which("compute-sanitizer") or _beside_cuda("compute-sanitizer")
+    if mode in AROUND and tool is None:
+        return [_not_run("compute-sanitizer is not installed; it comes with the CUDA toolkit")] * len(cases)
+    around = [tool, "--tool", mode, "--target-processes", "all", "--print-limit", "20"] if mode in AROUND and tool else []
+    found: list[Verdict] = []
+    while len(found) < len(cases):
+        rest, begun = cases[len(found) :], time.perf_counter()
+        judged, said, status = _run(rest, machine, mode, around, timeout)
+        if around and len(rest) > 1 and (len(judged) < len(rest) or not _found_nothing(said)):
+            return found + [examine(case, machine, mode, timeout=timeout) for case in rest]
+        came = [told(mode, verdict, said, status) for verdict in judged]
+        if status is None and len(judged) < len(rest):
+            came.append(
+                Verdict(
+                    ruling=Ruling.CONVICTED,
+                    outcome=Outcome.TIMEOUT,
+                    message=f"no verdict within {timeout:g} s under {mode}",
+                    rests_on=RestsOn.OBSERVED_FAULT,
+                    details={"said": _tail(said)},
+                )
+            )
+        elif len(judged) < len(rest) and not (judged and judged[-1].outcome in DEVICE_FAULTS):
+            came.append(told(mode, None, said, status))
+        share = round((time.perf_counter() - begun) / len(came), 2)
+        found += [replace(verdict, seconds=verdict.seconds | {"child": share}) for verdict in came]
+    return found
+
+
+def _run(
+    cases: Sequence[Case], machine: Target, mode: str, around: list[str], timeout: float
+) -> tuple[list[Verdict], str, int | None]:
+    """One child: its verdicts as far as it came, what was printed, and its status: None where it was ended for its silence."""
+    paths = [str(IMPORTED_FROM), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"TRITON_INSTRUMENTATION_MODE": mode if mode in COMPILED else ""}
+    environment["PYTHONPATH"] = os.pathsep.join(paths)
+    environment.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+    if not machine.emulated:
+        environment |= {"CUDA_VISIBLE_DEVICES": visible_device(machine.index), "HARNESS_ONE_GPU": "1"}
+    if mode in AROUND:
+        environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # an allocation a tensor, or its neighbour is the allocator's block
+    with tempfile.TemporaryDirectory() as folder:
+        asked, answers, printed = (Path(folder) / name for name in ("cases.json", "verdicts.jsonl", "printed"))
+        asked.write_text(json.dumps([case.to_json() for case in cases]))
+        answers.touch()
+        command = [
+            *around,
+            sys.executable,
+            "-m",
+            "bitverdict.harness.studies.sanitizers.runs",
+            str(asked),
+            machine.name,
+            machine.arch,
+            str(answers),
+        ]
+        with printed.open("w") as out:
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd=IMPORTED_FROM,
+                start_new_session=True,
+            )
+            status = _waited(child, answers, timeout)
+        lines = answers.read_text().splitlines(keepends=True)
+        verdicts = [Verdict.from_json(json.loads(line)) for line in lines if line.endswith("\n")]
+        return verdicts, printed.read_text(errors="replace"), status
+
+
+def _waited(child: subprocess.Popen, answers: Path, timeout: float) -> int | None:
+    """The child's status; None where it gave no further verdict for `timeout` seconds, and was ended."""
+    size, since = 0, time.perf_counter()
+    while True:
+        try:
+            return child.wait(timeout=0.1)
+        except subprocess.TimeoutExpired:
+            now = answers.stat().st_size
+            if now != size:
+                size, since = now, time.perf_counter()
+            elif time.perf_counter() - since > timeout:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+                return None
+
+
+def told(mode: str, judged: Verdict | None, said: str, status: int | None = 0) -> Verdict:
+    """What the child's verdict and everything that was printed come to. `judged` is None where the child left no verdict."""
+    lines = _lines(said)
+    parsed = _around(mode, lines) if mode in AROUND else _asserted(lines)
+    if parsed is not None and (mode in AROUND or judged is None or judged.outcome in DEVICE_FAULTS):
+        outcome, message, location = parsed
+        if outcome is Outcome.NOT_RUN:
+            return replace(_not_run(message), details={"said": _tail(said), "judge": str(judged.outcome) if judged else ""})
+        return Verdict(
+            ruling=Ruling.CONVICTED,
+            outcome=outcome,
+            message=message,
+            location=location,
+            rests_on=RestsOn.OBSERVED_FAULT,
+            details={"said": _tail(said), "judge": str(judged.outcome) if judged else ""},
+        )
+    if judged is not None and mode in AROUND and _refused_calls(lines):
+        judged = replace(judged, details=judged.details | {"besides": BESIDES})
+    if judged is None:
+        killed = status is not None and status < 0
+        return Verdict(
+            ruling=Ruling.CONVICTED,
+            outcome=Outcome.KILLED if killed else Outcome.LAUNCHER_ERROR,
+            message=f"the child left no verdict (status {status})",
+            details={"said": _tail(said)},
+            rests_on=RestsOn.OBSERVED_FAULT,
+        )
+    if mode == "fpsan" and judged.outcome in OF_WORDS:
+        return replace(
+            judged,
+            ruling=Ruling.RIGHT,
+            outcome=Outcome.RIGHT,
+            rests_on=RestsOn.NOTHING,
+            details={},
+            message="ran; its words are fpsan's own and were not compared",
+        )
+    return judged
+
+
+def _found_nothing(said: str) -> bool:
+    """Whether compute-sanitizer summed up, and had nothing to say of the kernel."""
+    lines = _lines(said)
+    counts = _counted(lines)
+    return bool(counts) and sum(counts) == _refused_calls(lines)
+
+
+def _lines(said: str) -> list[str]:
+    return [line.removeprefix("=========").strip() for line in _apart(said).splitlines()]
+
+
+def _counted(lines: Sequence[str]) -> list[int]:
+    """The errors, or hazards, of each of compute-sanitizer's summaries."""
+    return [int(found[1]) for line in lines if (found := _SUMMARY.match(line))]
+
+
+def _refused_calls(lines: Sequence[str]) -> int:
+    """How many of memcheck's errors are `BESIDES`: this call, refused, and made by Triton's loader.
+
+    Triton 3.9, backends/nvidia/driver.c, loadBinary: the call's failure is the way it finds out. Where the older way fails too,
+    the launch raises, and the judge convicts."""
+    places = [place for place, line in enumerate(lines) if _ASKED.match(line)]
+    blocks = [lines[place + 1 : place + 80] for place in places]
+    ends = [next((end for end, line in enumerate(block) if not line or line.startswith("Program hit")), None) for block in blocks]
+    return sum(any(_LOADER.match(line) for line in block[:end]) for block, end in zip(blocks, ends, strict=True))
+
+
+def _apart(said: str) -> str:
+    """What was printed, each of compute-sanitizer's lines on a line of its own: the process may end without ending its last one."""
+    return re.sub(r"(?<=[^\n])=========", "\n=========", said)
+
+
+def _asserted(lines: Sequence[str]) -> tuple[Outcome, str, str] | None:
+    """The first assertion that the device printed: message, and line relative to the checkout."""
+    for line in lines:
+        if found := _ASSERTION.match(line):
+            path = Path(found[1])
+            place = shown(path)
+            return Outcome.DEVICE_ASSERT, found[3], f"{place}:{found[2]}"
+    return None
+
+
+def _around(mode: str, lines: Sequence[str]) -> tuple[Outcome, str, str] | None:
+    """What compute-sanitizer says: its first error and the line it names, or its own refusal; None where it found nothing."""
+    counts = _counted(lines)
+    if not counts:
+        why = next((line for line in lines if _REFUSED.match(line)), "it printed no summary")
+        return Outcome.NOT_RUN, f"compute-sanitizer {mode}: {why}", ""
+    if sum(counts) == _refused_calls(lines):
+        return None
+    kinds = ((_RACECHECK, Outcome.RACE),) if mode == "racecheck" else _MEMCHECK
+    for place, line in enumerate(lines):
+        for pattern, outcome in kinds:
+            if re.match(pattern, line):
+                where = next((m for near in lines[place : place + 4] if (m := re.search(r"in ([^ ]+\.py):(\d+)", near))), None)
+                return outcome, line, f"{Path(where[1]).name}:{where[2]}" if where else ""
+    refused = next((line for line in lines if _REFUSED.match(line)), None)
+    if refused is not None:
+        return Outcome.NOT_RUN, f"compute-sanitizer {mode}: {refused}", ""
+    named = [line for line in lines if "error" in line.lower() and "SUMMARY" not in line]
+    first = next((line for line in named if not _ASKED.match(line)), next(iter(named), "an error without a name"))
+    return Outcome.LAUNCH_FAILURE, first, ""
+
+
+def _beside_cuda(name: str) -> str | None:
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+    return next((str(p) for p in (Path(home) / "bin" / name, Path(home) / "compute-sanitizer" / name) if p.exists()), None)
+
+
+def _not_run(why: str) -> Verdict:
+    return Verdict(ruling=Ruling.NOT_RUN, outcome=Outcome.NOT_RUN, message=why)
+
+
+def unable(error: Exception) -> Verdict:
+    """The verdict where the harness itself failed: `error`, which decides nothing about a kernel."""
+    return failure(error, "harness")
+
+
+def _tail(said: str) -> list[str]:
+    return said.splitlines()[-40:]
+
+
+def _lend_scratch(machine: Target) -> None:
+    """consan keeps the state of barriers and buffers in global memory, which Triton asks of whoever launches."""
+    import torch
+    import triton
+
+    triton.set_allocator(lambda size, alignment, stream: torch.zeros(size, dtype=torch.int8, device=machine.device))
+
+
+def _child(words: Sequence[str]) -> None:
+    """Judge the cases of a file in this process and leave their verdicts in another, a line each as they come."""
+    records, name, arch, answers = json.loads(Path(words[0]).read_text()), *words[1:]
+    from bitverdict.harness.judge.judge import judge
+
+    machine = Target(name, arch) if name.startswith("emulated:") else Target(name, arch, int(name.partition(":")[2]))
+    if not machine.emulated:
+        _lend_scratch(machine)
+    with Path(answers).open("a") as out:
+        for record in records:
+            try:
+                contract = resolve(record["contract"])
+                verdict = judge(case_from_record(contract, record), machine, contract)
+            except Exception as error:  # the contract's fault or ours: it says nothing about a kernel
+                verdict = failure(error)
+            out.write(json.dumps(verdict.to_json(), default=str) + "\n")
+            out.flush()
+            sys.stdout.flush()
+            if not machine.emulated and verdict.outcome in DEVICE_FAULTS:
+                os._exit(0)  # the context is dead: an ordinary end would only report that again
+
+
+def chosen(address: str, machine: Target, count: int | None) -> list[Case]:
+    """The first `count` cases of the cover list that owe a result (None: all); one of a kernel that lacks something here.
+
+    Cases that leave the configuration to an autotuner are left out: it would have every candidate instrumented.
+    """
+    contract = resolve(address)
+    if contract.requires - machine.features:
+        count = 1
+    required = contract.required(machine)
+    cases = [case for case in required if case.config is not None] or required
+    return [case for case in cases if contract.owed(case, machine).result][:count]
+
+
+def lacking(address: str, machine: Target) -> Verdict | None:
+    """`not run`, with what is missing, where the kernel at `address` cannot run on `machine`."""
+    missing = resolve(address).requires - machine.features
+    return _not_run(f"{machine.arch} lacks {', '.join(sorted(map(str, missing)))}") if missing else None
+
+
+def read(path: Path) -> list[dict]:
+    """The rows of a file that `sanitize --json` wrote, what was printed as this checkout understands it. ValueError for others."""
+    try:
+        rows = json.loads(path.read_text())
+        if isinstance(rows, list) and all({"contract", "case", "mode", "target", "verdict"} <= set(row) for row in rows):
+            return [_reread(row) for row in rows]
+        problem = "it is no list of verdicts"
+    except (OSError, ValueError, TypeError) as error:
+        problem = str(error)
+    raise UsageError(f"{path}: {problem}: give a file that sanitize --json wrote")
+
+
+def _reread(row: dict) -> dict:
+    """`row`, or what its verdict is since `BESIDES` is no finding: of what was printed, the file has the message and the end."""
+    verdict = row["verdict"]
+    details = verdict["details"]
+    if row["mode"] != "memcheck" or not _ASKED.match(verdict["message"]) or details.get("judge") != Outcome.RIGHT:
+        return row
+    end = details["said"]
+    said = [*([] if any(verdict["message"] in line for line in end) else [verdict["message"]]), *end]
+    judged = Verdict(ruling=Ruling.RIGHT, outcome=Outcome.RIGHT, seconds=verdict["seconds"])
+    return row | {"verdict": told(row["mode"], judged, "\n".join(said)).to_json()}
+
+
+def name_of(address: str) -> str:
+    """A contract's address without the place of its file: a faulty copy has the same name wherever it was written."""
+    path, mark, name = address.rpartition(":")
+    return f"{Path(path).name}:{name}" if mark and path.endswith(".py") else address
+
+
+def cases_of(rows: Sequence[dict], address: str) -> list[Case]:
+    """The different cases of `rows` that are of the contract at `address`, wherever its file lay then."""
+    contract = resolve(address)
+    records = [row["case"] | {"contract": address} for row in rows if name_of(row["contract"]) == name_of(address)]
+    return list({case.key: case for case in map(contract.case_from_json, records)}.values())
+
+
+if __name__ == "__main__":
+    _child(sys.argv[1:])

@@ -1,0 +1,139 @@
+"""Who may use which GPU: a lock on (device, slot), freed by the kernel when its holder dies.
+
+It serves the workers of one pytest run, and two runs on one machine, alike. A worker's number would not do: a killed worker is
+replaced under a new one, and `number % GPUs` drifts. A device is locked by its UUID, which does not depend on what a run may see or
+in what order. A device has as many slots as its memory has room for workers; `HARNESS_GPU_SLOTS` makes that fewer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bitverdict.harness.model.targets import Target, visible_device
+from bitverdict.harness.model.usage import UsageError
+
+POLL = 0.1  # seconds
+NEED = 3 << 30
+"""Bytes of GPU memory that a worker may come to hold: two processes' CUDA contexts (0.6 GB each on an H200: small cases' and large
+products'), and the largest case: 8192 x 8192 in fp32, three matrices of 256 MiB, guard bands, and as much again for an autotuner's
+flushing of the cache and for the allocator's rest."""
+PREFERRED = "HARNESS_GPU_PLACES"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Slot `slot` of the GPU that is number `index` of those visible here and `device` to the whole machine."""
+
+    index: int
+    device: str
+    slot: int
+
+    def __str__(self) -> str:
+        return f"{re.sub(r'[^A-Za-z0-9-]', '_', self.device)}.{self.slot}"
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A place, and the descriptor that holds its lock."""
+
+    place: Place
+    descriptor: int
+
+    @property
+    def index(self) -> int:
+        return self.place.index
+
+    def release(self) -> None:
+        os.close(self.descriptor)
+
+
+def slots() -> int | None:
+    """The most processes that may share one GPU; None without HARNESS_GPU_SLOTS, ValueError unless it is a positive integer."""
+    text = os.environ.get("HARNESS_GPU_SLOTS")
+    if text is None:
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"HARNESS_GPU_SLOTS={text!r}: must be a positive integer; unset it to go by the GPU's memory")
+    return int(text)
+
+
+def places(gpus: Iterable[Target]) -> list[Place]:
+    """Every place there is on `gpus`, whoever holds it: the first slot of each, then the second of each, and so on."""
+    found = [
+        Place(gpu.index, gpu.uuid or visible_device(gpu.index), slot)
+        for gpu in gpus
+        for slot in range(_most(max(1, gpu.total // NEED)))
+    ]
+    return sorted(found, key=lambda place: (place.slot, place.index))
+
+
+def free_places(gpus: Sequence[Target], *, directory: Path | None = None) -> list[Place]:
+    """Of those places, what nobody holds and the memory that is free now has room for."""
+    room = {gpu.index: _most(gpu.free // NEED) for gpu in gpus}
+    found = []
+    for place in places(gpus):
+        if room[place.index] > 0 and (descriptor := _locked(place, _directory(directory))) is not None:
+            os.close(descriptor)
+            room[place.index] -= 1
+            found.append(place)
+    return found
+
+
+def lease(gpus: Sequence[Target], *, wait: float = 600.0, directory: Path | None = None) -> Lease:
+    """A lease on one of `gpus`, on a place that this run was counted for if one is left, on the emptiest GPU first; TimeoutError
+    after `wait` seconds."""
+    preferred = os.environ.get(PREFERRED, "").split(",")
+    ordered = sorted(places(gpus), key=lambda place: str(place) not in preferred)
+    end = time.monotonic() + wait
+    while True:
+        for place in ordered:
+            descriptor = _locked(place, _directory(directory))
+            if descriptor is not None:
+                return Lease(place, descriptor)
+        if time.monotonic() > end:
+            named = ", ".join(dict.fromkeys(place.device for place in ordered))
+            fewer = "" if slots() is None else f", or raise HARNESS_GPU_SLOTS={slots()}"
+            raise TimeoutError(f"no slot free on {named} within {wait:g} s; end other runs, start fewer workers (-n){fewer}")
+        time.sleep(POLL)
+
+
+@contextlib.contextmanager
+def exclusive(name: str, *, wait: float, directory: Path | None = None) -> Iterator[bool]:
+    """Whether this process alone holds `name` on this machine while entered; False after `wait` seconds of another's."""
+    end, place = time.monotonic() + wait, Place(-1, name, 0)
+    while (descriptor := _locked(place, _directory(directory))) is None and time.monotonic() < end:
+        time.sleep(POLL)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _most(by_memory: int) -> int:
+    given = slots()
+    return by_memory if given is None else min(by_memory, given)
+
+
+def _directory(given: Path | None) -> Path:
+    place = given or Path(tempfile.gettempdir()) / f"bitverdict-leases-{os.getuid()}"
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def _locked(place: Place, directory: Path) -> int | None:
+    """The descriptor that holds the lock on `place`; None when another has it."""
+    descriptor = os.open(directory / f"{place}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return descriptor
+    os.close(descriptor)
+    return None

@@ -1,0 +1,165 @@
+"""The bench: as many places as there are jobs, each with one child per target, and the journal before each of them.
+
+A fault of a kernel, an abort of the compiler, a kill and a hang are verdicts, and the next case is unaffected
+(`bitverdict.harness.workers.slot`). The case is in the journal, flushed, before a child gets it."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import signal
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Verdict
+from bitverdict.harness.workers.journal import Journal, whole
+from bitverdict.harness.workers.slot import SLICE, Cancelled, Cell
+from bitverdict.harness.workers.standby import Spares
+from bitverdict.harness.workers.stopping import Stopping, cancelled
+
+ONE_SIGNAL = 0.3  # seconds
+CLOSED_WITHIN = 1.0  # seconds, where the run was cancelled
+
+
+class Bench:
+    """`jobs` places, each with one cell per target; a context manager that leaves no child behind.
+
+    Every case judged is written to `journal` before its launch, before it is judged again, and after its verdict. `spares`:
+    children a target that wait for a fault; None leaves it to `bitverdict.harness.workers.standby`.
+    """
+
+    def __init__(self, *, jobs: int = 1, timeout: float = 120.0, journal: Journal | None = None, spares: int | None = None) -> None:
+        self.jobs, self.timeout = jobs, timeout
+        self.journal = journal if journal is not None else Journal()
+        self.cells: dict[tuple[int, str], Cell] = {}
+        self.spares: dict[str, Spares] = {}
+        self._spare_count = spares
+        self._lock = threading.Lock()
+        self.closed = self.interrupted = False
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if not self.interrupted:
+            self.close()
+            return
+        # A worker that is being started would be waited for; it ends with this process as well.
+        closing = threading.Thread(target=self.close, daemon=True)
+        closing.start()
+        closing.join(CLOSED_WITHIN)
+
+    def close(self) -> None:
+        with self._lock:
+            self.closed = True
+            cells, spares = list(self.cells.values()), list(self.spares.values())
+            self.cells.clear()
+        for cell in cells:
+            cell.end()
+        for waiting in spares:
+            waiting.end()
+        self.journal.close()
+
+    @contextlib.contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Ctrl-C raises KeyboardInterrupt where this thread waits for a verdict, and nowhere else; a second one, anywhere.
+
+        Left to itself Python raises it wherever it is, and drops it in a callback of the garbage collector (Hypothesis has one).
+        One signal may come twice, from the terminal and passed on: what comes within `ONE_SIGNAL` seconds is one. Where SIGINT is
+        ignored, as under ``nohup ... &``, it stays ignored.
+        """
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            yield
+            return
+        first = 0.0
+
+        def interrupt(number: int, frame: Any) -> None:
+            nonlocal first
+            if self.interrupted and time.monotonic() - first > ONE_SIGNAL:
+                raise KeyboardInterrupt
+            self.interrupted, first = True, first or time.monotonic()
+
+        earlier = signal.signal(signal.SIGINT, interrupt)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, earlier)
+
+    def judge(self, case: Case, target: Target, *, place: int = 0) -> Verdict:
+        """The verdict on one case, in the cell that `place` has for `target`."""
+        key = (place, target.name)
+        self._tick()
+        with self._lock:
+            if self.closed:
+                raise Cancelled
+            if key not in self.cells:
+                directory = self.journal.path.parent
+                shared = self.spares.setdefault(target.name, Spares(target, directory, self._spare_count))
+                self.cells[key] = Cell(target, timeout=self.timeout, directory=directory, spares=shared)
+            cell = self.cells[key]
+        number = self.journal.begin(case, target.name)  # creates the directory too
+        verdict = cell.judge(case, self._tick, lambda first: self.journal.note("again", number=number, verdict=whole(first)))
+        self.journal.end(number, verdict)
+        return verdict
+
+    def judge_all(
+        self, work: Iterable[tuple[Case, Target]], stopping: Stopping | None = None
+    ) -> Iterator[tuple[Case, Target, Verdict]]:
+        """Verdicts as they come, over all places at once. `work` is drawn from only as places become free, in this thread.
+
+        What `stopping` has a reason not to judge is cancelled with it, also where it was handed out already.
+        """
+        stopping = stopping if stopping is not None else Stopping()
+        todo: queue.SimpleQueue = queue.SimpleQueue()
+        done: queue.SimpleQueue = queue.SimpleQueue()
+
+        def serve(place: int) -> None:
+            while (item := todo.get()) is not None:
+                case, target = item
+                try:
+                    reason = stopping.reason(case.contract, target.name)
+                    verdict = cancelled(reason) if reason else self.judge(case, target, place=place)
+                    stopping.heard(case.contract, target.name, verdict)
+                    done.put((case, target, verdict))
+                except Cancelled:
+                    return
+                except Exception as error:
+                    done.put((case, target, error))
+
+        threads = [threading.Thread(target=serve, args=(place,), daemon=True) for place in range(self.jobs)]
+        for thread in threads:
+            thread.start()
+        out = 0
+        try:
+            for item in work:
+                todo.put(item)
+                out += 1
+                while out >= 2 * self.jobs or not done.empty():
+                    yield self._next(done)
+                    out -= 1
+            while out:
+                yield self._next(done)
+                out -= 1
+        finally:
+            for _ in threads:
+                todo.put(None)
+            if not out:
+                for thread in threads:
+                    thread.join()
+
+    def _tick(self) -> None:
+        if self.interrupted and threading.current_thread() is threading.main_thread():
+            raise KeyboardInterrupt
+
+    def _next(self, done: queue.SimpleQueue) -> tuple[Case, Target, Verdict]:
+        while True:
+            self._tick()
+            with contextlib.suppress(queue.Empty):
+                answer = done.get(timeout=SLICE)
+                if isinstance(answer[2], Exception):
+                    raise answer[2]
+                return answer

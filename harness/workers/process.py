@@ -1,0 +1,267 @@
+"""A child process that judges: forked from a server that never touches CUDA, and warmed before its first case.
+
+Children come from a forkserver that has torch and Triton imported (a start takes about 25 ms, a fresh import 1.7 s). A child has a
+session of its own, so that Ctrl-C does not look like a kill, and dies with its parent (PR_SET_PDEATHSIG). Before its first case it
+makes its CUDA context and loads what every case uses; it says when it is ready and how long that took. So a child that waits for
+work, a *spare*, takes over at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import itertools
+import json
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import forkserver, resource_tracker
+from pathlib import Path
+from typing import Any
+
+from bitverdict.harness.judge import hang_report
+from bitverdict.harness.judge.classify import failure
+from bitverdict.harness.judge.machine_faults import writing
+from bitverdict.harness.model.contract import Case, case_from_record, resolve
+from bitverdict.harness.model.paths import IMPORTED_FROM
+from bitverdict.harness.model.supervision import end_forks
+from bitverdict.harness.model.targets import Target, visible_device
+from bitverdict.harness.model.verdict import Outcome, Verdict
+
+PRELOADED = [
+    "torch",
+    "torch.distributed.tensor",  # torch imports it, 0.45 s, at a process's first operation on a tensor of the emulated GPU
+    "triton",
+    "triton.language",
+    "triton.experimental.gluon",
+    "triton.backends.nvidia.driver",
+    "bitverdict.harness.judge.judge",
+    "bitverdict.harness.emulator",
+    "bitverdict.harness.workers.warmup",
+    "bitverdict.harness.workers.preload",
+]
+PASSED_ON = ("TRITON_", "CUDA_", "HARNESS_", "HIP_", "ROCR_")
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+SLICE = 0.25  # seconds between two looks at whether the run was interrupted
+SAID = 1 << 16  # bytes of the end of a worker's log that are looked at
+STARTED_WITHIN = 120.0  # seconds; a compiler's cache may be cold, a machine busy
+DEVICE_FAULTS = {
+    Outcome.ILLEGAL_INSTRUCTION,
+    Outcome.ILLEGAL_ADDRESS,
+    Outcome.MISALIGNED_ADDRESS,
+    Outcome.DEVICE_ASSERT,
+    Outcome.LAUNCH_FAILURE,
+    Outcome.TIMEOUT,
+}
+"""After one of these a CUDA context is dead: its child is replaced, or every later case would be its victim."""
+UNKNOWN = 255
+"""multiprocessing's exit status of a child whose forkserver was killed, and with it the child; also what `exit(-1)` leaves."""
+_PR_SET_PDEATHSIG = 1
+_starting = threading.Lock()
+_numbers = itertools.count()
+
+
+class Gone(Exception):
+    """The child ended without an answer."""
+
+
+class Child:
+    """One process for one target. `addresses` are contracts to have imported when it is ready."""
+
+    def __init__(self, target: Target, directory: Path, addresses: Sequence[str] = ()) -> None:
+        self.log = directory / f"cell-{os.getpid()}-{next(_numbers)}.log"  # what the child prints; outlives a killed parent
+        with writing("log of a worker", self.log):
+            self.log.touch()
+        self.served = 0
+        self.start_seconds = 0.0  # the child's own, known when it is ready
+        self.failed = ""  # why it could not warm up
+        self.ready = False
+        variables = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
+        if not target.emulated:
+            variables.update(CUDA_VISIBLE_DEVICES=visible_device(target.index), HARNESS_ONE_GPU="1")
+        self.process, self.connection = _started((target, str(self.log), variables, list(addresses)))
+
+    def is_ready(self) -> bool:
+        """Whether the child waits for a case; never blocks. Gone when it died instead."""
+        if not self.ready and self.connection.poll(0):
+            self._welcome()
+        return self.ready
+
+    def wait_ready(self, tick: Callable[[], None] = lambda: None) -> float:
+        """Wait for the child to be warm; the seconds waited. Gone when it died, or takes longer than any start does."""
+        begun = time.perf_counter()
+        while not self.is_ready():
+            if time.perf_counter() - begun > STARTED_WITHIN:
+                raise Gone
+            tick()
+            self.connection.poll(SLICE)
+        return time.perf_counter() - begun
+
+    def send(self, case: Case) -> None:
+        """Hand a case over. Gone when the child died before it could have had it."""
+        with writing("log of a worker", self.log):
+            self.log.write_bytes(b"")
+        try:
+            self.connection.send(case.to_json())
+        except OSError:
+            raise Gone from None
+        self.served += 1
+
+    def answer(self, timeout: float, tick: Callable[[], None] = lambda: None) -> Verdict | None:
+        """The verdict on the case that is out, None after `timeout` seconds. Gone when the child died."""
+        begun = time.perf_counter()
+        try:
+            answered = self.connection.poll(min(SLICE, timeout))
+            while not answered and time.perf_counter() - begun < timeout:
+                tick()
+                answered = self.connection.poll(SLICE)
+            return Verdict.from_json(self.connection.recv()) if answered else None
+        except (EOFError, OSError):
+            raise Gone from None
+
+    def said(self) -> list[str]:
+        """The last lines that it printed over the case that is out."""
+        with contextlib.suppress(OSError), self.log.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - SAID))
+            return [line[:500] for line in log.read().decode(errors="replace").splitlines()[-40:]]
+        return []
+
+    def status(self) -> int | None:
+        """The exit status of a child that is gone, -N for signal N; `UNKNOWN` where nobody is left who was told it."""
+        self.join(10)
+        return self.process.exitcode
+
+    def end(self) -> None:
+        """Kill the child and its session, without waiting for what the driver has to clear away."""
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(OSError):
+                kill(self.process.pid, signal.SIGKILL)
+        self.connection.close()
+        self.log.unlink(missing_ok=True)
+
+    def join(self, seconds: float) -> bool:
+        """Whether the child is gone, waiting at most `seconds`.
+
+        The status can be read once from the forkserver's pipe, and multiprocessing reads it whenever a process is started: of two
+        threads that read, the second would take the end of the pipe for the status.
+        """
+        multiprocessing.connection.wait([self.process.sentinel], seconds)
+        with _starting:
+            return self.process.exitcode is not None
+
+    def _welcome(self) -> None:
+        try:
+            told = self.connection.recv()
+        except (EOFError, OSError):
+            raise Gone from None
+        self.start_seconds, self.failed, self.ready = told["started"], told["failed"], True
+
+
+def _started(arguments: tuple) -> tuple[Any, Any]:
+    """A child of the forkserver and our end of its pipe; of another one where that was killed while it was asked for this child.
+
+    Each try has a pipe of its own: a server killed late has forked a child already, which would greet and answer beside the next.
+    """
+    for left in (2, 1, 0):
+        ours, theirs = multiprocessing.Pipe()
+        with _starting, _forkserver() as context:
+            process = context.Process(target=_serve, args=(theirs, *arguments), daemon=True)
+            try:
+                process.start()
+                return process, ours
+            except (EOFError, ConnectionError, FileNotFoundError):
+                ours.close()
+                if not left:
+                    raise
+            finally:
+                theirs.close()
+        time.sleep(0.1)
+    raise AssertionError("unreachable")
+
+
+@contextlib.contextmanager
+def _forkserver() -> Iterator[Any]:
+    """The forkserver's context, started with what cells need imported and without this process's own main module.
+
+    multiprocessing would import `__main__` again in every child (pytest's takes 0.3 s); no cell needs it.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    main, path = sys.modules["__main__"], os.environ.get("PYTHONPATH")
+    kept = {name: os.environ.get(name) for name in ONE_THREAD}
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(IMPORTED_FROM), *([path] if path else [])])
+    os.environ.update(ONE_THREAD)
+    try:
+        resource_tracker.ensure_running()  # by itself: it lets SIGINT through again
+        with _without_interrupts():
+            forkserver.ensure_running()
+        yield context
+    finally:
+        sys.modules["__main__"] = main
+        for name, value in {**kept, "PYTHONPATH": path}.items():
+            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """A process that is started in here never sees the terminal's Ctrl-C, not even while it imports."""
+    earlier = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, earlier)
+
+
+def _serve(connection: Any, target: Target, log: str, variables: dict[str, str], addresses: list[str]) -> None:
+    """The child: warm up, then judge what comes down the pipe until it ends."""
+    begun, me = time.perf_counter(), os.getpid()
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    alive: int | None = getattr(forkserver._forkserver, "_forkserver_alive_fd", None)
+    if alive is not None:  # a copy in each child would keep the forkserver, our parent, alive after the run was killed
+        os.close(alive)
+    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(descriptor, 1), os.dup2(descriptor, 2)
+    faulthandler.enable(file=2)
+    hang_report.install()
+    for name in [name for name in os.environ if name.startswith(PASSED_ON)]:
+        del os.environ[name]
+    os.environ.update(variables)
+    from bitverdict.harness.judge.judge import judge
+    from bitverdict.harness.workers.warmup import settled, warm
+
+    failed = ""
+    try:
+        warm(target, addresses)
+    except Exception as error:  # a device that cannot be had shows in the verdicts, by its name
+        failed = f"{type(error).__name__}: {str(error)[:300]}"
+    try:
+        connection.send({"started": time.perf_counter() - begun, "failed": failed})
+    except OSError:  # nobody waits for this child any more
+        return
+    while True:
+        try:
+            record = connection.recv()
+        except EOFError:
+            return
+        try:
+            contract = resolve(record["contract"])
+            verdict = settled(judge(case_from_record(contract, record), target, contract), target)
+        except Exception as error:  # the contract's fault or ours: it says nothing about a kernel
+            verdict = failure(error)
+        end_forks(me)  # one that the launcher made would answer too, and be taken for the answer to the next case
+        connection.send(json.loads(json.dumps(verdict.to_json(), default=_plain)))
+
+
+def _plain(value: Any) -> Any:
+    """NumPy scalars and arrays as JSON values; anything else by its text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -1,0 +1,254 @@
+"""The judge in a child process: a fault of a kernel or an abort of the compiler is a verdict, and the next case is unaffected.
+
+A *cell* is one place for one target: a long-lived child (`bitverdict.harness.workers.process`) that judges whole cases and answers
+with verdicts as JSON, and the spares (`bitverdict.harness.workers.standby`) that it shares with the other places.
+
+**Culprit and victim.** A device fault, a death or an exit may be the doing of an earlier case of the same child: a context is
+poisoned for good, a heap is damaged before it is noticed. So a case whose child had judged others before is judged again, alone
+in a child that has judged nothing, and what comes there is its verdict; what came first is told beside it. The first case of a
+child needs no second look, so that in a row of faults each costs one child. A kill comes from outside and can hit anybody: it is
+looked at twice always, and so is a death whose status nobody was told because the forkserver was killed. A hang is not, it would
+cost the timeout again, and says so. An emulated device lives for one launch: its faults are the launch's own.
+
+**One by one.** A case goes down the pipe when the one before it has come back, with its journal line on disk before. A batch would
+save the round trip and nothing else (on an H200 0.5 ms of pipe and journal around a case of 0.8 ms, by `benchmarks/fault_cost.py`),
+and would leave open which of its cases was out when a child died.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bitverdict.harness.judge import hang_report
+from bitverdict.harness.judge.classify import room_of
+from bitverdict.harness.judge.compile_errors import named_by_compiler, says_nothing
+from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.paths import source_line
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.workers.process import DEVICE_FAULTS, PRELOADED, SLICE, UNKNOWN, Child, Gone
+from bitverdict.harness.workers.standby import STARTS, Spares
+
+__all__ = ["DEVICE_FAULTS", "PRELOADED", "RECYCLED_AFTER", "SLICE", "Cancelled", "Cell", "asserted"]
+
+RECYCLED_AFTER = 1000  # cases of one child: the compiler's and the emulator's caches grow with each specialisation
+_DEATHS = {
+    signal.SIGSEGV: Outcome.SEGMENTATION_FAULT,
+    signal.SIGBUS: Outcome.SEGMENTATION_FAULT,
+    signal.SIGABRT: Outcome.COMPILER_ABORT,
+    signal.SIGKILL: Outcome.KILLED,
+    signal.SIGTERM: Outcome.KILLED,
+}
+
+
+class Cancelled(Exception):
+    """The run was ended while a case was out. No verdict."""
+
+
+class Cell:
+    """One place for one target. Not thread-safe; `close` ends its child, `end` for good and from any thread."""
+
+    def __init__(self, target: Target, *, timeout: float, directory: Path, spares: Spares | None = None) -> None:
+        self.target, self.timeout = target, timeout
+        self.spares = spares if spares is not None else Spares(target, directory)
+        self.child: Child | None = None
+        self.ended = False
+        self._lock = threading.Lock()
+
+    @property
+    def process(self) -> Any:
+        """The process that holds the place; None before the first case and after a fault."""
+        return None if self.child is None else self.child.process
+
+    def judge(
+        self, case: Case, tick: Callable[[], None] = lambda: None, again: Callable[[Verdict], None] = lambda first: None
+    ) -> Verdict:
+        """The verdict on `case`; a death or a hang of the child is one, and the next call has another child.
+
+        `tick` is called while the verdict is waited for, and may raise. `again` is told what came first before a case is judged
+        once more. Cancelled when `end` is called meanwhile: what a cancelled case came to is not a verdict.
+        """
+        try:
+            first, before = self._once(case, tick)
+            if not self._may_be_anothers(first, before):
+                return first
+            again(first)
+            if first.details.get("status") == UNKNOWN:
+                self.spares.drop()
+            alone = self._once(case, tick)[0]
+            if _from_outside(alone) and not _from_outside(first):  # the second look itself was hit: it said nothing of the case
+                again(alone)
+                alone = self._once(case, tick)[0]
+            return second_look(first, before, alone)
+        except Exception:
+            if self.ended:
+                raise Cancelled from None
+            raise
+
+    def end(self) -> None:
+        """Close for good, from any thread."""
+        with self._lock:  # a child that is being taken is there, and ends too
+            self.ended = True
+        self.close()
+
+    def close(self) -> None:
+        """End the child and its session; the next case has another."""
+        with self._lock:  # two threads that end one child would close its pipe twice
+            child, self.child = self.child, None
+        if child is not None:
+            self.spares.bury(child)
+
+    def _once(self, case: Case, tick: Callable[[], None]) -> tuple[Verdict, int]:
+        """The verdict of one child, and how many cases that child had judged before."""
+        try:
+            child = self._handed_over(case, tick)
+        except Gone:
+            if self.ended:
+                raise Cancelled from None
+            return _no_child(self.spares.last_words), 0
+        before = child.served - 1
+        self.spares.refill()  # while the child is busy
+        begun = time.perf_counter()
+        try:
+            verdict = child.answer(self.timeout, tick)
+        except Gone:
+            verdict = self._died(child, time.perf_counter() - begun)
+        except BaseException:  # a tick that ends the run: what this child answers later is no answer to the next case
+            self.close()
+            raise
+        else:
+            if verdict is None:
+                seconds = time.perf_counter() - begun
+                verdict = _hung(self.timeout, seconds, hang_report.where(child.process.pid, child.said), child.said(), before)
+                self._lost()
+            elif not self.target.emulated and verdict.outcome in DEVICE_FAULTS:
+                verdict = asserted(verdict, child.said())
+                self._lost()
+            else:
+                verdict = named_by_compiler(verdict, child.said()) if says_nothing(verdict) else verdict
+                self.spares.addresses[case.contract] = None
+        return (_with_start(verdict, child.start_seconds) if before == 0 else verdict), before
+
+    def _handed_over(self, case: Case, tick: Callable[[], None]) -> Child:
+        """The child that has the case. Gone when none lives: one that died while nothing was out had no case, and no verdict."""
+        if self.child is not None and self.child.served >= RECYCLED_AFTER:
+            self.close()
+        for _ in range(STARTS):
+            if self.child is None:
+                taken = self.spares.take(tick)
+                with self._lock:
+                    if self.ended:
+                        self.spares.bury(taken)
+                        raise Cancelled
+                    self.child = taken
+            child = self.child
+            try:
+                child.send(case)
+                return child
+            except Gone:
+                self.close()
+        raise Gone
+
+    def _may_be_anothers(self, verdict: Verdict, before: int) -> bool:
+        if _from_outside(verdict):
+            return True
+        died = "status" in verdict.details
+        faulted = not self.target.emulated and verdict.outcome in DEVICE_FAULTS and verdict.outcome is not Outcome.TIMEOUT
+        return bool(before) and (died or faulted)
+
+    def _lost(self) -> None:
+        self.spares.faults += 1
+        self.close()
+
+    def _died(self, child: Child, seconds: float) -> Verdict:
+        if self.ended:
+            raise Cancelled
+        status, said = child.status(), child.said()
+        self._lost()
+        if status is not None and status < 0:
+            name = signal.Signals(-status).name
+            outcome, message = _DEATHS.get(signal.Signals(-status), Outcome.KILLED), f"the process died of {name}"
+        else:
+            outcome, message = Outcome.LAUNCHER_ERROR, "the process left by exit"
+        return Verdict(
+            ruling=Ruling.CONVICTED,
+            outcome=outcome,
+            message=message,
+            location=_line_of(said),
+            rests_on=RestsOn.OBSERVED_FAULT,
+            details={"status": status, "stderr": said},
+            seconds={"total": seconds},
+        )
+
+
+def _from_outside(verdict: Verdict) -> bool:
+    """Whether it may be a kill that was meant for nobody, or for the forkserver."""
+    return verdict.outcome is Outcome.KILLED or verdict.details.get("status") == UNKNOWN
+
+
+def second_look(first: Verdict, before: int, alone: Verdict) -> Verdict:
+    """The verdict of a case judged `alone` in a clean process, after `first` in one that had judged `before` others."""
+    had = f"in a process that had judged {before} other cases" if before else "in a process that had judged no other case"
+    if alone.signature == first.signature:
+        note = {"culprit": f"came first {had}, and again alone in a clean one"}
+    else:
+        said = f"{first.outcome}: {first.message}" + (f" ({first.location})" if first.location else "")
+        note = {"victim": f"{said}; this came {had}; judged again alone in a clean one, it did not come again"}
+    return replace(alone, details=dict(alone.details, **note))
+
+
+def _hung(timeout: float, seconds: float, where: dict[str, str], said: list[str], before: int) -> Verdict:
+    details: dict[str, Any] = {name: text for name, text in where.items() if name not in ("location", "function")}
+    details["stderr"] = [line for line in said if not hang_report.is_report(line)]
+    if before:
+        details["judged once"] = f"its process had judged {before} other cases; a second look would cost the timeout again"
+    return Verdict(
+        ruling=Ruling.CONVICTED,
+        outcome=Outcome.TIMEOUT,
+        message=f"no verdict within {timeout:g} s" + (f"; it was in {where['function']}" if where else ""),
+        location=where.get("location", ""),
+        rests_on=RestsOn.OBSERVED_FAULT,
+        details=details,
+        seconds={"total": seconds},
+    )
+
+
+def _no_child(said: list[str]) -> Verdict:
+    return Verdict(
+        ruling=Ruling.ERROR,
+        outcome=Outcome.ERROR,
+        message=f"the machine failed: {STARTS} processes died, one after the other, before they had a case",
+        rests_on=RestsOn.NOTHING,
+        details={"layer": "machine", "stderr": said},
+    )
+
+
+def _with_start(verdict: Verdict, seconds: float) -> Verdict:
+    """The first verdict of a child also tells what the child's start took: a bucket of its own."""
+    spent = dict(verdict.seconds, start=round(seconds, 6))
+    return replace(verdict, seconds=spent | {"total": round(spent.get("total", 0.0) + seconds, 6)})
+
+
+def asserted(verdict: Verdict, said: list[str]) -> Verdict:
+    """The verdict of a device assert with what the device printed: its message and line. Others as they are."""
+    found = [re.match(r"(.+?):(\d+): .*[Aa]ssertion `(.*)` failed", line) for line in said]
+    first = next((match for match in found if match), None)
+    if verdict.outcome is not Outcome.DEVICE_ASSERT or first is None:
+        return verdict
+    return replace(verdict, message=first[3], location=source_line(first[1], first[2]))
+
+
+def _line_of(said: list[str]) -> str:
+    """``file:line`` of the innermost frame on the kernel's side in faulthandler's report."""
+    for line in said:
+        found = re.match(r'\s*File "(.+)", line (\d+) in', line)
+        if found and room_of(found[1]) == "":
+            return source_line(found[1], found[2])
+    return ""

@@ -1,0 +1,74 @@
+"""Failures that would come again for every case left: a run stops asking a contract on a target after two equal ones.
+
+    hang                     each case would be waited for until its timeout
+    refusal by the compiler  no case of the contract on the target has been compiled yet
+    fault of the machine     says nothing about any kernel: the whole run stops
+
+What is not judged for that is *cancelled*, with the reason, and counts as not judged.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+from bitverdict.harness.judge.machine_faults import MachineFault
+from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
+
+EQUAL = 2
+_COMPILERS = ("front end", "verifier", "ptxas")
+_NOT_COMPILED = (Ruling.NOT_RUN, Ruling.CANCELLED, Ruling.ERROR)
+
+
+class Stopping:
+    """What came so far, by (contract, target). Safe for several threads."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[tuple[str, str], str] = {}
+        self.machine = ""  # the machine's fault that stops the run
+        self._seen: Counter[tuple] = Counter()
+        self._compiled: set[tuple[str, str]] = set()
+        self._lock = threading.Lock()
+
+    def heard(self, contract: str, target: str, verdict: Verdict) -> None:
+        """Take `verdict` into account."""
+        place, kind = (contract, target), kind_of(verdict)
+        with self._lock:
+            if kind != "compiler" and verdict.ruling not in _NOT_COMPILED and verdict.rests_on != RestsOn.OWED_REFUSAL:
+                self._compiled.add(place)
+            if not kind or (kind == "compiler" and place in self._compiled):
+                return
+            # of a hang not the line: a loop is at another one each time
+            key = (kind, *(place if kind != "machine" else ()), *verdict.signature[: 2 if kind == "hang" else 3])
+            self._seen[key] += 1
+            if self._seen[key] < EQUAL:
+                return
+            at = f" at {verdict.location}" if verdict.location else ""
+            if kind == "machine":
+                self.machine = verdict.message
+            elif kind == "hang":
+                self.reasons[place] = f"after {EQUAL} that hang{at}: each of the others may take as long"
+            else:
+                self.reasons[place] = f"after {EQUAL} that the compiler refuses{at}, and none that it takes: {verdict.message}"
+
+    def reason(self, contract: str, target: str) -> str:
+        """Why no further case of `contract` on `target` is judged; empty where it is. MachineFault where none is at all."""
+        if self.machine:
+            raise MachineFault(self.machine)
+        return self.reasons.get((contract, target), "")
+
+
+def kind_of(verdict: Verdict) -> str:
+    """ "hang", "compiler" or "machine" where the verdict is of these, else ""."""
+    if verdict.convicted and verdict.outcome is Outcome.TIMEOUT:
+        return "hang"
+    if verdict.convicted and verdict.outcome is Outcome.REFUSED and verdict.details.get("layer") in _COMPILERS:
+        return "compiler"
+    if verdict.ruling is Ruling.ERROR and verdict.details.get("layer") == "machine":
+        return "machine"
+    return ""
+
+
+def cancelled(reason: str) -> Verdict:
+    """The verdict of a case that was not judged for `reason`."""
+    return Verdict(ruling=Ruling.CANCELLED, outcome=Outcome.CANCELLED, message=f"not judged {reason}")

@@ -1,0 +1,76 @@
+"""What a child does once, before its first case: the CUDA context, the kernels of torch that every case uses, Triton's driver.
+
+Left to the first case, this is 0.2 s of context and 0.3 to 0.6 s of a first launch (H200), and after a fault it is paid again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import triton
+import triton.language as tl
+
+from bitverdict.harness.judge.classify import outcome_of
+from bitverdict.harness.judge.guarded_buffers import Guard, Poison, guarded_allocations, words
+from bitverdict.harness.model.contract import Operand, resolve
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.workers.process import DEVICE_FAULTS
+
+COUNT = 64
+
+
+@triton.jit
+def copy_kernel(source, out, COUNT: tl.constexpr):
+    place = tl.arange(0, COUNT)  # (COUNT,)
+    tl.store(out + place, tl.load(source + place))
+
+
+def warm(target: Target, addresses: Sequence[str]) -> None:
+    """Import the contracts at `addresses`, and on a GPU take one small launch through all that a case goes through."""
+    for address in addresses:
+        with contextlib.suppress(Exception):  # the case that names it will say what is wrong with it
+            resolve(address)
+    if target.emulated:
+        return
+    import torch
+
+    guard = Guard(Poison.of(0))
+    lent = guard.lend(Operand(name="source", format="int32", codes=np.arange(COUNT, dtype=np.int32)), target.device)
+    with target.enter(), guarded_allocations(guard):
+        out: Any = torch.empty_like(lent)  # (COUNT,)
+        copy_kernel[(1,)](lent, out, COUNT=COUNT)
+    words(out)
+    guard.trespass()
+
+
+def settled(verdict: Verdict, target: Target) -> Verdict:
+    """The verdict, once nothing of its case runs on the device any more.
+
+    `judge` waits for the device after a launch that returned; a launcher that raised may have left one behind, whose fault would
+    otherwise be found in the next case.
+    """
+    if target.emulated or verdict.outcome in DEVICE_FAULTS:
+        return verdict
+    import torch
+
+    if not torch.cuda.is_initialized():
+        return verdict
+    try:
+        torch.cuda.synchronize()
+    except Exception as error:
+        seen = outcome_of(error)
+        first = f"{verdict.outcome}: {verdict.message}" if verdict.message else str(verdict.outcome)
+        return replace(
+            verdict,
+            ruling=Ruling.CONVICTED,
+            outcome=seen.outcome or Outcome.LAUNCH_FAILURE,
+            message=seen.message,
+            rests_on=RestsOn.OBSERVED_FAULT,
+            details=dict(verdict.details, first=first, layer="hardware"),
+        )
+    return verdict

@@ -1,0 +1,69 @@
+"""Contract under test: docs/emulator.md shows the ordering table that the emulator goes by, and names each outcome it raises."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from bitverdict.harness.emulator.async_rules import RULES, rule_of
+from bitverdict.harness.emulator.residency import MULTIPROCESSORS
+from bitverdict.harness.model.verdict import Outcome
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+DOCUMENT = CHECKOUT / "docs" / "emulator.md"
+
+
+def test_the_document_has_every_rule_word_for_word():
+    text = DOCUMENT.read_text()
+    for rule in RULES:
+        assert f"| {rule.operation} | {rule.touches} | {rule.until} | {rule.source} |" in text
+
+
+def test_every_outcome_that_the_emulator_raises_is_an_outcome_of_the_court_and_in_the_document():
+    text = DOCUMENT.read_text()
+    raised, outcomes = set(), {outcome.value for outcome in Outcome}
+    for path in (CHECKOUT / "harness" / "emulator").rglob("*.py"):
+        for name in re.findall(r'(?:Emulated|OnChip)Fault\(\s*f?"([a-z{} ]+)"', path.read_text()):
+            form = re.compile(re.sub(r"\{\w+\}", "[a-z]+", name))  # f"stray {verb}"
+            meant = set(filter(form.fullmatch, outcomes))
+            assert meant, f"{path.name} raises {name!r}, which is no outcome"
+            raised |= meant
+    assert {"race", "deadlock", "not modelled", "barrier misuse", "stray read", "stray write"} <= raised
+    assert all(outcome in text for outcome in raised)
+
+
+def test_the_document_shows_what_its_command_prints(tmp_path):
+    """But for numbers of lines, steps and bytes, which move with the kernel."""
+    from tests.emulator.ordering.test_hazards import HAZARDS
+    from tests.faults.show_hazard import SHOWN, told
+
+    hazard = next(hazard for hazard in HAZARDS if SHOWN in f"{hazard.kind} {hazard.kernel}")
+
+    def numberless(text: str) -> str:
+        return re.sub(r"\d+", "#", re.sub(r" +", " ", text))
+
+    assert numberless(told(hazard, tmp_path)) in numberless(DOCUMENT.read_text())
+
+
+def test_the_document_counts_hazards_and_idioms_as_they_are():
+    from tests.emulator.ordering import test_order as order
+    from tests.emulator.ordering.test_hazards import HAZARDS
+    from tests.emulator.ordering.test_idioms import IDIOMS, TWINS
+
+    text = " ".join(DOCUMENT.read_text().split())
+    assert f"plants {len(HAZARDS)} hazards of {len({hazard.kind for hazard in HAZARDS})} kinds" in text
+    assert f"holds {len(IDIOMS)} legal but surprising idioms" in text and f"({len(TWINS)} twins)" in text
+    assert f"holds {len(order.TWINS)} twins of {len(order.KERNELS)} right kernels" in text
+
+
+def test_the_document_has_the_multiprocessors_that_launchers_are_told():
+    text = DOCUMENT.read_text()
+    for arch, chip in (("sm_80", "A100"), ("sm_90", "H100 SXM"), ("sm_100", "B200")):
+        assert f"{chip} ({MULTIPROCESSORS[arch].count})" in text
+
+
+def test_each_rule_reads_as_a_sentence_where_a_finding_names_it():
+    told = rule_of("another program")
+    assert told.startswith("nothing orders two programs of one launch but a release of the first and an acquire of the second")
+    assert all(" until nothing" not in rule_of(rule.operation) and rule.source in rule_of(rule.operation) for rule in RULES)
+    assert rule_of("no such operation") == ""

@@ -1,0 +1,65 @@
+"""Contract under test: docs/kernels.md says what the kernels' clauses say, and every clause of every kernel can be broken.
+
+A clause that no case of the contract breaks would be a rule that nobody ever saw hold.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+from bitverdict.harness.model.contract import resolve
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.studies.pages.kernels import STEMS, page
+from bitverdict.kernels.clauses import Clause, broken, require
+
+PAGE = Path(__file__).parents[2] / "docs" / "kernels.md"
+MACHINES = {"ampere_gemm": "sm_80", "hopper_matmul": "sm_90"}
+
+
+def test_the_page_is_what_the_clauses_print() -> None:
+    assert PAGE.read_text() == page(), "write it anew: python -m bitverdict.harness.studies.pages.kernels > docs/kernels.md"
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_each_refusal_of_the_cover_list_is_of_a_clause_of_its_own(stem: str) -> None:
+    arch = MACHINES.get(stem, "sm_100")
+    contract = resolve(stem)
+    clauses = importlib.import_module(f"bitverdict.kernels.{stem}").CLAUSES
+    default = importlib.import_module(f"bitverdict.kernels.{stem}").Config() if stem == "block_scaled_matmul" else None
+    seen = {
+        found[0].name
+        for case in contract.required(Target(f"emulated:{arch}", arch))
+        if (found := broken(clauses, case.problem, case.config or default))
+    }
+    never = [clause.name for clause in clauses if clause.name not in seen]
+    assert set(never) == UNREACHED.get(stem, set())
+
+
+UNREACHED = {  # by a case: an earlier clause covers what would break them
+    "matmul": {"sizes"},  # no operand of 2^31 rows is made
+    "block_scaled_matmul": {"format", "whole bytes", "largest sizes"},  # their operands cannot be made, or not here
+    "tmem_copy": {"element type"},  # every type that torch and Gluon share is copied
+    "small_mma": {"boxes", "whole blocks", "capacity"},
+    "blocked_matmul": {"block columns", "whole blocks", "capacity"},
+    "blocked_matmul_pipelined": {"block columns", "whole blocks", "capacity"},
+    "fused_gather_scatter_matmul": {"boxes", "block columns", "whole blocks", "capacity"},
+    "tma_gather": {"element type"},
+    "tma_scatter": {"element type"},
+}
+
+
+def test_a_broken_clause_is_told_with_value_rule_remedy_and_cost() -> None:
+    clause = Clause(
+        name="even",
+        holds=lambda p, c: p % 2 == 0,
+        value=lambda p, c: f"p = {p}",
+        rule="p is even",
+        remedy="add one",
+        cost="an odd result",
+    )
+    require("kernel", (clause,), 2, None)
+    with pytest.raises(ValueError, match=r"kernel: p = 3: p is even; add one .*otherwise an odd result"):
+        require("kernel", (clause,), 3, None)

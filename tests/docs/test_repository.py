@@ -1,0 +1,111 @@
+"""Contract under test: what README, tox and CI promise is what they run."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PASSED = {"CI", "CUDA_*", "TRITON_*", "HARNESS_*", "HYPOTHESIS_*", "TORCH_*", "PYTHONPATH", "LD_LIBRARY_PATH", "TENSOR_CORE_WORDS"}
+PASSED |= {"PYTEST_XDIST_AUTO_NUM_WORKERS"}
+
+
+def test_tox_passes_the_variables_that_decide_what_is_judged() -> None:
+    pytest.importorskip("tox", reason="tox is not installed")
+    command = [sys.executable, "-m", "tox", "config", "-e", "cpu,ampere,hopper,blackwell", "-k", "pass_env"]
+    told = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+    blocks = re.split(r"^\[testenv:", told, flags=re.MULTILINE)[1:]
+    assert len(blocks) == 4
+    for block in blocks:
+        assert set(block.split()) >= PASSED, block
+
+
+def test_the_gpu_environments_judge_the_python_they_are_given_and_install_nothing() -> None:
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(CHECKOUT / "tox.ini")
+    gpu = tox["testenv:{ampere,hopper,blackwell}"]
+    assert "deps" not in gpu and "HARNESS_PYTHON" in tox["gpu"]["judge"]
+    asked = [line.split("--harness-target ")[1].split()[0] for line in gpu["commands"].split("\n") if line]
+    assert asked == ["cuda:sm_80", "cuda:sm_90", "cuda:sm_100"]
+
+
+def test_a_run_for_an_architecture_that_is_not_there_fails() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bitverdict", "run", "--arch", "sm_999"], cwd=CHECKOUT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2 and "no GPU of architecture 'sm_999' is visible" in done.stderr
+
+
+def readme_commands() -> list[str]:
+    text = (CHECKOUT / "README.md").read_text()
+    return [
+        line
+        for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+        for line in block.splitlines()
+        if line and not line.startswith("#")
+    ]
+
+
+def test_readme_has_two_lines_that_do_all_the_set_up() -> None:
+    judging, testing = [line for line in readme_commands() if "-m venv" in line]
+    assert "requirements.txt" in judging and judging.endswith("-m harness run")
+    assert "requirements.txt" in testing and testing.endswith("-m pytest -n auto")
+
+
+def test_ci_runs_the_test_command_of_readme_after_the_pinned_torch_and_then_lints() -> None:
+    script = (CHECKOUT / ".ci" / "run").read_text()
+    order = [script.index(text) for text in ('"torch==2.13.0"', "-r requirements.txt\n", "-m pytest -n auto", "ruff check", "mypy")]
+    assert order == sorted(order) and "TENSOR_CORE_WORDS" in script
+
+
+def test_every_requirement_says_what_it_is_for() -> None:
+    lines = [line for line in (CHECKOUT / "requirements.txt").read_text().splitlines() if line and not line.startswith("#")]
+    assert lines and all(re.match(r"[a-z_-]+>=[\d.]+ +# \S", line) for line in lines)
+
+
+def test_every_command_of_readme_that_names_the_harness_is_one_it_takes() -> None:
+    from bitverdict.harness.frontends.main import parser
+
+    for line in readme_commands():
+        for words in re.findall(r"-m harness ((?:[^&|#\n])+)", line):
+            parser().parse_args(words.split())
+
+
+def cited(text: str) -> list[tuple[str, str]]:
+    """(page, heading or "") of each page of docs that `text` cites, as in: docs/arithmetic.md, "The block step"."""
+    plain = re.sub(r"\s*\n[ #]*", " ", text)
+    return [(m[1], m[2] or "") for m in re.finditer(r'docs/([\w]+\.md)\)?(?:, (?:section )?"([^"]+)")?', plain)]
+
+
+def test_citations_of_docs_lead_to_a_page_and_a_heading() -> None:
+    found = {}
+    for room in ("harness", "reference", "kernels", "tests", "benchmarks"):
+        for path in {*(CHECKOUT / room).rglob("*.py")} - {Path(__file__)}:
+            found |= dict.fromkeys(cited(path.read_text()), path)
+    assert ("arithmetic.md", "The block step") in found
+    for (page, heading), path in found.items():
+        place = CHECKOUT / "docs" / page
+        assert place.is_file(), f"{path.name} cites docs/{page}"
+        assert not heading or re.search(rf"^#+ {re.escape(heading)}$", place.read_text(), re.MULTILINE), f"{path.name}: {heading}"
+
+
+def test_a_citation_is_found_over_the_end_of_a_line() -> None:
+    assert cited('(docs/a.md,\n    "The block\n    step", 2)') == [("a.md", "The block step")]
+    assert cited("see docs/b.md.") == [("b.md", "")]
+
+
+def test_no_tracked_file_names_a_place_of_one_machine() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout.split()
+    place = re.compile(r"(^|[^a-zA-Z0-9_.])/(work|root|home/[a-z]+)/")
+    wrong = []
+    for name in listed:
+        path = CHECKOUT / name
+        if path.is_file() and path.stat().st_size < 1 << 20:
+            text = path.read_text(errors="ignore")
+            wrong += [f"{name}:{number}" for number, line in enumerate(text.splitlines(), 1) if place.search(line)]
+    assert not wrong, wrong

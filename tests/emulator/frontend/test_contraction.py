@@ -1,0 +1,372 @@
+"""Contract under test: a sum of the emulated GPU is fused with a product where the compiled program fuses it, and nowhere else.
+
+The words of drawn kernels are those of the PTX that Triton's own stages make, executed by its definition. Where ptxas fuses some
+steps of a loop and others not, or a rule on the tile program would have to guess, the launch is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import device as emulated_device
+from bitverdict.harness.emulator.frontend.assembly import instructions, machine_code, ptx
+from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate, fates
+from bitverdict.harness.emulator.mlir_reader import parse_program
+from bitverdict.reference.fused_multiply_add import fused_multiply_add
+from tests.support import drawn_sums, moved_sums
+from tests.support.drawn_sums import LANES, OUTPUTS, WARPS, by_ptx, drawn, load, operands, real_ptx
+from tests.support.ptx_threads import Memory, Threads
+
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
+STEPS = 5  # n of every launch
+
+
+def emulate(kernel, arch: str, given: torch.dtype, out: torch.dtype, fused: bool, seed: int = 0) -> np.ndarray:
+    result = torch.zeros(OUTPUTS, LANES, dtype=out)
+    with emulated(arch):
+        kernel[(1,)](*operands(seed, given), result, STEPS, BLOCK=LANES, num_warps=WARPS, enable_fp_fusion=fused)
+    return result.view(torch.int16 if out.itemsize == 2 else torch.int32).numpy()
+
+
+def differing(folder: Path, flow: str, seeds: range, dtype: torch.dtype = F32, fused: bool = True) -> tuple[list[int], list[str]]:
+    """Seeds of drawn kernels whose emulated words are not those of the PTX, each on the architecture that its number picks; and
+    what was refused."""
+    wrong, refused = [], []
+    for seed in seeds:
+        kernel, arch = load(drawn(seed, flow), folder, f"{flow}_{seed}"), ARCHITECTURES[seed % 3]
+        try:
+            got = emulate(kernel, arch, dtype, dtype, fused, seed)
+        except EmulatedFault as fault:
+            refused.append(fault.message)
+            continue
+        expected, _ = by_ptx(real_ptx(kernel, arch, dtype, dtype, fused), operands(seed, dtype), dtype, STEPS)
+        if not np.array_equal(got, expected):
+            wrong.append(seed)
+    return wrong, refused
+
+
+@pytest.mark.parametrize("flow", ["line", "branch", "loop", "count"])
+def test_drawn_kernels_have_the_words_of_their_ptx(flow, tmp_path):
+    wrong, refused = differing(tmp_path, flow, range(9))
+    assert wrong == []
+    assert len(refused) <= (0 if flow == "line" else 3), refused
+
+
+@pytest.mark.parametrize(("dtype", "fused"), [(F16, True), (BF16, True), (F32, False), (BF16, False)])
+def test_narrow_floats_and_fusion_off_have_them_too(dtype, fused, tmp_path):
+    wrong, refused = differing(tmp_path, "line", range(20, 26), dtype=dtype, fused=fused)
+    assert wrong == [] and len(refused) <= 1, refused
+
+
+@pytest.mark.parametrize("answer", [Fate(fused=1, formats={"f32"}), Fate(plain=1, formats={"f32"})])
+def test_a_rule_that_always_fuses_or_never_would_be_seen(answer, tmp_path, monkeypatch):
+    monkeypatch.setattr(Contraction, "fate", lambda self, line: answer)
+    monkeypatch.setattr(emulated_device, "_translations", {})
+    wrong, _ = differing(tmp_path, "loop", range(15))
+    assert wrong
+
+
+def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    return fused_multiply_add(a, b, c).view(np.float32)
+
+
+Formula = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+
+
+def steps(function: Callable[[np.ndarray], np.ndarray], start: np.ndarray, count: int = STEPS) -> np.ndarray:
+    for _ in range(count):
+        start = function(start)
+    return start
+
+
+LOOP = "for _ in range(n):"
+RULES: dict[str, tuple[list[str], Formula, Formula]] = {
+    # what is compiled, what a rule that is wrong here would compute
+    "made before a loop": (
+        ["p = x * y", LOOP, "    z += p"],
+        lambda x, y, z, w: steps(lambda s: s + x * y, z),
+        lambda x, y, z, w: steps(lambda s: fma(x, y, s), z),
+    ),
+    "in the loop of its factors": (
+        [LOOP, "    z = z * x + y"],
+        lambda x, y, z, w: steps(lambda s: fma(s, x, y), z),
+        lambda x, y, z, w: steps(lambda s: s * x + y, z),
+    ),
+    "the same in each step, so moved out of the loop": (
+        [LOOP, "    z += x * y"],
+        lambda x, y, z, w: steps(lambda s: s + x * y, z),
+        lambda x, y, z, w: steps(lambda s: fma(x, y, s), z),
+    ),
+    "before a branch, into which it is sunk": (
+        ["p = x * y", "if n > 3:", "    z += p", "    tl.store(out + 3 * BLOCK + at, z)"],
+        lambda x, y, z, w: fma(x, y, z),
+        lambda x, y, z, w: x * y + z,
+    ),
+    "through a select": (
+        ["z = tl.where(w > 0, x * y, 0.0) + z"],
+        lambda x, y, z, w: np.where(w > 0, x * y, np.float32(0)) + z,
+        lambda x, y, z, w: np.where(w > 0, fma(x, y, z), z),
+    ),
+    "the left of two products": (
+        ["z = x * y + z * w"],
+        lambda x, y, z, w: fma(x, y, z * w),
+        lambda x, y, z, w: fma(z, w, x * y),
+    ),
+    "the left of two, and the right one taken away": (
+        ["z = x * y - z * w"],
+        lambda x, y, z, w: fma(x, y, -(z * w)),
+        lambda x, y, z, w: fma(-z, w, x * y),
+    ),
+    "the one of two with fewer uses": (
+        ["p = x * y", "q = z * w", "z = p + q", "tl.store(out + 3 * BLOCK + at, p)"],
+        lambda x, y, z, w: fma(z, w, x * y),
+        lambda x, y, z, w: fma(x, y, z * w),
+    ),
+    "stored too": (
+        ["p = x * y", "tl.store(out + 3 * BLOCK + at, p)", "z = p + z"],
+        lambda x, y, z, w: fma(x, y, z),
+        lambda x, y, z, w: x * y + z,
+    ),
+    "taken by two sums": (
+        ["p = x * y", "z = (p + z) * (p - w)"],
+        lambda x, y, z, w: fma(x, y, z) * fma(x, y, -w),
+        lambda x, y, z, w: (x * y + z) * fma(x, y, -w),
+    ),
+    "with its sign changed": (
+        ["z = -(x * y) + z"],
+        lambda x, y, z, w: fma(-x, y, z),
+        lambda x, y, z, w: z - x * y,
+    ),
+    "with its sign changed, and the other taken away": (
+        ["z = -(x * y) - z"],
+        lambda x, y, z, w: fma(-x, y, -z),
+        lambda x, y, z, w: -(x * y) - z,
+    ),
+    "taken away": (
+        ["z = z - x * y"],
+        lambda x, y, z, w: fma(-x, y, z),
+        lambda x, y, z, w: z - x * y,
+    ),
+}
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("rule", RULES)
+def test_a_product_is_fused_as_it_is_compiled(rule, arch, tmp_path):
+    lines, right, wrong = RULES[rule]
+    kernel = load(drawn_sums.text(lines, ["z"]), tmp_path, "rule")
+    inputs = [t.numpy() for t in operands(7, F32)]
+    expected = right(*inputs).view(np.int32)
+    assert (expected != wrong(*inputs).view(np.int32)).sum() >= 3  # the operands tell the two apart
+    np.testing.assert_array_equal(emulate(kernel, arch, F32, F32, True, seed=7)[0], expected)
+    np.testing.assert_array_equal(by_ptx(real_ptx(kernel, arch, F32, F32, True), operands(7, F32), F32, STEPS)[0][0], expected)
+
+
+def test_a_loop_that_is_unrolled_fuses_where_its_product_stays_a_product(tmp_path):
+    """On sm_100 LLVM packs the product with another multiplication (`mul.f32x2`), which no sum takes apart."""
+    kernel = load(drawn_sums.text(["p = x * y", "for _ in range(3):", "    z += p"], ["z"]), tmp_path, "unrolled")
+    x, y, z, _ = (t.numpy() for t in operands(7, F32))
+    fused, apart = steps(lambda s: fma(x, y, s), z, 3).view(np.int32), steps(lambda s: s + x * y, z, 3).view(np.int32)
+    assert (fused != apart).sum() >= 3
+    for arch, expected in zip(ARCHITECTURES, (fused, fused, apart), strict=True):
+        np.testing.assert_array_equal(emulate(kernel, arch, F32, F32, True, seed=7)[0], expected)
+        assert np.array_equal(by_ptx(real_ptx(kernel, arch, F32, F32, True), operands(7, F32), F32, STEPS)[0][0], expected)
+
+
+@pytest.mark.parametrize("name", ["by_rows", "by_columns", "scalar", "rows_and_columns", "affine", "through_shared_memory"])
+def test_a_product_is_followed_through_shapes_and_layouts(name):
+    rows, columns, kernel = 16, 16, getattr(moved_sums, name)
+    generator = torch.Generator().manual_seed(3)
+    inputs = [torch.randn(rows * columns, generator=generator) for _ in range(3)]
+    names = dict.fromkeys(("a", "b", "c", "out"), "*fp32") | {"ROWS": "constexpr", "COLUMNS": "constexpr"}
+    program = ASTSource(kernel, names, {(4,): rows, (5,): columns}, {(place,): [["tt.divisibility", 16]] for place in range(4)})
+    for arch in ARCHITECTURES:
+        got, expected = torch.zeros(rows * columns), torch.zeros(rows * columns)
+        with emulated(arch):
+            kernel[(1,)](*inputs, got, ROWS=rows, COLUMNS=columns, num_warps=2, enable_fp_fusion=True)
+        target = GPUTarget("cuda", int(arch.removeprefix("sm_")), 32)
+        text = triton.compile(program, target=target, options={"num_warps": 2, "enable_fp_fusion": True}).asm["ptx"]
+        arrays = [each.numpy() for each in (*inputs, expected)]
+        threads = Threads(text, [a.__array_interface__["data"][0] for a in arrays], Memory(*arrays), 64)
+        threads.run()
+        assert torch.equal(got.view(torch.int32), expected.view(torch.int32))
+        assert any(opcode.startswith("fma") for opcode in threads.seen) == (name != "through_shared_memory")
+
+
+@pytest.mark.parametrize("dtype", [F16, BF16])
+def test_a_sum_that_is_narrowed_again_is_fused_in_the_narrow_format(dtype, tmp_path):
+    kernel = load(drawn_sums.text(["z = ((x * y).to(tl.float32) + z.to(tl.float32)).to(x.dtype)"], ["z"]), tmp_path, "narrowed")
+    x, y, z, _ = operands(7, dtype)
+    apart = ((x * y).float() + z.float()).to(dtype).view(torch.int16).numpy()
+    for arch in ("sm_90", "sm_100"):
+        words = by_ptx(real_ptx(kernel, arch, dtype, dtype, True), operands(7, dtype), dtype, STEPS)[0][0]
+        np.testing.assert_array_equal(emulate(kernel, arch, dtype, dtype, True, seed=7)[0], words)
+        assert (words != apart).sum() >= 3
+
+
+@pytest.mark.parametrize("lines", [
+    ["z = (x.to(tl.float32) - z.to(tl.float32)).to(x.dtype) + y * w"],
+    ["s = x.to(tl.float32)", "for _ in range(n):", "    z = s.to(x.dtype) + z * y", "    s = s + tl.abs(z).to(tl.float32)"],
+], ids=["a difference", "what a loop carries"])  # fmt: skip
+def test_what_is_narrowed_and_no_product_is_added_not_multiplied(lines, tmp_path):
+    kernel = load(drawn_sums.text(lines, ["z"]), tmp_path, "no_product")
+    words = by_ptx(real_ptx(kernel, "sm_90", F16, F16, True), operands(7, F16), F16, STEPS)[0][0]
+    np.testing.assert_array_equal(emulate(kernel, "sm_90", F16, F16, True, seed=7)[0], words)
+
+
+def test_drawn_kernels_that_widen_and_narrow_have_the_words_of_their_ptx(tmp_path):
+    wrong, refused = differing(tmp_path, "narrow", range(1, 15), dtype=F16)
+    assert wrong == [] and len(refused) <= 4, refused
+
+
+def test_a_product_is_not_fused_through_a_wider_format(tmp_path):
+    kernel = load(drawn_sums.text(["z = (x * y).to(tl.float32) + z.to(tl.float32)"], ["z"]), tmp_path, "wider")
+    x, y, z, _ = operands(7, BF16)
+    expected = (x * y).float() + z.float()
+    assert not torch.equal(expected, (x.float() * y.float() + z.float()))
+    for arch in ARCHITECTURES:
+        words = by_ptx(real_ptx(kernel, arch, BF16, F32, True), operands(7, BF16), F32, STEPS)[0][0]
+        np.testing.assert_array_equal(words, expected.view(torch.int32).numpy())
+        np.testing.assert_array_equal(emulate(kernel, arch, BF16, F32, True, seed=7)[0], words)
+
+
+REFUSED: dict[str, tuple[list[str], str]] = {
+    "some steps of a loop that ptxas unrolls": ([LOOP, "    z += x", "    z *= y"], "leaves it to ptxas"),
+    "the first step of an unrolled loop, and then another product": (
+        ["p = x * y", "for _ in range(4):", "    z += p", "    z *= w"],
+        "through a branch, a loop or a select",
+    ),
+    "a factor taken out of a select": (["z = tl.where(w > 0, x * y, x * z) + z"], "through a branch, a loop or a select"),
+}
+
+
+@pytest.mark.parametrize("form", REFUSED)
+def test_what_is_fused_here_and_not_there_is_refused(form, tmp_path):
+    lines, said = REFUSED[form]
+    kernel = load(drawn_sums.text(lines, ["z"]), tmp_path, "refused")
+    for arch in ARCHITECTURES:
+        with pytest.raises(EmulatedFault, match=f"not modelled: .*{said}.*enable_fp_fusion=False"):
+            emulate(kernel, arch, F32, F32, True)
+    got = emulate(kernel, "sm_90", F32, F32, False)
+    np.testing.assert_array_equal(got, by_ptx(real_ptx(kernel, "sm_90", F32, F32, False), operands(0, F32), F32, STEPS)[0])
+
+
+READINGS = {
+    "fuses it in one place and not in another": Fate(plain=1, fused=1, formats={"f32"}, addends={frozenset()}),
+    "computes it in f16": Fate(fused=1, formats={"f16"}, addends={frozenset()}),
+    "keeps nothing that could be read": Fate(),
+    "fuses a product into it that reaches it through": Fate(fused=1, formats={"f32"}, addends={frozenset({-1})}),
+}
+
+
+@pytest.mark.parametrize("said", READINGS)
+def test_a_reading_that_decides_nothing_is_refused(said, tmp_path, monkeypatch):
+    kernel = load(drawn_sums.text(["p = z * z", "z = x * y + tl.where(n > 1, p, y)"], ["z"]), tmp_path, "unread")
+    monkeypatch.setattr(Contraction, "fate", lambda self, line: READINGS[said])
+    monkeypatch.setattr(emulated_device, "_translations", {})
+    with pytest.raises(EmulatedFault, match=f"not modelled: .*{said}"):
+        emulate(kernel, "sm_90", F32, F32, True)
+
+
+def tile_program(kernel, arch: str, *arguments, **options) -> str:
+    """The text of the tile program of a launch that does not run."""
+    with emulated(arch) as device:
+        device.dry = True
+        kernel[(1,)](*arguments, **options)
+    return device.launches[-1].program
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_what_ptxas_leaves_apart_is_read_off_its_machine_code(arch, tmp_path):
+    """ptxas unrolls both loops; it fuses across the steps of the second alone."""
+    seen = []
+    for name, lines in {"before": ["p = x * y", LOOP, "    z += p"], "carried": [LOOP, "    z += x", "    z *= y"]}.items():
+        kernel = load(drawn_sums.text(lines, ["z"]), tmp_path, name)
+        result = torch.zeros(OUTPUTS, LANES)
+        text = tile_program(kernel, arch, *operands(0, F32), result, STEPS, BLOCK=LANES, num_warps=WARPS, enable_fp_fusion=True)
+        code = machine_code(ptx(text, int(arch.removeprefix("sm_")), fused=True), int(arch.removeprefix("sm_")))
+        seen.append({word.partition(" ")[0] for words in code.values() for word in words} & {"FADD", "FMUL", "FFMA", "FFMA2"})
+    assert seen == [{"FADD", "FMUL"}, {"FADD", "FMUL", "FFMA"}] or seen == [{"FADD", "FMUL"}, {"FADD", "FMUL", "FFMA", "FFMA2"}]
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("flow", ["line", "loop"])
+def test_the_assembly_that_is_read_is_the_one_triton_makes(flow, arch, tmp_path):
+    for seed in range(3):
+        kernel = load(drawn(seed, flow), tmp_path, f"{flow}_{seed}")
+        result = torch.zeros(OUTPUTS, LANES)
+        text = tile_program(kernel, arch, *operands(0, F32), result, STEPS, BLOCK=LANES, num_warps=WARPS, enable_fp_fusion=True)
+        ours = [i.opcode for i in instructions(ptx(text, int(arch.removeprefix("sm_")), fused=True))]
+        assert ours == [i.opcode for i in instructions(real_ptx(kernel, arch, F32, F32, True))]
+
+
+def test_a_program_that_the_compiler_no_longer_takes_is_refused(tmp_path):
+    kernel = load(drawn_sums.text(["z = x * y + z"], ["z"]), tmp_path, "edited")
+    with emulated("sm_90") as device, pytest.raises(EmulatedFault, match=r"not modelled: .*compiler does not take"):
+        device.rewrite(lambda text: text.replace('"arith.addf"', '"unheard.of"', 0).replace("tt.func", "tt.func", 1) + "\nnothing")
+        kernel[(1,)](*operands(0, F32), torch.zeros(OUTPUTS, LANES), STEPS, BLOCK=LANES, num_warps=WARPS, enable_fp_fusion=True)
+
+
+def test_a_sum_whose_line_the_compiler_drops_is_read_with_the_others_of_none(tmp_path):
+    """LLVM computes it before the branch, and forgets where it came from."""
+    lines = ["p = x * y", "if n > 3:", "    z += p", "    tl.store(out + 3 * BLOCK + at, z)"]
+    kernel = load(drawn_sums.text(lines, ["p"]), tmp_path, "moved")
+    for arch in ARCHITECTURES:
+        x, y, z, _ = (t.numpy() for t in operands(7, F32))
+        np.testing.assert_array_equal(emulate(kernel, arch, F32, F32, True, seed=7)[3], fma(x, y, z).view(np.int32))
+
+
+def test_what_stands_before_the_first_line_has_no_line():
+    text = "ld.param.b64 %rd1, [x];\n.loc 1 1 0\nmov.b32 %r1, 0;\n.loc 1 3 1\nadd.f32 %r3, %r1, %r2;"
+    assert [(each.opcode, each.line) for each in instructions(text)] == [("ld.param.b64", -1), ("mov.b32", 0), ("add.f32", 2)]
+
+
+@pytest.mark.parametrize(("code", "joined"), [
+    ("FFMA R5, R0, R5, R7", True), ("FFMA2 R4, R14.F32x2.HI_LO, R16.F32x2.HI_LO, R4.F32x2.HI_LO", True),
+    ("HFMA2 R5, R2, R5, R6", True),
+    ("HFMA2.MMA R3, -RZ, RZ, 0, 3.8e-06", False), ("HFMA2 R9, R2, 1, 1, R5", False), ("HFMA2.BF16_V2 R9, R5, -1, -1, R2", False),
+    ("HFMA2 R9, R2, R5, -RZ", False), ("FADD R5, R0, R7", False), ("FMUL R5, R0, R7", False),
+])  # fmt: skip
+def test_machine_code_that_fuses_is_told_from_moves_sums_and_products(code, joined, monkeypatch):
+    """Under the line of the sum, that of a product which is open, or none."""
+    program = parse_program('"builtin.module"() ({\n}) : () -> () loc(#loc)')
+    for line in (4, 9, -1):
+        monkeypatch.setattr(Contraction, "_kept", lambda self, name, compute: compute())
+        monkeypatch.setattr(
+            "bitverdict.harness.emulator.frontend.contraction.machine_code", lambda text, capability, line=line: {line: [code]}
+        )
+        monkeypatch.setattr(Contraction, "_text", "")
+        contraction = Contraction(program, 90)
+        assert contraction.joined_by_ptxas(4, Fate(plain=1, open={9})) == joined
+        assert not contraction.joined_by_ptxas(4, Fate(plain=1))
+        assert contraction.joined_by_ptxas(5, Fate(plain=1, open={8})) == (joined and line == -1)
+
+
+def test_a_product_or_a_sum_with_a_rounding_modifier_is_not_open():
+    program = parse_program('"builtin.module"() ({\n}) : () -> () loc(#loc)')
+    for product, total, lines in (("mul.f32", "add.f32", {2}), ("mul.rn.f32", "add.f32", set()), ("mul.f32", "add.rn.f32", set())):
+        text = f".loc 1 3 1\n{product} %r3, %r1, %r2;\nneg.f32 %r4, %r3;\n{total} %r5, %r4, %r1;"
+        assert fates(text, program)[-1] == Fate(plain=1, formats={"f32"}, open=lines)
+
+
+def test_below_sm_90_sums_and_products_of_bf16_are_not_taken_for_fused():
+    """There a sum is a fused multiply-add with one, and a product one with -0."""
+    program = parse_program('"builtin.module"() ({\n}) : () -> () loc(#loc)')
+    text = """
+    mov.b16 %rs3, 0xBF80;
+    mov.b32 %r9, -2147450880;
+    fma.rn.bf16 %rs4, %rs1, %rs3, %rs2;
+    fma.rn.bf16x2 %r1, %r2, %r3, %r9;
+    fma.rn.bf16 %rs5, %rs1, %rs2, %rs4;
+    """
+    assert fates(text, program)[-1] == Fate(plain=1, fused=1, formats={"bf16"}, addends={frozenset()})

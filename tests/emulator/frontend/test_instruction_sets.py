@@ -1,0 +1,46 @@
+"""Contract under test: an operation without an instruction on a target is refused there, as the whole compilation refuses it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bitverdict.harness.emulator.frontend.instruction_sets import NEEDS
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.targets import target
+from bitverdict.harness.model.verdict import Outcome, Ruling
+from bitverdict.harness.session.case_source import Docket
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+REFUSED = {
+    ("tma_gather", "sm_90"): "Feature '.tile::gather4 with destination state space as .shared::cta' requires .target sm_100",
+    ("tma_scatter", "sm_90"): "Feature '.tile::scatter4' not supported on .target 'sm_90a'",
+    ("hopper_matmul", "sm_100"): "Cannot select: intrinsic %llvm.nvvm.wgmma",
+    ("hopper_matmul", "sm_80"): "Cannot select: intrinsic %llvm.nvvm.elect.sync",
+}
+"""What ptxas or LLVM says of a kernel whose operations the table names, compiled for an architecture that lacks them."""
+
+
+def test_the_whole_compilation_refuses_what_the_table_says() -> None:
+    command = [sys.executable, "-m", "tests.support.compile_elsewhere"]
+    for pair in (list(REFUSED)[:2], list(REFUSED)[2:]):
+        started = [
+            subprocess.Popen([*command, *words], cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            for words in pair
+        ]
+        for words, process in zip(pair, started, strict=True):
+            told, _ = process.communicate(timeout=120)
+            assert process.returncode != 0 and REFUSED[words] in told, (words, told[-1000:])
+    assert {having for _, having in NEEDS.values()} == {("sm_90", "sm_100"), ("sm_100",), ("sm_90",)}
+
+
+@pytest.mark.parametrize(("stem", "arch"), [("tma_gather", "sm_90"), ("tma_gather", "sm_80"), ("tma_scatter", "sm_90")])
+def test_a_launcher_that_uses_a_feature_is_not_run_where_it_lacks(stem: str, arch: str) -> None:
+    machine = target(f"emulated:{arch}")
+    docket = Docket(stem, machine, launcher=f"bitverdict.kernels.{stem}:{stem}")
+    verdict = judge(docket.required()[0], machine, docket.contract)
+    assert (verdict.ruling, verdict.outcome) == (Ruling.NOT_RUN, Outcome.NOT_RUN)
+    assert verdict.message.startswith(f"{machine.name} lacks ") and f"which {arch} has not: it needs sm_100" in verdict.message

@@ -1,0 +1,114 @@
+"""Contract under test: inside `emulated(arch)` Triton's own driver, compiler, autotuner and descriptors work as for the target;
+what is not known is refused by name before anything runs; and nothing of Triton's state is left changed."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.runtime import driver
+from triton.runtime.errors import OutOfResources
+
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from tests.support import gluon_kernels
+from tests.support import tile_kernels as kernels
+from tests.support.emulated_products import ARCHITECTURES, FAMILIES, multiply, operands
+
+
+def test_an_unknown_operation_is_refused_by_name_and_line_before_anything_runs():
+    destination = torch.full((32,), 5.0)
+    with emulated("sm_90"), pytest.raises(EmulatedFault) as raised:
+        kernels.sine[(1,)](torch.zeros(32), destination, BLOCK=32)
+    assert raised.value.outcome == "not modelled" and "math.sin" in raised.value.message
+    assert "tile_kernels.py" in raised.value.location
+    assert (destination == 5).all()
+
+
+def test_a_load_of_tensor_memory_that_reduces_is_refused_by_name():
+    with emulated("sm_100"), pytest.raises(EmulatedFault, match=r"ttng\.tmem_load.* with a reduction") as raised:
+        gluon_kernels.reduced[(1,)](torch.zeros(128), num_warps=4)
+    assert raised.value.outcome == "not modelled" and "gluon_kernels.py" in raised.value.location
+
+
+def test_more_shared_memory_than_the_target_has_is_out_of_resources():
+    a, b = operands("tf32", 128, 256, 256)
+    with emulated("sm_80"), pytest.raises(OutOfResources) as raised:
+        multiply(None, a, b, tile=(128, 256, 64), warps=8, stages=4)
+    assert raised.value.limit == 163 * 1024 and raised.value.required > raised.value.limit
+
+
+def test_every_target_compiles_for_itself_and_the_same_target_only_once():
+    a, b = operands("fp16", 64, 64, 64)
+    for arch in (*ARCHITECTURES, "sm_80"):
+        with emulated(arch) as device:
+            multiply(device, a, b, tile=(128, 128, 64))
+        assert device.launches[-1].instructions == {FAMILIES[arch]}
+
+
+def test_driver_and_hooks_are_restored_even_after_a_fault():
+    before = driver._active, triton.knobs.runtime.add_stages_inspection_hook, triton.runtime.autotuner.Autotuner.run
+    with pytest.raises(EmulatedFault), emulated("sm_90"):
+        kernels.sine[(1,)](torch.zeros(32), torch.zeros(32), BLOCK=32)
+    assert before == (driver._active, triton.knobs.runtime.add_stages_inspection_hook, triton.runtime.autotuner.Autotuner.run)
+
+
+def test_the_autotuner_takes_the_first_configuration_that_fits_and_executes_it_once():
+    configs = [
+        triton.Config({"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64}, num_stages=4, num_warps=8),
+        triton.Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}, num_stages=2, num_warps=4),
+        triton.Config({"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 32}, num_stages=2, num_warps=4),
+    ]
+    tuned = triton.autotune(configs, key=["m", "n", "k"])(kernels.product)
+    a, b = operands("tf32", 64, 64, 256)
+    winners = {}
+    for arch in ("sm_80", "sm_100", "sm_80"):
+        c = torch.empty(64, 64)
+        with emulated(arch) as device:
+            tuned[lambda meta: (triton.cdiv(64, meta["BLOCK_M"]), triton.cdiv(64, meta["BLOCK_N"]))](
+                a, b, c, 64, 64, 256, 256, 64, 64, ACCUMULATOR=tl.float32, PRECISION="tf32"
+            )
+        winners[arch] = tuned.best_config.kwargs["BLOCK_M"]
+        assert sum(bool(launch.operations) for launch in device.launches) == 1
+    assert winners["sm_80"] == 64
+
+
+@pytest.mark.parametrize(("arch", "schedule"), [("sm_75", "eager"), ("sm_90", "soon"), ("sm_90", "drawn:x")])
+def test_an_unknown_target_or_schedule_is_a_value_error(arch, schedule):
+    with pytest.raises(ValueError, match=r"sm_75|schedule"), emulated(arch, schedule):
+        pass
+
+
+def test_a_finding_names_the_file_that_was_launched_not_the_one_that_was_compiled(tmp_path):
+    for name in ("first.py", "second.py"):
+        path = tmp_path / name
+        path.write_text(
+            "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef stray(x):\n    tl.store(x + 100000, 1.0)\n"
+        )
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        with emulated("sm_90"), pytest.raises(EmulatedFault) as raised:
+            module.stray[(1,)](torch.zeros(4))
+        assert raised.value.location == f"{path}:7"
+
+
+def test_clusters_are_refused_by_name():
+    with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"not modelled.*num_ctas"):
+        kernels.copy[(2,)](torch.zeros(64), torch.zeros(64), 64, 64, BLOCK=64, num_ctas=2)
+
+
+def test_another_release_of_triton_is_refused_with_what_is_known(monkeypatch):
+    monkeypatch.setattr(triton, "__version__", "3.8.0")
+    with pytest.raises(RuntimeError, match=r"triton 3\.8\.0.*3\.9"), emulated("sm_90"):
+        pass
+
+
+def test_a_pass_that_is_missing_is_named(monkeypatch):
+    from bitverdict.harness.emulator.frontend import stop_compiler
+
+    monkeypatch.setattr(stop_compiler, "_PASSES", (*stop_compiler._PASSES, ("passes.ttgpuir", object(), "add_something", "")))
+    with pytest.raises(RuntimeError, match="add_something"), emulated("sm_90"):
+        pass

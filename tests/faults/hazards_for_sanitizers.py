@@ -1,0 +1,626 @@
+"""Hazards for sm_90, each one text replaced in a kernel, and the launch in which it can show: what the sanitizers and the emulated
+GPU are asked about side by side (docs/sanitizers.md).
+
+    python -m tests.faults.hazards_for_sanitizers --out FILE [--target cuda:0] [--jobs 16] [--timeout 30] [--only TEXT ...]
+
+writes what `sanitize --json` writes. On an emulated target every hazard is judged bare and with iisan, eagerly, at the latest, and
+under drawn schedules. `replace` is source; with `in_program` a regular expression on the compiler's program (TTGIR), a fault of
+the compiler's: Triton's own pipeliner owns the order in a `tl` kernel, and a person cannot break it from the source.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bitverdict.harness.model.contract import Case, load
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SCHEDULES = ("eager", "latest", *(f"drawn:{seed}" for seed in range(4)))
+_TRAILER = """
+
+import sys as _sys
+
+import bitverdict.harness.contracts.{kernel} as _contracts
+
+CONTRACT = _contracts.contract(_sys.modules[__name__])
+"""
+_EDITED = """
+from tests.faults.compiler.program_edits import edited as _edited
+
+CONTRACT = _edited(CONTRACT, {pattern!r}, {by!r})
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planted:
+    """`replace` is empty in a kernel as it is. `convicted_as`: what the emulated GPU may call it ("right" where the compiler
+    repairs it); with `in_program` it says so of the compiler, not of the kernel. `hangs`: a GPU may not return."""
+
+    kind: str
+    name: str
+    kernel: str
+    replace: str
+    by: str
+    convicted_as: tuple[str, ...]
+    problem: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    in_program: bool = False
+    hangs: bool = False
+
+
+def _hazard(kernel: str, kind: str, name: str, replace: str, by: str, *convicted_as: str, **rest: Any) -> Planted:
+    problem, config = LAUNCHES[kernel]
+    return Planted(
+        kernel=kernel,
+        kind=kind,
+        name=name,
+        replace=replace,
+        by=by,
+        convicted_as=convicted_as,
+        problem=problem | rest.pop("problem", {}),
+        config=config | rest.pop("config", {}),
+        **rest,
+    )
+
+
+LAUNCHES: dict[str, tuple[dict, dict]] = {  # more blocks of K than stages, ragged edges, several programs
+    "hopper_matmul": ({"m": 70, "n": 72, "k": 224}, {"block_m": 64, "block_n": 64, "block_k": 32, "stages": 3}),
+    "ampere_gemm": ({"m": 70, "n": 72, "k": 120, "dtype": "fp16"}, {"stages": 3}),
+    "matmul": ({"m": 70, "n": 72, "k": 224}, {"block_m": 64, "block_n": 64, "block_k": 32, "num_stages": 3}),
+    "tiled_copies": ({}, {}),
+}
+_RING, _PARTS = "tiled_copies", {"problem": {"form": "partitions"}}
+_BYTES = "mbarrier.expect(arrived, a_matrix.nbytes_per_cta + b_matrix.nbytes_per_cta)"
+_TMA = {"config": {"num_warps": 4, "loads": "descriptors"}}
+RACE, MISUSE, DEADLOCK, UNKNOWN = "race", "barrier misuse", "deadlock", "uninitialised read"
+
+HAZARDS: tuple[Planted, ...] = (
+    *(_hazard(kernel, "none", "as it is", "", "", "right") for kernel in LAUNCHES),
+    _hazard(_RING, "none", "as it is", "", "", "right", **_PARTS),
+    _hazard("matmul", "none", "as it is with TMA", "", "", "right", **_TMA),
+    _hazard(
+        "hopper_matmul",
+        "read before it has arrived",
+        "nobody waits for the load",
+        "        mbarrier.wait(arrived.index(stage), block // STAGES & 1)\n",
+        "",
+        RACE,
+    ),
+    _hazard(
+        "hopper_matmul",
+        "in-flight operand overwritten",
+        "refill of the buffer being read",
+        "freed = block - UNDER_WAY",
+        "freed = block",
+        RACE,
+    ),
+    _hazard(
+        "hopper_matmul",
+        "waits for too little",
+        "wgmma waited for with too many under way",
+        "warpgroup_mma_wait(UNDER_WAY, deps",
+        "warpgroup_mma_wait(STAGES, deps",
+        RACE,
+    ),
+    _hazard(
+        "hopper_matmul",
+        "waits for too little",
+        "result read before the last product is over",
+        "    sums = warpgroup_mma_wait(0, deps=(sums,))\n    for last",
+        "    for last",
+        RACE,
+    ),
+    _hazard(
+        "hopper_matmul",
+        "wrong phase",
+        "phase turned round",
+        "block // STAGES & 1)",
+        "block // STAGES & 1 ^ 1)",
+        RACE,
+        DEADLOCK,
+        hangs=True,
+    ),
+    _hazard(
+        "hopper_matmul",
+        "wrong phase",
+        "phase flips at every block",
+        "block // STAGES & 1)",
+        "block & 1)",
+        RACE,
+        DEADLOCK,
+        hangs=True,
+    ),
+    _hazard(
+        "hopper_matmul",
+        "wrong bytes",
+        "barrier expects A only",
+        _BYTES,
+        "mbarrier.expect(arrived, a_matrix.nbytes_per_cta)",
+        MISUSE,
+        RACE,
+        hangs=True,
+    ),
+    _hazard(
+        "hopper_matmul",
+        "wrong bytes",
+        "barrier expects too much",
+        _BYTES,
+        _BYTES.replace("cta)", "cta + 16)"),
+        DEADLOCK,
+        hangs=True,
+    ),
+    _hazard(
+        "hopper_matmul",
+        "wrong arrival count",
+        "barrier counts two",
+        "mbarrier.init(arrived.index(first), count=1)",
+        "mbarrier.init(arrived.index(first), count=2)",
+        DEADLOCK,
+        hangs=True,
+    ),
+    _hazard(
+        "hopper_matmul",
+        "use after invalidate",
+        "invalidated in the loop",
+        "        mbarrier.wait(arrived.index(stage), block // STAGES & 1)\n",
+        "        mbarrier.wait(arrived.index(stage), block // STAGES & 1)\n        mbarrier.invalidate(arrived.index(stage))\n",
+        MISUSE,
+        hangs=True,
+    ),
+    _hazard(
+        "hopper_matmul",
+        "barrier reused without re-initialising",
+        "barriers left under the tile of C",
+        "        mbarrier.invalidate(arrived.index(last))",
+        "        last = last",
+        MISUSE,
+        problem={"out": "fp32"},
+        config={"stages": 1},
+    ),  # the ring of one is smaller than the tile of C, which comes to lie over the barrier
+    _hazard(
+        "hopper_matmul",
+        "aliased allocations",
+        "one refill too many",
+        "(freed + STAGES < blocks)",
+        "(freed + STAGES < blocks + 1)",
+        RACE,
+        MISUSE,
+    ),
+    _hazard(
+        "hopper_matmul",
+        "shared memory released while in use",
+        "program ends under its store",
+        "    tma.store_wait(pendings=0)\n",
+        "",
+        RACE,
+    ),
+    _hazard(
+        "ampere_gemm",
+        "waits for too little",
+        "steady state waits for one group too few",
+        "        async_copy.wait_group(STAGES - 1)\n",
+        "        async_copy.wait_group(STAGES)\n",
+        RACE,
+    ),
+    _hazard(
+        "ampere_gemm",
+        "read before it has arrived",
+        "steady state does not wait",
+        "        async_copy.wait_group(STAGES - 1)\n",
+        "",
+        RACE,
+    ),
+    _hazard(
+        "ampere_gemm",
+        "waits for too little",
+        "drain waits as in the steady state",
+        "async_copy.wait_group(STAGES - 1 - consumed)",
+        "async_copy.wait_group(STAGES - 1)",
+        RACE,
+    ),
+    _hazard(
+        "ampere_gemm",
+        "waits for too little",
+        "B is copied after the commit",
+        "        copy_block(bt, b_chunks, column, n, (block + STAGES) * BLOCK_K, b_ring.index(stage))\n"
+        "        async_copy.commit_group()\n",
+        "        async_copy.commit_group()\n"
+        "        copy_block(bt, b_chunks, column, n, (block + STAGES) * BLOCK_K, b_ring.index(stage))\n",
+        RACE,
+    ),
+    _hazard(
+        "ampere_gemm",
+        "in-flight operand overwritten",
+        "no barrier before the refill",
+        "        gl.barrier()\n        copy_block(a, a_chunks",
+        "        copy_block(a, a_chunks",
+        "right",
+    ),
+    _hazard(
+        "ampere_gemm",
+        "uninitialised read, shared memory",
+        "B left out of the first copies",
+        "            copy_block(bt, b_chunks, column, n, first * BLOCK_K, b_ring.index(first))\n",
+        "",
+        UNKNOWN,
+    ),
+    _hazard(
+        "ampere_gemm",
+        "outside what the program owns",
+        "two programs store one row",
+        "places = rows.to(gl.int64)[:, None] * d_stride",
+        "places = (rows - row // 2).to(gl.int64)[:, None] * d_stride",
+        RACE,
+    ),
+    _hazard(
+        "ampere_gemm",
+        "outside what the program owns",
+        "rows outside are stored",
+        "mask=(rows < m)[:, None] & (columns < n)[None, :]",
+        "mask=(columns < n)[None, :]",
+        "stray write",
+    ),
+    _hazard(
+        "matmul",
+        "outside what the program owns",
+        "two programs store one tile",
+        "c_ptr + rows[:, None] * stride_cm",
+        "c_ptr + (rows - tile_row * 8)[:, None] * stride_cm",
+        RACE,
+    ),
+    _hazard("matmul", "outside what the program owns", "rows of A not wrapped", "a_rows = rows % m", "a_rows = rows", "stray read"),
+    _hazard(
+        "matmul",
+        "outside what the program owns",
+        "rows outside are stored",
+        "mask=(rows[:, None] < m) & (columns[None, :] < n)",
+        "mask=(columns[None, :] < n)",
+        "stray write",
+    ),
+    _hazard(
+        "matmul",
+        "read before it has arrived",
+        "the compiler waits for no copy",
+        r"(ttg\.async_wait [^\n]*\{num = )\d+",
+        r"\g<1>99",
+        RACE,
+        in_program=True,
+    ),
+    _hazard(
+        "matmul",
+        "read before it has arrived",
+        "the compiler waits for no TMA load",
+        r"\n[^\n]*ttng\.wait_barrier [^\n]*",
+        "",
+        RACE,
+        in_program=True,
+        **_TMA,
+    ),
+    _hazard(
+        "matmul",
+        "wrong arrival count",
+        "the compiler's barriers count two",
+        r"(ttng\.init_barrier %[^\n]*, )1( :)",
+        r"\g<1>2\2",
+        DEADLOCK,
+        in_program=True,
+        hangs=True,
+        **_TMA,
+    ),
+    _hazard(
+        _RING,
+        "read before it has arrived",
+        "nobody waits for the load",
+        "        mbarrier.wait(arrived.index(stage), step // STAGES & 1)\n",
+        "",
+        RACE,
+    ),
+    _hazard(
+        _RING,
+        "wrong phase",
+        "phase turned round",
+        "        mbarrier.wait(arrived.index(stage), step // STAGES & 1)\n",
+        "        mbarrier.wait(arrived.index(stage), step // STAGES & 1 ^ 1)\n",
+        RACE,
+        DEADLOCK,
+        hangs=True,
+    ),
+    _hazard(
+        _RING,
+        "in-flight operand overwritten",
+        "source written before the store has read it",
+        "        tma.store_wait(pendings=0)  # the store before has read its source\n",
+        "",
+        RACE,
+    ),
+    _hazard(
+        _RING,
+        "wrong bytes",
+        "barrier expects half",
+        "mbarrier.expect(arrived, table.nbytes_per_cta)",
+        "mbarrier.expect(arrived, table.nbytes_per_cta // 2)",
+        MISUSE,
+        RACE,
+        hangs=True,
+    ),
+    _hazard(
+        _RING,
+        "wrong bytes",
+        "barrier expects too much",
+        "mbarrier.expect(arrived, table.nbytes_per_cta)",
+        "mbarrier.expect(arrived, table.nbytes_per_cta + 16)",
+        DEADLOCK,
+        hangs=True,
+    ),
+    _hazard(
+        _RING,
+        "barrier not initialised",
+        "nobody initialises",
+        "        mbarrier.init(arrived.index(early), count=1)\n",
+        "        early = early\n",
+        MISUSE,
+        hangs=True,
+    ),
+    _hazard(
+        _RING,
+        "barrier reused without re-initialising",
+        "initialised twice",
+        "        mbarrier.init(arrived.index(early), count=1)\n",
+        "        mbarrier.init(arrived.index(early), count=1)\n" * 2,
+        MISUSE,
+    ),
+    _hazard(
+        _RING,
+        "use after invalidate",
+        "invalidated in the loop",
+        "        values = ring.index(stage).load(by_rows(gl.num_warps()))  # (ROWS, COLUMNS)\n        if step",
+        "        values = ring.index(stage).load(by_rows(gl.num_warps()))  # (ROWS, COLUMNS)\n"
+        "        mbarrier.invalidate(arrived.index(stage))\n        if step",
+        MISUSE,
+        hangs=True,
+    ),
+    _hazard(
+        _RING,
+        "uninitialised read, shared memory",
+        "nothing is written to the tile that is stored",
+        "        out_tile.store(values)\n        fence_async_shared()\n        tma.async_store(out, [first_row",
+        "        fence_async_shared()\n        tma.async_store(out, [first_row",
+        UNKNOWN,
+    ),
+    _hazard(
+        _RING, "stale read through the other proxy", "no fence in one partition", "        fence_async_shared()\n", "", "right"
+    ),
+    _hazard(
+        _RING,
+        "shared memory released while in use",
+        "program ends under its store",
+        "    tma.store_wait(pendings=0)  # before the program's memory goes\n",
+        "",
+        RACE,
+    ),
+    _hazard(
+        _RING,
+        "outside what the program owns",
+        "two programs store one tile",
+        "first_row + step * HEIGHT, 0], out_tile",
+        "step * HEIGHT, 0], out_tile",
+        RACE,
+        problem={"tiles": 8, "programs": 2},
+    ),
+    _hazard(
+        _RING,
+        "fence missing across partitions",
+        "no fence between two partitions",
+        "        fence_async_shared()  # before the arrival: it is this partition that knows of the store\n",
+        "",
+        RACE,
+        **_PARTS,
+    ),
+    _hazard(
+        _RING,
+        "fence missing across partitions",
+        "no fence between read and refill",
+        "        fence_async_shared()  # TMA may write what was read, once the arrival says so\n",
+        "",
+        RACE,
+        **_PARTS,
+    ),
+    _hazard(
+        _RING,
+        "partition does not wait",
+        "reader does not wait for the load",
+        "        mbarrier.wait(full.index(stage), step // STAGES & 1)\n",
+        "",
+        RACE,
+        UNKNOWN,
+        MISUSE,
+        **_PARTS,
+    ),
+    _hazard(
+        _RING,
+        "partition does not wait",
+        "loader does not wait for the reader",
+        "        mbarrier.wait(free.index(stage), step // STAGES & 1 ^ 1)\n",
+        "",
+        RACE,
+        MISUSE,
+        DEADLOCK,
+        hangs=True,
+        **_PARTS,
+    ),
+    _hazard(
+        _RING,
+        "partition does not wait",
+        "sender does not wait for the tile",
+        "        mbarrier.wait(filled, step & 1)\n",
+        "",
+        RACE,
+        UNKNOWN,
+        MISUSE,
+        **_PARTS,
+    ),
+    _hazard(
+        _RING,
+        "partition does not wait",
+        "writer does not wait for the sender",
+        "        mbarrier.wait(sent, step & 1 ^ 1)\n",
+        "",
+        RACE,
+        MISUSE,
+        DEADLOCK,
+        hangs=True,
+        **_PARTS,
+    ),
+    _hazard(
+        _RING,
+        "wrong phase",
+        "loader waits for the reader's later phase",
+        "mbarrier.wait(free.index(stage), step // STAGES & 1 ^ 1)",
+        "mbarrier.wait(free.index(stage), step // STAGES & 1)",
+        DEADLOCK,
+        hangs=True,
+        **_PARTS,
+    ),
+    _hazard(
+        _RING,
+        "wrong arrival count",
+        "the reader arrives twice",
+        "mbarrier.arrive(free.index(stage), count=1)",
+        "mbarrier.arrive(free.index(stage), count=2)",
+        MISUSE,
+        RACE,
+        hangs=True,
+        **_PARTS,
+    ),
+)
+
+
+def source_of(kernel: str) -> Path:
+    kept = CHECKOUT / "kernels" / f"{kernel}.py"
+    return kept if kept.is_file() else CHECKOUT / "tests" / "support" / f"{kernel}.py"
+
+
+def stem_of(hazard: Planted) -> str:
+    """The name of the faulty copy's file: of kernel and fault, the same on every machine."""
+    form = "_partitions" if hazard.problem.get("form") == "partitions" else ""
+    return f"{hazard.kernel}{form}_{hazard.name}".replace(" ", "_").replace("'", "")
+
+
+def plant(hazard: Planted, directory: Path) -> Case:
+    """Write the faulty kernel into `directory`; its case. ValueError where the text does not occur exactly once."""
+    source = source_of(hazard.kernel).read_text()
+    if hazard.replace and not hazard.in_program:
+        if (count := source.count(hazard.replace)) != 1:
+            raise ValueError(f"hazard {hazard.name!r}: its text occurs {count} times in {hazard.kernel}: it must occur once")
+        source = source.replace(hazard.replace, hazard.by)
+    if "\nCONTRACT = " not in source:
+        source += _TRAILER.format(kernel=hazard.kernel)
+    if hazard.in_program:
+        source += _EDITED.format(pattern=hazard.replace, by=hazard.by)
+    path = directory / f"{stem_of(hazard)}.py"
+    path.write_text(source)
+    contract: Any = load(f"{path}:CONTRACT")
+    return contract.case_from_json(
+        {
+            "version": 1,
+            "contract": f"{path}:CONTRACT",
+            "problem": dict(hazard.problem),
+            "config": dict(hazard.config),
+            "regime": "normal",
+            "data_seed": 0,
+            "schedule": "eager",
+            "launcher": "",
+        }
+    )
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    from bitverdict.harness.model.targets import target
+    from bitverdict.harness.studies.sanitizers import runs
+
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.hazards_for_sanitizers")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--target", default="emulated:sm_90")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--timeout", type=float, default=30.0, metavar="S", help="seconds for a case; half as many again under compute-sanitizer"
+    )
+    parser.add_argument("--only", action="append", metavar="TEXT", help="hazards whose kernel, kind, name or file contain a TEXT")
+    parser.add_argument("--hanging", choices=("no", "last", "only"), default="last", help="those under which a GPU may hang")
+    parser.add_argument("--mode", action="append", help="these modes only")
+    arguments = parser.parse_args(words)
+    machine = target(arguments.target)
+    modes = arguments.mode or [m for m in runs.MODES if not machine.emulated or m in runs.EMULATED_MODES]
+    wanted = [
+        h
+        for hangs in (False, True)
+        if arguments.hanging != ("only", "no")[hangs]
+        for h in HAZARDS
+        if h.hangs is hangs and any(text in f"{h.kernel} {h.kind} {h.name} {stem_of(h)}" for text in arguments.only or [""])
+    ]
+    with tempfile.TemporaryDirectory() as place:
+        cases = [plant(hazard, Path(place)) for hazard in wanted]
+        if machine.emulated:  # nothing hangs: one child a mode and kernel for all schedules
+            work = [([replace(case, schedule=schedule) for schedule in SCHEDULES], mode) for case in cases for mode in modes]
+        else:
+            work = [([case], mode) for case in cases for mode in modes]
+        rows = judged(work, machine, arguments.jobs, arguments.timeout, arguments.out)
+    for row in rows:
+        verdict = row["verdict"]
+        print(
+            runs.name_of(row["contract"]),
+            row["mode"],
+            row["case"]["schedule"],
+            verdict["outcome"],
+            verdict["location"],
+            verdict["message"][:60],
+            sep=" | ",
+        )
+    return 0 if rows else 5
+
+
+def judged(work: list[tuple[list[Case], str]], machine: Any, jobs: int, timeout: float, out: Path) -> list[dict]:
+    """The rows of `work` in its order, written to `out` as they come: what a run that is ended did not reach is not there."""
+    from bitverdict.harness.studies.sanitizers import runs
+
+    done: dict[int, list[dict]] = {}
+
+    def one(place: int) -> None:
+        cases, mode = work[place]
+        patience = timeout * (1.5 if mode in runs.AROUND else 1.0)
+        try:
+            verdicts = runs.examine_together(cases, machine, mode, timeout=patience)
+        except Exception as error:  # the next child is unaffected
+            verdicts = [runs.unable(error)] * len(cases)
+        done[place] = [
+            {"contract": case.contract, "case": case.to_json(), "mode": mode, "target": machine.name, "verdict": verdict.to_json()}
+            for case, verdict in zip(cases, verdicts, strict=True)
+        ]
+        if len(done) % 8 == 0:
+            _write(out, list(done.items()))
+
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(one, range(len(work))))
+    return _write(out, list(done.items()))
+
+
+def _write(out: Path, done: list[tuple[int, list[dict]]]) -> list[dict]:
+    rows = [row for _, rows in sorted(done) for row in rows]
+    unfinished = out.with_suffix(f".{threading.get_ident()}")  # a reader never finds half a file
+    unfinished.write_text(json.dumps(rows, indent=1, default=str))
+    unfinished.replace(out)
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""The planted faults of `kernels/ampere_gemm.py`: what a person gets wrong in a ring of cp.async buffers, one text each."""
+
+from __future__ import annotations
+
+from tests.faults.planted import Fault
+
+_TEXTS = (
+    (
+        "drain waits as in the steady state",
+        "async_copy.wait_group(STAGES - 1 - consumed)",
+        "async_copy.wait_group(STAGES - 1)",
+        ("uninitialised read", "race", "wrong words"),
+    ),
+    (
+        "steady state waits for one group too few",
+        "        async_copy.wait_group(STAGES - 1)\n",
+        "        async_copy.wait_group(STAGES)\n",
+        ("uninitialised read", "race", "wrong words"),
+    ),
+    (
+        "drain starts at the first block",
+        "left = blocks - STAGES + consumed",
+        "left = blocks * 0 + consumed",
+        ("wrong words", "uninitialised read", "race"),
+    ),
+    (
+        "refill one block too early",
+        "copy_block(a, a_chunks, row, m, (block + STAGES) * BLOCK_K,",
+        "copy_block(a, a_chunks, row, m, (block + STAGES - 1) * BLOCK_K,",
+        ("wrong words",),
+    ),
+    (
+        "one buffer only",
+        "        stage = block % STAGES\n",
+        "        stage = block * 0\n",
+        ("wrong words", "race", "uninitialised read"),
+    ),
+    (
+        "B left out of the refill",
+        "        copy_block(bt, b_chunks, column, n, (block + STAGES) * BLOCK_K, b_ring.index(stage))\n",
+        "",
+        ("wrong words",),
+    ),
+    ("rows outside are copied", ", mask=(row < rows)[:, None])\n\n", ")\n\n", ("stray read", "wrong words")),
+    ("remainder of K one too long", "(column < columns)", "(column <= columns)", ("wrong words", "stray read")),
+    ("remainder of K forgotten", "    if blocks * BLOCK_K < k:\n", "    if blocks * BLOCK_K < 0:\n", ("wrong words",)),
+    (
+        "columns outside are stored",
+        "mask=(rows < m)[:, None] & (columns < n)[None, :]",
+        "mask=(rows < m)[:, None]",
+        ("stray write", "wrong words"),
+    ),
+    ("rows taken for columns", "row = gl.program_id(1) * BLOCK_M", "row = gl.program_id(0) * BLOCK_M", ("wrong words",)),
+    (
+        "BT strides are A's",
+        "copy_block(bt, b_chunks, column, n, first",
+        "copy_block(bt, a_chunks, column, n, first",
+        ("wrong words", "stray read"),
+    ),
+    (
+        "strides not checked",
+        "    stride_clause(matrices),\n",
+        "",
+        ("not refused", "wrong words", "misaligned address", "stray read", "launcher error", "launch failure"),
+    ),
+)
+
+FAULTS = tuple(
+    Fault(name=name, kernel="ampere_gemm", replace=replace, by=by, convicted_as=named) for name, replace, by, named in _TEXTS
+)

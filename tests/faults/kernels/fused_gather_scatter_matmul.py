@@ -1,0 +1,80 @@
+"""The planted faults of `kernels/fused_gather_scatter_matmul.py`: what a person gets wrong in a persistent pipeline of gathers and
+scatters, one text each."""
+
+from __future__ import annotations
+
+from tests.faults.planted import Fault
+
+_TEXTS = (
+    (
+        "row numbers unmasked",
+        "gl.load(numbers + places, mask=places < count, other=missing)",
+        "gl.load(numbers + places)",
+        ("stray read",),
+    ),
+    (
+        "loads after the last tile",
+        "here | (turn + 1 < count),\n                BUFFERS,\n            )",
+        "here | (turn + 1 < count + 1), BUFFERS)",
+        ("race", "barrier misuse", "stray read", "wrong words", "launch failure"),
+    ),
+    (
+        "W loaded without its predicate",
+        "tma.async_load(w, [k, column], arrived.index(stage), w_ring.index(stage), pred=wanted)",
+        "tma.async_load(w, [k, column], arrived.index(stage), w_ring.index(stage))",
+        ("race", "barrier misuse", "wrong words"),
+    ),
+    ("second tile adds to the first", "result, sums = sums.taken()", "result = sums.cells.load()", ("wrong words",)),
+    (
+        "buffer reloaded while it is read",
+        "            sums.settle()  # block step - 1 is over: its buffer is free\n",
+        "",
+        ("race", "wrong words", "barrier misuse"),
+    ),
+    (
+        "tile stored over one being scattered",
+        "        tma.store_wait(pendings=0)  # the scatter",
+        "        # the scatter",
+        ("race", "wrong words"),
+    ),
+    (
+        "fewer K blocks than are loaded ahead",
+        "blocks = gl.maximum(gl.cdiv(x.shape[1], BLOCK_K), AHEAD)",
+        "blocks = gl.cdiv(x.shape[1], BLOCK_K)",
+        ("wrong words", "deadlock", "race", "barrier misuse", "uninitialised read"),
+    ),
+    ("next tile starts in the middle of K", "block + AHEAD - blocks) * BLOCK_K", "block) * BLOCK_K", ("wrong words",)),
+    (
+        "next tile keeps its column",
+        "load_n = gl.where(here, tile_n, next_n)",
+        "load_n = gl.where(here, tile_n, tile_n)",
+        ("wrong words",),
+    ),
+    (
+        "scattered by the next tile's rows",
+        "row_numbers(scatter, tile_m * BLOCK_M,",
+        "row_numbers(scatter, next_m * BLOCK_M,",
+        ("wrong words", "race"),
+    ),
+    (
+        "scattered eight columns on",
+        "tma.async_scatter(out, targets, tile_n * BLOCK_N, out_tile)",
+        "tma.async_scatter(out, targets, tile_n * BLOCK_N + 16, out_tile)",
+        ("wrong words", "race"),
+    ),
+    (
+        "missing rows are -1",
+        "row_numbers(scatter, tile_m * BLOCK_M, rows, out.shape[0], BLOCK_M)",
+        "row_numbers(scatter, tile_m * BLOCK_M, rows, -1, BLOCK_M)",
+        ("illegal instruction",),
+    ),
+    ("phase of the tile", "step // BUFFERS & 1", "turn & 1", ("race", "uninitialised read", "wrong words", "deadlock")),
+    ("result before the last product is over", "        sums.settle()\n        result", "        result", ("race", "wrong words")),
+    ("what follows a row overwritten", "target = store_target(out, keep=True)", "target = out", ("stray write",)),
+    ("rows that nobody names are lost", "target = store_target(out, keep=True)", "target = store_target(out)", ("wrong words",)),
+)
+
+FAULTS = tuple(
+    Fault(name=name, kernel="fused_gather_scatter_matmul", replace=replace, by=by, convicted_as=named)
+    for name, replace, by, named in _TEXTS
+)

@@ -1,0 +1,79 @@
+"""The planted faults of `kernels/tma_gather.py`: what a person gets wrong when rows are picked by number, one text each."""
+
+from __future__ import annotations
+
+from tests.faults.planted import Fault
+
+_TEXTS = (
+    (
+        "one row less expected",
+        "mbarrier.expect(arrived, BLOCK_X * table.nbytes_per_cta)",
+        "mbarrier.expect(arrived, (BLOCK_X - 1) * table.nbytes_per_cta)",
+        ("barrier misuse", "race", "wrong words", "uninitialised read"),
+    ),
+    (
+        "column wrapped",
+        "tma.async_gather(table, wanted, column_offset, arrived, tile)",
+        "tma.async_gather(table, wanted, (column_offset + table.shape[1]) % table.shape[1], arrived, tile)",
+        ("wrong words", "illegal instruction"),
+    ),
+    ("row numbers unmasked", "mask=places < offsets, other=-1", "mask=places < offsets + 8, other=-1", ("stray read",)),
+    (
+        "wait for the phase before",
+        "mbarrier.wait(arrived, phase=0)",
+        "mbarrier.wait(arrived, phase=1)",
+        ("race", "wrong words", "uninitialised read", "barrier misuse", "deadlock"),
+    ),
+    (
+        "rows past the last are stored",
+        "tile.load(by_rows), mask=(row < offsets)[:, None])",
+        "tile.load(by_rows))",
+        ("stray write",),
+    ),
+    (
+        "rows past the end taken from the last",
+        "wanted = gl.convert_layout(wanted,",
+        "wanted = gl.convert_layout(gl.minimum(wanted, table.shape[0] - 1),",
+        ("wrong words",),
+    ),
+    (
+        "negative rows taken from the first",
+        "wanted = gl.convert_layout(wanted,",
+        "wanted = gl.convert_layout(gl.maximum(wanted, 0),",
+        ("wrong words",),
+    ),
+    (
+        "second block starts too late",
+        "first = gl.program_id(0) * BLOCK_X",
+        "first = gl.program_id(0) * (BLOCK_X + 4)",
+        ("wrong words",),
+    ),
+    (
+        "column offset not checked",
+        "holds=lambda p, c: p.column_offset * bits_of(p.dtype) // 8 % ALIGNMENT_BYTES == 0",
+        "holds=lambda p, c: True",
+        ("illegal instruction", "not refused"),
+    ),
+    (
+        "column rounded down to what is legal",
+        "tma.async_gather(table, wanted, column_offset, arrived, tile)",
+        "tma.async_gather(table, wanted, column_offset - column_offset % (128 // table.dtype.primitive_bitwidth), arrived, tile)",
+        ("not refused",),
+    ),
+    (
+        "fewest rows not checked",
+        "holds=lambda p, c: c.block_x >= FEWEST_ROWS",
+        "holds=lambda p, c: True",
+        ("refused", "not refused"),
+    ),
+    (
+        "box of half a row",
+        "TensorDescriptor.from_tensor(table, [1, block_y], layout)",
+        "TensorDescriptor.from_tensor(table, [1, block_y // 2], layout)",
+        ("wrong words", "refused", "launcher error"),
+    ),
+)
+
+FAULTS = tuple(
+    Fault(name=name, kernel="tma_gather", replace=replace, by=by, convicted_as=named) for name, replace, by, named in _TEXTS
+)

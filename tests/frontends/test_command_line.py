@@ -1,0 +1,295 @@
+"""Contract under test: the command line judges, stores, replays and promotes; bad input is told in one line and leaves no file."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bitverdict.harness.frontends.main import main
+from tests.support.interrupts import answering
+
+ADD = "tests.support.vector_add"
+CHECKOUT = Path(__file__).resolve().parents[2]
+SM_90 = ["--target", "emulated:sm_90"]
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def run(*words: str) -> int:
+    return main(["run", *words, "--jobs", "1"])
+
+
+def test_a_right_kernel_is_acquitted_with_status_0(capsys: pytest.CaptureFixture, state: Path) -> None:
+    assert run("--contract", f"{ADD}:CONTRACT", *SM_90, "--max-cases", "8") == 0
+    out = capsys.readouterr().out
+    assert "5/5" in out and "cases judged" in out and "│ exact" in out
+    legend = out.partition("┘\n")[2].splitlines()[:5]
+    assert [line.partition(":")[0] for line in legend] == ["right", "words", "largest share of the bound", "cover", "a case"]
+    assert not (state / "failures").exists()
+
+
+def test_a_wrong_kernel_is_convicted_shrunk_stored_and_replayed(capsys: pytest.CaptureFixture, state: Path, tmp_path: Path) -> None:
+    outputs = ["--json", str(tmp_path / "run.jsonl"), "--junit", str(tmp_path / "run.xml"), "--html", str(tmp_path / "run.html")]
+    assert run("--contract", f"{ADD}:WRONG", *SM_90, "--max-cases", "15", *outputs) == 1
+    out = capsys.readouterr().out
+    assert "CONVICTED" in out and "n=5" in out and "first at [2]" in out
+    (stored,) = (state / "failures").glob("*.json")
+    assert f"bitverdict replay {stored}" in out.replace("\n", "")
+    assert json.loads(stored.read_text())["case"]["problem"]["n"] == 5
+    assert "CONVICTED" in (tmp_path / "run.html").read_text()
+    assert main(["replay", str(stored)]) == 1
+    assert "convicted again: the same bug" in capsys.readouterr().out
+
+
+def test_a_crash_is_convicted_and_does_not_end_the_run(capsys: pytest.CaptureFixture) -> None:
+    assert run("--contract", f"{ADD}:CRASHES", *SM_90, "--max-cases", "10", "--shrink-seconds", "0") == 1
+    out = capsys.readouterr().out
+    assert "segmentation fault" in out and "SIGSEGV" in out and "2 right, 7 convicted" in out
+
+
+def test_a_hang_is_convicted_as_a_timeout(capsys: pytest.CaptureFixture) -> None:
+    assert run("--contract", f"{ADD}:HANGS", *SM_90, "--max-cases", "3", "--timeout", "3") == 1
+    assert "no verdict within 3 s" in capsys.readouterr().out
+
+
+def test_a_users_launcher_outside_the_checkout_is_judged(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("def add(a, b):\n    return a + b\n")
+    assert run("--contract", f"{ADD}:CONTRACT", *SM_90, "--launcher", f"{mine}:add", "--max-cases", "6") == 0
+    assert "mine.py:add" in capsys.readouterr().out
+
+
+def test_ctrl_c_says_cancelled_and_leaves_the_journal_and_no_child(tmp_path: Path, state: Path) -> None:
+    command = [sys.executable, "-m", "bitverdict", "run", "--contract", f"{ADD}:HANGS", *SM_90, "--jobs", "2"]
+    with answering():
+        run = subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not any(path.read_text().count("begin") == 4 for path in state.glob("journal/*.jsonl")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    try:
+        out, error = run.communicate(timeout=30)
+    finally:
+        run.kill()
+    assert run.returncode == 3 and "2 right; cancelled" in out and "Traceback" not in error, (out, error)
+    assert not any(str(state) in path.read_text() for path in Path("/proc").glob("[0-9]*/environ") if readable(path))
+
+
+def readable(path: Path) -> bool:
+    try:
+        return bool(path.read_text())
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def test_a_kernel_whose_feature_no_target_has_is_not_run_and_not_right(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
+    needy = tmp_path / "needy.py"
+    imports = f"from {ADD} import VectorAdd\nfrom bitverdict.kernels.features import Feature\n"
+    needy.write_text(imports + "CONTRACT = VectorAdd(requires=frozenset({Feature.TCGEN05}))\n")
+    assert run("--contract", f"{needy}:CONTRACT", *SM_90) == 5
+    assert "lacks tcgen05.mma" in capsys.readouterr().out
+
+
+def test_promoting_moves_the_file_and_says_what_is_owed(
+    capsys: pytest.CaptureFixture, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bitverdict.harness.session.reproducers.promote.__defaults__", (tmp_path / "seeds",))
+    run("--contract", f"{ADD}:WRONG", *SM_90, "--max-cases", "6", "--shrink-seconds", "0")
+    (stored,) = (state / "failures").glob("*.json")
+    assert main(["promote", str(stored), "--owed", "convicted"]) == 0
+    (kept,) = (tmp_path / "seeds").iterdir()
+    assert not stored.exists() and json.loads(kept.read_text())["owed"] == {"ruling": "convicted", "outcome": "wrong words"}
+
+
+def test_targets_are_listed_with_their_features(capsys: pytest.CaptureFixture) -> None:
+    assert main(["targets"]) == 0
+    assert "emulated:sm_100  sm_100  emulated" in capsys.readouterr().out
+
+
+LESS = """def f(a, b): ...
+def g(a, b): ...
+def h(a, b): ...
+f.requires, g.requires, h.claims = (lambda m: False), (lambda q: True), ("fp4",)
+"""
+NAMED = """import os, torch, triton, triton.language as tl
+from pathlib import Path
+SIZE = 3
+def mymatmul(a, b): ...
+def add(a, b): ...
+mymatmul.claims = ("stride",)
+@triton.jit
+def kernel(a): ...
+"""
+BAD = [
+    (["run", "matmull"], "contract 'matmull': no such kernel (did you mean 'matmul'?); known: "),
+    (["run", "softmax"], "contract 'softmax': no such kernel; known: "),
+    (["run", "matmul", "--target", "emulated:sm90"], "must be emulated:sm_NN or cuda:N (did you mean 'emulated:sm_90'?); targets"),
+    (["run", "matmul", "--target", "sm_80"], "must be emulated:sm_NN or cuda:N (did you mean 'emulated:sm_80'?); targets here: "),
+    (["run", "matmul", "--launcher", "{tmp}/named.py:mymatmull"], "no mymatmull (did you mean 'mymatmul'?); it has mymatmul, add"),
+    (["run", "matmul", "--launcher", "{tmp}/named.py:softmax"], "has no softmax; it has mymatmul, add"),
+    (["run", "matmul", "--launcher", "{tmp}/named.py:mymatmul"], "claims 'stride' (did you mean 'strides'?); it must be of"),
+    (["run", "matmul", "--target", "emulated:sm_75"], "target 'emulated:sm_75': must be emulated:sm_NN or cuda:N; targets here: "),
+    (["run", "matmul", "--target", "cuda:77"], "target 'cuda:77': no such GPU is visible"),
+    (["run", "matmul", "--launcher", "nowhere.py:f"], "there is no file nowhere.py; give a path to an existing Python file"),
+    (["run", "matmul", "--launcher", "nowhere.py"], "address 'nowhere.py': must be package.module:NAME or path/file.py:NAME"),
+    (["run", "matmul", "--launcher", "no.such.module:f"], "address 'no.such.module:f': cannot import no.such.module"),
+    (["run", "matmul", "--launcher", "{tmp}/mine.py:g"], "has no g; it has f, g0"),
+    (["run", "matmul", "--launcher", "{tmp}/mine.py:x"], "is a int, must be a function (a, b, activation='', *, out_dtype=None)"),
+    (["run", "--launcher", "{tmp}/mine.py:f", "matmul", "ampere_gemm"], "name it, for example: run matmul"),
+    (["run", "ampere_gemm", "--launcher", "{tmp}/mine.py:g0"], "is g0(), must be a function (a, bt, d=None, *, block_m=64"),
+    (["run", "matmul", "--launcher", "{tmp}/less.py:f"], "its requires takes no case of matmul; mend the attribute"),
+    (["run", "matmul", "--launcher", "{tmp}/less.py:g"], "requires takes 'q'; it may take m, n, k, dtype; mend the attribute"),
+    (["run", "matmul", "--launcher", "{tmp}/less.py:h"], "claims 'fp4'; it must be of strides, bf16, fp32, e4m3, int8, "),
+    (["run", "--contract", "{tmp}/mine.py:f"], "is a function, must be a bitverdict.harness.model.contract.Contract"),
+    (["run", "matmul", "--contract", "a:b"], "give kernels or one contract, not both"),
+    (["run", "matmul", "--max-cases", "0"], "--max-cases 0: must be at least 1"),
+    (["run", "matmul", "--jobs", "-1"], "--jobs -1: must be at least 0"),
+    (["run", "matmul", "--timeout", "0"], "--timeout 0: must be more than 0 seconds; leave it out for 120, give inf for no limit"),
+    (["run", "matmul", "--timeout", "-3"], "--timeout -3: must be more than 0 seconds"),
+    (["run", "matmul", "--timeout", "nan"], "--timeout nan: must be more than 0 seconds"),
+    (["run", "matmul", "--shrink-seconds", "nan"], "--shrink-seconds nan: must be at least 0"),
+    (["replay", "{tmp}/whole.json", "--timeout", "0"], "--timeout 0: must be more than 0 seconds"),
+    (["run", "matmul", "--json", "{tmp}/none/run.json"], "must be a file in a directory that exists; make "),
+    (["replay", "{tmp}/none.json"], "cannot be read (No such file or directory); give a file of .harness/failures or tests/seeds"),
+    (["replay", "{tmp}/cut.json"], "is not JSON"),
+    (["replay", "{tmp}/version.json"], "version 99, this checkout reads version 1"),
+    (["replay", "{tmp}/case.json"], "case of version None: this checkout reads version 1"),
+    (["promote", "{tmp}/cut.json"], "is not JSON"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), BAD, ids=[" ".join(words) for words, _ in BAD])
+def test_bad_input_is_one_line_with_value_rule_and_remedy_and_leaves_no_file(
+    capsys: pytest.CaptureFixture, tmp_path: Path, state: Path, words: list[str], said: str
+) -> None:
+    (tmp_path / "mine.py").write_text("x = 3\ndef f(a, b): ...\ndef g0(): ...\n")
+    (tmp_path / "less.py").write_text(LESS)
+    (tmp_path / "named.py").write_text(NAMED)
+    (tmp_path / "cut.json").write_text('{"version": 1, "case": {"contr')
+    (tmp_path / "version.json").write_text('{"version": 99}')
+    good = {"version": 1, "target": "emulated:sm_90", "verdict": {}, "signature": ["a", "b", "c"]}
+    (tmp_path / "case.json").write_text(json.dumps({**good, "case": {"contract": "matmul"}}))
+    (tmp_path / "whole.json").write_text(json.dumps({**good, "case": WHOLE}))
+    before = sorted(tmp_path.iterdir())
+    assert main([word.format(tmp=tmp_path) for word in words]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.startswith("error: ") and error.count("\n") == 1
+    assert sorted(tmp_path.iterdir()) == before and not state.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["rnu"], "did you mean 'run'?"),
+        (["run", "--profile", "quik"], "did you mean 'quick'?"),
+        (["run", "--max-case-s"], "unrecognized arguments: --max-case-s (did you mean '--max-cases'?)"),
+        (["run", "--frobnicate"], "unrecognized arguments: --frobnicate\n"),
+    ],
+)
+def test_a_command_or_an_option_that_is_misspelt_gets_the_nearest(
+    words: list[str], said: str, capsys: pytest.CaptureFixture
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert said in capsys.readouterr().err
+
+
+WHOLE = {
+    "version": 1, "contract": "small_mma", "problem": {"m": 64, "n": 16, "k": 16}, "config": {},
+    "regime": "integers", "data_seed": 0, "schedule": "eager", "launcher": "",
+}  # fmt: skip
+EDITED: list[tuple[dict, str]] = [
+    ({"case": {"problem": {"m": -5}}}, "problem.m is -5: must be an integer of at least 0"),
+    ({"case": {"problem": {"m": "many"}}}, "problem.m is 'many': must be an integer"),
+    ({"case": {"problem": {"m": True}}}, "problem.m is True: must be an integer"),
+    ({"case": {"problem": {"m": 1.5}}}, "problem.m is 1.5: must be an integer"),
+    ({"case": {"problem": {"dtype": 16}}}, "problem.dtype is 16: must be a text"),
+    ({"case": {"problem": {"rows": 3}}}, "must have the fields of Problem, Config and Case"),
+    ({"case": {"problem": 3}}, "case.problem is 3: must be an object of JSON"),
+    ({"case": {"config": {"num_warps": None}}}, "config.num_warps is None: must be an integer"),
+    ({"case": {"data_seed": -1}}, "case.data_seed is -1: must be an integer of at least 0"),
+    ({"case": {"data_seed": "0"}}, "case.data_seed is '0': must be an integer"),
+    ({"case": {"schedule": "sometimes"}}, "case.schedule is 'sometimes': must be 'eager', 'latest' or 'drawn:<integer>'"),
+    ({"case": {"schedule": "eager on 0"}}, "case.schedule is 'eager on 0': must be 'eager', 'latest' or"),
+    ({"case": {"calls": 0}}, "case.calls is 0: must be "),
+    ({"case": {"calls": 3}}, "case.calls is 3: must be 1 or 2"),
+    ({"case": {"tuning": 2}}, "case.tuning is 2: must be "),
+    ({"case": {"regime": "gauss"}}, "regime 'gauss': unknown; use one of normal, integers"),
+    ({"case": {"contract": ""}}, "case.contract is missing"),
+    ({"case": {"contract": "nvfp8_matmul"}}, "contract 'nvfp8_matmul': no such kernel; known: "),
+    ({"case": {"launcher": 7}}, "case.launcher is 7: must be a text"),
+    ({"target": 90}, "target is 90: must be a text"),
+    ({"target": "emulated:sm_1"}, "target 'emulated:sm_1': must be emulated:sm_NN or cuda:N"),
+    ({"signature": "wrong words"}, "signature is 'wrong words': must be a list"),
+    ({"signature": ["wrong words"]}, "signature is ['wrong words']: must be outcome, message, line"),
+    ({"verdict": []}, "verdict is []: must be an object of JSON"),
+    ({"sources": {"a.py": 3}}, "sources is {'a.py': 3}: must be an object of JSON with texts in it"),
+    ({"knobs": "none"}, "knobs is 'none': must be an object of JSON"),
+]
+
+
+def edited(change: dict) -> dict:
+    """A whole reproducer with `change` merged into it."""
+    file = {"version": 1, "target": "emulated:sm_100", "verdict": {}, "signature": ["wrong words", "", ""], "case": WHOLE}
+
+    def merged(old: object, new: object) -> object:
+        both = isinstance(old, dict) and isinstance(new, dict)
+        return old | {k: merged(old.get(k), v) for k, v in new.items()} if both else new  # type: ignore[operator, union-attr]
+
+    return merged(file, change)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(("change", "said"), EDITED, ids=[said for _, said in EDITED])
+def test_an_edited_reproducer_is_refused_with_its_field_and_rule(
+    change: dict, said: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    path = tmp_path / "edited.json"
+    path.write_text(json.dumps(edited(change)))
+    assert main(["replay", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.startswith("error: ") and error.count("\n") == 1
+
+
+def test_a_whole_reproducer_with_a_space_in_its_path_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """The rows above can pass; and the line that is printed is one that a shell takes."""
+    (tmp_path / "it's here").mkdir()
+    path = tmp_path / "it's here" / "a wrong one.json"
+    path.write_text(json.dumps(edited({"case": {"schedule": "drawn:-3 on 2"}})))
+    assert main(["replay", str(path)]) == 0
+    wrong = edited({"case": {"contract": f"{ADD}:CONTRACT", "problem": {"n": 9, "fault": "wrong"}, "config": "torch"}})
+    wrong["case"]["problem"] = {"n": 9, "fault": "wrong"}
+    path.write_text(json.dumps(wrong))
+    capsys.readouterr()
+    assert main(["replay", str(path)]) == 1
+    line = next(line for line in capsys.readouterr().out.splitlines() if "replay: " in line).strip()
+    assert shlex.split(line.removeprefix("replay: ")) == ["bitverdict", "replay", str(path)]
+
+
+def test_a_seed_file_tells_what_was_executed(state: Path) -> None:
+    run("--contract", f"{ADD}:CONTRACT", *SM_90, "--launcher", f"{ADD}:add_off_by_one", "--max-cases", "5", "--shrink-seconds", "0")
+    run("--contract", f"{ADD}:DOUBLED", *SM_90, "--max-cases", "5", "--shrink-seconds", "0")
+    told = [json.loads(path.read_text())["verdict"]["recorded"].get("launches") for path in (state / "failures").iterdir()]
+    assert None in told
+    (launch,) = next(launches for launches in told if launches)
+    assert launch["kernel"] == "add_kernel" and launch["instructions"] == [] and len(launch["program"]) == 12
+
+
+def test_nothing_is_printed_below_a_report_once_gluon_was_imported() -> None:
+    """The bindings' page of "leaked" functions comes with an ordinary exit: the second process shows that it still would."""
+    words = ["run", "tmem_copy", "--target", "emulated:sm_90"]  # not run there: only its contract is imported
+    ours = subprocess.run([sys.executable, "-m", "bitverdict", *words], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    plain = f"import sys; from bitverdict.harness.frontends.main import main; sys.exit(main({words!r}))"
+    ordinary = subprocess.run([sys.executable, "-c", plain], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert (ours.returncode, "leaked" in ours.stderr) == (5, False)
+    assert (ordinary.returncode, "leaked" in ordinary.stderr) == (5, True), "no page any more: drop supervision.leave"

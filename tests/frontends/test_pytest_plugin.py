@@ -1,0 +1,340 @@
+"""Contract under test: under pytest the same judge holds each node, prints the line that replays, and nodes draw for themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import hypothesis
+import pytest
+from hypothesis.database import InMemoryExampleDatabase
+
+from bitverdict.harness.frontends.main import main
+from bitverdict.harness.frontends.pytest_large import large_nodes
+from bitverdict.harness.frontends.pytest_plugin import (
+    Court,
+    Node,
+    base_seed,
+    database,
+    pytest_collection_modifyitems,
+    pytest_xdist_auto_num_workers,
+    pytest_xdist_make_scheduler,
+)
+from bitverdict.harness.frontends.pytest_summary import lines, tallied, tally_row, time_lines
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.session import reproducers
+from bitverdict.harness.session.case_source import PROFILES
+from bitverdict.harness.session.shrink import Convicted
+from bitverdict.harness.workers.gpu_lease import NEED
+from tests.support.vector_add import HOST, case
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+ADD = "tests.support.vector_add"
+
+
+def test_a_right_kernel_is_held_and_its_words_are_counted(court: Court) -> None:
+    properties: list[tuple[str, object]] = []
+    court.hold(Node(f"{ADD}:CONTRACT", "emulated:sm_90"), properties)
+    assert dict(properties)["cases"] > 5 and dict(properties)["words"] > 190
+
+
+def test_a_wrong_kernel_fails_with_its_report_and_its_replay_line(
+    court: Court, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
+    properties: list[tuple[str, object]] = []
+    with pytest.raises(Convicted, match="wrong words") as raised:
+        court.hold(Node(f"{ADD}:WRONG", "emulated:sm_90"), properties)
+    (stored,) = (tmp_path / "failures").iterdir()
+    assert ("replay", f"bitverdict replay {stored}") in properties
+    assert reproducers.read(stored).case["problem"]["n"] == 5 and "n=5" in str(raised.value)
+
+
+def test_a_feature_a_target_lacks_is_a_skip_that_names_it(court: Court, tmp_path: Path) -> None:
+    needy = tmp_path / "needy.py"
+    imports = f"from {ADD} import VectorAdd\nfrom bitverdict.kernels.features import Feature\n"
+    needy.write_text(imports + "CONTRACT = VectorAdd(requires=frozenset({Feature.TCGEN05}))\n")
+    with pytest.raises(pytest.skip.Exception, match=r"emulated:sm_90 lacks tcgen05\.mma"):
+        court.hold(Node(f"{needy}:CONTRACT", "emulated:sm_90"), [])
+
+
+POLICY = """
+from tests.support.vector_add import VectorAdd
+
+class Policy(VectorAdd):
+    def required(self, target):
+        return super().required(target)[:{required}]
+    def expected(self, case, target, operands, recorded):
+        if {when}:
+            {then}
+        return super().expected(case, target, operands, recorded)
+
+CONTRACT = Policy()
+CONTRACT.address = __file__ + ":CONTRACT"
+"""
+SAME = [  # required cases; when a case is not judged as it should be, and how; status; what is said
+    (5, "False", "pass", 0, ""),
+    (5, "case.problem.n == 64", "raise KeyError('c')", 3, "the contract raised KeyError: 'c'"),
+    (5, "case.problem.n == 64", "raise MemoryError('as asked')", 3, "1 of them of the cover list"),
+    (0, "case.problem.n % 2", "raise MemoryError('as asked')", 3, "decide nothing"),
+]
+
+
+@pytest.mark.parametrize(("required", "when", "then", "status", "said"), SAME)
+def test_a_node_passes_where_the_command_line_ends_with_status_0(
+    court: Court,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+    required: int,
+    when: str,
+    then: str,
+    status: int,
+    said: str,
+) -> None:
+    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    mine = tmp_path / "policy.py"
+    mine.write_text(POLICY.format(required=required, when=when, then=then))
+    assert main(["run", "--contract", f"{mine}:CONTRACT", "--target", "emulated:sm_90", "--jobs", "1"]) == status
+    assert said in capsys.readouterr().out
+    node = Node(f"{mine}:CONTRACT", "emulated:sm_90")
+    if status == 0:
+        court.hold(node, [])
+        return
+    properties: list[tuple[str, object]] = []
+    with pytest.raises(pytest.fail.Exception) as failed:
+        court.hold(node, properties)
+    assert said in str(failed.value)
+    stored = list((tmp_path / "state" / "failures").glob("*")) if "KeyError" in then else []
+    assert [value for name, value in properties if name == "replay"] == [f"bitverdict replay {path}" for path in stored]
+
+
+def test_our_profiles_have_no_database_and_no_deadline_even_where_ci_is_set() -> None:
+    for name in PROFILES:
+        profile = hypothesis.settings.get_profile(f"harness-{name}")
+        assert (profile.database, profile.deadline, profile.derandomize) == (None, None, False)
+
+
+def run_pytest(*words: str, **variables: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *words]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "CI"))}
+    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, env=environment | variables)
+
+
+def test_nodes_are_named_by_contract_and_target() -> None:
+    listed = run_pytest("--collect-only", "tests/kernel_contracts/test_contracts.py", "--harness-target", "emulated:sm_90").stdout
+    assert "test_contracts.py::test_a_kernel_keeps_its_contract[matmul-emulated:sm_90]" in listed and "sm_80" not in listed
+
+
+def test_each_shard_of_a_node_has_a_name_of_its_own() -> None:
+    assert [str(Node("add", "cuda:0", shard, 2)) for shard in range(2)] == ["add-cuda:0-1of2", "add-cuda:0-2of2"]
+    assert str(Node("add", "cuda:0")) == "add-cuda:0"
+
+
+def test_a_session_that_compiled_gluon_ends_below_its_report() -> None:
+    done = run_pytest("tests/emulator/memory/test_proxy_fences.py", "-k", "refill_without_a_fence and eager")
+    assert done.returncode == 0 and "passed" in done.stdout, done.stdout
+    assert "leaked" not in done.stdout + done.stderr  # the page that Triton's bindings print when the interpreter ends
+
+
+def test_a_directory_of_seed_files_is_judged_and_each_failure_prints_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = case(9, fault="wrong")
+    path = reproducers.write(reproducers.seed_of(failing, "emulated:sm_90", judge(failing, HOST)), tmp_path)
+    done = run_pytest(
+        "tests/kernel_contracts/test_seeds.py", "-k", path.name, "--replay", str(tmp_path), HARNESS_STATE=str(tmp_path / "state")
+    )
+    assert done.returncode == 1 and f"replay: bitverdict replay {path}" in done.stdout, done.stdout
+
+
+def test_a_replay_directory_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+    done = run_pytest("--replay", str(tmp_path / "none"))
+    assert done.returncode == 4 and "must be a directory of seed files" in done.stderr
+
+
+def test_a_gpu_that_is_asked_for_and_not_here_is_a_usage_error_that_names_those_that_are() -> None:
+    here = {"visible": "0", "gpus": [{"arch": "sm_80", "model": "one", "uuid": "u", "free": 1, "total": 1}]}
+    none: dict = {"visible": "0", "gpus": []}
+    for name, gpus, workers in (("cuda", none, "0"), ("cuda:sm_90", here, "0"), ("cuda:sm_90", here, "auto")):
+        found = {"HARNESS_GPUS_SEEN": json.dumps(gpus), "CUDA_VISIBLE_DEVICES": "0"}
+        done = run_pytest("--collect-only", "-n", workers, "--harness-target", name, **found)
+        assert done.returncode == 4 and f"target '{name}': no such GPU is visible" in done.stderr
+        assert ("cuda:0 (sm_80)" in done.stderr) == (gpus is here) and "Traceback" not in done.stderr
+
+
+def test_an_emulated_target_that_is_misspelt_is_a_usage_error() -> None:
+    done = run_pytest("--collect-only", "--harness-target", "emulated:sm90", "tests/kernel_contracts/test_contracts.py")
+    assert done.returncode == 4 and "did you mean 'emulated:sm_90'?" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_gpu_line_collects_contracts_and_large_products_and_others_no_large_ones() -> None:
+    here = {"visible": "0", "gpus": [{"arch": "sm_90", "model": "one", "uuid": "u", "free": 1, "total": 1}]}
+    both = ["--collect-only", "tests/kernel_contracts/test_contracts.py", "tests/kernel_contracts/test_large.py"]
+    found = {"HARNESS_GPUS_SEEN": json.dumps(here), "CUDA_VISIBLE_DEVICES": "0"}
+    listed = run_pytest(*both, "--harness-target", "cuda:sm_90", **found).stdout
+    assert "[matmul-cuda:sm_90]" in listed and "[hopper_matmul-e5m2-0-8192x8192x8192-cuda:sm_90]" in listed
+    assert "8192" not in run_pytest(*both, "--harness-target", "emulated:sm_90").stdout
+
+
+def test_a_large_product_is_judged_in_a_child_and_one_that_lacks_a_feature_is_told_as_not_run(court: Court) -> None:
+    nodes = large_nodes("48x40x64", 1, ["emulated:sm_90"])
+    ampere = next(node for node in nodes if node.case.contract == "ampere_gemm")
+    told: list[tuple[str, object]] = []
+    court.hold_large(ampere, told)
+    assert json.loads(str(dict(told)["tally"])) == [["ampere_gemm", ampere.kind, 1, 48 * 40, 0]]
+    wrong = replace(ampere, case=replace(ampere.case, contract="no_such_kernel"))
+    with pytest.raises(ValueError, match="no_such_kernel"):
+        court.hold_large(wrong, [])
+    blackwell, told = next(node for node in nodes if node.case.contract == "blocked_matmul"), []
+    with pytest.raises(pytest.skip.Exception, match="lacks"):
+        court.hold_large(blackwell, told)
+    assert str(dict(told)["not_run"]).startswith("blocked_matmul large fp16: emulated:sm_90 lacks") and "tally" not in dict(told)
+
+
+def test_a_wrong_large_product_fails_and_its_words_are_not_counted(court: Court, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = large_nodes("48x40x64", 1, ["emulated:sm_90"])[-8]
+    row = {"ruling": "convicted", "outcome": "wrong words", "message": "3 of 9 words differ", "words": 9}
+    monkeypatch.setattr(court.large, "judge", lambda case, where, products: row)
+    monkeypatch.setattr("bitverdict.harness.frontends.pytest_plugin.lacking", lambda case, where: [])
+    told: list[tuple[str, object]] = []
+    with pytest.raises(pytest.fail.Exception, match="3 of 9 words differ"):
+        court.hold_large(node, told)
+    assert "tally" not in dict(told) and "bitverdict large" in str(dict(told)["replay"])
+
+
+def test_the_last_lines_count_words_of_nodes_that_passed_alone_and_name_what_did_not_run() -> None:
+    def report(outcome: str, **told: object) -> SimpleNamespace:
+        return SimpleNamespace(passed=outcome == "passed", failed=outcome == "failed", user_properties=list(told.items()))
+
+    first, second = tallied([tally_row("matmul", "fp16", 1, 70, 8192)]), tallied([tally_row("matmul", "fp16", 2, 30, 64)])
+    reports = [report("passed", tally=first, judged=1), report("passed", tally=second, judged=1)]
+    reports += [report("failed", tally=first, judged=1), report("skipped", not_run="tmem_copy: cuda:0 lacks tensor memory")]
+    said = list(lines(reports))
+    assert "matmul" in said[1] and "3 cases" in said[1] and "100 words (70)" in said[1]
+    assert said[2].startswith("100 words compared and equal, 70 of them") and said[2].endswith("1 nodes failed")
+    assert said[3:] == ["not run: tmem_copy: cuda:0 lacks tensor memory"]
+    assert list(lines([report("passed")])) == []
+
+
+def test_a_long_session_says_where_its_time_went_and_a_short_one_nothing() -> None:
+    def report(file: str, duration: float, when: str = "call", **told: str) -> SimpleNamespace:
+        return SimpleNamespace(nodeid=f"tests/{file}::test_it", duration=duration, when=when, user_properties=list(told.items()))
+
+    node = {"seconds": '{"compile": 20.0, "launch": 5.5, "total": 30.0}'}
+    reports = [report("test_contracts.py", 50.0, **node), report("test_contracts.py", 10.0, "setup", **node)]
+    reports.append(report("test_a.py", 40.0))
+    said = list(time_lines(reports))
+    assert said[0].startswith("where 100 s") and said[1].split() == ["test_contracts.py", "60.0", "s", "60%"]
+    assert said[-1] == "judged cases, 30 s: compile 20.0 s, launch 5.5 s"
+    assert list(time_lines(reports[2:])) == []
+
+
+def test_workers_are_as_many_as_free_memory_has_room_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def gpu(index: int, free: int, arch: str = "sm_90") -> Target:
+        return Target(f"cuda:{index}", arch, index, "", f"w-{tmp_path.name}-{index}", free * NEED, 8 * NEED)
+
+    options = {"--harness-target": ["cuda"]}
+    config = SimpleNamespace(getoption=lambda name, default=None: options[name])
+    monkeypatch.setattr("bitverdict.harness.frontends.pytest_plugin.os.sched_getaffinity", lambda pid: range(12))
+    monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS", raising=False)
+    monkeypatch.delenv("HARNESS_GPU_SLOTS", raising=False)
+    for name in ("HARNESS_GPUS_SEEN", "HARNESS_GPU_PLACES"):
+        monkeypatch.setenv(name, "")
+    for found, slots, workers in (
+        ([gpu(0, 3)], None, 3), ([gpu(0, 3), gpu(1, 2)], None, 5), ([gpu(0, 8), gpu(1, 8)], None, 12), ([gpu(0, 0)], None, 1),
+        ([gpu(0, 8), gpu(1, 1)], "2", 3),
+    ):  # fmt: skip
+        monkeypatch.setattr("bitverdict.harness.frontends.pytest_plugin.targets", lambda found=found: found)
+        if slots:
+            monkeypatch.setenv("HARNESS_GPU_SLOTS", slots)
+        assert pytest_xdist_auto_num_workers(config) == workers  # type: ignore[arg-type]
+        assert len([place for place in os.environ["HARNESS_GPU_PLACES"].split(",") if place]) in (workers, 0)
+    options["--harness-target"] = ["cuda:sm_80"]
+    monkeypatch.setattr("bitverdict.harness.frontends.pytest_plugin.targets", lambda: [gpu(0, 8), gpu(1, 2, "sm_80")])
+    assert pytest_xdist_auto_num_workers(config) == 2  # type: ignore[arg-type]
+
+
+def test_the_number_of_workers_is_given_or_the_cores(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_AUTO_NUM_WORKERS", "3")
+    assert pytest_xdist_auto_num_workers(pytestconfig) == 3
+    monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS")
+    assert pytest_xdist_auto_num_workers(pytestconfig) >= 1
+    assert base_seed(pytestconfig) == int(pytestconfig.getoption("--hypothesis-seed") or 0)
+
+
+def test_workers_begin_with_the_contracts_and_take_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"a": ["tmp_path"], "b": ["node", "court"], "c": [], "d": ["large_node"]}
+    items = [SimpleNamespace(name=name, fixturenames=asked) for name, asked in given.items()]
+    for worker, order in (("", "abcd"), ("gw0", "bdac")):
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", worker) if worker else monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+        found = list(items)
+        pytest_collection_modifyitems(found)  # type: ignore[arg-type]
+        assert "".join(item.name for item in found) == order
+    for asked, taken in (("load", "WorkStealingScheduling"), ("loadfile", "NoneType"), ("no", "NoneType")):
+        option = {"dist": asked, "tx": ["popen"] * 2}
+        config = SimpleNamespace(getoption=option.__getitem__, getvalue=option.__getitem__, option=SimpleNamespace(**option))
+        assert type(pytest_xdist_make_scheduler(config, None)).__name__ == taken  # type: ignore[arg-type]
+
+
+ONLY_DRAWN = """
+from tests.support.vector_add import VectorAdd
+class OnlyDrawn(VectorAdd):
+    def required(self, target):
+        return []
+CONTRACT = OnlyDrawn(fault="wrong")
+"""
+
+
+def test_a_drawn_case_that_failed_is_judged_first_in_the_next_run(
+    court: Court, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accused, kept = tmp_path / "only_drawn.py", InMemoryExampleDatabase()
+    judged: list[Case] = []
+    accused.write_text(ONLY_DRAWN)
+    inner = court.bench.judge
+    monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
+    monkeypatch.setattr(court, "database", kept)
+    monkeypatch.setattr(court.bench, "judge", lambda case, where: judged.append(case) or inner(case, where))
+    monkeypatch.setattr(
+        "bitverdict.harness.frontends.pytest_plugin.shrink", lambda docket, case, verdict, *_, **__: (case, verdict)
+    )
+    node = Node(f"{accused}:CONTRACT", "emulated:sm_90")
+    failed: list[Case] = []
+    for base in (0, 1):
+        monkeypatch.setattr(court, "seed", base)
+        with pytest.raises(Convicted):
+            court.hold(node, [])
+        assert judged[0] == failed[-1] if failed else judged[0] != judged[-1]
+        failed.append(judged[-1])  # a conviction is judged again at the end
+        judged.clear()
+    assert kept.data
+
+
+def test_the_database_is_hypothesis_own_a_profiles_or_none_where_draws_are_asked_for(
+    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = InMemoryExampleDatabase()
+    hypothesis.settings.register_profile("shared-database", database=mine)
+    given = {"--hypothesis-seed": None, "--hypothesis-profile": None}
+
+    class Config:
+        def getoption(self, name: str, default: object = None) -> object:
+            return given[name]
+
+    monkeypatch.delenv("CI", raising=False)
+    assert "DirectoryBased" in repr(database(Config())) or "examples" in repr(database(Config()))
+    given["--hypothesis-profile"] = "shared-database"
+    assert database(Config()) is mine
+    given["--hypothesis-seed"] = "7"
+    assert database(Config()) is None
+    given.update({"--hypothesis-seed": None, "--hypothesis-profile": None})
+    monkeypatch.setenv("CI", "1")
+    assert database(Config()) is None

@@ -1,0 +1,160 @@
+"""Contract under test: what the harness raises by its own fault is an error; what the launcher raises counts against it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bitverdict.harness.frontends.main import main
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.targets import target
+from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.session import reproducers
+from tests.support.vector_add import ADDRESS, HOST, Problem, VectorAdd, add, case
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SM_90 = target("emulated:sm_90")
+
+
+def code_at(file: str, body: str) -> Callable:
+    """A function whose one frame lies in `file`, relative to the checkout, and which runs `body`."""
+    names: dict = {"np": np, "torch": torch}
+    exec(compile(f"def inserted(*given):\n    {body}\n", str(CHECKOUT / file), "exec"), names)
+    return names["inserted"]
+
+
+class Broken(VectorAdd):
+    """Calls `inserted` in the middle of its launch."""
+
+    def __init__(self, inserted: Callable) -> None:
+        super().__init__()
+        self.inserted = inserted
+
+    def launch(self, case, tensors, launcher):
+        self.inserted(tensors["a"])
+        return super().launch(case, tensors, launcher)
+
+
+OURS = [
+    "harness/emulator/x.py",
+    "harness/emulator/lowerings/x.py",
+    "reference/tensor_core/x.py",
+    "harness/judge/guarded_buffers.py",
+]
+THEIRS = ["kernels/x.py", "tests/x.py", "../elsewhere/mine.py"]
+RAISED = ["ValueError('x')", "TypeError('x')", "KeyError('x')", "AssertionError('x')", "RuntimeError('x')", "IndexError('x')"]
+
+
+@pytest.mark.parametrize("raised", RAISED)
+@pytest.mark.parametrize("file", OURS)
+def test_what_our_rooms_raise_is_an_error_whatever_its_class(file: str, raised: str) -> None:
+    verdict = judge(case(), HOST, Broken(code_at(file, f"raise {raised}")))
+    assert (verdict.ruling, verdict.outcome, verdict.rests_on) == (Ruling.ERROR, Outcome.ERROR, RestsOn.NOTHING)
+    room = "emulator" if "emulator" in file else file.partition("/")[0]
+    assert verdict.message.startswith(f"the {room} raised {raised.partition('(')[0]}: ")
+    assert verdict.location == f"{file}:2" and f"{file}" in "".join(verdict.details["traceback"])
+
+
+@pytest.mark.parametrize("raised", RAISED)
+@pytest.mark.parametrize("file", THEIRS)
+def test_what_the_kernels_side_raises_counts_against_it(file: str, raised: str) -> None:
+    verdict = judge(case(), HOST, Broken(code_at(file, f"raise {raised}")))
+    assert verdict.convicted and verdict.outcome in (Outcome.REFUSED, Outcome.LAUNCHER_ERROR)
+
+
+def test_a_broadcast_that_fails_in_the_emulator_is_no_refusal() -> None:
+    """NumPy's error is a ValueError, as a launcher's refusal is."""
+    body = "np.ones((2, 3)) + np.ones(4)"
+    ours, theirs = (judge(case(), HOST, Broken(code_at(file, body))) for file in ("harness/emulator/x.py", "kernels/x.py"))
+    assert (ours.ruling, theirs.ruling) == (Ruling.ERROR, Ruling.CONVICTED)
+    assert "could not be broadcast" in ours.message and "could not be broadcast" in theirs.message
+
+
+def test_the_callers_bad_argument_is_the_callers_and_not_the_emulators() -> None:
+    class Elsewhere(VectorAdd):
+        def launch(self, case, tensors, launcher):
+            return {"c": add(tensors["a"], tensors["b"].to("meta"))}
+
+    launched = Case(contract=ADDRESS, problem=Problem(n=9))
+    verdict = judge(launched, SM_90, Elsewhere())
+    assert (verdict.ruling, verdict.outcome) == (Ruling.CONVICTED, Outcome.REFUSED) and "is on meta" in verdict.message
+    asked_for = judge(Case(contract=ADDRESS, problem=Problem(n=9), schedule="sometimes"), SM_90)
+    assert asked_for.ruling is Ruling.ERROR and "schedule 'sometimes': must be" in asked_for.message
+    assert judge(launched, SM_90).ruling is Ruling.RIGHT
+
+
+def test_what_torch_refuses_a_launcher_behind_our_guards_is_the_launchers() -> None:
+    """Allocations pass through the harness, which puts guard bands around them."""
+    verdict = judge(case(), HOST, Broken(code_at("kernels/x.py", "torch.empty((-1,))")))
+    assert (verdict.ruling, verdict.outcome) == (Ruling.CONVICTED, Outcome.LAUNCHER_ERROR)
+    assert "negative dimension" in verdict.message
+
+
+def narrow(a: torch.Tensor) -> torch.Tensor:
+    return a
+
+
+def test_a_launcher_that_does_not_take_its_operands_is_to_blame() -> None:
+    """The call is ours, and so is its frame."""
+    verdict = judge(case(launcher=f"{__name__}:narrow"), HOST)
+    assert (verdict.ruling, verdict.outcome) == (Ruling.CONVICTED, Outcome.LAUNCHER_ERROR) and "TypeError" in verdict.message
+
+
+FAILS = """
+from pathlib import Path
+from bitverdict.harness.model.paths import EMULATOR
+from tests.support.vector_add import VectorAdd
+
+file = EMULATOR / "inserted.py"
+exec(compile("def inserted(n):\\n    if n > 64: raise ValueError(f'no rule for {{n}} lanes')", str(file), "exec"))
+
+
+class Fails(VectorAdd):
+    def launch(self, case, tensors, launcher):
+        if {broken}:
+            inserted(case.problem.n)
+        return super().launch(case, tensors, launcher)
+
+
+CONTRACT = Fails()
+CONTRACT.address = __file__ + ":CONTRACT"
+"""
+
+
+@pytest.mark.parametrize(("broken", "status"), [(True, 3), (False, 0)])
+def test_a_failing_emulator_gives_status_3_and_stores_its_traceback(
+    broken: bool, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    mine = tmp_path / "fails.py"
+    mine.write_text(FAILS.format(broken=broken))
+    words = ["run", "--contract", f"{mine}:CONTRACT", "--target", "emulated:sm_90", "--max-cases", "5", "--jobs", "1"]
+    assert main([*words, "--json", str(tmp_path / "run.jsonl"), "--junit", str(tmp_path / "run.xml")]) == status
+    out = capsys.readouterr().out
+    if not broken:
+        assert "5 right" in out and not (tmp_path / "state" / "failures").exists()
+        return
+    assert "ERROR fails.py:CONTRACT on emulated:sm_90, which is no fault of the kernel" in out and "CONVICTED" not in out
+    assert "4 right, 1 error; 1 case ended in an error, which is no fault of a kernel: the emulator raised ValueError" in out
+    assert "<error " in (tmp_path / "run.xml").read_text() and 'errors="1"' in (tmp_path / "run.xml").read_text()
+    (stored,) = (tmp_path / "state" / "failures").iterdir()
+    told = json.loads(stored.read_text())["verdict"]
+    assert "harness/emulator/inserted.py" in "".join(told["details"]["traceback"]) and told["ruling"] == "error"
+    assert main(["replay", str(stored)]) == 3
+    assert "error again: the emulator raised ValueError: no rule for 65 lanes" in capsys.readouterr().out
+    mine.write_text(FAILS.format(broken=False))
+    assert main(["replay", str(stored)]) == 0
+    assert "right now: it was an error when it was stored" in capsys.readouterr().out
+
+
+def test_an_error_goes_through_json_and_a_reproducer_unchanged(tmp_path: Path) -> None:
+    verdict = judge(case(), HOST, Broken(code_at("harness/emulator/x.py", "raise ValueError('x')")))
+    assert Verdict.from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
+    path = reproducers.write(reproducers.seed_of(case(), "emulated:sm_90", verdict), tmp_path)
+    assert reproducers.read(path).signature == verdict.signature

@@ -1,0 +1,259 @@
+"""Contract under test: views that reach past 2^31 elements cost the pages that they use, are guarded there, and are asked of each
+kernel that takes strides; an offset that is computed in 32 bits fails by name; memory that is not there is "not run"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import bitverdict.kernels.ampere_gemm
+import bitverdict.kernels.matmul
+from bitverdict.harness.contracts.base.single_config import far_pad
+from bitverdict.harness.judge import far_views
+from bitverdict.harness.judge.far_views import FAR, Islands, admitted, is_far
+from bitverdict.harness.judge.guarded_buffers import Guard, Poison, far_bytes, guarded_allocations, poison_word, words
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.contract import Case, Contract, Operand, resolve
+from bitverdict.harness.model.paths import kernels_with_a_contract
+from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.verdict import Outcome, Ruling
+from bitverdict.harness.session.tally import Tally
+from bitverdict.harness.workers.gpu_lease import exclusive
+from tests.faults.planted import Fault, planted_contract
+
+CPU = torch.device("cpu")
+GPU = Target("cuda:0", "sm_90", index=0, uuid="of no GPU")
+ROW = (1 << 30) + 64  # elements: the third row of fp16 begins past 2^31 elements and 2^32 bytes
+CONTIGUOUS = {"tmem_copy"}  # takes no strides, and a tile that fits tensor memory
+OWN_ROWS = {"matmul", "block_scaled_matmul", "tma_gather"}  # the launcher allocates the result, and lays its rows together
+
+
+def resident() -> int:
+    """Bytes of memory that this process holds."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+@given(
+    shape=st.lists(st.integers(1, 5), min_size=1, max_size=3).map(tuple),
+    steps=st.lists(st.sampled_from([2, 6, 4096, 1 << 20, (1 << 20) + 6]), min_size=3, max_size=3),
+    offset=st.integers(0, 3000),
+)
+def test_islands_hold_every_element_and_the_bands_and_are_apart(shape, steps, offset) -> None:
+    strides, band = steps[: len(shape)], 1 << 16
+    start = band + 2 * offset
+    size = start + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 2 + band
+    islands = Islands.around(size, band, start, shape, strides, 2)
+    owned = np.zeros(size, bool)
+    for index in np.ndindex(shape):
+        first = start + sum(i * s for i, s in zip(index, strides, strict=True))
+        owned[first : first + 2] = True
+    covered = np.zeros(size, bool)
+    covered[islands.places()] = True
+    assert covered[owned].all() and covered[:band].all() and covered[-band:].all()
+    ends = [edge for run in islands.runs for edge in run]
+    assert ends == sorted(set(ends)) and islands.runs[0][0] == 0 and islands.runs[-1][1] == size
+
+
+def test_a_large_buffer_full_of_elements_is_not_far() -> None:
+    assert not is_far(4 * FAR, 4 * FAR) and not is_far(FAR, 2) and is_far(FAR + 1, 2)
+
+
+def far_operand() -> Operand:
+    codes = np.arange(12, dtype=np.uint16).reshape(3, 4)
+    return Operand(name="a", format="fp16", codes=codes, strides=(ROW, 1), offset=3)
+
+
+def test_a_far_operand_arrives_bit_for_bit_and_takes_a_few_pages() -> None:
+    lent, before = Guard(Poison.of(0)), resident()
+    tensor = lent.lend(far_operand(), CPU)
+    assert np.array_equal(words(tensor), far_operand().codes) and tensor.stride() == (ROW, 1)
+    assert lent.trespass() is None
+    assert resident() - before < 64 << 20 and far_bytes([far_operand()]) > 1 << 32
+
+
+@pytest.mark.parametrize("element", [-1, 4, ROW - 1, ROW, 2 * ROW + 3, 2 * ROW + 4])
+def test_a_byte_written_near_an_element_of_a_far_operand_is_a_verdict(element: int) -> None:
+    lent = Guard(Poison.of(1))
+    tensor = lent.lend(far_operand(), CPU)
+    tensor.as_strided((1,), (1,), tensor.storage_offset() + element).view(torch.int16).fill_(0x1234)
+    found = lent.trespass()
+    assert found is not None and found.details["bytes"] == 2 and found.details["first_byte"] == 2 * element
+    assert found.outcome is (Outcome.INPUT_CHANGED if 0 <= element < 2 * ROW + 4 else Outcome.STRAY_WRITE)
+
+
+@pytest.mark.parametrize("element", [None, -1, 4, ROW - 1, 2 * ROW + 4])
+def test_a_far_output_is_poisoned_and_guarded_around_its_elements(element: int | None) -> None:
+    lent, before = Guard(Poison.of(2)), resident()
+    with guarded_allocations(lent):
+        made = torch.empty_strided((3, 4), (ROW, 1), dtype=torch.float16)
+    assert (words(made) == poison_word(lent.poison.output, 2)).all()
+    made.fill_(1.0)
+    if element is not None:
+        made.as_strided((1,), (1,), made.storage_offset() + element).fill_(1.0)
+    found = lent.trespass()
+    assert (found is None) == (element is None) and (found is None or found.outcome is Outcome.STRAY_WRITE)
+    assert resident() - before < 64 << 20
+
+
+def test_values_of_a_far_allocation_are_kept() -> None:
+    lent = Guard(Poison.of(0))
+    with guarded_allocations(lent):
+        made = torch.zeros_like(torch.empty_strided((3, 4), (ROW, 1), dtype=torch.float16))
+    assert not made.any() and lent.trespass() is None
+
+
+def far_cases(contract: Contract, where: Target) -> list[Case]:
+    wide = [case for case in contract.required(where) if re.search(r"\d{8}", str(case.problem))]
+    return [case for case in wide if contract.owed(case, where).result and far_bytes(contract.operands(case))]
+
+
+def reach(operand: Operand) -> int:
+    """Elements from the first to the last."""
+    return sum((n - 1) * s for n, s in zip(operand.codes.shape, operand.strides or (), strict=False))
+
+
+@pytest.mark.parametrize("stem", kernels_with_a_contract())
+def test_each_kernel_that_takes_strides_is_asked_one_far_case_and_is_right(stem: str) -> None:
+    contract = resolve(stem)
+    where = next(t for t in map(target, ("emulated:sm_80", "emulated:sm_90", "emulated:sm_100")) if contract.requires <= t.features)
+    cases = far_cases(contract, where)
+    assert len(cases) == (stem not in CONTIGUOUS)
+    for case in cases:
+        assert any(reach(operand) >= 1 << 31 and far_bytes([operand]) > 1 << 32 for operand in contract.operands(case))
+        assert (contract.result_bytes(case) > 1 << 32) == (stem not in OWN_ROWS)
+        before = resident()
+        verdict = judge(case, where, contract)
+        assert (verdict.ruling, verdict.outcome) == (Ruling.RIGHT, Outcome.RIGHT) and verdict.words
+        assert resident() - before < 512 << 20
+
+
+ROWS_OF_A = "places = row.to(gl.int64)[:, None] * (chunks_in_row * 8) + column[None, :]  # (ROWS, BLOCK_K)\n"
+IN_32_BITS = ROWS_OF_A.replace(".to(gl.int64)", "")
+ON_16_BYTES, INSIDE = "every row starts on 16 bytes.\n    ", "    inside = "
+WRAPPED = [
+    Fault(name=name, kernel=kernel, replace=replace, by=by, convicted_as=("illegal address",))
+    for name, kernel, replace, by in (
+        ("32-bit offsets", "matmul", "WIDE=_reach(a, b, c) >= 2**31", "WIDE=False"),
+        ("32-bit rows of whole blocks", "ampere_gemm", ON_16_BYTES + ROWS_OF_A, ON_16_BYTES + IN_32_BITS),
+        ("32-bit rows of the rest", "ampere_gemm", ROWS_OF_A + INSIDE, IN_32_BITS + INSIDE),
+        ("32-bit rows of D", "ampere_gemm", "rows.to(gl.int64)[:, None] * d_stride", "rows[:, None] * d_stride"),
+        ("32-bit rows of the source", "tma_scatter", "row.to(gl.int64)[:, None] * source_stride", "row[:, None] * source_stride"),
+        ("32-bit tiles down", "block_scaled_matmul", "    tile = tile.to(tl.int64)\n", ""),
+        ("32-bit tiles along K", "block_scaled_matmul", "tile_column.to(tl.int64) * stride_tile", "tile_column * stride_tile"),
+    )
+]
+
+
+@pytest.mark.parametrize("fault", WRAPPED, ids=lambda fault: f"{fault.kernel}: {fault.name}")
+def test_an_offset_that_wraps_at_32_bits_is_an_illegal_address(fault: Fault, tmp_path: Path) -> None:
+    contract = planted_contract(fault, tmp_path)
+    where = target("emulated:sm_100" if fault.kernel == "tma_scatter" else "emulated:sm_90")
+    (case,) = far_cases(contract, where)
+    verdict = judge(case, where, contract)
+    assert verdict.convicted and str(verdict.outcome) in fault.convicted_as
+    assert Path(verdict.location.rpartition(":")[0]).name == Path(contract.address.rpartition(":")[0]).name
+
+
+TUTORIAL = Path(__file__).resolve().parents[2] / "docs" / "examples" / "tutorial_matmul.py"
+WIDER = re.compile(r"    offs_([mn]) = (.*)\n")
+
+
+@pytest.mark.parametrize(("text", "claims", "outcome"), [
+    (TUTORIAL.read_text(), "", None),
+    (TUTORIAL.read_text(), "far", Outcome.ILLEGAL_ADDRESS),
+    (WIDER.sub(r"    offs_\1 = (\2).to(tl.int64)\n", TUTORIAL.read_text()), "far", Outcome.RIGHT),
+])  # fmt: skip
+def test_a_launcher_is_asked_a_far_case_where_it_claims_one(text: str, claims: str, outcome, tmp_path: Path) -> None:
+    launcher = tmp_path / "mine.py"
+    launcher.write_text(f"{text}\n\nmatmul.claims = {claims.split()}\n")
+    contract, where = resolve("matmul"), target("emulated:sm_80")
+    (case,) = far_cases(contract, where)
+    asked = contract.for_launcher(case, f"{launcher}:matmul")
+    assert (asked is None) == (outcome is None)
+    if asked is not None:
+        assert judge(asked, where, contract).outcome is outcome
+
+
+def test_a_launcher_of_another_kernel_is_asked_a_far_case_where_it_claims_one(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def near(*operands): ...\ndef far(*operands): ...\nfar.claims = 'far'\n")
+    contract = resolve("ampere_gemm")
+    (case,) = far_cases(contract, target("emulated:sm_80"))
+    assert contract.for_launcher(case, f"{tmp_path / 'mine.py'}:near") is None
+    assert contract.for_launcher(case, f"{tmp_path / 'mine.py'}:far").problem == case.problem
+
+
+@pytest.mark.parametrize("pad", [0, 1, 64, 1 << 12, 1 << 16])
+def test_rows_a_page_apart_are_asked_without_the_claim_of_far_ones(pad: int, tmp_path: Path) -> None:
+    """A gap that leaves every offset below 2^31 elements is no far case."""
+    (tmp_path / "mine.py").write_text("def near(*operands): ...\nnear.claims = 'strides'\n")
+    launcher, matmul, ampere = f"{tmp_path / 'mine.py'}:near", resolve("matmul"), resolve("ampere_gemm")
+    view, sizes = bitverdict.kernels.matmul.View(pad=pad), {"m": 33, "n": 40, "k": 48}
+    asked = matmul.for_launcher(
+        Case(contract="matmul", problem=bitverdict.kernels.matmul.Problem(**sizes, a=view, b=view)), launcher
+    )
+    assert (asked.problem.a.pad, asked.problem.b.pad) == (pad, pad)
+    problem = bitverdict.kernels.ampere_gemm.Problem(**sizes, a_pad=pad)
+    near = ampere.for_launcher(Case(contract="ampere_gemm", problem=problem), launcher)
+    assert near is not None and near.problem == problem
+
+
+def test_a_stride_that_no_32_bits_hold_is_refused_for_a_far_case() -> None:
+    assert far_pad(3, 40) + 40 == ROW
+    with pytest.raises(ValueError, match="must fit 32 bits; take more rows"):
+        far_pad(2, 40)
+
+
+def test_memory_that_cannot_be_mapped_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(size: int) -> torch.Tensor:
+        raise OSError(12, "Cannot allocate memory")
+
+    with admitted(0, GPU) as none, admitted(5 << 30, target("emulated:sm_90")) as here:
+        assert none == here == ""
+    monkeypatch.setattr(far_views, "mapped", refuse)
+    with admitted(5 << 30, target("emulated:sm_90")) as why:
+        assert why.startswith("5.0 GiB of far operands and results: this machine does not map so much address space (Cannot")
+
+
+@pytest.mark.parametrize(("free", "fits"), [(14 << 30, True), (12 << 30, False)])
+def test_a_gpu_must_have_room_before_a_far_case_is_launched(free: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 80 << 30))
+    with admitted(12 << 30, GPU) as why:
+        assert why == ("" if fits else "12.0 GiB of far operands and results: 12.0 of 80.0 GiB are free on cuda:0")
+
+
+def test_one_far_case_at_a_time_is_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(far_views, "PATIENCE", 0.2)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (80 << 30, 80 << 30))
+    with exclusive(f"far {GPU.uuid}", wait=1.0) as mine:
+        assert mine
+        with admitted(1 << 30, GPU) as why:
+            assert "another process judged a far case on cuda:0 for 0.2 s" in why
+    with admitted(1 << 30, GPU) as why:
+        assert why == ""
+
+
+def test_a_far_case_without_memory_is_not_run_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def none(needed: int, where: Target) -> Iterator[str]:
+        yield f"{needed >> 30} GiB are not here" if needed else ""
+
+    monkeypatch.setattr("bitverdict.harness.judge.judge.admitted", none)
+    contract, where = resolve("tma_gather"), target("emulated:sm_100")
+    (far,) = far_cases(contract, where)
+    near = contract.required(where)[0]
+    verdicts = [judge(case, where, contract) for case in (near, far)]
+    assert verdicts[0].ruling is Ruling.RIGHT
+    assert (verdicts[1].ruling, verdicts[1].message) == (Ruling.NOT_RUN, "4 GiB are not here")
+    tally = Tally()
+    tally.require(contract.address, where.name, [near, far])
+    for case, verdict in zip((near, far), verdicts, strict=True):
+        tally.count(case, contract.address, where.name, {}, verdict)
+    assert tally.status() == 0 and not tally.open()

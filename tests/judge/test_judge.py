@@ -1,0 +1,240 @@
+"""Contract under test: one judge gives every outcome its name, and holds it against what is owed."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+from triton import knobs
+
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.targets import target
+from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
+from bitverdict.kernels.features import Feature
+from tests.support.vector_add import ADDRESS, HOST, Problem, VectorAdd, case
+
+
+def test_a_right_launch_is_acquitted_with_every_word_counted() -> None:
+    verdict = judge(case(100), HOST)
+    assert (verdict.ruling, verdict.outcome, verdict.words) == (Ruling.RIGHT, Outcome.RIGHT, 100)
+    assert verdict.rests_on.startswith("exact")
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome"),
+    [
+        ("wrong", Outcome.WRONG_WORDS),
+        ("sign", Outcome.WRONG_WORDS),
+        ("unwritten", Outcome.WRONG_WORDS),
+        ("stray", Outcome.STRAY_WRITE),
+        ("before", Outcome.STRAY_WRITE),
+        ("input", Outcome.INPUT_CHANGED),
+        ("refuse", Outcome.REFUSED),
+        ("raise", Outcome.LAUNCHER_ERROR),
+    ],
+)
+def test_each_fault_is_convicted_by_its_name(fault: str, outcome: Outcome) -> None:
+    verdict = judge(case(100, fault=fault), HOST)
+    assert (verdict.ruling, verdict.outcome) == (Ruling.CONVICTED, outcome), verdict
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("unwritten", "never written"),
+        ("stray", "8 bytes past its end"),
+        ("before", "12 bytes before its start"),
+        ("input", "at [99]"),
+        ("wrong", "first at [50]"),
+        ("refuse", "come back tomorrow"),
+    ],
+)
+def test_the_message_says_where(fault: str, said: str) -> None:
+    assert said in judge(case(100, fault=fault), HOST).message
+
+
+def test_a_refusal_that_is_owed_is_an_acquittal_and_its_absence_a_conviction() -> None:
+    class Permissive(VectorAdd):
+        def launch(self, case, tensors, launcher):
+            return {"c": tensors["a"]}
+
+    refused = Case(contract=ADDRESS, problem=Problem(n=-1), config="torch")
+    assert judge(refused, HOST).ruling is Ruling.RIGHT
+    ran = judge(refused, HOST, Permissive())
+    assert (ran.ruling, ran.outcome) == (Ruling.CONVICTED, Outcome.NOT_REFUSED)
+
+
+def test_running_out_of_memory_decides_nothing() -> None:
+    assert judge(case(100, fault="memory"), HOST).ruling is Ruling.UNDECIDED
+
+
+def test_a_target_without_the_feature_is_not_run_and_the_feature_is_named() -> None:
+    verdict = judge(case(100), HOST, VectorAdd(requires=frozenset({Feature.TCGEN05})))
+    assert (verdict.ruling, verdict.message) == (Ruling.NOT_RUN, "host lacks tcgen05.mma")
+
+
+def test_a_verdict_goes_through_json_and_its_seconds_add_up() -> None:
+    verdict = judge(case(100, fault="wrong"), HOST)
+    assert Verdict.from_json(verdict.to_json()) == verdict
+    parts = {name: spent for name, spent in verdict.seconds.items() if name != "total"}
+    assert abs(sum(parts.values()) - verdict.seconds["total"]) < 1e-4
+
+
+def test_a_signature_holds_for_other_sizes_and_data() -> None:
+    one, other = judge(case(100, fault="wrong"), HOST), judge(case(57, fault="wrong", data_seed=9), HOST)
+    assert one.signature == other.signature != judge(case(57, fault="stray"), HOST).signature
+
+
+def test_a_users_launcher_is_judged_by_the_same_mathematics() -> None:
+    launcher = "tests.support.vector_add:add_off_by_one"
+    assert judge(case(4, launcher=launcher), HOST).ruling is Ruling.RIGHT
+    assert judge(case(5, launcher=launcher), HOST).outcome is Outcome.WRONG_WORDS
+
+
+class Kernel(VectorAdd):
+    """Its result is owed by a kernel."""
+
+    must_launch = True
+
+
+def test_right_words_without_a_launch_decide_nothing_about_a_kernel() -> None:
+    verdict = judge(case(4), HOST, Kernel())
+    assert (verdict.ruling, verdict.outcome, verdict.words) == (Ruling.UNDECIDED, Outcome.UNDECIDED, 0)
+    assert verdict.message.startswith("no Triton kernel was launched")
+    assert judge(case(0), HOST, Kernel()).ruling is Ruling.RIGHT  # nothing to compute, nothing to launch
+    assert judge(case(100, fault="wrong"), HOST, Kernel()).outcome is Outcome.WRONG_WORDS
+
+
+def test_a_launch_on_hardware_is_seen_by_tritons_hook() -> None:
+    class Launched(Kernel):
+        def launch(self, case, tensors, launcher):
+            knobs.runtime.launch_enter_hook({"name": "as the driver's launcher calls it"})
+            return super().launch(case, tensors, launcher)
+
+    before = list(knobs.runtime.launch_enter_hook.calls)
+    assert judge(case(4), HOST, Launched()).ruling is Ruling.RIGHT
+    assert knobs.runtime.launch_enter_hook.calls == before
+    from triton.backends.nvidia import driver
+
+    assert "launch_enter_hook" in inspect.signature(driver.CudaLauncher.__call__).parameters
+
+
+def test_a_launch_on_an_emulated_target_is_seen() -> None:
+    launched = Case(contract=ADDRESS, problem=Problem(n=4), config="triton")
+    assert judge(launched, target("emulated:sm_80"), Kernel()).ruling is Ruling.RIGHT
+    assert judge(case(4), target("emulated:sm_80"), Kernel()).ruling is Ruling.UNDECIDED
+
+
+def test_another_dtype_of_the_same_width_is_convicted_by_its_name() -> None:
+    class Integers(VectorAdd):
+        def launch(self, case, tensors, launcher):
+            return {"c": super().launch(case, tensors, launcher)["c"].view(torch.int32)}
+
+    verdict = judge(case(4), HOST, Integers())
+    assert (verdict.outcome, verdict.message) == (Outcome.WRONG_SHAPE, "c: dtype torch.int32, expected torch.float32 (fp32)")
+
+
+def test_on_hardware_the_launch_that_is_judged_comes_after_the_one_that_tunes() -> None:
+    class Machine(type(HOST)):
+        @property
+        def emulated(self) -> bool:
+            return False
+
+        @property
+        def device(self) -> torch.device:
+            return torch.device("cpu")
+
+    class Tuned(VectorAdd):
+        """Writes its first half in its first launch only, as an autotuner's losing candidate may."""
+
+        launches = 0
+
+        def launch(self, case, tensors, launcher):
+            self.launches += 1
+            c = torch.empty_like(tensors["b"])  # (n,)
+            c[50:] = (tensors["a"] + tensors["b"])[50:]
+            if self.launches == 1:
+                c[:50] = (tensors["a"] + tensors["b"])[:50]
+            return {"c": c}
+
+    contract = Tuned()
+    verdict = judge(Case(contract=ADDRESS, problem=Problem(n=100)), Machine("cuda:0", "sm_90", 0), contract)
+    assert contract.launches == 2 and "50 of them never written" in verdict.message
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch.OutOfMemoryError, by name and text."""
+
+
+class OutOfResources(RuntimeError):
+    """As Triton's, by name: a kernel that asks for more shared memory than there is."""
+
+
+TORCH_SAYS = (
+    "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 139.81 GiB of which 5.25 GiB is free. "
+    "Process 7 has 130 GiB memory in use."
+)
+SHORT = (
+    (OutOfMemoryError(TORCH_SAYS), "on the GPU (20.00 GiB asked, 5.25 GiB free)", "HARNESS_GPU_SLOTS"),
+    (RuntimeError("Triton Error [CUDA]: out of memory"), "on the GPU: says nothing", "--jobs"),
+    (RuntimeError("CUDA error: out of memory\nCompile with TORCH_USE_CUDA_DSA"), "on the GPU: says nothing", "--jobs"),
+    (MemoryError("Unable to allocate 8.00 TiB for an array"), "on the host (8.00 TiB asked)", "a smaller case"),
+    (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes."), "(4 bytes asked)", "pytest -n"),
+    (OSError(12, "Cannot allocate memory"), "on the host", "--jobs"),
+)
+
+
+class Short(VectorAdd):
+    """Its first `times` launches raise `error`."""
+
+    def __init__(self, error: Exception, times: int) -> None:
+        super().__init__()
+        self.error, self.times, self.launches = error, times, 0
+
+    def launch(self, case, tensors, launcher):
+        self.launches += 1
+        if self.launches <= self.times:
+            raise self.error
+        return super().launch(case, tensors, launcher)
+
+
+@pytest.mark.parametrize(("error", "said", "remedy"), SHORT, ids=lambda value: type(value).__name__)
+def test_memory_that_stays_short_decides_nothing_and_says_the_remedy(error: Exception, said: str, remedy: str) -> None:
+    contract = Short(error, times=2)
+    verdict = judge(case(100), HOST, contract)
+    assert (verdict.ruling, verdict.outcome, verdict.rests_on) == (Ruling.UNDECIDED, Outcome.OUT_OF_MEMORY, "nothing")
+    assert said in verdict.message and remedy in verdict.message and contract.launches == 2
+
+
+@pytest.mark.parametrize("error", [error for error, *_ in SHORT], ids=lambda value: type(value).__name__)
+def test_memory_that_was_short_once_is_tried_again_and_judged(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    freed: list[None] = []
+    monkeypatch.setattr("bitverdict.harness.judge.judge.free_memory", lambda: freed.append(None))
+    verdict = judge(case(100), HOST, Short(error, times=1))
+    assert (verdict.ruling, verdict.words, len(freed)) == (Ruling.RIGHT, 100, 1)
+
+
+def test_memory_short_for_the_reference_decides_nothing_either() -> None:
+    class Greedy(VectorAdd):
+        def expected(self, case, target, operands, recorded):
+            raise MemoryError("Unable to allocate 9.00 GiB for an array")
+
+    verdict = judge(case(100), HOST, Greedy())
+    assert (verdict.ruling, verdict.outcome) == (Ruling.UNDECIDED, Outcome.OUT_OF_MEMORY) and "9.00 GiB asked" in verdict.message
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (OutOfResources("out of resource: shared memory, Required: 300000, Hardware limit: 232448"), Outcome.OUT_OF_RESOURCES),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), Outcome.ILLEGAL_ADDRESS),
+        (RuntimeError("ran out of patience"), Outcome.LAUNCHER_ERROR),
+    ],
+    ids=str,
+)
+def test_what_only_resembles_short_memory_is_convicted_at_once(error: Exception, outcome: Outcome) -> None:
+    contract = Short(error, times=1)
+    verdict = judge(case(100), HOST, contract)
+    assert (verdict.ruling, verdict.outcome, contract.launches) == (Ruling.CONVICTED, outcome, 1)

@@ -1,0 +1,126 @@
+"""Contract under test: each planted fault of block_scaled_matmul is convicted as what it is, and most of them pass the tutorial's
+own check.
+
+That check is run here: its data (random e2m1 elements, scales uniform in (0, 1)), its tiles, its fp16 output, its reference in fp32
+and its tolerance of 1e-3, on the emulated sm_100, at the smallest sizes of whole tiles that it could ask for; its own 8192 differ
+from them in nothing a fault here could see. nvfp4 is what it runs by default; HARNESS_PROFILE=exhaustive runs the other three
+formats too, with the same outcome for every fault."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from triton.tools.mxfp import MXFP4Tensor, MXScaleTensor
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+import bitverdict.kernels.block_scaled_matmul
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.contract import Case, Contract
+from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.verdict import Ruling, Verdict
+from bitverdict.kernels.scaled_operands import FORMATS, packing, scale_shape
+from bitverdict.reference import packing as nibbles
+from bitverdict.reference import scale_layout
+from tests.faults.kernels.block_scaled_matmul import FAULTS, UNSEEN_BY_ITS_OWN_TEST
+from tests.faults.planted import Fault, planted_contract, planted_source
+
+OWN_FORMATS = tuple(FORMATS) if os.environ.get("HARNESS_PROFILE") == "exhaustive" else ("nvfp4",)
+OWN_SIZES = 256, 256, 512  # (m, n, k): whole tiles of 128 x 256 x 256
+ASKED, UNSEEN = 12, 8
+MOST_CASES = 24  # of the cover list, those the fault names first
+
+
+def cases(contract: Contract, where: Target, fault: Fault) -> Iterator[Case]:
+    required = contract.required(where)
+    wanted = set(fault.shows_in)
+
+    def missing(case: Case) -> int:
+        return len(wanted - {(name, str(member)) for name, member in contract.coverage(case, where).items()})
+
+    if "not refused" in fault.convicted_as:
+        required = [case for case in required if not contract.owed(case, where).result]
+    return iter(sorted(required, key=missing)[:MOST_CASES])
+
+
+def first_conviction(fault: Fault, contract: Contract) -> Verdict | None:
+    for name in fault.on:
+        where = target(name)
+        for case in cases(contract, where, fault):
+            verdict = judge(case, where, contract)
+            if verdict.convicted:
+                return verdict
+    return None
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.replace(" ", "-"))
+def test_each_planted_fault_is_convicted_as_its_kind(fault: Fault, tmp_path: Path) -> None:
+    verdict = first_conviction(fault, planted_contract(fault, tmp_path))
+    assert verdict is not None, "acquitted by the whole cover list"
+    assert verdict.outcome in fault.convicted_as, verdict.message
+
+
+def own_operands(name: str, generator: torch.Generator) -> tuple[list, dict, torch.Tensor]:
+    """What the tutorial makes of a format: (descriptors and scales, its dictionary of sizes, its reference)."""
+    m, n, k = OWN_SIZES
+    f = FORMATS[name]
+    tiles = {"BLOCK_SIZE_M": 128, "BLOCK_SIZE_N": 256, "BLOCK_SIZE_K": 256 if "fp4" in name else 128, "num_stages": 4}
+    made, values = [], []
+    for rows, element, block in ((m, f.a, tiles["BLOCK_SIZE_M"]), (n, f.b, tiles["BLOCK_SIZE_N"])):
+        codes = torch.randint(0, 16, (rows, k), generator=generator, dtype=torch.uint8)
+        number = MXFP4Tensor(size=(rows, k))
+        number.data = codes
+        number = number.to(torch.float32)
+        given = torch.from_numpy(nibbles.pack(codes.numpy())).clone() if element == "e2m1" else number.to(torch.float8_e4m3fn)
+        drawn = torch.rand(scale_shape(rows, k, f.block_size), generator=generator) + 1e-8
+        scale = drawn.to(torch.float8_e4m3fn) if f.scale == "ue4m3" else MXScaleTensor(drawn)
+        factor = scale.to(torch.float32)
+        scale = scale if f.scale == "ue4m3" else scale.data
+        spread = scale_layout.unpack(factor.numpy(), rows, k // f.block_size).repeat(f.block_size, axis=1)
+        values.append(number * torch.from_numpy(np.ascontiguousarray(spread)))
+        made += [TensorDescriptor.from_tensor(given, [block, tiles["BLOCK_SIZE_K"] // packing(element)]), scale]
+    return made, tiles, values[0] @ values[1].T
+
+
+def passes_its_own_test(module: ModuleType) -> bool:
+    generator = torch.Generator().manual_seed(42)
+    for name in OWN_FORMATS:
+        operands, tiles, reference = own_operands(name, generator)
+        try:
+            with emulated("sm_100"):
+                output = module.block_scaled_matmul(*operands, torch.float16, *OWN_SIZES, tiles)
+        except EmulatedFault:
+            return False
+        if not torch.allclose(reference, output.to(torch.float32), atol=1e-3, rtol=1e-3):
+            return False
+    return True
+
+
+def test_most_faults_pass_the_tutorials_own_check(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert passes_its_own_test(bitverdict.kernels.block_scaled_matmul)
+    passing = [fault.name for fault in FAULTS if passes_its_own_test(planted_contract(fault, tmp_path).module)]
+    with capsys.disabled():
+        print(f"\n{len(FAULTS)} planted faults, {len(passing)} of them pass the tutorial's own check in {', '.join(OWN_FORMATS)}")
+    assert len(FAULTS) >= ASKED
+    assert len(passing) >= UNSEEN
+    assert passing == [fault.name for fault in UNSEEN_BY_ITS_OWN_TEST]
+
+
+def test_a_fault_whose_text_is_not_there_once_is_refused() -> None:
+    with pytest.raises(ValueError, match="occurs 0 times"):
+        planted_source(replace(FAULTS[0], replace="no such text"))
+
+
+def test_the_untouched_kernel_is_acquitted_through_the_same_door(tmp_path: Path) -> None:
+    same = Fault(name="none", kernel="block_scaled_matmul", replace="a_desc.load(", by="a_desc.load(", convicted_as=())
+    contract = planted_contract(same, tmp_path)
+    where = target("emulated:sm_90")
+    verdicts = [judge(case, where, contract) for case in contract.required(where)[:4]]
+    assert {verdict.ruling for verdict in verdicts} == {Ruling.RIGHT}

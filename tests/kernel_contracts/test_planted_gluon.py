@@ -1,0 +1,102 @@
+"""Contract under test: each planted fault of the Gluon kernels is convicted as what it is, and no two of a kernel by one case,
+message and line.
+
+The faults are in `planted_<stem>.py`, at least eight a kernel. They are looked for in the cover list of the kernel's own contract,
+on the emulated GPU that has its instructions.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.contract import Case, resolve
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Ruling, Verdict
+from tests.faults.planted import Fault, planted_contract
+
+MACHINES = {
+    "ampere_gemm": "sm_80",
+    "hopper_matmul": "sm_90",
+    "tmem_copy": "sm_100",
+    "small_mma": "sm_100",
+    "blocked_matmul": "sm_100",
+    "blocked_matmul_pipelined": "sm_100",
+    "tma_gather": "sm_100",
+    "tma_scatter": "sm_100",
+    "fused_gather_scatter_matmul": "sm_100",
+}
+FEWEST = 8
+
+
+def faults_of(stem: str) -> tuple[Fault, ...]:
+    return importlib.import_module(f"tests.faults.kernels.{stem}").FAULTS
+
+
+ALL = [fault for stem in MACHINES for fault in faults_of(stem)]
+
+
+@cache
+def conviction(fault: Fault, directory: Path) -> tuple[Case, Verdict] | None:
+    """The first case of the cover list that convicts, and its verdict."""
+    contract = planted_contract(fault, directory)
+    machine = Target(f"emulated:{MACHINES[fault.kernel]}", MACHINES[fault.kernel])
+    cases = contract.required(machine)
+    if fault.name.endswith("not checked"):  # shows where the right kernel refuses
+        cases.sort(key=lambda case: resolve(fault.kernel).owed(case, machine).result)
+    for case in cases:
+        verdict = judge(case, machine, contract)
+        if verdict.convicted:
+            return case, verdict
+    return None
+
+
+@pytest.fixture(scope="module")
+def aside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("planted")
+
+
+@pytest.mark.parametrize("fault", ALL, ids=lambda fault: f"{fault.kernel}: {fault.name}".replace(" ", "-"))
+def test_each_planted_fault_is_convicted_as_its_kind(fault: Fault, aside: Path) -> None:
+    found = conviction(fault, aside)
+    assert found is not None, "acquitted by the whole cover list"
+    assert found[1].outcome in fault.convicted_as, found[1].message
+
+
+@pytest.mark.parametrize("stem", MACHINES)
+def test_no_two_faults_of_a_kernel_are_convicted_by_one_case_message_and_line(stem: str, aside: Path) -> None:
+    faults = faults_of(stem)
+    assert len(faults) >= FEWEST
+    seen: dict[tuple, str] = {}
+    for fault in faults:
+        found = conviction(fault, aside)
+        assert found is not None, fault.name
+        case, verdict = found
+        mark = (
+            repr((case.problem, case.config, case.regime, case.schedule)),
+            verdict.message.replace(str(aside), ""),
+            verdict.location.rpartition(":")[2],
+        )
+        message = mark[1].replace(fault.name.replace(" ", "_"), "")
+        mark = (mark[0], message, mark[2])
+        assert mark not in seen, (seen[mark], fault.name)
+        seen[mark] = fault.name
+
+
+@pytest.mark.parametrize("stem", MACHINES)
+def test_the_untouched_kernel_is_acquitted_through_the_same_door(stem: str, tmp_path: Path) -> None:
+    same = Fault(
+        name="none",
+        kernel=stem,
+        replace="from __future__ import annotations\n",
+        by="from __future__ import annotations\n",
+        convicted_as=(),
+    )
+    contract = planted_contract(same, tmp_path)
+    machine = Target(f"emulated:{MACHINES[stem]}", MACHINES[stem])
+    verdicts = [judge(case, machine, contract) for case in contract.required(machine)[:6]]
+    assert {verdict.ruling for verdict in verdicts} == {Ruling.RIGHT}

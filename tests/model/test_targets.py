@@ -1,0 +1,115 @@
+"""Contract under test: machines are named, described by features, and found without CUDA being touched in this process."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from bitverdict.harness.model import gpu_probe
+from bitverdict.harness.model import targets as machines
+from bitverdict.harness.model.targets import Target, target, targets, visible_device
+from bitverdict.kernels.features import Feature
+
+
+def test_the_emulated_machines_are_always_there() -> None:
+    names = [t.name for t in targets()]
+    assert names[:3] == ["emulated:sm_80", "emulated:sm_90", "emulated:sm_100"]
+
+
+def test_features_follow_the_architecture() -> None:
+    assert Feature.WGMMA in target("emulated:sm_90").features
+    assert Feature.TCGEN05 in target("emulated:sm_100").features
+    assert Feature.FP8_E4M3 not in target("emulated:sm_80").features
+
+
+@pytest.mark.parametrize("name", ["emulated:sm_75", "cuda", "cuda:99", "", "gpu"])
+def test_an_unknown_target_is_refused_with_those_that_are_here(name: str) -> None:
+    with pytest.raises(ValueError, match="targets here: emulated:sm_80, emulated:sm_90, emulated:sm_100"):
+        target(name)
+
+
+@pytest.mark.parametrize(
+    ("visible", "index", "entry"), [("", 1, "1"), ("3,5", 1, "5"), ("GPU-aa,MIG-bb", 0, "GPU-aa"), ("7", 4, "4")]
+)
+def test_a_child_is_given_one_entry_of_the_visible_devices(
+    monkeypatch: pytest.MonkeyPatch, visible: str, index: int, entry: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert visible_device(index) == entry
+
+
+def test_looking_for_targets_does_not_initialise_cuda() -> None:
+    check = (
+        "import sys; from bitverdict.harness.model.targets import targets; targets(); torch = sys.modules.get('torch'); "
+        "print(bool(torch and torch.cuda.is_initialized()))"
+    )
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_an_emulated_target_lives_on_the_cpu() -> None:
+    assert Target("emulated:sm_90", "sm_90").device.type == "cpu"
+
+
+GPU = {"arch": "sm_90", "model": "a GPU", "uuid": "u", "free": 1, "total": 2}
+
+
+@pytest.mark.parametrize(
+    ("visible", "file", "found"),
+    [(None, "/dev/null", 1), ("0", "/dev/null", 1), ("", "/dev/null", 0), ("-1", "/dev/null", 0), (None, "/dev/no such node", 0)],
+)
+def test_gpus_are_asked_for_where_a_driver_is_and_none_is_hidden(
+    visible: str | None, file: str, found: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv(machines.SEEN, raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    asked: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> SimpleNamespace:
+        asked.append(command)
+        return SimpleNamespace(stdout="a warning\n" + json.dumps([GPU]) + "\n")
+
+    monkeypatch.setattr(machines, "GPU_NODES", (file,))
+    monkeypatch.setattr(subprocess, "run", run)
+    assert machines._gpus.__wrapped__() == (Target("cuda:0", index=0, **GPU),) * found
+    assert len(asked) == found
+
+
+class Nvml:
+    """libnvidia-ml with one device, a slice of a GPU; `fails` names the call that returns an error."""
+
+    def __init__(self, fails: str = "") -> None:
+        self.fails = fails
+
+    def nvmlInit_v2(self) -> int:
+        return int(self.fails == "init")
+
+    def nvmlDeviceGetHandleByUUID(self, name: bytes, handle: object) -> int:
+        return int(name != b"MIG-aa")
+
+    def nvmlDeviceGetMemoryInfo(self, handle: object, told) -> int:
+        told._obj.free, told._obj.total = 30, 40
+        return int(self.fails == "memory")
+
+
+@pytest.mark.parametrize(
+    ("fails", "name", "told"), [("", "aa", (30, 40)), ("", "bb", None), ("init", "aa", None), ("memory", "aa", None)]
+)
+def test_the_memory_of_a_gpu_is_nvmls_where_it_says(fails: str, name: str, told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda library: Nvml(fails))
+    assert gpu_probe.memory(name) == told
+
+
+def test_without_nvml_the_memory_of_a_gpu_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(library: str) -> None:
+        raise OSError(f"{library}: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    assert gpu_probe.memory("aa") is None

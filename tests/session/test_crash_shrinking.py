@@ -1,0 +1,65 @@
+"""Contract under test: planted crashes shrink to one least case whatever the seed, hold their name, and replay from their files.
+
+Two crashes and two seeds of the ten and five that ``benchmarks/shrinking.py`` runs: one that kills its process, one that does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.targets import target
+from bitverdict.harness.session import reproducers
+from bitverdict.harness.session.case_source import Docket
+from bitverdict.harness.session.replay import replay
+from bitverdict.harness.session.shrink import Memory, shrink
+from bitverdict.harness.workers.journal import Journal
+from bitverdict.harness.workers.pool import Bench
+from tests.faults.crashes.kernels import CRASHES, Crash
+from tests.faults.planted import plant, planted_source
+
+LEAST = {
+    "gather drifts": {"table_rows": 1, "table_columns": 1, "offsets": 9, "block_x": 8, "block_y": 16},
+    "memory runs out": {"m": 64, "n": 16, "k": 16, "d_pad": 4, "left": "tensor memory"},
+}
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    with Bench(timeout=60, journal=Journal(tmp_path_factory.mktemp("journal") / "run.jsonl")) as bench:
+        yield bench
+
+
+@pytest.mark.parametrize("crash", CRASHES, ids=lambda crash: crash.fault.name)
+def test_a_planted_crash_is_one_replaced_text(crash: Crash) -> None:
+    assert planted_source(crash.fault).count(crash.fault.by) >= 1
+
+
+@pytest.mark.parametrize("name", LEAST)
+def test_two_seeds_end_at_one_least_case_that_replays(
+    name: str, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (crash,) = (crash for crash in CRASHES if crash.fault.name == name)
+    address, where = plant(crash.fault, tmp_path), target(crash.target)
+    ends: list[Case] = []
+    for seed in (0, 1):
+        monkeypatch.setenv("HARNESS_POOL_SEED", str(seed))
+        docket = Docket(address, where, seed)
+        memory = Memory(lambda case: bench.judge(case, where))
+        found = next(case for case in docket.drawn(100) if memory(case).convicted)
+        least, verdict = shrink(docket, found, memory(found), memory, draws=100, seconds=60)
+        assert verdict.signature == memory(found).signature and verdict.outcome in crash.fault.convicted_as
+        ends.append(least)
+    assert ends[0] == ends[1]
+    seen = vars(ends[0].problem) | vars(ends[0].config)
+    assert {field: seen[field] for field in LEAST[name]} == LEAST[name]
+
+    path = reproducers.write(reproducers.seed_of(least, crash.target, verdict, first=found), tmp_path / "failures")
+    stored = reproducers.read(path).hypothesis
+    assert stored["draws"] == "the case this one was shrunk from" and stored["case"] == found.to_json() and stored["blob"]
+    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    Path(address.rpartition(":")[0]).unlink()
+    assert replay(path, bench).same

@@ -1,0 +1,75 @@
+"""Contract under test: ``replay --in-process`` launches where a debugger is, with the journal written and the way there said."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.session import reproducers
+from bitverdict.harness.session.replay import InThisProcess, attaching, replay
+from bitverdict.harness.workers.journal import Journal, unfinished
+from tests.faults.crashes.faulting_kernels import case as faulting
+from tests.support.vector_add import HOST, case
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def stored(directory: Path, kind: str) -> Path:
+    found = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome(kind), rests_on=RestsOn.OBSERVED_FAULT)
+    return reproducers.write(reproducers.seed_of(faulting(kind, faulty=True), "emulated:sm_90", found), directory)
+
+
+def test_the_launch_is_in_this_process_after_the_journal_and_the_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    here = InThisProcess("bitverdict replay --in-process F", order.append, Journal(tmp_path / "j.jsonl"))
+
+    def judged(given: object, where: object) -> Verdict:
+        order.append(f"launched in {os.getpid()} with {len(unfinished(here.journal.path))} case out")
+        return Verdict(ruling=Ruling.RIGHT, outcome=Outcome.RIGHT)
+
+    monkeypatch.setattr("bitverdict.harness.judge.judge.judge", judged)
+    assert here.judge(case(), HOST).ruling is Ruling.RIGHT
+    assert f"in this process, {os.getpid()}" in order[0]
+    assert order[-1] == f"launched in {os.getpid()} with 1 case out"
+    assert unfinished(here.journal.path) == []
+
+
+def test_a_fault_is_a_verdict_where_the_process_lives(tmp_path: Path) -> None:
+    here = InThisProcess("", lambda line: None, Journal(tmp_path / "j.jsonl"))
+    replayed = replay(stored(tmp_path, "misaligned address"), here)
+    assert replayed.verdict.outcome is Outcome.MISALIGNED_ADDRESS
+
+
+def test_a_fault_that_kills_the_process_leaves_its_case_in_the_journal(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from bitverdict.harness.workers.journal import Journal; from "
+        "bitverdict.harness.session.replay "
+        "import InThisProcess; "
+        "from tests.support.vector_add import HOST, case; "
+        "InThisProcess('c', journal=Journal(Path(sys.argv[1]))).judge(case(fault='segfault'), HOST)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "j.jsonl")], cwd=CHECKOUT, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGSEGV and "gdb -p" in done.stdout
+    assert [record["case"]["problem"]["fault"] for record in unfinished(tmp_path / "j.jsonl")] == ["segfault"]
+
+
+def test_the_command_says_how_to_attach_and_judges(tmp_path: Path) -> None:
+    path = stored(tmp_path, "illegal instruction")
+    command = [sys.executable, "-m", "bitverdict", "replay", "--in-process", str(path)]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, env=os.environ | {"HARNESS_STATE": str(tmp_path)})
+    assert done.returncode == 1, done.stderr
+    assert "judged in this process" in done.stdout and "convicted again" in done.stdout
+    (journal,) = (tmp_path / "journal").glob("*.jsonl")
+    assert [json.loads(line)["event"] for line in journal.read_text().splitlines()] == ["begin", "end"]
+
+
+def test_a_gpu_is_come_to_by_its_own_tools() -> None:
+    said = attaching(7, "bitverdict replay --in-process F", emulated=False)
+    assert said[0].endswith("cuda-gdb -p 7") and any("compute-sanitizer --tool memcheck bitverdict" in line for line in said)

@@ -1,0 +1,164 @@
+"""Contract under test: the benchmarks' figures are what they are called; a missed goal or a wrong word is a failing status; a row
+or a section that did not run says so and is no figure; what the runs on GPUs will do is tried here on emulated ones.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks import pages, throughput, throughput_operands, throughput_rows, two_gpus
+from benchmarks.throughput import GOAL_SIZE
+from benchmarks.throughput_rows import Timed
+from bitverdict.harness.model.targets import target
+
+HOPPER = target("emulated:sm_90")
+ROW = Timed(kernel="matmul", dtype="fp16", m=8192, n=8192, k=8192, config="128x256x64", ms=(2.0, 1.9, 2.2), peer="cuBLAS fp16",
+            peer_ms=(1.9, 1.8, 2.0), words=10)  # fmt: skip
+
+
+def test_quantiles_are_the_median_and_both_fifths() -> None:
+    assert throughput.quantiles([float(t) for t in range(11)]) == (5.0, 2.0, 8.0)
+    assert throughput.quantiles([3.0] * 10) == (3.0, 3.0, 3.0)
+
+
+def test_speed_is_two_operations_a_product_and_the_ratio_is_of_speeds() -> None:
+    assert ROW.tflops(2.0) == pytest.approx(2 * 8192**3 / 2e-3 / 1e12)
+    assert ROW.ratio == pytest.approx(0.95)
+    assert ROW.to_json()["peer_tflops"][0] > ROW.to_json()["tflops"][0]
+
+
+def test_a_missed_goal_or_a_wrong_word_is_a_failing_status() -> None:
+    assert throughput.status([ROW]) == 0 and GOAL_SIZE == (8192, 8192, 8192)
+    assert throughput.status([replace(ROW, ms=(2.01, 1.9, 2.2))]) == 1
+    assert throughput.status([replace(ROW, differ=1)]) == 1
+
+
+def test_every_row_has_a_case_that_its_contract_takes_back() -> None:
+    from bitverdict.harness.model.contract import resolve
+
+    asks = [*throughput_rows.asked([throughput_rows.size_of(text) for text in throughput_rows.SIZES]), *throughput_rows.blackwell()]
+    kinds = {ask.row.kernel for ask in asks}
+    assert kinds == {"matmul", "hopper_matmul", "ampere_gemm", "block_scaled_matmul", "blocked_matmul", "blocked_matmul_pipelined"}
+    for ask in asks:
+        for config in ask.configs:
+            case = replace(ask.case, config=config)
+            assert resolve(case.contract).case_from_json(json.loads(json.dumps(case.to_json()))) == case
+
+
+def test_a_row_is_measured_and_one_that_lacks_a_feature_is_not() -> None:
+    asks = [*throughput_rows.asked([(64, 64, 64)], probe=False), *throughput_rows.blackwell()]
+    ampere = next(ask for ask in asks if ask.row.kernel == "ampere_gemm")
+    throughput.measure(ampere, HOPPER, 1, 0.01)
+    assert len(ampere.row.ms) == 3 and ampere.row.peer_ms[0] > 0 and not ampere.row.not_run
+    throughput.judge([ampere], HOPPER)
+    assert (ampere.row.words, ampere.row.differ) == (64 * 64, 0)
+    for name in ("blocked_matmul", "block_scaled_matmul"):
+        lacking = next(ask for ask in reversed(asks) if ask.row.kernel == name)
+        throughput.measure(lacking, HOPPER, 1, 0.01)
+        assert "lacks" in lacking.row.not_run and not lacking.row.ms
+
+
+def test_dequantised_operands_are_the_elements_times_their_scales() -> None:
+    import numpy as np
+
+    from bitverdict.harness.contracts.block_scaled_matmul import CONTRACT
+    from bitverdict.harness.contracts.inputs.block_scaled_inputs import read_back
+    from bitverdict.harness.judge.guarded_buffers import words
+    from bitverdict.harness.model.contract import Operand
+    from bitverdict.kernels.scaled_operands import FORMATS
+    from bitverdict.reference.formats import FORMATS as CODES
+    from bitverdict.reference.formats import decode
+
+    for name, f in FORMATS.items():
+        problem = CONTRACT.module.Problem(m=160, n=40, k=256, format=name)
+        made, wide = throughput_operands.scaled(problem, "cpu")
+        for side, element, size, got in (("a", f.a, 160, wide[0]), ("b", f.b, 40, wide[1])):
+            form = "uint8" if element == "e2m1" else element
+            elements = Operand(name=side, format=form, codes=words(made[side]))
+            factors = Operand(name="s", format=f.scale, codes=words(made[f"{side}_scale"]))
+            logical = read_back(elements, factors, size, 256, f.block_size)
+            scales = np.repeat(decode(CODES[f.scale], logical.scales), f.block_size, axis=1)  # (size, k)
+            exact = decode(CODES[element], logical.codes) * scales
+            assert np.abs(got.double().numpy() - exact).max() <= np.abs(exact).max() / 256, (name, side)
+
+
+def test_a_page_says_what_was_not_run_and_shows_what_was(tmp_path: Path) -> None:
+    assert pages.page(tmp_path).count("Not run.") == 6
+    told = {"date": "today", "command": "python", "model": "a GPU", "versions": {"triton": "3.9.0"}, "seconds": 1.0}
+    rows = [ROW.to_json(), Timed(kernel="blocked_matmul", dtype="fp16", m=1, n=1, k=1, not_run="it lacks tcgen05").to_json()]
+    (tmp_path / "throughput.json").write_text(json.dumps(told | {"rows": rows}))
+    page = pages.page(tmp_path)
+    assert page.count("Not run.") == 5 and "**0.950** of cuBLAS (goal 0.95: met)" in page and "it lacks tcgen05" in page
+    drawn = pages.svg(told | {"rows": rows})
+    assert drawn.startswith("<svg") and "matmul fp16 8192" in drawn and "blocked_matmul" not in drawn
+    assert pages.main([str(tmp_path / "nowhere")]) == 2
+
+
+def test_the_time_of_a_run_counts_a_child_s_start_as_the_court_s_own(tmp_path: Path) -> None:
+    first = {"time": 0.0, "versions": {"triton": "3.9.0"}}
+    seconds = {"compile": 6.0, "harness": 1.0, "transfer": 1.0, "start": 2.0, "total": 10.0}
+    last = {"event": "summary", "time": 4.0, "seconds": seconds, "rows": [{"rulings": {"right": 8, "not run": 2}}], "sentence": "8"}
+    (tmp_path / "judged_warm.jsonl").write_text("\n".join(map(json.dumps, (first, last))))
+    assert "| warm cache | 8 | 4 | 2 | 6.0 (60%) | 1.0 (10%) | 2.0 (20%) | 1.0 (10%) | 20% | 40% |" in pages.page(tmp_path)
+    del seconds["start"]  # as files were written before children told it
+    (tmp_path / "judged_warm.jsonl").write_text("\n".join(map(json.dumps, (first, last))))
+    assert "| 6.0 (75%) | 1.0 (12%) | 1.0 (12%) | 25% | 25% |" in pages.page(tmp_path)
+
+
+def test_the_hopper_environment_is_shown_as_pytest_ended_it(tmp_path: Path) -> None:
+    log = tmp_path / "hopper.log"
+    log.write_text(
+        "created: 16/16 workers\noutput words compared and equal, by kernel and type:\n"
+        "  matmul  fp16  2 cases  70 words (0)\n"
+        "70 words compared and equal, 0 of them with K of 4,096 or more; 0 nodes failed\nnot run: small_mma: it lacks\n"
+        "where 90 s of all workers went, by test file:\n  test_large.py  90.0 s 100%\n"
+        "======== 2 passed, 1 skipped in 8.55s ========\n"
+    )
+    shown = pages.page(tmp_path).partition("## The hopper environment")[2].partition("## ")[0]
+    assert "**70 words compared and equal, 0 of" in shown and "**2 passed, 1 skipped in 8.55s**" in shown
+    kept = (
+        "  matmul  fp16  2 cases  70 words (0)\nwhere 90 s of all workers went, by test file:\n  test_large.py  90.0 s 100%\n```\n"
+    )
+    assert kept + "\n- not run: small_mma: it lacks" in shown and "created" not in shown
+    log.write_text("created: 16/16 workers\n")  # ended before its summary
+    assert pages.page(tmp_path).count("Not run.") == 6
+
+
+def test_both_workloads_of_two_gpus_are_shown_with_the_rule_of_their_workers(tmp_path: Path) -> None:
+    run = {"gpus": ["0"], "seconds": 10.0, "shards": 240, "cases": 9, "words": 9, "status": 0}
+    told = {"model": "a GPU", "date": "today", "command": "python", "goal": 0.6, "warming": run, "one": [run], "two": [run]}
+    (tmp_path / "two_gpus_cases.json").write_text(json.dumps(told | {"ratio": 1.14, "sentence": "small"}))
+    assert "**small**: missed." in pages.page(tmp_path)
+    large = told | {"ratio": 0.55, "sentence": "large", "slots": 8, "cores": 32, "products": 1 << 29, "size": "4096x4096x4096"}
+    (tmp_path / "two_gpus.json").write_text(json.dumps(large))
+    page = pages.page(tmp_path)
+    rule = "8 workers judge on one GPU and 16 on two (`HARNESS_GPU_SLOTS=8`"
+    assert page.index("**large**: met.") < page.index(rule) < page.index("**small**: missed.")
+    assert "32 cores" in page and "536,870,912 products" in page and page.count("as many workers in both runs") == 1
+    (tmp_path / "two_gpus.json").write_text(json.dumps(large | {"slots": 32}))
+    assert "32 workers judge on one GPU and 32 on two" in (page := pages.page(tmp_path)) and "the second GPU brings nothing" in page
+
+
+def test_the_suite_under_memcheck_is_taken_from_its_own_file_where_there_is_one(tmp_path: Path) -> None:
+    row = {"contract": "matmul", "case": {"schedule": "eager"}, "mode": "memcheck", "target": "cuda:0"}
+    for name, outcome in (("suite", "wrong words"), ("memcheck", "right")):
+        verdict = {"outcome": outcome, "message": "", "location": "", "details": {}, "seconds": {}}
+        (tmp_path / f"{name}.json").write_text(json.dumps([row | {"verdict": verdict}]))
+    assert [row["verdict"]["outcome"] for row in pages.suite_rows(tmp_path)] == ["right"]
+    assert "1 verdicts: right 1." in pages.page(tmp_path)
+
+
+def test_two_gpus_are_counted_by_what_ran_and_judged_by_the_ratio(tmp_path: Path) -> None:
+    told = '<properties><property name="cases" value="3"/><property name="words" value="70"/></properties>'
+    node = f"<testcase>{told}</testcase>"
+    junit = tmp_path / "junit.xml"
+    junit.write_text(f"<testsuites>{node}{node}<testcase><skipped/></testcase></testsuites>")
+    assert two_gpus.counted(junit) == {"shards": 2, "not_run": 1, "cases": 6, "words": 140}
+    run = {"gpus": ["0"], "status": 0, "shards": 240, "cases": 9, "words": 9}
+    both: dict = {"one": [run | {"seconds": 10.0}], "two": [run | {"seconds": 5.5}]}
+    two_gpus.summary(both)
+    assert both["ratio"] == 0.55 and "240 shards" in both["sentence"]

@@ -1,0 +1,63 @@
+"""Contract under test: each hazard that the sanitizers of a GPU are asked about is convicted on the emulated GPU under one of its
+names and by no other, the kernels as they are are acquitted, and a fault of the compiler's is planted in the program it made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import bitverdict.kernels.matmul
+from bitverdict.harness.contracts import matmul as contracts
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.contract import resolve
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Outcome
+from bitverdict.harness.studies.sanitizers import page
+from tests.faults.compiler.program_edits import edited
+from tests.faults.hazards_for_sanitizers import HAZARDS, SCHEDULES, plant, stem_of
+
+HOPPER = Target("emulated:sm_90", "sm_90")
+UNDER = SCHEDULES[:3]
+
+
+@pytest.mark.parametrize("hazard", HAZARDS, ids=stem_of)
+def test_a_hazard_is_convicted_under_its_name_and_a_kernel_as_it_is_is_not(hazard, tmp_path: Path) -> None:
+    case = plant(hazard, tmp_path)
+    contract = resolve(case.contract)
+    verdicts = [judge(replace(case, schedule=schedule), HOPPER, contract) for schedule in UNDER]
+    if hazard.in_program:
+        assert {verdict.outcome for verdict in verdicts} == {Outcome.COMPILER_FAULT}, "the kernel as it is stands in the file"
+        found = {verdict.message.partition(" made by the compiler of Triton ")[0] for verdict in verdicts}
+    else:
+        found = {str(verdict.outcome) for verdict in verdicts}
+    assert found <= set(hazard.convicted_as)
+
+
+def test_there_are_hazards_of_many_classes_in_each_kernel_and_no_two_have_one_name() -> None:
+    faulty = [hazard for hazard in HAZARDS if hazard.kind != "none" and hazard.convicted_as != ("right",)]
+    assert len(faulty) >= 40 and len({hazard.kind for hazard in faulty}) >= 12
+    assert min(Counter(hazard.kernel for hazard in faulty).values()) >= 5
+    assert len({stem_of(hazard) for hazard in HAZARDS}) == len(HAZARDS)
+
+
+def test_a_text_that_does_not_occur_is_not_planted(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="occurs 0 times"):
+        plant(replace(HAZARDS[-1], replace="no such text"), tmp_path)
+
+
+def test_an_edit_of_a_program_that_has_no_such_text_says_so() -> None:
+    contract = edited(contracts.contract(bitverdict.kernels.matmul), "no such operation", "")
+    found = judge(contract.required(HOPPER)[0], HOPPER, contract)
+    assert "the program has no such text" in found.message and found.convicted
+
+
+def test_the_page_tells_a_hazard_from_the_kernel_as_it_is() -> None:
+    names = {f"{stem_of(hazard)}.py:CONTRACT": hazard.kind != "none" for hazard in HAZARDS}
+    assert list(names.values()).count(False) >= 6
+    for name, faulty in names.items():
+        case = {"contract": name, "problem": {"tiles": 7, "programs": 1, "form": "ring"}}
+        assert page.planted(case) is faulty

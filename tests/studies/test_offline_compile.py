@@ -1,0 +1,202 @@
+"""Contract under test: a row of the compile table is right only if the machine code has what it must have.
+
+For each expected instruction there is a changed source that loses it: compiled through the same door, the row must fail and name
+the instruction. Owed refusals, limits and a dying compiler are held too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from triton.runtime import driver
+
+from bitverdict.harness.model.contract import resolve
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.studies.offline_compile import compile_all
+from bitverdict.harness.studies.offline_compile.compile_all import Compiled, _over_limit, compile_row, compile_rows, table
+from bitverdict.harness.studies.offline_compile.driver import compiling
+from bitverdict.harness.studies.offline_compile.expectations import LOCAL, Row, rows
+from tests.faults.planted import Fault, planted_contract
+
+
+@dataclass(frozen=True)
+class Loses:
+    """One text of a kernel replaced, and what its row must then say."""
+
+    stem: str
+    arch: str
+    replace: str
+    by: str
+    says: str
+
+
+LOSSES = (
+    Loses(
+        "ampere_gemm",
+        "sm_80",
+        "    async_copy.async_load(buffer, operand + places, mask=(row < rows)[:, None])",
+        "    buffer.store(gl.load(operand + places, mask=(row < rows)[:, None], other=0.0))",
+        r"lacks cp\.async\.cg",
+    ),
+    Loses(
+        "ampere_gemm",
+        "sm_80",
+        "min(block_k // 8, 8)\n    return gl.SwizzledSharedLayout(vec=8,",
+        "min(block_k // 8, 8)\n    return gl.SwizzledSharedLayout(vec=2,",
+        r"cp\.async\.cg",
+    ),
+    Loses("ampere_gemm", "sm_80", "            async_copy.wait_group(STAGES - 1 - consumed)  #", "            #", "wait_group"),
+    Loses(
+        "hopper_matmul",
+        "sm_90",
+        "    fence_async_shared()\n    tma.async_store(c_matrix, [row, column], c_tile)",
+        "    tma.async_store(c_matrix, [row, column], c_tile)\n    tma.async_store(c_matrix, [row, column], c_tile)",
+        r"has 2 of cp\.async\.bulk\.tensor\.2d\.global",
+    ),
+    Loses(
+        "small_mma",
+        "sm_100",
+        "        tcgen05_commit(done.index(0))\n        mbarrier.wait(done.index(0), phase=0)",
+        "        gl.barrier()",
+        r"lacks tcgen05\.commit",
+    ),
+    Loses(
+        "small_mma",
+        "sm_100",
+        "        a = allocate_tensor_memory(a_matrix.dtype, [M, K], TensorMemoryLayout([BLOCK_M, BLOCK_K], col_stride=1))"
+        "  # (M, K) packed\n        a.store(a_tile.load(a.get_reg_layout()))",
+        "        a = a_tile",
+        r"lacks tcgen05\.mma.*kind",
+    ),
+    Loses("blocked_matmul", "sm_100", "    tma.async_store(c_matrix, [row, column], c_tile)\n", "", "lacks cp"),
+    Loses(
+        "blocked_matmul",
+        "sm_100",
+        "        tcgen05_mma(a_tile, b, accumulator, use_acc=accumulate)\n",
+        "",
+        r"has 0 of tcgen05\.mma",
+    ),
+    Loses("tmem_copy", "sm_100", "stored = gl.convert_layout(tile.load(reachable), coalesced)", "stored = loaded", "lacks tcgen05"),
+    Loses(
+        "tma_gather",
+        "sm_100",
+        "wanted = gl.convert_layout(wanted, offset_layout(gl.num_warps()))",
+        "wanted = gl.convert_layout(wanted, gl.BlockedLayout([BLOCK_X], [32], [gl.num_warps()], [0]))",
+        "tile::gather4, must have",
+    ),
+    Loses("tma_scatter", "sm_100", "    tma.store_wait(pendings=0)\n", "", r"lacks cp\.async\.bulk\.wait_group"),
+    Loses(
+        "fused_gather_scatter_matmul",
+        "sm_100",
+        "        tma.async_scatter(out, targets, tile_n * BLOCK_N, out_tile)\n",
+        "",
+        "lacks cp",
+    ),
+)
+
+
+def rows_of(loses: Loses) -> list[Row]:
+    return [row for row in rows(loses.stem) if row.arch == loses.arch and row.owed is None]
+
+
+HAVE = {"tcgen05": {"sm_100", "sm_103"}, "wgmma": {"sm_90"}}  # the architectures that have them, of those with rows
+
+
+@pytest.mark.parametrize("stem", dict.fromkeys(row.stem for row in rows()))
+def test_each_row_is_a_launch_that_its_contract_takes(stem: str) -> None:
+    """A row that the launcher refuses compiles nothing; one whose refusal the compiler owes must reach the compiler."""
+    contract = resolve(stem)
+    for row in rows(stem):
+        problem = compile_all._problem(contract, row)
+        record = {"version": 1, "problem": problem, "config": row.config or {}, "regime": "integers", "data_seed": 0}
+        case = contract.case_from_json(record | {"schedule": "eager", "launcher": ""})
+        owed = contract.owed(case, Target(f"emulated:{row.arch}", row.arch))
+        if not owed.result:
+            assert row.owed is not None and row.owed[0] == owed.layer and owed.message in row.owed[1], (row, owed)
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row.stem}-{row.arch}-{row.label}")
+def test_a_row_asks_for_instructions_that_its_architecture_has(row: Row) -> None:
+    asked = {name for pattern in (*row.must, *row.counts) for name in HAVE if name in pattern}
+    assert all(row.arch in HAVE[name] for name in asked), row.must
+    assert row.owed is not None or row.must, "a row that asks for nothing is right whatever came"
+    if row.stem == "matmul" and row.owed is None:
+        assert any("mma" in pattern or "mfma" in pattern for pattern in row.must) and len(asked) <= 1
+
+
+@pytest.mark.parametrize("loses", LOSSES, ids=lambda loses: f"{loses.stem}-{loses.says.split('.')[0]}")
+def test_a_source_that_loses_an_instruction_makes_its_row_fail(loses: Loses, tmp_path: Path) -> None:
+    fault = Fault(name="loses", kernel=loses.stem, replace=loses.replace, by=loses.by, convicted_as=())
+    contract = planted_contract(fault, tmp_path)
+    said = [compile_row(row, contract).verdict for row in rows_of(loses)]
+    assert any(loses.says in verdict for verdict in said), said
+
+
+def test_an_unintended_fallback_makes_its_row_fail() -> None:
+    row = next(row for row in rows("matmul") if row.arch == "sm_100" and row.problem["dtype"] == "fp16")
+    narrow = replace(row, config={"block_m": 32, "block_n": 64, "block_k": 32, "num_warps": 4, "num_stages": 2})
+    assert "tcgen05" in compile_row(narrow).verdict
+
+
+def test_a_refusal_that_is_owed_is_right_and_one_that_is_not_is_wrong() -> None:
+    owed = next(row for row in rows("tma_scatter") if row.owed is not None and row.arch == "sm_120")
+    found = compile_row(owed)
+    assert (found.verdict, found.refused_by) == ("right", "ptxas")
+    assert compile_row(replace(owed, owed=None)).verdict.startswith("refused by the ptxas")
+    assert "owes a refusal by the front end" in compile_row(replace(owed, owed=("front end", ""))).verdict
+
+
+def test_a_kernel_that_compiles_where_a_refusal_is_owed_is_wrong() -> None:
+    row = next(row for row in rows("tma_gather") if row.owed is None)
+    assert compile_row(replace(row, owed=("ptxas", ""))).verdict.startswith("compiled, but owes")
+
+
+def test_a_wrong_count_a_forbidden_instruction_and_a_spill_are_wrong() -> None:
+    row = next(row for row in rows("tma_gather") if row.owed is None)
+    count = dict.fromkeys(row.counts, 3)
+    assert "must have 3" in compile_row(replace(row, counts=count)).verdict
+    assert "must have none" in compile_row(replace(row, must_not=(*LOCAL, "mbarrier"))).verdict
+    spills = Row(stem="tmem_copy", arch="sm_100", problem={"m": 256, "n": 128}, config={"num_warps": 4})
+    assert "bytes of stack" in compile_row(spills).verdict
+    assert compile_row(replace(spills, most_stack=2048)).verdict == "right"
+
+
+@pytest.mark.parametrize(
+    ("arch", "figure", "most", "unit"),
+    [("sm_90", "registers", 255, "registers"), ("gfx942", "registers", 512, "registers"), ("sm_90", "stack", 0, "bytes of stack"),
+     ("sm_90", "shared", 227 << 10, "bytes of shared memory"), ("sm_100", "columns", 512, "columns of tensor memory")],
+)  # fmt: skip
+def test_a_figure_at_the_machines_limit_is_right_and_one_more_is_wrong(arch: str, figure: str, most: int, unit: str) -> None:
+    row = Row(stem="matmul", arch=arch, problem={}, config={})
+    assert _over_limit(row, Compiled(**{figure: most})) == "right"
+    assert _over_limit(row, Compiled(**{figure: most + 1})) == f"{most + 1} {unit}, the limit is {most}"
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100", "gfx942"])
+def test_the_driver_tells_one_warp_size_of_a_machine(arch: str) -> None:
+    with compiling(arch):
+        active = driver.active
+        told = active.utils.get_device_properties(active.get_current_device())["warpSize"]
+        assert told == active.get_current_target().warp_size == (64 if arch.startswith("gfx") else 32)
+
+
+def test_a_compiler_that_dies_loses_its_row_and_not_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = rows("tma_gather")[:2]
+    monkeypatch.setattr(compile_all, "WORKER", ("-c", "import os; input(); os.abort()"))
+    found = compile_rows(wanted, workers=1)
+    assert [one.verdict.split(":")[0] for one in found] == ["compiler abort"] * 2
+
+
+def test_the_table_has_a_line_a_row_and_counts_what_is_wrong() -> None:
+    wanted = rows("tma_gather")[:2]
+    text = table(wanted, [Compiled(registers=40), Compiled(verdict="lacks x", refused_by="ptxas")])
+    assert len(text.splitlines()) == 4
+    assert "lacks x" in text
+    assert text.endswith("2 compilations, 1 refusals, 1 wrong")
+
+
+def test_an_unknown_kernel_is_told_in_one_line_with_status_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert compile_all.main(["no_such_kernel"]) == 2
+    assert "no_such_kernel" in capsys.readouterr().err

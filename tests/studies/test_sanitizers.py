@@ -1,0 +1,363 @@
+"""Contract under test: what a sanitizer prints becomes a verdict by name and line; what was not asked is not run, never a pass; and
+docs/sanitizers.md says what was kept, each difference from the emulated GPU with its reason.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bitverdict.harness.judge.classify import outcome_of, told_by_device
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness.studies.sanitizers import page, runs
+from bitverdict.harness.studies.sanitizers.known_differences import Explained, meant
+from bitverdict.harness.studies.sanitizers.runs import cases_of, examine, name_of, read, told
+from tests.faults import sanitizer_bait
+
+ROOT = Path(__file__).parents[2]
+HELD = ROOT / "tests" / "hardware_words" / "sanitizers_h200.json"
+HOPPER = Target("emulated:sm_90", "sm_90")
+RIGHT = Verdict(ruling=Ruling.RIGHT, outcome=Outcome.RIGHT)
+WRONG = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.WRONG_WORDS, message="out: 1 of 64 words differ")
+ASSERTED = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.DEVICE_ASSERT, message="device assert")
+CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
+STORE = """========= COMPUTE-SANITIZER
+========= Invalid __global__ write of size 4 bytes
+=========     at shifted_copy_kernel+0x250 in sanitizer_bait.py:35
+=========     by thread (31,0,0) in block (0,0,0)
+========= ERROR SUMMARY: 2 errors
+"""
+RACES = """========= COMPUTE-SANITIZER
+========= Error: Race reported between Write access at kernel+0x80 in ring.py:12
+=========     and Read access at kernel+0x120 in ring.py:19 [256 hazards]
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
+ASKED = """========= COMPUTE-SANITIZER
+========= Program hit CUDA_ERROR_INVALID_VALUE (error 1) due to "invalid argument" on CUDA API call to cuFuncSetAttribute.
+=========     Saved host backtrace up to driver entry point at error
+=========         Host Frame: loadBinary [0x4c33] in cuda_utils.so
+=========         Host Frame: _init_handles in compiler.py:483
+=========
+========= ERROR SUMMARY: 1 error
+"""
+ELSEWHERE = ASKED.replace("loadBinary", "launchKernel").replace("_init_handles in compiler.py", "run in jit.py")
+BOTH = ASKED.partition("========= ERROR SUMMARY")[0] + STORE.partition("\n")[2].replace("2 errors", "3 errors")
+REFUSED = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.LAUNCHER_ERROR, message="Triton Error [CUDA]: invalid argument")
+FAULTED = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.LAUNCH_FAILURE, message="launch failure")
+CONSAN = (
+    f"{ROOT}/kernels/hopper_matmul.py:176: kernel: block: [0,0,0] Assertion `Buffer being accessed has outstanding writes` failed."
+)
+
+
+@pytest.mark.parametrize(
+    ("mode", "judged", "said", "outcome", "location"),
+    [
+        ("memcheck", RIGHT, CLEAN, "right", ""),
+        ("memcheck", WRONG, CLEAN, "wrong words", ""),
+        ("memcheck", RIGHT, STORE, "illegal address", "sanitizer_bait.py:35"),
+        ("memcheck", None, STORE, "illegal address", "sanitizer_bait.py:35"),
+        (
+            "memcheck",
+            WRONG,
+            STORE.replace("Invalid __global__ write", "Misaligned Shared or Local address; store"),
+            "misaligned address",
+            "sanitizer_bait.py:35",
+        ),
+        (
+            "memcheck",
+            None,
+            STORE.replace("Invalid __global__ write of size 4 bytes", "Illegal instruction"),
+            "illegal instruction",
+            "sanitizer_bait.py:35",
+        ),
+        (
+            "memcheck",
+            RIGHT,
+            STORE.replace("Invalid __global__ write of size 4 bytes", "Program hit an error of its own"),
+            "launch failure",
+            "",
+        ),
+        ("memcheck", RIGHT, ASKED, "right", ""),
+        ("memcheck", WRONG, ASKED, "wrong words", ""),
+        ("memcheck", REFUSED, ASKED.replace("1 error", "2 errors"), "launch failure", ""),
+        ("memcheck", REFUSED, ASKED, "launcher error", ""),
+        ("memcheck", RIGHT, ELSEWHERE, "launch failure", ""),
+        ("memcheck", RIGHT, ASKED.replace("cuFuncSetAttribute", "cuLaunchKernelEx"), "launch failure", ""),
+        ("memcheck", RIGHT, ASKED.replace("SUMMARY: 1 error", "SUMMARY: 2 errors"), "launch failure", ""),
+        ("memcheck", RIGHT, BOTH, "illegal address", "sanitizer_bait.py:35"),
+        ("racecheck", RIGHT, RACES, "race", "ring.py:12"),
+        (
+            "racecheck",
+            RIGHT,
+            CLEAN.replace("ERROR SUMMARY: 0 errors", "RACECHECK SUMMARY: 0 hazards displayed (0 errors)"),
+            "right",
+            "",
+        ),
+        ("consan", ASSERTED, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
+        ("consan", None, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
+        ("consan", FAULTED, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
+        ("consan", FAULTED, "", "launch failure", ""),
+        ("consan", WRONG, CONSAN, "wrong words", ""),
+        ("bare", ASSERTED, "", "device assert", ""),
+        ("bare", WRONG, STORE, "wrong words", ""),
+        ("fpsan", WRONG, "", "right", ""),
+        ("fpsan", ASSERTED, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
+    ],
+)
+def test_what_is_printed_becomes_a_verdict(mode: str, judged: Verdict | None, said: str, outcome: str, location: str) -> None:
+    found = told(mode, judged, said)
+    assert (found.outcome, found.location) == (outcome, location)
+    assert found.convicted is (outcome != "right")
+
+
+def test_what_triton_s_loader_asks_is_told_beside_the_verdict_and_sends_no_case_to_a_child_of_its_own() -> None:
+    assert told("memcheck", RIGHT, ASKED).details["besides"] == runs.BESIDES
+    assert "besides" not in told("memcheck", RIGHT, CLEAN).details
+    assert runs._found_nothing(ASKED) and not runs._found_nothing(ELSEWHERE) and not runs._found_nothing(BOTH)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("========= Error: Device not supported. Please refer to the documentation\n", "Device not supported"),
+        ("========= Unable to attach to the process\n", "Unable to attach"),
+        ("nothing of the kind", "it printed no summary"),
+        ("", "it printed no summary"),
+        ("========= Failed to initialize the tool\n========= ERROR SUMMARY: 1 error\n", "Failed to initialize"),
+    ],
+)
+def test_a_refusal_of_compute_sanitizer_is_shown_and_is_no_pass(said: str, why: str) -> None:
+    found = told("memcheck", RIGHT, said)
+    assert (found.ruling, found.outcome) == (Ruling.NOT_RUN, Outcome.NOT_RUN)
+    assert why in found.message and found.details["said"] == said.splitlines()
+
+
+@pytest.mark.parametrize(("text", "outcome"), [(CLEAN, "right"), (STORE, "illegal address")])
+def test_a_summary_behind_a_line_that_nobody_ended_is_read(text: str, outcome: str) -> None:
+    assert told("memcheck", RIGHT, "See https://nanobind.readthedocs.io/en/latest/refleaks.html" + text).outcome == outcome
+    first, *rest = text.splitlines(keepends=True)
+    assert told("memcheck", RIGHT, first + "a last line" + "".join(rest)).outcome == outcome
+
+
+def test_a_child_that_leaves_no_verdict_is_told_by_how_it_ended() -> None:
+    assert told("iisan", None, "Traceback", 1).outcome is Outcome.LAUNCHER_ERROR
+    assert told("iisan", None, "", -9).outcome is Outcome.KILLED
+
+
+def test_fpsan_s_words_rest_on_nothing() -> None:
+    assert told("fpsan", RIGHT, "").rests_on == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        ("CUDA error: unspecified launch failure", Outcome.LAUNCH_FAILURE),
+        ("CUDA error: device-side assert triggered", Outcome.DEVICE_ASSERT),
+        ("CUDA error: an illegal instruction was encountered", Outcome.ILLEGAL_INSTRUCTION),
+        ("CUDA error: misaligned address", Outcome.MISALIGNED_ADDRESS),
+        ("CUDA error: an unheard-of failure", None),
+    ],
+)
+def test_a_fault_is_named_by_the_first_line_and_not_by_torch_s_advice(said: str, outcome: Outcome | None) -> None:
+    text = f"{said}\nFor debugging consider passing X=1\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions."
+    assert told_by_device(text) == outcome
+    assert outcome_of(RuntimeError(text)).outcome == (outcome or Outcome.LAUNCHER_ERROR)
+
+
+def test_a_descriptor_that_the_driver_refuses_is_a_refusal() -> None:
+    seen = outcome_of(RuntimeError("Triton Error [CUDA]: Failed to create tensor map descriptor: invalid argument"))
+    assert (seen.outcome, seen.layer) == (Outcome.REFUSED, "driver")
+
+
+def test_the_bait_is_convicted_in_a_child_by_the_line_of_its_store() -> None:
+    [_, bait] = sanitizer_bait.CONTRACT.required(HOPPER)
+    found = examine(bait, HOPPER, "iisan", timeout=120)
+    assert found.outcome is Outcome.ILLEGAL_ADDRESS and found.location.startswith("tests/faults/sanitizer_bait.py:")
+
+
+def test_cases_of_one_child_are_told_apart_and_a_child_that_dies_takes_no_other_case_with_it(tmp_path: Path) -> None:
+    innocent, bait = sanitizer_bait.CONTRACT.required(HOPPER)
+    deadly = tmp_path / "deadly.py"
+    deadly.write_text(
+        "import os\nfrom tests.faults import sanitizer_bait\n\n\n"
+        "class Deadly(sanitizer_bait.BaitContract):\n    def launch(self, *given):\n        os._exit(7)\n\n\n"
+        "CONTRACT = Deadly()\nCONTRACT.case_from_json = lambda r: "
+        "sanitizer_bait.CONTRACT.case_from_json(r)\n"
+    )
+    dead = replace(innocent, contract=f"{deadly}:CONTRACT")
+    found = runs.examine_together([innocent, bait, dead, innocent], HOPPER, "bare", timeout=120)
+    assert [v.outcome for v in found] == [Outcome.RIGHT, Outcome.ILLEGAL_ADDRESS, Outcome.LAUNCHER_ERROR, Outcome.RIGHT]
+    assert "status 7" in found[2].message
+
+
+def test_a_case_that_never_answers_is_a_timeout_and_the_next_is_judged(tmp_path: Path) -> None:
+    [innocent, _] = sanitizer_bait.CONTRACT.required(HOPPER)
+    slow = tmp_path / "slow.py"
+    slow.write_text(
+        "import time\nfrom tests.faults import sanitizer_bait\n\n\n"
+        "class Slow(sanitizer_bait.BaitContract):\n    def launch(self, *given):\n        time.sleep(600)\n\n\n"
+        "CONTRACT = Slow()\n"
+    )
+    found = runs.examine_together([replace(innocent, contract=f"{slow}:CONTRACT"), innocent], HOPPER, "bare", timeout=20)
+    assert [v.outcome for v in found] == [Outcome.TIMEOUT, Outcome.RIGHT]
+
+
+@pytest.mark.parametrize(("printed", "alone"), [(CLEAN, 0), (STORE, 3), ("", 3)])
+def test_what_compute_sanitizer_finds_among_several_is_looked_for_in_each_alone(monkeypatch, printed: str, alone: int) -> None:
+    asked: list[int] = []
+
+    def run(cases, machine, mode, around, timeout):
+        asked.append(len(cases))
+        return [RIGHT] * len(cases), printed, 0
+
+    monkeypatch.setattr(runs, "_run", run)
+    monkeypatch.setattr(runs.shutil, "which", lambda name: name)
+    cases = [sanitizer_bait.CONTRACT.required(HOPPER)[0]] * 3
+    found = runs.examine_together(cases, Target("cuda:0", "sm_90", 0), "memcheck")
+    assert asked == [3, *[1] * alone]
+    assert {str(v.outcome) for v in found} == {{CLEAN: "right", STORE: "illegal address", "": "not run"}[printed]}
+
+
+def test_after_a_dead_device_the_rest_is_judged_by_another_child(monkeypatch) -> None:
+    answers = [[RIGHT, ASSERTED], [RIGHT]]
+    monkeypatch.setattr(runs, "_run", lambda *given: (answers.pop(0), CONSAN, 0))
+    cases = [sanitizer_bait.CONTRACT.required(HOPPER)[0]] * 3
+    found = runs.examine_together(cases, Target("cuda:0", "sm_90", 0), "consan")
+    assert [str(v.outcome) for v in found] == ["right", "device assert", "right"] and "outstanding writes" in found[1].message
+
+
+def test_a_kernel_that_lacks_something_is_not_run_with_the_reason() -> None:
+    missing = runs.lacking("tma_gather", HOPPER)
+    assert missing is not None and missing.ruling is Ruling.NOT_RUN and "TMA gather4" in missing.message
+    assert runs.lacking("hopper_matmul", HOPPER) is None and len(runs.chosen("tma_gather", HOPPER, None)) == 1
+
+
+def test_what_cannot_be_had_on_a_target_is_not_run_and_an_unknown_mode_is_an_error() -> None:
+    case = sanitizer_bait.CONTRACT.required(HOPPER)[0]
+    for mode in ("consan", "fpsan", "memcheck", "racecheck"):
+        assert examine(case, HOPPER, mode).ruling is Ruling.NOT_RUN
+    with pytest.raises(ValueError, match="one of bare, iisan"):
+        examine(case, HOPPER, "msan")
+
+
+def rows(path: Path, *verdicts: tuple[str, str, Verdict]) -> list[Path]:
+    """`path` as sanitize --json writes it, for the bait: (target, mode, verdict)."""
+    case = sanitizer_bait.CONTRACT.required(HOPPER)[1]
+    path.write_text(
+        json.dumps(
+            [
+                {"contract": case.contract, "case": case.to_json(), "mode": mode, "target": target, "verdict": verdict.to_json()}
+                for target, mode, verdict in verdicts
+            ]
+        )
+    )
+    return [path]
+
+
+def test_the_cases_of_a_file_are_judged_again_under_another_place_of_the_contract(tmp_path: Path) -> None:
+    [path] = rows(tmp_path / "rows.json", ("cuda:0", "bare", WRONG), ("cuda:0", "iisan", WRONG))
+    again = cases_of(read(path), sanitizer_bait.ADDRESS)
+    assert again == [sanitizer_bait.CONTRACT.required(HOPPER)[1]]
+    assert name_of("a/b/kernel.py:CONTRACT") == "kernel.py:CONTRACT" and name_of("matmul") == "matmul"
+
+
+def test_a_file_from_before_the_loader_s_question_was_known_is_read_as_it_is_understood_now(tmp_path: Path) -> None:
+    lines = ASKED.splitlines()
+    old = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.LAUNCH_FAILURE, message=lines[1].removeprefix("========= "))
+    cut = lines[4:]  # of a long backtrace the file has the end
+    verdicts = [
+        replace(old, details={"said": said, "judge": judge})
+        for said, judge in ((lines, "right"), (cut, "right"), (cut, "wrong words"), (ELSEWHERE.splitlines(), "right"))
+    ]
+    [path] = rows(tmp_path / "rows.json", *(("cuda:0", "memcheck", verdict) for verdict in verdicts))
+    assert [row["verdict"]["outcome"] for row in read(path)] == ["right", "right", "launch failure", "launch failure"]
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '[{"case": 1}]', None])
+def test_a_file_without_verdicts_is_refused(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "rows.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ValueError, match="sanitize --json"):
+        read(path)
+    with pytest.raises(ValueError, match=r"sanitizers\.page --keep"):
+        page.read(path)
+
+
+def test_the_page_is_what_was_kept_and_nothing_in_it_lacks_a_reason() -> None:
+    held = page.read(HELD)
+    text = page.page(held)
+    assert (ROOT / "docs" / "sanitizers.md").read_text() == text, (
+        "write it anew: python -m bitverdict.harness.studies.sanitizers.page tests/hardware_words/sanitizers_h200.json > "
+        "docs/sanitizers.md"
+    )
+    assert page.UNEXPLAINED not in text
+    assert not any(place in text + HELD.read_text() for place in ("/work", "/tmp", "/root", "/opt"))
+    asked = {(row[0], row[1]) for row in held["rows"]}
+    assert asked >= {(case, mode) for case in range(len(held["cases"])) for mode in (*runs.MODES, *page.EMULATED)}
+
+
+def test_the_summary_counts_what_the_rows_say_and_an_alarm_of_the_clean_kernel_names_nothing() -> None:
+    held = page.read(HELD)
+    counted = page.summary(held)
+    hazards, _, _, clean = counted["all"]
+    assert hazards >= 44 and clean >= 8 and counted["emulated"] == [hazards, 0, hazards, 0]
+    assert max(cells[2] for cells in counted.values()) == hazards
+    assert counted["any of these"][2] >= counted["consan"][2] >= 32 and counted["bare"][3] == 0
+    alarms = page.alarms(held)
+    assert {mode for _, mode in alarms} == {"racecheck"}
+    number = next(n for n, mode in sorted(alarms) if mode == "racecheck" and page.planted(held["cases"][n]))
+    moved = [[*row[:5], "elsewhere.py:3", row[6]] if tuple(row[:2]) == (number, "racecheck") else row for row in held["rows"]]
+    again = held | {"rows": moved}  # planted: the same words about another line are a finding
+    assert (number, "racecheck") not in page.alarms(again)
+    assert page.summary(again)["racecheck"][2] == counted["racecheck"][2] + 1
+    of_the_judge = [[*row[:6], row[6] and page.planted(held["cases"][row[0]])] for row in held["rows"]]
+    assert not page.alarms(held | {"rows": of_the_judge})  # what the clean kernel gets from the judge is no alarm
+    silent = [row for row in held["rows"] if row[1] != "consan"]
+    assert page.summary(held | {"rows": silent})["consan"] == [0, 0, 0, 0]
+
+
+def test_a_reason_fits_by_its_words_and_an_assertion_means_what_it_says() -> None:
+    one = Explained(modes=("consan",), said=("device assert",), message="Deadlock", alarm=True, why="so")
+    assert one.fits("consan", "device assert", [], "a case", "Deadlock detected", True)
+    assert not one.fits("consan", "device assert", [], "a case", "another", True)
+    assert not one.fits("consan", "device assert", [], "a case", "Deadlock detected")
+    assert meant("device assert", "Buffer being accessed has outstanding writes. Operand: A") == "race"
+    assert meant("device assert", "async_load innermost coordinate must be aligned") == "device assert"
+
+
+def test_a_planted_difference_is_shown_without_a_reason_and_an_old_misnomer_is_put_right(tmp_path: Path) -> None:
+    misnamed = replace(ASSERTED, details={"text": "CUDA error: unspecified launch failure\nand so on"})
+    files = rows(
+        tmp_path / "rows.json",
+        ("cuda:0", "bare", misnamed),
+        ("cuda:0", "iisan", RIGHT),
+        ("emulated:sm_90", "bare", RIGHT),
+        ("emulated:sm_90", "iisan", RIGHT),
+    )
+    held = page.kept(files, {"machine": "a test"})
+    assert page.differences(held) == {page.UNEXPLAINED: ["0, bare: launch failure; emulated: right"]}
+    assert page.UNEXPLAINED in page.page(held)
+
+
+def test_what_was_kept_is_kept_again_beside_new_verdicts_without_what_they_replace(tmp_path: Path) -> None:
+    [path] = rows(tmp_path / "rows.json", ("cuda:0", "bare", WRONG))
+    held = page.kept([HELD, path], {"machine": "another"}, ["hopper_matmul"])
+    before = page.read(HELD)
+    assert held["origin"] == before["origin"] | {"machine": "another"}
+    left = [case for case in before["cases"] if "hopper_matmul" not in case["contract"]]
+    assert held["cases"][: len(left)] == left and len(held["rows"]) < len(before["rows"])
+    assert {row[0] for row in held["rows"]} == set(range(len(held["cases"])))
+
+
+def test_the_command_keeps_and_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = rows(tmp_path / "rows.json", ("cuda:0", "bare", WRONG), ("emulated:sm_90", "bare", WRONG))
+    held = tmp_path / "held.json"
+    assert page.main(["--keep", str(held), "--origin", "machine=a test", str(files[0])]) == 0
+    assert page.main([str(held)]) == 0
+    assert "machine a test" in capsys.readouterr().out
+    assert page.main([str(files[0])]) == 2

@@ -1,0 +1,260 @@
+"""Contract under test: what does not end is told with its line, and is not asked again and again."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator.frontend.translate import translate
+from bitverdict.harness.frontends.main import main
+from bitverdict.harness.frontends.pytest_plugin import Court, Node
+from bitverdict.harness.judge import hang_report
+from bitverdict.harness.judge.machine_faults import MachineFault
+from bitverdict.harness.model.targets import target
+from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.session.shrink import Convicted
+from bitverdict.harness.workers.journal import Journal, records
+from bitverdict.harness.workers.pool import Bench
+from bitverdict.harness.workers.stopping import Stopping, cancelled, kind_of
+from tests.support.vector_add import ADDRESS, HOST, Case, Problem, add_by_torch, case
+
+ADD = "tests.support.vector_add"
+FILE = "tests/workers/test_hangs.py"
+
+
+def line_of(text: str) -> int:
+    """The number of the first line of this file that has `text`."""
+    lines = Path(__file__).read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if text in line)
+
+
+@triton.jit
+def endless_kernel(a_ptr, c_ptr, n, most, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)  # (BLOCK,)
+    x = tl.load(a_ptr + offsets, mask=offsets < n)  # (BLOCK,)
+    turns = 0
+    while turns < most:  # a kernel's loop
+        x = x * 2 + 1
+        turns += 1
+    tl.store(c_ptr + offsets, x, mask=offsets < n)
+
+
+def in_a_kernel(a, b):
+    c = torch.empty_like(a)
+    endless_kernel[(1,)](a, c, a.numel(), 16 if a.numel() < 20 else 1 << 30, BLOCK=64)
+    return c
+
+
+def in_a_loop(a, b):
+    x = 0
+    while True:  # a loop of Python
+        x += 1
+        x *= 2
+        x %= 7
+
+
+def in_a_call(a, b):
+    waits()
+
+
+def waits():
+    time.sleep(600)  # a call
+
+
+def in_c(a, b):
+    return sum(itertools.repeat(1))  # a loop that does not come back to Python
+
+
+def in_time(a, b):
+    time.sleep(0.2)
+    return add_by_torch(a, b)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with Bench(timeout=60, journal=Journal(tmp_path / "j.jsonl")) as bench:
+        bench.judge(case(), HOST)  # a child is there
+        yield bench
+
+
+@pytest.mark.parametrize(
+    ("launcher", "line", "function"),
+    [
+        ("in_a_loop", "# a loop of Python", "in_a_loop"),
+        ("in_a_call", "# a call", "waits"),
+        ("in_c", "# a loop that does not come back", "in_c"),
+    ],
+)
+def test_a_launcher_that_hangs_is_told_with_its_line(bench: Bench, launcher: str, line: str, function: str) -> None:
+    bench.cells[0, "host"].timeout = 2.0
+    verdict = bench.judge(case(launcher=f"{__name__}:{launcher}"), HOST)
+    assert (verdict.outcome, verdict.message) == (Outcome.TIMEOUT, f"no verdict within 2 s; it was in {function}")
+    assert verdict.location == f"{FILE}:{line_of(line)}"
+    assert verdict.details["stack"].startswith(f"{FILE}:") and "judge.py" not in verdict.details["stack"]
+    assert verdict.details["stderr"] == []
+
+
+def test_a_launcher_that_ends_in_time_is_judged(bench: Bench) -> None:
+    bench.cells[0, "host"].timeout = 20.0
+    assert bench.judge(case(launcher=f"{__name__}:in_time"), HOST).ruling is Ruling.RIGHT
+
+
+def test_a_kernel_that_hangs_is_told_with_the_line_of_its_loop(tmp_path: Path) -> None:
+    where, launcher = target("emulated:sm_90"), f"{__name__}:in_a_kernel"
+    asked = Case(contract=ADDRESS, problem=Problem(n=40), launcher=launcher)
+    with Bench(timeout=60, journal=Journal(tmp_path / "j.jsonl")) as bench:
+        ended = bench.judge(replace(asked, problem=Problem(n=12)), where)  # compiled, and not endless
+        bench.cells[0, where.name].timeout = 3.0
+        verdict = bench.judge(asked, where)
+    assert ended.outcome is Outcome.WRONG_WORDS
+    assert (verdict.outcome, verdict.message) == (Outcome.TIMEOUT, "no verdict within 3 s; it was in kernel endless_kernel")
+    file, _, line = verdict.location.partition(":")
+    assert file == FILE and 0 <= int(line) - line_of("# a kernel's loop") <= 2 and verdict.details["operation"]
+
+
+def test_a_launch_of_too_many_operations_is_told_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bitverdict.harness.emulator.device.STEP_LIMIT", 5000)
+    a = torch.ones(40)
+    with emulated("sm_90"), pytest.raises(EmulatedFault, match="more than 5000 operations") as raised:
+        endless_kernel[(1,)](a, torch.empty(40), 40, 1 << 30, BLOCK=64)
+    file, _, line = raised.value.location.rpartition(":")
+    assert file.endswith("test_hangs.py") and 0 <= int(line) - line_of("# a kernel's loop") <= 2
+
+
+def test_a_line_that_only_counts_stands_for_the_operation_behind_it() -> None:
+    a = torch.ones(40)
+    with emulated("sm_90") as device:
+        endless_kernel[(1,)](a, torch.empty(40), 40, 16, BLOCK=64)
+        text = device.launches[-1].program
+    ready = translate(text, arch="sm_90", fused=True)
+    counting = [(number, int(found[1])) for number, line in enumerate(ready.source.splitlines(), 1)
+                if (found := re.search(r"m\.tick\((\d+),", line))]  # fmt: skip
+    assert len(counting) == len(ready.blocks) > 2
+    assert all(ready.at(number) is ready.blocks[block][0] for number, block in counting)
+
+
+def test_what_a_log_says_of_a_hang_is_read_or_left_out() -> None:
+    """No report at all, as of a process that was killed meanwhile; and a wait for the GPU, where no frame is the kernel's."""
+    assert hang_report.told([]) == hang_report.told(["a line of the kernel's"]) == {}
+    library = '  File "/usr/lib/python3/site-packages/torch/cuda/__init__.py", line 1040 in synchronize'
+    ours = f'  File "{Path(hang_report.__file__).parent}/targets.py", line 73 in enter'
+    found = hang_report.told(["noise", "Stack (most recent call first):", library, ours, ours, ours, ours])
+    waits = ["Stack (most recent call first):", library, ours]
+    assert hang_report.told(waits, "mine.py:7")["location"] == "mine.py:7"  # the line of the launch that does not end
+    assert (found["location"], found["function"]) == ("", "synchronize") and "harness/judge/targets.py:73 in enter" in found[
+        "stack"
+    ]
+    assert all(map(hang_report.is_report, [library, ours, "Stack (most recent call first):", "HANG {}"]))
+    assert not hang_report.is_report("the kernel's own line")
+
+
+def test_a_launch_on_hardware_is_noted_in_a_workers_log(capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    hang_report.launched()
+    assert capfd.readouterr().err == ""
+    monkeypatch.setattr(hang_report, "_installed", True)
+    hang_report.launched()  # here
+    assert capfd.readouterr().err == f"LAUNCHED AT {FILE}:{line_of('()  # here')}\n"
+
+
+def judged(directory: Path) -> list[str]:
+    """What the cases that were begun came to."""
+    (journal,) = (directory / "state" / "journal").glob("*.jsonl")
+    return [record["verdict"]["outcome"] for record in records(journal) if record["event"] == "end"]
+
+
+def test_a_run_stops_after_two_hangs_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    words = ["--target", "emulated:sm_90", "--max-cases", "12", "--jobs", "1", "--shrink-seconds", "0"]
+    assert main(["run", "--contract", f"{ADD}:HANGS", *words, "--timeout", "5", "--junit", str(tmp_path / "run.xml")]) == 1
+    out = capsys.readouterr().out
+    assert judged(tmp_path).count("timeout") == 2 and set(judged(tmp_path)) <= {"right", "timeout"}
+    assert " 2 convicted, " in out and " cancelled; 1 cases of the cover lists were not judged" in out
+    assert "not judged after 2 that hang at tests/support/vector_add.py:" in out
+    skipped = (tmp_path / "run.xml").read_text().count("<skipped ")
+    assert skipped == int(out.rpartition(" cancelled")[0].rpartition(" ")[2]) > 0
+
+
+def test_a_run_does_not_stop_after_two_wrong_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    words = ["--target", "emulated:sm_90", "--max-cases", "12", "--jobs", "1", "--shrink-seconds", "0"]
+    assert main(["run", "--contract", f"{ADD}:WRONG", *words]) == 1
+    assert judged(tmp_path).count("wrong words") > 2 and "cancelled" not in capsys.readouterr().out
+
+
+def test_a_node_of_pytest_waits_for_one_hang_alone(court: Court, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    hung = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.TIMEOUT, message="no verdict within 3 s", rests_on=RestsOn.NOTHING)
+    asked: list[Case] = []
+    monkeypatch.setattr(court.bench, "judge", lambda case, where: asked.append(case) or hung)
+    with pytest.raises(Convicted, match="no verdict within 3 s"):
+        court.hold(Node(f"{ADD}:CONTRACT", "emulated:sm_90"), [])
+    assert len(asked) == 1
+
+
+HANG = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.TIMEOUT, message="no verdict within 3 s; it was in f", location="a.py:3")
+REFUSED = Verdict(
+    ruling=Ruling.CONVICTED, outcome=Outcome.REFUSED, message="no such name", location="a.py:9", details={"layer": "front end"}
+)
+OWED = replace(REFUSED, ruling=Ruling.RIGHT, rests_on=RestsOn.OWED_REFUSAL)
+RIGHT = Verdict(ruling=Ruling.RIGHT, outcome=Outcome.RIGHT, rests_on=RestsOn.WORDS)
+FULL = Verdict(ruling=Ruling.ERROR, outcome=Outcome.ERROR, message="the machine failed: full", details={"layer": "machine"})
+
+
+@pytest.mark.parametrize(
+    ("came", "stops"),
+    [
+        ([HANG], False),
+        ([HANG, HANG], True),
+        ([HANG, RIGHT, replace(HANG, location="a.py:5")], True),  # a loop is at another line each time
+        ([HANG, replace(HANG, message="no verdict within 3 s; it was in g")], False),
+        ([REFUSED], False),
+        ([REFUSED, REFUSED], True),
+        ([REFUSED, OWED, REFUSED], True),  # what must be refused was not compiled either
+        ([REFUSED, replace(REFUSED, location="a.py:7")], False),
+        ([RIGHT, REFUSED, REFUSED, REFUSED], False),  # another specialisation may be compiled again
+        ([replace(REFUSED, details={"layer": "launcher"})] * 3, False),
+        ([replace(FULL, details={"layer": "emulator"})] * 3, False),
+    ],
+)
+def test_two_equal_failures_that_would_come_again_stop_a_contract(came: list[Verdict], stops: bool) -> None:
+    stopping = Stopping()
+    for verdict in came:
+        stopping.heard("mine", "emulated:sm_90", verdict)
+    assert bool(stopping.reason("mine", "emulated:sm_90")) is stops
+    assert not stopping.reason("mine", "emulated:sm_80") and not stopping.reason("other", "emulated:sm_90")
+
+
+def test_two_faults_of_the_machine_stop_the_run() -> None:
+    stopping = Stopping()
+    stopping.heard("mine", "emulated:sm_90", FULL)
+    assert stopping.reason("other", "emulated:sm_80") == ""
+    stopping.heard("other", "emulated:sm_80", FULL)
+    with pytest.raises(MachineFault, match="the machine failed: full"):
+        stopping.reason("third", "emulated:sm_100")
+
+
+def test_a_cancelled_case_says_why_and_is_none_of_these() -> None:
+    verdict = cancelled("after 2 that hang")
+    assert (verdict.ruling, verdict.message, kind_of(verdict)) == (Ruling.CANCELLED, "not judged after 2 that hang", "")
+
+
+def test_what_was_handed_out_already_is_cancelled_too(tmp_path: Path) -> None:
+    judge: Callable = lambda case, where, place: HANG
+    with Bench(jobs=1, journal=Journal(tmp_path / "j.jsonl")) as bench:
+        bench.judge = judge  # type: ignore[method-assign]
+        came = [verdict.ruling for _, _, verdict in bench.judge_all([(case(n), HOST) for n in range(6)])]
+    assert came == [Ruling.CONVICTED] * 2 + [Ruling.CANCELLED] * 4
