@@ -16,6 +16,7 @@ from bitverdict.harness.frontends.progress import Showing
 from bitverdict.harness.judge.first_launch import shown as shown_by
 from bitverdict.harness.judge.machine_faults import MachineFault, check_compiler_cache, writing
 from bitverdict.harness.model.contract import Case, resolve
+from bitverdict.harness.model.launcher_limits import check_launcher
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.supervision import cancels_from_here
 from bitverdict.harness.model.targets import Target, nearest_emulated, target, targets
@@ -190,7 +191,7 @@ def checked(arguments: argparse.Namespace) -> list[Docket]:
             raise UsageError(
                 f"--launcher {arguments.launcher}: is judged by one kernel's mathematics; name it, for example: run matmul"
             )
-        resolve(addresses[0]).check_launcher(arguments.launcher)
+        check_launcher(resolve(addresses[0]), arguments.launcher)
     for name, least in (("max_cases", 1), ("jobs", 0), ("shrink_seconds", 0)):
         value = getattr(arguments, name)
         if value is not None and not value >= least:

@@ -7,7 +7,6 @@ import re
 import traceback
 
 from bitverdict.harness.judge.classify import room_of
-from bitverdict.harness.model.launcher_limits import remedy
 
 _SAYS = (
     (
@@ -24,7 +23,16 @@ def remedy_for(error: BaseException, launcher: str) -> dict[str, str]:
     text = str(error)
     if known := next((remedy for pattern, remedy in _SAYS if pattern.search(text)), ""):
         return {"remedy": known}
-    return {"if this is meant": remedy(launcher)} if _is_deliberate(error) else {}
+    return {"if this is meant": how_to_declare_limits(launcher)} if _is_deliberate(error) else {}
+
+
+def how_to_declare_limits(launcher: str) -> str:
+    """For one that refuses legal input, and is convicted of it: how it says before what it takes."""
+    name = launcher.rpartition(":")[2]
+    return (
+        f"say what {name} takes where it is defined, for example: {name}.requires = lambda m, n, k: k % 32 == 0; it is then asked "
+        "nothing else (docs/judging.md)"
+    )
 
 
 def _is_deliberate(error: BaseException) -> bool:

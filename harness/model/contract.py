@@ -7,11 +7,9 @@ launch it (`launch`), and what must come out (`expected`). Nothing here knows a 
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import importlib
 import importlib.util
-import inspect
 import json
 import re
 import sys
@@ -210,27 +208,6 @@ class Contract:
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
         """The classes this case falls in, by dimension: {"config": "128x256x64", "m mod 16": 3, ...}. Counted and shown."""
         return {}
-
-    def check_launcher(self, address: str) -> None:
-        """ValueError where what lies at `address` cannot be called with the operands that `parameters` names."""
-        launcher = load(address)
-        kind, must = type(launcher).__name__, f"must be a function {self.parameters}"
-        if kind in ("JITFunction", "GluonJITFunction", "Autotuner", "Heuristics"):
-            raise UsageError(f"--launcher {address}: is a Triton kernel, {must} that launches it")
-        if not callable(launcher):
-            raise UsageError(f"--launcher {address}: is a {kind}, {must}")
-        owed = ast.parse(f"def launcher{self.parameters}: ...").body[0].args  # type: ignore[attr-defined]
-        names = [argument.arg for argument in owed.args]
-        required = names[: len(names) - len(owed.defaults)]
-        try:
-            taken = inspect.signature(launcher)
-        except ValueError:  # of a built-in function nobody knows it
-            return
-        optional = [*names[len(required) :], *(argument.arg for argument in owed.kwonlyargs)]
-        try:
-            taken.bind(*required, **{name: None for name in optional if name in taken.parameters})
-        except TypeError as error:
-            raise UsageError(f"--launcher {address}: is {getattr(launcher, '__name__', kind)}{taken}, {must}: {error}") from None
 
     def case_from_json(self, record: Mapping) -> Case:
         """Inverse of `Case.to_json`; ValueError with value, rule and remedy on anything else."""

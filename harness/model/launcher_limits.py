@@ -10,17 +10,40 @@ each taken by its name: what the launcher asserts, said where it can be known be
 
 from __future__ import annotations
 
+import ast
 import inspect
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from bitverdict.harness.model.contract import load
+from bitverdict.harness.model.contract import Contract, load
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 
 _narrowed: dict[str, Counter] = {}  # by launcher, since `narrowed_by` was last asked
 UNITS = tuple(1 << power for power in range(9))  # 1..256: what sizes are made multiples of where they are refused as they are
+
+
+def check_launcher(contract: Contract, address: str) -> None:
+    """ValueError where what lies at `address` cannot be called with the operands that `parameters` names."""
+    launcher = load(address)
+    kind, must = type(launcher).__name__, f"must be a function {contract.parameters}"
+    if kind in ("JITFunction", "GluonJITFunction", "Autotuner", "Heuristics"):
+        raise UsageError(f"--launcher {address}: is a Triton kernel, {must} that launches it")
+    if not callable(launcher):
+        raise UsageError(f"--launcher {address}: is a {kind}, {must}")
+    owed = ast.parse(f"def launcher{contract.parameters}: ...").body[0].args  # type: ignore[attr-defined]
+    names = [argument.arg for argument in owed.args]
+    required = names[: len(names) - len(owed.defaults)]
+    try:
+        taken = inspect.signature(launcher)
+    except ValueError:  # of a built-in function nobody knows it
+        return
+    optional = [*names[len(required) :], *(argument.arg for argument in owed.kwonlyargs)]
+    try:
+        taken.bind(*required, **{name: None for name in optional if name in taken.parameters})
+    except TypeError as error:
+        raise UsageError(f"--launcher {address}: is {getattr(launcher, '__name__', kind)}{taken}, {must}: {error}") from None
 
 
 def claimed(launcher: str, known: Collection[str], default: Sequence[str] = ()) -> tuple[str, ...]:
@@ -77,15 +100,6 @@ def narrowed_by(launcher: str, prepare: Callable[[], Any]) -> Counter:
     _narrowed.pop(launcher, None)
     prepare()
     return _narrowed.get(launcher, Counter())
-
-
-def remedy(launcher: str) -> str:
-    """For one that refuses legal input, and is convicted of it: how it says before what it takes."""
-    name = launcher.rpartition(":")[2]
-    return (
-        f"say what {name} takes where it is defined, for example: {name}.requires = lambda m, n, k: k % 32 == 0; it is then asked "
-        "nothing else (docs/judging.md)"
-    )
 
 
 def _near(size: int) -> list[int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bitverdict.harness.model.contract import Case, resolve
-from bitverdict.harness.model.launcher_limits import claimed, nearest
+from bitverdict.harness.model.launcher_limits import check_launcher, claimed, nearest
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.session.case_source import Docket
 
@@ -109,14 +109,14 @@ def test_a_launcher_that_cannot_be_called_is_refused_before_it_is_judged(stem: s
     contract = resolve(stem)
     for number, text in enumerate((wrong, right)):
         (tmp_path / f"mine{number}.py").write_text(text + "\n")
-    contract.check_launcher(f"{tmp_path / 'mine1.py'}:f")
+    check_launcher(contract, f"{tmp_path / 'mine1.py'}:f")
     with pytest.raises(ValueError, match=r"mine0.py:f: is f\(.*, must be a function \(.*argument"):
-        contract.check_launcher(f"{tmp_path / 'mine0.py'}:f")
+        check_launcher(contract, f"{tmp_path / 'mine0.py'}:f")
 
 
 def test_a_kernel_given_for_its_launcher_is_told_from_it() -> None:
     with pytest.raises(ValueError, match=r"matmul_kernel: is a Triton kernel, must be a function .* that launches it"):
-        resolve("matmul").check_launcher("docs/examples/tutorial_matmul.py:matmul_kernel")
+        check_launcher(resolve("matmul"), "docs/examples/tutorial_matmul.py:matmul_kernel")
 
 
 def test_a_launcher_is_given_what_it_cannot_do_without(tmp_path: Path) -> None:
