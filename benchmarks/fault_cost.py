@@ -27,7 +27,8 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(CHECKOUT))
 
 # ruff: noqa: E402  the checkout is on the path only now
-from bitverdict.harness.model.contract import Case, resolve
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
 from bitverdict.harness.workers.journal import Journal

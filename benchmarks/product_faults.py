@@ -26,7 +26,7 @@ from bitverdict.harness.contracts.inputs.exact_inputs import exact_bits
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product
 from bitverdict.harness.judge.compare import compare
 from bitverdict.harness.model.verdict import Outcome
-from bitverdict.harness.workers.process import ONE_THREAD
+from bitverdict.harness.workers.forkserver import ONE_THREAD
 from bitverdict.reference.formats import FORMATS
 from tests.faults.product_faults import COARSE_BITS, FAULTS, Fault, Kernel, faultless, no_fault_in, sums_of_13_bits
 

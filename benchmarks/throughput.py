@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         for ask in [*asked(sizes), *blackwell()]:
             print(ask.row.kernel, ask.row.dtype, ask.row.size, *(named(c) for c in ask.configs), sep="  ")
         return 0
-    from bitverdict.harness.judge.judge import (
+    from bitverdict.harness.judge.launch import (
         _own_cache,  # the court's place for compiled kernels: what is judged finds what was timed
     )
     from bitverdict.harness.model.targets import target
@@ -127,7 +127,7 @@ def variants(asks: list[Ask]) -> list[tuple[int, int]]:
 def compile_one(sizes: list[str], probe: bool, place: int, number: int, device: str = "cuda:0") -> None:
     """Launch one configuration of one row, on a small problem of the same divisibility. An autotuner's configurations are compiled
     as it compiles them: as the only one that it has."""
-    from bitverdict.harness.judge.judge import _own_cache
+    from bitverdict.harness.judge.launch import _own_cache
     from bitverdict.kernels import matmul
 
     ask = list(asked([size_of(text) for text in sizes], probe=probe))[place]
@@ -144,7 +144,7 @@ def compile_one(sizes: list[str], probe: bool, place: int, number: int, device: 
 
 def measure(ask: Ask, hardware: Any, rounds: int, seconds: float) -> None:
     """Fill in the row: the fastest configuration, then kernel and peer in turns."""
-    from bitverdict.harness.model.contract import resolve
+    from bitverdict.harness.model.addresses import resolve
     from bitverdict.kernels import matmul
 
     row, contract, device = ask.row, resolve(ask.case.contract), str(hardware.device)

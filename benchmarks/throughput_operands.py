@@ -10,7 +10,7 @@ from benchmarks.throughput_rows import Ask
 
 def launcher(case: Any, device: str) -> Callable[[], Any]:
     """A call of the kernel's own launcher, through its contract, on random operands that lie on `device`."""
-    from bitverdict.harness.model.contract import resolve
+    from bitverdict.harness.model.addresses import resolve
 
     contract, tensors = resolve(case.contract), placed(case, device)
     return lambda: contract.launch(case, tensors, None)

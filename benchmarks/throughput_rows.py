@@ -64,7 +64,7 @@ def size_of(text: str) -> tuple[int, int, int]:
 
 def asked(sizes: list[tuple[int, int, int]], *, probe: bool = True) -> Iterator[Ask]:
     """The rows, in the order of what matters most."""
-    from bitverdict.harness.model.contract import Case
+    from bitverdict.harness.model.case import Case
     from bitverdict.kernels import ampere_gemm, block_scaled_matmul, hopper_matmul, matmul
 
     def ask(contract: str, problem: Any, dtype: str, configs: tuple[Any, ...]) -> Ask:
@@ -91,7 +91,7 @@ def asked(sizes: list[tuple[int, int, int]], *, probe: bool = True) -> Iterator[
 
 def probed(sizes: list[tuple[int, int, int]]) -> Iterator[Ask]:
     """Configurations that `matmul` might come to try, each timed once at the goal's size (`--probe`)."""
-    from bitverdict.harness.model.contract import Case
+    from bitverdict.harness.model.case import Case
     from bitverdict.kernels import matmul
 
     tiles = (
@@ -111,7 +111,7 @@ def probed(sizes: list[tuple[int, int, int]]) -> Iterator[Ask]:
 
 def blackwell() -> Iterator[Ask]:
     """The tutorials' tables for Blackwell, row by row: they run where there is tcgen05."""
-    from bitverdict.harness.model.contract import Case
+    from bitverdict.harness.model.case import Case
     from bitverdict.kernels import block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined
     from bitverdict.kernels.features import Feature
 

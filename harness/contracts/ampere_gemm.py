@@ -10,7 +10,7 @@ import bitverdict.kernels.ampere_gemm
 from bitverdict.harness.contracts.base.single_config import BUDGET, Fields, empty, launched
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract, tiled_refusals
 from bitverdict.harness.contracts.inputs import strategies
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 
 SEED: dict[str, Any] = {

@@ -14,8 +14,9 @@ import bitverdict.kernels.block_scaled_matmul
 from bitverdict.harness.contracts.base.single_config import SHARED_LIMITS, Fields, KernelContract, edges, far_pad
 from bitverdict.harness.contracts.inputs import block_scaled_inputs, operand_coverage
 from bitverdict.harness.contracts.oracle.dot_scaled_lowering import result_words, scaled_plan
-from bitverdict.harness.model import contract as contracts
-from bitverdict.harness.model.contract import Case, Expected, Operand, Owed, Tile
+from bitverdict.harness.model import addresses as contracts
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Expected, Owed, Tile
 from bitverdict.harness.model.launcher_limits import nearest
 from bitverdict.kernels.clauses import broken
 from bitverdict.kernels.element_types import ELEMENT_TYPES

@@ -11,7 +11,7 @@ import bitverdict.kernels.blocked_matmul
 from bitverdict.harness.contracts.base.single_config import BUDGET, Fields, empty
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract, tiled_refusals
 from bitverdict.harness.contracts.inputs import strategies
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 
 SEED: dict[str, Any] = {

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 import bitverdict.kernels.fused_gather_scatter_matmul
+from bitverdict.harness.contracts.base.row_indices import RowsContract, row_numbers
 from bitverdict.harness.contracts.base.single_config import (
     BUDGET,
     Fields,
-    RowsContract,
     aligned_pad,
     chain_of,
     drawn_operand,
@@ -23,13 +23,13 @@ from bitverdict.harness.contracts.base.single_config import (
     far_pad,
     launched,
     multiplied,
-    row_numbers,
 )
 from bitverdict.harness.contracts.inputs import strategies
 from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions
 from bitverdict.harness.contracts.tma_scatter import several_writers
-from bitverdict.harness.model.contract import Case, Expected, Operand, Owed
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Expected, Owed
 from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.element_types import bits_of
 

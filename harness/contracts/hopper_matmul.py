@@ -9,7 +9,7 @@ from typing import Any
 import bitverdict.kernels.hopper_matmul
 from bitverdict.harness.contracts.base.single_config import Fields, empty, launched
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract, tiled_refusals
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 
 NAMES = ("block_m", "block_n", "block_k", "stages", "num_warps")

@@ -19,8 +19,9 @@ from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, words_rest_on
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions
 from bitverdict.harness.contracts.oracle.matmul_support import KINDS, has_type, outcome
+from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.case_fields import check_record
-from bitverdict.harness.model.contract import Case, Contract, Expected, Operand, Owed, Tile
+from bitverdict.harness.model.contract import Contract, Expected, Owed, Tile
 from bitverdict.harness.model.launcher_limits import FAR, FAR_CLAIM, FAR_PAD, claimed, nearest
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.kernels.clauses import broken
@@ -330,7 +331,7 @@ class MatmulContract(Contract):
 
     def case_from_json(self, record: Mapping) -> Case:
         """Inverse of `Case.to_json`. ValueError (value, rule, remedy) for fields or values that no case of this kernel has."""
-        from bitverdict.harness.model.contract import CASE_VERSION
+        from bitverdict.harness.model.case import CASE_VERSION
 
         if record.get("version") != CASE_VERSION:
             raise UsageError(

@@ -19,7 +19,8 @@ from bitverdict.harness.contracts.base.single_config import (
 )
 from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions
-from bitverdict.harness.model.contract import Case, Expected, Operand
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Expected
 from bitverdict.harness.model.targets import Target
 
 SEED: dict[str, Any] = {

@@ -13,16 +13,10 @@ from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.tma_gather
-from bitverdict.harness.contracts.base.single_config import (
-    Fields,
-    RowsContract,
-    aligned_pad,
-    drawn_operand,
-    far_pad,
-    launched,
-    row_numbers,
-)
-from bitverdict.harness.model.contract import Case, Expected, Operand, Owed
+from bitverdict.harness.contracts.base.row_indices import RowsContract, row_numbers
+from bitverdict.harness.contracts.base.single_config import Fields, aligned_pad, drawn_operand, far_pad, launched
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Expected, Owed
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import RestsOn
 from bitverdict.kernels.element_types import bits_of

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 import bitverdict.kernels.tma_scatter
-from bitverdict.harness.contracts.base.single_config import ROW_KINDS, Fields, drawn_operand, empty, far_pad, launched, row_numbers
+from bitverdict.harness.contracts.base.row_indices import ROW_KINDS, row_numbers
+from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, empty, far_pad, launched
 from bitverdict.harness.contracts.tma_gather import TmaGatherContract, clauses, unchecked
-from bitverdict.harness.model.contract import Case, Expected, Operand, Owed
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Expected, Owed
 from bitverdict.harness.model.launcher_limits import claimed
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import RestsOn

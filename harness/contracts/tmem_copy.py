@@ -9,7 +9,8 @@ from typing import Any
 
 import bitverdict.kernels.tmem_copy
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, launched
-from bitverdict.harness.model.contract import Case, Expected, Operand
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Expected
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import RestsOn
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import target, targets
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.session import tally as report
+from bitverdict.harness.session import tables as report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from bitverdict.harness.model.targets import target, targets
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Ruling
-from bitverdict.harness.session import tally
+from bitverdict.harness.session import tables
 from bitverdict.harness.session.reproducers import versions
 
 SIZES = ("4096x2048x128", "8192", "8176x8144x4128")  # whole; by chosen elements; ragged in every tile, rows still on 16 bytes
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.contract:
         asked = [replace(case, contract=arguments.contract) for case in asked]
     jobs = len(os.sched_getaffinity(0)) if arguments.jobs is None else arguments.jobs
-    rows, begun, shown = [], time.monotonic(), tally.console()
+    rows, begun, shown = [], time.monotonic(), tables.console()
     out = arguments.json.open("w") if arguments.json else None
     with shown.status(f"{len(asked)} cases") as status:
         for row in judge_large(asked, hardware, products=arguments.products or PRODUCTS, jobs=jobs):

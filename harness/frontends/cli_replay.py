@@ -10,7 +10,7 @@ from pathlib import Path
 from bitverdict.harness.frontends.cli_run import check_timeout
 from bitverdict.harness.judge.machine_faults import check_compiler_cache
 from bitverdict.harness.model.verdict import Ruling
-from bitverdict.harness.session import reproducers, tally
+from bitverdict.harness.session import reproducers, tables, tally
 from bitverdict.harness.session.failure_report import conviction
 from bitverdict.harness.session.replay import InThisProcess, Replayed, replay
 from bitverdict.harness.workers.pool import Bench
@@ -29,7 +29,7 @@ def run_replay(arguments: argparse.Namespace) -> int:
     """Exit status: 1 convicted again, 0 right now, 3 undecided. ValueError for a file that does not serve."""
     seed = reproducers.read(arguments.file)
     replayed = _replayed(arguments)
-    shown = tally.console()
+    shown = tables.console()
     if replayed.verdict.ruling in (Ruling.CONVICTED, Ruling.ERROR):
         line = reproducers.replay_line(arguments.file)
         named = replayed.case.launcher or replayed.case.contract

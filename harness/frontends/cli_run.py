@@ -15,17 +15,19 @@ from rich.console import Console
 from bitverdict.harness.frontends.progress import Showing
 from bitverdict.harness.judge.first_launch import shown as shown_by
 from bitverdict.harness.judge.machine_faults import MachineFault, check_compiler_cache, writing
-from bitverdict.harness.model.contract import Case, resolve
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.launcher_limits import check_launcher
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.supervision import cancels_from_here
 from bitverdict.harness.model.targets import Target, nearest_emulated, target, targets
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
-from bitverdict.harness.session import reproducers, resume
+from bitverdict.harness.session import reproducers, resume, tables
 from bitverdict.harness.session import tally as report
-from bitverdict.harness.session.case_source import PROFILES, Docket, Profile, in_turns
+from bitverdict.harness.session.case_source import Docket, in_turns
 from bitverdict.harness.session.failure_report import cells, conviction, describe
+from bitverdict.harness.session.profiles import PROFILES, Profile
 from bitverdict.harness.session.replay import rerun
 from bitverdict.harness.session.result_files import FREE, Records
 from bitverdict.harness.session.shrink import Memory, shrink
@@ -97,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
         journal.note("resumed")
     else:
         journal = resume.begin(arguments)
-    shown = report.console(record=arguments.html is not None)
+    shown = tables.console(record=arguments.html is not None)
     records = Records(arguments.json, arguments.junit)
     records.begin({name: str(value) for name, value in vars(arguments).items() if name not in resume.NOT_ASKED})
     tally, bugs = report.Tally(), dict[tuple, Bug]()
@@ -113,18 +115,18 @@ def run(arguments: argparse.Namespace) -> int:
         except MachineFault as fault:  # what was judged before is shown
             tally.stopped = str(fault)
         _show_bugs(bugs, shown, records, tally)
-    shown.print(report.table(tally))
-    for line in report.LEGEND:
+    shown.print(tables.table(tally))
+    for line in tables.LEGEND:
         shown.print(line, markup=False, style="dim", soft_wrap=True)
-    for line in report.not_run_lines(tally):
+    for line in tables.not_run_lines(tally):
         shown.print(line, markup=False, style="dim", soft_wrap=True)
     for line in tally.scope.lines():
         shown.print(line, markup=False, style="dim", soft_wrap=True)
     if arguments.coverage:
-        shown.print("\n".join(report.coverage_lines(tally)), markup=False)
+        shown.print("\n".join(tables.coverage_lines(tally)), markup=False)
     for advice, count in tally.advice.most_common(5):
         shown.print(f"advice ({count} cases): {advice}", markup=False)
-    if time_line := report.time_line(tally):
+    if time_line := tables.time_line(tally):
         shown.print(time_line, markup=False, style="dim")
     shown.print(tally.sentence(), markup=False, style="bold", soft_wrap=True)
     try:

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Examine and print a table. Status 1 where something convicts, 0 where nothing does, 5 where nothing ran."""
     from bitverdict.harness.model.targets import target, targets
-    from bitverdict.harness.session import tally
+    from bitverdict.harness.session import tables
     from bitverdict.harness.studies.sanitizers import runs
 
     here = targets() if not arguments.target else []
@@ -53,9 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
     jobs = arguments.jobs or min(os.cpu_count() or 1, 8)
     found = _examined(work, machine, max(arguments.together, 1), jobs, arguments)
     if len(found) <= SHOWN:
-        _show(tally.console(), machine, work, found)
+        _show(tables.console(), machine, work, found)
     else:
-        _sum_up(tally.console(), work, found)
+        _sum_up(tables.console(), work, found)
     ran = [v for v in found if str(v.outcome) != "not run"]
     if any(v.convicted for v in ran):
         return 1

@@ -15,7 +15,8 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bitverdict.harness.model.contract import Case, resolve
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, visible_device
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.workers.one_thread import one_thread

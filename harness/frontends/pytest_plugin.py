@@ -25,14 +25,15 @@ import pytest
 from bitverdict.harness.frontends import pytest_summary
 from bitverdict.harness.frontends.pytest_large import SIZES, LargeBench, LargeNode, lacking, large_nodes
 from bitverdict.harness.judge.machine_faults import MachineFault
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import EMULATED_ARCHITECTURES, Target, show_children, target, targets
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
-from bitverdict.harness.session import reproducers
+from bitverdict.harness.session import reproducers, tables
 from bitverdict.harness.session import tally as report
-from bitverdict.harness.session.case_source import PROFILES, Docket, derived_seed, walk
+from bitverdict.harness.session.case_source import Docket, derived_seed, walk
+from bitverdict.harness.session.profiles import PROFILES
 from bitverdict.harness.session.replay import rerun
 from bitverdict.harness.session.shrink import Convicted, Memory, conviction_class, shrink
 from bitverdict.harness.session.tally import Tally
@@ -325,10 +326,10 @@ class Court:
         __tracebackhide__ = True
         status = tally.status()
         if status == report.NOTHING_RAN:
-            pytest.skip("; ".join(report.not_run_lines(tally)) or "nothing ran")
+            pytest.skip("; ".join(tables.not_run_lines(tally)) or "nothing ran")
         if status == report.RIGHT:
             return
-        told = ["; ".join(tally.open()), *report.not_run_lines(tally)]
+        told = ["; ".join(tally.open()), *tables.not_run_lines(tally)]
         told += [self._stored(docket, case, verdict, case, [], properties) for case, verdict in errors.values()]
         pytest.fail("\n".join(told), pytrace=False)
 
@@ -347,7 +348,7 @@ class Court:
         path = reproducers.write(reproducers.seed_of(case, docket.target.name, verdict, model=docket.target.model, first=first))
         line = reproducers.replay_line(path)
         properties.append(("replay", line))
-        return report.text_of(conviction(docket.address, docket.target.name, case, verdict, notes, line))
+        return tables.text_of(conviction(docket.address, docket.target.name, case, verdict, notes, line))
 
     def _first_drawn(self, docket: Docket, memory: Memory, draws: int) -> Case | None:
         end = None if self.profile.node_seconds is None else time.monotonic() + self.profile.node_seconds

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitverdict.harness.judge.guarded_buffers import words
-from bitverdict.harness.model.contract import Case, Contract, Expected, Operand, Owed
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Contract, Expected, Owed
 from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
 
 if TYPE_CHECKING:

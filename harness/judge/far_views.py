@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from bitverdict.harness.judge.machine_lock import exclusive
 from bitverdict.harness.judge.out_of_memory import free_memory
-from bitverdict.harness.workers.gpu_lease import exclusive
 
 if TYPE_CHECKING:
     from bitverdict.harness.model.targets import Target

@@ -24,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 from bitverdict.harness.judge.bounds_check import UNSIGNED, Arena, Buffer, Trespass, first_trespass
 from bitverdict.harness.judge.classify import for_the_launcher
 from bitverdict.harness.judge.far_views import Islands, is_far, mapped
-from bitverdict.harness.model.contract import Operand
+from bitverdict.harness.model.case import Operand
 
 TORCH_DTYPES = {
     "fp32": torch.float32,

@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from bitverdict.harness.model.contract import Contract, load
+from bitverdict.harness.model.addresses import load
+from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 
 _narrowed: dict[str, Counter] = {}  # by launcher, since `narrowed_by` was last asked

@@ -14,7 +14,9 @@ from dataclasses import dataclass, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bitverdict.harness.judge.first_launch import Shown
-from bitverdict.harness.model.contract import Case, Contract, resolve
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.launcher_limits import FAR_PAD, claimed, narrowed_by
 from bitverdict.harness.model.targets import Target
 
@@ -23,28 +25,6 @@ if TYPE_CHECKING:
 
 
 SPECIALISED = 16  # Triton compiles a size that is a multiple of it anew
-
-
-@dataclass(frozen=True)
-class Profile:
-    """How far a run goes. Cover lists are judged whole whatever the profile; `seconds` ends the drawn cases of a run,
-    `node_seconds` those of one pytest node (there are as many nodes as contracts times targets)."""
-
-    name: str
-    draws: int  # per contract and target
-    seconds: float | None
-    node_seconds: float | None
-    shrink_seconds: float  # per bug
-
-
-PROFILES = {
-    profile.name: profile
-    for profile in (
-        Profile("quick", draws=40, seconds=45, node_seconds=8, shrink_seconds=20),
-        Profile("ci", draws=300, seconds=240, node_seconds=25, shrink_seconds=60),
-        Profile("exhaustive", draws=10_000, seconds=None, node_seconds=None, shrink_seconds=300),
-    )
-}
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bitverdict.harness.model.contract import Case, Contract
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
 
 Field = tuple[str, ...]  # the names that lead to a value: ("problem", "a", "pad")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.supervision import end_forks
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError

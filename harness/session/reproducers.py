@@ -21,8 +21,10 @@ from pathlib import Path
 
 from bitverdict import __version__
 from bitverdict.harness.judge.machine_faults import writing
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.case_fields import check_case
-from bitverdict.harness.model.contract import Case, case_from_record, resolve
+from bitverdict.harness.model.contract import case_from_record
 from bitverdict.harness.model.paths import REPRODUCERS, ROOT, state_directory
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Ruling, Verdict

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from bitverdict.harness.judge.machine_faults import writing
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.verdict import Ruling, Verdict
 from bitverdict.harness.session.failure_report import describe
 from bitverdict.harness.session.reproducers import versions, write_atomically

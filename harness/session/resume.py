@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import ROOT, state_directory
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Ruling, Verdict

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.verdict import Verdict
 from bitverdict.harness.session.case_source import Docket, walk
 from bitverdict.harness.session.reducer import Descent

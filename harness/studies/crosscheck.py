@@ -22,8 +22,10 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.contracts.oracle import dot_lowering
-from bitverdict.harness.judge.judge import Clock, launch
-from bitverdict.harness.model.contract import Case, resolve
+from bitverdict.harness.judge.clock import Clock
+from bitverdict.harness.judge.launch import launch
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.session.case_source import Docket
 from bitverdict.harness.workers.one_thread import one_thread

@@ -7,37 +7,21 @@ in what order. A device has as many slots as its memory has room for workers; `H
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
-import re
-import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bitverdict.harness.judge.machine_lock import POLL, Place, _directory, _locked
 from bitverdict.harness.model.targets import Target, visible_device
 from bitverdict.harness.model.usage import UsageError
 
-POLL = 0.1  # seconds
 NEED = 3 << 30
 """Bytes of GPU memory that a worker may come to hold: two processes' CUDA contexts (0.6 GB each on an H200: small cases' and large
 products'), and the largest case: 8192 x 8192 in fp32, three matrices of 256 MiB, guard bands, and as much again for an autotuner's
 flushing of the cache and for the allocator's rest."""
 PREFERRED = "HARNESS_GPU_PLACES"
-
-
-@dataclass(frozen=True)
-class Place:
-    """Slot `slot` of the GPU that is number `index` of those visible here and `device` to the whole machine."""
-
-    index: int
-    device: str
-    slot: int
-
-    def __str__(self) -> str:
-        return f"{re.sub(r'[^A-Za-z0-9-]', '_', self.device)}.{self.slot}"
 
 
 @dataclass(frozen=True)
@@ -105,35 +89,6 @@ def lease(gpus: Sequence[Target], *, wait: float = 600.0, directory: Path | None
         time.sleep(POLL)
 
 
-@contextlib.contextmanager
-def exclusive(name: str, *, wait: float, directory: Path | None = None) -> Iterator[bool]:
-    """Whether this process alone holds `name` on this machine while entered; False after `wait` seconds of another's."""
-    end, place = time.monotonic() + wait, Place(-1, name, 0)
-    while (descriptor := _locked(place, _directory(directory))) is None and time.monotonic() < end:
-        time.sleep(POLL)
-    try:
-        yield descriptor is not None
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
-
-
 def _most(by_memory: int) -> int:
     given = slots()
     return by_memory if given is None else min(by_memory, given)
-
-
-def _directory(given: Path | None) -> Path:
-    place = given or Path(tempfile.gettempdir()) / f"bitverdict-leases-{os.getuid()}"
-    place.mkdir(parents=True, exist_ok=True)
-    return place
-
-
-def _locked(place: Place, directory: Path) -> int | None:
-    """The descriptor that holds the lock on `place`; None when another has it."""
-    descriptor = os.open(directory / f"{place}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    with contextlib.suppress(BlockingIOError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return descriptor
-    os.close(descriptor)
-    return None

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bitverdict.harness.judge.machine_faults import writing
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import state_directory
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Ruling, Verdict

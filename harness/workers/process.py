@@ -17,38 +17,24 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import signal
-import sys
-import threading
 import time
-import types
-from collections.abc import Callable, Iterator, Sequence
-from multiprocessing import forkserver, resource_tracker
+from collections.abc import Callable, Sequence
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
 from bitverdict.harness.judge import hang_report
 from bitverdict.harness.judge.classify import failure
 from bitverdict.harness.judge.machine_faults import writing
-from bitverdict.harness.model.contract import Case, case_from_record, resolve
-from bitverdict.harness.model.paths import IMPORTED_FROM
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import case_from_record
 from bitverdict.harness.model.supervision import end_forks
 from bitverdict.harness.model.targets import Target, visible_device
 from bitverdict.harness.model.verdict import Outcome, Verdict
+from bitverdict.harness.workers.forkserver import _forkserver, _starting
 
-PRELOADED = [
-    "torch",
-    "torch.distributed.tensor",  # torch imports it, 0.45 s, at a process's first operation on a tensor of the emulated GPU
-    "triton",
-    "triton.language",
-    "triton.experimental.gluon",
-    "triton.backends.nvidia.driver",
-    "bitverdict.harness.judge.judge",
-    "bitverdict.harness.emulator",
-    "bitverdict.harness.workers.warmup",
-    "bitverdict.harness.workers.preload",
-]
 PASSED_ON = ("TRITON_", "CUDA_", "HARNESS_", "HIP_", "ROCR_")
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 SLICE = 0.25  # seconds between two looks at whether the run was interrupted
 SAID = 1 << 16  # bytes of the end of a worker's log that are looked at
 STARTED_WITHIN = 120.0  # seconds; a compiler's cache may be cold, a machine busy
@@ -64,7 +50,6 @@ DEVICE_FAULTS = {
 UNKNOWN = 255
 """multiprocessing's exit status of a child whose forkserver was killed, and with it the child; also what `exit(-1)` leaves."""
 _PR_SET_PDEATHSIG = 1
-_starting = threading.Lock()
 _numbers = itertools.count()
 
 
@@ -184,40 +169,6 @@ def _started(arguments: tuple) -> tuple[Any, Any]:
                 theirs.close()
         time.sleep(0.1)
     raise AssertionError("unreachable")
-
-
-@contextlib.contextmanager
-def _forkserver() -> Iterator[Any]:
-    """The forkserver's context, started with what cells need imported and without this process's own main module.
-
-    multiprocessing would import `__main__` again in every child (pytest's takes 0.3 s); no cell needs it.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
-    main, path = sys.modules["__main__"], os.environ.get("PYTHONPATH")
-    kept = {name: os.environ.get(name) for name in ONE_THREAD}
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(IMPORTED_FROM), *([path] if path else [])])
-    os.environ.update(ONE_THREAD)
-    try:
-        resource_tracker.ensure_running()  # by itself: it lets SIGINT through again
-        with _without_interrupts():
-            forkserver.ensure_running()
-        yield context
-    finally:
-        sys.modules["__main__"] = main
-        for name, value in {**kept, "PYTHONPATH": path}.items():
-            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
-
-
-@contextlib.contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """A process that is started in here never sees the terminal's Ctrl-C, not even while it imports."""
-    earlier = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, earlier)
 
 
 def _serve(connection: Any, target: Target, log: str, variables: dict[str, str], addresses: list[str]) -> None:

@@ -29,11 +29,12 @@ from typing import Any
 from bitverdict.harness.judge import hang_report
 from bitverdict.harness.judge.classify import room_of
 from bitverdict.harness.judge.compile_errors import named_by_compiler, says_nothing
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import source_line
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
-from bitverdict.harness.workers.process import DEVICE_FAULTS, PRELOADED, SLICE, UNKNOWN, Child, Gone
+from bitverdict.harness.workers.forkserver import PRELOADED
+from bitverdict.harness.workers.process import DEVICE_FAULTS, SLICE, UNKNOWN, Child, Gone
 from bitverdict.harness.workers.standby import STARTS, Spares
 
 __all__ = ["DEVICE_FAULTS", "PRELOADED", "RECYCLED_AFTER", "SLICE", "Cancelled", "Cell", "asserted"]

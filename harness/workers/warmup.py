@@ -16,7 +16,8 @@ import triton.language as tl
 
 from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, guarded_allocations, words
-from bitverdict.harness.model.contract import Operand, resolve
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Operand
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
 from bitverdict.harness.workers.process import DEVICE_FAULTS

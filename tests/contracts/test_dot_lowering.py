@@ -16,7 +16,7 @@ import pytest
 from bitverdict.harness.contracts.oracle.dot_lowering import BITS, Plan, accumulator_words, dot_plan, words_rest_on
 from bitverdict.harness.contracts.oracle.matmul_support import KINDS
 from bitverdict.harness.emulator.numerics.matrix_products import k_order
-from bitverdict.harness.model.contract import resolve
+from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import target
 from bitverdict.kernels.matmul import CONFIGS, Config
 from bitverdict.reference.formats import BF16, E4M3, FP16, FP32, encode

@@ -10,7 +10,8 @@ import pytest
 
 from bitverdict.harness.emulator import emulated
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison
-from bitverdict.harness.model.contract import Case, resolve
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 
 FAMILIES = {

@@ -8,11 +8,11 @@ import hashlib
 import numpy as np
 import pytest
 
-from bitverdict.harness.contracts.base.single_config import ROW_KINDS, row_numbers
+from bitverdict.harness.contracts.base.row_indices import ROW_KINDS, row_numbers
 from bitverdict.harness.contracts.inputs import block_scaled_inputs
 from bitverdict.harness.contracts.inputs.block_scaled_inputs import ONE, REACHES
 from bitverdict.harness.contracts.inputs.regimes import REGIMES, decisive_codes, draw, generator, special_codes
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.reference import scale_layout
 from bitverdict.reference.formats import E4M3, FORMATS, decode
 

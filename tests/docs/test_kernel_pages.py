@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bitverdict.harness.model.contract import resolve
+from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.studies.pages.kernels import STEMS, page
 from bitverdict.kernels.clauses import Clause, broken, require

@@ -22,7 +22,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bitverdict.harness.model.contract import Case, load
+from bitverdict.harness.model.addresses import load
+from bitverdict.harness.model.case import Case
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SCHEDULES = ("eager", "latest", *(f"drawn:{seed}" for seed in range(4)))

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from bitverdict.harness.model.contract import Contract, load
+from bitverdict.harness.model.addresses import load
+from bitverdict.harness.model.contract import Contract
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 _TRAILER = """

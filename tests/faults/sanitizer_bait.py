@@ -14,7 +14,8 @@ import torch
 import triton
 import triton.language as tl
 
-from bitverdict.harness.model.contract import Case, Contract, Expected, Operand
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Contract, Expected
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import RestsOn
 

@@ -14,8 +14,10 @@ import bitverdict.kernels.matmul
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.matmul import CONTRACT
 from bitverdict.harness.emulator import emulated
+from bitverdict.harness.model.addresses import load, resolve
+from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.case_fields import check_case
-from bitverdict.harness.model.contract import Case, Expected, Operand, Owed, case_from_record, load, resolve
+from bitverdict.harness.model.contract import Expected, Owed, case_from_record
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import target, targets
 from bitverdict.harness.session import reproducers

@@ -27,10 +27,10 @@ from bitverdict.harness.frontends.pytest_plugin import (
 )
 from bitverdict.harness.frontends.pytest_summary import lines, tallied, tally_row, time_lines
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.session import reproducers
-from bitverdict.harness.session.case_source import PROFILES
+from bitverdict.harness.session.profiles import PROFILES
 from bitverdict.harness.session.shrink import Convicted
 from bitverdict.harness.workers.gpu_lease import NEED
 from tests.support.vector_add import HOST, case

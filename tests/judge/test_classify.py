@@ -12,7 +12,7 @@ import torch
 
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
 from bitverdict.harness.session import reproducers

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bitverdict.harness.judge.compare import compare, ulp_distance
+from bitverdict.harness.judge.compare import compare
+from bitverdict.harness.judge.diagnose import ulp_distance
 from bitverdict.harness.model.contract import Expected
 from bitverdict.harness.model.verdict import Outcome
 

@@ -21,12 +21,14 @@ from bitverdict.harness.judge import far_views
 from bitverdict.harness.judge.far_views import FAR, Islands, admitted, is_far
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, far_bytes, guarded_allocations, poison_word, words
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.contract import Case, Contract, Operand, resolve
+from bitverdict.harness.judge.machine_lock import exclusive
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Outcome, Ruling
 from bitverdict.harness.session.tally import Tally
-from bitverdict.harness.workers.gpu_lease import exclusive
 from tests.faults.planted import Fault, planted_contract
 
 CPU = torch.device("cpu")
@@ -245,7 +247,7 @@ def test_a_far_case_without_memory_is_not_run_with_the_reason(monkeypatch: pytes
     def none(needed: int, where: Target) -> Iterator[str]:
         yield f"{needed >> 30} GiB are not here" if needed else ""
 
-    monkeypatch.setattr("bitverdict.harness.judge.judge.admitted", none)
+    monkeypatch.setattr("bitverdict.harness.judge.launch.admitted", none)
     contract, where = resolve("tma_gather"), target("emulated:sm_100")
     (far,) = far_cases(contract, where)
     near = contract.required(where)[0]

@@ -19,7 +19,7 @@ from bitverdict.harness.judge.guarded_buffers import (
     poison_word,
     words,
 )
-from bitverdict.harness.model.contract import Operand
+from bitverdict.harness.model.case import Operand
 from bitverdict.harness.model.verdict import Outcome
 
 CPU = torch.device("cpu")

@@ -9,7 +9,7 @@ import torch
 from triton import knobs
 
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
 from bitverdict.kernels.features import Feature
@@ -211,7 +211,7 @@ def test_memory_that_stays_short_decides_nothing_and_says_the_remedy(error: Exce
 @pytest.mark.parametrize("error", [error for error, *_ in SHORT], ids=lambda value: type(value).__name__)
 def test_memory_that_was_short_once_is_tried_again_and_judged(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     freed: list[None] = []
-    monkeypatch.setattr("bitverdict.harness.judge.judge.free_memory", lambda: freed.append(None))
+    monkeypatch.setattr("bitverdict.harness.judge.launch.free_memory", lambda: freed.append(None))
     verdict = judge(case(100), HOST, Short(error, times=1))
     assert (verdict.ruling, verdict.words, len(freed)) == (Ruling.RIGHT, 100, 1)
 

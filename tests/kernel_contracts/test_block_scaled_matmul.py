@@ -17,7 +17,7 @@ from bitverdict.harness.contracts.block_scaled_matmul import CONTRACT, COVER
 from bitverdict.harness.contracts.oracle.dot_scaled_lowering import element_words, scaled_plan
 from bitverdict.harness.emulator import Device, emulated
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.contract import load
+from bitverdict.harness.model.addresses import load
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Outcome, Ruling
 from bitverdict.kernels.block_scaled_matmul import CLAUSES, Config, Problem, block_scaled_matmul, configurations, launch_metadata

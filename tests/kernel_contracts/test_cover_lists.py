@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.contract import resolve
+from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Ruling

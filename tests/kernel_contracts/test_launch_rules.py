@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from bitverdict.harness.emulator import emulated
-from bitverdict.harness.model.contract import resolve
+from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.kernels.clauses import broken
 

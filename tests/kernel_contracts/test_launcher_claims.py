@@ -11,7 +11,8 @@ import pytest
 
 from bitverdict.harness.judge.first_launch import Shown, shown
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.contract import Case, Tile
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Tile
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
 from bitverdict.harness.session.case_source import Docket

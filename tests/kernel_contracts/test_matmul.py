@@ -30,7 +30,7 @@ from bitverdict.harness.contracts.oracle.matmul_support import ARCHS, KINDS, ren
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, words
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.contract import Case, Operand
+from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.launcher_limits import FAR_PAD
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Ruling

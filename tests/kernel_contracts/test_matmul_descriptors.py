@@ -15,7 +15,7 @@ import bitverdict.kernels.matmul
 import bitverdict.kernels.matmul_descriptors
 from bitverdict.harness.emulator import emulated
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Outcome, Ruling
 from bitverdict.kernels.matmul import HOPPER_CONFIGS, Problem, View

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.contract import Case, resolve
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import RestsOn, Ruling
 from tests.faults.kernels.tma_scatter import FAULTS

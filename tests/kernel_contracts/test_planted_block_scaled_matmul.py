@@ -23,7 +23,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 import bitverdict.kernels.block_scaled_matmul
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.contract import Case, Contract
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Ruling, Verdict
 from bitverdict.kernels.scaled_operands import FORMATS, packing, scale_shape

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.contract import Case, resolve
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Ruling, Verdict
 from tests.faults.planted import Fault, planted_contract

@@ -18,7 +18,9 @@ import torch
 import bitverdict.kernels.matmul
 from bitverdict.harness.emulator import emulated
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.contract import Case, Contract, resolve
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Ruling, Verdict
 from bitverdict.harness.session import reproducers

@@ -14,7 +14,9 @@ from bitverdict.harness.contracts.fused_gather_scatter_matmul import scattered
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product
 from bitverdict.harness.judge.first_launch import Shown
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.contract import Case, Contract, Tile, resolve
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract, Tile
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Outcome, Verdict
 from bitverdict.harness.session.case_source import Docket

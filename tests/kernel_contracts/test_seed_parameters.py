@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from bitverdict.harness.model.contract import Case, resolve
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 
 PARAMETERS = json.loads((Path(__file__).parents[1] / "seed_parameters.json").read_text())

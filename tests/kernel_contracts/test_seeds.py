@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bitverdict.harness.frontends.pytest_plugin import Court
-from bitverdict.harness.session import reproducers, tally
+from bitverdict.harness.session import reproducers, tables
 from bitverdict.harness.session.failure_report import conviction
 from bitverdict.harness.session.replay import replay
 
@@ -20,4 +20,4 @@ def test_a_stored_case_gets_the_ruling_that_is_owed(seed_file: Path, court: Cour
     shown = conviction(
         replayed.case.contract, reproducers.read(seed_file).target, replayed.case, replayed.verdict, replayed.notes, line
     )
-    assert owed.items() <= got.items(), tally.text_of(shown)
+    assert owed.items() <= got.items(), tables.text_of(shown)

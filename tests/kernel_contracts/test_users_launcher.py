@@ -12,7 +12,7 @@ import pytest
 
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.judge.compare import compare
-from bitverdict.harness.model.contract import resolve
+from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.session.reproducers import SeedFile
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bitverdict.harness.model.contract import Case, resolve
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.launcher_limits import check_launcher, claimed, nearest
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.session.case_source import Docket
@@ -128,7 +129,7 @@ def test_a_launcher_is_given_what_it_cannot_do_without(tmp_path: Path) -> None:
     case = replace(contract.required(target("emulated:sm_90"))[0], launcher="", config=None)
     asked = contract.for_launcher(case, f"{tmp_path / 'mine.py'}:f")
     assert isinstance(asked, Case) and asked.launcher
-    from bitverdict.harness.model.contract import load
+    from bitverdict.harness.model.addresses import load
 
     tensors = {"a": torch.ones(2, 3, dtype=torch.float16), "b": torch.ones(3, 4, dtype=torch.float16)}
     assert contract.launch(asked, tensors, load(asked.launcher))["c"].shape == (2, 4)

@@ -26,7 +26,7 @@ import os, sys
 from bitverdict.harness.model.supervision import supervised
 
 def command():
-    from bitverdict.harness.model.contract import load
+    from bitverdict.harness.model.addresses import load
     load(sys.argv[1])
     print("loaded", flush=True)
     return 0

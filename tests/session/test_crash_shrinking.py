@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.case_source import Docket

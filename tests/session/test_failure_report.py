@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from bitverdict.harness.judge.compare import compare
-from bitverdict.harness.model.contract import Case, Expected
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Expected
 from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
 from bitverdict.harness.session.failure_report import LEGEND, SHADES, conviction, describe, heat_map, source_line
-from bitverdict.harness.session.tally import text_of
+from bitverdict.harness.session.tables import text_of
 from bitverdict.kernels.matmul import Problem
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.contract import Case, resolve
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.verdict import Ruling, Verdict
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.case_source import Docket

@@ -16,7 +16,7 @@ import pytest
 
 from benchmarks.injected_faults import books, command, differences, journal_of, results, run
 from bitverdict.harness.frontends.main import main
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
 from bitverdict.harness.session.resume import Past
 from bitverdict.harness.workers.journal import Journal, records

@@ -11,8 +11,9 @@ import pytest
 from bitverdict.harness.frontends.cli_run import _cases, _defaults
 from bitverdict.harness.frontends.progress import Showing
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.session import resume, tally
-from bitverdict.harness.session.case_source import Docket, Profile
+from bitverdict.harness.session import resume, tables, tally
+from bitverdict.harness.session.case_source import Docket
+from bitverdict.harness.session.profiles import Profile
 from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import Bench
 
@@ -36,6 +37,6 @@ def test_a_case_that_one_place_began_is_dealt_again_though_another_place_had_not
     past = resume.Past(begun=begun, drawn=1)
     profile = Profile("over at once", draws=9, seconds=0, node_seconds=None, shrink_seconds=0)
     arguments = argparse.Namespace(**_defaults())
-    with Bench(journal=Journal(tmp_path / "run.jsonl")) as bench, Showing(tally.console()) as showing:
+    with Bench(journal=Journal(tmp_path / "run.jsonl")) as bench, Showing(tables.console()) as showing:
         dealt = [case.key for case, _ in _cases([docket], profile, arguments, bench, past, tally.Tally(), showing)]
     assert dealt == [case.key for case in (*docket.required(), *drawn[:3])]

@@ -14,7 +14,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.session.case_source import Docket, walk
 from bitverdict.harness.session.shrink import Convicted
 from tests.support.vector_add import ADDRESS, HOST

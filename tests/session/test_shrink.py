@@ -15,7 +15,8 @@ from hypothesis.database import InMemoryExampleDatabase
 
 from bitverdict.harness.frontends.cli_run import _defaults
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.contract import Case, Contract, Owed
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract, Owed
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict

@@ -11,7 +11,7 @@ import pytest
 from bitverdict.harness.frontends.progress import Showing
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
-from bitverdict.harness.session import tally as report
+from bitverdict.harness.session import tables as report
 from bitverdict.harness.session.failure_report import conviction
 from bitverdict.harness.session.result_files import Records
 from bitverdict.harness.session.tally import Tally

@@ -38,7 +38,7 @@ def test_a_missed_goal_or_a_wrong_word_is_a_failing_status() -> None:
 
 
 def test_every_row_has_a_case_that_its_contract_takes_back() -> None:
-    from bitverdict.harness.model.contract import resolve
+    from bitverdict.harness.model.addresses import resolve
 
     asks = [*throughput_rows.asked([throughput_rows.size_of(text) for text in throughput_rows.SIZES]), *throughput_rows.blackwell()]
     kinds = {ask.row.kernel for ask in asks}
@@ -68,7 +68,7 @@ def test_dequantised_operands_are_the_elements_times_their_scales() -> None:
     from bitverdict.harness.contracts.block_scaled_matmul import CONTRACT
     from bitverdict.harness.contracts.inputs.block_scaled_inputs import read_back
     from bitverdict.harness.judge.guarded_buffers import words
-    from bitverdict.harness.model.contract import Operand
+    from bitverdict.harness.model.case import Operand
     from bitverdict.kernels.scaled_operands import FORMATS
     from bitverdict.reference.formats import FORMATS as CODES
     from bitverdict.reference.formats import decode

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from bitverdict.harness.contracts.oracle.dot_lowering import moved_law
-from bitverdict.harness.model.contract import Case, resolve
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.studies import crosscheck
 from bitverdict.harness.workers.one_thread import VARIABLES

@@ -13,7 +13,7 @@ import pytest
 import bitverdict.kernels.matmul
 from bitverdict.harness.contracts import matmul as contracts
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.contract import resolve
+from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Outcome
 from bitverdict.harness.studies.sanitizers import page

@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 from bitverdict.harness.frontends import cli_large, pytest_large
-from bitverdict.harness.model.contract import Case, resolve
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Ruling
 from bitverdict.harness.studies.large_gemm import cases as large_cases

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from triton.runtime import driver
 
-from bitverdict.harness.model.contract import resolve
+from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.studies.offline_compile import compile_all
 from bitverdict.harness.studies.offline_compile.compile_all import Compiled, _over_limit, compile_row, compile_rows, table

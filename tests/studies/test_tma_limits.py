@@ -17,7 +17,7 @@ import pytest
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.studies.tma_limits import answers as columns
-from bitverdict.harness.studies.tma_limits import edges, page
+from bitverdict.harness.studies.tma_limits import edges, page, point_key
 from bitverdict.harness.studies.tma_limits.compiled import by_compiler
 from bitverdict.harness.studies.tma_limits.contract import CONTRACT, case_of
 from bitverdict.harness.studies.tma_limits.points import Point, points, rule
@@ -43,7 +43,7 @@ def test_the_rule_is_what_the_hardware_answered_at_every_point(iisan: bool) -> N
     wrong = {
         point.name: (said, answers[at]["outcome"])
         for point in points(("tiled load", "tiled store"))
-        if (said := rule(point, "sm_90", iisan=iisan).outcome) != answers[at := columns.key(point)]["outcome"]
+        if (said := rule(point, "sm_90", iisan=iisan).outcome) != answers[at := point_key.key(point)]["outcome"]
     }
     assert not wrong
 
@@ -92,7 +92,7 @@ def test_iisan_on_the_emulated_gpu_names_the_unaligned_column_and_misses_the_neg
 
 
 def test_a_planted_disagreement_is_shown_and_said_to_be_unexplained() -> None:
-    at = columns.key(STORE)
+    at = point_key.key(STORE)
     made = {"emulated": {at: {"outcome": "right"}}, "hardware": {at: {"outcome": "illegal instruction"}}}
     found = dict(page.disagreements(made))
     assert found["the emulated GPU is not the hardware"] == [
@@ -103,7 +103,7 @@ def test_a_planted_disagreement_is_shown_and_said_to_be_unexplained() -> None:
 
 
 def test_each_row_of_the_pages_tables_has_a_cell_for_each_head() -> None:
-    text = page.text({"sm_90": {name: {columns.key(STORE): {"outcome": "right"}} for name in page.SHOWN}}, [{"date": "today"}])
+    text = page.text({"sm_90": {name: {point_key.key(STORE): {"outcome": "right"}} for name in page.SHOWN}}, [{"date": "today"}])
     tables = [part for part in text.split("\n\n") if part.startswith("| ")]
     assert tables
     for table in tables:
@@ -111,7 +111,7 @@ def test_each_row_of_the_pages_tables_has_a_cell_for_each_head() -> None:
 
 
 def test_a_planted_miss_and_a_planted_false_alarm_of_iisan_are_told_apart() -> None:
-    miss, alarm, no_machine = (columns.key(replace(STORE, row=row)) for row in (0, 1, 2))
+    miss, alarm, no_machine = (point_key.key(replace(STORE, row=row)) for row in (0, 1, 2))
     made = {
         "hardware": {miss: {"outcome": "stray write"}, alarm: {"outcome": "right"}, no_machine: {"outcome": "not there"}},
         "hardware iisan": {miss: {"outcome": "right"}, alarm: {"outcome": "device assert"}, no_machine: {"outcome": "right"}},
@@ -179,9 +179,9 @@ def test_edges_are_measured_at_every_width_and_quickly_at_a_few() -> None:
 def test_a_compiler_that_dies_costs_its_point_and_no_other() -> None:
     grid = [replace(LOAD, column=column) for column in (0, 1, 3, 4, 8)]
     found = by_compiler(grid, "sm_90", child=(sys.executable, "-c", ABORTS))
-    said = [found[columns.key(point)]["outcome"] for point in grid]
+    said = [found[point_key.key(point)]["outcome"] for point in grid]
     assert said == ["compiles", "compiles", "compiler abort", "compiles", "compiles"]
-    assert found[columns.key(grid[2])]["message"].startswith("SIGABRT")
+    assert found[point_key.key(grid[2])]["message"].startswith("SIGABRT")
 
 
 def test_the_compiler_compiles_what_faults_and_refuses_what_is_no_power_of_two() -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 import torch
 
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison
-from bitverdict.harness.model.contract import resolve
+from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.studies.offline_compile.driver import compiling
 

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from bitverdict.harness.model.contract import Case, Contract, Expected, Operand
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Contract, Expected
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import RestsOn
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.contract import Case, resolve
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Verdict
 from bitverdict.kernels.matmul import Problem

@@ -19,7 +19,8 @@ from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared,
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from bitverdict.harness.contracts.base.single_config import empty
-from bitverdict.harness.model.contract import CASE_VERSION, Case, Contract, Expected, Operand
+from bitverdict.harness.model.case import CASE_VERSION, Case, Operand
+from bitverdict.harness.model.contract import Contract, Expected
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import RestsOn
 from bitverdict.kernels.features import Feature

@@ -21,7 +21,8 @@ import triton
 import triton.language as tl
 from hypothesis import strategies as st
 
-from bitverdict.harness.model.contract import Case, Contract, Expected, Operand, Owed
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Contract, Expected, Owed
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import RestsOn
 from bitverdict.kernels.features import Feature

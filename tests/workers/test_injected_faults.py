@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.injected_faults import checked, session
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Ruling
 from bitverdict.harness.workers.journal import Journal, records

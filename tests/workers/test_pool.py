@@ -68,7 +68,7 @@ def test_a_contract_that_raises_is_an_error_with_its_traceback(bench: Bench) -> 
     broken = case(n=3, launcher="tests.support.vector_add:no_such")
     verdict = bench.judge(broken, HOST)
     assert verdict.ruling is Ruling.ERROR and "has no no_such" in verdict.message
-    assert verdict.location.startswith("harness/model/contract.py:") and "UsageError" in verdict.details["traceback"][-1]
+    assert verdict.location.startswith("harness/model/addresses.py:") and "UsageError" in verdict.details["traceback"][-1]
 
 
 def test_a_worker_that_never_comes_to_life_is_no_fault_of_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,9 @@ from pathlib import Path
 from bitverdict.harness.workers import process as child
 from bitverdict.harness.model.targets import Target
 
-child.PRELOADED.clear()
+from bitverdict.harness.workers.forkserver import PRELOADED
+
+PRELOADED.clear()
 left = child.Child(Target("emulated:sm_90", "sm_90"), Path(sys.argv[1]))
 print(left.process.pid, flush=True)
 """
@@ -173,7 +175,7 @@ def test_a_child_imports_no_more_of_torch_for_its_first_case() -> None:
     check = (
         "from bitverdict.harness.workers.slot import PRELOADED; import importlib, sys; [importlib.import_module(m) for m in "
         "PRELOADED]; "
-        "from bitverdict.harness.model.contract import resolve; from bitverdict.harness.judge.judge import judge; from "
+        "from bitverdict.harness.model.addresses import resolve; from bitverdict.harness.judge.judge import judge; from "
         "bitverdict.harness.model.targets import target; "
         "contract, where = resolve('matmul'), target('emulated:sm_90'); case = contract.required(where)[0]; "
         "before = set(sys.modules); "

@@ -21,6 +21,7 @@ import pytest
 
 from bitverdict.harness.emulator import emulated
 from bitverdict.harness.model.verdict import Outcome, Ruling
+from bitverdict.harness.workers import forkserver
 from bitverdict.harness.workers import process as children
 from bitverdict.harness.workers import slot as cells
 from bitverdict.harness.workers.journal import Journal
@@ -124,7 +125,7 @@ def test_a_childs_status_is_its_own_though_another_thread_starts_one(tmp_path: P
         return status
 
     def as_a_start_does() -> None:
-        with children._starting:
+        with forkserver._starting:
             multiprocessing.process._cleanup()
 
     child = children.Child(FRAGILE, tmp_path)

@@ -22,7 +22,8 @@ from bitverdict.harness.contracts.base.single_config import (
 from bitverdict.harness.contracts.inputs.regimes import EXACT
 from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions
-from bitverdict.harness.model.contract import Case, Expected, Operand, Tile
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Expected, Tile
 from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.element_types import bits_of
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitverdict.harness.contracts.inputs import regimes as plain
-from bitverdict.harness.model.contract import Operand
+from bitverdict.harness.model.case import Operand
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.reference import packing, scale_layout
 from bitverdict.reference.block_scaling import BLOCK_FORMATS, Quantized, quantize

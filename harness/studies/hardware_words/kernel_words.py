@@ -11,8 +11,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bitverdict.harness.judge.judge import Clock, launch
-from bitverdict.harness.model.contract import Case, Contract, Operand, load, resolve
+from bitverdict.harness.judge.clock import Clock
+from bitverdict.harness.judge.launch import launch
+from bitverdict.harness.model.addresses import load, resolve
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.studies.hardware_words.cuda_library import CannotRecord

@@ -18,9 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.decide import UNABLE
-from bitverdict.harness.judge.judge import Clock, launch
-from bitverdict.harness.model.contract import Case, Operand, resolve
+from bitverdict.harness.judge.launch import launch
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Outcome, Ruling
 from bitverdict.harness.studies.large_gemm import operands as large_operands

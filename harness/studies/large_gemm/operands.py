@@ -22,7 +22,7 @@ import numpy as np
 
 from bitverdict.harness.contracts.inputs import block_scaled_inputs, regimes
 from bitverdict.harness.contracts.inputs.block_scaled_inputs import Side
-from bitverdict.harness.model.contract import Case, Operand
+from bitverdict.harness.model.case import Case, Operand
 from bitverdict.reference import packing, scale_layout
 from bitverdict.reference.formats import FORMATS, Overflow, decode, encode
 

@@ -48,7 +48,7 @@ class Compiled:
 def compile_row(row: Row, contract: Any = None) -> Compiled:
     """Compiles one row in this process and holds it against what it must and must not be. `contract` may be a faulty copy's."""
     from bitverdict.harness.judge.classify import outcome_of
-    from bitverdict.harness.model.contract import resolve
+    from bitverdict.harness.model.addresses import resolve
 
     begun = time.perf_counter()
     contract = contract or resolve(row.stem)

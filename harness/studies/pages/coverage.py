@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from bitverdict.harness.contracts.block_scaled_matmul import CONTRACT, COVER, has_format
 from bitverdict.harness.contracts.inputs.operand_coverage import SPREADS, Reached, reached, scale_classes
 from bitverdict.harness.contracts.oracle.dot_scaled_lowering import element_words, result_words, scaled_plan
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.kernels.scaled_operands import FORMATS
 

@@ -10,7 +10,7 @@ import inspect
 import re
 from typing import Any
 
-from bitverdict.harness.model.contract import resolve
+from bitverdict.harness.model.addresses import resolve
 
 STEMS = (
     "matmul",

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bitverdict.harness.judge.classify import told_by_device
-from bitverdict.harness.model.contract import current
+from bitverdict.harness.model.addresses import current
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Outcome
 from bitverdict.harness.studies.sanitizers import runs

@@ -26,7 +26,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from bitverdict.harness.judge.classify import failure
-from bitverdict.harness.model.contract import Case, case_from_record, resolve
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import case_from_record
 from bitverdict.harness.model.paths import IMPORTED_FROM, shown
 from bitverdict.harness.model.targets import Target, visible_device
 from bitverdict.harness.model.usage import UsageError

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.studies.tma_limits.contract import MODES, case_of
+from bitverdict.harness.studies.tma_limits.point_key import key
 from bitverdict.harness.studies.tma_limits.points import Point, points, rule
 from bitverdict.harness.workers.journal import Journal
 from bitverdict.kernels.features import Feature
@@ -31,10 +31,6 @@ NOT_THERE = "not there"  # the machine lacks the instruction
 VERSION = 2  # of the file that `write` leaves
 FIELDS = ("outcome", "message", "location", "layer")
 Answers = dict[str, dict]  # key of a point -> {"outcome", "message", "location"}
-
-
-def key(point: Point) -> str:
-    return json.dumps(asdict(point), sort_keys=True, separators=(",", ":"))
 
 
 def has(point: Point, arch: str, features: Iterable[Feature]) -> bool:

@@ -20,7 +20,7 @@ CHILD = (sys.executable, "-m", "bitverdict.harness.studies.tma_limits.compiled")
 
 def by_compiler(grid: list[Point], arch: str, *, child: Sequence[str] = CHILD) -> dict[str, dict]:
     """Key of a point -> answer. A child that dies leaves "compiler abort" at the point it was at; the next one begins after it."""
-    from bitverdict.harness.studies.tma_limits.answers import key
+    from bitverdict.harness.studies.tma_limits.point_key import key
 
     found: dict[str, dict] = {}
     left = [key(point) for point in grid]

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.contracts.base.single_config import empty
-from bitverdict.harness.model.contract import CASE_VERSION, Case, Contract, Expected, Operand
+from bitverdict.harness.model.case import CASE_VERSION, Case, Operand
+from bitverdict.harness.model.contract import Contract, Expected
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import RestsOn

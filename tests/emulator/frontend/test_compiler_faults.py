@@ -14,7 +14,7 @@ from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator.frontend.compiler_faults import KNOWN, UNKNOWN
 from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.contract import Case
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling
 from bitverdict.harness.studies.offline_compile.driver import compiling

@@ -16,7 +16,8 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from bitverdict.harness.model.contract import Case, Contract, Expected, Operand
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Contract, Expected
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Outcome, RestsOn
 

@@ -1,0 +1,163 @@
+"""What is told of words that differ: the first of them, where they cluster, a picture."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bitverdict.harness.model.contract import Expected
+
+SHOWN = 8  # words printed in full
+
+
+HEAT_ROWS, HEAT_COLUMNS = 24, 48  # cells of the picture
+
+
+def _by_bound(expected: Expected, got: np.ndarray) -> np.ndarray:
+    """Which elements (of got's shape) a bound or an interval decides, and no word."""
+    if expected.words is None:
+        return np.ones(got.shape, bool)
+    return np.zeros(got.shape, bool) if expected.bounded is None else expected.bounded
+
+
+def values(format_name: str, codes: np.ndarray) -> np.ndarray:
+    """float64 values of unsigned words in `format_name` (a reference format, or intN)."""
+    if format_name.startswith(("int", "uint")):
+        return codes.view(np.dtype(format_name)).astype(np.float64)
+    from bitverdict.reference.formats import FORMATS, decode
+
+    found = FORMATS[format_name]
+    return decode(found, codes.astype(found.storage, copy=False))
+
+
+def ulp_distance(format_name: str, got: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Steps between two words on the format's own ladder (int64); integers: their difference. NaN counts by its code."""
+    if format_name.startswith(("int", "uint")):
+        kind = np.dtype(format_name)
+        return np.abs(got.view(kind).astype(np.int64) - expected.view(kind).astype(np.int64))
+    sign = np.int64(1) << (8 * got.dtype.itemsize - 1)
+
+    def ladder(codes: np.ndarray) -> np.ndarray:
+        signed = codes.astype(np.int64)
+        return np.where(signed >= sign, sign - signed, signed)
+
+    return np.abs(ladder(got) - ladder(expected))
+
+
+def first_words(expected: Expected, got: np.ndarray, differs: np.ndarray) -> list[dict]:
+    """The first `SHOWN` differing elements: index, both words in hexadecimal with their values, distance in ulp where one word is
+    due. Of an interval both ends are shown, of a bound the value and the bound."""
+    by_bound = _by_bound(expected, got)
+    return [
+        {"at": at.tolist(), "got": _shown(expected, got[tuple(at)]), **_due(expected, got, tuple(at), bool(by_bound[tuple(at)]))}
+        for at in np.argwhere(differs)[:SHOWN]
+    ]
+
+
+def _due(expected: Expected, got: np.ndarray, at: tuple, by_bound: bool) -> dict:
+    """What is due at `at`, as text, and how many ulp off the one word is."""
+    low, high = (expected.low, expected.high) if by_bound else (expected.words, expected.words)
+    if low is None or high is None:
+        assert expected.value is not None and expected.bound is not None
+        return {"expected": f"{float(expected.value[at]):.9g} +- {float(expected.bound[at]):.3g}", "ulp": None}
+    ends = [_shown(expected, end[at].view(got.dtype)) for end in (low, high)]
+    if expected.or_nan is not None and expected.or_nan[at]:
+        ends[1] += " or NaN"
+    if ends[0] != ends[1]:
+        return {"expected": " to ".join(ends), "ulp": None}
+    steps = ulp_distance(expected.format, got[at].reshape(1), low[at].view(got.dtype).reshape(1))
+    return {"expected": ends[0], "ulp": int(steps[0])}
+
+
+def _shown(expected: Expected, word: np.unsignedinteger) -> str:
+    """A word in hexadecimal, with its value."""
+    value = float(values(expected.format, np.asarray(word).reshape(1))[0])
+    return f"0x{int(word):0{2 * word.dtype.itemsize}x} ({value:.9g})"
+
+
+def clusters(expected: Expected, got: np.ndarray, differs: np.ndarray) -> list[str]:
+    """Sentences that say where the wrong words lie and what they look like; only those that hold for all of them."""
+    said: list[str] = []
+    wrong = int(differs.sum())
+    if wrong == differs.size:
+        said.append("every word of the output differs")
+    if differs.ndim == 2:
+        said += _by_tile(expected, differs)
+    if expected.words is None or wrong < 2:
+        return said
+    due = expected.words.view(got.dtype)
+    if expected.format.startswith("int"):
+        return said + _shifted(got, due, differs)
+    sign = got.dtype.type(1 << (8 * got.dtype.itemsize - 1))
+    if np.array_equal(got[differs] ^ sign, due[differs]):
+        said.append("each wrong word is the expected one with the other sign")
+    steps = ulp_distance(expected.format, got[differs], due[differs])
+    if steps.max() <= 4:
+        said.append(f"each is within {int(steps.max())} ulp: rounding, precision or order of accumulation, not movement")
+    return said + _shifted(got, due, differs)
+
+
+def _by_tile(expected: Expected, differs: np.ndarray) -> list[str]:
+    rows, columns = (np.flatnonzero(differs.any(axis=axis)) for axis in (1, 0))
+    m, n = differs.shape
+    said = [f"rows {rows[0]}..{rows[-1]} of {m}, columns {columns[0]}..{columns[-1]} of {n}"]
+    if len(rows) == 1 and m > 1:
+        said.append(f"one row only: {rows[0]}")
+    if len(columns) == 1 and n > 1:
+        said.append(f"one column only: {columns[0]}")
+    if expected.tile is None:
+        return said
+    block_m, block_n = expected.tile
+    tiles = _tile_counts(differs, block_m, block_n)
+    hit = np.argwhere(tiles)
+    said.append(f"{len(hit)} of {tiles.size} tiles of {block_m}x{block_n}, the first at tile {hit[0].tolist()}")
+    if tiles.size > 1 and len(hit) < tiles.size:
+        for axis, name in ((0, "row"), (1, "column")):
+            if tiles.shape[axis] > 1 and (hit[:, axis] == tiles.shape[axis] - 1).all():
+                said.append(
+                    f"only in the last {name} of tiles"
+                    + (", which is ragged" if differs.shape[axis] % (block_m, block_n)[axis] else "")
+                )
+    for places, block, name in ((rows, block_m, "row"), (columns, block_n, "column")):
+        residues = np.unique(places % block)
+        if len(places) > 1 and len(residues) <= max(1, block // 8):
+            said.append(f"{name}s modulo {block}: only {residues[:8].tolist()}")
+    return said
+
+
+def _shifted(got: np.ndarray, due: np.ndarray, differs: np.ndarray) -> list[str]:
+    """Whether the words that came are the expected ones of another place: transposed, or a whole row or column over."""
+    if got.ndim != 2:
+        return []
+    if got.shape[0] == got.shape[1] > 1 and np.array_equal(got[differs], due.T[differs]):
+        return ["each wrong word is the expected one of the transposed place"]
+    for axis, name in ((0, "row"), (1, "column")):
+        for step in (-1, 1):
+            if got.shape[axis] > 2 and np.array_equal(got[differs], np.roll(due, step, axis)[differs]):
+                return [f"each wrong word is the expected one of the {name} {'before' if step == 1 else 'after'}"]
+    return []
+
+
+def heat(expected: Expected, differs: np.ndarray) -> dict | None:
+    """The picture: share of wrong words per tile (tiles merged to fit), as rows of percentages. None unless 2-D."""
+    if differs.ndim != 2 or not differs.size:
+        return None
+    block_m, block_n = expected.tile or (max(1, -(-differs.shape[0] // HEAT_ROWS)), max(1, -(-differs.shape[1] // HEAT_COLUMNS)))
+    cell_m, cell_n = block_m, block_n
+    if -(-differs.shape[0] // block_m) <= 2 and -(-differs.shape[1] // block_n) <= 2:  # few tiles: look inside them
+        cell_m, cell_n = max(1, block_m // 8), max(1, block_n // 16)
+    while -(-differs.shape[0] // cell_m) > HEAT_ROWS:
+        cell_m *= 2
+    while -(-differs.shape[1] // cell_n) > HEAT_COLUMNS:
+        cell_n *= 2
+    wrong, size = _tile_counts(differs, cell_m, cell_n), _tile_counts(np.ones_like(differs), cell_m, cell_n)
+    percent = np.where(wrong == size, 100, np.minimum(np.ceil(100 * wrong / size), 99))
+    return {
+        "cell": [cell_m, cell_n],
+        "tile": list(expected.tile) if expected.tile else None,
+        "percent": percent.astype(int).tolist(),  # 0 only where none is wrong, 100 only where all are
+    }
+
+
+def _tile_counts(mask: np.ndarray, block_m: int, block_n: int) -> np.ndarray:
+    starts_m, starts_n = np.arange(0, mask.shape[0], block_m), np.arange(0, mask.shape[1], block_n)
+    return np.add.reduceat(np.add.reduceat(mask.astype(np.int64), starts_m, 0), starts_n, 1)  # (tiles_m, tiles_n)

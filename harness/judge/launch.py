@@ -1,0 +1,186 @@
+"""One launch of the kernel under test: operands uploaded, outputs and faults brought back."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bitverdict.harness.judge.classify import Seen, outcome_of
+from bitverdict.harness.judge.clock import Clock
+from bitverdict.harness.judge.far_views import admitted
+from bitverdict.harness.judge.guarded_buffers import Guard, Poison, far_bytes, guarded_allocations, poison_word, words
+from bitverdict.harness.judge.launched_instructions import Instructions, of_products, remember, watched
+from bitverdict.harness.judge.out_of_memory import free_memory
+from bitverdict.harness.judge.remedies import remedy_for
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.paths import ROOT, relative
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Outcome
+
+
+def launch(
+    case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock
+) -> Seen:
+    """Lend the operands, run the launcher once on the target, and say what came; where memory is short, once more. Far operands
+    (`bitverdict.harness.judge.far_views`) need room first: without it the outcome is "not run"."""
+    far = far_bytes(operands.values())
+    with admitted(far and far + contract.result_bytes(case), target) as short:
+        if short:
+            return Seen(Outcome.NOT_RUN, "machine", short)
+        seen = _launch_once(case, target, contract, launcher, operands, clock)
+        if seen.outcome is Outcome.OUT_OF_MEMORY:
+            free_memory()
+            seen = _launch_once(case, target, contract, launcher, operands, clock)
+        return seen
+
+
+def _launch_once(
+    case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock
+) -> Seen:
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in 3.9 and may flip in 3.10: it decides bits
+    guard = Guard(Poison.of(case.data_seed))
+    device: Any = None
+    launched: list[Instructions | None] = []
+    told: list[Any] = []
+    try:
+        with clock.on("transfer"):
+            lent = guard.lend_all(operands.values(), target.device)
+            tensors = {name: lent[operand.name] for name, operand in operands.items()}
+        remember()
+        if case.config is None and not target.emulated and not case.tuning:
+            _tune(case, target, contract, launcher, tensors, clock)
+        with (
+            clock.on("launch"),
+            _compilations(clock),
+            _own_cache(case),
+            guarded_allocations(guard),  # around the target, whose tensors are made of what this one allocates
+            target.enter(case.schedule, case.tuning) as device,
+            _tuned(case, target) as told,
+            watched() as launched,
+        ):
+            if device is not None:
+                device.either_row, device.takes_cpu_tensors = contract.either_row, False
+                tensors = {name: device.place(tensor) for name, tensor in tensors.items()}
+                if contract.pointers_in_memory:
+                    device.reach(lambda: {buffer.name: buffer.view for buffer in guard.buffers})
+            outputs = dict(contract.launch(case, tensors, launcher))
+        with clock.on("transfer"):
+            seen = _returned(outputs)
+            trespass = guard.trespass()
+    except Exception as error:  # whatever a kernel or its launcher does is an outcome
+        seen, trespass = outcome_of(error), None
+        if case.launcher and seen.layer == "launcher":
+            seen.details |= remedy_for(error, case.launcher)
+    seen.advice = tuple(relative(str(a)) for a in getattr(device, "advice", None) or ())
+    seen.launches = len(launched) + len(getattr(device, "launches", None) or ())
+    seen.recorded = _launched(device, launched, told)
+    if trespass is not None:
+        seen.outcome, seen.message, seen.details = trespass.outcome, trespass.message, trespass.details
+    elif seen.outcome is None:
+        seen.details = {
+            f"poison of {name}": poison_word(guard.poison.output, word.dtype.itemsize) for name, word in seen.outputs.items()
+        }
+        seen.recorded |= contract.recorded(case)
+    return seen
+
+
+def _returned(outputs: dict[str, Any]) -> Seen:
+    """The words of what a launcher returned; anything but tensors is an outcome of its own."""
+    from torch import Tensor
+
+    for name, output in outputs.items():
+        if not isinstance(output, Tensor):
+            said = f"{name}: the launcher returned a {type(output).__name__}: it must return a tensor"
+            return Seen(Outcome.WRONG_SHAPE, message=said)
+    dtypes = {name: str(tensor.dtype) for name, tensor in outputs.items()}
+    return Seen(outputs={name: words(tensor) for name, tensor in outputs.items()}, dtypes=dtypes)
+
+
+def _tune(case: Case, target: Target, contract: Contract, launcher: Callable | None, tensors: dict, clock: Clock) -> None:
+    """A launch before the one that is judged: an autotuner on hardware runs every candidate into one output, where each fills in
+    what another leaves out. The judged launch is then the winner's alone, into fresh poison."""
+    with clock.on("tuning"), _own_cache(case), target.enter(case.schedule), guarded_allocations(Guard(Poison.of(case.data_seed))):
+        contract.launch(case, tensors, launcher)
+
+
+@contextmanager
+def _tuned(case: Case, target: Target) -> Iterator[list]:
+    """On hardware autotuners take what the case says, where it says something; yields what they took. An emulated device does so
+    itself, and keeps its own list."""
+    if target.emulated or not case.tuning:
+        yield []
+        return
+    from bitverdict.harness.emulator.autotuning import tuned
+
+    with tuned(case.tuning) as told:
+        yield told
+
+
+def _launched(device: Any, on_gpu: list[Instructions | None], told: list) -> dict:
+    """What an emulated device executed: kernel, grid, families of matrix instructions, tile of its largest product, its integer
+    constants, digest of the tile program. Of both kinds of devices `instructions`: every matrix instruction that was launched,
+    where all are known; and what autotuners took, each kernel's last choice."""
+    emulated = getattr(device, "launches", None) or ()
+    launches = [
+        {
+            "kernel": done.name,
+            "grid": list(done.grid),
+            "instructions": sorted(done.instructions),
+            "tile": list(done.tile),
+            "constants": done.constants,
+            "program": hashlib.sha256(done.program.encode()).hexdigest()[:12],
+        }
+        for done in emulated
+    ]
+    known = [launch for launch in on_gpu if launch is not None]
+    instructions = sorted({*of_products(emulated), *(one for launch in known for one in launch)})
+    found: dict = {"launches": launches[-8:]} if launches else {}
+    if instructions and len(known) == len(on_gpu):
+        found["instructions"] = [list(one) for one in instructions]
+    if chosen := {each.kernel: asdict(each) for each in getattr(device, "tuned", None) or told}:
+        found["tuned"] = list(chosen.values())
+    return found
+
+
+@contextmanager
+def _own_cache(case: Case) -> Iterator[None]:
+    """A directory of Triton's cache for this checkout and this accused file alone.
+
+    Triton finds a compiled kernel by its text: a copy of a file would be answered with the lines, and the name, of the other.
+    """
+    from triton import knobs
+
+    places = (address.rpartition(":")[0] for address in (case.contract, case.launcher))
+    accused = [str(Path(place).resolve()) for place in places if place.endswith(".py")]
+    digest = hashlib.sha256("\0".join([str(ROOT), *accused]).encode()).hexdigest()[:12]
+    earlier = os.environ.get("TRITON_CACHE_DIR")
+    os.environ["TRITON_CACHE_DIR"] = str(Path(knobs.cache.dir) / f"bitverdict-{digest}")
+    try:
+        yield
+    finally:
+        os.environ.pop("TRITON_CACHE_DIR") if earlier is None else os.environ.__setitem__("TRITON_CACHE_DIR", earlier)
+
+
+@contextmanager
+def _compilations(clock: Clock) -> Iterator[None]:
+    """Put the compiler's own account of its time into the bucket `compile`."""
+    from triton import knobs
+
+    earlier = knobs.compilation.listener
+
+    def listener(**told: Any) -> None:
+        clock.buckets["compile"] = clock.buckets.get("compile", 0.0) + told["times"].total / 1e6
+        if earlier is not None:
+            earlier(**told)
+
+    knobs.compilation.listener = listener
+    try:
+        yield
+    finally:
+        knobs.compilation.listener = earlier

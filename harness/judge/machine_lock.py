@@ -1,0 +1,56 @@
+"""Locks by name, of which one process of this machine holds each; the kernel frees those of a dead one."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+POLL = 0.1  # seconds
+
+
+@dataclass(frozen=True)
+class Place:
+    """Slot `slot` of the GPU that is number `index` of those visible here and `device` to the whole machine."""
+
+    index: int
+    device: str
+    slot: int
+
+    def __str__(self) -> str:
+        return f"{re.sub(r'[^A-Za-z0-9-]', '_', self.device)}.{self.slot}"
+
+
+@contextlib.contextmanager
+def exclusive(name: str, *, wait: float, directory: Path | None = None) -> Iterator[bool]:
+    """Whether this process alone holds `name` on this machine while entered; False after `wait` seconds of another's."""
+    end, place = time.monotonic() + wait, Place(-1, name, 0)
+    while (descriptor := _locked(place, _directory(directory))) is None and time.monotonic() < end:
+        time.sleep(POLL)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _directory(given: Path | None) -> Path:
+    place = given or Path(tempfile.gettempdir()) / f"bitverdict-leases-{os.getuid()}"
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def _locked(place: Place, directory: Path) -> int | None:
+    """The descriptor that holds the lock on `place`; None when another has it."""
+    descriptor = os.open(directory / f"{place}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return descriptor
+    os.close(descriptor)
+    return None

@@ -1,0 +1,137 @@
+"""What an address names: a kernel's stem, ``package.module:NAME`` or ``path/file.py:NAME``."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bitverdict.harness.model.paths import kernels_with_a_contract
+from bitverdict.harness.model.supervision import stage
+from bitverdict.harness.model.usage import UsageError, did_you_mean
+
+if TYPE_CHECKING:  # the court draws and launches; a contract is read without either
+    pass
+from bitverdict.harness.model.contract import Contract
+
+
+def resolve(address: str) -> Contract:
+    """The contract at `address`: a kernel's stem, ``package.module:NAME`` or ``path/file.py:NAME``.
+
+    Raises ValueError (value, rule, remedy) for an address that leads nowhere.
+    """
+    if ":" not in address:
+        try:
+            found = importlib.import_module(f"bitverdict.harness.contracts.{address}").CONTRACT
+        except ModuleNotFoundError as error:
+            if error.name != f"bitverdict.harness.contracts.{address}":
+                raise
+            here = kernels_with_a_contract()
+            raise UsageError(
+                f"contract {address!r}: no such kernel{did_you_mean(address, here)}; known: {', '.join(here)}; "
+                "or give package.module:NAME or path/file.py:NAME"
+            ) from None
+    else:
+        found = load(address)
+    if not isinstance(found, Contract):
+        raise UsageError(f"contract {address!r}: is a {type(found).__name__}, must be a bitverdict.harness.model.contract.Contract")
+    return found
+
+
+# modules of addresses in stored cases: names of version 1 -> names now
+_EARLIER = {
+    "harness.frontier.contract": "bitverdict.harness.studies.tma_limits.contract",
+    "tests.harness_checks.sanitizer_bait": "tests.faults.sanitizer_bait",
+    "tests.harness_checks.injected_faults": "tests.faults.crashes.injected",
+}
+
+
+def current(address: str) -> str:
+    """The address that a stored case means: modules had other names in version 1. Others come back as they are."""
+    place, colon, name = address.rpartition(":")
+    if place.partition(".")[0] in ("harness", "kernels", "reference") and place not in _EARLIER and not place.endswith(".py"):
+        place = f"bitverdict.{place}"
+    return f"{_EARLIER.get(place, place)}{colon}{name}" if colon else address
+
+
+def load(address: str) -> Any:
+    """The object at ``package.module:NAME`` or ``path/file.py:NAME``; a file is imported once per process."""
+    place, _, name = current(address).rpartition(":")
+    if not place or not name:
+        raise UsageError(f"address {address!r}: must be package.module:NAME or path/file.py:NAME")
+    if place.endswith(".py"):
+        path = Path(place).resolve()
+        if not path.is_file():
+            raise UsageError(f"address {address!r}: there is no file {place}; give a path to an existing Python file")
+        try:
+            module = _load_file(path, address)
+        except (Exception, SystemExit) as error:  # a script that exits would end the run with its own status, nothing judged
+            raise UsageError(f"address {address!r}: {place} cannot be imported: {_where(error, path)}; mend the file") from error
+    else:
+        try:
+            module = sys.modules.get(place) or _import(place, address)
+        except ModuleNotFoundError as error:
+            raise UsageError(f"address {address!r}: cannot import {place} ({error}); give path/file.py:NAME for a file") from error
+        except (Exception, SystemExit) as error:
+            said = _where(error, Path())
+            raise UsageError(f"address {address!r}: {place} cannot be imported: {said}; mend the module") from error
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        public = [n for n, value in vars(module).items() if not n.startswith("_") and _may_be_named(value, module)]
+        shown = ", ".join(public[:12]) or "no function and no contract"
+        raise UsageError(f"address {address!r}: {place} has no {name}{did_you_mean(name, public)}; it has {shown}") from None
+
+
+def _may_be_named(value: Any, module: Any) -> bool:
+    """Whether an address may lead to it: a function of the module's own that is no kernel, or a contract."""
+    own = callable(value) and getattr(value, "__module__", None) == module.__name__ and not hasattr(value, "def_file_line_number")
+    return own or isinstance(value, Contract)
+
+
+def load_afresh(address: str) -> Any:
+    """The object at `address`, of a module that is imported anew: it remembers nothing of earlier calls."""
+    place, _, name = address.rpartition(":")
+    module = sys.modules.get(place)
+    path = Path(place).resolve() if place.endswith(".py") else Path(str(module.__file__ if module else place))
+    return getattr(_load_file(path, address, again=place if module else ""), name)
+
+
+def _where(error: BaseException, path: Path) -> str:
+    """The error in one line, with the line of the file at `path` that raised it."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path]
+    line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
+    said = error.msg if isinstance(error, SyntaxError) else " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}" + (f" (line {line})" if line else "")
+
+
+def _import(place: str, address: str) -> Any:
+    from bitverdict.harness.model.targets import importing
+
+    with stage(f"address {address!r}: importing {place}", "mend the module"), importing():
+        return importlib.import_module(place)
+
+
+def _load_file(path: Path, address: str, *, again: str | None = None) -> Any:
+    """The module of the file at `path`, once per process. `again`: anew, as a sibling of the module of that name, if it has one."""
+    name = f"_loaded_{path.stem}_{abs(hash(str(path))):x}"
+    if again is not None:
+        name = f"{again or name}_again_{len(sys.modules)}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # before execution: triton.jit and dataclasses look their module up
+    from bitverdict.harness.model.targets import importing
+
+    try:
+        with stage(f"address {address!r}: importing {path.name}", "mend the file"), importing():
+            spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

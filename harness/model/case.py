@@ -1,0 +1,80 @@
+"""The record of one case, and one of its inputs. Both go through JSON or a pipe unchanged."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:  # the court draws and launches; a contract is read without either
+    pass
+
+
+CASE_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One launch of one kernel, complete: what is asked, how it is launched, what it is fed, how the emulator schedules it.
+
+    `problem` and `config` are the kernel's own frozen dataclasses; `config` is None where the launcher chooses (autotuning, a
+    user's own launcher). `schedule` is "eager", "latest" or "drawn:<schedule_seed>", and may end in " on
+    <multiprocessors>"; hardware ignores it. `tuning` says which configuration autotuners take ("first", "config <n>") and whether
+    their tuning runs are judged too ("runs"); "" leaves it to the target. `calls`: 2 calls the launcher again on other operands.
+    """
+
+    contract: str  # address of the contract, as `resolve` takes it
+    problem: Any
+    config: Any = None
+    regime: str = "normal"
+    data_seed: int = 0
+    schedule: str = "eager"
+    launcher: str = ""  # address of a user's launcher; empty: the kernel's own
+    tuning: str = ""
+    calls: int = 1
+
+    @property
+    def schedule_kind(self) -> str:
+        """The schedule without its seed, for a count of what was covered."""
+        return re.sub(r":-?\d+", "", self.schedule)
+
+    def to_json(self) -> dict:
+        config = dataclasses.asdict(self.config) if dataclasses.is_dataclass(self.config) else self.config  # type: ignore[arg-type]
+        more = {name: value for name, value in (("tuning", self.tuning), ("calls", self.calls)) if value != _PLAIN[name]}
+        return {
+            "version": CASE_VERSION,
+            "contract": self.contract,
+            "problem": dataclasses.asdict(self.problem),
+            "config": config,
+            "regime": self.regime,
+            "data_seed": self.data_seed,
+            "schedule": self.schedule,
+            "launcher": self.launcher,
+        } | more
+
+    @property
+    def key(self) -> str:
+        """Canonical text: equal for equal cases, stable over processes."""
+        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+
+
+_PLAIN: dict[str, Any] = {"tuning": "", "calls": 1}  # fields of a case that its record leaves out where they say nothing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operand:
+    """One input as the launcher will see it.
+
+    `codes` is the logical array of bits in `format`'s storage type (`bitverdict.reference.formats` name, or "int8", "int32", ...);
+    `strides` are element strides of the view handed over (None: contiguous row-major), `offset` the elements before its first.
+    """
+
+    name: str
+    format: str
+    codes: np.ndarray
+    strides: tuple[int, ...] | None = None
+    offset: int = 0
