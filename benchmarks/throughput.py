@@ -31,6 +31,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bitverdict.harness.judge.devices import device_of, entered
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
@@ -147,7 +149,7 @@ def measure(ask: Ask, hardware: Any, rounds: int, seconds: float) -> None:
     from bitverdict.harness.model.addresses import resolve
     from bitverdict.kernels import matmul
 
-    row, contract, device = ask.row, resolve(ask.case.contract), str(hardware.device)
+    row, contract, device = ask.row, resolve(ask.case.contract), str(device_of(hardware))
     if lacking := (contract.requires | ask.needs) - hardware.features:
         row.not_run = f"{hardware.name} lacks {', '.join(sorted(map(str, lacking)))}"
         return
@@ -165,7 +167,7 @@ def measure(ask: Ask, hardware: Any, rounds: int, seconds: float) -> None:
         if reached > best:
             best, ask.case = reached, case
     ours, (row.peer, theirs) = (lambda: contract.launch(ask.case, tensors, None)), peer(ask, device)
-    with hardware.enter():
+    with entered(hardware):
         ours()
     if ask.case.config is None:
         row.config = matmul.winner().name  # type: ignore[union-attr]
@@ -181,7 +183,7 @@ def measure(ask: Ask, hardware: Any, rounds: int, seconds: float) -> None:
 
 def times_of(call: Callable[[], Any], hardware: Any, seconds: float) -> list[float]:
     """Milliseconds of the calls that fit `seconds`, after some to warm up."""
-    with hardware.enter():
+    with entered(hardware):
         if hardware.emulated:
             begun = time.perf_counter()
             call()

@@ -68,6 +68,7 @@ def main(words: list[str] | None = None) -> int:
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in Triton 3.9 and flips in 3.10: it decides bits
     arguments = parser().parse_args(words)
 
+    import bitverdict.harness.judge.devices  # noqa: F401  (what torch.cuda says to a user's file)
     from bitverdict.harness.frontends import cli_crosscheck, cli_large, cli_replay, cli_run, cli_sanitize, cli_tma_limits
     from bitverdict.harness.studies.hardware_words import record
     from bitverdict.harness.studies.offline_compile import compile_all

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from bitverdict.harness.judge.devices import device_of
 from bitverdict.harness.judge.machine_lock import exclusive
 from bitverdict.harness.judge.out_of_memory import free_memory
 
@@ -111,7 +112,7 @@ def admitted(needed: int, target: Target) -> Iterator[str]:
             yield f"{asked}: another process judged a far case on {target.name} for {PATIENCE:g} s"
             return
         free_memory()
-        free, total = torch.cuda.mem_get_info(target.device)
+        free, total = torch.cuda.mem_get_info(device_of(target))
         short = free < needed + MARGIN
         try:
             yield f"{asked}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB are free on {target.name}" if short else ""

@@ -16,6 +16,7 @@ from bitverdict.harness.judge.classify import Seen, for_the_launcher, outcome_of
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.compare import Comparison, compare
 from bitverdict.harness.judge.decide import against_fault, against_words
+from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.judge.guarded_buffers import TORCH_DTYPES
 from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.model.addresses import load, load_afresh, resolve
@@ -85,7 +86,7 @@ def _launcher(case: Case, target: Target, *, afresh: bool = False) -> Callable |
     """
     if not case.launcher:
         return None
-    with target.enter() if target.emulated else nullcontext():
+    with entered(target) if target.emulated else nullcontext():
         launcher = load_afresh(case.launcher) if afresh else load(case.launcher)
     return functools.update_wrapper(functools.partial(for_the_launcher, launcher), launcher)
 

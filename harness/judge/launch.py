@@ -12,6 +12,7 @@ from typing import Any
 
 from bitverdict.harness.judge.classify import Seen, outcome_of
 from bitverdict.harness.judge.clock import Clock
+from bitverdict.harness.judge.devices import device_of, entered
 from bitverdict.harness.judge.far_views import admitted
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, far_bytes, guarded_allocations, poison_word, words
 from bitverdict.harness.judge.launched_instructions import Instructions, of_products, remember, watched
@@ -50,7 +51,7 @@ def _launch_once(
     told: list[Any] = []
     try:
         with clock.on("transfer"):
-            lent = guard.lend_all(operands.values(), target.device)
+            lent = guard.lend_all(operands.values(), device_of(target))
             tensors = {name: lent[operand.name] for name, operand in operands.items()}
         remember()
         if case.config is None and not target.emulated and not case.tuning:
@@ -60,7 +61,7 @@ def _launch_once(
             _compilations(clock),
             _own_cache(case),
             guarded_allocations(guard),  # around the target, whose tensors are made of what this one allocates
-            target.enter(case.schedule, case.tuning) as device,
+            entered(target, case.schedule, case.tuning) as device,
             _tuned(case, target) as told,
             watched() as launched,
         ):
@@ -105,7 +106,12 @@ def _returned(outputs: dict[str, Any]) -> Seen:
 def _tune(case: Case, target: Target, contract: Contract, launcher: Callable | None, tensors: dict, clock: Clock) -> None:
     """A launch before the one that is judged: an autotuner on hardware runs every candidate into one output, where each fills in
     what another leaves out. The judged launch is then the winner's alone, into fresh poison."""
-    with clock.on("tuning"), _own_cache(case), target.enter(case.schedule), guarded_allocations(Guard(Poison.of(case.data_seed))):
+    with (
+        clock.on("tuning"),
+        _own_cache(case),
+        entered(target, case.schedule),
+        guarded_allocations(Guard(Poison.of(case.data_seed))),
+    ):
         contract.launch(case, tensors, launcher)
 
 

@@ -6,16 +6,18 @@ import importlib
 import importlib.util
 import sys
 import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.supervision import stage
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 
-if TYPE_CHECKING:  # the court draws and launches; a contract is read without either
-    pass
-from bitverdict.harness.model.contract import Contract
+while_importing: Callable[[], AbstractContextManager[None]] = nullcontext
+"""Entered while a user's file is imported; the judge puts in what `torch.cuda` then says (`bitverdict.harness.judge.devices`)."""
 
 
 def resolve(address: str) -> Contract:
@@ -109,9 +111,8 @@ def _where(error: BaseException, path: Path) -> str:
 
 
 def _import(place: str, address: str) -> Any:
-    from bitverdict.harness.model.targets import importing
 
-    with stage(f"address {address!r}: importing {place}", "mend the module"), importing():
+    with stage(f"address {address!r}: importing {place}", "mend the module"), while_importing():
         return importlib.import_module(place)
 
 
@@ -126,10 +127,9 @@ def _load_file(path: Path, address: str, *, again: str | None = None) -> Any:
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # before execution: triton.jit and dataclasses look their module up
-    from bitverdict.harness.model.targets import importing
 
     try:
-        with stage(f"address {address!r}: importing {path.name}", "mend the file"), importing():
+        with stage(f"address {address!r}: importing {path.name}", "mend the file"), while_importing():
             spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]

@@ -6,13 +6,9 @@ import dataclasses
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:  # the court draws and launches; a contract is read without either
-    pass
-
 
 CASE_VERSION = 1
 

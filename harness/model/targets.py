@@ -12,18 +12,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
 
 from bitverdict.harness.model.paths import IMPORTED_FROM
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 from bitverdict.kernels.features import Feature, features_of
-
-if TYPE_CHECKING:
-    import torch
 
 EMULATED_ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 GPU_NODES = ("/dev/nvidiactl", "/dev/dxg")  # where there is a GPU's driver there is one of these
@@ -52,33 +46,6 @@ class Target:
     def features(self) -> frozenset[Feature]:
         return features_of(self.arch)
 
-    @property
-    def device(self) -> torch.device:
-        """Where tensors live. A child that serves one GPU sees only that one, so its index there is 0."""
-        import torch
-
-        if self.emulated:
-            return torch.device("cpu")
-        return torch.device("cuda", 0 if os.environ.get("HARNESS_ONE_GPU") else self.index)
-
-    @contextmanager
-    def enter(self, schedule: str = "eager", tuning: str = "") -> Iterator[Any]:
-        """Make this the machine that launches run on; yields the emulated device, or None on hardware (synchronised at exit).
-
-        `schedule` and `tuning` are a case's; hardware ignores the schedule, and times where `tuning` says nothing.
-        """
-        if self.emulated:
-            from bitverdict.harness.emulator import emulated
-
-            with emulated(self.arch, schedule=schedule, tuning=tuning) as device:
-                yield device
-            return
-        import torch
-
-        with torch.cuda.device(self.device):
-            yield None
-            torch.cuda.synchronize()
-
     def __str__(self) -> str:
         return self.name
 
@@ -89,24 +56,6 @@ def nearest_emulated(arch: str) -> Target:
     capability = int(arch.removeprefix("sm_"))
     name = known[max((number for number in known if number <= capability), default=min(known))]
     return Target(f"emulated:{name}", name)
-
-
-@contextmanager
-def importing() -> Iterator[None]:
-    """While a user's file is imported, `torch.cuda` answers as when the file is launched.
-
-    It answers for the emulated GPU that is entered, else for a real GPU; where there is none for an emulated sm_90.
-    """
-    if any(map(os.path.exists, GPU_NODES)):
-        yield
-        return
-    from bitverdict.harness.emulator import emulated, is_entered
-
-    if is_entered():
-        yield
-        return
-    with emulated("sm_90"):
-        yield
 
 
 def targets() -> list[Target]:

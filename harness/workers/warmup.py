@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 
 from bitverdict.harness.judge.classify import outcome_of
+from bitverdict.harness.judge.devices import device_of, entered
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, guarded_allocations, words
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Operand
@@ -41,8 +42,8 @@ def warm(target: Target, addresses: Sequence[str]) -> None:
     import torch
 
     guard = Guard(Poison.of(0))
-    lent = guard.lend(Operand(name="source", format="int32", codes=np.arange(COUNT, dtype=np.int32)), target.device)
-    with target.enter(), guarded_allocations(guard):
+    lent = guard.lend(Operand(name="source", format="int32", codes=np.arange(COUNT, dtype=np.int32)), device_of(target))
+    with entered(target), guarded_allocations(guard):
         out: Any = torch.empty_like(lent)  # (COUNT,)
         copy_kernel[(1,)](lent, out, COUNT=COUNT)
     words(out)

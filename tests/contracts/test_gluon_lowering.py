@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 from bitverdict.harness.emulator import emulated
+from bitverdict.harness.judge.devices import device_of
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
@@ -30,7 +31,7 @@ def program(contract, case: Case, arch: str):
     machine = Target(f"emulated:{arch}", arch)
     with emulated(arch) as device:
         device.dry = True
-        contract.launch(case, {o.name: guard.lend(o, machine.device) for o in contract.operands(case)}, None)
+        contract.launch(case, {o.name: guard.lend(o, device_of(machine)) for o in contract.operands(case)}, None)
     return device.launches[-1]
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from triton import knobs
 
+from bitverdict.harness.judge.devices import device_of
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
@@ -142,9 +143,7 @@ def test_on_hardware_the_launch_that_is_judged_comes_after_the_one_that_tunes() 
         def emulated(self) -> bool:
             return False
 
-        @property
-        def device(self) -> torch.device:
-            return torch.device("cpu")
+    device_of.register(Machine, lambda target: torch.device("cpu"))
 
     class Tuned(VectorAdd):
         """Writes its first half in its first launch only, as an autotuner's losing candidate may."""

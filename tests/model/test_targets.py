@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from bitverdict.harness.judge.devices import device_of
 from bitverdict.harness.model import gpu_probe
 from bitverdict.harness.model import targets as machines
 from bitverdict.harness.model.targets import Target, target, targets, visible_device
@@ -53,7 +54,7 @@ def test_looking_for_targets_does_not_initialise_cuda() -> None:
 
 
 def test_an_emulated_target_lives_on_the_cpu() -> None:
-    assert Target("emulated:sm_90", "sm_90").device.type == "cpu"
+    assert device_of(Target("emulated:sm_90", "sm_90")).type == "cpu"
 
 
 GPU = {"arch": "sm_90", "model": "a GPU", "uuid": "u", "free": 1, "total": 2}

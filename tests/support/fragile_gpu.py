@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from bitverdict.harness.judge.devices import device_of, entered
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract, Expected
 from bitverdict.harness.model.targets import Target
@@ -30,15 +31,18 @@ _judged: list[str] = []
 class FragileGpu(Target):
     """A target that is not emulated, on the CPU."""
 
-    @property
-    def device(self) -> torch.device:
-        return torch.device("cpu")
 
-    @contextmanager
-    def enter(self, schedule: str = "eager", tuning: str = "") -> Iterator[Any]:
-        yield None
-        if _broken:
-            raise RuntimeError(f"CUDA error: {_broken[0]}")
+@device_of.register(FragileGpu)
+def _device_of(target: FragileGpu) -> torch.device:
+    return torch.device("cpu")
+
+
+@entered.register(FragileGpu)
+@contextmanager
+def _entered(target: FragileGpu, schedule: str = "eager", tuning: str = "") -> Iterator[Any]:
+    yield None
+    if _broken:
+        raise RuntimeError(f"CUDA error: {_broken[0]}")
 
 
 FRAGILE = FragileGpu("cuda:0", "sm_90", 0)

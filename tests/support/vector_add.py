@@ -21,6 +21,7 @@ import triton
 import triton.language as tl
 from hypothesis import strategies as st
 
+from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract, Expected, Owed
 from bitverdict.harness.model.targets import Target
@@ -186,9 +187,11 @@ class Host(Target):
     def emulated(self) -> bool:
         return True
 
-    @contextmanager
-    def enter(self, schedule: str = "eager", tuning: str = "") -> Iterator[Any]:
-        yield None
+
+@entered.register(Host)
+@contextmanager
+def _entered(target: Host, schedule: str = "eager", tuning: str = "") -> Iterator[Any]:
+    yield None
 
 
 HOST = Host("host", "sm_90")

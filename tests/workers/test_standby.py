@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from bitverdict.harness.emulator import emulated
+from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.model.verdict import Outcome, Ruling
 from bitverdict.harness.workers import forkserver
 from bitverdict.harness.workers import process as children
@@ -196,10 +197,12 @@ def test_the_start_of_a_child_is_a_bucket_of_its_first_verdict_alone(bench: Benc
 class Modelled(FragileGpu):
     """As a GPU in everything but where the launch runs."""
 
-    @contextmanager
-    def enter(self, schedule: str = "eager", tuning: str = "") -> Iterator[object]:
-        with emulated("sm_90") as device:
-            yield device
+
+@entered.register(Modelled)
+@contextmanager
+def _entered(target: Modelled, schedule: str = "eager", tuning: str = "") -> Iterator[object]:
+    with emulated("sm_90") as device:
+        yield device
 
 
 def test_what_warms_a_child_launches_and_looks_at_what_came() -> None:

@@ -26,6 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bitverdict.harness.judge.classify import failure
+from bitverdict.harness.judge.devices import device_of
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import case_from_record
@@ -291,7 +292,7 @@ def _lend_scratch(machine: Target) -> None:
     import torch
     import triton
 
-    triton.set_allocator(lambda size, alignment, stream: torch.zeros(size, dtype=torch.int8, device=machine.device))
+    triton.set_allocator(lambda size, alignment, stream: torch.zeros(size, dtype=torch.int8, device=device_of(machine)))
 
 
 def _child(words: Sequence[str]) -> None:

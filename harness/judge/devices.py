@@ -1,0 +1,69 @@
+"""Where a target's tensors live, how launches come to run there, and what `torch.cuda` says while a user's file is imported.
+
+A test's own kind of target registers with both functions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any
+
+from bitverdict.harness.model import addresses
+from bitverdict.harness.model.targets import GPU_NODES, Target
+
+if TYPE_CHECKING:
+    import torch
+
+
+@singledispatch
+def device_of(target: Target) -> torch.device:
+    """Where tensors live. A child that serves one GPU sees only that one, so its index there is 0."""
+    import torch
+
+    if target.emulated:
+        return torch.device("cpu")
+    return torch.device("cuda", 0 if os.environ.get("HARNESS_ONE_GPU") else target.index)
+
+
+@singledispatch
+@contextmanager
+def entered(target: Target, schedule: str = "eager", tuning: str = "") -> Iterator[Any]:
+    """Make this the machine that launches run on; yields the emulated device, or None on hardware (synchronised at exit).
+
+    `schedule` and `tuning` are a case's; hardware ignores the schedule, and times where `tuning` says nothing.
+    """
+    if target.emulated:
+        from bitverdict.harness.emulator import emulated
+
+        with emulated(target.arch, schedule=schedule, tuning=tuning) as device:
+            yield device
+        return
+    import torch
+
+    with torch.cuda.device(device_of(target)):
+        yield None
+        torch.cuda.synchronize()
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """While a user's file is imported, `torch.cuda` answers as when the file is launched.
+
+    It answers for the emulated GPU that is entered, else for a real GPU; where there is none for an emulated sm_90.
+    """
+    if any(map(os.path.exists, GPU_NODES)):
+        yield
+        return
+    from bitverdict.harness.emulator import emulated, is_entered
+
+    if is_entered():
+        yield
+        return
+    with emulated("sm_90"):
+        yield
+
+
+addresses.while_importing = importing
