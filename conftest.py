@@ -10,4 +10,4 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(_name, "1")
 
-pytest_plugins = ["bitverdict.harness.frontends.pytest_plugin"]
+pytest_plugins = ["bitverdict.harness.frontends.pytest_options", "bitverdict.harness.frontends.pytest_plugin"]

@@ -1,5 +1,58 @@
-"""bitverdict: whether a Triton or Gluon kernel is right, bit for bit where the bits are known."""
+"""bitverdict: whether a Triton or Gluon kernel is right, bit for bit where the bits are known.
+
+The names below are what a contract of one's own, a test and a notebook need; each is imported when it is asked for.
+
+    import bitverdict
+    with bitverdict.emulated("sm_90"):
+        kernel[grid](...)
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator import EmulatedFault as EmulatedFault
+    from bitverdict.harness.emulator import emulated as emulated
+    from bitverdict.harness.judge.judge import judge as judge
+    from bitverdict.harness.model.case import Case as Case
+    from bitverdict.harness.model.case import Operand as Operand
+    from bitverdict.harness.model.contract import Contract as Contract
+    from bitverdict.harness.model.contract import Expected as Expected
+    from bitverdict.harness.model.contract import Owed as Owed
+    from bitverdict.harness.model.targets import Target as Target
+    from bitverdict.harness.model.targets import target as target
+    from bitverdict.harness.model.targets import targets as targets
+    from bitverdict.harness.model.verdict import Outcome as Outcome
+    from bitverdict.harness.model.verdict import Ruling as Ruling
+    from bitverdict.harness.model.verdict import Verdict as Verdict
+
 __version__ = "0.1.0"
+_HOME = {
+    "Case": "harness.model.case",
+    "Contract": "harness.model.contract",
+    "EmulatedFault": "harness.emulator",
+    "Expected": "harness.model.contract",
+    "Operand": "harness.model.case",
+    "Outcome": "harness.model.verdict",
+    "Owed": "harness.model.contract",
+    "Ruling": "harness.model.verdict",
+    "Target": "harness.model.targets",
+    "Verdict": "harness.model.verdict",
+    "emulated": "harness.emulator",
+    "judge": "harness.judge.judge",
+    "target": "harness.model.targets",
+    "targets": "harness.model.targets",
+}
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"bitverdict has no {name}; it has {', '.join(sorted(_HOME))}")
+    return getattr(import_module(f"bitverdict.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

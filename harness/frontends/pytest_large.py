@@ -22,7 +22,6 @@ from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.workers.one_thread import one_thread
 from bitverdict.kernels.features import Feature
 
-SIZES = "4096x2048x128,8192x8192x8192,8176x8144x4128"  # whole; by chosen elements; ragged in every tile, rows still on 16 bytes
 TIMEOUT = 240.0  # seconds of one case, compilation and expected words included
 
 

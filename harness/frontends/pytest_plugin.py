@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import pytest
 
 from bitverdict.harness.frontends import pytest_summary
-from bitverdict.harness.frontends.pytest_large import SIZES, LargeBench, LargeNode, lacking, large_nodes
+from bitverdict.harness.frontends.pytest_large import LargeBench, LargeNode, lacking, large_nodes
 from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import kernels_with_a_contract
@@ -44,28 +44,6 @@ T = TypeVar("T")
 LARGE = "test_large.py"
 EMULATED = tuple(f"emulated:{arch}" for arch in EMULATED_ARCHITECTURES)
 LONG = {"node", "large_node"}  # arguments of the tests that judge for seconds
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("bitverdict")
-    group.addoption("--harness-profile", choices=sorted(PROFILES), default=os.environ.get("HARNESS_PROFILE", "quick"))
-    group.addoption(
-        "--harness-target",
-        action="append",
-        default=[],
-        metavar="T",
-        help="emulated:sm_NN, cuda:N; cuda or cuda:sm_NN: a GPU, of that architecture, on which each worker leases a slot",
-    )
-    group.addoption(
-        "--harness-shards", type=int, default=1, metavar="N", help="split each node in N, for long profiles on many cores"
-    )
-    group.addoption("--harness-draws", type=int, default=None, metavar="N", help="draws of a contract, whatever time they take")
-    group.addoption("--harness-large", default=SIZES, metavar="MxNxK,...", help=f"sizes of the large products (default {SIZES})")
-    group.addoption("--harness-large-seeds", type=int, default=1, metavar="N", help="seeds of data for each large product")
-    group.addoption(
-        "--harness-products", type=int, default=1 << 30, metavar="N", help="products that one large case's expected words may cost"
-    )
-    group.addoption("--replay", type=Path, default=None, metavar="DIR", help="judge the seed files of DIR too, each as a test")
 
 
 def pytest_configure(config: pytest.Config) -> None:

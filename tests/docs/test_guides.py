@@ -77,11 +77,12 @@ def clone(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """`python` is this one, and what it writes stays here."""
+    """`python` is this one, `bitverdict` is its, and what they write stays here."""
     names = tmp_path / "bin"
     names.mkdir()
-    (names / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    (names / "python").chmod(0o755)
+    for name, words in (("python", ""), ("bitverdict", " -m bitverdict")):
+        (names / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{words} "$@"\n')
+        (names / name).chmod(0o755)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "HARNESS"))}
     return kept | {"PATH": f"{names}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
 

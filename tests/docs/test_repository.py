@@ -53,7 +53,7 @@ def readme_commands() -> list[str]:
 
 def test_readme_has_two_lines_that_do_all_the_set_up() -> None:
     judging, testing = [line for line in readme_commands() if "-m venv" in line]
-    assert "requirements.txt" in judging and judging.endswith("-m harness run")
+    assert "pip install -q . " in judging and judging.endswith("bin/bitverdict run")
     assert "requirements.txt" in testing and testing.endswith("-m pytest -n auto")
 
 
@@ -72,7 +72,7 @@ def test_every_command_of_readme_that_names_the_harness_is_one_it_takes() -> Non
     from bitverdict.harness.frontends.main import parser
 
     for line in readme_commands():
-        for words in re.findall(r"-m harness ((?:[^&|#\n])+)", line):
+        for words in re.findall(r"bin/bitverdict ((?:[^&|#\n])+)", line):
             parser().parse_args(words.split())
 
 

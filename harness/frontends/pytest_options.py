@@ -1,0 +1,46 @@
+"""pytest's options, and the switch: all that an installation's entry point loads.
+
+Without ``--bitverdict``, or ``bitverdict = true`` in pytest's configuration, the options are there and nothing else happens: no
+fixture, no hook, and neither NumPy nor torch is imported. This checkout's conftest.py loads the plugin itself.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+PLUGIN = "bitverdict.harness.frontends.pytest_plugin"
+PROFILES = ("ci", "exhaustive", "quick")  # their contents: `bitverdict.harness.session.case_source`
+SIZES = "4096x2048x128,8192x8192x8192,8176x8144x4128"  # whole; by chosen elements; ragged in every tile, rows still on 16 bytes
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("bitverdict", "load bitverdict's plugin", type="bool", default=False)
+    group = parser.getgroup("bitverdict")
+    group.addoption("--bitverdict", action="store_true", help="load bitverdict's plugin: its fixtures, nodes and summary")
+    group.addoption("--harness-profile", choices=PROFILES, default=os.environ.get("HARNESS_PROFILE", "quick"))
+    group.addoption(
+        "--harness-target",
+        action="append",
+        default=[],
+        metavar="T",
+        help="emulated:sm_NN, cuda:N; cuda or cuda:sm_NN: a GPU, of that architecture, on which each worker leases a slot",
+    )
+    group.addoption(
+        "--harness-shards", type=int, default=1, metavar="N", help="split each node in N, for long profiles on many cores"
+    )
+    group.addoption("--harness-draws", type=int, default=None, metavar="N", help="draws of a contract, whatever time they take")
+    group.addoption("--harness-large", default=SIZES, metavar="MxNxK,...", help=f"sizes of the large products (default {SIZES})")
+    group.addoption("--harness-large-seeds", type=int, default=1, metavar="N", help="seeds of data for each large product")
+    group.addoption(
+        "--harness-products", type=int, default=1 << 30, metavar="N", help="products that one large case's expected words may cost"
+    )
+    group.addoption("--replay", type=Path, default=None, metavar="DIR", help="judge the seed files of DIR too, each as a test")
+
+
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Before xdist counts its workers, which the plugin has a say in."""
+    if early_config.known_args_namespace.bitverdict or early_config.getini("bitverdict"):
+        early_config.pluginmanager.import_plugin(PLUGIN)

@@ -1,0 +1,130 @@
+"""Contract under test: one import name, wherever bitverdict lies, and a pytest plugin that does nothing until it is asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+
+import bitverdict
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
+EVERYTHING = """
+import importlib, json, pkgutil, sys
+import bitverdict
+failed = {}
+for found in pkgutil.walk_packages(bitverdict.__path__, "bitverdict."):
+    if not found.name.endswith("__main__"):
+        importlib.import_module(found.name)
+places = {}
+for name, module in list(sys.modules.items()):
+    file = getattr(module, "__file__", None)
+    if file:
+        import os
+        places.setdefault(os.path.realpath(file), []).append(name)
+print(json.dumps({file: names for file, names in places.items() if any("bitverdict" in n or n.partition(".")[0] in
+    ("harness", "kernels", "reference") for n in names)}))
+"""
+
+
+def python(*words: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess:
+    """A Python that has nothing but the checkout on its path."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    environment |= {"PYTHONPATH": str(CHECKOUT), **variables}
+    return subprocess.run([sys.executable, *words], cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """Real file -> names of its modules, in a process in another folder that imported all there is."""
+    done = python("-c", EVERYTHING, cwd=tmp_path_factory.mktemp("elsewhere"))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_no_module_is_loaded_under_two_names(places: dict[str, list[str]]) -> None:
+    assert len(places) > 150 and not {file: names for file, names in places.items() if len(names) > 1}
+
+
+def test_every_module_is_called_bitverdict_and_lies_where_git_knows_it(places: dict[str, list[str]]) -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout.split()
+    for file, (name,) in places.items():
+        assert name.startswith("bitverdict") and str(Path(file).relative_to(CHECKOUT)) in listed, (name, file)
+
+
+def test_a_module_says_the_file_that_git_knows(tmp_path: Path) -> None:
+    done = python("-c", "import bitverdict.kernels.matmul as m; print(m.__file__)", cwd=tmp_path)
+    assert done.stdout.strip() == str(CHECKOUT / "kernels" / "matmul.py")
+
+
+@pytest.mark.parametrize("name", ["harness", "kernels.matmul", "reference.formats", "harness.model.contract"])
+def test_the_bare_name_of_a_room_is_refused_with_the_right_one(name: str) -> None:
+    done = python("-c", f"import {name}", cwd=CHECKOUT)
+    top = name.partition(".")[0]
+    assert f"ImportError: {top}: is called bitverdict.{top}; import it by that name" in done.stderr
+
+
+def test_the_old_command_says_the_new_name_and_does_what_it_does() -> None:
+    old, new = (python("-m", name, "targets", cwd=CHECKOUT, CUDA_VISIBLE_DEVICES="-1") for name in ("harness", "bitverdict"))
+    assert (old.returncode, old.stdout) == (new.returncode, new.stdout) and "emulated:sm_90" in new.stdout
+    assert "is called bitverdict now" in old.stderr and not new.stderr
+
+
+def test_each_public_name_is_there_and_no_other() -> None:
+    for name in bitverdict.__all__:
+        assert getattr(bitverdict, name) is not None
+    with pytest.raises(AttributeError, match=r"bitverdict has no nothing; it has Case, "):
+        _ = bitverdict.nothing  # type: ignore[attr-defined]
+
+
+def test_the_version_is_said_once() -> None:
+    assert PROJECT["project"]["dynamic"] == ["version"]
+    assert PROJECT["tool"]["setuptools"]["dynamic"]["version"]["attr"] == "bitverdict.__version__"
+
+
+def test_what_an_installation_needs_stands_with_its_reason_in_requirements() -> None:
+    lines = [line.partition("#")[0].strip() for line in (CHECKOUT / "requirements.txt").read_text().splitlines()]
+    extras = PROJECT["project"]["optional-dependencies"]
+    needed = [*PROJECT["project"]["dependencies"], *(each for extra in extras.values() for each in extra)]
+    assert sorted(needed) == sorted(line for line in lines if line)
+
+
+def test_only_bitverdict_is_packaged() -> None:
+    assert PROJECT["tool"]["setuptools"]["packages"]["find"]["include"] == ["bitverdict*"]
+
+
+def test_the_entry_points_lead_somewhere() -> None:
+    scripts, plugins = PROJECT["project"]["scripts"], PROJECT["project"]["entry-points"]["pytest11"]
+    for name, value in [*scripts.items(), *plugins.items()]:
+        assert EntryPoint(name, value, "").load() is not None
+    assert list(scripts) == ["bitverdict"]
+
+
+def run_pytest(folder: Path, *words: str) -> subprocess.CompletedProcess:
+    """pytest in a repository of a user's, with the entry point's module loaded as an installation would."""
+    (name,) = PROJECT["project"]["entry-points"]["pytest11"].values()
+    (folder / "test_it.py").write_text(
+        "import sys\n"
+        "def test_it(request):\n"
+        "    print('loaded', sorted({'torch', 'numpy', 'hypothesis'} & set(sys.modules)), end=' ')\n"
+        "    print('plugin', request.config.pluginmanager.hasplugin('bitverdict.harness.frontends.pytest_plugin'))\n"
+    )
+    return python("-m", "pytest", "-q", "-s", "-p", "no:hypothesispytest", "-p", name, *words, cwd=folder)
+
+
+def test_the_plugin_does_nothing_until_it_is_asked(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path)
+    assert done.returncode == 0 and "loaded [] plugin False" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("asked", ["--bitverdict", "bitverdict=true"])
+def test_the_plugin_is_there_when_it_is_asked(asked: str, tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, *([asked] if asked.startswith("-") else ["-o", asked]))
+    assert done.returncode == 0 and "plugin True" in done.stdout, done.stdout + done.stderr
