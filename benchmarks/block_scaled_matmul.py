@@ -4,11 +4,10 @@
     python benchmarks/block_scaled_matmul.py --format mxfp4 --K_range 512 8192 --bench
     python benchmarks/block_scaled_matmul.py --format mxfp8 --K_range 8192 16384 --K_step 2048 --bench
 
-M = N = 8192 (`--size`). The check takes chosen elements of the result and holds them to the words of the machine's own law: scaled
-tcgen05 where there is one, the compiler's widening elsewhere. Exit status 1 when a word differs, 2 without a GPU. `--proton NAME`
-has Triton's profiler count launches by their metadata too, into NAME.hatchet (of a range NAME_K512.hatchet, ...): look at it with
-`proton-viewer -m tflop/s NAME.hatchet`.
-"""
+M = N = 8192 (`--size`). The check takes chosen elements of the result and holds them to the words of the machine's own model:
+scaled tcgen05 where there is one, the compiler's widening elsewhere. Exit status 1 when a word differs, 2 without a GPU. `--proton
+NAME` has Triton's profiler count launches by their metadata too, into NAME.hatchet (of a range NAME_K512.hatchet, ...): look at it
+with `proton-viewer -m tflop/s NAME.hatchet`."""
 
 from __future__ import annotations
 
@@ -79,7 +78,7 @@ def measured(given: argparse.Namespace, k: int, arch: str, device: str) -> int:
     rng = np.random.default_rng(0)
     rows, columns = rng.integers(0, size, CHECKED), rng.integers(0, size, CHECKED)
     got = run().cpu()[torch.from_numpy(rows), torch.from_numpy(columns)].numpy().view(np.uint16)  # (CHECKED,)
-    wrong = int((got != owed(case, a, b, rows, columns, arch)).sum())
+    wrong = int((got != expected_outcome(case, a, b, rows, columns, arch)).sum())
     line = f"{given.format} {arch} [M={size}, N={size}, K={case.problem.k}]: {wrong} of {CHECKED} words differ"
     if given.bench:
         flops = 2.0 * size * size * case.problem.k
@@ -110,8 +109,8 @@ def placed(case, device: str) -> tuple:
     return *CONTRACT.sides(case, operands), tensors
 
 
-def owed(case, a, b, rows: np.ndarray, columns: np.ndarray, arch: str) -> np.ndarray:
-    """fp16 words of the chosen elements, by this machine's law."""
+def expected_outcome(case, a, b, rows: np.ndarray, columns: np.ndarray, arch: str) -> np.ndarray:
+    """fp16 words of the chosen elements, by this machine's model."""
     from bitverdict.harness.contracts.oracle.dot_scaled_lowering import element_words, scaled_plan
     from bitverdict.kernels.scaled_operands import FORMATS
 

@@ -1,9 +1,8 @@
-"""No false alarm: every kernel here judged on the emulated GPU over drawn schedules, and nobody accused.
+"""No false alarm: every kernel here judged on the emulated GPU over drawn schedules, and nobody kernel under test.
 
 Run: `python benchmarks/false_alarms.py [cases] [STEM ...]` (500 cases a kernel, shared by the emulated targets that have what it
-needs; 2 cores take about ten minutes). Half of the cases are the contract's cover list as far as it goes, the rest is drawn, and
-each case gets a schedule of its own ("drawn:<place>"). Exit status 1 where a kernel is convicted or fewer than 95 % are decided.
-"""
+needs; 2 cores take about ten minutes). Half of the cases are the contract's required cases as far as it goes, the rest is drawn,
+and each case gets a schedule of its own ("drawn:<place>"). Exit status 1 where a kernel fails or fewer than 95 % are decided."""
 
 from __future__ import annotations
 
@@ -20,22 +19,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target, targets
-from bitverdict.harness.model.verdict import Ruling
-from bitverdict.harness.session.case_source import Docket, in_turns
-from bitverdict.harness.workers.pool import Bench
+from bitverdict.harness.model.verdict import Decision
+from bitverdict.harness.session.case_source import CaseSource, in_turns
+from bitverdict.harness.workers.pool import WorkerPool
 
 CASES, DECIDED = 500, 0.95
 
 
 def cases_of(stem: str, most: int) -> Iterator[tuple[Case, Target]]:
     """`most` cases of a kernel over the emulated targets that can run it, each under a drawn schedule of its own."""
-    able = [d for t in targets() if t.emulated and not (d := Docket(stem, t)).lacking]
+    able = [d for t in targets() if t.emulated and not (d := CaseSource(stem, t)).lacking]
     shares = [most // len(able) + (place < most % len(able)) for place in range(len(able))]
     lists = []
-    for docket, share in zip(able, shares, strict=True):
-        first = docket.required()[: share // 2]
-        more = docket.drawn(2 * (share - len(first)))[: share - len(first)]
-        lists.append([(case, docket.target) for case in [*first, *more]])
+    for source, share in zip(able, shares, strict=True):
+        first = source.required()[: share // 2]
+        more = source.drawn(2 * (share - len(first)))[: share - len(first)]
+        lists.append([(case, source.target) for case in [*first, *more]])
     for place, (case, target) in enumerate(in_turns(lists)):
         yield replace(case, schedule=f"drawn:{place}"), target
 
@@ -44,25 +43,26 @@ def main() -> int:
     arguments = sys.argv[1:]
     most = int(arguments.pop(0)) if arguments and arguments[0].isdigit() else CASES
     alarms, fewest = 0, 1.0
-    heads = f"{'cases':>5s} {'right':>6s} {'convicted':>9s} {'undecided':>9s} {'decided':>8s} {'words':>12s} {'s':>6s}  targets"
+    heads = f"{'cases':>5s} {'pass':>6s} {'fail':>9s} {'inconclusive':>9s} {'decided':>8s} {'words':>12s} {'s':>6s}  targets"
     print(f"{'kernel':30s} {heads}")
-    with Bench(jobs=len(os.sched_getaffinity(0))) as bench:
+    with WorkerPool(jobs=len(os.sched_getaffinity(0))) as pool:
         for stem in arguments or kernels_with_a_contract():
-            begun, words, rulings, seen = time.monotonic(), 0, Counter[Ruling](), Counter[str]()
-            for case, target, verdict in bench.judge_all(cases_of(stem, most)):
-                rulings[verdict.ruling] += 1
+            begun, words, decisions, seen = time.monotonic(), 0, Counter[Decision](), Counter[str]()
+            for case, target, verdict in pool.judge_all(cases_of(stem, most)):
+                decisions[verdict.decision] += 1
                 seen[target.name.removeprefix("emulated:")] += 1
                 words += verdict.words
-                if verdict.convicted:
+                if verdict.failed:
                     print(f"  {target.name} {case.schedule}: {verdict.outcome}: {verdict.message} [{verdict.location}]")
                     print(f"  {case.to_json()}")
-            count = rulings.total()
-            decided = (rulings[Ruling.RIGHT] + rulings[Ruling.CONVICTED]) / max(count, 1)
-            alarms += rulings[Ruling.CONVICTED]
+            count = decisions.total()
+            decided = (decisions[Decision.PASS] + decisions[Decision.FAIL]) / max(count, 1)
+            alarms += decisions[Decision.FAIL]
             fewest = min(fewest, decided)
             where = ", ".join(f"{name} {n}" for name, n in sorted(seen.items()))
             print(
-                f"{stem:30s} {count:5d} {rulings[Ruling.RIGHT]:6d} {rulings[Ruling.CONVICTED]:9d} {rulings[Ruling.UNDECIDED]:9d} "
+                f"{stem:30s} {count:5d} {decisions[Decision.PASS]:6d} {decisions[Decision.FAIL]:9d} "
+                f"{decisions[Decision.INCONCLUSIVE]:9d} "
                 f"{decided:8.1%} {words:12,d} {time.monotonic() - begun:6.1f}  {where}",
                 flush=True,
             )

@@ -5,10 +5,10 @@
 
 The cases take turns among the kinds of fault of tests/faults/crashes/faulting_kernels.py. Both forms are run once before anything
 is counted, so nothing is compiled. Then, `--turns` times, the benign ones and the faulty ones; each series ends with one benign
-case that is counted, so that the last fault's new child is paid for too. The cost of a fault is the wall of its case less the wall
+case that is counted, so that the last fault's new worker is paid for too. The cost of a fault is the wall of its case less the wall
 of the same case made benign.
 
-`--spares 3 2 1 0`: how many children wait (the first number is held to the goal, the others take a third of
+`--standbys 3 2 1 0`: how many workers wait (the first number is held to the goal, the others take a third of
 the cases, once). Written to DIR: fault_cost.json, after each series. Exit status 1 when the goal is missed or a case is not judged
 as it should be, 2 without the target.
 """
@@ -30,9 +30,9 @@ sys.path.insert(0, str(CHECKOUT))
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
-from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.workers.journal import Journal
-from bitverdict.harness.workers.pool import Bench
+from bitverdict.harness.workers.pool import WorkerPool
 
 ADDRESS = "tests.faults.crashes.faulting_kernels:CONTRACT"
 GOAL = {"median": 0.7, "p95": 1.5}  # seconds a fault
@@ -53,17 +53,17 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         kinds = warmed(machine, Path(scratch), told)
         print(f"kinds: {', '.join(kinds)}", flush=True)
-        for spares in given.spares:
+        for standbys in given.standbys:
             series: dict = {"pairs": [], "walls": [], "parts": []}
-            told["series"][str(spares)] = series
-            held = spares == given.spares[0]
+            told["series"][str(standbys)] = series
+            held = standbys == given.standbys[0]
             count = given.cases if held else max(len(kinds), given.cases // 3)
             for turn in range(given.turns if held else 1):
-                one_turn(machine, kinds, count, spares, Path(scratch) / f"{spares}-{turn}", series, told["wrong"])
+                one_turn(machine, kinds, count, standbys, Path(scratch) / f"{standbys}-{turn}", series, told["wrong"])
                 series |= summary(series)
                 (given.out / "fault_cost.json").write_text(json.dumps(told, indent=1) + "\n")
-                print(f"spares {spares}: {series['sentence']}", flush=True)
-    first = told["series"][str(given.spares[0])]
+                print(f"standby workers {standbys}: {series['sentence']}", flush=True)
+    first = told["series"][str(given.standbys[0])]
     for line in told["wrong"][:10]:
         print(line)
     return 1 if told["wrong"] or first["median"] > GOAL["median"] or first["p95"] > GOAL["p95"] else 0
@@ -74,52 +74,56 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--target", default="cuda:0")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--cases", type=int, default=50, help="faulty ones in a series, and as many benign (default 50)")
-    parser.add_argument("--turns", type=int, default=3, help="of the first number of spares; one of the others (default 3)")
-    parser.add_argument("--spares", type=int, nargs="+", default=[3, 2, 1, 0], help="children that wait (default 3 2 1 0)")
+    parser.add_argument(
+        "--turns", type=int, default=3, help="of the first number of standby workers; one of the others (default 3)"
+    )
+    parser.add_argument("--standbys", type=int, nargs="+", default=[3, 2, 1, 0], help="workers that wait (default 3 2 1 0)")
     return parser.parse_args(arguments)
 
 
 def warmed(machine: Target, scratch: Path, told: dict) -> list[str]:
     """The kinds that this target faults by, each compiled in both forms."""
     contract, kinds = resolve(ADDRESS), list[str]()
-    with Bench(journal=Journal(scratch / "warming.jsonl")) as bench:
+    with WorkerPool(journal=Journal(scratch / "warming.jsonl")) as pool:
         for benign, faulty in zip(*[iter(contract.required(machine))] * 2, strict=True):
-            first, second = bench.judge(benign, machine), bench.judge(faulty, machine)
+            first, second = pool.judge(benign, machine), pool.judge(faulty, machine)
             if Outcome.NOT_MODELLED in (first.outcome, second.outcome):
                 continue
             kinds.append(benign.problem.kind)
             check(benign, first, told["wrong"])
             check(faulty, second, told["wrong"])
-        bench.judge(made(kinds[0], False, 0), machine)
+        pool.judge(made(kinds[0], False, 0), machine)
         begun = time.perf_counter()
-        inside = [bench.judge(made(kinds[0], False, number), machine).seconds["total"] for number in range(200)]
+        inside = [pool.judge(made(kinds[0], False, number), machine).seconds["total"] for number in range(200)]
         around = (time.perf_counter() - begun - sum(inside)) / len(inside)
         told["round_trip"] = {"case_seconds": statistics.median(inside), "around_it": around}
     trip = told["round_trip"]
-    print(f"a benign case takes {trip['case_seconds']:.4f} s in its child, {trip['around_it']:.4f} s of pipe and journal around it")
+    print(
+        f"a benign case takes {trip['case_seconds']:.4f} s in its worker, {trip['around_it']:.4f} s of pipe and journal around it"
+    )
     return kinds
 
 
 def check(case: Case, verdict: Verdict, wrong: list[str]) -> None:
     """Note a verdict that is not what the case was made for."""
-    expected = case.problem.kind if case.problem.faulty else "right"
-    if str(verdict.outcome) != expected or verdict.convicted != case.problem.faulty or verdict.ruling is Ruling.UNDECIDED:
-        came = f"{verdict.ruling}, {verdict.outcome} {verdict.message} {verdict.location}"
+    expected = case.problem.kind if case.problem.faulty else "pass"
+    if str(verdict.outcome) != expected or verdict.failed != case.problem.faulty or verdict.decision is Decision.INCONCLUSIVE:
+        came = f"{verdict.decision}, {verdict.outcome} {verdict.message} {verdict.location}"
         wrong.append(f"{case.problem}: {came}; expected {expected}")
 
 
-def one_turn(machine: Target, kinds: list[str], count: int, spares: int, scratch: Path, series: dict, wrong: list[str]) -> None:
-    """One benign series and one faulty series, each in a bench of its own that has judged a case of its kind before."""
+def one_turn(machine: Target, kinds: list[str], count: int, standbys: int, scratch: Path, series: dict, wrong: list[str]) -> None:
+    """One benign series and one faulty series, each in a worker pool of its own that has judged a case of its kind before."""
     walls: dict[bool, list[float]] = {}
     for faulty in (False, True):
-        with Bench(journal=Journal(scratch / f"{faulty}.jsonl"), spares=spares) as bench:
-            bench.judge(made(kinds[0], False, 0), machine)
-            bench.judge(made(kinds[0], faulty, 0), machine)  # the first fault: from now on all spares wait
-            cost, shared = list[float](), bench.spares[machine.name]
+        with WorkerPool(journal=Journal(scratch / f"{faulty}.jsonl"), standbys=standbys) as pool:
+            pool.judge(made(kinds[0], False, 0), machine)
+            pool.judge(made(kinds[0], faulty, 0), machine)  # the first fault: from now on all standby workers wait
+            cost, shared = list[float](), pool.standbys[machine.name]
             for number in range(count + 1):
                 case = made(kinds[number % len(kinds)], faulty and number < count, number)
                 waited, begun = shared.waited, time.perf_counter()
-                verdict = bench.judge(case, machine)
+                verdict = pool.judge(case, machine)
                 cost.append(time.perf_counter() - begun)
                 check(case, verdict, wrong)
                 if faulty:
@@ -128,7 +132,7 @@ def one_turn(machine: Target, kinds: list[str], count: int, spares: int, scratch
                     parts["other"] = parts["wall"] - parts["waited"] - sum(parts[name] for name in BUCKETS[1:])  # pipe, kill, fork
                     series["parts"].append({"kind": case.problem.kind, "number": number, **parts})
             walls[faulty] = cost
-            wrong.extend(f"a child could not warm up: {said}" for said in shared.failures)
+            wrong.extend(f"a worker could not warm up: {said}" for said in shared.failures)
     series["walls"].append([sum(walls[True]), sum(walls[False])])
     series["pairs"] += [bad - good for bad, good in zip(walls[True], walls[False], strict=True)][:count]
     series.setdefault("whole", []).append((sum(walls[True]) - sum(walls[False])) / count)
@@ -148,7 +152,7 @@ def summary(series: dict) -> dict:
     share = ", ".join(f"{name} {seconds:.3f}" for name, seconds in mean.items() if name not in ("wall", "start"))
     found["sentence"] = (f"a fault costs {found['median']:.3f} s (median), {p95:.3f} s (95th percentile), "
                          f"{statistics.mean(series['whole']):.3f} s (whole walls); a case of it: {share}; by kind: "
-                         f"{by_kind(parts)}; a child starts in {mean['start']:.3f} s beside it")  # fmt: skip
+                         f"{by_kind(parts)}; a worker starts in {mean['start']:.3f} s beside it")  # fmt: skip
     return found
 
 

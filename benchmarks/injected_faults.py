@@ -5,11 +5,11 @@
     python -m benchmarks.injected_faults kills --kills 20 --seed 1 --out DIR
 
 `pytest` judges ten innocent cases a fault by `tests/faults/crashes/injected_session.py` with four workers, and then asks of the
-journals, the JUnit file and the seed files: is each case that was begun in the results exactly once, is no innocent convicted, has
-every fault its name, and every signature its seed file? `kills` makes one undisturbed `run` over the same faults (a process that
-kills itself and a hang among them), then others in which by turns a child and the parent die of SIGKILL at times drawn from the
+journals, the JUnit file and the reproducers: is each case that was begun in the results exactly once, is no innocent failed, has
+every fault its name, and every signature its reproducer? `kills` makes one undisturbed `run` over the same faults (a process that
+kills itself and a hang among them), then others in which by turns a worker and the parent die of SIGKILL at times drawn from the
 seed, goes on with ``run --resume`` until the end, compares everything but times, and holds each journal against its results: one
-verdict a case, none judged again after it. Four in five of the children that die have a case out. Both write what they found into
+verdict a case, none judged again after it. Four in five of the workers that die have a case out. Both write what they found into
 DIR and end with status 1 where something does not hold.
 """
 
@@ -62,7 +62,7 @@ def session(faults: int, target: str, timeout: float, workers: int, out: Path) -
 
 
 def checked(cases: int, gpu: bool, journals: Iterable[Path], junit: Path, failures: Path) -> dict:
-    """What journals, results and seed files of a session say of `cases` numbers; ``wrong`` is empty if all of it holds."""
+    """What journals, results and reproducers of a session say of `cases` numbers; ``wrong`` is empty if all of it holds."""
     begun, ended, again, wrong, signatures = Counter[int](), Counter[int](), Counter[int](), list[str](), set[tuple]()
     for journal in journals:
         numbers: dict[int, int] = {}
@@ -75,31 +75,31 @@ def checked(cases: int, gpu: bool, journals: Iterable[Path], junit: Path, failur
             elif record["event"] == "end":
                 verdict = Verdict.from_json(record["verdict"])
                 ended[numbers[record["number"]]] += 1
-                if verdict.ruling != "right":
+                if verdict.decision != "pass":
                     signatures.add(verdict.signature)
     results, named = Counter[int](), Counter[str]()
     for entry in ElementTree.parse(junit).iter("testcase"):
         number = int(re.search(r"\[(\d+)\]", entry.attrib["name"])[1])  # type: ignore[index]
         results[number] += 1
-        told = next((child.attrib.get("message", "") for child in entry if child.tag in ("failure", "error", "skipped")), "")
-        name = re.sub(r"^[\w.]*?\w+\d+: |^Skipped: ", "", told).partition(":")[0] if told else "right"
-        owed = NAMES.get(fault_of(number, gpu=gpu), "right")
+        told = next((worker.attrib.get("message", "") for worker in entry if worker.tag in ("failure", "error", "skipped")), "")
+        name = re.sub(r"^[\w.]*?\w+\d+: |^Skipped: ", "", told).partition(":")[0] if told else "pass"
+        expected_outcome = NAMES.get(fault_of(number, gpu=gpu), "pass")
         named[name] += 1
-        if name != owed:
-            wrong.append(f"case {number} owes {owed!r} and is told as {told[:160] or 'right'!r}")
+        if name != expected_outcome:
+            wrong.append(f"case {number} expects {expected_outcome!r} and is told as {told[:160] or 'pass'!r}")
     for count, what in ((begun, "begun in the journals"), (ended, "ended in the journals"), (results, "in the results")):
         wrong += [f"case {number} is {what} {count[number]} times" for number in range(cases) if count[number] != 1]
         wrong += [f"case {number}, {what}, is none of the session's" for number in count if number not in range(cases)]
     stored = {tuple(json.loads(path.read_text())["signature"]) for path in failures.glob("*.json")}
-    wrong += [f"no seed file of {signature}" for signature in sorted(signatures - stored)]
-    wrong += [f"a seed file of {signature}, which no verdict has" for signature in sorted(stored - signatures)]
+    wrong += [f"no reproducer of {signature}" for signature in sorted(signatures - stored)]
+    wrong += [f"a reproducer of {signature}, which no verdict has" for signature in sorted(stored - signatures)]
     return {"named": dict(named.most_common()), "judged again": again.total(), "bugs": len(stored), "wrong": wrong}
 
 
 # --- kills
 
 JOBS = 2
-LOOKS = ("culprit", "victim", "judged once")  # which say after how many cases of its child a fault came
+LOOKS = ("primary fault", "collateral fault", "judged once")  # which say after how many cases of its worker a fault came
 NOTES = rf"^ *({'|'.join(LOOKS)}): "
 
 
@@ -120,7 +120,7 @@ def run(words: list[str], out: Path) -> subprocess.Popen:
 def results(out: Path, status: int) -> dict:
     """Everything a run leaves but times, the texts of dying processes and its own directory."""
     shown = (out / "stdout.txt").read_text().replace(str(out), "OUT").splitlines()
-    table = [line for line in shown if not re.search(rf"^\[ *[\d.]+ s\]|time in children|harness \+ start\)|{NOTES}", line)]
+    table = [line for line in shown if not re.search(rf"^\[ *[\d.]+ s\]|time in workers|harness \+ start\)|{NOTES}", line)]
     lines = [json.loads(line) for line in (out / "run.jsonl").read_text().splitlines()]
     junit = ElementTree.parse(out / "run.xml")
     for entry in junit.iter("testcase"):
@@ -136,10 +136,10 @@ def results(out: Path, status: int) -> dict:
 
 
 def timeless(value: object) -> object:
-    """`value` without times, addresses, what a dying process printed, and how a culprit was told from a victim: which child gets a
-    case, and after how many others, is a matter of time."""
+    """`value` without times, addresses, what a dying process printed, and how a primary fault was told from a collateral fault:
+    which worker gets a case, and after how many others, is a matter of time."""
     if isinstance(value, dict):
-        left = {"time", "seconds", "stderr", "traceback", "wall", "path", "versions", "court_share", *LOOKS}
+        left = {"time", "seconds", "stderr", "traceback", "wall", "path", "versions", "own_share", *LOOKS}
         return {name: timeless(inner) for name, inner in value.items() if name not in left}
     if isinstance(value, list):
         return [timeless(inner) for inner in value]
@@ -186,7 +186,7 @@ def differences(undisturbed: dict, got: dict, out: Path) -> list[str]:
 
 
 def hit(out: Path) -> dict[str, int]:
-    """Cases that were out when their child was killed from outside, and those out when the parent was, as the journal has them."""
+    """Cases that were out when their worker was killed from outside, and those out when the parent was, as the journal has them."""
     found, cases, open_cases = Counter[str](), dict[int, dict](), set[int]()
     for record in records(journal_of(out)):
         match record["event"]:
@@ -196,16 +196,16 @@ def hit(out: Path) -> dict[str, int]:
             case "end":
                 open_cases.discard(record["number"])
             case "again":
-                planted, first = cases[record["number"]]["problem"]["fault"] == "kill", record["verdict"]
+                mutated, first = cases[record["number"]]["problem"]["fault"] == "kill", record["verdict"]
                 from_outside = first["outcome"] == "killed" or first["details"]["status"] == UNKNOWN
-                found["with a child"] += from_outside and not planted
+                found["with a worker"] += from_outside and not mutated
             case "resumed":
                 found["with the parent"] += len(open_cases)
                 open_cases.clear()
     return dict(found)
 
 
-def children(process: int) -> dict[int, int]:
+def workers(process: int) -> dict[int, int]:
     """Every descendant -> its depth: at 1 the process of the run, at 2 the forkserver and its tracker, at 3 the cells."""
     parents: dict[int, list[int]] = {}
     for status in Path("/proc").glob("[0-9]*/stat"):
@@ -216,7 +216,7 @@ def children(process: int) -> dict[int, int]:
     found, todo = dict[int, int](), [(process, 0)]
     while todo:
         above, depth = todo.pop()
-        below = [(child, depth + 1) for child in parents.get(above, [])]
+        below = [(worker, depth + 1) for worker in parents.get(above, [])]
         found.update(below)
         todo += below
     return found
@@ -233,34 +233,34 @@ def judging(process: int, out: Path) -> list[int]:
                 open_cases.discard(record["number"])
             case "resumed":
                 open_cases.clear()
-    cells = [child for child, depth in children(process).items() if depth == 3]
+    cells = [worker for worker, depth in workers(process).items() if depth == 3]
     return cells if len(cells) == len(open_cases) == JOBS else []
 
 
 def killed(cases: int, wall: float, plan: list[str], draw: random.Random, out: Path) -> tuple[dict, list[str]]:
-    """The results of a run in which the members of `plan` ("child", "parent") are killed in turn, and what was done."""
+    """The results of a run in which the members of `plan` ("worker", "parent") are killed in turn, and what was done."""
     done: list[str] = []
     process = run(command(cases, out), out)
     while process.poll() is None and not [*(out / "state" / "journal").glob("*.jsonl")]:
         time.sleep(0.01)  # before its first record there is nothing to go on with
     for who in plan:
-        after, any_child = draw.uniform(0.15, 0.9) * wall, draw.random() < 0.2
+        after, any_worker = draw.uniform(0.15, 0.9) * wall, draw.random() < 0.2
         try:
             process.wait(after)
         except subprocess.TimeoutExpired:
             pass
         there: list[int] = []
-        while process.poll() is None and who == "child" and not there:
-            below = [child for child, depth in children(process.pid).items() if depth > 1]
-            there = below if any_child else judging(process.pid, out)
+        while process.poll() is None and who == "worker" and not there:
+            below = [worker for worker, depth in workers(process.pid).items() if depth > 1]
+            there = below if any_worker else judging(process.pid, out)
             time.sleep(0 if there else 0.002)
         if process.poll() is not None:
             done.append(f"{who}: over before {after:.2f} s")
             continue
-        victim = process.pid if who == "parent" else draw.choice(there)
+        collateral = process.pid if who == "parent" else draw.choice(there)
         try:
-            os.kill(victim, signal.SIGKILL)
-            done.append(f"{who} after {after:.2f} s" + (", any of them" if who == "child" and any_child else ""))
+            os.kill(collateral, signal.SIGKILL)
+            done.append(f"{who} after {after:.2f} s" + (", any of them" if who == "worker" and any_worker else ""))
         except ProcessLookupError:
             done.append(f"{who}: gone before {after:.2f} s")
         if who == "parent":
@@ -270,16 +270,16 @@ def killed(cases: int, wall: float, plan: list[str], draw: random.Random, out: P
 
 
 def kills(count: int, seed: int, cases: int, out: Path) -> dict:
-    """An undisturbed run, then runs with two kills each, a child's and the parent's, until there were `count` kills."""
+    """An undisturbed run, then runs with two kills each, a worker's and the parent's, until there were `count` kills."""
     begun = time.monotonic()
     undisturbed = results(out / "undisturbed", run(command(cases, out / "undisturbed"), out / "undisturbed").wait(600))
     wall = time.monotonic() - begun
     draw, wrong, told, out_when = random.Random(seed), books(out / "undisturbed"), Counter[str](), Counter[str]()
     number = 0
     print(f"seed {seed}; undisturbed: {wall:.1f} s, {undisturbed['table'][-1]}", flush=True)
-    while min(told["child"], told["parent"]) < count // 2 and number < 3 * count:
+    while min(told["worker"], told["parent"]) < count // 2 and number < 3 * count:
         place = out / f"run-{number}"
-        plan = ["child", "parent"] if number % 2 == 0 else ["parent", "child"]
+        plan = ["worker", "parent"] if number % 2 == 0 else ["parent", "worker"]
         got, done = killed(cases, 0.45 * wall, plan, draw, place)
         told.update(line.split()[0] for line in done if " after " in line)
         differs = differences(undisturbed, got, place)

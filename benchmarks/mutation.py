@@ -41,7 +41,7 @@ from benchmarks.mutation_run import Slot, collected, copied, pytest_run
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 ROOMS = ("harness", "reference", "kernels")
-COUNT, SEED = 480, "2"
+COUNT, TUTORIAL = 480, "2"
 RESERVE = 45.0  # seconds before the end that are left for the control and the report
 
 
@@ -71,7 +71,7 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.mutation", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the state and the results are kept")
     parser.add_argument("--count", type=int, default=COUNT, help=f"about how many mutants are drawn (default {COUNT})")
-    parser.add_argument("--seed", default=SEED, help=f"what the draw depends on, beside the sources (default {SEED})")
+    parser.add_argument("--seed", default=TUTORIAL, help=f"what the draw depends on, beside the sources (default {TUTORIAL})")
     parser.add_argument("--only", action="append", default=[], metavar="FILE", help="draw from these files alone")
     parser.add_argument("--tests", action="append", default=[], metavar="PATH", help="make the map from these tests alone")
     parser.add_argument("--retry", action="append", default=[], metavar="PATH", help="run the survivors again, against these tests")

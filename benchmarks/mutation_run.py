@@ -119,7 +119,7 @@ class Slot:
         """Until `todo` gives None or the time is `end`. Into `done`: (job, result or None where time ran out, tests passed)."""
         import cosmic_ray.mutating
 
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what a mutant leaves behind becomes a child of this process
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what a mutant leaves behind becomes a worker of this process
         os.environ.setdefault("MUTATION_CHECKOUT", str(checkout))
         try:
             tree = copied(checkout, place)

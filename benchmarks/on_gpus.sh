@@ -2,7 +2,7 @@
 # What docs/benchmarks.md is made of, each part ended by a time of its own; what there is stays, whatever ends it.
 #   on_gpus.sh DIR throughput   one GPU, about 3 minutes    on_gpus.sh DIR large   one GPU, about 2 minutes
 #   on_gpus.sh DIR time         one GPU, about 3 minutes    on_gpus.sh DIR two     two GPUs, about 4 minutes
-# PYTHON: the Python whose torch and Triton are meant. JOBS: children at a time in the part time. Then: python -m benchmarks.pages DIR > docs/benchmarks.md
+# PYTHON: the Python whose torch and Triton are meant. JOBS: workers at a time in the part time. Then: python -m benchmarks.pages DIR > docs/benchmarks.md
 set -uo pipefail
 out=$(realpath -m "$1")
 shift

@@ -3,7 +3,7 @@
     python -m benchmarks.pages DIR > docs/benchmarks.md; cp DIR/throughput.svg docs/throughput.svg
 
 DIR holds what `benchmarks/on_gpus.sh` and `benchmarks/sanitizers.sh` wrote: throughput.json, large.jsonl, judged_cold.jsonl and
-judged_warm.jsonl (first and last line of a run; judged_warm8.jsonl and judged_warm4.jsonl with fewer children), two_gpus.json (and
+judged_warm.jsonl (first and last line of a run; judged_warm8.jsonl and judged_warm4.jsonl with fewer workers), two_gpus.json (and
 _short: less work a shard; _all_cores: as many workers on one GPU as on two; _cases: small cases), suite.json and memcheck.json; and
 hopper.log, what the line of its section printed. What is missing becomes a section that says that it was not run.
 """
@@ -22,7 +22,7 @@ HOPPER = (
 )
 SHOWN = ("kernel", "type", "M x N x K", "configuration", "TFLOP/s", "0.2 to 0.8", "peer", "its TFLOP/s", "ratio", "words", "differ")
 COLOURS = {"matmul": "#1f5fbf", "hopper_matmul": "#b8860b", "ampere_gemm": "#777777", "block_scaled_matmul": "#7a3fa0"}
-JUDGED = {"cold": "cold cache", "warm": "warm cache", "warm8": "warm cache, 8 children", "warm4": "warm cache, 4 children"}
+JUDGED = {"cold": "cold cache", "warm": "warm cache", "warm8": "warm cache, 8 workers", "warm4": "warm cache, 4 workers"}
 TWO_GPUS = ("two_gpus", "two_gpus_short", "two_gpus_all_cores", "two_gpus_cases")
 WIDTH, HEIGHT, LEFT, TOP, BAR = 900, 0, 330, 46, 22
 
@@ -169,7 +169,7 @@ def large_section(rows: list[dict]) -> list[str]:
     summary, rows = (rows[-1], rows[:-1]) if rows[-1].get("event") == "summary" else (None, rows)
     made += [
         "`bitverdict large --target cuda:0`: chosen rows crossed with chosen columns, both ends of every",
-        "tile among them; the words owed are the plan's.",
+        "tile among them; the words expected are the plan's.",
         "",
     ]
     if summary:
@@ -178,9 +178,9 @@ def large_section(rows: list[dict]) -> list[str]:
         made += ["The run was ended before its last case; what there is:", ""]
     head = ("kernel", "type", "M x N x K", "configuration", "words", "of", "tiles", "differ", "verdict")
     table = [[r["contract"], r["kind"], r["size"], r["config"], f"{r['words']:,}", f"{r['of']:,}", "{}/{}".format(*r["tiles"]),
-              f"{r['differ']:,}", r["ruling"]] for r in rows if r["ruling"] != "not run"]  # fmt: skip
+              f"{r['differ']:,}", r["decision"]] for r in rows if r["decision"] != "not run"]  # fmt: skip
     made += grid(head, table, left=4)
-    missing = dict.fromkeys(f"- not run: {r['contract']}: {r['message']}" for r in rows if r["ruling"] == "not run")
+    missing = dict.fromkeys(f"- not run: {r['contract']}: {r['message']}" for r in rows if r["decision"] == "not run")
     return [*made, *missing, ""]
 
 
@@ -194,7 +194,7 @@ def time_section(runs: dict[str, list[dict]]) -> list[str]:
     table = []
     for name, (first, last) in runs.items():
         wall, total = last["time"] - first["time"], sum(last["seconds"].get(bucket, 0.0) for bucket in names)
-        cases = sum(sum(n for ruling, n in row["rulings"].items() if ruling != "not run") for row in last["rows"])
+        cases = sum(sum(n for decision, n in row["decisions"].items() if decision != "not run") for row in last["rows"])
         bare, own = (
             sum(last["seconds"].get(bucket, 0.0) for bucket in buckets) / max(total, 1e-9)
             for buckets in (("transfer", "harness"), ("transfer", "harness", "start"))
@@ -203,8 +203,8 @@ def time_section(runs: dict[str, list[dict]]) -> list[str]:
         shares = [f"{seconds:.1f} ({seconds / max(total, 1e-9):.0%})" for seconds in spent]
         table.append([JUDGED[name], f"{cases:,}", f"{wall:.0f}", f"{cases / wall:.0f}", *shares, f"{bare:.0%}", f"{own:.0%}"])
     made += [
-        "Seconds summed over the children, by bucket (start: a child's CUDA context);",
-        "`transfer + harness` is the goal's share (at most a third, warm); `+ start` adds the children's beginning to it.",
+        "Seconds summed over the workers, by bucket (start: a worker's CUDA context);",
+        "`transfer + harness` is the goal's share (at most a third, warm); `+ start` adds the workers's beginning to it.",
         "",
     ]
     made += grid(("run", "cases", "wall s", "cases a second", *names, "transfer + harness", "+ start"), table)
@@ -241,7 +241,7 @@ def two_section(runs: list[dict | None]) -> list[str]:
     if len(found) > 1:
         made += [
             "Judging waits for the host, which works out the expected words, not for the GPU. A second GPU takes time off",
-            "where it brings workers of its own and the work outlasts the start of pytest and its children (20 to 30 s with",
+            "where it brings workers of its own and the work outlasts the start of pytest and its workers (20 to 30 s with",
             "16 workers). Every workload that was timed is here; the longest was chosen after the shorter had missed the",
             "goal.",
             "",
@@ -297,9 +297,9 @@ def sanitizer_section(rows: list[dict]) -> list[str]:
     modes = list(dict.fromkeys(row["mode"] for row in rows))
     kernels = list(dict.fromkeys(row["contract"] for row in rows))
     made += [
-        "`bash benchmarks/sanitizers.sh DIR suite`: every case of a kernel's cover list that owes a result and names its",
+        "`bash benchmarks/sanitizers.sh DIR suite`: every case of a kernel's required cases that expects a result and names its",
         "configuration, under each mode: bare, Triton's iisan, consan and fpsan compiled in, compute-sanitizer's memcheck and",
-        "racecheck around the process. Seconds are of the children, starting them and compiling included. fpsan's words are",
+        "racecheck around the process. Seconds are of the workers, starting them and compiling included. fpsan's words are",
         "its own: its cases ran and were not compared. Faulty kernels under the same modes:",
         "[sanitizers.md](sanitizers.md).",
         "",
@@ -311,8 +311,8 @@ def sanitizer_section(rows: list[dict]) -> list[str]:
         for mode in modes:
             here = [row["verdict"] for row in rows if (row["contract"], row["mode"]) == (kernel, mode)]
             outcomes = [verdict["outcome"] for verdict in here]
-            seconds = sum(verdict["seconds"].get("child", 0.0) for verdict in here)
-            told = ", ".join(f"{'ran' if mode == 'fpsan' and outcome == 'right' else outcome} {outcomes.count(outcome)}"
+            seconds = sum(verdict["seconds"].get("worker", 0.0) for verdict in here)
+            told = ", ".join(f"{'ran' if mode == 'fpsan' and outcome == 'pass' else outcome} {outcomes.count(outcome)}"
                              for outcome in dict.fromkeys(outcomes))  # fmt: skip
             line.append(f"{told} ({seconds:.0f} s)")
         table.append(line)
@@ -323,7 +323,7 @@ def sanitizer_section(rows: list[dict]) -> list[str]:
     found: dict[str, list[str]] = {}
     for row in rows:
         verdict = row["verdict"]
-        if verdict["outcome"] not in ("right", "not run"):
+        if verdict["outcome"] not in ("pass", "not run"):
             said = f"{row['contract']}, {row['mode']}: {verdict['outcome']}: {(verdict['message'].splitlines() or [''])[0][:200]}"
             found.setdefault(said, []).append(verdict["location"])
     made += [f"- {said} ({len(places)} cases)" for said, places in found.items()]

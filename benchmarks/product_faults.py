@@ -2,10 +2,10 @@
 
 Run: `python benchmarks/product_faults.py [--cases 6] [--arch sm_90] [--types fp16,e4m3:fp32] [--markdown] [--jobs N]` (about two
 minutes of a core). A type is that of the operands, and after a colon that of the result where it is another. A place of the table
-counts cases that fail, in the regime `exact` and in `normal`; ~n says that n more are undecided, ~ that all are, and what is left
-passes; - is no fault there, for the reason below the table. The first row is the kernel without a fault. Exit status 1 where it
-fails in a case, or where a fault that `exact` must see does not fail in every case of it. What `exact` cannot see is listed below.
-"""
+counts cases that fail, in the regime `exact` and in `normal`; ~n says that n more are inconclusive, ~ that all are, and what is
+left passes; - is no fault there, for the reason below the table. The first row is the kernel without a fault. Exit status 1 where
+it fails in a case, or where a fault that `exact` must see does not fail in every case of it. What `exact` cannot see is listed
+below."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ def unseen(kernel: Kernel, fault: Fault) -> str:
 
 
 def place(seen: Counter[Outcome]) -> str:
-    if set(seen) == {Outcome.UNDECIDED}:
+    if set(seen) == {Outcome.INCONCLUSIVE}:
         return "~"
     text = str(seen[Outcome.OUTSIDE_BOUND])
-    return text + (f" ~{seen[Outcome.UNDECIDED]}" if seen[Outcome.UNDECIDED] else "")
+    return text + (f" ~{seen[Outcome.INCONCLUSIVE]}" if seen[Outcome.INCONCLUSIVE] else "")
 
 
 def name_of(fault: Fault) -> str:

@@ -4,9 +4,9 @@ Run: `python benchmarks/right_launchers.py [--cases 90] [--target TARGET] [--mar
 target: 3,240 in all; 2 quiet cores take about fifteen minutes, more take less). The launchers are those of
 `tests/support/right_launchers.py`: fp32 by tf32 as it is and rounded by `cvt.rna`, block scales whose padding is zero, six
 orders of sums, split K with atomics, split K under a lock, and stream K. Cases are the contract's list and draws; their regimes go
-round, `exact` among them. `largest` is too, which launchers are not asked otherwise: sums that may meet both infinities decide
-nothing. The table goes to standard output, each case that is not right to standard error. Exit status 1 where a case fails (what is
-neither right nor undecided), or where more than one in twenty of a launcher is undecided, those of `largest` apart.
+round, `exact` among them. `largest` is too, which launchers are not asked otherwise: sums that may meet both infinities are
+inconclusive. The table goes to standard output, each case that is not right to standard error. Exit status 1 where a case fails
+(what is neither right nor inconclusive), or where more than one in twenty of a launcher is inconclusive, those of `largest` apart.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from bitverdict.harness.contracts.inputs import block_scaled_inputs
 from bitverdict.harness.contracts.inputs import regimes as operands
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target, targets
-from bitverdict.harness.model.verdict import Ruling
-from bitverdict.harness.session.case_source import Docket, in_turns
-from bitverdict.harness.workers.pool import Bench
+from bitverdict.harness.model.verdict import Decision
+from bitverdict.harness.session.case_source import CaseSource, in_turns
+from bitverdict.harness.workers.pool import WorkerPool
 
-CASES, UNDECIDED = 90, 0.05
+CASES, INCONCLUSIVE = 90, 0.05
 DRAWS = 6  # for one case: those of other types become one that the launcher takes, and some are known then
 FILE = Path(__file__).resolve().parent.parent / "tests" / "support" / "right_launchers.py"
 LAUNCHERS = {
@@ -46,10 +46,10 @@ def cases_of(name: str, most: int, where: list[Target]) -> Iterator[tuple[Case, 
     stem = LAUNCHERS[name]
     lists = []
     for there in where:
-        docket = Docket(stem, there, launcher=f"{FILE}:{name}")
-        first = docket.required()[:most]
+        source = CaseSource(stem, there, launcher=f"{FILE}:{name}")
+        first = source.required()[:most]
         more = most - len(first)
-        cases = first + (docket.drawn(DRAWS * more)[:more] if more else [])
+        cases = first + (source.drawn(DRAWS * more)[:more] if more else [])
         lists.append([(replace(case, regime=regime_of(stem, case, place)), there) for place, case in enumerate(cases)])
     yield from in_turns(lists)
 
@@ -77,45 +77,64 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=CASES)
     parser.add_argument("--target", action="append", help="by default every emulated one")
     parser.add_argument("--markdown", action="store_true")
-    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="children at a time (default: one a core)")
+    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
     given = parser.parse_args()
     if unknown := set(given.names) - set(LAUNCHERS):
         parser.error(f"{unknown.pop()!r}: no such launcher; there are {', '.join(LAUNCHERS)}")
     where = [target(name) for name in given.target] if given.target else [here for here in targets() if here.emulated]
     failed, judged, fewest = 0, 0, 1.0
     regimes_seen, begun = Counter[str](), time.monotonic()
-    heads = ("launcher", "contract", "cases", *(there.arch for there in where), "regimes", "right", "failed", "undecided", "words")
+    heads = (
+        "launcher",
+        "contract",
+        "cases",
+        *(there.arch for there in where),
+        "regimes",
+        "pass",
+        "failed",
+        "inconclusive",
+        "words",
+    )
     print(line(heads, given.markdown) + (f"\n{line(['---'] * len(heads), True)}" if given.markdown else ""))
-    with Bench(jobs=given.jobs or len(os.sched_getaffinity(0))) as bench:
+    with WorkerPool(jobs=given.jobs or len(os.sched_getaffinity(0))) as pool:
         for name in given.names or LAUNCHERS:
-            words, rulings, seen, asked = 0, Counter[Ruling](), Counter[str](), Counter[Ruling]()
+            words, decisions, seen, asked = 0, Counter[Decision](), Counter[str](), Counter[Decision]()
             regimes = Counter[str]()
-            for case, there, verdict in bench.judge_all(cases_of(name, given.cases, where)):
-                rulings[verdict.ruling] += 1
+            for case, there, verdict in pool.judge_all(cases_of(name, given.cases, where)):
+                decisions[verdict.decision] += 1
                 seen[there.arch] += 1
                 regimes[case.regime] += 1
                 words += verdict.words
-                if case.regime == "largest" and verdict.ruling is Ruling.UNDECIDED:
+                if case.regime == "largest" and verdict.decision is Decision.INCONCLUSIVE:
                     continue
-                asked[verdict.ruling] += 1
-                if verdict.ruling is not Ruling.RIGHT:
+                asked[verdict.decision] += 1
+                if verdict.decision is not Decision.PASS:
                     print(
-                        f"{there.name}: {verdict.ruling}: {verdict.outcome}: {verdict.message} [{verdict.location}]\n"
+                        f"{there.name}: {verdict.decision}: {verdict.outcome}: {verdict.message} [{verdict.location}]\n"
                         f"  {case.to_json()}",
                         file=sys.stderr,
                         flush=True,
                     )
-            count = rulings.total()
-            failed, judged = failed + count - rulings[Ruling.RIGHT] - rulings[Ruling.UNDECIDED], judged + count
-            fewest = min(fewest, asked[Ruling.RIGHT] / max(asked.total(), 1))
+            count = decisions.total()
+            failed, judged = failed + count - decisions[Decision.PASS] - decisions[Decision.INCONCLUSIVE], judged + count
+            fewest = min(fewest, asked[Decision.PASS] / max(asked.total(), 1))
             regimes_seen += regimes
-            row = (name, LAUNCHERS[name], count, *(seen[there.arch] for there in where), len(regimes), rulings[Ruling.RIGHT],
-                   count - rulings[Ruling.RIGHT] - rulings[Ruling.UNDECIDED], rulings[Ruling.UNDECIDED], f"{words:,}")  # fmt: skip
+            row = (
+                name,
+                LAUNCHERS[name],
+                count,
+                *(seen[there.arch] for there in where),
+                len(regimes),
+                decisions[Decision.PASS],
+                count - decisions[Decision.PASS] - decisions[Decision.INCONCLUSIVE],
+                decisions[Decision.INCONCLUSIVE],
+                f"{words:,}",
+            )
             print(line(row, given.markdown), flush=True)
     print(f"\nRegimes: {', '.join(f'{regime} {count}' for regime, count in sorted(regimes_seen.items()))}.")
     print(f"{time.monotonic() - begun:.0f} s.")
     print(f"{judged} cases of right launchers: {failed} failed; of each at least {fewest:.1%} are right")
-    return int(failed > 0 or fewest < 1 - UNDECIDED)
+    return int(failed > 0 or fewest < 1 - INCONCLUSIVE)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Sanitizers on an H200: every kernel's cover list under each mode (suite.json), and hazards under each mode (hazards.json).
+# Sanitizers on an H200: every kernel's required cases under each mode (suite.json), and hazards under each mode (hazards.json).
 # From the checkout:  bash benchmarks/sanitizers.sh DIRECTORY [suite|hazards|all|again] [PYTHON]
 # About three and four minutes with 16 cores, at most 330 s and 400 s. A part that is ended leaves what it has.
-# `again` (at most 110 s): what an earlier run left open: the cover lists under memcheck (memcheck.json, which takes the place of
+# `again` (at most 110 s): what an earlier run left open: the required cases under memcheck (memcheck.json, which takes the place of
 # these rows of suite.json), and three hazards (again.json, to keep beside hazards.json). Afterwards, anywhere:
 #   python -m tests.faults.hazards_for_sanitizers --out DIRECTORY/emulated.json
 #   HELD=tests/hardware_words/sanitizers_h200.json

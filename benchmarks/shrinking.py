@@ -1,12 +1,11 @@
-"""Do planted crashes shrink to one least case, whatever the seed, and do they replay in a fresh clone?
+"""Do crash mutants shrink to one reduced case, whatever the seed, and do they replay in a fresh clone?
 
     python benchmarks/shrinking.py [--seeds 5] [--only TEXT] [--draws 300] [--no-clone] [--out DIR]
 
-For each crash of tests/faults/crashes/kernels.py and each base seed: draw until a case shows it (no cover list, no
-database), shrink it, write its seed file, and judge that file again in a clone of this repository's HEAD, the faulty source gone.
-Prints a row a crash: how many seeds end at the commonest least case, seconds and launches to shrink, files that replay as the same
-bug. `--out` keeps seed files and a JSON of all runs.
-"""
+For each crash of tests/faults/crashes/kernels.py and each base seed: draw until a case shows it (no required cases, no
+database), shrink it, write its reproducer, and judge that file again in a clone of this repository's HEAD, the faulty source gone.
+Prints a row a crash: how many seeds end at the commonest reduced case, seconds and launches to shrink, files that replay as the
+same bug. `--out` keeps reproducers and a JSON of all runs."""
 
 from __future__ import annotations
 
@@ -27,37 +26,37 @@ sys.path.insert(0, str(CHECKOUT))
 REPLAY = """
 import sys
 from pathlib import Path
-from bitverdict.harness.workers.pool import Bench
+from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.session.replay import replay
-with Bench() as bench:
+with WorkerPool() as bench:
     for name in sys.argv[1:]:
         print(name, replay(Path(name), bench).sentence, sep="\\t", flush=True)
 """
 
 
-def shrunk(crash, seed: int, directory: Path, bench, draws: int) -> dict:
+def shrunk(crash, seed: int, directory: Path, pool, draws: int) -> dict:
     """One crash found by the draws of one seed, shrunk and stored: what came of it, for the table."""
     from bitverdict.harness.model.targets import target
     from bitverdict.harness.session import reproducers
-    from bitverdict.harness.session.case_source import Docket
+    from bitverdict.harness.session.case_source import CaseSource
     from bitverdict.harness.session.failure_report import describe
-    from bitverdict.harness.session.shrink import Memory, shrink
-    from tests.faults.planted import plant
+    from bitverdict.harness.session.shrink import VerdictCache, shrink
+    from tests.faults.mutants import write_mutant
 
     os.environ["HARNESS_POOL_SEED"] = str(seed)  # as `run --seed` does
     place = directory / crash.fault.name.replace(" ", "_")
     place.mkdir(exist_ok=True)
-    docket = Docket(plant(crash.fault, place), target(crash.target), seed)
-    memory = Memory(lambda case: bench.judge(case, docket.target))
-    cases = docket.drawn(draws)
-    found = next((case for case in cases if memory(case).convicted and memory(case).outcome in crash.fault.convicted_as), None)
+    source = CaseSource(write_mutant(crash.fault, place), target(crash.target), seed)
+    memory = VerdictCache(lambda case: pool.judge(case, source.target))
+    cases = source.drawn(draws)
+    found = next((case for case in cases if memory(case).failed and memory(case).outcome in crash.fault.fails_as), None)
     if found is None:
         seen = Counter(str(verdict.outcome) for verdict in memory.known.values())
         return {"crash": crash.fault.name, "seed": seed, "least": f"not met in {len(cases)} draws: {dict(seen)}", "seconds": 0.0}
     before, begun = memory.asked, time.monotonic()
-    case, verdict = shrink(docket, found, memory(found), memory, draws=draws, seconds=300)
+    case, verdict = shrink(source, found, memory(found), memory, draws=draws, seconds=300)
     seconds = time.monotonic() - begun
-    path = reproducers.write(reproducers.seed_of(case, crash.target, verdict, first=found), _made(directory / f"seed-{seed}"))
+    path = reproducers.write(reproducers.reproducer_of(case, crash.target, verdict, first=found), _made(directory / f"seed-{seed}"))
     return {
         "crash": crash.fault.name, "kind": str(verdict.outcome), "when": crash.when, "seed": seed, "from": describe(found),
         "least": describe(case), "seconds": seconds, "launches": memory.asked - before, "file": str(path),
@@ -70,7 +69,7 @@ def _made(path: Path) -> Path:
 
 
 def replayed(files: list[str], directory: Path) -> set[str]:
-    """The seed files that are convicted again of the same bug in a fresh clone, the faulty sources moved away."""
+    """The reproducers that fail again of the same bug in a fresh clone, the faulty sources moved away."""
     clone = directory / "clone"
     subprocess.run(["git", "clone", "-q", str(CHECKOUT), str(clone)], check=True)
     hidden = [path.rename(path.with_suffix(".hidden")) for path in directory.glob("*/*.py") if path.parent != clone]
@@ -99,17 +98,17 @@ def main() -> None:
     arguments = parser.parse_args()
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     from bitverdict.harness.workers.journal import Journal
-    from bitverdict.harness.workers.pool import Bench
+    from bitverdict.harness.workers.pool import WorkerPool
     from tests.faults.crashes.kernels import CRASHES
 
     rows = []
     with tempfile.TemporaryDirectory() as temporary:
         directory = arguments.out.resolve() if arguments.out else Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)
-        with Bench(timeout=60, journal=Journal(directory / "journal.jsonl")) as bench:
+        with WorkerPool(timeout=60, journal=Journal(directory / "journal.jsonl")) as pool:
             for crash in CRASHES:
                 for seed in range(arguments.seeds) if arguments.only in crash.fault.name else ():
-                    rows.append(shrunk(crash, seed, directory, bench, arguments.draws))
+                    rows.append(shrunk(crash, seed, directory, pool, arguments.draws))
                     print(".", end="", file=sys.stderr, flush=True)
         again = set() if arguments.no_clone else replayed([row["file"] for row in rows if "file" in row], directory)
         (directory / "runs.json").write_text(json.dumps([row | {"replayed": row.get("file") in again} for row in rows], indent=1))
@@ -119,7 +118,7 @@ def main() -> None:
 
 def show(rows: list[dict], again: set[str]) -> None:
     """The table, in Markdown, and the sums."""
-    print("| crash | kind | strikes at | least case | agree | s, median | s, most | launches, most | replayed |")
+    print("| crash | kind | strikes at | reduced case | agree | s, median | s, most | launches, most | replayed |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     agreed = 0
     for name in dict.fromkeys(row["crash"] for row in rows):
@@ -137,7 +136,7 @@ def show(rows: list[dict], again: set[str]) -> None:
             print(f"|  |  | other | `{other}` | {times} | | | | |")
     most = max((row["seconds"] for row in rows), default=0)
     print(
-        f"\n{agreed} of {len(rows)} end at the commonest least case of their crash, the slowest in {most:.1f} s; "
+        f"\n{agreed} of {len(rows)} end at the commonest reduced case of their crash, the slowest in {most:.1f} s; "
         f"{sum(row.get('file') in again for row in rows)} replay in a fresh clone"
     )
 

@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(ask.row.kernel, ask.row.dtype, ask.row.size, *(named(c) for c in ask.configs), sep="  ")
         return 0
     from bitverdict.harness.judge.launch import (
-        _own_cache,  # the court's place for compiled kernels: what is judged finds what was timed
+        _own_cache,  # the harness's place for compiled kernels: what is judged finds what was timed
     )
     from bitverdict.harness.model.targets import target
 
@@ -221,7 +221,7 @@ def judge(asks: list[Ask], hardware: Any) -> None:
     products = 1 << 29
     for ask, found in zip(asks, judge_large(cases, hardware, products=products, jobs=len(os.sched_getaffinity(0))), strict=True):
         ask.row.words, ask.row.differ = found.words, found.differ
-        print(f"judged {found.contract} {found.kind} {found.size} {found.config}: {found.ruling}, {found.words:,} words, "
+        print(f"judged {found.contract} {found.kind} {found.size} {found.config}: {found.decision}, {found.words:,} words, "
               f"{found.differ} differ {found.message}", flush=True)  # fmt: skip
 
 

@@ -6,7 +6,7 @@ FOLDER is `python/tutorials` of a checkout of Triton; nothing of it is part of t
 
 A file that imports pytest is its tests, each case in a process of its own. Any other is run as a script, and a line of its output
 with a cross fails it. Benchmarks do not run: `perf_report` and `do_bench` call nothing, a script ends where it starts Triton's
-profiler, calls of functions named `bench...` outside of functions and the `__main__` part of a file with tests are left out.
+profiler, calls of functions named `pool...` outside of functions and the `__main__` part of a file with tests are left out.
 
 There is no cuBLAS: its product is torch's, and a script ends where it asks for a block-scaled one. Torch's product is the CPU's.
 Where an assertion fails then, the case runs once more, and torch's products of 16-bit floats are those of the target's tensor

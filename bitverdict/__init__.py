@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from bitverdict.harness.model.case import Case as Case
     from bitverdict.harness.model.case import Operand as Operand
     from bitverdict.harness.model.contract import Contract as Contract
-    from bitverdict.harness.model.contract import Expected as Expected
-    from bitverdict.harness.model.contract import Owed as Owed
+    from bitverdict.harness.model.contract import ExpectedOutcome as ExpectedOutcome
+    from bitverdict.harness.model.contract import ExpectedOutput as ExpectedOutput
     from bitverdict.harness.model.targets import Target as Target
     from bitverdict.harness.model.targets import target as target
     from bitverdict.harness.model.targets import targets as targets
+    from bitverdict.harness.model.verdict import Decision as Decision
     from bitverdict.harness.model.verdict import Outcome as Outcome
-    from bitverdict.harness.model.verdict import Ruling as Ruling
     from bitverdict.harness.model.verdict import Verdict as Verdict
 
 __version__ = "0.1.0"
@@ -33,11 +33,11 @@ _HOME = {
     "Case": "harness.model.case",
     "Contract": "harness.model.contract",
     "EmulatedFault": "harness.emulator",
-    "Expected": "harness.model.contract",
+    "ExpectedOutput": "harness.model.contract",
     "Operand": "harness.model.case",
     "Outcome": "harness.model.verdict",
-    "Owed": "harness.model.contract",
-    "Ruling": "harness.model.verdict",
+    "ExpectedOutcome": "harness.model.contract",
+    "Decision": "harness.model.verdict",
     "Target": "harness.model.targets",
     "Verdict": "harness.model.verdict",
     "emulated": "harness.emulator",

@@ -1,6 +1,6 @@
 """What makes a launch legal: each rule once, with its reason, its remedy and what it costs when broken.
 
-A kernel's ``CLAUSES`` are read by three parties: its launcher refuses a broken one before anything is compiled, the court's
+A kernel's ``CLAUSES`` are read by three parties: its launcher refuses a broken one before anything is compiled, the harness's
 strategies draw cases on both sides of it, and the documentation prints it. None of them states the rule a second time.
 """
 

@@ -1,6 +1,6 @@
 """Names of element types, and what torch and Gluon call them.
 
-The names are those of the law (`bitverdict.reference.formats`), so that a `Problem` goes through JSON and means the same
+The names are those of the model (`bitverdict.reference.formats`), so that a `Problem` goes through JSON and means the same
 everywhere."""
 
 from __future__ import annotations

@@ -112,8 +112,8 @@ def accumulation_bound(
     """|accumulated - exact| at most, before any conversion: float64 of the shape of `exact`.
 
     `exact`, `magnitude`: s and G (`bitverdict.reference.exact_gemm`). `alignment`: the largest 2^E that a subnormal operand can
-    bring (`subnormal_alignment`). `grid`: all products and c are multiples of 2^grid (`products_grid`). Infinite where undecided,
-    NaN where `exact` is not finite."""
+    bring (`subnormal_alignment`). `grid`: all products and c are multiples of 2^grid (`products_grid`). Infinite where
+    inconclusive, NaN where `exact` is not finite."""
     total, farthest = _accumulated(exact, magnitude, k, accumulation, alignment, grid)  # (...) each
     total = np.where(farthest >= _overflows_at(accumulation.output), np.inf, total)  # (...)
     return np.where(np.isfinite(exact), total, np.nan)  # (...)
@@ -129,7 +129,7 @@ class Sums:
     falls: np.ndarray  # the same to -infinity
 
     @property
-    def undecided(self) -> np.ndarray:
+    def inconclusive(self) -> np.ndarray:
         """Where both infinities may meet."""
         return self.rises & self.falls  # (...)
 
@@ -140,7 +140,7 @@ class Sums:
 
     def words(self, output_format: Format) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(lowest code, highest code, whether NaN too) of what a kernel may store, rounding once to nearest even; by value, not
-        by code. Nothing is said of where `undecided`.
+        by code. Nothing is said of where `inconclusive`.
 
         What overflows becomes the infinity, the NaN of a format without one, or the largest finite value: a conversion may saturate
         (PTX ISA, `cvt.satfinite`) where the format is one of 8 bits. fp32 sums are not rounded again: the codes are of what lies
@@ -260,14 +260,14 @@ def activated_bound(exact: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, n
 
 
 def used_share(got: np.ndarray, exact: np.ndarray, bound: np.ndarray) -> np.ndarray:
-    """|got - exact| / bound, values: 0 where they agree, infinite where the bound is 0 and they do not, NaN where undecided."""
+    """|got - exact| / bound, values: 0 where they agree, infinite where the bound is 0 and they do not, NaN where inconclusive."""
     with np.errstate(invalid="ignore", divide="ignore"):
         off = np.abs(got - exact)  # (...)
         share = np.where(off == 0, 0.0, off / bound)  # (...)
     same_special = (got == exact) | (np.isnan(got) & np.isnan(exact))  # (...)
     wrong_special = np.isfinite(bound) & ~np.isfinite(got)  # (...)
-    undecided = np.isinf(bound)  # (...)
-    return np.where(same_special, 0.0, np.where(undecided, np.nan, np.where(wrong_special | np.isnan(bound), np.inf, share)))
+    inconclusive = np.isinf(bound)  # (...)
+    return np.where(same_special, 0.0, np.where(inconclusive, np.nan, np.where(wrong_special | np.isnan(bound), np.inf, share)))
 
 
 def subnormal_alignment(a: np.ndarray, b: np.ndarray, a_format: Format, b_format: Format) -> np.ndarray:

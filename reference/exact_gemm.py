@@ -1,4 +1,4 @@
-"""A B + C exactly, rounded once: the mathematics that every kernel of a product owes, whatever its arithmetic.
+"""A B + C exactly, rounded once: the mathematics that every kernel of a product expects, whatever its arithmetic.
 
 Where float64 is provably enough, one BLAS product is the answer: if every product and every c is a multiple of 2^low and the sum
 of magnitudes is below 2^(low + 53), every partial sum in any order is a float64. Otherwise the operands are cut into slices of a

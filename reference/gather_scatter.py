@@ -1,4 +1,4 @@
-"""What a TMA gather or scatter of rows owes: the result for every row offset and column offset, or the fault by name.
+"""What a TMA gather or scatter of rows expects: the result for every row offset and column offset, or the fault by name.
 
     gather:   result[i, :] = table[row_offsets[i], column_offset : column_offset + block_columns]
     scatter:  table[row_offsets[i], column_offset : column_offset + block_columns] = source[i, :]
@@ -43,7 +43,7 @@ class Request:
 
 
 def refusal(request: Request) -> Fault | None:
-    """The refusal owed before anything runs, or None. ValueError for an unknown architecture name."""
+    """The refusal expected before anything runs, or None. ValueError for an unknown architecture name."""
     loading = request.direction is Direction.LOAD
     allowed = GATHER_CAPABILITIES if loading else SCATTER_CAPABILITIES
     if tiled_copy.capability(request.arch) not in allowed:
@@ -58,7 +58,7 @@ def refusal(request: Request) -> Fault | None:
 
 
 def fault(request: Request, row_offsets: np.ndarray, column_offset: int, *, iisan: bool = False) -> Fault | None:
-    """The fault or refusal owed for these offsets, or None where a result is.
+    """The fault or refusal expected for these offsets, or None where a result is.
 
     With `iisan` each of the three rules becomes a device assert: Triton 3.9 compiles an assertion of its own for the alignment of
     both and for the sign of a scatter's rows and column (and, unlike that, none for the sign of a tiled store).
@@ -82,7 +82,7 @@ def fault(request: Request, row_offsets: np.ndarray, column_offset: int, *, iisa
 def gather(table: np.ndarray, row_offsets: np.ndarray, column_offset: int, block_columns: int) -> np.ndarray:
     """[len(row_offsets), block_columns] of the table's dtype, zeros where a row or column is outside.
 
-    For offsets that owe no fault.
+    For offsets that expect no fault.
     """
     rows, columns = table.shape
     offsets = np.asarray(row_offsets, np.int64)
@@ -136,7 +136,7 @@ class Scattered:
 
 
 def scatter(table: np.ndarray, row_offsets: np.ndarray, column_offset: int, source: np.ndarray) -> Scattered:
-    """What scattering `source` [R, block_columns] into the table may leave; for offsets that owe no fault."""
+    """What scattering `source` [R, block_columns] into the table may leave; for offsets that expect no fault."""
     rows, columns = table.shape
     offsets = np.asarray(row_offsets, np.int64)
     lands = _inside(offsets, rows)  # [R]

@@ -1,4 +1,4 @@
-"""What a tiled TMA copy owes: a box of a tensor at any coordinates, loaded or stored.
+"""What a tiled TMA copy expects: a box of a tensor at any coordinates, loaded or stored.
 
 Rule (measured on an H200, sm_90, driver 580; PTX ISA, ``cp.async.bulk.tensor``, "Bounds checking"; the same on sm_100):
 
@@ -34,7 +34,7 @@ class Direction(Enum):
 
 @dataclass(frozen=True)
 class Fault:
-    """What is owed instead of a result: the outcome by its name, and the rule that was broken."""
+    """What is expected instead of a result: the outcome by its name, and the rule that was broken."""
 
     outcome: str  # "illegal instruction" | "device assert" | "refused"
     reason: str
@@ -48,7 +48,7 @@ def capability(arch: str) -> int:
 
 
 def unaligned(innermost: int, element_bytes: int, *, iisan: bool) -> Fault | None:
-    """The fault owed for an innermost coordinate (elements) that is no multiple of 16 bytes."""
+    """The fault expected for an innermost coordinate (elements) that is no multiple of 16 bytes."""
     if innermost * element_bytes % ALIGNMENT == 0:
         return None
     rule = f"innermost coordinate {innermost} is {innermost * element_bytes} bytes in: must be a multiple of {ALIGNMENT} bytes"
@@ -63,7 +63,7 @@ def rounded_to_tf32(codes: np.ndarray) -> np.ndarray:
 
 
 def fault(direction: Direction, origin: tuple[int, ...], element_bytes: int, arch: str, *, iisan: bool = False) -> Fault | None:
-    """The fault owed for a box at `origin` (elements, innermost last), or None. ValueError for an unknown architecture name."""
+    """The fault expected for a box at `origin` (elements, innermost last), or None. ValueError for an unknown architecture name."""
     if capability(arch) < 90:
         return Fault("refused", f"cp.async.bulk.tensor needs sm_90 or later, not {arch}")
     misaligned = unaligned(origin[-1], element_bytes, iisan=iisan)
@@ -83,7 +83,7 @@ def written_columns(columns: int, element_bytes: int) -> int:
 
 
 def load(tensor: np.ndarray, origin: tuple[int, ...], box: tuple[int, ...]) -> np.ndarray:
-    """The box at `origin`, zeros outside the tensor. Shape `box`; for coordinates that owe no fault."""
+    """The box at `origin`, zeros outside the tensor. Shape `box`; for coordinates that expect no fault."""
     result = np.zeros(box, tensor.dtype)
     inside = _overlap(tensor.shape, origin, box)
     if inside is not None:
@@ -92,7 +92,7 @@ def load(tensor: np.ndarray, origin: tuple[int, ...], box: tuple[int, ...]) -> n
 
 
 def store(tensor: np.ndarray, origin: tuple[int, ...], source: np.ndarray) -> np.ndarray:
-    """A copy of the tensor with `source` written at `origin`; for coordinates that owe no fault.
+    """A copy of the tensor with `source` written at `origin`; for coordinates that expect no fault.
 
     What happens to the padding after each row is not part of the tensor: `written_columns`.
     """

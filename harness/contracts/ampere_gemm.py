@@ -1,4 +1,4 @@
-"""What `kernels/ampere_gemm.py` owes: one chain of mma.sync over all of K, in fp32, word for word."""
+"""What `kernels/ampere_gemm.py` expects: one chain of mma.sync over all of K, in fp32, word for word."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bitverdict.harness.contracts.inputs import strategies
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 
-SEED: dict[str, Any] = {
+TUTORIAL: dict[str, Any] = {
     "m, n, k": (
         (64, 64, 64),
         (64, 64, 256),
@@ -50,10 +50,10 @@ class AmpereGemmContract(BlockedContract):
                 if blocks or rest:
                     yield self.sized({}, 40, 33, 16 * blocks + rest), {"stages": 4}
         yield from self.corners(self.pool(target))
-        for sizes in SEED["m, n, k"]:
-            yield self.seed_case(sizes)
+        for sizes in TUTORIAL["m, n, k"]:
+            yield self.stored_case(sizes)
 
-    def seed_case(self, sizes: tuple) -> tuple[Fields, Fields]:
+    def stored_case(self, sizes: tuple) -> tuple[Fields, Fields]:
         """The seed's sizes; past the budget, smaller by whole tiles, so that every residue stays."""
         return self.sized({"dtype": "bf16"}, *strategies.within(sizes, (64, 64, 16), BUDGET)), {}
 

@@ -1,6 +1,6 @@
-"""What `kernels/block_scaled_matmul.py` owes: words by its plan (the scaled tcgen05 law, or the compiler's widening), a refusal
-where a clause or the target's lack of e4m3 says so, out of resources where a tile does not fit, and, of a user's launcher, the
-mathematics within the derived bound."""
+"""What `kernels/block_scaled_matmul.py` expects: words by its plan (the scaled tcgen05 model, or the compiler's widening), a
+refusal where a clause or the target's lack of e4m3 says so, out of resources where a tile does not fit, and, of a user's launcher,
+the mathematics within the derived bound."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bitverdict.harness.contracts.inputs import block_scaled_inputs, operand_cov
 from bitverdict.harness.contracts.oracle.dot_scaled_lowering import result_words, scaled_plan
 from bitverdict.harness.model import addresses as contracts
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import Expected, Owed, Tile
+from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, Tile
 from bitverdict.harness.model.launcher_limits import nearest
 from bitverdict.kernels.clauses import broken
 from bitverdict.kernels.element_types import ELEMENT_TYPES
@@ -41,7 +41,7 @@ TILES: tuple[Fields, ...] = ({}, {"block_m": 256}, {"block_n": 256, "num_warps":
 
 
 class BlockScaledMatmulContract(KernelContract):
-    """The contract of one block_scaled_matmul module: the kernel's own, or a copy of it with a planted fault."""
+    """The contract of one block_scaled_matmul module: the kernel's own, or a copy of it with a mutant."""
 
     parameters = "(a, a_scale, b, b_scale, out_dtype=torch.float16)"
 
@@ -167,22 +167,24 @@ class BlockScaledMatmulContract(KernelContract):
         yield mixed | {"b_pad": 16}, {}
         yield mixed | {"b_offset": 16}, {}
 
-    # what is owed
+    # what is expected
 
-    def owed(self, case: Case, target: Target) -> Owed:
+    def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
         p, config = case.problem, case.config
         clause = broken(
             bitverdict.kernels.block_scaled_matmul.CLAUSES, p, config or self.module.Config()
-        )  # the law's, also for a copy
+        )  # the model's, also for a copy
         if clause:
-            return Owed(result=False, outcome="refused", layer="launcher", message=clause[0].rule, reason=clause[0].cost)
+            return ExpectedOutcome(result=False, outcome="refused", layer="launcher", message=clause[0].rule, reason=clause[0].cost)
         if not has_format(p.format, p.out, target):
-            return Owed(result=False, outcome="refused", layer="front end", message="fp8e4nv", reason=f"{target.arch} has no e4m3")
+            return ExpectedOutcome(
+                result=False, outcome="refused", layer="front end", message="fp8e4nv", reason=f"{target.arch} has no e4m3"
+            )
         needed, limit = shared_bytes(p, config, target.arch) if config else 0, SHARED_LIMITS.get(target.arch, 0)
         if needed > limit:
-            return Owed(result=False, outcome="out of resources", layer="capacity", message="shared memory",
+            return ExpectedOutcome(result=False, outcome="out of resources", layer="capacity", message="shared memory",
                         reason=f"{needed} bytes of shared memory, {target.arch} has {limit}")  # fmt: skip
-        return Owed()
+        return ExpectedOutcome()
 
     def operands(self, case: Case) -> list[Operand]:
         p, f = case.problem, FORMATS[case.problem.format]
@@ -219,7 +221,7 @@ class BlockScaledMatmulContract(KernelContract):
         return (block_scaled_inputs.read_back(operands["a"], operands["a_scale"], p.m, p.k, size),
                 block_scaled_inputs.read_back(operands["b"], operands["b_scale"], p.n, p.k, size))  # fmt: skip
 
-    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         p, f = case.problem, FORMATS[case.problem.format]
         a, b = self.sides(case, operands)
         if case.launcher:
@@ -230,8 +232,8 @@ class BlockScaledMatmulContract(KernelContract):
         plan = scaled_plan(target.arch, f.a, f.b, f.scale, f.block_size)
         words = result_words(plan, p.out, target.arch, a.codes, a.scales, b.codes, b.scales)  # (M, N)
         tile = case.config or self.module.Config()
-        return [Expected(name="c", format=p.out, shape=(p.m, p.n), words=words, tile=(tile.block_m, tile.block_n),
-                         k_block=tile.block_k, rests_on=plan.rests_on)]  # fmt: skip
+        return [ExpectedOutput(name="c", format=p.out, shape=(p.m, p.n), words=words, tile=(tile.block_m, tile.block_n),
+                         k_block=tile.block_k, basis=plan.basis)]  # fmt: skip
 
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
         """`case` as a user's launcher can be asked it: operands and scales contiguous, but for rows TMA could not take; the default

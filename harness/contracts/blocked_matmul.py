@@ -1,4 +1,4 @@
-"""What `kernels/blocked_matmul.py` owes: one chain of tcgen05 over all of K, converted once, word for word."""
+"""What `kernels/blocked_matmul.py` expects: one chain of tcgen05 over all of K, converted once, word for word."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bitverdict.harness.contracts.inputs import strategies
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 
-SEED: dict[str, Any] = {
+TUTORIAL: dict[str, Any] = {
     "m, n, k": ((208, 416, 304), (2000, 1000, 2000)),
     "block_m, block_n, block_k": ((64, 64, 64), (128, 128, 128)),
     "transpose_b": (False, True),
@@ -38,10 +38,10 @@ class BlockedMatmulContract(BlockedContract):
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield from self.corners(self.pool(target))
-        for sizes, tile, transposed, warps in product(*SEED.values()):
-            yield self.seed_case(sizes, tile, transposed, warps)
+        for sizes, tile, transposed, warps in product(*TUTORIAL.values()):
+            yield self.stored_case(sizes, tile, transposed, warps)
 
-    def seed_case(self, sizes: tuple, tile: tuple, transpose_b: bool, num_warps: int) -> tuple[Fields, Fields]:
+    def stored_case(self, sizes: tuple, tile: tuple, transpose_b: bool, num_warps: int) -> tuple[Fields, Fields]:
         """The seed's parameters; sizes past the budget are made smaller by whole tiles, so that every residue stays."""
         problem = self.sized({"transpose_b": transpose_b}, *strategies.within(sizes, tile, 4 * BUDGET))
         return problem, dict(zip(("block_m", "block_n", "block_k"), tile, strict=True)) | {"num_warps": num_warps}

@@ -1,4 +1,4 @@
-"""What `kernels/blocked_matmul_pipelined.py` owes: the words of `blocked_matmul`, for one K block as for many."""
+"""What `kernels/blocked_matmul_pipelined.py` expects: the words of `blocked_matmul`, for one K block as for many."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bitverdict.harness.contracts.inputs import strategies
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 
-SEED: dict[str, Any] = {
+TUTORIAL: dict[str, Any] = {
     "m, n, k": ((208, 416, 304), (2000, 1000, 2000)),
     "block_m, block_n, block_k": ((64, 64, 64), (128, 128, 128)),
     "num_warps": (4, 8),
@@ -40,10 +40,10 @@ class PipelinedContract(BlockedContract):
         for blocks in (1, 2, 3):  # of K: the ring's drain alone, and one turn of its loop
             yield self.sized({}, 130, 64, 32 * blocks), {"block_m": 64, "block_n": 64, "block_k": 32}
         yield from self.corners(self.pool(target))
-        for sizes, tile, warps in product(*SEED.values()):
-            yield self.seed_case(sizes, tile, warps)
+        for sizes, tile, warps in product(*TUTORIAL.values()):
+            yield self.stored_case(sizes, tile, warps)
 
-    def seed_case(self, sizes: tuple, tile: tuple, num_warps: int) -> tuple[Fields, Fields]:
+    def stored_case(self, sizes: tuple, tile: tuple, num_warps: int) -> tuple[Fields, Fields]:
         """The seed's parameters; sizes past the budget are made smaller by whole tiles, so that every residue stays."""
         problem = self.sized({}, *strategies.within(sizes, tile, 4 * BUDGET))
         return problem, dict(zip(("block_m", "block_n", "block_k"), tile, strict=True)) | {"num_warps": num_warps}

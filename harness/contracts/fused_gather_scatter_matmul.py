@@ -1,4 +1,4 @@
-"""What `kernels/fused_gather_scatter_matmul.py` owes: gathered rows times W, one chain of tcgen05, converted once and scattered;
+"""What `kernels/fused_gather_scatter_matmul.py` expects: gathered rows times W, one chain of tcgen05, converted once and scattered;
 rows that no number names as they were. Of a user's launcher the product is held to the derived bound."""
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions
 from bitverdict.harness.contracts.tma_scatter import several_writers
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import Expected, Owed
+from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput
 from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.element_types import bits_of
 
-SEED: dict[str, Any] = {
+TUTORIAL: dict[str, Any] = {
     "m, n, k": ((1024, 1024, 2048), (4096, 4096, 4096)),
     "block_m, block_n": ((128, 128), (128, 64)),
     "block_k, num_buffers": ((128, 2), (64, 3)),
@@ -108,10 +108,10 @@ class FusedContract(RowsContract):
                 ),
                 config,
             )
-        for sizes, tile, depth in product(*SEED.values()):
-            yield self.seed_case(sizes, tile, depth)
+        for sizes, tile, depth in product(*TUTORIAL.values()):
+            yield self.stored_case(sizes, tile, depth)
 
-    def seed_case(self, sizes: tuple, tile: tuple, depth: tuple) -> tuple[Fields, Fields]:
+    def stored_case(self, sizes: tuple, tile: tuple, depth: tuple) -> tuple[Fields, Fields]:
         """The seed's parameters; sizes past the budget are made smaller by whole tiles, so that every residue stays."""
         m, n, k = strategies.within(sizes, (*tile, depth[0]), 4 * BUDGET)
         config = {"block_m": tile[0], "block_n": tile[1], "block_k": depth[0], "num_buffers": depth[1]}
@@ -149,11 +149,13 @@ class FusedContract(RowsContract):
             self.case(sizes, {"block_m": 64, "block_n": 32, "block_k": 32}, regime="normal/negative"),
         ]
 
-    def owed(self, case: Case, target: Target) -> Owed:
-        owed = super().owed(case, target)
-        if owed.result and case.regime.endswith("/negative"):
-            return Owed(result=False, outcome="illegal instruction", layer="hardware", reason="a scatter's row number is negative")
-        return owed
+    def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
+        expected_outcome = super().expected_outcome(case, target)
+        if expected_outcome.result and case.regime.endswith("/negative"):
+            return ExpectedOutcome(
+                result=False, outcome="illegal instruction", layer="hardware", reason="a scatter's row number is negative"
+            )
+        return expected_outcome
 
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
         return super().for_launcher(self.with_regime_of_a_launcher(case), launcher)
@@ -189,7 +191,7 @@ class FusedContract(RowsContract):
         )
         return {"out": got}
 
-    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         from bitverdict.reference.gather_scatter import gather, scatter
 
         p, g = case.problem, case.config
@@ -201,20 +203,20 @@ class FusedContract(RowsContract):
         words = multiplied(target.arch, "tcgen05", p.dtype, p.dtype, picked, operands["w"].codes)  # (rows, n)
         left = scatter(operands["out"].codes, operands["scatter"].codes, 0, words)
         return [
-            Expected(
+            ExpectedOutput(
                 name="out",
                 format=p.dtype,
                 shape=(p.out_rows, p.n),
                 words=left.table,
-                undecided=several_writers(left),
+                inconclusive=several_writers(left),
                 tile=(1, g.block_n),
                 k_block=g.block_k,
-                rests_on=words_rest_on(chain_of(target.arch, "tcgen05", p.dtype)),
+                basis=words_rest_on(chain_of(target.arch, "tcgen05", p.dtype)),
             )
         ]
 
 
-def scattered(due: Expected, table: np.ndarray, row_numbers: np.ndarray) -> Expected:
+def scattered(due: ExpectedOutput, table: np.ndarray, row_numbers: np.ndarray) -> ExpectedOutput:
     """`due` (rows, n) scattered into `table` (out_rows, n): the table's words where no row lands, the interval where one does.
     Where several rows land that do not bring the same, nothing is decided: either may stay."""
     from bitverdict.reference.gather_scatter import scatter
@@ -222,14 +224,16 @@ def scattered(due: Expected, table: np.ndarray, row_numbers: np.ndarray) -> Expe
     numbers = np.arange(len(row_numbers))[:, None]  # (rows, 1)
     left = scatter(np.full((len(table), 1), -1), row_numbers, 0, numbers)
     came = left.table[:, 0]  # (out_rows,) the row of `due` that lands here, or -1
-    moved = {name: getattr(due, name)[came] for name in ("value", "bound", "low", "high", "or_nan", "undecided")}  # (out_rows, n)
+    moved = {
+        name: getattr(due, name)[came] for name in ("value", "bound", "low", "high", "or_nan", "inconclusive")
+    }  # (out_rows, n)
     for row in left.repeated_rows:
         writers = left.words[left.rows == row, 0]
         for end in (due.low, due.high):
             assert end is not None
-            moved["undecided"][row] |= (end[writers] != end[came[row]]).any(axis=0)
+            moved["inconclusive"][row] |= (end[writers] != end[came[row]]).any(axis=0)
     bounded = np.broadcast_to((came >= 0)[:, None], table.shape)  # (out_rows, n)
-    moved["undecided"] &= bounded
+    moved["inconclusive"] &= bounded
     return dataclasses.replace(due, name="out", shape=table.shape, words=table, bounded=bounded, **moved)
 
 

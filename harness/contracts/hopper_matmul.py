@@ -1,4 +1,4 @@
-"""What `kernels/hopper_matmul.py` owes: one chain of wgmma over all of K, converted once, word for word."""
+"""What `kernels/hopper_matmul.py` expects: one chain of wgmma over all of K, converted once, word for word."""
 
 from __future__ import annotations
 

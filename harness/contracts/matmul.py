@@ -1,4 +1,4 @@
-"""What `kernels/matmul.py` owes: words by its plan on every target it has a plan for, a refusal where the target lacks the
+"""What `kernels/matmul.py` expects: words by its plan on every target it has a plan for, a refusal where the target lacks the
 type, "out of resources" where a tile does not fit, and, of a user's launcher with the same mathematics, a value within the
 derived bound."""
 
@@ -21,7 +21,7 @@ from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, laun
 from bitverdict.harness.contracts.oracle.matmul_support import KINDS, has_type, outcome
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.case_fields import check_record
-from bitverdict.harness.model.contract import Contract, Expected, Owed, Tile
+from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput, Tile
 from bitverdict.harness.model.launcher_limits import FAR, FAR_CLAIM, FAR_PAD, claimed, nearest
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.kernels.clauses import broken
@@ -54,7 +54,7 @@ _TILES = (10, 3, 5)  # largest counts of tiles and K blocks drawn, before the bu
 
 
 class MatmulContract(Contract):
-    """The contract of one matmul module: the kernel's own, or a copy of it with a planted fault."""
+    """The contract of one matmul module: the kernel's own, or a copy of it with a mutant."""
 
     stem = "matmul"
     requires = frozenset({Feature.MMA_SYNC})
@@ -94,7 +94,7 @@ class MatmulContract(Contract):
 
     def pool(self, target: Target, seed: int) -> list[dict]:
         """The specialisations of a run: each kind with each configuration, the other dimensions drawn from `seed`. A type that
-        the target lacks stays in by two: its refusal is owed too."""
+        the target lacks stays in by two: its refusal is expected too."""
         rng = random.Random(seed)
         configs = self.module.configurations("cuda")
         pairs = [(kind, config) for config in configs for kind in KINDS]
@@ -230,18 +230,18 @@ class MatmulContract(Contract):
         regime = regimes.of_a_launcher(case.regime)
         return dataclasses.replace(case, config=None, launcher=launcher, regime=regime, problem=problem)
 
-    # what is owed
+    # what is expected
 
-    def owed(self, case: Case, target: Target) -> Owed:
+    def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
         p = case.problem
         if case.launcher and (p.k_of_b is not None or p.dtype_of_b):
             reason = "A and B do not belong together: the launcher must raise, as torch.matmul does"
-            return Owed(result=False, any_refusal=True, outcome="refused", layer="launcher", reason=reason)
-        clause = broken(bitverdict.kernels.matmul.CLAUSES, case.problem, case.config)  # the law's, also for a copy that lost one
+            return ExpectedOutcome(result=False, any_refusal=True, outcome="refused", layer="launcher", reason=reason)
+        clause = broken(bitverdict.kernels.matmul.CLAUSES, case.problem, case.config)  # the model's, also for a copy that lost one
         if case.launcher and not clause and 0 in (p.m, p.n, p.k):
-            return Owed(any_refusal=True)  # an answer, which is then held to be right, or a refusal
+            return ExpectedOutcome(any_refusal=True)  # an answer, which is then held to be right, or a refusal
         if clause:
-            return Owed(result=False, outcome="refused", layer="launcher", message=clause[0].rule, reason=clause[0].cost)
+            return ExpectedOutcome(result=False, outcome="refused", layer="launcher", message=clause[0].rule, reason=clause[0].cost)
         return outcome(case.problem, case.config, target)
 
     def operands(self, case: Case) -> list[Operand]:
@@ -266,11 +266,11 @@ class MatmulContract(Contract):
         return {"c": self.module.matmul_configured(a, b, p.activation, out_dtype, case.config, p.precision)}
 
     def recorded(self, case: Case) -> dict:
-        """The autotuner's winner: the words owed are those of its configuration."""
+        """The autotuner's winner: the words expected are those of its configuration."""
         won = self.module.winner() if case.config is None and not case.launcher else None
         return {"config": dataclasses.asdict(won)} if won is not None else {}
 
-    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         p = case.problem
         config = case.config or (self.module.Config(**recorded["config"]) if "config" in recorded else None)
         a, b = operands["a"].codes, operands["b"].codes
@@ -288,14 +288,14 @@ class MatmulContract(Contract):
         )
         words = epilogue(accumulator_words(plan, a, b), p, target.arch)
         return [
-            Expected(
+            ExpectedOutput(
                 name="c",
                 format=p.out,
                 shape=(p.m, p.n),
                 words=words,
                 tile=(tile.block_m, tile.block_n),
                 k_block=tile.block_k,
-                rests_on=words_rest_on(plan.rule),
+                basis=words_rest_on(plan.rule),
             )
         ]
 

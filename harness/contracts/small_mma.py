@@ -1,4 +1,5 @@
-"""What `kernels/small_mma.py` owes: one chain of tcgen05 that starts at C, word for word; a user's launcher, the derived bound."""
+"""What `kernels/small_mma.py` expects: one chain of tcgen05 that starts at C, word for word; a user's launcher, the derived
+bound."""
 
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ from bitverdict.harness.contracts.base.single_config import (
 from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import Expected
+from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import Target
 
-SEED: dict[str, Any] = {
+TUTORIAL: dict[str, Any] = {
     "m, n, k": ((128, 128, 128), (64, 128, 128), (64, 256, 256), (256, 64, 64)),
     "lhs_in_tmem": (False, True),
     "use_commit": (False, True),
@@ -55,7 +56,7 @@ class SmallMmaContract(KernelContract):
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield from self.pool(target)[::3]
-        for (m, n, k), left, commit, warps in product(*SEED.values()):
+        for (m, n, k), left, commit, warps in product(*TUTORIAL.values()):
             yield (
                 {"m": m, "n": n, "k": k},
                 {
@@ -111,7 +112,7 @@ class SmallMmaContract(KernelContract):
         )
         return {"d": d}
 
-    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         p = case.problem
         if case.launcher:  # whose order nobody knows, nor where C enters
             asked = SimpleNamespace(m=p.m, n=p.n, k=p.k, dtype=p.dtype, out="fp32", activation="")
@@ -120,14 +121,14 @@ class SmallMmaContract(KernelContract):
         words = multiplied(target.arch, "tcgen05", p.dtype, "fp32", *(operands[name].codes for name in "abc"))
         tile = self.module.block(p, case.config)
         return [
-            Expected(
+            ExpectedOutput(
                 name="d",
                 format="fp32",
                 shape=(p.m, p.n),
                 words=words,
                 tile=tile,
                 k_block=p.k,
-                rests_on=words_rest_on(chain_of(target.arch, "tcgen05", p.dtype)),
+                basis=words_rest_on(chain_of(target.arch, "tcgen05", p.dtype)),
             )
         ]
 

@@ -1,6 +1,6 @@
-"""What `kernels/tma_gather.py` owes: the rows asked for, bit for bit, and zeros for what lies outside the table.
+"""What `kernels/tma_gather.py` expects: the rows asked for, bit for bit, and zeros for what lies outside the table.
 
-A case whose regime ends in ``/unchecked`` is launched past the launcher's clauses: there the hardware's own answer is owed, the
+A case whose regime ends in ``/unchecked`` is launched past the launcher's clauses: there the hardware's own answer is expected, the
 fault by name that `bitverdict.reference.gather_scatter` says; a launch that does not trap is wrong.
 """
 
@@ -16,13 +16,13 @@ import bitverdict.kernels.tma_gather
 from bitverdict.harness.contracts.base.row_indices import RowsContract, row_numbers
 from bitverdict.harness.contracts.base.single_config import Fields, aligned_pad, drawn_operand, far_pad, launched
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import Expected, Owed
+from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import RestsOn
+from bitverdict.harness.model.verdict import Basis
 from bitverdict.kernels.element_types import bits_of
 
 UNCHECKED = "unchecked"  # behind a regime: the launcher's clauses are not asked
-SEED: dict[str, Any] = {
+TUTORIAL: dict[str, Any] = {
     "dtype": ("bf16", "fp32"),
     "block_x": (8, 128),
     "block_y": (16, 128),
@@ -85,10 +85,10 @@ class TmaGatherContract(RowsContract):
                 | self.source_fields(place),
                 config,
             )
-        for dtype, x, y, column, table in product(*SEED.values()):
-            yield self.seed_case(dtype, x, y, column, table)
+        for dtype, x, y, column, table in product(*TUTORIAL.values()):
+            yield self.stored_case(dtype, x, y, column, table)
 
-    def seed_case(self, dtype: str, block_x: int, block_y: int, column_offset: int, table: tuple) -> tuple[Fields, Fields]:
+    def stored_case(self, dtype: str, block_x: int, block_y: int, column_offset: int, table: tuple) -> tuple[Fields, Fields]:
         return (
             {"dtype": dtype, "table_rows": table[0], "table_columns": table[1], "offsets": block_x, "column_offset": column_offset},
             {"block_x": block_x, "block_y": block_y},
@@ -127,13 +127,13 @@ class TmaGatherContract(RowsContract):
         ]
         return [*super().required(target), *past]
 
-    def owed(self, case: Case, target: Target) -> Owed:
+    def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
         if not unchecked(case):
-            return super().owed(case, target)
-        return self.fault(case, target) or Owed()
+            return super().expected_outcome(case, target)
+        return self.fault(case, target) or ExpectedOutcome()
 
-    def fault(self, case: Case, target: Target) -> Owed | None:
-        """The fault that the hardware owes for the case's offsets, under iisan the assertion instead of it; None: a result."""
+    def fault(self, case: Case, target: Target) -> ExpectedOutcome | None:
+        """The fault that the hardware expects for the case's offsets, under iisan the assertion instead of it; None: a result."""
         from triton import knobs
 
         from bitverdict.reference.gather_scatter import Request, fault
@@ -148,7 +148,9 @@ class TmaGatherContract(RowsContract):
             p.column_offset,
             iisan=knobs.compilation.instrumentation_mode == "iisan",
         )
-        return None if found is None else Owed(result=False, outcome=found.outcome, layer="hardware", reason=found.reason)
+        return (
+            None if found is None else ExpectedOutcome(result=False, outcome=found.outcome, layer="hardware", reason=found.reason)
+        )
 
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
@@ -171,19 +173,19 @@ class TmaGatherContract(RowsContract):
             )
         return {"gathered": got}
 
-    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         from bitverdict.reference.gather_scatter import gather
 
         p, c = case.problem, case.config
         words = gather(operands["table"].codes, operands["row_offsets"].codes, p.column_offset, c.block_y)
         return [
-            Expected(
+            ExpectedOutput(
                 name="gathered",
                 format=p.dtype,
                 shape=(p.offsets, c.block_y),
                 words=words,
                 tile=(c.block_x, c.block_y),
-                rests_on=RestsOn.EXACT,
+                basis=Basis.EXACT,
             )
         ]
 

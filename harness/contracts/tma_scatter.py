@@ -1,4 +1,4 @@
-"""What `kernels/tma_scatter.py` owes: the table with the source's rows in it, every other word as it was, and an illegal
+"""What `kernels/tma_scatter.py` expects: the table with the source's rows in it, every other word as it was, and an illegal
 instruction for a negative row, which no launcher can see, and for columns that the launcher was told to let through."""
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from bitverdict.harness.contracts.base.row_indices import ROW_KINDS, row_numbers
 from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, empty, far_pad, launched
 from bitverdict.harness.contracts.tma_gather import TmaGatherContract, clauses, unchecked
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import Expected, Owed
+from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput
 from bitverdict.harness.model.launcher_limits import claimed
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import RestsOn
+from bitverdict.harness.model.verdict import Basis
 from bitverdict.kernels.element_types import bits_of
 
 WAIVES = {"distinct rows": "row numbers that come twice"}
 """What a user's launcher may say that it is never given."""
-SEED: dict[str, Any] = {
+TUTORIAL: dict[str, Any] = {
     "dtype": ("bf16", "fp32"),
     "block_x": (8, 128),
     "block_y": (16, 128),
@@ -48,8 +48,8 @@ class TmaScatterContract(TmaGatherContract):
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield from [made for made in super().listed(target) if made[0]["table_rows"] < 1000]
-        for dtype, x, y, column, table in product(*SEED.values()):
-            yield self.seed_case(dtype, x, y, column, table)
+        for dtype, x, y, column, table in product(*TUTORIAL.values()):
+            yield self.stored_case(dtype, x, y, column, table)
 
     def columns(self, drawn: int, unit: int) -> int:
         return drawn if drawn % 8 == 0 else -(-drawn // unit) * unit  # rows that end inside a unit are refused
@@ -81,11 +81,11 @@ class TmaScatterContract(TmaGatherContract):
         )
         return [*super().required(target), negative]
 
-    def owed(self, case: Case, target: Target) -> Owed:
-        owed = super().owed(case, target)
-        if owed.result and case.regime.endswith("/negative"):
-            return self.fault(case, target) or owed
-        return owed
+    def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
+        expected_outcome = super().expected_outcome(case, target)
+        if expected_outcome.result and case.regime.endswith("/negative"):
+            return self.fault(case, target) or expected_outcome
+        return expected_outcome
 
     def operands(self, case: Case) -> list[Operand]:
         p, c = case.problem, case.config
@@ -114,33 +114,33 @@ class TmaScatterContract(TmaGatherContract):
             )
         return {"table": table}
 
-    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         from bitverdict.reference.gather_scatter import scatter
 
         p, c = case.problem, case.config
         left = scatter(operands["table"].codes, operands["row_offsets"].codes, p.column_offset, operands["source"].codes)
         return [
-            Expected(
+            ExpectedOutput(
                 name="table",
                 format=p.dtype,
                 shape=left.table.shape,
                 words=left.table,
-                undecided=several_writers(left),
+                inconclusive=several_writers(left),
                 tile=(1, c.block_y),
-                rests_on=RestsOn.EXACT,
+                basis=Basis.EXACT,
             )
         ]
 
 
 def several_writers(left) -> np.ndarray:
     """(table rows, columns) True where two writers of one element bring different words: either may stay."""
-    undecided = np.zeros(left.table.shape, bool)  # (table rows, columns)
+    inconclusive = np.zeros(left.table.shape, bool)  # (table rows, columns)
     block = slice(left.first, left.first + left.words.shape[1])
     bits = left.words.view(f"u{left.words.dtype.itemsize}")  # (writers, columns that land)
     for row in left.repeated_rows:
         writers = bits[left.rows == row]  # (writers of this row, columns that land)
-        undecided[row, block] = (writers != writers[0]).any(axis=0)
-    return undecided
+        inconclusive[row, block] = (writers != writers[0]).any(axis=0)
+    return inconclusive
 
 
 def contract(module: ModuleType) -> TmaScatterContract:

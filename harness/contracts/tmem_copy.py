@@ -1,4 +1,4 @@
-"""What `kernels/tmem_copy.py` owes: its source, bit for bit."""
+"""What `kernels/tmem_copy.py` expects: its source, bit for bit."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 import bitverdict.kernels.tmem_copy
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, launched
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import Expected
+from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import RestsOn
+from bitverdict.harness.model.verdict import Basis
 
-SEED: dict[str, Any] = {"m": (64, 128, 256), "n": (64, 128), "num_warps": (4, 8)}
+TUTORIAL: dict[str, Any] = {"m": (64, 128, 256), "n": (64, 128), "num_warps": (4, 8)}
 
 
 class TmemCopyContract(KernelContract):
@@ -46,7 +46,7 @@ class TmemCopyContract(KernelContract):
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield from self.pool(target)[::9]  # 28 of a tile: a step that meets each type, packed and not
-        for m, n, warps in product(*SEED.values()):
+        for m, n, warps in product(*TUTORIAL.values()):
             yield {"m": m, "n": n}, {"num_warps": warps}
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
@@ -68,16 +68,16 @@ class TmemCopyContract(KernelContract):
             )
         }
 
-    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         source = operands["source"]
         return [
-            Expected(
+            ExpectedOutput(
                 name="destination",
                 format=source.format,
                 shape=source.codes.shape,
                 words=source.codes,
                 tile=(case.config.block_m, case.config.block_n),
-                rests_on=RestsOn.EXACT,
+                basis=Basis.EXACT,
             )
         ]
 

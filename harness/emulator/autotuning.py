@@ -67,7 +67,7 @@ def tuned(tuning: str, benchmarker: Callable[..., list[float]] | None = None) ->
     checked(tuning)
     told: list[Tuned] = []
     winners: dict[int, dict] = {}  # of tuning runs, by tuner: kept for the launches of this block
-    run, bench, prune = Autotuner.run, Autotuner._bench, Autotuner.prune_configs
+    run, pool, prune = Autotuner.run, Autotuner._bench, Autotuner.prune_configs
     asked = _CONFIG.fullmatch(tuning)
 
     def pruned(self: Any, kwargs: dict) -> list:
@@ -77,12 +77,12 @@ def tuned(tuning: str, benchmarker: Callable[..., list[float]] | None = None) ->
 
     def benched(self: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
         if tuning == RUNS:
-            return bench(self, *args, config=config, **meta)
+            return pool(self, *args, config=config, **meta)
         if self._fits:  # all take equally long, so what comes after the first that fits is not compiled
             return [2.0, 2.0, 2.0]
         kernel, self.fn = self.fn, _Compiled(self.fn)
         try:
-            times = bench(self, *args, config=config, **meta)
+            times = pool(self, *args, config=config, **meta)
         finally:
             self.fn = kernel
         self._fits = times[0] != float("inf")
@@ -114,7 +114,7 @@ def tuned(tuning: str, benchmarker: Callable[..., list[float]] | None = None) ->
     try:
         yield told
     finally:
-        Autotuner.run, Autotuner._bench, Autotuner.prune_configs = run, bench, prune
+        Autotuner.run, Autotuner._bench, Autotuner.prune_configs = run, pool, prune
 
 
 def several(call: Callable[[], Any], **_: Any) -> list[float]:

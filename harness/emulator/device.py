@@ -145,7 +145,7 @@ class Device:
         return LAUNCH * len(self.launches) + 1e-3 * self._ticks
 
     def rewrite(self, function: Callable[[str], str]) -> None:
-        """Let `function` change the text of each tile program before it is executed: a compiler's fault, planted."""
+        """Let `function` change the text of each tile program before it is executed: a compiler's fault, mutated."""
         self._rewrites.append(function)
 
     @property
@@ -181,7 +181,7 @@ class Device:
         values: Sequence[Any],
         constants: dict[str, int] | None = None,
     ) -> None:
-        """Execute `program` over `grid`. Raises EmulatedFault for whatever convicts it. `constants` are kept with the launch."""
+        """Execute `program` over `grid`. Raises EmulatedFault for whatever fails it. `constants` are kept with the launch."""
         launch = Launch(metadata.name, grid, metadata._asdict(), "", constants=constants or {})
         try:
             self._run(launch, program, metadata, grid, names, values)

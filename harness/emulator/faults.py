@@ -14,7 +14,7 @@ class BadArgument(ValueError):
 
 
 class EmulatedFault(Exception):
-    """A launch that the emulated GPU convicts, or declines to judge.
+    """A launch that the emulated GPU fails, or declines to judge.
 
     `outcome` is the word of `bitverdict.harness.model.verdict.Outcome` ("race", "stray write", "not modelled", ...), `location` is
     ``file:line`` of the operation at fault, `details` what a person reads next: both ends of a race, the executed IR, the state of

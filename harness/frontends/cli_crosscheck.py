@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="base seed of the draws (default 0)")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one a core)")
     parser.add_argument("--json", type=Path, default=Path(".harness/crosscheck.jsonl"), metavar="FILE", help="a line a case")
-    parser.add_argument("--without-moved-laws", action="store_true", help="do not count what wrong laws would have shown")
+    parser.add_argument("--without-moved-models", action="store_true", help="do not count what wrong models would have shown")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         words=arguments.words,
         seed=arguments.seed,
         jobs=jobs,
-        moved=not arguments.without_moved_laws,
+        moved=not arguments.without_mutated_models,
         sharp=arguments.sharp,
         seconds=arguments.seconds,
     )
@@ -64,7 +64,7 @@ def _show(shown, tally, arguments: argparse.Namespace, hardware) -> None:
 
     table = Table(title=f"{arguments.contract} on {hardware.name} ({hardware.model or hardware.arch}): words of the GPU")
     columns = ["dtype", "cases", "words", "differ from the plan", f"differ from emulated:{hardware.arch}"]
-    for column in [*columns, *([] if arguments.without_moved_laws else [f"would differ: {name}" for name in MOVED])]:
+    for column in [*columns, *([] if arguments.without_mutated_models else [f"would differ: {name}" for name in MOVED])]:
         table.add_column(column, justify="left" if column == "dtype" else "right")
     kinds = sorted(tally.cases)
     for kind in [*kinds, "all"]:
@@ -75,13 +75,13 @@ def _show(shown, tally, arguments: argparse.Namespace, hardware) -> None:
             *(sum(tally.differ[k, side] for k in chosen) for side in ("plan", "emulation")),
         ]
         words = max(numbers[1], 1)
-        moved = [] if arguments.without_moved_laws else [sum(tally.moved[k, name] for k in chosen) for name in MOVED]
+        moved = [] if arguments.without_mutated_models else [sum(tally.moved[k, name] for k in chosen) for name in MOVED]
         table.add_row(kind, *(f"{n:,}" for n in numbers), *(f"{n:,} ({n / words:.1%})" for n in moved))
     shown.print(table)
     if tally.outcomes:
         told = (f"{kind} {outcome or 'no elements'} {count}" for (kind, outcome), count in sorted(tally.outcomes.items()))
         shown.print("gave no words: " + ", ".join(told))
-    wrong = f"{len(tally.wrong)} of them differ or end otherwise than owed"
+    wrong = f"{len(tally.wrong)} of them differ or end otherwise than expected"
     shown.print(f"{len(tally.keys):,} distinct cases; {wrong}; rows in {arguments.json}")
     for row in tally.wrong[:8]:
         said = row["wrong"].strip().splitlines()[-1]

@@ -13,7 +13,7 @@ from typing import Any
 
 from bitverdict.harness.model.targets import target, targets
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import Ruling
+from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.session import tables
 from bitverdict.harness.session.reproducers import versions
 
@@ -68,8 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
         if row.message:
             shown.print(f"{row.contract} {row.kind} {row.size}: {row.outcome}: {row.message}", markup=False)
     shown.print(summary["sentence"], markup=False, style="bold")
-    if summary["convicted"] or summary["errors"]:
-        return 1 if summary["convicted"] else 3
+    if summary["fail"] or summary["errors"]:
+        return 1 if summary["fail"] else 3
     return 0 if summary["words"] else 5
 
 
@@ -88,7 +88,7 @@ def summed(rows: list, name: str, model: str, seconds: float) -> dict:
     for row in rows:
         by_kind[f"{row.contract} {row.kind}"] += row.words
     words, deep = sum(r.words for r in rows), sum(r.words for r in rows if r.k >= 4096)
-    ran = [r for r in rows if r.ruling is not Ruling.NOT_RUN]
+    ran = [r for r in rows if r.decision is not Decision.NOT_RUN]
     told: dict[str, Any] = {
         "target": name,
         "model": model,
@@ -96,10 +96,10 @@ def summed(rows: list, name: str, model: str, seconds: float) -> dict:
         "words": words,
         "words_with_k_of_4096_or_more": deep,
         "differ": sum(r.differ for r in rows),
-        "convicted": sum(r.ruling is Ruling.CONVICTED for r in rows),
-        "errors": sum(r.ruling is Ruling.ERROR for r in rows),
+        "fail": sum(r.decision is Decision.FAIL for r in rows),
+        "errors": sum(r.decision is Decision.ERROR for r in rows),
         "fewest_words_of_a_kernel_and_type": min((by_kind[f"{r.contract} {r.kind}"] for r in ran), default=0),
-        "not_run": sorted({f"{r.contract}: {r.message}" for r in rows if r.ruling is Ruling.NOT_RUN}),
+        "not_run": sorted({f"{r.contract}: {r.message}" for r in rows if r.decision is Decision.NOT_RUN}),
         "seconds": round(seconds, 1),
     }
     told["sentence"] = (
@@ -115,12 +115,12 @@ def table(rows: list, title: str) -> Any:
 
     shown = Table(title=title, title_justify="left", title_style="bold", pad_edge=False)
     named = ("kernel", "type", "configuration", "verdict")
-    others = ("words", "of", "tiles", "differ", "verdict", "launch s", "law core s")
+    others = ("words", "of", "tiles", "differ", "verdict", "launch s", "model core s")
     for column in ("kernel", "type", "M x N x K", "configuration", *others):
         shown.add_column(column, justify="left" if column in named else "right", no_wrap=True)
     for r in rows:
         seconds = r.seconds.get("launch", 0) + r.seconds.get("tuning", 0) + r.seconds.get("compile", 0)
         tiles = f"{r.tiles[0]}/{r.tiles[1]}" if r.words else ""
         shown.add_row(r.contract.rpartition("/")[2], r.kind, r.size, r.config, f"{r.words:,}", f"{r.of:,}", tiles, f"{r.differ:,}",
-                      str(r.ruling), f"{seconds:.1f}", f"{r.seconds.get('expected words, core seconds', 0):.1f}")  # fmt: skip
+                      str(r.decision), f"{seconds:.1f}", f"{r.seconds.get('expected words, core seconds', 0):.1f}")  # fmt: skip
     return shown

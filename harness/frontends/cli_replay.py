@@ -1,4 +1,4 @@
-"""``bitverdict replay FILE`` judges a stored case again; ``promote FILE`` keeps it in tests/seeds with what is owed."""
+"""``bitverdict replay FILE`` judges a stored case again; ``promote FILE`` keeps it in tests/reproducers with what is expected."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 
 from bitverdict.harness.frontends.cli_run import check_timeout
 from bitverdict.harness.judge.machine_faults import check_compiler_cache
-from bitverdict.harness.model.verdict import Ruling
+from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.session import reproducers, tables, tally
-from bitverdict.harness.session.failure_report import conviction
+from bitverdict.harness.session.failure_report import failure_report
 from bitverdict.harness.session.replay import InThisProcess, Replayed, replay
-from bitverdict.harness.workers.pool import Bench
+from bitverdict.harness.workers.pool import WorkerPool
 
 
 def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, help="a seed file: .harness/failures/*.json or tests/seeds/*.json")
+    parser.add_argument("file", type=Path, help="a reproducer: .harness/failures/*.json or tests/reproducers/*.json")
     parser.add_argument("--embedded", action="store_true", help="judge the source stored in the file, not the one on disk")
     parser.add_argument(
         "--in-process", action="store_true", help="judge in this very process, for cuda-gdb or compute-sanitizer; no timeout"
@@ -26,19 +26,19 @@ def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_replay(arguments: argparse.Namespace) -> int:
-    """Exit status: 1 convicted again, 0 right now, 3 undecided. ValueError for a file that does not serve."""
+    """Exit status: 1 fail again, 0 passes now, 3 inconclusive. ValueError for a file that does not serve."""
     seed = reproducers.read(arguments.file)
     replayed = _replayed(arguments)
     shown = tables.console()
-    if replayed.verdict.ruling in (Ruling.CONVICTED, Ruling.ERROR):
+    if replayed.verdict.decision in (Decision.FAIL, Decision.ERROR):
         line = reproducers.replay_line(arguments.file)
         named = replayed.case.launcher or replayed.case.contract
-        shown.print(conviction(named, seed.target, replayed.case, replayed.verdict, replayed.notes, line), soft_wrap=True)
+        shown.print(failure_report(named, seed.target, replayed.case, replayed.verdict, replayed.notes, line), soft_wrap=True)
     else:
         for note in replayed.notes:
             shown.print(f"note: {note}", markup=False)
     shown.print(replayed.sentence, markup=False, style="bold")
-    return {Ruling.CONVICTED: tally.CONVICTED, Ruling.RIGHT: tally.RIGHT}.get(replayed.verdict.ruling, tally.UNDECIDED)
+    return {Decision.FAIL: tally.FAIL, Decision.PASS: tally.PASS}.get(replayed.verdict.decision, tally.INCONCLUSIVE)
 
 
 def _replayed(arguments: argparse.Namespace) -> Replayed:
@@ -50,18 +50,22 @@ def _replayed(arguments: argparse.Namespace) -> Replayed:
         command = f"bitverdict replay {options} {shlex.quote(str(arguments.file))}"
         here = InThisProcess(command, lambda line: print(line, flush=True))
         return replay(arguments.file, here, embedded=arguments.embedded)
-    with Bench(timeout=arguments.timeout) as bench:
-        return replay(arguments.file, bench, embedded=arguments.embedded)
+    with WorkerPool(timeout=arguments.timeout) as pool:
+        return replay(arguments.file, pool, embedded=arguments.embedded)
 
 
 def add_promote_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, help="a seed file of .harness/failures")
+    parser.add_argument("file", type=Path, help="a reproducer of .harness/failures")
     parser.add_argument(
-        "--owed", choices=["right", "convicted"], default="right", help="the ruling that is owed from now on (default: right)"
+        "--expected",
+        dest="expected_outcome",
+        choices=["pass", "fail"],
+        default="pass",
+        help="the decision that is expected from now on (default: pass)",
     )
 
 
 def run_promote(arguments: argparse.Namespace) -> int:
-    kept = reproducers.promote(arguments.file, Ruling(arguments.owed))
-    print(f"kept as {kept}, owed: {arguments.owed}; add it to git")
+    kept = reproducers.promote(arguments.file, Decision(arguments.expected_outcome))
+    print(f"kept as {kept}, expected: {arguments.expected_outcome}; add it to git")
     return 0

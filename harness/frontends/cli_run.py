@@ -1,4 +1,4 @@
-"""``bitverdict run``: judge contracts on targets, show the table, store and shrink what is convicted."""
+"""``bitverdict run``: judge contracts on targets, show the table, store and shrink what fails."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.supervision import cancels_from_here
 from bitverdict.harness.model.targets import Target, nearest_emulated, target, targets
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers, resume, tables
 from bitverdict.harness.session import tally as report
-from bitverdict.harness.session.case_source import Docket, in_turns
-from bitverdict.harness.session.failure_report import cells, conviction, describe
+from bitverdict.harness.session.case_source import CaseSource, in_turns
+from bitverdict.harness.session.failure_report import cells, describe, failure_report
 from bitverdict.harness.session.profiles import PROFILES, Profile
 from bitverdict.harness.session.replay import rerun
 from bitverdict.harness.session.result_files import FREE, Records
-from bitverdict.harness.session.shrink import Memory, shrink
-from bitverdict.harness.workers.pool import Bench
+from bitverdict.harness.session.shrink import VerdictCache, shrink
+from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.stopping import Stopping
 
 MOST_BUGS = 4  # shrunk per contract and target; the others are stored as they came
@@ -39,9 +39,9 @@ MOST_BUGS = 4  # shrunk per contract and target; the others are stored as they c
 
 @dataclass
 class Bug:
-    """The first case of a signature on a docket; of an error too, which is stored but not shrunk."""
+    """The first case of a signature on a case source; of an error too, which is stored but not shrunk."""
 
-    docket: Docket
+    source: CaseSource
     case: Case
     verdict: Verdict
     seen: int = 1
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--arch", default="", metavar="sm_NN", help="every GPU of this architecture; an error when there is none")
     parser.add_argument(
-        "--profile", choices=sorted(PROFILES), default="quick", help="how long to draw; cover lists are judged whole"
+        "--profile", choices=sorted(PROFILES), default="quick", help="how long to draw; required cases are judged whole"
     )
     parser.add_argument(
         "--launcher",
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--max-cases", type=int, default=None, metavar="N", help="at most N cases per contract and target")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="base seed of the draws (default 0)")
-    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="children at a time (default: one a core)")
+    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
     parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="a case that takes longer is a timeout")
     parser.add_argument(
         "--first-configuration", action="store_true", help="a launcher's autotuners take their first configuration, and no other"
@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     past, goes_on = resume.Past(), arguments.resume is not None
     if goes_on:
         arguments, journal, past = resume.take_up(arguments, _defaults())
-    profile, dockets = PROFILES[arguments.profile], checked(arguments)
+    profile, case_sources = PROFILES[arguments.profile], checked(arguments)
     os.environ.setdefault("HARNESS_POOL_SEED", str(arguments.seed))
     check_compiler_cache()
     if goes_on:
@@ -104,11 +104,11 @@ def run(arguments: argparse.Namespace) -> int:
     records.begin({name: str(value) for name, value in vars(arguments).items() if name not in resume.NOT_ASKED})
     tally, bugs = report.Tally(), dict[tuple, Bug]()
     cancels_from_here()
-    with Bench(jobs=arguments.jobs or len(os.sched_getaffinity(0)), timeout=arguments.timeout, journal=journal) as bench:
+    with WorkerPool(jobs=arguments.jobs or len(os.sched_getaffinity(0)), timeout=arguments.timeout, journal=journal) as pool:
         try:
-            with bench.interruptible(), Showing(shown) as showing:
-                _judge(dockets, profile, arguments, bench, past, tally, bugs, records, showing)
-                _shrink(bugs, profile, arguments, bench, showing)
+            with pool.interruptible(), Showing(shown) as showing:
+                _judge(case_sources, profile, arguments, pool, past, tally, bugs, records, showing)
+                _shrink(bugs, profile, arguments, pool, showing)
         except KeyboardInterrupt:
             tally.cancelled = True
             shown.print(f"cancelled; what was judged is in {journal.path}; run --resume goes on from there", style="yellow")
@@ -154,12 +154,12 @@ def _show_bugs(bugs: dict[tuple, Bug], shown: Console, records: Records, tally: 
     """Store each bug and show it whole on the first target that has it, by one line on the others."""
     told: set[tuple] = set()
     for bug in bugs.values():
-        name, where = _named(bug.docket), bug.docket.target.name
+        name, where = _named(bug.source), bug.source.target.name
         try:
             path = reproducers.write(
-                reproducers.seed_of(bug.case, where, bug.verdict, model=bug.docket.target.model, first=bug.first)
+                reproducers.reproducer_of(bug.case, where, bug.verdict, model=bug.source.target.model, first=bug.first)
             )
-            records.seed_file(path, bug.docket.address, where)
+            records.reproducer(path, bug.source.address, where)
             line = reproducers.replay_line(_near(path))
         except MachineFault as fault:
             tally.stopped = tally.stopped or str(fault)
@@ -170,7 +170,7 @@ def _show_bugs(bugs: dict[tuple, Bug], shown: Console, records: Records, tally: 
         told.add((name, bug.verdict.signature))
         notes = [f"{bug.seen} cases show it", *bug.notes] if bug.seen > 1 else bug.notes
         shown.print()
-        shown.print(conviction(name, where, bug.case, bug.verdict, notes, line), soft_wrap=True)
+        shown.print(failure_report(name, where, bug.case, bug.verdict, notes, line), soft_wrap=True)
     if told:
         shown.print()
 
@@ -181,8 +181,9 @@ def check_timeout(seconds: float) -> None:
         raise UsageError(f"--timeout {seconds:g}: must be more than 0 seconds; leave it out for 120, give inf for no limit")
 
 
-def checked(arguments: argparse.Namespace) -> list[Docket]:
-    """The dockets asked for. Every address, target, count and output path is checked here, before anything runs or is written."""
+def checked(arguments: argparse.Namespace) -> list[CaseSource]:
+    """The case sources asked for. Every address, target, count and output path is checked here, before anything runs or is
+    written."""
     if arguments.contract and arguments.stems:
         raise UsageError(f"--contract {arguments.contract} and {' '.join(arguments.stems)}: give kernels or one contract, not both")
     addresses = [arguments.contract] if arguments.contract else list(dict.fromkeys(arguments.stems)) or kernels_with_a_contract()
@@ -209,19 +210,19 @@ def checked(arguments: argparse.Namespace) -> list[Docket]:
             here = ", ".join(f"{machine.name} ({machine.arch})" for machine in targets() if not machine.emulated) or "none"
             raise UsageError(f"--arch {arguments.arch}: no GPU of architecture {arguments.arch!r} is visible; GPUs here: {here}")
     tuning = "first" if arguments.first_configuration else ""
-    dockets = [
-        Docket(address, machine, arguments.seed, arguments.launcher, tuning) for address in addresses for machine in machines
+    case_sources = [
+        CaseSource(address, machine, arguments.seed, arguments.launcher, tuning) for address in addresses for machine in machines
     ]
-    if arguments.launcher and not any(docket.required() for docket in dockets):  # what it claims and requires is read here
+    if arguments.launcher and not any(source.required() for source in case_sources):  # what it claims and requires is read here
         raise UsageError(f"--launcher {arguments.launcher}: its requires takes no case of {addresses[0]}; mend the attribute")
-    return dockets
+    return case_sources
 
 
 def _judge(
-    dockets: list[Docket],
+    case_sources: list[CaseSource],
     profile: Profile,
     arguments: argparse.Namespace,
-    bench: Bench,
+    pool: WorkerPool,
     past: resume.Past,
     tally: report.Tally,
     bugs: dict[tuple, Bug],
@@ -229,9 +230,9 @@ def _judge(
     showing: Showing,
 ) -> None:
     """Every case dealt comes to one verdict, an earlier one or a new one; counted in the order they were dealt in, so that neither
-    the number of children nor a kill changes which case stands for a bug."""
-    by_key = {(docket.address, docket.target.name): docket for docket in dockets}
-    contracts = {docket.address: docket.contract for docket in dockets}
+    the number of workers nor a kill changes which case stands for a bug."""
+    by_key = {(source.address, source.target.name): source for source in case_sources}
+    contracts = {source.address: source.contract for source in case_sources}
     places: dict[tuple[str, str], int] = {}
     arrived: dict[int, tuple[Case, Target, Verdict]] = {}
     counted, stopping = 0, Stopping()
@@ -241,7 +242,7 @@ def _judge(
         showing.step(_named(by_key[case.contract, machine.name]), machine.name, verdict)
 
     def left() -> Iterator[tuple[Case, Target]]:
-        for case, machine in _cases(dockets, profile, arguments, bench, past, tally, showing):
+        for case, machine in _cases(case_sources, profile, arguments, pool, past, tally, showing):
             places[machine.name, case.key] = len(places)
             known = past.verdict(machine.name, case)
             if known is None:
@@ -252,18 +253,18 @@ def _judge(
 
     def count(place: int) -> None:
         case, machine, verdict = arrived.pop(place)
-        docket = by_key[case.contract, machine.name]
-        tally.count(case, _named(docket), machine.name, contracts[case.contract].coverage(case, machine), verdict)
-        records.verdict(case, _named(docket), machine.name, verdict)
-        if verdict.convicted or verdict.ruling is Ruling.ERROR:
-            key = (docket.address, machine.name, verdict.signature)
+        source = by_key[case.contract, machine.name]
+        tally.count(case, _named(source), machine.name, contracts[case.contract].coverage(case, machine), verdict)
+        records.verdict(case, _named(source), machine.name, verdict)
+        if verdict.failed or verdict.decision is Decision.ERROR:
+            key = (source.address, machine.name, verdict.signature)
             if key in bugs:
                 bugs[key].seen += 1
             else:
-                bugs[key] = Bug(docket, case, verdict)
+                bugs[key] = Bug(source, case, verdict)
 
     try:
-        for answer in bench.judge_all(left(), stopping):
+        for answer in pool.judge_all(left(), stopping):
             arrive(*answer)
             while counted in arrived:
                 count(counted)
@@ -274,46 +275,46 @@ def _judge(
 
 
 def _cases(
-    dockets: list[Docket],
+    case_sources: list[CaseSource],
     profile: Profile,
     arguments: argparse.Namespace,
-    bench: Bench,
+    pool: WorkerPool,
     past: resume.Past,
     tally: report.Tally,
     showing: Showing,
 ) -> Iterator[tuple[Case, Target]]:
-    """The cover lists of all dockets in turns, whole; then draws in turns until their number or the time is reached.
+    """The required cases of all case sources in turns, whole; then draws in turns until their number or the time is reached.
 
     What the time decided is in the journal, and is so again in a run that goes on.
     """
     begun = time.monotonic() - past.seconds
     able = []
-    for docket in dockets:
-        if docket.lacking:
-            tally.not_run(_named(docket), docket.target.name, f"{docket.target.name} lacks {', '.join(docket.lacking)}")
+    for source in case_sources:
+        if source.lacking:
+            tally.not_run(_named(source), source.target.name, f"{source.target.name} lacks {', '.join(source.lacking)}")
         else:
-            able.append(docket)
+            able.append(source)
     most = arguments.max_cases
-    able = _shown(able, bench, past)
-    for docket in able:
-        tally.scope.narrow(_named(docket), docket.narrowed())
-    required = [docket.required()[:most] for docket in able]
-    for docket, cases in zip(able, required, strict=True):
-        tally.require(_named(docket), docket.target.name, cases)
+    able = _shown(able, pool, past)
+    for source in able:
+        tally.scope.narrow(_named(source), source.narrowed())
+    required = [source.required()[:most] for source in able]
+    for source, cases in zip(able, required, strict=True):
+        tally.require(_named(source), source.target.name, cases)
     showing.expect(sum(map(len, required)))
-    yield from in_turns([[(case, docket.target) for case in cases] for docket, cases in zip(able, required, strict=True)])
+    yield from in_turns([[(case, source.target) for case in cases] for source, cases in zip(able, required, strict=True)])
     wanted = [min(profile.draws, most - len(cases)) if most is not None else profile.draws for cases in required]
 
     def over() -> bool:
         return profile.seconds is not None and time.monotonic() - begun > profile.seconds
 
     drawn: list[list[tuple[Case, Target]]] = []
-    for docket, count in zip(able, wanted, strict=True):
+    for source, count in zip(able, wanted, strict=True):
         if over() if past.drawn is None else len(drawn) == past.drawn:
             break
-        drawn.append([(case, docket.target) for case in (docket.drawn(count) if count > 0 else [])])
+        drawn.append([(case, source.target) for case in (source.drawn(count) if count > 0 else [])])
     if past.drawn is None:
-        bench.journal.note("drawn", dockets=len(drawn))
+        pool.journal.note("drawn", case_sources=len(drawn))
     showing.expect(sum(map(len, drawn)))
     order = list(in_turns(drawn))
     again = enumerate(order, 1) if past.begun else ()
@@ -325,66 +326,66 @@ def _cases(
         dealt += 1
         yield case, machine
     if past.enough is None:
-        bench.journal.note("enough", cases=dealt)
+        pool.journal.note("enough", cases=dealt)
 
 
-def _shown(dockets: list[Docket], bench: Bench, past: resume.Past) -> list[Docket]:
-    """`dockets` with what the first launch of a user's launcher shows of it.
+def _shown(case_sources: list[CaseSource], pool: WorkerPool, past: resume.Past) -> list[CaseSource]:
+    """`case_sources` with what the first launch of a user's launcher shows of it.
 
     That launch is of a required case; where the case comes up again its verdict counts. For a real GPU it is made on an emulated
     one, which alone sees the program.
     """
     asked: dict[tuple[str, str], tuple[Case, Target]] = {}
-    for docket in dockets:
-        seeing = docket.target if docket.target.emulated else nearest_emulated(docket.target.arch)
-        case = replace(docket, target=seeing).first()
+    for source in case_sources:
+        seeing = source.target if source.target.emulated else nearest_emulated(source.target.arch)
+        case = replace(source, target=seeing).first()
         if case is not None:
-            asked[docket.address, docket.target.name] = case, seeing
+            asked[source.address, source.target.name] = case, seeing
     out = {(where.name, case.key): (case, where) for case, where in asked.values() if past.verdict(where.name, case) is None}
-    for case, where, verdict in bench.judge_all(out.values()):
+    for case, where, verdict in pool.judge_all(out.values()):
         past.verdicts[where.name, case.key] = verdict
     found = []
-    for docket in dockets:
-        first = asked.get((docket.address, docket.target.name))
+    for source in case_sources:
+        first = asked.get((source.address, source.target.name))
         seen = past.verdict(first[1].name, first[0]) if first is not None else None
-        found.append(docket if seen is None else replace(docket, shown=shown_by(seen.recorded)))
+        found.append(source if seen is None else replace(source, shown=shown_by(seen.recorded)))
     return found
 
 
-def _shrink(bugs: dict[tuple, Bug], profile: Profile, arguments: argparse.Namespace, bench: Bench, showing: Showing) -> None:
-    """Make each bug's case small, with the signature held; say how often a conviction repeats."""
+def _shrink(bugs: dict[tuple, Bug], profile: Profile, arguments: argparse.Namespace, pool: WorkerPool, showing: Showing) -> None:
+    """Make each bug's case small, with the signature held; say how often a failure repeats."""
     seconds = profile.shrink_seconds if arguments.shrink_seconds is None else arguments.shrink_seconds
     shrunk: dict[tuple[str, str], int] = {}
     for number, bug in enumerate(bugs.values(), 1):
-        where = bug.docket.target
+        where = bug.source.target
 
         def judged(case: Case, where: Target = where, number: int = number) -> Verdict:
-            verdict = bench.judge(case, where)
+            verdict = pool.judge(case, where)
             showing.say(f"shrinking bug {number} of {len(bugs)}: {verdict.outcome}")
             return verdict
 
-        place = (bug.docket.address, where.name)
+        place = (bug.source.address, where.name)
         shrunk[place] = shrunk.get(place, 0) + 1
-        if seconds and shrunk[place] <= MOST_BUGS and bug.verdict.convicted and bug.verdict.outcome is not Outcome.TIMEOUT:
-            memory = Memory(judged)
+        if seconds and shrunk[place] <= MOST_BUGS and bug.verdict.failed and bug.verdict.outcome is not Outcome.TIMEOUT:
+            memory = VerdictCache(judged)
             memory.known[bug.case.key] = bug.verdict
             before, first = bug.case, bug.verdict
             bug.first = before
             bug.case, bug.verdict = shrink(
-                bug.docket, bug.case, bug.verdict, memory, draws=min(profile.draws, 200), seconds=seconds
+                bug.source, bug.case, bug.verdict, memory, draws=min(profile.draws, 200), seconds=seconds
             )
             if cells(first.details.get("heat")) > max(4, cells(bug.verdict.details.get("heat"))):
                 bug.verdict.details["heat_before"] = first.details["heat"]
             if bug.case.key != before.key:
                 bug.notes.append(f"shrunk in {memory.asked} launches from: {describe(before)}")
-            flaky = rerun(bug.case, where.name, bug.verdict, bench)
+            flaky = rerun(bug.case, where.name, bug.verdict, pool)
             if flaky:
                 bug.notes.append(flaky)
 
 
-def _named(docket: Docket) -> str:
-    """The accused as the table names it: a file without its directory."""
-    address = docket.launcher or docket.address
+def _named(source: CaseSource) -> str:
+    """The kernel under test as the table names it: a file without its directory."""
+    address = source.launcher or source.address
     place, _, name = address.rpartition(":")
     return f"{Path(place).name}:{name}" if place.endswith(".py") else address
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import Ruling
+from bitverdict.harness.model.verdict import Decision
 
 SHOWN = 200  # verdicts that a table can show one by one
 
@@ -20,17 +20,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("contracts", nargs="+", metavar="STEM", help="kernels, or addresses of contracts")
     parser.add_argument("--target", default="", metavar="T", help="machine (default: the first GPU, else emulated:sm_90)")
     parser.add_argument("--mode", action="append", help="bare, iisan, consan, fpsan, memcheck or racecheck")
-    parser.add_argument("--cases", type=int, default=3, metavar="N", help="cases of the cover list (default 3; 0: all of it)")
-    parser.add_argument("--together", type=int, default=1, metavar="N", help="cases of a kernel to one child (default 1)")
-    parser.add_argument("--cases-of", type=Path, metavar="FILE", help="these cases, by --json, not the cover list's")
+    parser.add_argument("--cases", type=int, default=3, metavar="N", help="cases of the required cases (default 3; 0: all of it)")
+    parser.add_argument("--together", type=int, default=1, metavar="N", help="cases of a kernel to one worker (default 1)")
+    parser.add_argument("--cases-of", type=Path, metavar="FILE", help="these cases, by --json, not the required cases's")
     parser.add_argument("--schedule", action="append", help="on an emulated target: under this schedule (may be repeated)")
     parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="seconds for one case in one mode")
-    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="children at a time (default: one a core, at most 8)")
+    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core, at most 8)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every verdict to this file")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Examine and print a table. Status 1 where something convicts, 0 where nothing does, 5 where nothing ran."""
+    """Examine and print a table. Status 1 where something fails, 0 where nothing does, 5 where nothing ran."""
     from bitverdict.harness.model.targets import target, targets
     from bitverdict.harness.session import tables
     from bitverdict.harness.studies.sanitizers import runs
@@ -57,15 +57,15 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _sum_up(tables.console(), work, found)
     ran = [v for v in found if str(v.outcome) != "not run"]
-    if any(v.convicted for v in ran):
+    if any(v.failed for v in ran):
         return 1
-    return 5 if not ran else 3 if any(v.ruling is Ruling.ERROR for v in ran) else 0
+    return 5 if not ran else 3 if any(v.decision is Decision.ERROR for v in ran) else 0
 
 
 def _examined(work: list, machine, together: int, jobs: int, arguments: argparse.Namespace) -> list:
-    """The verdicts in the order of `work`, up to `together` cases of one kernel and mode to a child, `jobs` children at a time.
+    """The verdicts in the order of `work`, up to `together` cases of one kernel and mode to a worker, `jobs` workers at a time.
 
-    What there is stands in the file of --json after each child: a run that is ended leaves it.
+    What there is stands in the file of --json after each worker: a run that is ended leaves it.
     """
     from bitverdict.harness.studies.sanitizers import runs
 
@@ -85,7 +85,7 @@ def _examined(work: list, machine, together: int, jobs: int, arguments: argparse
             verdicts = (
                 [missing] * len(places) if missing else runs.examine_together(cases, machine, mode, timeout=arguments.timeout)
             )
-        except Exception as error:  # the next child is unaffected
+        except Exception as error:  # the next worker is unaffected
             verdicts = [runs.unable(error)] * len(places)
         with writing:
             for place, verdict in zip(places, verdicts, strict=True):
@@ -116,9 +116,9 @@ def _sum_up(shown, work: list, found: list) -> None:
     for stem, mode in dict.fromkeys((stem, mode) for stem, _, mode in work):
         here = [v for (s, _, m), v in zip(work, found, strict=True) if (s, m) == (stem, mode)]
         told = ", ".join(f"{outcome} {count}" for outcome, count in Counter(str(v.outcome) for v in here).items())
-        shown.print(f"{stem} {mode}: {told}; {sum(v.seconds.get('child', 0.0) for v in here):.1f} s", markup=False)
+        shown.print(f"{stem} {mode}: {told}; {sum(v.seconds.get('worker', 0.0) for v in here):.1f} s", markup=False)
     for (stem, case, mode), verdict in zip(work, found, strict=True):
-        if str(verdict.outcome) not in ("right", "not run"):
+        if str(verdict.outcome) not in ("pass", "not run"):
             shown.print(f"{stem} {mode} {case.problem} {case.config}: {verdict.outcome}: {verdict.message[:200]}", markup=False)
 
 
@@ -126,7 +126,7 @@ def _show(shown, machine, work: list, found: list) -> None:
     from rich.table import Table
 
     table = Table(title=f"under sanitizers on {machine.name} ({machine.model or machine.arch})")
-    for column in ("kernel", "case", "mode", "ruling", "outcome", "what it says", "where", "s"):
+    for column in ("kernel", "case", "mode", "decision", "outcome", "what it says", "where", "s"):
         table.add_column(column, justify="right" if column == "s" else "left", overflow="fold")
     for (stem, case, mode), verdict in zip(work, found, strict=True):
         number = [c for s, c, _ in work if s == stem]
@@ -134,10 +134,10 @@ def _show(shown, machine, work: list, found: list) -> None:
             stem,
             str(list(dict.fromkeys(c.key for c in number)).index(case.key)),
             mode,
-            str(verdict.ruling),
+            str(verdict.decision),
             str(verdict.outcome),
             verdict.message[:120],
             verdict.location,
-            str(verdict.seconds.get("child", "")),
+            str(verdict.seconds.get("worker", "")),
         )
     shown.print(table)

@@ -1,4 +1,4 @@
-"""``bitverdict frontier``: where the legality of TMA operations ends, by rule, compiler, emulation, iisan and hardware."""
+"""``bitverdict tma-limits``: where the legality of TMA operations ends, by rule, compiler, emulation, iisan and hardware."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bitverdict.harness.model.usage import UsageError
 
-PAGE = Path("docs/frontier.md")
+PAGE = Path("docs/tma_limits.md")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only-merged", action="store_true", help="ask nothing here: show what the merged files hold")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all answers to this file")
     parser.add_argument("--page", type=Path, metavar="FILE", help=f"write the page there, for instance {PAGE}")
-    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="child processes (default: one a core)")
+    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="worker processes (default: one a core)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,6 +1,6 @@
 """The command line: ``bitverdict run | replay FILE | promote FILE | targets | crosscheck STEM | large | record | compile``.
 
-Exit status: 0 all right, 1 convicted, 2 usage, 3 too much undecided, an error or cancelled, 5 nothing ran.
+Exit status: 0 all right, 1 fail, 2 usage, 3 too much inconclusive, an error or cancelled, 5 nothing ran.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def parser() -> argparse.ArgumentParser:
 
     cli_run.add_arguments(commands.add_parser("run", help="judge kernels, or your own launcher, on targets"))
     cli_replay.add_replay_arguments(commands.add_parser("replay", help="judge a stored failing case again"))
-    cli_replay.add_promote_arguments(commands.add_parser("promote", help="keep a failing case in tests/seeds"))
+    cli_replay.add_promote_arguments(commands.add_parser("promote", help="keep a failing case in tests/reproducers"))
     cli_crosscheck.add_arguments(
         commands.add_parser("crosscheck", help="hold a GPU's words against the plan's and the emulated GPU's")
     )
     cli_large.add_arguments(commands.add_parser("large", help="large products on a GPU, bit for bit at chosen elements"))
     compile_all.add_arguments(commands.add_parser("compile", help="compile every kernel for every GPU it is for, without one"))
     record.add_arguments(commands.add_parser("record", help="write hardware words of an instruction or a kernel"))
-    cli_tma_limits.add_arguments(commands.add_parser("frontier", help="where the legality of TMA operations ends"))
+    cli_tma_limits.add_arguments(commands.add_parser("tma-limits", help="where the legality of TMA operations ends"))
     cli_sanitize.add_arguments(commands.add_parser("sanitize", help="cases under iisan, consan, fpsan and compute-sanitizer"))
     commands.add_parser("targets", help="list the machines that are here and what they have")
     return made
@@ -81,7 +81,7 @@ def main(words: list[str] | None = None) -> int:
         "crosscheck": cli_crosscheck.run,
         "large": cli_large.run,
         "record": record.run,
-        "frontier": cli_tma_limits.run,
+        "tma-limits": cli_tma_limits.run,
         "sanitize": cli_sanitize.run,
         "targets": _targets,
     }

@@ -7,7 +7,7 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bitverdict.harness.model.verdict import Ruling, Verdict
+from bitverdict.harness.model.verdict import Decision, Verdict
 
 PLAIN_EVERY = 5.0  # seconds
 
@@ -29,7 +29,7 @@ class Showing:
         )
         self.task = self.bar.add_task("judging", total=0, last="")
         self.begun = self.told = time.monotonic()
-        self.done = self.total = self.convicted = 0
+        self.done = self.total = self.failed = 0
 
     def __enter__(self) -> Showing:
         self.bar.start()
@@ -44,8 +44,8 @@ class Showing:
 
     def step(self, contract: str, target: str, verdict: Verdict) -> None:
         self.done += 1
-        self.convicted += verdict.ruling is Ruling.CONVICTED
-        last = f"{contract} on {target}: {verdict.outcome}" + (f"; {self.convicted} convicted" if self.convicted else "")
+        self.failed += verdict.decision is Decision.FAIL
+        last = f"{contract} on {target}: {verdict.outcome}" + (f"; {self.failed} failed" if self.failed else "")
         self.bar.update(self.task, completed=self.done, last=last)
         now = time.monotonic()
         if not self.console.is_terminal and (self.done == 1 or now - self.told > PLAIN_EVERY):

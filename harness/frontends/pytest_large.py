@@ -1,4 +1,5 @@
-"""Large products as pytest nodes: one case a node, on a GPU, each worker in a child of its own on the GPU that it holds a lease on.
+"""Large products as pytest nodes: one case a node, on a GPU, each worker in a worker of its own on the GPU that it holds a lease
+on.
 
 Which cases there are does not depend on the machine, so that all workers collect the same; what a machine lacks a feature for is
 skipped with its name.
@@ -69,8 +70,8 @@ def lacking(case: Case, target: Target) -> list[str]:
     return sorted(str(feature) for feature in needs - target.features)
 
 
-class LargeBench:
-    """One child that judges large cases on one target; a fault or a death of it is told, and the next case gets a fresh one."""
+class LargePool:
+    """One worker that judges large cases on one target; a fault or a death of it is told, and the next case gets a fresh one."""
 
     def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
@@ -82,14 +83,14 @@ class LargeBench:
             spawn = multiprocessing.get_context("spawn")
             self._pool = ProcessPoolExecutor(1, mp_context=spawn, initializer=_begin, initargs=(visible,))
         try:
-            with one_thread():  # the first case starts the child
+            with one_thread():  # the first case starts the worker
                 answer = self._pool.submit(judged, case.to_json(), target, products)
             row = answer.result(TIMEOUT)
         except BrokenProcessPool:
-            row = {"ruling": "convicted", "outcome": "killed", "message": "the process died", "words": 0}
+            row = {"decision": "fail", "outcome": "killed", "message": "the process died", "words": 0}
         except TimeoutError:
-            row = {"ruling": "convicted", "outcome": "timeout", "message": f"no verdict within {TIMEOUT:g} s", "words": 0}
-        if row["ruling"] == "convicted":  # its CUDA context may be dead: later cases would be its victims
+            row = {"decision": "fail", "outcome": "timeout", "message": f"no verdict within {TIMEOUT:g} s", "words": 0}
+        if row["decision"] == "fail":  # its CUDA context may be dead: later cases would be its collateral faults
             self.close()
         return row
 
@@ -102,7 +103,7 @@ class LargeBench:
 
 
 def _begin(visible: str | None) -> None:
-    """In the child, before CUDA is initialised: see one GPU only."""
+    """In the worker, before CUDA is initialised: see one GPU only."""
     if visible is not None:
         os.environ.update(CUDA_VISIBLE_DEVICES=visible, HARNESS_ONE_GPU="1")
 
@@ -115,4 +116,4 @@ def judged(record: Mapping, target: Target, products: int) -> dict[str, Any]:
 
     contract = resolve(record["contract"])
     (row,) = judge_large([contract.case_from_json(record)], target, products=products, jobs=0)
-    return asdict(row) | {"ruling": str(row.ruling)}
+    return asdict(row) | {"decision": str(row.decision)}

@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--harness-products", type=int, default=1 << 30, metavar="N", help="products that one large case's expected words may cost"
     )
-    group.addoption("--replay", type=Path, default=None, metavar="DIR", help="judge the seed files of DIR too, each as a test")
+    group.addoption("--replay", type=Path, default=None, metavar="DIR", help="judge the reproducers of DIR too, each as a test")
 
 
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:

@@ -1,6 +1,6 @@
 """pytest judges the same contracts by the same judge: options, profiles, nodes, and the line that replays a failure.
 
-A node is (contract, target) and its id, ``contract-target``, is frozen; what varies inside is drawn. The cover list runs first.
+A node is (contract, target) and its id, ``contract-target``, is frozen; what varies inside is drawn. The required cases runs first.
 `--hypothesis-seed` is the base from which each node derives a seed of its own (Hypothesis would give all nodes the same draws).
 Where GPUs are asked for, large products are nodes too (`bitverdict.harness.frontends.pytest_large`), and `-n auto` starts as many
 workers as the GPUs' free memory has room for, each on a GPU that it holds a lease on."""
@@ -23,22 +23,22 @@ from typing import Any, TypeVar
 import pytest
 
 from bitverdict.harness.frontends import pytest_summary
-from bitverdict.harness.frontends.pytest_large import LargeBench, LargeNode, lacking, large_nodes
+from bitverdict.harness.frontends.pytest_large import LargeNode, LargePool, lacking, large_nodes
 from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import kernels_with_a_contract
-from bitverdict.harness.model.targets import EMULATED_ARCHITECTURES, Target, show_children, target, targets
+from bitverdict.harness.model.targets import EMULATED_ARCHITECTURES, Target, show_workers, target, targets
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers, tables
 from bitverdict.harness.session import tally as report
-from bitverdict.harness.session.case_source import Docket, derived_seed, walk
+from bitverdict.harness.session.case_source import CaseSource, derived_seed, walk
 from bitverdict.harness.session.profiles import PROFILES
 from bitverdict.harness.session.replay import rerun
-from bitverdict.harness.session.shrink import Convicted, Memory, conviction_class, shrink
+from bitverdict.harness.session.shrink import KernelFailed, VerdictCache, failure_class, shrink
 from bitverdict.harness.session.tally import Tally
 from bitverdict.harness.workers.gpu_lease import PREFERRED, free_places, lease
-from bitverdict.harness.workers.pool import Bench
+from bitverdict.harness.workers.pool import WorkerPool
 
 T = TypeVar("T")
 LARGE = "test_large.py"
@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
             _gpus_asked(name) if _leased_name(name) else _asked(target, name)
     replayed = config.getoption("--replay")
     if replayed is not None and not replayed.is_dir():
-        raise pytest.UsageError(f"--replay {replayed}: must be a directory of seed files, such as .harness/failures")
+        raise pytest.UsageError(f"--replay {replayed}: must be a directory of reproducers, such as .harness/failures")
 
 
 def _hide_teardown() -> None:
@@ -89,10 +89,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         sizes, seeds = (metafunc.config.getoption(name) for name in ("--harness-large", "--harness-large-seeds"))
         gpus = [name for name in _target_names(metafunc.config) if name.startswith("cuda")]
         metafunc.parametrize("large_node", large_nodes(sizes, seeds, gpus), ids=str)
-    if "seed_file" in metafunc.fixturenames:
+    if "reproducer" in metafunc.fixturenames:
         given = metafunc.config.getoption("--replay")
         kept = sorted(reproducers.REPRODUCERS.glob("*.json")) + (sorted(given.glob("*.json")) if given else [])
-        metafunc.parametrize("seed_file", kept, ids=[path.name for path in kept])
+        metafunc.parametrize("reproducer", kept, ids=[path.name for path in kept])
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -130,7 +130,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     if not names:
         return cores
     found = {gpu.index: gpu for name in names for gpu in _gpus_asked(name)}
-    show_children(targets())
+    show_workers(targets())
     places = free_places(list(found.values()))[:cores]
     os.environ[PREFERRED] = ",".join(map(str, places))
     return max(1, len(places))
@@ -189,12 +189,12 @@ class Node:
         return f"{self.stem}-{self.target}" + (f"-{self.shard + 1}of{self.shards}" if self.shards > 1 else "")
 
 
-class Court:
-    """The bench of this pytest process, and how a node is held to its contract."""
+class NodeJudge:
+    """The worker pool of this pytest process, and how a node is held to its contract."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.bench = Bench()
-        self.large = LargeBench()
+        self.pool = WorkerPool()
+        self.large = LargePool()
         self.profile = PROFILES[config.getoption("--harness-profile")]
         draws = config.getoption("--harness-draws")
         if draws is not None:
@@ -221,11 +221,11 @@ class Court:
             self._skip(f"{node.case.contract} large {node.kind}", where, missing, properties)
         row = self.large.judge(node.case, where, self.products)
         properties.append(("judged", 1))
-        if row["ruling"] != "right":
+        if row["decision"] != "pass":
             p = node.case.problem
             line = f"bitverdict large {shlex.quote(node.case.contract)} --target {where.name} --sizes {p.m}x{p.n}x{p.k}"
             properties.append(("replay", line))
-            pytest.fail(f"{node}: {row['ruling']}: {row['outcome']}: {row['message']}\n{line}", pytrace=False)
+            pytest.fail(f"{node}: {row['decision']}: {row['outcome']}: {row['message']}\n{line}", pytrace=False)
         words = row["words"]
         if words:
             tally = pytest_summary.tally_row(node.case.contract, node.kind, 1, words, node.case.problem.k)
@@ -249,15 +249,15 @@ class Court:
             pytest.fail(f"error: {fault}", pytrace=False)
 
     def _hold(self, node: Node, properties: list[tuple[str, object]]) -> None:
-        """Judge the node's cover list and draws; raises a `Convicted`, with the report as its text, for the first bug.
+        """Judge the node's required cases and draws; raises a `KernelFailed`, with the report as its text, for the first bug.
 
         What else fails a node is what gives the command line a status other than 0
         (`bitverdict.harness.session.tally.Tally.status`)."""
         __tracebackhide__ = True
         seed = self.seed if node.shards == 1 else derived_seed(self.seed, str(node.shard), str(node.shards))
-        docket = Docket(node.stem, self.machine(node.target), seed)
-        if docket.lacking:
-            self._skip(node.stem, docket.target, docket.lacking, properties)
+        source = CaseSource(node.stem, self.machine(node.target), seed)
+        if source.lacking:
+            self._skip(node.stem, source.target, source.lacking, properties)
         properties.append(("judged", 1))
         rows: list[list] = []
         not_run: Counter[str] = Counter()
@@ -265,13 +265,13 @@ class Court:
         tally, errors = Tally(), dict[tuple, tuple[Case, Verdict]]()
 
         def judged(case: Case) -> Verdict:
-            verdict = self.bench.judge(case, docket.target)
+            verdict = self.pool.judge(case, source.target)
             spent.update(verdict.seconds)
-            classes = docket.contract.coverage(case, docket.target)
-            tally.count(case, node.stem, docket.target.name, classes, verdict)
-            if verdict.ruling is Ruling.ERROR:
+            classes = source.contract.coverage(case, source.target)
+            tally.count(case, node.stem, source.target.name, classes, verdict)
+            if verdict.decision is Decision.ERROR:
                 errors.setdefault(verdict.signature, (case, verdict))
-            if verdict.ruling is Ruling.NOT_RUN:
+            if verdict.decision is Decision.NOT_RUN:
                 not_run[verdict.message] += 1
             else:
                 kind = str(classes.get("dtype", getattr(case.problem, "format", "")))
@@ -279,18 +279,18 @@ class Court:
                 rows.append(pytest_summary.tally_row(node.stem, kind, 1, verdict.words, k))
             return verdict
 
-        memory = Memory(judged)
-        required = docket.required()[node.shard :: node.shards]
-        tally.require(node.stem, docket.target.name, required)
-        for case in self._saved(docket, memory):
-            self._convict(docket, case, memory(case), memory, properties)
+        memory = VerdictCache(judged)
+        required = source.required()[node.shard :: node.shards]
+        tally.require(node.stem, source.target.name, required)
+        for case in self._saved(source, memory):
+            self._fail(source, case, memory(case), memory, properties)
         for case in required:
-            if memory(case).convicted:
-                self._convict(docket, case, memory(case), memory, properties)
-        convicted = self._first_drawn(docket, memory, -(-self.profile.draws // node.shards))
-        if convicted is not None:
-            self._convict(docket, convicted, memory(convicted), memory, properties)
-        self._settle(docket, tally, errors, properties)
+            if memory(case).failed:
+                self._fail(source, case, memory(case), memory, properties)
+        failed = self._first_drawn(source, memory, -(-self.profile.draws // node.shards))
+        if failed is not None:
+            self._fail(source, failed, memory(failed), memory, properties)
+        self._settle(source, tally, errors, properties)
         properties += [("not_run", f"{node.stem} on {node.target}: {count} cases: {said}") for said, count in not_run.items()]
         properties.append(("tally", pytest_summary.tallied(rows)))
         properties.append(("seconds", json.dumps({name: round(seconds, 3) for name, seconds in spent.items()})))
@@ -298,22 +298,22 @@ class Court:
         properties.append(("words", sum(verdict.words for verdict in memory.known.values())))
 
     def _settle(
-        self, docket: Docket, tally: Tally, errors: dict[tuple, tuple[Case, Verdict]], properties: list[tuple[str, object]]
+        self, source: CaseSource, tally: Tally, errors: dict[tuple, tuple[Case, Verdict]], properties: list[tuple[str, object]]
     ) -> None:
         """Fail or skip the node where the command line would end with a status of its own."""
         __tracebackhide__ = True
         status = tally.status()
         if status == report.NOTHING_RAN:
             pytest.skip("; ".join(tables.not_run_lines(tally)) or "nothing ran")
-        if status == report.RIGHT:
+        if status == report.PASS:
             return
         told = ["; ".join(tally.open()), *tables.not_run_lines(tally)]
-        told += [self._stored(docket, case, verdict, case, [], properties) for case, verdict in errors.values()]
+        told += [self._stored(source, case, verdict, case, [], properties) for case, verdict in errors.values()]
         pytest.fail("\n".join(told), pytrace=False)
 
     def _stored(
         self,
-        docket: Docket,
+        source: CaseSource,
         case: Case,
         verdict: Verdict,
         first: Case,
@@ -321,56 +321,60 @@ class Court:
         properties: list[tuple[str, object]],
     ) -> str:
         """Store the case, which was made of `first`; what a person reads about it, the line that judges it again at its end."""
-        from bitverdict.harness.session.failure_report import conviction
+        from bitverdict.harness.session.failure_report import failure_report
 
-        path = reproducers.write(reproducers.seed_of(case, docket.target.name, verdict, model=docket.target.model, first=first))
+        path = reproducers.write(
+            reproducers.reproducer_of(case, source.target.name, verdict, model=source.target.model, first=first)
+        )
         line = reproducers.replay_line(path)
         properties.append(("replay", line))
-        return tables.text_of(conviction(docket.address, docket.target.name, case, verdict, notes, line))
+        return tables.text_of(failure_report(source.address, source.target.name, case, verdict, notes, line))
 
-    def _first_drawn(self, docket: Docket, memory: Memory, draws: int) -> Case | None:
+    def _first_drawn(self, source: CaseSource, memory: VerdictCache, draws: int) -> Case | None:
         end = None if self.profile.node_seconds is None else time.monotonic() + self.profile.node_seconds
         found: list[Case] = []
 
         def visit(case: Case) -> None:
-            if (end is None or time.monotonic() < end) and memory(case).convicted:
+            if (end is None or time.monotonic() < end) and memory(case).failed:
                 found[:] = [case]
-                raise conviction_class(memory(case).signature)
+                raise failure_class(memory(case).signature)
 
-        with suppress(Convicted):
-            walk(docket, draws, visit, database=self.database)
+        with suppress(KernelFailed):
+            walk(source, draws, visit, database=self.database)
         return found[0] if found else None
 
-    def _saved(self, docket: Docket, memory: Memory) -> list[Case]:
-        """The first case that an earlier run kept in Hypothesis's database and that is convicted still; others leave it."""
+    def _saved(self, source: CaseSource, memory: VerdictCache) -> list[Case]:
+        """The first case that an earlier run kept in Hypothesis's database and that fails still; others leave it."""
         found: list[Case] = []
 
         def visit(case: Case) -> None:
-            if memory(case).convicted:
+            if memory(case).failed:
                 found[:] = [case]
-                raise conviction_class(memory(case).signature)
+                raise failure_class(memory(case).signature)
 
         if self.database is not None:
-            with suppress(Convicted):
-                walk(docket, 1, visit, phases=("reuse",), database=self.database)
+            with suppress(KernelFailed):
+                walk(source, 1, visit, phases=("reuse",), database=self.database)
         return found
 
-    def _convict(self, docket: Docket, case: Case, verdict: Verdict, memory: Memory, properties: list[tuple[str, object]]) -> None:
+    def _fail(
+        self, source: CaseSource, case: Case, verdict: Verdict, memory: VerdictCache, properties: list[tuple[str, object]]
+    ) -> None:
         __tracebackhide__ = True
         first, flaky = case, ""
         if verdict.outcome is not Outcome.TIMEOUT:  # each further look would cost the timeout again
-            case, verdict = shrink(docket, case, verdict, memory, draws=self.profile.draws, seconds=self.profile.shrink_seconds)
-            flaky = rerun(case, docket.target.name, verdict, self.bench)
-        shown = self._stored(docket, case, verdict, first, [flaky] if flaky else [], properties)
-        raise conviction_class(verdict.signature)("\n" + shown)
+            case, verdict = shrink(source, case, verdict, memory, draws=self.profile.draws, seconds=self.profile.shrink_seconds)
+            flaky = rerun(case, source.target.name, verdict, self.pool)
+        shown = self._stored(source, case, verdict, first, [flaky] if flaky else [], properties)
+        raise failure_class(verdict.signature)("\n" + shown)
 
 
 @pytest.fixture(scope="session")
-def court(pytestconfig: pytest.Config) -> Any:
-    """The court of this process: one child a target, kept for the session."""
-    held = Court(pytestconfig)
+def node_judge(pytestconfig: pytest.Config) -> Any:
+    """The harness of this process: one worker a target, kept for the session."""
+    held = NodeJudge(pytestconfig)
     yield held
-    held.bench.close()
+    held.pool.close()
     held.large.close()
 
 
@@ -400,4 +404,4 @@ def _target_names(config: pytest.Config) -> list[str]:
     return list(dict.fromkeys(config.getoption("--harness-target"))) or list(EMULATED)
 
 
-__all__ = ["Convicted", "Court", "Node", "base_seed", "court"]
+__all__ = ["KernelFailed", "Node", "NodeJudge", "base_seed", "node_judge"]

@@ -30,26 +30,26 @@ def tallied(rows: Iterable[list]) -> str:
 
 def lines(reports: Iterable[Any]) -> Iterator[str]:
     """The lines, of the reports of all nodes, whatever came of them. Only words of nodes that passed are said to agree."""
-    passed, not_run, convicted = [], Counter[str](), 0
+    passed, not_run, failed = [], Counter[str](), 0
     for report in reports:
         properties = report.user_properties
         told = [row for name, value in properties if name == "tally" for row in json.loads(value)]
         if report.passed:
             passed += told
-        convicted += report.failed and any(name == "judged" for name, _ in properties)
+        failed += report.failed and any(name == "judged" for name, _ in properties)
         not_run.update(value for name, value in properties if name == "not_run")
     rows = json.loads(tallied(passed))
     if rows:
         yield "output words compared and equal, by kernel and type (those with K of 4,096 or more):"
     for kernel, kind, cases, words, deep in sorted(rows):
-        said = f"{words:>14,} words ({deep:,})" if words else "refusals and faults that are owed: no words"
+        said = f"{words:>14,} words ({deep:,})" if words else "refusals and faults that are expected: no words"
         yield f"  {kernel:<24} {kind:<10} {cases:>6,} cases {said}"
-    if rows or convicted:
+    if rows or failed:
         words, deep = sum(row[3] for row in rows), sum(row[4] for row in rows)
         fewest = min((row[3] for row in rows if row[3]), default=0)
         yield (
             f"{words:,} words compared and equal, {deep:,} of them with K of 4,096 or more, {fewest:,} or more in every kernel and "
-            f"type that ran; {convicted} nodes failed"
+            f"type that ran; {failed} nodes failed"
         )
     for sentence, nodes in sorted(not_run.items()):
         yield f"not run: {sentence}" + (f" ({nodes} nodes)" if nodes > 1 else "")

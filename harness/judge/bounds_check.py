@@ -20,7 +20,7 @@ UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 @dataclass(frozen=True)
-class Trespass:
+class OutOfBounds:
     """One thing a launch did outside what it owns."""
 
     outcome: Outcome
@@ -30,7 +30,7 @@ class Trespass:
 
 @dataclass
 class Arena:
-    """All inputs of a case with their guard bands, and the same bytes as they were lent, on the same device where they fit."""
+    """All inputs of a case with their guard bands, and the same bytes as they were uploaded, on the same device where they fit."""
 
     whole: torch.Tensor  # (bytes,) uint8
     before: torch.Tensor | None = None  # (bytes,) uint8
@@ -52,8 +52,8 @@ class Buffer:
     arena: Arena | None = None
     islands: Islands | None = None  # of a far view: the bytes that hold poison and are compared
 
-    def as_lent(self) -> np.ndarray | None:
-        """The bytes of an input's storage as they were lent; None of an output."""
+    def as_uploaded(self) -> np.ndarray | None:
+        """The bytes of an input's storage as they were uploaded; None of an output."""
         if self.sent is None:
             return self.before
         whole = np.full(self.storage.numel(), self.poison, np.uint8)  # (bytes,)
@@ -61,24 +61,24 @@ class Buffer:
         return whole
 
 
-def first_trespass(buffers: Sequence[tuple[Buffer, bool]]) -> Trespass | None:
-    """The first trespass on buffers, each with whether it is to be compared where it is; None where there is none."""
+def first_out_of_bounds(buffers: Sequence[tuple[Buffer, bool]]) -> OutOfBounds | None:
+    """The first out-of-bounds write on buffers, each with whether it is to be compared where it is; None where there is none."""
     there = [buffer for buffer, where in buffers if where]
     arenas = list({id(buffer.arena): buffer.arena for buffer in there if buffer.arena is not None}.values())
-    touched, accused = _flagged(arenas, [buffer for buffer in there if buffer.arena is None])
+    touched, under_test = _flagged(arenas, [buffer for buffer in there if buffer.arena is None])
     for buffer, where in buffers:
         kept = buffer.arena
         if where and kept is not None:
             clean = kept.before is not None and id(kept) not in touched
         else:
-            clean = where and id(buffer) not in accused
-        if not clean and (found := _trespass(buffer)) is not None:
+            clean = where and id(buffer) not in under_test
+        if not clean and (found := _out_of_bounds(buffer)) is not None:
             return found
     for arena in arenas:
         if id(arena) in touched and arena.before is not None:  # its inputs are as they were: what changed is the copy
             count = int((arena.whole != arena.before).sum())
-            message = f"stray write far from every buffer: {count} bytes of the court's own copy of the inputs"
-            return Trespass(Outcome.STRAY_WRITE, message, {"bytes": count})
+            message = f"stray write far from every buffer: {count} bytes of the harness's own copy of the inputs"
+            return OutOfBounds(Outcome.STRAY_WRITE, message, {"bytes": count})
     return None
 
 
@@ -100,9 +100,9 @@ def _flagged(arenas: list[Arena], outputs: list[Buffer]) -> tuple[set[int], set[
     return raised, raised | looked_at
 
 
-def _trespass(buffer: Buffer) -> Trespass | None:
+def _out_of_bounds(buffer: Buffer) -> OutOfBounds | None:
     now = buffer.storage.cpu().numpy() if buffer.islands is None else buffer.islands.of(buffer.storage)  # (bytes,)
-    before = buffer.as_lent()
+    before = buffer.as_uploaded()
     if before is not None:
         changed = now != before
     elif buffer.islands is not None:
@@ -130,8 +130,8 @@ def _trespass(buffer: Buffer) -> Trespass | None:
         "written": written.tolist(),
     }
     if before is not None and inside:
-        return Trespass(Outcome.INPUT_CHANGED, f"input {buffer.name} changed: {len(places)} bytes, the first {where}", details)
-    return Trespass(
+        return OutOfBounds(Outcome.INPUT_CHANGED, f"input {buffer.name} changed: {len(places)} bytes, the first {where}", details)
+    return OutOfBounds(
         Outcome.STRAY_WRITE,
         f"stray write beside {buffer.name}: {len(places)} bytes, the first {where}, "
         f"the last at element {last // itemsize} from its start",

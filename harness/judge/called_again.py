@@ -1,6 +1,6 @@
 """A launcher called twice, the second time on other operands: what it keeps between calls shows.
 
-A case with `calls=2` is judged by `CalledAgain`, which stands for the kernel's contract and owes the results of both calls. The
+A case with `calls=2` is judged by `CalledAgain`, which stands for the kernel's contract and expects the results of both calls. The
 operands of the second call are drawn by the next data seed and lie elsewhere. Three kinds of state show, each by the name *state
 kept between calls*:
 
@@ -19,8 +19,8 @@ import numpy as np
 
 from bitverdict.harness.judge.guarded_buffers import words
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import Contract, Expected, Owed
-from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 
 if TYPE_CHECKING:
     import torch
@@ -36,7 +36,7 @@ def second(case: Case) -> Case:
 
 
 class CalledAgain(Contract):
-    """What `inner` owes for a case and, beside it, for `second` of it."""
+    """What `inner` expects for a case and, beside it, for `second` of it."""
 
     def __init__(self, inner: Contract) -> None:
         self.inner = inner
@@ -46,8 +46,8 @@ class CalledAgain(Contract):
         self.overwritten: list[str] = []  # outputs of the first call that the second call changed
         self.same: list[str] = []  # outputs of the second call that have the first one's words
 
-    def owed(self, case: Case, target: Target) -> Owed:
-        return self.inner.owed(case, target)
+    def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
+        return self.inner.expected_outcome(case, target)
 
     def recorded(self, case: Case) -> dict:
         return self.inner.recorded(case)
@@ -73,22 +73,22 @@ class CalledAgain(Contract):
         ]
         return before | kept | {name + SECOND: output for name, output in after.items()}
 
-    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         first, later = _parted(operands)
-        owed = self.inner.expected(second(case), target, later, recorded)
+        expected_outcome = self.inner.expected(second(case), target, later, recorded)
         return [
             *self.inner.expected(case, target, first, recorded),
-            *(replace(each, name=each.name + SECOND) for each in owed),
+            *(replace(each, name=each.name + SECOND) for each in expected_outcome),
         ]
 
     def told(self, verdict: Verdict, alone: Callable[[], Verdict]) -> Verdict:
         """`verdict` of both calls with the name of what it shows. `alone` judges the second call in a launcher that is new."""
-        if self.overwritten and not (verdict.convicted and SECOND not in verdict.message):
+        if self.overwritten and not (verdict.failed and SECOND not in verdict.message):
             name = self.overwritten[0]
             said = f"{name}: the second call overwrites the result of the first; return a buffer of its own from each call"
-            return replace(verdict, ruling=Ruling.CONVICTED, outcome=Outcome.STATE_KEPT, message=said, words=0)
+            return replace(verdict, decision=Decision.FAIL, outcome=Outcome.STATE_KEPT, message=said, words=0)
         of_the_second = SECOND in verdict.message if self.returned == 2 else self.returned == 1
-        if not verdict.convicted or not of_the_second or alone().convicted:
+        if not verdict.failed or not of_the_second or alone().failed:
             return verdict
         like = "; it has the words of the first call's" if self.same else ""
         said = f"{verdict.outcome} in the second call alone: {verdict.message}{like}; the same operands are right in a first call"

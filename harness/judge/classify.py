@@ -21,7 +21,7 @@ from bitverdict.harness.judge.machine_faults import machine_fault
 from bitverdict.harness.judge.out_of_memory import out_of_memory
 from bitverdict.harness.model.paths import ROOT, is_foreign, relative, source_line
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 
 _DEVICE_SAYS = (
     (r"illegal instruction", Outcome.ILLEGAL_INSTRUCTION),
@@ -121,7 +121,7 @@ def told_by_device(text: str) -> Outcome | None:
 
 
 def location_of(error: BaseException) -> str:
-    """``file:line`` of the innermost frame outside installed packages and the court, relative to the checkout if in it."""
+    """``file:line`` of the innermost frame outside installed packages and the harness, relative to the checkout if in it."""
     best = ""
     for frame in traceback.extract_tb(error.__traceback__):
         if room_of(frame.filename) == "":
@@ -155,11 +155,11 @@ def failure(error: BaseException, otherwise: str = "contract") -> Verdict:
     """The verdict where the harness, or the contract it was given, raised `error` around a launch: `error`, traceback and all."""
     location, details = place_of(error)
     return Verdict(
-        ruling=Ruling.ERROR,
+        decision=Decision.ERROR,
         outcome=Outcome.ERROR,
         message=_raised(raised_by(error) or otherwise, error),
         location=location,
-        rests_on=RestsOn.NOTHING,
+        basis=Basis.NOTHING,
         details=details,
     )
 

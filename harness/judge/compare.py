@@ -1,9 +1,9 @@
 """What came out against what should: how many words differ, the first of them, how far, and where they cluster.
 
-Three modes, chosen by the `Expected`: word for word, between a lowest and a highest word by value, or |got - value| <= bound per
-element in float64. A NaN is owed where NaN is expected and nowhere else; of words its payload is owed too, unless `any_nan`.
-Interval and bound see neither the sign of a zero nor a NaN's payload. Elements marked `undecided` convict and acquit nobody.
-"""
+Three modes, chosen by the `ExpectedOutput`: word for word, between a lowest and a highest word by value, or |got - value| <= bound
+per element in float64. A NaN is expected where NaN is expected and nowhere else; of words its payload is expected too, unless
+`any_nan`. Interval and bound see neither the sign of a zero nor a NaN's payload. Elements marked `inconclusive` fail and pass
+nobody."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bitverdict.harness.judge.diagnose import _by_bound, clusters, first_words, heat, values
-from bitverdict.harness.model.contract import Expected
+from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.verdict import Outcome
 
 
@@ -22,13 +22,15 @@ class Comparison:
 
     outcome: Outcome
     words: int
-    undecided: int = 0
+    inconclusive: int = 0
     message: str = ""
     bound_used: float | None = None
     details: dict = field(default_factory=dict)
 
 
-def compare(expected: Expected, got: np.ndarray, *, poison: int | None = None, dtypes: tuple[str, str] | None = None) -> Comparison:
+def compare(
+    expected: ExpectedOutput, got: np.ndarray, *, poison: int | None = None, dtypes: tuple[str, str] | None = None
+) -> Comparison:
     """Hold `got`, the output's words (unsigned, any shape), against `expected`; `poison` is the word of an unwritten element.
     `dtypes`: the names of the dtype that came and of the one that is due, where known: words of equal width may be of two types."""
     if tuple(got.shape) != tuple(expected.shape):
@@ -42,7 +44,7 @@ def compare(expected: Expected, got: np.ndarray, *, poison: int | None = None, d
     if got.dtype.itemsize != due:
         message = f"{expected.name}: words of {8 * got.dtype.itemsize} bits, expected {8 * due} ({expected.format})"
         return Comparison(Outcome.WRONG_SHAPE, 0, message=message)
-    decided = np.ones(got.shape, bool) if expected.undecided is None else ~expected.undecided
+    decided = np.ones(got.shape, bool) if expected.inconclusive is None else ~expected.inconclusive
     used = None
     by_bound = _by_bound(expected, got)
     differs = np.zeros(got.shape, bool)
@@ -53,9 +55,9 @@ def compare(expected: Expected, got: np.ndarray, *, poison: int | None = None, d
         decided = decided & (decidable | ~by_bound)
         differs = differs | (outside & by_bound)
     differs = differs & decided
-    count, undecided = int(decided.sum()), int(got.size - decided.sum())
+    count, inconclusive = int(decided.sum()), int(got.size - decided.sum())
     if not differs.any():
-        return Comparison(Outcome.RIGHT if count or not got.size else Outcome.UNDECIDED, count, undecided, bound_used=used)
+        return Comparison(Outcome.PASS if count or not got.size else Outcome.INCONCLUSIVE, count, inconclusive, bound_used=used)
     outcome = Outcome.OUTSIDE_BOUND if by_bound[differs].all() else Outcome.WRONG_WORDS
     unwritten = differs & (got == got.dtype.type(poison)) if poison is not None else np.zeros_like(differs)
     details = {
@@ -67,10 +69,10 @@ def compare(expected: Expected, got: np.ndarray, *, poison: int | None = None, d
         "clusters": clusters(expected, got, differs),
         "heat": heat(expected, differs),
     }
-    return Comparison(outcome, count, undecided, _message(outcome, expected, details), used, details)
+    return Comparison(outcome, count, inconclusive, _message(outcome, expected, details), used, details)
 
 
-def _itemsize(expected: Expected) -> int:
+def _itemsize(expected: ExpectedOutput) -> int:
     """Bytes of an output's word; a format that is no floating-point one is named as NumPy names it."""
     if expected.words is not None:
         return expected.words.dtype.itemsize
@@ -80,7 +82,7 @@ def _itemsize(expected: Expected) -> int:
     return np.dtype(fmt.storage if fmt else expected.format).itemsize
 
 
-def _message(outcome: Outcome, expected: Expected, details: dict) -> str:
+def _message(outcome: Outcome, expected: ExpectedOutput, details: dict) -> str:
     """The first line names the bug (it is the signature once its numbers are out), the second gives the first word."""
     what = "words differ" if outcome is Outcome.WRONG_WORDS else "elements lie outside the bound"
     head = f"{expected.name}: {details['wrong']} of {details['of']} {what}"
@@ -91,7 +93,7 @@ def _message(outcome: Outcome, expected: Expected, details: dict) -> str:
     return f"{head}\nfirst at {first['at']}: got {first['got']}, expected {first['expected']}{distance}"
 
 
-def _words_differ(expected: Expected, got: np.ndarray) -> np.ndarray:
+def _words_differ(expected: ExpectedOutput, got: np.ndarray) -> np.ndarray:
     assert expected.words is not None
     differs = got != expected.words.view(got.dtype)
     if expected.any_nan and differs.any():
@@ -100,8 +102,8 @@ def _words_differ(expected: Expected, got: np.ndarray) -> np.ndarray:
     return differs
 
 
-def _outside_bound(expected: Expected, got: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, float | None, np.ndarray]:
-    """(outside, largest used share of the bound where `asked`, decidable). A bound that is not finite decides nothing about a
+def _outside_bound(expected: ExpectedOutput, got: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, float | None, np.ndarray]:
+    """(outside, largest used share of the bound where `asked`, decidable). A bound that is not finite is inconclusive about a
     finite value; an interval of words always decides."""
     if expected.value is None or expected.bound is None:
         raise ValueError(f"expected {expected.name!r}: gives neither words nor value and bound; a contract must give one of them")
@@ -120,7 +122,7 @@ def _outside_bound(expected: Expected, got: np.ndarray, asked: np.ndarray) -> tu
     return outside & decidable, float(shares.max()) if shares.size else None, decidable
 
 
-def _outside_interval(expected: Expected, out: np.ndarray) -> np.ndarray:
+def _outside_interval(expected: ExpectedOutput, out: np.ndarray) -> np.ndarray:
     """Which values `out` of the result are below the lowest word or above the highest; NaN only where both are, or `or_nan`."""
     low, high = (values(expected.format, end.view(f"u{end.dtype.itemsize}")) for end in (expected.low, expected.high))  # type: ignore[union-attr]
     inside = ((low <= out) & (out <= high)) | (np.isnan(out) & np.isnan(low))

@@ -40,7 +40,7 @@ def refused_by_front_end(error: BaseException) -> Refused:
 
 def says_nothing(verdict: Verdict) -> bool:
     """Whether it is a refusal whose exception names neither what is wrong nor where."""
-    return verdict.outcome is Outcome.REFUSED and verdict.convicted and bool(GENERIC.search(verdict.message))
+    return verdict.outcome is Outcome.REFUSED and verdict.failed and bool(GENERIC.search(verdict.message))
 
 
 def named_by_compiler(verdict: Verdict, printed: Sequence[str]) -> Verdict:

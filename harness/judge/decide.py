@@ -1,4 +1,5 @@
-"""What came held against what is owed: the ruling on a fault or a refusal, and on the words of a result. It launches nothing."""
+"""What came held against what is expected: the decision on a fault or a refusal, and on the words of a result. It launches
+nothing."""
 
 from __future__ import annotations
 
@@ -6,89 +7,103 @@ from typing import Any
 
 from bitverdict.harness.judge.classify import Seen
 from bitverdict.harness.judge.compare import Comparison
-from bitverdict.harness.model.contract import Expected, Owed
-from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput
+from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 
 UNABLE = {  # says something about us or the machine, nothing about the kernel
-    Outcome.NOT_MODELLED: Ruling.UNDECIDED,
-    Outcome.OUT_OF_MEMORY: Ruling.UNDECIDED,
-    Outcome.COMPILER_FAULT: Ruling.UNDECIDED,
-    Outcome.ERROR: Ruling.ERROR,
-    Outcome.NOT_RUN: Ruling.NOT_RUN,
+    Outcome.NOT_MODELLED: Decision.INCONCLUSIVE,
+    Outcome.OUT_OF_MEMORY: Decision.INCONCLUSIVE,
+    Outcome.COMPILER_FAULT: Decision.INCONCLUSIVE,
+    Outcome.ERROR: Decision.ERROR,
+    Outcome.NOT_RUN: Decision.NOT_RUN,
 }
 REFUSALS = {Outcome.REFUSED, Outcome.OUT_OF_RESOURCES}
 
 
-def against_fault(owed: Owed, seen: Seen) -> Verdict:
-    """A fault, a refusal, or a result where none is owed, held against what is owed."""
+def against_fault(expected_outcome: ExpectedOutcome, seen: Seen) -> Verdict:
+    """A fault, a refusal, or a result where none is expected, held against what is expected."""
     if seen.outcome is None:
         return Verdict(
-            ruling=Ruling.CONVICTED,
+            decision=Decision.FAIL,
             outcome=Outcome.NOT_REFUSED,
-            rests_on=RestsOn.OBSERVED_FAULT,
-            message=f"ran, but owes: {owed.outcome}" + (f" by the {owed.layer}" if owed.layer else ""),
-            details={"owed": owed.reason},
+            basis=Basis.OBSERVED_FAULT,
+            message=f"ran, but expects: {expected_outcome.outcome}"
+            + (f" by the {expected_outcome.layer}" if expected_outcome.layer else ""),
+            details={"expected_outcome": expected_outcome.reason},
         )
     details = dict(seen.details, layer=seen.layer)
-    if owed.any_refusal and seen.layer in ("launcher", "driver") and seen.outcome in (Outcome.REFUSED, Outcome.LAUNCHER_ERROR):
+    if (
+        expected_outcome.any_refusal
+        and seen.layer in ("launcher", "driver")
+        and seen.outcome in (Outcome.REFUSED, Outcome.LAUNCHER_ERROR)
+    ):
         return Verdict(
-            ruling=Ruling.RIGHT,
+            decision=Decision.PASS,
             outcome=seen.outcome,
             message=seen.message,
             location=seen.location,
-            rests_on=RestsOn.OWED_REFUSAL,
+            basis=Basis.EXPECTED_REFUSAL,
             details=details,
         )
-    if not owed.result and str(seen.outcome) == owed.outcome:
-        same_layer = not owed.layer or not seen.layer or owed.layer == seen.layer or seen.layer == "emulator"
-        said = not owed.message or owed.message in seen.message or owed.message in str(seen.details.get("text", ""))
+    if not expected_outcome.result and str(seen.outcome) == expected_outcome.outcome:
+        same_layer = (
+            not expected_outcome.layer or not seen.layer or expected_outcome.layer == seen.layer or seen.layer == "emulator"
+        )
+        said = (
+            not expected_outcome.message
+            or expected_outcome.message in seen.message
+            or expected_outcome.message in str(seen.details.get("text", ""))
+        )
         if same_layer and said:
-            rests_on = RestsOn.OWED_REFUSAL if seen.outcome in REFUSALS else RestsOn.OWED_FAULT
+            basis = Basis.EXPECTED_REFUSAL if seen.outcome in REFUSALS else Basis.EXPECTED_FAULT
             return Verdict(
-                ruling=Ruling.RIGHT,
+                decision=Decision.PASS,
                 outcome=seen.outcome,
                 message=seen.message,
                 location=seen.location,
-                rests_on=rests_on,
+                basis=basis,
                 details=details,
             )
-        details["owed"] = f"{owed.outcome} by the {owed.layer or 'one or another layer'}, saying {owed.message!r}"
-    elif not owed.result:
-        details["owed"] = f"{owed.outcome}: {owed.reason}"
-    ruling = UNABLE.get(seen.outcome, Ruling.CONVICTED)
-    unable = RestsOn.COMPILER_FAULT if seen.outcome is Outcome.COMPILER_FAULT else RestsOn.NOTHING
+        details["expected_outcome"] = (
+            f"{expected_outcome.outcome} by the {expected_outcome.layer or 'one or another layer'}, saying "
+            f"{expected_outcome.message!r}"
+        )
+    elif not expected_outcome.result:
+        details["expected_outcome"] = f"{expected_outcome.outcome}: {expected_outcome.reason}"
+    decision = UNABLE.get(seen.outcome, Decision.FAIL)
+    unable = Basis.COMPILER_FAULT if seen.outcome is Outcome.COMPILER_FAULT else Basis.NOTHING
     return Verdict(
-        ruling=ruling,
+        decision=decision,
         outcome=seen.outcome,
         message=seen.message,
         location=seen.location,
         details=details,
-        rests_on=unable if seen.outcome in UNABLE else RestsOn.OBSERVED_FAULT,
+        basis=unable if seen.outcome in UNABLE else Basis.OBSERVED_FAULT,
     )
 
 
-def against_words(expected: list[Expected], found: list[Comparison]) -> Verdict:
+def against_words(expected: list[ExpectedOutput], found: list[Comparison]) -> Verdict:
     """The worst of the outputs; what it rests on is the weakest of what the expected outputs rest on."""
-    wrong = next((c for c in found if c.outcome not in (Outcome.RIGHT, Outcome.UNDECIDED)), None)
+    wrong = next((c for c in found if c.outcome not in (Outcome.PASS, Outcome.INCONCLUSIVE)), None)
     shares = [c.bound_used for c in found if c.bound_used is not None]
     counted = sum(c.words for c in found)
     told: dict[str, Any] = {
         "words": counted,
         "bound_used": max(shares) if shares else None,
-        "rests_on": str(next((e.rests_on for e in expected if e.rests_on), RestsOn.NOTHING)),
+        "basis": str(next((e.basis for e in expected if e.basis), Basis.NOTHING)),
     }
-    left_out = sum(c.undecided for c in found)
-    details = {"undecided_words": left_out} if left_out else {}
+    left_out = sum(c.inconclusive for c in found)
+    details = {"inconclusive_words": left_out} if left_out else {}
     if wrong is not None:
         return Verdict(
-            ruling=Ruling.CONVICTED, outcome=wrong.outcome, message=wrong.message, details=details | wrong.details, **told
+            decision=Decision.FAIL, outcome=wrong.outcome, message=wrong.message, details=details | wrong.details, **told
         )
-    if all(c.outcome is Outcome.UNDECIDED for c in found):
+    if all(c.outcome is Outcome.INCONCLUSIVE for c in found):
         return Verdict(
-            ruling=Ruling.UNDECIDED,
-            outcome=Outcome.UNDECIDED,
+            decision=Decision.INCONCLUSIVE,
+            outcome=Outcome.INCONCLUSIVE,
             message="no word of this case can be decided",
             details=details,
             **told,
         )
-    return Verdict(ruling=Ruling.RIGHT, outcome=Outcome.RIGHT, details=details, **told)
+    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details=details, **told)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @singledispatch
 def device_of(target: Target) -> torch.device:
-    """Where tensors live. A child that serves one GPU sees only that one, so its index there is 0."""
+    """Where tensors live. A worker that serves one GPU sees only that one, so its index there is 0."""
     import torch
 
     if target.emulated:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitverdict.harness.model.contract import Expected
+from bitverdict.harness.model.contract import ExpectedOutput
 
 SHOWN = 8  # words printed in full
 
@@ -12,7 +12,7 @@ SHOWN = 8  # words printed in full
 HEAT_ROWS, HEAT_COLUMNS = 24, 48  # cells of the picture
 
 
-def _by_bound(expected: Expected, got: np.ndarray) -> np.ndarray:
+def _by_bound(expected: ExpectedOutput, got: np.ndarray) -> np.ndarray:
     """Which elements (of got's shape) a bound or an interval decides, and no word."""
     if expected.words is None:
         return np.ones(got.shape, bool)
@@ -43,7 +43,7 @@ def ulp_distance(format_name: str, got: np.ndarray, expected: np.ndarray) -> np.
     return np.abs(ladder(got) - ladder(expected))
 
 
-def first_words(expected: Expected, got: np.ndarray, differs: np.ndarray) -> list[dict]:
+def first_words(expected: ExpectedOutput, got: np.ndarray, differs: np.ndarray) -> list[dict]:
     """The first `SHOWN` differing elements: index, both words in hexadecimal with their values, distance in ulp where one word is
     due. Of an interval both ends are shown, of a bound the value and the bound."""
     by_bound = _by_bound(expected, got)
@@ -53,7 +53,7 @@ def first_words(expected: Expected, got: np.ndarray, differs: np.ndarray) -> lis
     ]
 
 
-def _due(expected: Expected, got: np.ndarray, at: tuple, by_bound: bool) -> dict:
+def _due(expected: ExpectedOutput, got: np.ndarray, at: tuple, by_bound: bool) -> dict:
     """What is due at `at`, as text, and how many ulp off the one word is."""
     low, high = (expected.low, expected.high) if by_bound else (expected.words, expected.words)
     if low is None or high is None:
@@ -68,13 +68,13 @@ def _due(expected: Expected, got: np.ndarray, at: tuple, by_bound: bool) -> dict
     return {"expected": ends[0], "ulp": int(steps[0])}
 
 
-def _shown(expected: Expected, word: np.unsignedinteger) -> str:
+def _shown(expected: ExpectedOutput, word: np.unsignedinteger) -> str:
     """A word in hexadecimal, with its value."""
     value = float(values(expected.format, np.asarray(word).reshape(1))[0])
     return f"0x{int(word):0{2 * word.dtype.itemsize}x} ({value:.9g})"
 
 
-def clusters(expected: Expected, got: np.ndarray, differs: np.ndarray) -> list[str]:
+def clusters(expected: ExpectedOutput, got: np.ndarray, differs: np.ndarray) -> list[str]:
     """Sentences that say where the wrong words lie and what they look like; only those that hold for all of them."""
     said: list[str] = []
     wrong = int(differs.sum())
@@ -96,7 +96,7 @@ def clusters(expected: Expected, got: np.ndarray, differs: np.ndarray) -> list[s
     return said + _shifted(got, due, differs)
 
 
-def _by_tile(expected: Expected, differs: np.ndarray) -> list[str]:
+def _by_tile(expected: ExpectedOutput, differs: np.ndarray) -> list[str]:
     rows, columns = (np.flatnonzero(differs.any(axis=axis)) for axis in (1, 0))
     m, n = differs.shape
     said = [f"rows {rows[0]}..{rows[-1]} of {m}, columns {columns[0]}..{columns[-1]} of {n}"]
@@ -137,7 +137,7 @@ def _shifted(got: np.ndarray, due: np.ndarray, differs: np.ndarray) -> list[str]
     return []
 
 
-def heat(expected: Expected, differs: np.ndarray) -> dict | None:
+def heat(expected: ExpectedOutput, differs: np.ndarray) -> dict | None:
     """The picture: share of wrong words per tile (tiles merged to fit), as rows of percentages. None unless 2-D."""
     if differs.ndim != 2 or not differs.size:
         return None

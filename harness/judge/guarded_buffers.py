@@ -5,7 +5,7 @@ lies around a view, and what an output holds before it is written, is poison: a 
 that two cases never share one blind spot (0xFF is a NaN in every float format and -1 in an integer; 0x7B is large and
 finite; 0xA5 is tiny and negative). Inputs are surrounded by another pattern than outputs.
 
-After the launch `Guard.trespass` says what a launch did outside what it owns: bytes beside a view, or an input that changed
+After the launch `Guard.out_of_bounds` says what a launch did outside what it owns: bytes beside a view, or an input that changed
 (`bitverdict.harness.judge.bounds_check`). On a GPU all inputs of a case lie in one arena, filled there and reached by one copy of
 the operands' own bytes; the guard bands never cross the bus."""
 
@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from bitverdict.harness.judge.bounds_check import UNSIGNED, Arena, Buffer, Trespass, first_trespass
+from bitverdict.harness.judge.bounds_check import UNSIGNED, Arena, Buffer, OutOfBounds, first_out_of_bounds
 from bitverdict.harness.judge.classify import for_the_launcher
 from bitverdict.harness.judge.far_views import Islands, is_far, mapped
 from bitverdict.harness.model.case import Operand
@@ -104,22 +104,22 @@ class Guard:
     buffers: list[Buffer] = field(default_factory=list)
     on_device: bool | None = None
 
-    def lend(self, operand: Operand, device: torch.device) -> torch.Tensor:
+    def upload(self, operand: Operand, device: torch.device) -> torch.Tensor:
         """The operand as a tensor on `device`, strided and offset as it says, inside guard bands."""
-        return self.lend_all([operand], device)[operand.name]
+        return self.upload_all([operand], device)[operand.name]
 
-    def lend_all(self, operands: Iterable[Operand], device: torch.device) -> dict[str, torch.Tensor]:
-        """Each operand by its name, as `lend` gives it."""
+    def upload_all(self, operands: Iterable[Operand], device: torch.device) -> dict[str, torch.Tensor]:
+        """Each operand by its name, as `upload` gives it."""
         asked = list(operands)
-        lent = {each.name: self._lend_far(each, device) for each in asked if _placed(each).far}
-        near = [each for each in asked if each.name not in lent]
+        uploaded = {each.name: self._lend_far(each, device) for each in asked if _placed(each).far}
+        near = [each for each in asked if each.name not in uploaded]
         if self._there(device):
-            lent |= self._lend_there(near, device)
+            uploaded |= self._upload_there(near, device)
         else:
-            lent |= {each.name: self._lend_here(each) for each in near}
+            uploaded |= {each.name: self._upload_here(each) for each in near}
         if device.type == "cuda":
             torch.cuda.synchronize(device)  # or the launch would be charged for what is still under way
-        return {each.name: lent[each.name] for each in asked}
+        return {each.name: uploaded[each.name] for each in asked}
 
     def surround(self, like: torch.Tensor, name: str, *, keep_values: bool, device: torch.device | None = None) -> torch.Tensor:
         """A tensor of the same shape, strides and dtype as `like`, on `device` (None: its own), poisoned and inside guard bands."""
@@ -139,10 +139,10 @@ class Guard:
         self.buffers.append(Buffer(name, storage, view, band, place.length, self.poison.output))
         return view
 
-    def trespass(self) -> Trespass | None:
+    def out_of_bounds(self) -> OutOfBounds | None:
         """The first stray write or changed input, or None. Waits for the device."""
         near = [(buffer, buffer.islands is None and self._there(buffer.storage.device)) for buffer in self.buffers]
-        return first_trespass(near)
+        return first_out_of_bounds(near)
 
     def _there(self, device: torch.device) -> bool:
         return device.type != "cpu" if self.on_device is None else self.on_device
@@ -168,7 +168,7 @@ class Guard:
         self.buffers.append(Buffer(operand.name, storage, view, start, place.length, poison, before, islands=islands))
         return view
 
-    def _lend_here(self, operand: Operand) -> torch.Tensor:
+    def _upload_here(self, operand: Operand) -> torch.Tensor:
         place, band, poison = _placed(operand), GUARD_BYTES["cpu"], self.poison.around_inputs
         storage = torch.full((2 * band + place.span,), poison, dtype=torch.uint8)  # (bytes,)
         _write(operand, place, storage.numpy()[band:])
@@ -176,7 +176,7 @@ class Guard:
         self.buffers.append(Buffer(operand.name, storage, view, band + place.offset, place.length, poison, before))
         return view
 
-    def _lend_there(self, operands: list[Operand], device: torch.device) -> dict[str, torch.Tensor]:
+    def _upload_there(self, operands: list[Operand], device: torch.device) -> dict[str, torch.Tensor]:
         places, band, poison = [_placed(operand) for operand in operands], GUARD_BYTES[device.type], self.poison.around_inputs
         host = np.full(sum(place.span for place in places), poison, np.uint8)  # (bytes,) without the bands
         ends = np.cumsum([0, *(place.span for place in places)]).tolist()
@@ -184,17 +184,17 @@ class Guard:
             _write(operand, place, host[end:])
         sent = torch.from_numpy(host).to(device)  # (bytes,)
         whole = torch.full((len(host) + 2 * band * len(places),), poison, dtype=torch.uint8, device=device)  # (bytes,)
-        arena, lent = Arena(whole), {}
+        arena, uploaded = Arena(whole), {}
         for number, (operand, place, end) in enumerate(zip(operands, places, ends[:-1], strict=True)):
             begin = end + 2 * band * number
             storage = whole[begin : begin + 2 * band + place.span]  # (bytes,)
             storage[band : band + place.span].copy_(sent[end : end + place.span])
-            view = lent[operand.name] = place.view(storage, band)
+            view = uploaded[operand.name] = place.view(storage, band)
             arguments = (operand.name, storage, view, band + place.offset, place.length, poison)
             self.buffers.append(Buffer(*arguments, sent=host[end : end + place.span], band=band, arena=arena))
         if whole.numel() <= COPIED_BYTES:
             arena.before = whole.clone()
-        return lent
+        return uploaded
 
 
 def far_bytes(operands: Iterable[Operand]) -> int:

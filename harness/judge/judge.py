@@ -1,4 +1,4 @@
-"""One case on one target, judged in this process: what is owed, what came, what the difference is called.
+"""One case on one target, judged in this process: what is expected, what came, what the difference is called.
 
 `judge` never raises for what a kernel does: a refusal, a fault of the device or of the emulated one, and a bug in a launcher are
 outcomes with a name. A death of the process itself is `bitverdict.harness.workers.slot`'s to name. What it does raise is a fault of
@@ -21,9 +21,9 @@ from bitverdict.harness.judge.guarded_buffers import TORCH_DTYPES
 from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.model.addresses import load, load_afresh, resolve
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.contract import Contract, Expected, Owed
+from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 
 NO_KERNEL = "no Triton kernel was launched: what was judged is no kernel, so its right words say nothing about one"
 
@@ -37,44 +37,46 @@ def judge(case: Case, target: Target, contract: Contract | None = None) -> Verdi
         return replace(_not_run(f"{target.name} lacks {lacking}"), seconds=clock.seconds())
     verdict = _of_its_calls(case, target, contract, clock)
     needs_it = verdict.outcome is Outcome.REFUSED and verdict.details.get("layer") in ("emulator", "verifier", "ptxas", "launcher")
-    if lacking and verdict.convicted and needs_it:  # a user's launcher may need what the shipped kernel does, or may not
+    if lacking and verdict.failed and needs_it:  # a user's launcher may need what the shipped kernel does, or may not
         verdict = _not_run(f"{target.name} lacks {lacking}: {verdict.message}")
     return replace(verdict, seconds=clock.seconds())
 
 
 def _not_run(why: str) -> Verdict:
-    return Verdict(ruling=Ruling.NOT_RUN, outcome=Outcome.NOT_RUN, rests_on=RestsOn.NOTHING, message=why)
+    return Verdict(decision=Decision.NOT_RUN, outcome=Outcome.NOT_RUN, basis=Basis.NOTHING, message=why)
 
 
 def _of_its_calls(case: Case, target: Target, contract: Contract, clock: Clock) -> Verdict:
     """The verdict on the one call of the case, or on both."""
     launcher = _launcher(case, target)
-    owed = contract.owed(case, target)
+    expected_outcome = contract.expected_outcome(case, target)
     try:
         if case.calls == 1:
-            return _judge(case, target, contract, launcher, owed, clock)
+            return _judge(case, target, contract, launcher, expected_outcome, clock)
         again = CalledAgain(contract)
 
         def alone() -> Verdict:
-            return _judge(second(case), target, contract, _launcher(case, target, afresh=True), owed, clock)
+            return _judge(second(case), target, contract, _launcher(case, target, afresh=True), expected_outcome, clock)
 
-        return again.told(_judge(case, target, again, launcher, owed, clock), alone)
+        return again.told(_judge(case, target, again, launcher, expected_outcome, clock), alone)
     except MemoryError as error:  # of the reference: a launch's own is an outcome already
-        return against_fault(owed, outcome_of(error))
+        return against_fault(expected_outcome, outcome_of(error))
 
 
-def _judge(case: Case, target: Target, contract: Contract, launcher: Callable | None, owed: Owed, clock: Clock) -> Verdict:
+def _judge(
+    case: Case, target: Target, contract: Contract, launcher: Callable | None, expected_outcome: ExpectedOutcome, clock: Clock
+) -> Verdict:
     with clock.on("reference"):
         operands = {operand.name: operand for operand in contract.operands(case)}
     seen = launch(case, target, contract, launcher, operands, clock)
-    verdict = against_fault(owed, seen) if seen.outcome is not None or not owed.result else None
+    verdict = against_fault(expected_outcome, seen) if seen.outcome is not None or not expected_outcome.result else None
     if verdict is None:
         with clock.on("reference"):
             expected = contract.expected(case, target, operands, seen.recorded)
         verdict = against_words(expected, [_compared(each, seen) for each in expected])
         work = contract.must_launch and all(operand.codes.size for operand in operands.values())
-        if work and not seen.launches and verdict.outcome is Outcome.RIGHT:
-            verdict = Verdict(ruling=Ruling.UNDECIDED, outcome=Outcome.UNDECIDED, message=NO_KERNEL)
+        if work and not seen.launches and verdict.outcome is Outcome.PASS:
+            verdict = Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.INCONCLUSIVE, message=NO_KERNEL)
     return replace(verdict, advice=seen.advice, recorded=seen.recorded)
 
 
@@ -91,7 +93,7 @@ def _launcher(case: Case, target: Target, *, afresh: bool = False) -> Callable |
     return functools.update_wrapper(functools.partial(for_the_launcher, launcher), launcher)
 
 
-def _compared(expected: Expected, seen: Seen) -> Comparison:
+def _compared(expected: ExpectedOutput, seen: Seen) -> Comparison:
     if expected.name not in seen.outputs:
         return Comparison(Outcome.WRONG_SHAPE, 0, message=f"{expected.name}: the launcher returned no such output")
     poison = seen.details.get(f"poison of {expected.name}")

@@ -28,7 +28,7 @@ from bitverdict.harness.model.verdict import Outcome
 def launch(
     case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock
 ) -> Seen:
-    """Lend the operands, run the launcher once on the target, and say what came; where memory is short, once more. Far operands
+    """Upload the operands, run the launcher once on the target, and say what came; where memory is short, once more. Far operands
     (`bitverdict.harness.judge.far_views`) need room first: without it the outcome is "not run"."""
     far = far_bytes(operands.values())
     with admitted(far and far + contract.result_bytes(case), target) as short:
@@ -51,8 +51,8 @@ def _launch_once(
     told: list[Any] = []
     try:
         with clock.on("transfer"):
-            lent = guard.lend_all(operands.values(), device_of(target))
-            tensors = {name: lent[operand.name] for name, operand in operands.items()}
+            uploaded = guard.upload_all(operands.values(), device_of(target))
+            tensors = {name: uploaded[operand.name] for name, operand in operands.items()}
         remember()
         if case.config is None and not target.emulated and not case.tuning:
             _tune(case, target, contract, launcher, tensors, clock)
@@ -73,16 +73,16 @@ def _launch_once(
             outputs = dict(contract.launch(case, tensors, launcher))
         with clock.on("transfer"):
             seen = _returned(outputs)
-            trespass = guard.trespass()
+            out_of_bounds = guard.out_of_bounds()
     except Exception as error:  # whatever a kernel or its launcher does is an outcome
-        seen, trespass = outcome_of(error), None
+        seen, out_of_bounds = outcome_of(error), None
         if case.launcher and seen.layer == "launcher":
             seen.details |= remedy_for(error, case.launcher)
     seen.advice = tuple(relative(str(a)) for a in getattr(device, "advice", None) or ())
     seen.launches = len(launched) + len(getattr(device, "launches", None) or ())
     seen.recorded = _launched(device, launched, told)
-    if trespass is not None:
-        seen.outcome, seen.message, seen.details = trespass.outcome, trespass.message, trespass.details
+    if out_of_bounds is not None:
+        seen.outcome, seen.message, seen.details = out_of_bounds.outcome, out_of_bounds.message, out_of_bounds.details
     elif seen.outcome is None:
         seen.details = {
             f"poison of {name}": poison_word(guard.poison.output, word.dtype.itemsize) for name, word in seen.outputs.items()
@@ -156,15 +156,15 @@ def _launched(device: Any, on_gpu: list[Instructions | None], told: list) -> dic
 
 @contextmanager
 def _own_cache(case: Case) -> Iterator[None]:
-    """A directory of Triton's cache for this checkout and this accused file alone.
+    """A directory of Triton's cache for this checkout and this judged file alone.
 
     Triton finds a compiled kernel by its text: a copy of a file would be answered with the lines, and the name, of the other.
     """
     from triton import knobs
 
     places = (address.rpartition(":")[0] for address in (case.contract, case.launcher))
-    accused = [str(Path(place).resolve()) for place in places if place.endswith(".py")]
-    digest = hashlib.sha256("\0".join([str(ROOT), *accused]).encode()).hexdigest()[:12]
+    under_test = [str(Path(place).resolve()) for place in places if place.endswith(".py")]
+    digest = hashlib.sha256("\0".join([str(ROOT), *under_test]).encode()).hexdigest()[:12]
     earlier = os.environ.get("TRITON_CACHE_DIR")
     os.environ["TRITON_CACHE_DIR"] = str(Path(knobs.cache.dir) / f"bitverdict-{digest}")
     try:

@@ -1,6 +1,6 @@
 """Running out of memory: how it is known, what is said of it, and what is freed before a case is tried once more.
 
-It is an outcome that decides nothing: whose memory it was, the kernel's, another worker's or another program's, cannot be told.
+It is an outcome that is inconclusive: whose memory it was, the kernel's, another worker's or another program's, cannot be told.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def remedy_for(error: BaseException, launcher: str) -> dict[str, str]:
 
 
 def how_to_declare_limits(launcher: str) -> str:
-    """For one that refuses legal input, and is convicted of it: how it says before what it takes."""
+    """For one that refuses legal input, and fails with it: how it says before what it takes."""
     name = launcher.rpartition(":")[2]
     return (
         f"say what {name} takes where it is defined, for example: {name}.requires = lambda m, n, k: k % 32 == 0; it is then asked "

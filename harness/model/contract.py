@@ -1,9 +1,8 @@
-"""What a kernel owes, and the record of one case.
+"""What a kernel expects, and the record of one case.
 
 A `Contract` is written once a kernel, in `harness/contracts/<stem>.py`. It answers, in this order: which cases are legal and
-worth drawing (`cases`, `required`), what is owed for one of them on one target (`owed`), what to feed it (`operands`), how to
-launch it (`launch`), and what must come out (`expected`). Nothing here knows a kernel, a GPU or pytest.
-"""
+worth drawing (`cases`, `required`), what is expected for one of them on one target (`expected_outcome`), what to feed it
+(`operands`), how to launch it (`launch`), and what must come out (`expected`). Nothing here knows a kernel, a GPU or pytest."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:  # the court draws and launches; a contract is read without either
+if TYPE_CHECKING:  # the harness draws and launches; a contract is read without either
     import torch
     from hypothesis.strategies import SearchStrategy
 
@@ -29,13 +28,13 @@ def case_from_record(contract: Contract, record: Mapping) -> Case:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expected:
+class ExpectedOutput:
     """What one output must be.
 
-    Either `words` (bit for bit; NaN compared as the plan says, `any_nan` where the payload is not owed) or `value` and `bound`
+    Either `words` (bit for bit; NaN compared as the plan says, `any_nan` where the payload is not expected) or `value` and `bound`
     (|got - value| <= bound per element, in float64). With `low` and `high`, which are words, the result must lie between them by
     value, or be NaN where `or_nan`; `value` and `bound` then only tell how far off it is. With `words` too, `bounded` marks the
-    elements that the interval decides; the words decide the others. `undecided` marks elements that this case cannot decide.
+    elements that the interval decides; the words decide the others. `inconclusive` marks elements that this case cannot decide.
     `tile` is the (rows, columns) of one program's output, `k_block` the K elements of one step: they explain where errors cluster.
     """
 
@@ -50,22 +49,22 @@ class Expected:
     high: np.ndarray | None = None
     or_nan: np.ndarray | None = None
     bounded: np.ndarray | None = None
-    undecided: np.ndarray | None = None
+    inconclusive: np.ndarray | None = None
     tile: tuple[int, int] | None = None
     k_block: int | None = None
-    rests_on: str = ""
+    basis: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Owed:
-    """What a case owes on a target. `result`: an output, judged by `Contract.expected`. Otherwise `outcome` (an
-    `bitverdict.harness.model.verdict.Outcome` value such as "refused", "out of resources", "illegal instruction") is owed from
+class ExpectedOutcome:
+    """What a case expects on a target. `result`: an output, judged by `Contract.expected`. Otherwise `outcome` (an
+    `bitverdict.harness.model.verdict.Outcome` value such as "refused", "out of resources", "illegal instruction") is expected from
     `layer` (launcher, front end, verifier, ptxas, capacity, hardware, iisan), and `message`, where given, must occur in what is
     said. `any_refusal`: whatever the launcher raises, or the driver for it, is a refusal, and is as good as the rest."""
 
     result: bool = True
     any_refusal: bool = False
-    outcome: str = "right"
+    outcome: str = "pass"
     layer: str = ""
     message: str = ""
     reason: str = ""
@@ -90,25 +89,27 @@ class Contract:
     requires: frozenset = frozenset()  # bitverdict.kernels.features.Feature
     either_row: bool = False  # of two rows that a case scatters to one place either may stay: elsewhere two that differ are a race
     pointers_in_memory: bool = False  # the kernel loads pointers: to operands, or to what its launcher allocated
-    must_launch: bool = False  # whether right words, from operands that are not empty, decide nothing where no kernel was launched
+    must_launch: bool = (
+        False  # whether right words, from operands that are not empty, are inconclusive where no kernel was launched
+    )
     claims: Mapping[str, str] = MappingProxyType({})  # words that a user's launcher may claim -> what it is then asked besides
     waives: Mapping[str, str] = MappingProxyType({})  # words that it may claim -> what it is then not asked
     parameters: str = ""  # what a user's launcher must accept, shown in errors: "(a, b, activation='', *, out_dtype=None)"
 
     def cases(self, target: Target) -> SearchStrategy[Case]:
-        """Every legal case on `target`, plus the illegal ones whose owed outcome is a refusal."""
+        """Every legal case on `target`, plus the illegal ones whose expected outcome is a refusal."""
         raise TypeError(f"{type(self).__name__} has no cases")
 
     def required(self, target: Target) -> list[Case]:
-        """The cover list: run first in every profile, and gated on having been seen."""
+        """The required cases: run first in every profile, and gated on having been seen."""
         return []
 
     def around(self, tile: Tile, target: Target) -> list[Case]:
         """Cases at the edges of a user's launcher that works in steps of `tile`; judged like `required`."""
         return []
 
-    def owed(self, case: Case, target: Target) -> Owed:
-        return Owed()
+    def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
+        return ExpectedOutcome()
 
     def operands(self, case: Case) -> list[Operand]:
         raise TypeError(f"{type(self).__name__} has no operands")
@@ -122,8 +123,8 @@ class Contract:
         """Run the kernel on `tensors` (one per operand, on the target's device); returns outputs by name."""
         raise TypeError(f"{type(self).__name__} has no launch")
 
-    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
-        """One `Expected` per output. `recorded` holds what the run knew, e.g. the autotuner's winning configuration."""
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        """One `ExpectedOutput` per output. `recorded` holds what the run knew, e.g. the autotuner's winning configuration."""
         raise TypeError(f"{type(self).__name__} has no expected")
 
     def recorded(self, case: Case) -> dict:

@@ -1,5 +1,5 @@
-"""The GPUs that CUDA shows to a process, as a line of JSON: a child of `bitverdict.harness.model.targets`, which itself stays clear
-of CUDA.
+"""The GPUs that CUDA shows to a process, as a line of JSON: a worker of `bitverdict.harness.model.targets`, which itself stays
+clear of CUDA.
 
 A row: arch, model, uuid (the driver's, of the MIG slice where there is one: equal in every process, whatever order
 CUDA_VISIBLE_DEVICES gives), free and total bytes. Memory is asked of NVML, the driver's own library, which needs no context; where

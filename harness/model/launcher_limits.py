@@ -33,14 +33,14 @@ def check_launcher(contract: Contract, address: str) -> None:
         raise UsageError(f"--launcher {address}: is a Triton kernel, {must} that launches it")
     if not callable(launcher):
         raise UsageError(f"--launcher {address}: is a {kind}, {must}")
-    owed = ast.parse(f"def launcher{contract.parameters}: ...").body[0].args  # type: ignore[attr-defined]
-    names = [argument.arg for argument in owed.args]
-    required = names[: len(names) - len(owed.defaults)]
+    expected_outcome = ast.parse(f"def launcher{contract.parameters}: ...").body[0].args  # type: ignore[attr-defined]
+    names = [argument.arg for argument in expected_outcome.args]
+    required = names[: len(names) - len(expected_outcome.defaults)]
     try:
         taken = inspect.signature(launcher)
     except ValueError:  # of a built-in function nobody knows it
         return
-    optional = [*names[len(required) :], *(argument.arg for argument in owed.kwonlyargs)]
+    optional = [*names[len(required) :], *(argument.arg for argument in expected_outcome.kwonlyargs)]
     try:
         taken.bind(*required, **{name: None for name in optional if name in taken.parameters})
     except TypeError as error:

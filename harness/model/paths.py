@@ -17,7 +17,7 @@ KERNELS, REFERENCE, EMULATOR, CONTRACTS = ROOT / "kernels", ROOT / "reference", 
 IMPORTED_FROM = Path(bitverdict.__file__).resolve().parent.parent  # what a process of its own needs on its path
 IS_CHECKOUT = (ROOT / "pyproject.toml").is_file()
 HOME = ROOT if IS_CHECKOUT else Path.cwd()  # of what a run leaves
-REPRODUCERS = HOME / "tests" / "seeds"  # kept ones, which every test run judges
+REPRODUCERS = HOME / "tests" / "reproducers"  # kept ones, which every test run judges
 _STDLIB = Path(os.__file__).parent
 
 

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
-USAGE, UNDECIDED = 2, 3
+USAGE, INCONCLUSIVE = 2, 3
 _WAITED_FOR = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
 _PR_SET_PDEATHSIG = 1
 _OF_A_TERMINAL = 0x80  # si_code SI_KERNEL: every process of the foreground has it too
@@ -28,7 +28,7 @@ _owner = 0  # the process that may write it
 
 
 def supervised(command: Callable[[], int]) -> int:
-    """Run `command` in a forked process; its exit status, or `USAGE` or `UNDECIDED` with a sentence where it left none."""
+    """Run `command` in a forked process; its exit status, or `USAGE` or `INCONCLUSIVE` with a sentence where it left none."""
     global _record, _owner
     record = os.memfd_create("how the run ended")
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, the end of a process has no status
@@ -52,7 +52,8 @@ def supervised(command: Callable[[], int]) -> int:
 
 
 def _printed(status: int) -> int:
-    """`status`, once standard output has taken what was printed; `UNDECIDED` where it did not, and what was to be read is lost."""
+    """`status`, once standard output has taken what was printed; `INCONCLUSIVE` where it did not, and what was to be read is
+    lost."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:  # of a reader that has seen enough
@@ -60,7 +61,7 @@ def _printed(status: int) -> int:
     except OSError as error:
         _discard_output()
         print(f"error: standard output cannot be written ({error.strerror}); free space there", file=sys.stderr)
-        return status or UNDECIDED
+        return status or INCONCLUSIVE
     return status
 
 
@@ -130,7 +131,7 @@ def _ends_with(first: int) -> None:
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != first:  # it died before that
-        os._exit(UNDECIDED)
+        os._exit(INCONCLUSIVE)
 
 
 def _waited_for(running: int) -> int:
@@ -152,7 +153,7 @@ def _told(noted: dict, ended: int) -> int:
     code = os.waitstatus_to_exitcode(ended)
     if code == -signal.SIGINT:
         print("cancelled before anything was judged", file=sys.stderr)
-        return UNDECIDED
+        return INCONCLUSIVE
     if code in (-signal.SIGTERM, -signal.SIGHUP):
         return 128 - code
     how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"left with exit status {code}"
@@ -160,4 +161,4 @@ def _told(noted: dict, ended: int) -> int:
         print(f"error: {noted['doing']}: the process {how}; {noted['remedy']}", file=sys.stderr)
         return USAGE
     print(f"error: the process of the run {how} before its end; `run --resume` goes on with what it judged", file=sys.stderr)
-    return UNDECIDED
+    return INCONCLUSIVE

@@ -1,7 +1,7 @@
 """Machines a kernel is judged on, real or emulated: `emulated:sm_80`, `emulated:sm_90`, `emulated:sm_100`, `cuda:N`.
 
 A target says its architecture, its features (never a model number) and how to enter it for one launch. Looking for GPUs never
-initialises CUDA in this process, which may go on to start the forkserver: a child asks torch, so that `CUDA_VISIBLE_DEVICES` means
+initialises CUDA in this process, which may go on to start the forkserver: a worker asks torch, so that `CUDA_VISIBLE_DEVICES` means
 exactly what CUDA takes it to mean (indices, UUIDs, MIG slices, empty, -1).
 """
 
@@ -22,7 +22,7 @@ from bitverdict.kernels.features import Feature, features_of
 EMULATED_ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 GPU_NODES = ("/dev/nvidiactl", "/dev/dxg")  # where there is a GPU's driver there is one of these
 SEEN = "HARNESS_GPUS_SEEN"
-"""Set by a process for its own children: what it found, so that a dozen pytest workers need not each start CUDA to look."""
+"""Set by a process for its own workers: what it found, so that a dozen pytest workers need not each start CUDA to look."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,13 @@ def target(name: str) -> Target:
 
 
 def visible_device(index: int) -> str:
-    """The entry of `CUDA_VISIBLE_DEVICES` that a child must be given to see only GPU `index` of those visible here."""
+    """The entry of `CUDA_VISIBLE_DEVICES` that a worker must be given to see only GPU `index` of those visible here."""
     listed = [entry.strip() for entry in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if entry.strip()]
     return listed[index] if index < len(listed) else str(index)
 
 
-def show_children(found: list[Target]) -> None:
-    """Tell this process's children which GPUs there are; believed only where CUDA_VISIBLE_DEVICES is what it is here."""
+def show_workers(found: list[Target]) -> None:
+    """Tell this process's workers which GPUs there are; believed only where CUDA_VISIBLE_DEVICES is what it is here."""
     rows = [{name: getattr(t, name) for name in ("arch", "model", "uuid", "free", "total")} for t in found if not t.emulated]
     os.environ[SEEN] = json.dumps({"visible": os.environ.get("CUDA_VISIBLE_DEVICES"), "gpus": rows})
 

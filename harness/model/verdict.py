@@ -1,8 +1,8 @@
-"""What came of a case, and what the court makes of it.
+"""What came of a case, and what the harness makes of it.
 
-An *outcome* is what was observed (`Outcome`): right words, wrong words, a fault by name, a refusal. A *ruling* is the outcome
-held against what the contract owed: a refusal that is owed is an acquittal, the same refusal unasked is a conviction.
-Verdicts are values that go through JSON unchanged; nothing in the court raises to report one.
+An *outcome* is what was observed (`Outcome`): right words, wrong words, a fault by name, a refusal. A *decision* is the outcome
+held against what the contract expected: a refusal that is expected is a pass, the same refusal unasked is a failure.
+Verdicts are values that go through JSON unchanged; nothing in the harness raises to report one.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ LONGEST = 4000  # characters of one text that a verdict keeps
 
 
 class Outcome(StrEnum):
-    """What was observed. The value is the word that reports, seed files and planted faults use."""
+    """What was observed. The value is the word that reports, reproducers and mutants use."""
 
-    RIGHT = "right"
+    PASS = "pass"
     WRONG_WORDS = "wrong words"
     OUTSIDE_BOUND = "outside the bound"
     WRONG_SHAPE = "wrong shape or dtype"
@@ -41,37 +41,37 @@ class Outcome(StrEnum):
     COMPILER_ABORT = "compiler abort"
     COMPILER_FAULT = "compiler fault"  # a hazard between operations of the compiler's: the kernel has none of them
     REFUSED = "refused"
-    NOT_REFUSED = "not refused"  # it ran where a refusal or a fault is owed
+    NOT_REFUSED = "not refused"  # it ran where a refusal or a fault is expected
     OUT_OF_RESOURCES = "out of resources"
     OUT_OF_MEMORY = "out of memory"
     NOT_MODELLED = "not modelled"
     LAUNCHER_ERROR = "launcher error"
     STATE_KEPT = "state kept between calls"
-    UNDECIDED = "undecided"
+    INCONCLUSIVE = "inconclusive"
     NOT_RUN = "not run"
     CANCELLED = "cancelled"
     ERROR = "error"
 
 
-class Ruling(StrEnum):
-    """The outcome held against what was owed."""
+class Decision(StrEnum):
+    """The outcome held against what was expected."""
 
-    RIGHT = "right"
-    CONVICTED = "convicted"
-    UNDECIDED = "undecided"
+    PASS = "pass"
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
     NOT_RUN = "not run"
     CANCELLED = "cancelled"
     ERROR = "error"  # the harness, the emulator, the contract or the machine failed: says nothing about the kernel
 
 
-class RestsOn(StrEnum):
+class Basis(StrEnum):
     """What a verdict rests on: a report names it on every line."""
 
     WORDS = "words: the plan's, by the tensor core's arithmetic"
     BOUND = "bound: derived from the operands"
     EXACT = "exact: no rounding can occur"
-    OWED_REFUSAL = "refusal owed by contract"
-    OWED_FAULT = "fault owed by contract"
+    EXPECTED_REFUSAL = "refusal expected by contract"
+    EXPECTED_FAULT = "fault expected by contract"
     OBSERVED_FAULT = "fault observed"
     COMPILER_FAULT = "fault of the compiler"
     NOTHING = "nothing"
@@ -85,11 +85,11 @@ class Verdict:
     (first words that differ, clusters, both ends of a race, the executed IR); `seconds` says where the time went.
     """
 
-    ruling: Ruling
+    decision: Decision
     outcome: Outcome
     message: str = ""
     location: str = ""
-    rests_on: str = RestsOn.NOTHING
+    basis: str = Basis.NOTHING
     words: int = 0  # output words compared
     bound_used: float | None = None  # largest used share of the error bound, where a bound decided
     details: dict = field(default_factory=dict)
@@ -98,8 +98,8 @@ class Verdict:
     recorded: dict = field(default_factory=dict)  # what only the run knew: the autotuner's winner, digests, instructions seen
 
     @property
-    def convicted(self) -> bool:
-        return self.ruling is Ruling.CONVICTED
+    def failed(self) -> bool:
+        return self.decision is Decision.FAIL
 
     @property
     def signature(self) -> tuple[str, str, str]:
@@ -112,8 +112,8 @@ class Verdict:
 
     @classmethod
     def from_json(cls, record: dict) -> Verdict:
-        record = dict(record)
-        record["ruling"] = Ruling(record["ruling"])
+        record = of_version_1(record) if "ruling" in record else dict(record)
+        record["decision"] = Decision(record["decision"])
         record["outcome"] = Outcome(record["outcome"])
         record["advice"] = tuple(record.get("advice", ()))
         return cls(**record)
@@ -141,3 +141,18 @@ def normalised(message: str) -> str:
     message = re.sub(r"0x[0-9a-fA-F]+", "#", message)
     message = re.sub(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", "#", message)
     return re.sub(r"\s+", " ", message).strip()
+
+
+_VERSION_1 = {"right": "pass", "convicted": "fail", "undecided": "inconclusive"}
+
+
+def of_version_1(record: dict) -> dict:
+    """The record of a verdict as version 1 wrote it, as this version writes it."""
+    renamed = {"ruling": "decision", "rests_on": "basis"}
+    found = {renamed.get(name, name): value for name, value in record.items()}
+    return found | {name: word_of_version_1(found[name]) for name in ("decision", "outcome") if name in found}
+
+
+def word_of_version_1(word: str) -> str:
+    """A decision or an outcome by the word of this version; anything else as it is."""
+    return _VERSION_1.get(word, word) if isinstance(word, str) else word

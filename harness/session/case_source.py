@@ -1,4 +1,4 @@
-"""Which cases a run judges: the cover list of each contract first, then draws by Hypothesis from a seed of the run's own.
+"""Which cases a run judges: the required cases of each contract first, then draws by Hypothesis from a seed of the run's own.
 
 Draws depend on (base seed, contract, emulated target or architecture of the GPU) alone, so that a run can be repeated, and so that
 shrinking walks the same way again with the verdicts already known.
@@ -28,7 +28,7 @@ SPECIALISED = 16  # Triton compiles a size that is a multiple of it anew
 
 
 @dataclass(frozen=True)
-class Docket:
+class CaseSource:
     """The cases of one contract on one target; `launcher` is a user's, judged by this contract's mathematics."""
 
     address: str
@@ -71,7 +71,7 @@ class Docket:
         return cases[0] if cases else None
 
     def drawn(self, count: int) -> list[Case]:
-        """Up to `count` distinct cases that the cover list does not have."""
+        """Up to `count` distinct cases that the required cases do not have."""
         drawn: list[Case] = []
         walk(self, count, drawn.append)
         known = {case.key for case in self.required()}
@@ -108,15 +108,16 @@ class Docket:
         return said
 
     def prepared(self, case: Case) -> Case | None:
-        """`case` under this docket's address and launcher; None where a user's launcher is not asked it, or owes nothing."""
+        """`case` under this case source's address and launcher; None where a user's launcher is not asked it, or expects
+        nothing."""
         if case.contract != self.address:
             case = replace(case, contract=self.address)
         if not self.launcher:
             return case
         adapt: Callable[[Case, str], Case | None] | None = getattr(self.contract, "for_launcher", None)
         asked = adapt(case, self.launcher) if adapt else replace(case, launcher=self.launcher, config=None)
-        owed = self.contract.owed(asked, self.target) if asked is not None else None
-        return asked if owed is not None and (owed.result or owed.any_refusal) else None
+        expected_outcome = self.contract.expected_outcome(asked, self.target) if asked is not None else None
+        return asked if expected_outcome is not None and (expected_outcome.result or expected_outcome.any_refusal) else None
 
     def _once(self, cases: list[Case], *, prepared: bool = False) -> list[Case]:
         ready = cases if prepared else [done for case in cases if (done := self.prepared(case)) is not None]
@@ -149,19 +150,18 @@ def _integers(record: Any) -> Iterator[int]:
 
 
 def walk(
-    docket: Docket,
+    source: CaseSource,
     count: int,
     visit: Callable[[Case], None],
     *,
     phases: Sequence[str] = ("generate",),
     database: ExampleDatabase | None = None,
 ) -> None:
-    """Call `visit` with up to `count` cases in the order the docket's seed gives; what `visit` raises ends the walk.
+    """Call `visit` with up to `count` cases in the order the case source's seed gives; what `visit` raises ends the walk.
 
-    `phases` are Hypothesis's: "reuse" visits what `database` keeps of this docket instead, with or without "generate" after it;
-    "shrink" has Hypothesis shrink what was raised, and raise the smallest. A case that raises is saved in `database`, and one that
-    no longer does is dropped from it.
-    """
+    `phases` are Hypothesis's: "reuse" visits what `database` keeps of this case source instead, with or without "generate" after
+    it; "shrink" has Hypothesis shrink what was raised, and raise the smallest. A case that raises is saved in `database`, and one
+    that no longer does is dropped from it."""
     import hypothesis
     from hypothesis import HealthCheck, Phase, Verbosity
     from hypothesis.control import current_build_context
@@ -179,16 +179,16 @@ def walk(
     )
 
     @settings  # after the seed, which sets the database of what it decorates to none
-    @hypothesis.seed(derived_seed(docket.seed, docket.address, docket.drawn_as))
-    @hypothesis.given(case=docket.contract.cases(docket.target))
+    @hypothesis.seed(derived_seed(source.seed, source.address, source.drawn_as))
+    @hypothesis.given(case=source.contract.cases(source.target))
     def each(case: Case) -> None:
-        ready = docket.prepared(case)
+        ready = source.prepared(case)
         if ready is not None:
-            _choices[docket.target.name, ready.key] = current_build_context().data.choices
+            _choices[source.target.name, ready.key] = current_build_context().data.choices
             visit(ready)
 
-    # Hypothesis would know all dockets by this one function; and without a key of ours it keeps nothing where a seed is given.
-    key = hashlib.sha256("\0".join([docket.address, docket.drawn_as, docket.launcher]).encode()).digest()
+    # Hypothesis would know all case sources by this one function; and without a key of ours it keeps nothing where a seed is given.
+    key = hashlib.sha256("\0".join([source.address, source.drawn_as, source.launcher]).encode()).digest()
     each._hypothesis_internal_database_key = key  # type: ignore[attr-defined]
     with suppress(unittest.SkipTest), _no_constants_of_modules():  # SkipTest: Hypothesis's word for a database that keeps nothing
         each()
@@ -215,14 +215,14 @@ _choices: dict[tuple[str, str], Any] = {}  # what Hypothesis drew in this proces
 def reproduction(case: Case, target: str) -> dict[str, str]:
     """How Hypothesis draws `case` again: `version` and `blob` for its `reproduce_failure`, over the contract's strategy.
 
-    `absent` says why there is none: a case of a cover list, or one made smaller field by field, was never drawn.
+    `absent` says why there is none: a case of required cases, or one made smaller field by field, was never drawn.
     """
     import hypothesis
     from hypothesis.core import encode_failure
 
     choices = _choices.get((target, case.key))
     if choices is None:
-        return {"absent": "not drawn by Hypothesis: it is of the cover list, or was given"}
+        return {"absent": "not drawn by Hypothesis: it is of the required cases, or was given"}
     return {"version": hypothesis.__version__, "blob": encode_failure(choices).decode()}
 
 

@@ -12,26 +12,26 @@ from rich.text import Text
 
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import ROOT
-from bitverdict.harness.model.verdict import Ruling, Verdict
+from bitverdict.harness.model.verdict import Decision, Verdict
 
 TYPES = ("dtype", "format")  # fields that are told even where they have their default
 SHADES = " ·░▒▓█"
 _PARTS = [f"{shade} below {25 * place}%" for place, shade in enumerate(SHADES[1:-1], 1)]
 LEGEND = ", ".join(["blank none", *_PARTS, f"{SHADES[-1]} all"])
 MOST_LINES, LONGEST = 10, 300  # lines of one detail, characters of a line
-TOLD_ELSEWHERE = {"first", "clusters", "heat", "heat_before", "output", "wrong", "of", "never_written", "undecided_words"}
+TOLD_ELSEWHERE = {"first", "clusters", "heat", "heat_before", "output", "wrong", "of", "never_written", "inconclusive_words"}
 TOLD_ELSEWHERE |= {"traceback", "raised", "buffer", "first_byte", "last_byte", "bytes", "written", "status", "layer"}
 """Details that are part of the message or of the picture, or for a program only."""
 
 
-def conviction(contract: str, target: str, case: Case, verdict: Verdict, notes: list[str], replay_line: str) -> Group:
+def failure_report(contract: str, target: str, case: Case, verdict: Verdict, notes: list[str], replay_line: str) -> Group:
     """What a person reads about one bug: name, first words, clusters, picture, case, and the one line that replays it."""
     details = verdict.details
     parts: list[Any] = []
-    if verdict.ruling is Ruling.ERROR:
+    if verdict.decision is Decision.ERROR:
         parts.append(Text(f"ERROR {contract} on {target}, which is no fault of the kernel", style="bold magenta"))
     else:
-        parts.append(Text(f"CONVICTED {contract} on {target}: {verdict.outcome}", style="bold red"))
+        parts.append(Text(f"FAIL {contract} on {target}: {verdict.outcome}", style="bold red"))
     parts.append(Text(f"  {verdict.message}".replace("\n", "\n  ")))
     if verdict.location:
         parts += [Text(f"  at {verdict.location}"), *_quoted(verdict.location, case)]
@@ -64,10 +64,10 @@ def _quoted(location: str, case: Case) -> list[Text]:
 
 
 def source_line(location: str, case: Case) -> str:
-    """The text at ``file:line``. The accused's own file is known by its name alone: it may be a copy that lies elsewhere."""
+    """The text at ``file:line``. The judged kernel's own file is known by its name alone: it may be a copy that lies elsewhere."""
     file, _, number = location.rpartition(":")
-    accused = (Path(address.rpartition(":")[0]) for address in (case.launcher, case.contract))
-    for path in (*(place for place in accused if file and place.name == Path(file).name), Path(file), ROOT / file):
+    under_test = (Path(address.rpartition(":")[0]) for address in (case.launcher, case.contract))
+    for path in (*(place for place in under_test if file and place.name == Path(file).name), Path(file), ROOT / file):
         if number.isdigit() and path.suffix == ".py" and path.is_file():
             lines = path.read_text(errors="replace").splitlines()
             return lines[int(number) - 1].strip() if 0 < int(number) <= len(lines) else ""

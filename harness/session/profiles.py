@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Profile:
-    """How far a run goes. Cover lists are judged whole whatever the profile; `seconds` ends the drawn cases of a run,
+    """How far a run goes. Required cases are judged whole whatever the profile; `seconds` ends the drawn cases of a run,
     `node_seconds` those of one pytest node (there are as many nodes as contracts times targets)."""
 
     name: str

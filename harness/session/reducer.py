@@ -1,8 +1,9 @@
 """What is smaller than a case: a total order, and the way down it, field by field, while the same bug shows.
 
 Fields are those of the records themselves, nested ones too, so this works for every kernel whose `Problem` and `Config` are
-dataclasses. The values a field that is no number may take are those the contract's cover list has, the default first; a number goes
-no lower than there. So two runs that begin at different cases of one bug walk one order, and nearly always end at one least case.
+dataclasses. The values a field that is no number may take are those the contract's required cases have, the default first; a number
+goes no lower than there. So two runs that begin at different cases of one bug walk one order, and nearly always end at one reduced
+case.
 
 The order: plainest choices (schedule, regime, element types, flags), then sizes of the problem and of the launch nearer to 0, then
 gaps and offsets (fields whose default is 0), then the data seed. A field that was made smaller may need others to stay legal: rows
@@ -26,7 +27,7 @@ UNITS = (4, 8, 16)  # elements that a row may have to be a multiple of
 MOST_REPAIRS = 1000  # combinations of gaps asked for one candidate; asking costs 10 to 50 microseconds
 
 
-class Descent:
+class Reducer:
     """The way down from a case of `contract` on `target`. `shows` says whether a legal case shows the same bug; where it answers
     None there is no time left, and the descent ends with what it has."""
 
@@ -122,9 +123,9 @@ class Descent:
         return legal if shown else None
 
     def legal(self, case: Case) -> Case | None:
-        """`case`, with the smallest gaps and offsets under which it owes a result; None where there are none."""
+        """`case`, with the smallest gaps and offsets under which it expects a result; None where there are none."""
         if case not in self.owing:
-            self.owing[case] = self._owes(case)
+            self.owing[case] = self._expects(case)
         if self.owing[case]:
             return case
         if case not in self.repaired:
@@ -143,17 +144,17 @@ class Descent:
             repaired = case
             for field, value in zip(slack, way, strict=True):
                 repaired = with_value(repaired, field, value)
-            if self._owes(repaired):
+            if self._expects(repaired):
                 return repaired
         return None
 
     def _broken(self, case: Case) -> str:
         """What is said of an illegal case: the first rule it breaks; empty for a legal one."""
         try:
-            owed = self.contract.owed(case, self.target)
+            expected_outcome = self.contract.expected_outcome(case, self.target)
         except (ValueError, TypeError, ArithmeticError, LookupError) as error:
             return type(error).__name__
-        return "" if owed.result else f"{owed.outcome} {owed.message}"
+        return "" if expected_outcome.result else f"{expected_outcome.outcome} {expected_outcome.message}"
 
     def _gap_rules(self, case: Case) -> set[str]:
         """The rules that a gap or an offset one element longer can break."""
@@ -163,7 +164,7 @@ class Descent:
             self.rules = {self._broken(one) for one in longer} - {""}
         return self.rules
 
-    def _owes(self, case: Case) -> bool:
+    def _expects(self, case: Case) -> bool:
         return not self._broken(case)
 
     def lesser(self, case: Case, field: Field) -> list[Any]:
@@ -175,8 +176,8 @@ class Descent:
         return known[: known.index(value)] if value in known else known
 
     def floor(self, case: Case, field: Field) -> int:
-        """The least that a number may become. Of the configuration, what the cover list has: nothing says what a tile of one row
-        does. Of the problem, 1; 0 where the cover list has it. Clauses say the rest."""
+        """The least that a number may become. Of the configuration, what the required cases have: nothing says what a tile of one
+        row does. Of the problem, 1; 0 where the required cases have it. Clauses say the rest."""
         if field not in self.floors:
             values = [0] if field[-1] == "data_seed" else default_at(case, field)
             for listed in self.listed:
@@ -206,7 +207,7 @@ class Descent:
         return tuple(tuple(map(place, group)) for group in (choices, sizes, later, [("data_seed",)]))
 
     def _choices(self, case: Case, field: Field) -> list[Any]:
-        """What a field that is no number may be: its default, then what the cover list has, in its order."""
+        """What a field that is no number may be: its default, then what the required cases have, in its order."""
         if field not in self.choices:
             seen = dict.fromkeys(default_at(case, field))
             for listed in self.listed:
@@ -214,7 +215,7 @@ class Descent:
                     seen[value_at(listed, field)] = None
                 except AttributeError:  # a case without a configuration
                     continue
-            plain = [str(value) if isinstance(value, str) else value for value in seen]  # a child need not know an enum's class
+            plain = [str(value) if isinstance(value, str) else value for value in seen]  # a worker need not know an enum's class
             self.choices[field] = [value for value in plain if type(value) is not int]
         return self.choices[field]
 

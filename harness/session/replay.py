@@ -11,10 +11,10 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.supervision import end_forks
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict, normalised
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict, normalised
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.workers.journal import Journal
-from bitverdict.harness.workers.pool import Bench
+from bitverdict.harness.workers.pool import WorkerPool
 
 FLAKY_RUNS = 5
 
@@ -34,17 +34,17 @@ class Replayed:
 
     @property
     def _stored(self) -> str:
-        return "an error" if self.stored[0] == Outcome.ERROR else f"convicted of {self.stored[0]!r}"
+        return "an error" if self.stored[0] == Outcome.ERROR else f"failed with {self.stored[0]!r}"
 
     @property
     def sentence(self) -> str:
-        if self.verdict.ruling is Ruling.CONVICTED:
-            return f"convicted again: {'the same bug' if self.same else 'another bug'} ({self.verdict.outcome})"
-        if self.verdict.ruling is Ruling.RIGHT:
-            return f"right now: it was {self._stored} when it was stored"
-        if self.verdict.ruling is Ruling.ERROR and self.same:
+        if self.verdict.decision is Decision.FAIL:
+            return f"failed again: {'the same bug' if self.same else 'another bug'} ({self.verdict.outcome})"
+        if self.verdict.decision is Decision.PASS:
+            return f"passes now: it was {self._stored} when it was stored"
+        if self.verdict.decision is Decision.ERROR and self.same:
             return f"error again: {self.verdict.message}"
-        return f"{self.verdict.ruling}: {self.verdict.message}"
+        return f"{self.verdict.decision}: {self.verdict.message}"
 
 
 def _anywhere(signature: tuple[str, str, str]) -> tuple[str, str, str]:
@@ -53,7 +53,7 @@ def _anywhere(signature: tuple[str, str, str]) -> tuple[str, str, str]:
 
 
 class InThisProcess:
-    """Judges where it is called, without a child: for a debugger. What kills the process leaves its case in the journal.
+    """Judges where it is called, without a worker: for a debugger. What kills the process leaves its case in the journal.
 
     `say` is told, before the launch, how to come to this process with a debugger.
     """
@@ -88,18 +88,18 @@ def attaching(process: int, command: str, *, emulated: bool) -> list[str]:
     ]
 
 
-def replay(path: Path, bench: Bench | InThisProcess, *, embedded: bool = False) -> Replayed:
-    """Judge the case of the seed file at `path` on its target. UsageError for a file or a target that does not serve."""
+def replay(path: Path, pool: WorkerPool | InThisProcess, *, embedded: bool = False) -> Replayed:
+    """Judge the case of the reproducer at `path` on its target. UsageError for a file or a target that does not serve."""
     seed = reproducers.read(path)
     where = target(seed.target)
     case, notes = reproducers.restored(seed, embedded=embedded)
-    verdict = bench.judge(case, where)
-    if verdict.ruling is Ruling.ERROR and verdict.details.get("raised") == UsageError.__name__:
-        raise UsageError(f"seed file {path}: {verdict.message}")
+    verdict = pool.judge(case, where)
+    if verdict.decision is Decision.ERROR and verdict.details.get("raised") == UsageError.__name__:
+        raise UsageError(f"reproducer {path}: {verdict.message}")
     return Replayed(case, verdict, seed.signature, notes)
 
 
-def rerun(case: Case, where: str, verdict: Verdict, bench: Bench) -> str:
+def rerun(case: Case, where: str, verdict: Verdict, pool: WorkerPool) -> str:
     """'' when the verdict comes again each time, else "nondeterministic: k of r runs show it"."""
-    again = [bench.judge(case, target(where)).signature == verdict.signature for _ in range(FLAKY_RUNS - 1)]
+    again = [pool.judge(case, target(where)).signature == verdict.signature for _ in range(FLAKY_RUNS - 1)]
     return "" if all(again) else f"nondeterministic: {1 + sum(again)} of {FLAKY_RUNS} runs show it"

@@ -1,9 +1,9 @@
-"""Failing cases as files that replay anywhere: the case, the verdict with its signature, versions, knobs, and the accused's source.
+"""Failing cases as files that replay anywhere: the case, the verdict with its signature, versions, knobs, and the judged kernel's
+source.
 
 New ones lie in ``.harness/failures/<contract>-<target>-<digest>.json``, one per signature (a second case with the same signature is
-the same bug); promoted ones in ``tests/seeds/`` with the ruling that is owed. Written whole or not at all. A file of another format
-version is read when that is known how, and refused with a reason when it is not.
-"""
+the same bug); promoted ones in ``tests/reproducers/`` with the decision that is expected. Written whole or not at all. A file of
+another format version is read when that is known how, and refused with a reason when it is not."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ from pathlib import Path
 
 from bitverdict import __version__
 from bitverdict.harness.judge.machine_faults import writing
+from bitverdict.harness.model import verdict as verdicts
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.case_fields import check_case
 from bitverdict.harness.model.contract import case_from_record
 from bitverdict.harness.model.paths import REPRODUCERS, ROOT, state_directory
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import Ruling, Verdict
+from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session.case_source import reproduction
 
-VERSION = 1
+VERSION = 2
 KNOBS = ("TRITON_DEFAULT_FP_FUSION", "TRITON_F32_DEFAULT", "TRITON_DISABLE_LINE_INFO", "DISABLE_PTXAS_OPT", "HARNESS_POOL_SEED")
 _FIELDS = {"version", "case", "target", "verdict", "signature"}
 
 
 @dataclass(frozen=True)
-class SeedFile:
+class Reproducer:
     """One stored failing case. `sources` maps an address's file, as written in the case, to its text when it was stored."""
 
     case: dict
@@ -48,7 +49,7 @@ class SeedFile:
     knobs: dict = field(default_factory=dict)
     sources: dict = field(default_factory=dict)
     hypothesis: dict = field(default_factory=dict)  # how Hypothesis draws it again, or the case it was shrunk from
-    owed: dict | None = None  # promoted files only: {"ruling": ..., "outcome": ...}
+    expected_outcome: dict | None = None  # promoted files only: {"decision": ..., "outcome": ...}
 
     @property
     def name(self) -> str:
@@ -59,16 +60,16 @@ class SeedFile:
         return f"{stem}-{self.target.replace(':', '_')}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
 
 
-def seed_of(case: Case, target: str, verdict: Verdict, *, model: str = "", first: Case | None = None) -> SeedFile:
-    """The seed file of a verdict, with what is needed to judge the case again elsewhere. `first` is the case that `case` was shrunk
-    from, where it is another: Hypothesis's blob is that of the case it drew."""
+def reproducer_of(case: Case, target: str, verdict: Verdict, *, model: str = "", first: Case | None = None) -> Reproducer:
+    """The reproducer of a verdict, with what is needed to judge the case again elsewhere. `first` is the case that `case` was
+    shrunk from, where it is another: Hypothesis's blob is that of the case it drew."""
     record, first = case.to_json(), first or case
     drawn: dict = {"draws": "this case" if first == case else "the case this one was shrunk from"} | reproduction(first, target)
     if "absent" in drawn:
         del drawn["draws"]
     elif first != case:
         drawn["case"] = first.to_json()
-    return SeedFile(
+    return Reproducer(
         case=record,
         target=target,
         verdict=verdict.to_json(),
@@ -81,12 +82,12 @@ def seed_of(case: Case, target: str, verdict: Verdict, *, model: str = "", first
     )
 
 
-def write(seed: SeedFile, directory: Path | None = None) -> Path:
+def write(seed: Reproducer, directory: Path | None = None) -> Path:
     """Store `seed` (default: the state directory's ``failures``), atomically; returns its path. An equal bug is overwritten."""
     directory = directory or state_directory() / "failures"
     path = directory / seed.name
     record = {"version": VERSION, **{name: value for name, value in vars(seed).items() if value is not None}}
-    with writing("seed file", path):
+    with writing("reproducer", path):
         directory.mkdir(parents=True, exist_ok=True)
         write_atomically(path, json.dumps(record, indent=1, sort_keys=True, default=str) + "\n")
     return path
@@ -110,47 +111,52 @@ def write_atomically(path: Path, text: str) -> None:
         raise
 
 
-def read(path: Path) -> SeedFile:
-    """The seed file at `path`. ValueError (value, rule, remedy) for no file, no JSON, missing fields or another version."""
+def read(path: Path) -> Reproducer:
+    """The reproducer at `path`. ValueError (value, rule, remedy) for no file, no JSON, missing fields or another version."""
     try:
         record = json.loads(path.read_text())
     except OSError as error:
         raise UsageError(
-            f"seed file {path}: cannot be read ({error.strerror}); give a file of .harness/failures or tests/seeds"
+            f"reproducer {path}: cannot be read ({error.strerror}); give a file of .harness/failures or tests/reproducers"
         ) from None
     except ValueError as error:
-        raise UsageError(f"seed file {path}: is not JSON ({error}); it was cut or edited: take it from its run again") from None
+        raise UsageError(f"reproducer {path}: is not JSON ({error}); it was cut or edited: take it from its run again") from None
     if not isinstance(record, dict) or not isinstance(record.get("version"), int):
-        raise UsageError(f"seed file {path}: has no version; a seed file is a JSON object with {', '.join(sorted(_FIELDS))}")
-    if record["version"] != VERSION:
+        raise UsageError(f"reproducer {path}: has no version; a reproducer is a JSON object with {', '.join(sorted(_FIELDS))}")
+    if record["version"] not in range(1, VERSION + 1):
         writer = record.get("versions", {}).get("harness", "unknown") if isinstance(record.get("versions"), dict) else "unknown"
         raise UsageError(
-            f"seed file {path}: version {record['version']}, this checkout reads version {VERSION}; replay it with the checkout "
+            f"reproducer {path}: version {record['version']}, this checkout reads versions 1 to {VERSION}; replay it with the "
+            f"checkout "
             f"that wrote it ({writer}), or run again here"
         )
     missing = _FIELDS - set(record)
     if missing:
-        raise UsageError(f"seed file {path}: lacks {', '.join(sorted(missing))}; it was cut or edited: take it from its run again")
+        raise UsageError(f"reproducer {path}: lacks {', '.join(sorted(missing))}; it was cut or edited: take it from its run again")
     for name, kind in (("case", dict), ("target", str), ("verdict", dict), ("signature", list), ("machine", str)):
         if name in record and type(record[name]) is not kind:
             rule = {dict: "an object of JSON", str: "a text", list: "a list"}[kind]
-            raise UsageError(f"seed file {path}: {name} is {record[name]!r:.100}: must be {rule}; take the file from its run again")
+            raise UsageError(
+                f"reproducer {path}: {name} is {record[name]!r:.100}: must be {rule}; take the file from its run again"
+            )
     if len(record["signature"]) != 3 or not all(isinstance(part, str) for part in record["signature"]):
-        raise UsageError(f"seed file {path}: signature is {record['signature']!r:.100}: must be outcome, message, line")
+        raise UsageError(f"reproducer {path}: signature is {record['signature']!r:.100}: must be outcome, message, line")
     for name in ("versions", "knobs", "sources"):
         given = record.get(name, {})
         if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
-            raise UsageError(f"seed file {path}: {name} is {given!r:.100}: must be an object of JSON with texts in it")
-    known = {name: record[name] for name in SeedFile.__dataclass_fields__ if name in record}
-    return SeedFile(**known | {"signature": tuple(record["signature"])})
+            raise UsageError(f"reproducer {path}: {name} is {given!r:.100}: must be an object of JSON with texts in it")
+    if record["version"] == 1:
+        record = of_version_1(record)
+    known = {name: record[name] for name in Reproducer.__dataclass_fields__ if name in record}
+    return Reproducer(**known | {"signature": tuple(record["signature"])})
 
 
-def restored(seed: SeedFile, *, embedded: bool = False) -> tuple[Case, list[str]]:
+def restored(seed: Reproducer, *, embedded: bool = False) -> tuple[Case, list[str]]:
     """The case, ready to be judged here, and notes on what is not as it was.
 
-    A file of the accused that is gone is written anew from the text stored with the case; one that changed is judged as it is now,
-    unless `embedded` asks for the stored text. UsageError when the record is no case of its contract, with the field and the rule.
-    """
+    A file of the kernel under test that is gone is written anew from the text stored with the case; one that changed is judged as
+    it is now, unless `embedded` asks for the stored text. UsageError when the record is no case of its contract, with the field and
+    the rule."""
     check_case(seed.case)
     record, notes = dict(seed.case), []
     for part in ("contract", "launcher"):
@@ -186,11 +192,11 @@ def restored(seed: SeedFile, *, embedded: bool = False) -> tuple[Case, list[str]
     return replace(case, contract=record["contract"]), notes
 
 
-def promote(path: Path, ruling: Ruling, directory: Path = REPRODUCERS) -> Path:
-    """Move a seed file to where it is kept, with the ruling that is owed from now on. Returns the new path."""
+def promote(path: Path, decision: Decision, directory: Path = REPRODUCERS) -> Path:
+    """Move a reproducer to where it is kept, with the decision that is expected from now on. Returns the new path."""
     stored = read(path)
-    owed = {"ruling": str(ruling)} | ({"outcome": stored.signature[0]} if ruling is Ruling.CONVICTED else {})
-    seed = replace(stored, owed=owed)
+    expected_outcome = {"decision": str(decision)} | ({"outcome": stored.signature[0]} if decision is Decision.FAIL else {})
+    seed = replace(stored, expected_outcome=expected_outcome)
     kept = write(seed, directory)
     if kept.resolve() != path.resolve():
         path.unlink()
@@ -219,3 +225,14 @@ def versions() -> dict[str, str]:
 def _sources(record: dict) -> dict[str, str]:
     places = {record.get(part, "").rpartition(":")[0] for part in ("contract", "launcher")}
     return {place: Path(place).read_text() for place in sorted(places) if place.endswith(".py") and Path(place).is_file()}
+
+
+def of_version_1(record: dict) -> dict:
+    """The record of a reproducer as version 1 wrote it, as this version writes it."""
+    found = dict(record, version=VERSION, verdict=verdicts.of_version_1(record["verdict"]))
+    outcome, message, location = record["signature"]
+    found["signature"] = [verdicts.word_of_version_1(outcome), message.replace("ran, but owes:", "ran, but expects:"), location]
+    if (owed := found.pop("owed", None)) is not None:
+        renamed = {"ruling": "decision"}
+        found["expected_outcome"] = {renamed.get(name, name): verdicts.word_of_version_1(value) for name, value in owed.items()}
+    return found

@@ -10,14 +10,14 @@ from xml.etree import ElementTree
 
 from bitverdict.harness.judge.machine_faults import writing
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.verdict import Ruling, Verdict
+from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session.failure_report import describe
 from bitverdict.harness.session.reproducers import versions, write_atomically
 from bitverdict.harness.session.tally import Tally
 
 FREE = "free space there, or name another file"
-_ELEMENTS = {Ruling.CONVICTED: "failure", Ruling.ERROR: "error", Ruling.UNDECIDED: "skipped", Ruling.NOT_RUN: "skipped"}
-_ELEMENTS |= {Ruling.CANCELLED: "skipped"}
+_ELEMENTS = {Decision.FAIL: "failure", Decision.ERROR: "error", Decision.INCONCLUSIVE: "skipped", Decision.NOT_RUN: "skipped"}
+_ELEMENTS |= {Decision.CANCELLED: "skipped"}
 """JUnit's element for a case that did not pass."""
 
 
@@ -40,7 +40,7 @@ class Records:
 
     def verdict(self, case: Case, contract: str, target: str, verdict: Verdict) -> None:
         record = verdict.to_json()
-        if verdict.ruling is Ruling.RIGHT:
+        if verdict.decision is Decision.PASS:
             record = {name: value for name, value in record.items() if name not in ("details",) and value not in ([], {}, None, "")}
         self._line({"event": "verdict", "contract": contract, "target": target, "case": case.to_json(), "verdict": record})
         suite = self._suites.get(f"{contract}-{target}")
@@ -50,7 +50,7 @@ class Records:
             )
         seconds = f"{verdict.seconds.get('total', 0.0):.3f}"
         entry = ElementTree.SubElement(suite, "testcase", classname=f"{contract}-{target}", name=describe(case), time=seconds)
-        kind = _ELEMENTS.get(verdict.ruling)
+        kind = _ELEMENTS.get(verdict.decision)
         if kind:
             ElementTree.SubElement(
                 entry, kind, message=_printable(f"{verdict.outcome}: {verdict.message}"), type=str(verdict.outcome)
@@ -58,8 +58,8 @@ class Records:
         if time.monotonic() - self._written > self.EVERY:
             self._write_junit()
 
-    def seed_file(self, path: Path, contract: str, target: str) -> None:
-        self._line({"event": "seed file", "contract": contract, "target": target, "path": str(path)})
+    def reproducer(self, path: Path, contract: str, target: str) -> None:
+        self._line({"event": "reproducer", "contract": contract, "target": target, "path": str(path)})
 
     def end(self, tally: Tally) -> None:
         self._line({"event": "summary", "time": time.time(), **tally.to_json()})

@@ -1,7 +1,7 @@
 """``run --resume``: a run that was killed or cancelled goes on from its journal and comes to the results of an undisturbed one.
 
 Besides the cases (`bitverdict.harness.workers.journal`) a run's journal holds what it was asked, first of all (``asked``:
-arguments, directory, versions, a digest of the code, knobs), and what depended on the clock: how many dockets were drawn from
+arguments, directory, versions, a digest of the code, knobs), and what depended on the clock: how many case sources were drawn from
 (``drawn``), after how many drawn cases it was enough (``enough``), and its end (``finished``). Going on deals the same cases in the
 same order: one with a verdict in the journal is counted and not judged, one that was out when the run died is judged again.
 Cancelled is not a verdict."""
@@ -20,7 +20,7 @@ from pathlib import Path
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import ROOT, state_directory
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import Ruling, Verdict
+from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session.reproducers import KNOBS, versions
 from bitverdict.harness.workers.journal import Journal, in_use, records
 
@@ -36,7 +36,7 @@ class Past:
     verdicts: dict[tuple[str, str], Verdict] = field(default_factory=dict)  # (target, case's key) -> its first verdict
     begun: set[tuple[str, str]] = field(default_factory=set)  # of all cases, judged or out when the run died
     seconds: float = 0.0  # spent dealing by the earlier parts, summed
-    drawn: int | None = None  # dockets that were drawn from, where that was decided
+    drawn: int | None = None  # case sources that were drawn from, where that was decided
     enough: int | None = None  # drawn cases dealt before the time for more was over, or they all were
 
     def dealt(self, target: str, case: Case) -> bool:
@@ -115,10 +115,10 @@ def past(told: list[dict]) -> Past:
                 found.begun.add(out[record["number"]])
             case "end" if record["number"] in out:
                 verdict = Verdict.from_json(record["verdict"])
-                if verdict.ruling not in (Ruling.CANCELLED, Ruling.ERROR):  # what failed then may not fail now
+                if verdict.decision not in (Decision.CANCELLED, Decision.ERROR):  # what failed then may not fail now
                     found.verdicts.setdefault(out[record["number"]], verdict)
             case "drawn":
-                found.drawn = record["dockets"]
+                found.drawn = record["case_sources"]
             case "enough":
                 found.enough = record["cases"]
         last = record["time"]
@@ -179,7 +179,7 @@ def _deciding() -> dict[str, str]:
 
 
 def _sources(arguments: argparse.Namespace) -> dict[str, str]:
-    """Digests of the files that addresses name: the accused, wherever they lie."""
+    """Digests of the files that addresses name: the kernel under test, wherever they lie."""
     addresses = [arguments.contract, arguments.launcher, *arguments.stems]
     places = [Path(address.rpartition(":")[0]) for address in addresses if address.rpartition(":")[0].endswith(".py")]
     return {str(place): hashlib.sha256(place.read_bytes()).hexdigest()[:16] if place.is_file() else "gone" for place in places}

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.verdict import Ruling, Verdict
+from bitverdict.harness.model.verdict import Decision, Verdict
 
 SIZES = ("m", "n", "k")
-JUDGED = (Ruling.RIGHT, Ruling.CONVICTED)
+JUDGED = (Decision.PASS, Decision.FAIL)
 
 
 @dataclass
@@ -37,8 +37,8 @@ class Scope:
             tuner = self.tuners.setdefault((told["kernel"], target), Tuner())
             tuner.of = max(tuner.of, told["of"])
             tuner.unfit.update(told["unfit"])
-            tuner.judged |= {told["took"]} if verdict.ruling in JUDGED else set()
-        if verdict.ruling in JUDGED:
+            tuner.judged |= {told["took"]} if verdict.decision in JUDGED else set()
+        if verdict.decision in JUDGED:
             sizes = self.largest.setdefault(contract, {})
             for name in SIZES:
                 if isinstance(size := getattr(case.problem, name, None), int):

@@ -11,25 +11,25 @@ from collections.abc import Callable
 
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.verdict import Verdict
-from bitverdict.harness.session.case_source import Docket, walk
-from bitverdict.harness.session.reducer import Descent
+from bitverdict.harness.session.case_source import CaseSource, walk
+from bitverdict.harness.session.reducer import Reducer
 
 _kinds: dict[tuple[str, str, str], type[Exception]] = {}
 
 
-class Convicted(Exception):
+class KernelFailed(Exception):
     """Base of one exception class a signature: Hypothesis tells bugs apart by class and line, never by message."""
 
 
-def conviction_class(signature: tuple[str, str, str]) -> type[Exception]:
+def failure_class(signature: tuple[str, str, str]) -> type[Exception]:
     """The exception class of a bug; the same object for the same signature."""
     if signature not in _kinds:
         name = "".join(part for part in signature[0].title() if part.isalnum()) or "Bug"
-        _kinds[signature] = type(f"{name}{len(_kinds)}", (Convicted,), {"signature": signature})
+        _kinds[signature] = type(f"{name}{len(_kinds)}", (KernelFailed,), {"signature": signature})
     return _kinds[signature]
 
 
-class Memory:
+class VerdictCache:
     """Verdicts by (target, case); `judge` is asked once for each."""
 
     def __init__(self, judge: Callable[[Case], Verdict]) -> None:
@@ -43,8 +43,10 @@ class Memory:
         return self.known[case.key]
 
 
-def shrink(docket: Docket, case: Case, verdict: Verdict, judge: Memory, *, draws: int, seconds: float) -> tuple[Case, Verdict]:
-    """A smaller case of `docket` with the signature of `verdict` (or the same one), within about `seconds`.
+def shrink(
+    source: CaseSource, case: Case, verdict: Verdict, judge: VerdictCache, *, draws: int, seconds: float
+) -> tuple[Case, Verdict]:
+    """A smaller case of `source` with the signature of `verdict` (or the same one), within about `seconds`.
 
     Fields first (`bitverdict.harness.session.reducer`): a few dozen launches, and the same end whatever the beginning. Where no
     field can be made smaller, because the contract's records are of another kind, Hypothesis shrinks its own draws."""
@@ -52,22 +54,22 @@ def shrink(docket: Docket, case: Case, verdict: Verdict, judge: Memory, *, draws
 
     def shows(candidate: Case) -> bool | None:
         """None when the time is over and `candidate` was not judged before."""
-        if docket.launcher and docket.prepared(candidate) != candidate:
+        if source.launcher and source.prepared(candidate) != candidate:
             return False  # a user's launcher is not asked this
         if candidate.key not in judge.known and time.monotonic() > end:
             return None
         found = judge(candidate)
-        return found.convicted and found.signature == verdict.signature
+        return found.failed and found.signature == verdict.signature
 
-    best = Descent(docket.contract, docket.target, shows).least(case)
+    best = Reducer(source.contract, source.target, shows).least(case)
     if best == case and time.monotonic() < end:
-        best = _by_draws(docket, case, verdict, shows, draws)
+        best = _by_draws(source, case, verdict, shows, draws)
     return best, judge(best)
 
 
-def _by_draws(docket: Docket, case: Case, verdict: Verdict, shows: Callable[[Case], bool | None], draws: int) -> Case:
+def _by_draws(source: CaseSource, case: Case, verdict: Verdict, shows: Callable[[Case], bool | None], draws: int) -> Case:
     """What Hypothesis makes of its own draws: it walks them again, the verdicts known, and shrinks the first with the bug."""
-    best, wanted = case, conviction_class(verdict.signature)
+    best, wanted = case, failure_class(verdict.signature)
 
     def visit(candidate: Case) -> None:
         nonlocal best
@@ -76,8 +78,8 @@ def _by_draws(docket: Docket, case: Case, verdict: Verdict, shows: Callable[[Cas
             raise wanted(verdict.message)
 
     try:
-        walk(docket, draws, visit, phases=("generate", "shrink"))
-    except Convicted:
+        walk(source, draws, visit, phases=("generate", "shrink"))
+    except KernelFailed:
         pass
     except Exception as error:
         if "Flaky" not in type(error).__name__:  # the end of the time makes candidates pass that failed before

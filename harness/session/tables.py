@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bitverdict.harness.model.verdict import Ruling
-from bitverdict.harness.session.tally import COURT, Tally, court_share
+from bitverdict.harness.model.verdict import Decision
+from bitverdict.harness.session.tally import OWN_BUCKETS, Tally, own_share
 
 
 def table(tally: Tally) -> Table:
@@ -22,23 +22,23 @@ def table(tally: Tally) -> Table:
         ("dtype", "left"),
         ("cases", "right"),
         ("words", "right"),
-        ("right", "right"),
+        ("pass", "right"),
     ):
         shown.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    for name in ("convicted", "undecided", *(["error"] if tally.errors else [])):
+    for name in ("fail", "inconclusive", *(["error"] if tally.errors else [])):
         shown.add_column(name, justify="right", no_wrap=True)
-    shown.add_column("rests on", min_width=24)
+    shown.add_column("basis", min_width=24)
     shown.add_column("cover", no_wrap=True)
     told: set[tuple[str, str]] = set()
     for row in sorted(tally.rows.values(), key=lambda row: (row.contract, row.target, row.dtype)):
         key = (row.contract, row.target)
         cover = "" if key in told else f"{tally.covered[key]}/{tally.asked.get(key, 0)}"
         told.add(key)
-        convicted, undecided = row.rulings[Ruling.CONVICTED], row.rulings[Ruling.UNDECIDED]
-        if row.rulings[Ruling.NOT_RUN] == row.cases:
+        failed, inconclusive = row.decisions[Decision.FAIL], row.decisions[Decision.INCONCLUSIVE]
+        if row.decisions[Decision.NOT_RUN] == row.cases:
             shown.add_row(row.contract, row.target, row.dtype, "-", "-", "not run", style="dim")
             continue
-        rests = ", ".join(f"{name} {count}" for name, count in row.rests_on.most_common())
+        rests = ", ".join(f"{name} {count}" for name, count in row.basis.most_common())
         rests += f" (largest share of the bound {row.bound_used:.2g})" if row.bound_used is not None else ""
         shown.add_row(
             row.contract,
@@ -46,10 +46,10 @@ def table(tally: Tally) -> Table:
             row.dtype,
             str(row.cases),
             f"{row.words:,}",
-            Text(str(row.rulings[Ruling.RIGHT]), style="green"),
-            Text(str(convicted), style="bold red" if convicted else "dim"),
-            Text(str(undecided), style="yellow" if undecided else "dim"),
-            *([Text(str(row.rulings[Ruling.ERROR]), style="bold magenta")] if tally.errors else []),
+            Text(str(row.decisions[Decision.PASS]), style="green"),
+            Text(str(failed), style="bold red" if failed else "dim"),
+            Text(str(inconclusive), style="yellow" if inconclusive else "dim"),
+            *([Text(str(row.decisions[Decision.ERROR]), style="bold magenta")] if tally.errors else []),
             rests,
             cover,
         )
@@ -57,10 +57,10 @@ def table(tally: Tally) -> Table:
 
 
 LEGEND = (
-    "right: what the contract expects came, every word or inside the bound; convicted: something else did; "
-    "undecided, error, not run: the case says nothing about the kernel",
-    "words: output elements compared; rests on, and in how many cases: words (the plan's bits, and what its instruction is known "
-    "by), bound (derived from the operands), exact (no rounding), refusal or fault (one that is owed)",
+    "pass: what the contract expects came, every word or inside the bound; fail: something else did; "
+    "inconclusive, error, not run: the case says nothing about the kernel",
+    "words: output elements compared; basis, and in how many cases: words (the plan's bits, and what its instruction is known "
+    "by), bound (derived from the operands), exact (no rounding), refusal or fault (one that is expected)",
     "largest share of the bound: of what it allows, how much the result nearest to it used (1: all)",
     "cover: cases that every run judges, decided of asked; the others are drawn from --seed until --profile's number or time",
     "a case: fields of problem and launch that are no default, regime (what values the operands have), data_seed, schedule (when "
@@ -70,22 +70,22 @@ LEGEND = (
 
 
 def not_run_lines(tally: Tally) -> list[str]:
-    """Why lines of the table say "not run", "undecided" or "error": none ever reads as a pass."""
+    """Why lines of the table say "not run", "inconclusive" or "error": none ever reads as a pass."""
     lines = [f"not run: {row.contract}: {reason}" for row in tally.rows.values() for reason in sorted(row.said)]
-    lines += [f"undecided ({count} cases): {reason}" for reason, count in tally.undecided.most_common(5)]
+    lines += [f"inconclusive ({count} cases): {reason}" for reason, count in tally.inconclusive.most_common(5)]
     lines += [f"error ({count} cases): {reason}" for reason, count in tally.errors.most_common(5)]
     return lines + [f"cancelled ({count} cases): {reason}" for reason, count in tally.left_out.items()]
 
 
 def time_line(tally: Tally) -> str:
-    """Cases a second of the wall, and where the time of the children went: summed over all of them, with the court's own share."""
+    """Cases a second of the wall, and where the time of the workers went: summed over all of them, with the harness's own share."""
     spent = {name: seconds for name, seconds in tally.bucket_seconds.items() if name != "total"}
     parts = [f"{name} {seconds:.1f} s" for name, seconds in sorted(spent.items(), key=lambda item: -item[1]) if seconds >= 0.05]
     if not parts:
         return ""
     pace = f"{tally.ran / tally.wall:.1f} cases a second, {tally.wall:.1f} s; " if tally.wall and tally.ran else ""
-    share = court_share(spent)
-    return f"{pace}time in children: {', '.join(parts)}; the court's own ({' + '.join(COURT)}): {share:.0%}"
+    share = own_share(spent)
+    return f"{pace}time in workers: {', '.join(parts)}; the harness's own ({' + '.join(OWN_BUCKETS)}): {share:.0%}"
 
 
 def coverage_lines(tally: Tally) -> list[str]:

@@ -1,6 +1,6 @@
-"""What a run counts and shows: the table of verdicts with what each rests on, the cover lists, the exit status.
+"""What a run counts and shows: the table of verdicts with what each rests on, the required cases, the exit status.
 
-Everything here reads verdicts and decides nothing but the exit status: 0 all right, 1 convicted, 3 an error, too much undecided or
+Everything here reads verdicts and is inconclusive but the exit status: 0 all right, 1 fail, 3 an error, too much inconclusive or
 a required case not decided, 5 nothing ran (2, usage, is the command line's). Command line and pytest take it from `Tally.status`.
 It holds each contract on each target to one rule: what one of them leaves open is not outweighed by the others.
 """
@@ -13,14 +13,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.verdict import Ruling, Verdict
+from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session.scope import Scope
 
-MOST_UNDECIDED = 0.05  # of the cases of one contract on one target that ran; beyond it they have not been judged
-COURT = ("transfer", "harness", "start")  # buckets that are neither the kernel's nor the reference's; start: a child's context
-RIGHT, CONVICTED, USAGE, UNDECIDED, NOTHING_RAN = 0, 1, 2, 3, 5
-DECIDED = (Ruling.RIGHT, Ruling.CONVICTED)
-RAN = (*DECIDED, Ruling.UNDECIDED, Ruling.ERROR)
+MOST_INCONCLUSIVE = 0.05  # of the cases of one contract on one target that ran; beyond it they have not been judged
+OWN_BUCKETS = (
+    "transfer",
+    "harness",
+    "start",
+)  # buckets that are neither the kernel's nor the reference's; start: a worker's context
+PASS, FAIL, USAGE, INCONCLUSIVE, NOTHING_RAN = 0, 1, 2, 3, 5
+DECIDED = (Decision.PASS, Decision.FAIL)
+RAN = (*DECIDED, Decision.INCONCLUSIVE, Decision.ERROR)
 
 
 @dataclass
@@ -30,9 +34,9 @@ class Row:
     contract: str
     target: str
     dtype: str
-    rulings: Counter = field(default_factory=Counter)
+    decisions: Counter = field(default_factory=Counter)
     outcomes: Counter = field(default_factory=Counter)
-    rests_on: Counter = field(default_factory=Counter)
+    basis: Counter = field(default_factory=Counter)
     words: int = 0
     bound_used: float | None = None
     seconds: float = 0.0
@@ -40,7 +44,7 @@ class Row:
 
     @property
     def cases(self) -> int:
-        return self.rulings.total()
+        return self.decisions.total()
 
 
 @dataclass
@@ -51,11 +55,11 @@ class Tally:
     required: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # keys of required cases not yet judged
     asked: dict[tuple[str, str], int] = field(default_factory=dict)  # how many are required
     covered: Counter = field(default_factory=Counter)  # of them, those that were decided
-    open_required: Counter = field(default_factory=Counter)  # of them, those that were judged and decide nothing
+    open_required: Counter = field(default_factory=Counter)  # of them, those that were judged and are inconclusive
     classes: dict[str, Counter] = field(default_factory=dict)  # coverage: dimension -> class -> cases
     bucket_seconds: Counter = field(default_factory=Counter)
     advice: Counter = field(default_factory=Counter)
-    undecided: Counter = field(default_factory=Counter)  # why, first line -> cases
+    inconclusive: Counter = field(default_factory=Counter)  # why, first line -> cases
     left_out: Counter = field(default_factory=Counter)  # contract, target and why -> cases that a run did not go on to
     scope: Scope = field(default_factory=Scope)
     errors: Counter = field(default_factory=Counter)  # message and place of each error -> cases
@@ -70,21 +74,21 @@ class Tally:
 
     def count(self, case: Case, contract: str, target: str, classes: dict, verdict: Verdict) -> None:
         self.wall = time.perf_counter() - self.begun
-        if verdict.ruling is Ruling.CANCELLED:
+        if verdict.decision is Decision.CANCELLED:
             self.left_out[f"{contract} on {target}: {verdict.message}"] += 1
             return
         self.scope.count(case, contract, target, verdict)
         dtype = str(classes.get("dtype", ""))
         row = self.rows.setdefault((contract, target, dtype), Row(contract, target, dtype))
-        row.rulings[verdict.ruling] += 1
+        row.decisions[verdict.decision] += 1
         row.outcomes[str(verdict.outcome)] += 1
         row.words += verdict.words
         row.seconds += verdict.seconds.get("total", 0.0)
-        if verdict.ruling is Ruling.NOT_RUN:
+        if verdict.decision is Decision.NOT_RUN:
             row.said.add(verdict.message)
         else:
-            row.rests_on[verdict.rests_on.partition(":")[0]] += 1
-        if verdict.bound_used is not None and verdict.ruling is Ruling.RIGHT:
+            row.basis[verdict.basis.partition(":")[0]] += 1
+        if verdict.bound_used is not None and verdict.decision is Decision.PASS:
             row.bound_used = max(row.bound_used or 0.0, verdict.bound_used)
         for name, spent in verdict.seconds.items():
             self.bucket_seconds[name] += spent
@@ -94,33 +98,33 @@ class Tally:
         left = self.required.get((contract, target), set())
         if case.key in left:
             left.discard(case.key)
-            self.covered[contract, target] += verdict.ruling in DECIDED
-            self.open_required[contract, target] += verdict.ruling is Ruling.UNDECIDED
-        if verdict.ruling is Ruling.UNDECIDED:
-            self.undecided[verdict.message.partition("\n")[0]] += 1
-        if verdict.ruling is Ruling.ERROR:
+            self.covered[contract, target] += verdict.decision in DECIDED
+            self.open_required[contract, target] += verdict.decision is Decision.INCONCLUSIVE
+        if verdict.decision is Decision.INCONCLUSIVE:
+            self.inconclusive[verdict.message.partition("\n")[0]] += 1
+        if verdict.decision is Decision.ERROR:
             self.errors[verdict.message.partition("\n")[0] + (f" ({verdict.location})" if verdict.location else "")] += 1
 
     def not_run(self, contract: str, target: str, reason: str) -> None:
         """A whole contract that a target cannot serve: one line, counted as nothing."""
         row = self.rows.setdefault((contract, target, ""), Row(contract, target, ""))
-        row.rulings[Ruling.NOT_RUN] += 1
+        row.decisions[Decision.NOT_RUN] += 1
         row.said.add(reason)
 
-    def total(self, ruling: Ruling) -> int:
-        return sum(row.rulings[ruling] for row in self.rows.values())
+    def total(self, decision: Decision) -> int:
+        return sum(row.decisions[decision] for row in self.rows.values())
 
     @property
     def ran(self) -> int:
-        return sum(self.total(ruling) for ruling in RAN)
+        return sum(self.total(decision) for decision in RAN)
 
     def status(self) -> int:
-        """The exit status of a run, and of a pytest node: `RIGHT` passes, `NOTHING_RAN` is a skip, any other fails."""
-        if self.total(Ruling.CONVICTED):
-            return CONVICTED
+        """The exit status of a run, and of a pytest node: `PASS` passes, `NOTHING_RAN` is a skip, any other fails."""
+        if self.total(Decision.FAIL):
+            return FAIL
         if not self.ran and not self.cancelled and not self.stopped:
             return NOTHING_RAN
-        return UNDECIDED if self.open() else RIGHT
+        return INCONCLUSIVE if self.open() else PASS
 
     def open(self) -> list[str]:
         """Why the run does not say what it was asked, a sentence each; empty where it does."""
@@ -129,27 +133,27 @@ class Tally:
             first, ended = next(iter(self.errors)), "1 case" if self.errors.total() == 1 else f"{self.errors.total()} cases"
             said.append(f"{ended} ended in an error, which is no fault of a kernel: {first}")
         if unseen := sum(map(len, self.required.values())):
-            said.append(f"{unseen} cases of the cover lists were not judged")
-        for (contract, target), rulings in self.by_place().items():
-            undecided, ran = rulings[Ruling.UNDECIDED], sum(rulings[ruling] for ruling in RAN)
+            said.append(f"{unseen} cases of the required cases were not judged")
+        for (contract, target), decisions in self.by_place().items():
+            inconclusive, ran = decisions[Decision.INCONCLUSIVE], sum(decisions[decision] for decision in RAN)
             required = self.open_required[contract, target]
-            if required or undecided > MOST_UNDECIDED * ran:
-                of_them = f", {required} of them of the cover list" if required else ""
-                said.append(f"{undecided} of {ran} cases of {contract} on {target} decide nothing{of_them}")
+            if required or inconclusive > MOST_INCONCLUSIVE * ran:
+                of_them = f", {required} of them of the required cases" if required else ""
+                said.append(f"{inconclusive} of {ran} cases of {contract} on {target} are inconclusive{of_them}")
         return said
 
     def by_place(self) -> dict[tuple[str, str], Counter]:
-        """(contract, target) -> how many cases came to each ruling."""
+        """(contract, target) -> how many cases came to each decision."""
         found: dict[tuple[str, str], Counter] = {}
         for row in self.rows.values():
-            found.setdefault((row.contract, row.target), Counter()).update(row.rulings)
+            found.setdefault((row.contract, row.target), Counter()).update(row.decisions)
         return found
 
     def sentence(self) -> str:
         """The last line: what the status says, in words."""
         words = sum(row.words for row in self.rows.values())
-        numbers = {ruling: self.total(ruling) for ruling in Ruling} | {Ruling.CANCELLED: self.left_out.total()}
-        counts = ", ".join(f"{number} {ruling}" for ruling, number in numbers.items() if number)
+        numbers = {decision: self.total(decision) for decision in Decision} | {Decision.CANCELLED: self.left_out.total()}
+        counts = ", ".join(f"{number} {decision}" for decision, number in numbers.items() if number)
         text = f"{self.ran} cases judged, {words:,} output words compared: {counts or 'nothing ran'}"
         return "; ".join([text, *self.open()])
 
@@ -161,9 +165,9 @@ class Tally:
                 "dtype": row.dtype,
                 "cases": row.cases,
                 "words": row.words,
-                "rulings": {str(ruling): n for ruling, n in row.rulings.items()},
+                "decisions": {str(decision): n for decision, n in row.decisions.items()},
                 "outcomes": dict(row.outcomes),
-                "rests_on": dict(row.rests_on),
+                "basis": dict(row.basis),
                 "bound_used": row.bound_used,
                 "seconds": round(row.seconds, 3),
                 "not_run": sorted(row.said),
@@ -182,14 +186,14 @@ class Tally:
             "classes": {name: dict(sorted(counts.items())) for name, counts in self.classes.items()},
             "seconds": {name: round(spent, 3) for name, spent in self.bucket_seconds.items()},
             "wall": round(self.wall, 3),
-            "court_share": round(court_share(self.bucket_seconds), 4),
+            "own_share": round(own_share(self.bucket_seconds), 4),
             "advice": dict(self.advice),
             "cancelled": dict(self.left_out),
             "scope": self.scope.to_json(),
         }
 
 
-def court_share(seconds: Mapping[str, float]) -> float:
-    """The share of the court's own buckets in the sum of all, 0 to 1."""
+def own_share(seconds: Mapping[str, float]) -> float:
+    """The share of the harness's own buckets in the sum of all, 0 to 1."""
     spent = {name: value for name, value in seconds.items() if name != "total"}
-    return sum(spent.get(name, 0.0) for name in COURT) / max(sum(spent.values()), 1e-9)
+    return sum(spent.get(name, 0.0) for name in OWN_BUCKETS) / max(sum(spent.values()), 1e-9)

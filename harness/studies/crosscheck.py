@@ -1,10 +1,9 @@
 """Hardware against plan against emulation, on the same cases: ``bitverdict crosscheck STEM --target cuda:0``.
 
 For each drawn case the words of the GPU, the words of the plan and the words of the emulated GPU of the same architecture are held
-against each other. Because agreement says nothing unless disagreement was possible, the plan's words are also computed under a law
-that is wrong in one constant (`MOVED`); a word that comes out the same under all of them would have agreed with anything near.
-Cases run in one process a core, each with a CUDA context of its own.
-"""
+against each other. Because agreement says nothing unless disagreement was possible, the plan's words are also computed under a
+model that is wrong in one constant (`MOVED`); a word that comes out the same under all of them would have agreed with anything
+near. Cases run in one process a core, each with a CUDA context of its own."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
-from bitverdict.harness.session.case_source import Docket
+from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.workers.one_thread import one_thread
 from bitverdict.reference.tensor_core import Instruction, product
 
@@ -53,12 +52,12 @@ def _longer_blocks(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarra
     return product(rule if rule.d == "int32" else replace(rule, block=2 * rule.block, passes=None), a, b, c)
 
 
-MOVED: dict[str, dot_lowering.Law] = {
+MOVED: dict[str, dot_lowering.Model] = {
     "one fraction bit fewer": _fewer_bits,
     "K blocks of twice the length": _longer_blocks,
     "sequential fp32": _sequential,
 }
-"""Laws that are wrong in one constant, by name. Integers are exact under all of them."""
+"""Models that are wrong in one constant, by name. Integers are exact under all of them."""
 
 
 @dataclass
@@ -68,7 +67,7 @@ class Tally:
     cases: Counter = field(default_factory=Counter)
     words: Counter = field(default_factory=Counter)
     differ: Counter = field(default_factory=Counter)  # (dtype, "plan" | "emulation") -> words
-    moved: Counter = field(default_factory=Counter)  # (dtype, name of the moved law) -> words that would differ
+    moved: Counter = field(default_factory=Counter)  # (dtype, name of the moved model) -> words that would differ
     outcomes: Counter = field(default_factory=Counter)  # (dtype, outcome) of cases that gave no words
     wrong: list[dict] = field(default_factory=list)  # cases whose words differ, or that one side refuses
     classes: dict[str, Counter] = field(default_factory=dict)
@@ -131,13 +130,16 @@ def crosscheck(
         batch = 0
         while judged < cases or counted < words:
             wanted = max(cases - judged, jobs * _MIXED_CASES)
-            drawn = Docket(address, hardware, seed=seed + batch).drawn(wanted)
+            drawn = CaseSource(address, hardware, seed=seed + batch).drawn(wanted)
             batch += 1
             if sharp:
                 contract = resolve(address)
                 sharper = [sharpened(case, place) for place, case in enumerate(drawn)]
                 pairs = zip(drawn, sharper, strict=True)
-                drawn = [s if contract.owed(s, hardware) == contract.owed(case, hardware) else case for case, s in pairs]
+                drawn = [
+                    s if contract.expected_outcome(s, hardware) == contract.expected_outcome(case, hardware) else case
+                    for case, s in pairs
+                ]
             for row in pool.imap_unordered(_compare, [case.to_json() for case in drawn], chunksize=1):
                 judged, counted = judged + (row["words"] > 0), counted + row["words"]
                 yield row
@@ -175,14 +177,18 @@ def _kind(case: Case) -> str:
 
 
 def _fill(row: dict, case: Case, contract: Any, hardware: Target) -> None:
-    owed = contract.owed(case, hardware)
+    expected_outcome = contract.expected_outcome(case, hardware)
     operands = {operand.name: operand for operand in contract.operands(case)}
     clock = Clock()
     seen = launch(case, hardware, contract, None, operands, clock)
     row["seconds"] = clock.seconds()
-    if seen.outcome is not None or not owed.result:
+    if seen.outcome is not None or not expected_outcome.result:
         row["outcome"] = str(seen.outcome or "ran")
-        row["wrong"] = "" if row["outcome"] == owed.outcome else f"{row['outcome']}: {seen.message}; owed {owed.outcome}"
+        row["wrong"] = (
+            ""
+            if row["outcome"] == expected_outcome.outcome
+            else f"{row['outcome']}: {seen.message}; expected {expected_outcome.outcome}"
+        )
         return
     # the emulated GPU is asked for the configuration that the hardware ran: an autotuner may choose another one there
     fixed = case
@@ -194,7 +200,7 @@ def _fill(row: dict, case: Case, contract: Any, hardware: Target) -> None:
     for expected in contract.expected(case, hardware, operands, seen.recorded):
         got = seen.outputs[expected.name]
         if expected.words is None:
-            row["wrong"] = row["wrong"] or f"{expected.name} has no plan: {expected.rests_on}"
+            row["wrong"] = row["wrong"] or f"{expected.name} has no plan: {expected.basis}"
             continue
         owed_words = expected.words.view(got.dtype)
         row["words"] += got.size
@@ -213,10 +219,10 @@ def _fill(row: dict, case: Case, contract: Any, hardware: Target) -> None:
 def _count_moved(
     row: dict, case: Case, contract: Any, hardware: Target, operands: dict, recorded: dict, name: str, right: np.ndarray
 ) -> None:
-    for law, words in MOVED.items():
-        with dot_lowering.moved_law(words):
+    for model, words in MOVED.items():
+        with dot_lowering.mutated_model(words):
             other = next(e for e in contract.expected(case, hardware, operands, recorded) if e.name == name)
-        row["moved"][law] = row["moved"].get(law, 0) + int((other.words.view(right.dtype) != right).sum())
+        row["moved"][model] = row["moved"].get(model, 0) + int((other.words.view(right.dtype) != right).sum())
 
 
 def write_rows(path: Path, rows: Iterable[dict]) -> Iterator[dict]:

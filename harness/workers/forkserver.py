@@ -40,7 +40,7 @@ _starting = threading.Lock()
 def _forkserver() -> Iterator[Any]:
     """The forkserver's context, started with what cells need imported and without this process's own main module.
 
-    multiprocessing would import `__main__` again in every child (pytest's takes 0.3 s); no cell needs it.
+    multiprocessing would import `__main__` again in every worker (pytest's takes 0.3 s); no cell needs it.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)

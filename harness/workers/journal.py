@@ -20,7 +20,7 @@ from bitverdict.harness.judge.machine_faults import writing
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import state_directory
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import Ruling, Verdict
+from bitverdict.harness.model.verdict import Decision, Verdict
 
 _journals = itertools.count()
 
@@ -81,7 +81,7 @@ class Journal:
 def whole(verdict: Verdict) -> dict:
     """All that the results take from a verdict, in JSON; of a right one not what only a person reads who looks for a bug."""
     record = verdict.to_json()
-    if verdict.ruling is Ruling.RIGHT:
+    if verdict.decision is Decision.PASS:
         record.pop("details")
     return {name: value for name, value in record.items() if value not in ([], {}, None, "")}
 

@@ -1,7 +1,7 @@
-"""The bench: as many places as there are jobs, each with one child per target, and the journal before each of them.
+"""The worker pool: as many places as there are jobs, each with one worker per target, and the journal before each of them.
 
 A fault of a kernel, an abort of the compiler, a kill and a hang are verdicts, and the next case is unaffected
-(`bitverdict.harness.workers.slot`). The case is in the journal, flushed, before a child gets it."""
+(`bitverdict.harness.workers.slot`). The case is in the journal, flushed, before a worker gets it."""
 
 from __future__ import annotations
 
@@ -17,31 +17,33 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Verdict
 from bitverdict.harness.workers.journal import Journal, whole
-from bitverdict.harness.workers.slot import SLICE, Cancelled, Cell
-from bitverdict.harness.workers.standby import Spares
+from bitverdict.harness.workers.slot import SLICE, Cancelled, WorkerSlot
+from bitverdict.harness.workers.standby import Standbys
 from bitverdict.harness.workers.stopping import Stopping, cancelled
 
 ONE_SIGNAL = 0.3  # seconds
 CLOSED_WITHIN = 1.0  # seconds, where the run was cancelled
 
 
-class Bench:
-    """`jobs` places, each with one cell per target; a context manager that leaves no child behind.
+class WorkerPool:
+    """`jobs` places, each with one cell per target; a context manager that leaves no worker behind.
 
-    Every case judged is written to `journal` before its launch, before it is judged again, and after its verdict. `spares`:
-    children a target that wait for a fault; None leaves it to `bitverdict.harness.workers.standby`.
+    Every case judged is written to `journal` before its launch, before it is judged again, and after its verdict. `standbys`:
+    workers a target that wait for a fault; None leaves it to `bitverdict.harness.workers.standby`.
     """
 
-    def __init__(self, *, jobs: int = 1, timeout: float = 120.0, journal: Journal | None = None, spares: int | None = None) -> None:
+    def __init__(
+        self, *, jobs: int = 1, timeout: float = 120.0, journal: Journal | None = None, standbys: int | None = None
+    ) -> None:
         self.jobs, self.timeout = jobs, timeout
         self.journal = journal if journal is not None else Journal()
-        self.cells: dict[tuple[int, str], Cell] = {}
-        self.spares: dict[str, Spares] = {}
-        self._spare_count = spares
+        self.slots: dict[tuple[int, str], WorkerSlot] = {}
+        self.standbys: dict[str, Standbys] = {}
+        self._standby_count = standbys
         self._lock = threading.Lock()
         self.closed = self.interrupted = False
 
-    def __enter__(self) -> Bench:
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -56,11 +58,11 @@ class Bench:
     def close(self) -> None:
         with self._lock:
             self.closed = True
-            cells, spares = list(self.cells.values()), list(self.spares.values())
-            self.cells.clear()
-        for cell in cells:
-            cell.end()
-        for waiting in spares:
+            slots, standbys = list(self.slots.values()), list(self.standbys.values())
+            self.slots.clear()
+        for slot in slots:
+            slot.end()
+        for waiting in standbys:
             waiting.end()
         self.journal.close()
 
@@ -96,13 +98,13 @@ class Bench:
         with self._lock:
             if self.closed:
                 raise Cancelled
-            if key not in self.cells:
+            if key not in self.slots:
                 directory = self.journal.path.parent
-                shared = self.spares.setdefault(target.name, Spares(target, directory, self._spare_count))
-                self.cells[key] = Cell(target, timeout=self.timeout, directory=directory, spares=shared)
-            cell = self.cells[key]
+                shared = self.standbys.setdefault(target.name, Standbys(target, directory, self._standby_count))
+                self.slots[key] = WorkerSlot(target, timeout=self.timeout, directory=directory, standbys=shared)
+            slot = self.slots[key]
         number = self.journal.begin(case, target.name)  # creates the directory too
-        verdict = cell.judge(case, self._tick, lambda first: self.journal.note("again", number=number, verdict=whole(first)))
+        verdict = slot.judge(case, self._tick, lambda first: self.journal.note("again", number=number, verdict=whole(first)))
         self.journal.end(number, verdict)
         return verdict
 

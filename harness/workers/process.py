@@ -1,9 +1,9 @@
-"""A child process that judges: forked from a server that never touches CUDA, and warmed before its first case.
+"""A worker process that judges: forked from a server that never touches CUDA, and warmed before its first case.
 
-Children come from a forkserver that has torch and Triton imported (a start takes about 25 ms, a fresh import 1.7 s). A child has a
+Workers come from a forkserver that has torch and Triton imported (a start takes about 25 ms, a fresh import 1.7 s). A worker has a
 session of its own, so that Ctrl-C does not look like a kill, and dies with its parent (PR_SET_PDEATHSIG). Before its first case it
-makes its CUDA context and loads what every case uses; it says when it is ready and how long that took. So a child that waits for
-work, a *spare*, takes over at once.
+makes its CUDA context and loads what every case uses; it says when it is ready and how long that took. So a worker that waits for
+work, a *standby worker*, takes over at once.
 """
 
 from __future__ import annotations
@@ -46,26 +46,26 @@ DEVICE_FAULTS = {
     Outcome.LAUNCH_FAILURE,
     Outcome.TIMEOUT,
 }
-"""After one of these a CUDA context is dead: its child is replaced, or every later case would be its victim."""
+"""After one of these a CUDA context is dead: its worker is replaced, or every later case would be its collateral fault."""
 UNKNOWN = 255
-"""multiprocessing's exit status of a child whose forkserver was killed, and with it the child; also what `exit(-1)` leaves."""
+"""multiprocessing's exit status of a worker whose forkserver was killed, and with it the worker; also what `exit(-1)` leaves."""
 _PR_SET_PDEATHSIG = 1
 _numbers = itertools.count()
 
 
-class Gone(Exception):
-    """The child ended without an answer."""
+class WorkerDied(Exception):
+    """The worker ended without an answer."""
 
 
-class Child:
+class Worker:
     """One process for one target. `addresses` are contracts to have imported when it is ready."""
 
     def __init__(self, target: Target, directory: Path, addresses: Sequence[str] = ()) -> None:
-        self.log = directory / f"cell-{os.getpid()}-{next(_numbers)}.log"  # what the child prints; outlives a killed parent
+        self.log = directory / f"cell-{os.getpid()}-{next(_numbers)}.log"  # what the worker prints; outlives a killed parent
         with writing("log of a worker", self.log):
             self.log.touch()
         self.served = 0
-        self.start_seconds = 0.0  # the child's own, known when it is ready
+        self.start_seconds = 0.0  # the worker's own, known when it is ready
         self.failed = ""  # why it could not warm up
         self.ready = False
         variables = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
@@ -74,33 +74,33 @@ class Child:
         self.process, self.connection = _started((target, str(self.log), variables, list(addresses)))
 
     def is_ready(self) -> bool:
-        """Whether the child waits for a case; never blocks. Gone when it died instead."""
+        """Whether the worker waits for a case; never blocks. Gone when it died instead."""
         if not self.ready and self.connection.poll(0):
             self._welcome()
         return self.ready
 
     def wait_ready(self, tick: Callable[[], None] = lambda: None) -> float:
-        """Wait for the child to be warm; the seconds waited. Gone when it died, or takes longer than any start does."""
+        """Wait for the worker to be warm; the seconds waited. Gone when it died, or takes longer than any start does."""
         begun = time.perf_counter()
         while not self.is_ready():
             if time.perf_counter() - begun > STARTED_WITHIN:
-                raise Gone
+                raise WorkerDied
             tick()
             self.connection.poll(SLICE)
         return time.perf_counter() - begun
 
     def send(self, case: Case) -> None:
-        """Hand a case over. Gone when the child died before it could have had it."""
+        """Hand a case over. Gone when the worker died before it could have had it."""
         with writing("log of a worker", self.log):
             self.log.write_bytes(b"")
         try:
             self.connection.send(case.to_json())
         except OSError:
-            raise Gone from None
+            raise WorkerDied from None
         self.served += 1
 
     def answer(self, timeout: float, tick: Callable[[], None] = lambda: None) -> Verdict | None:
-        """The verdict on the case that is out, None after `timeout` seconds. Gone when the child died."""
+        """The verdict on the case that is out, None after `timeout` seconds. Gone when the worker died."""
         begun = time.perf_counter()
         try:
             answered = self.connection.poll(min(SLICE, timeout))
@@ -109,7 +109,7 @@ class Child:
                 answered = self.connection.poll(SLICE)
             return Verdict.from_json(self.connection.recv()) if answered else None
         except (EOFError, OSError):
-            raise Gone from None
+            raise WorkerDied from None
 
     def said(self) -> list[str]:
         """The last lines that it printed over the case that is out."""
@@ -119,12 +119,12 @@ class Child:
         return []
 
     def status(self) -> int | None:
-        """The exit status of a child that is gone, -N for signal N; `UNKNOWN` where nobody is left who was told it."""
+        """The exit status of a worker that is gone, -N for signal N; `UNKNOWN` where nobody is left who was told it."""
         self.join(10)
         return self.process.exitcode
 
     def end(self) -> None:
-        """Kill the child and its session, without waiting for what the driver has to clear away."""
+        """Kill the worker and its session, without waiting for what the driver has to clear away."""
         for kill in (os.killpg, os.kill):
             with contextlib.suppress(OSError):
                 kill(self.process.pid, signal.SIGKILL)
@@ -132,7 +132,7 @@ class Child:
         self.log.unlink(missing_ok=True)
 
     def join(self, seconds: float) -> bool:
-        """Whether the child is gone, waiting at most `seconds`.
+        """Whether the worker is gone, waiting at most `seconds`.
 
         The status can be read once from the forkserver's pipe, and multiprocessing reads it whenever a process is started: of two
         threads that read, the second would take the end of the pipe for the status.
@@ -145,14 +145,14 @@ class Child:
         try:
             told = self.connection.recv()
         except (EOFError, OSError):
-            raise Gone from None
+            raise WorkerDied from None
         self.start_seconds, self.failed, self.ready = told["started"], told["failed"], True
 
 
 def _started(arguments: tuple) -> tuple[Any, Any]:
-    """A child of the forkserver and our end of its pipe; of another one where that was killed while it was asked for this child.
+    """A worker of the forkserver and our end of its pipe; of another one where that was killed while it was asked for this worker.
 
-    Each try has a pipe of its own: a server killed late has forked a child already, which would greet and answer beside the next.
+    Each try has a pipe of its own: a server killed late has forked a worker already, which would greet and answer beside the next.
     """
     for left in (2, 1, 0):
         ours, theirs = multiprocessing.Pipe()
@@ -172,13 +172,13 @@ def _started(arguments: tuple) -> tuple[Any, Any]:
 
 
 def _serve(connection: Any, target: Target, log: str, variables: dict[str, str], addresses: list[str]) -> None:
-    """The child: warm up, then judge what comes down the pipe until it ends."""
+    """The worker: warm up, then judge what comes down the pipe until it ends."""
     begun, me = time.perf_counter(), os.getpid()
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     alive: int | None = getattr(forkserver._forkserver, "_forkserver_alive_fd", None)
-    if alive is not None:  # a copy in each child would keep the forkserver, our parent, alive after the run was killed
+    if alive is not None:  # a copy in each worker would keep the forkserver, our parent, alive after the run was killed
         os.close(alive)
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(descriptor, 1), os.dup2(descriptor, 2)
@@ -197,7 +197,7 @@ def _serve(connection: Any, target: Target, log: str, variables: dict[str, str],
         failed = f"{type(error).__name__}: {str(error)[:300]}"
     try:
         connection.send({"started": time.perf_counter() - begun, "failed": failed})
-    except OSError:  # nobody waits for this child any more
+    except OSError:  # nobody waits for this worker any more
         return
     while True:
         try:

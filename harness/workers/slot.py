@@ -1,18 +1,18 @@
-"""The judge in a child process: a fault of a kernel or an abort of the compiler is a verdict, and the next case is unaffected.
+"""The judge in a worker process: a fault of a kernel or an abort of the compiler is a verdict, and the next case is unaffected.
 
-A *cell* is one place for one target: a long-lived child (`bitverdict.harness.workers.process`) that judges whole cases and answers
-with verdicts as JSON, and the spares (`bitverdict.harness.workers.standby`) that it shares with the other places.
+A *cell* is one place for one target: a long-lived worker (`bitverdict.harness.workers.process`) that judges whole cases and answers
+with verdicts as JSON, and the standby workers (`bitverdict.harness.workers.standby`) that it shares with the other places.
 
-**Culprit and victim.** A device fault, a death or an exit may be the doing of an earlier case of the same child: a context is
-poisoned for good, a heap is damaged before it is noticed. So a case whose child had judged others before is judged again, alone
-in a child that has judged nothing, and what comes there is its verdict; what came first is told beside it. The first case of a
-child needs no second look, so that in a row of faults each costs one child. A kill comes from outside and can hit anybody: it is
-looked at twice always, and so is a death whose status nobody was told because the forkserver was killed. A hang is not, it would
+**Primary fault and collateral fault.** A device fault, a death or an exit may be the doing of an earlier case of the same worker: a
+context is poisoned for good, a heap is damaged before it is noticed. So a case whose worker had judged others before is judged
+again, alone in a worker that has judged nothing, and what comes there is its verdict; what came first is told beside it. The first
+case of a worker needs no retry, so that in a row of faults each costs one worker. A kill comes from outside and can hit anybody: it
+is looked at twice always, and so is a death whose status nobody was told because the forkserver was killed. A hang is not, it would
 cost the timeout again, and says so. An emulated device lives for one launch: its faults are the launch's own.
 
 **One by one.** A case goes down the pipe when the one before it has come back, with its journal line on disk before. A batch would
 save the round trip and nothing else (on an H200 0.5 ms of pipe and journal around a case of 0.8 ms, by `benchmarks/fault_cost.py`),
-and would leave open which of its cases was out when a child died.
+and would leave open which of its cases was out when a worker died.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from bitverdict.harness.judge.compile_errors import named_by_compiler, says_noth
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import source_line
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.workers.forkserver import PRELOADED
-from bitverdict.harness.workers.process import DEVICE_FAULTS, SLICE, UNKNOWN, Child, Gone
-from bitverdict.harness.workers.standby import STARTS, Spares
+from bitverdict.harness.workers.process import DEVICE_FAULTS, SLICE, UNKNOWN, Worker, WorkerDied
+from bitverdict.harness.workers.standby import STARTS, Standbys
 
-__all__ = ["DEVICE_FAULTS", "PRELOADED", "RECYCLED_AFTER", "SLICE", "Cancelled", "Cell", "asserted"]
+__all__ = ["DEVICE_FAULTS", "PRELOADED", "RECYCLED_AFTER", "SLICE", "Cancelled", "WorkerSlot", "asserted"]
 
-RECYCLED_AFTER = 1000  # cases of one child: the compiler's and the emulator's caches grow with each specialisation
+RECYCLED_AFTER = 1000  # cases of one worker: the compiler's and the emulator's caches grow with each specialisation
 _DEATHS = {
     signal.SIGSEGV: Outcome.SEGMENTATION_FAULT,
     signal.SIGBUS: Outcome.SEGMENTATION_FAULT,
@@ -53,25 +53,25 @@ class Cancelled(Exception):
     """The run was ended while a case was out. No verdict."""
 
 
-class Cell:
-    """One place for one target. Not thread-safe; `close` ends its child, `end` for good and from any thread."""
+class WorkerSlot:
+    """One place for one target. Not thread-safe; `close` ends its worker, `end` for good and from any thread."""
 
-    def __init__(self, target: Target, *, timeout: float, directory: Path, spares: Spares | None = None) -> None:
+    def __init__(self, target: Target, *, timeout: float, directory: Path, standbys: Standbys | None = None) -> None:
         self.target, self.timeout = target, timeout
-        self.spares = spares if spares is not None else Spares(target, directory)
-        self.child: Child | None = None
+        self.standbys = standbys if standbys is not None else Standbys(target, directory)
+        self.worker: Worker | None = None
         self.ended = False
         self._lock = threading.Lock()
 
     @property
     def process(self) -> Any:
         """The process that holds the place; None before the first case and after a fault."""
-        return None if self.child is None else self.child.process
+        return None if self.worker is None else self.worker.process
 
     def judge(
         self, case: Case, tick: Callable[[], None] = lambda: None, again: Callable[[Verdict], None] = lambda first: None
     ) -> Verdict:
-        """The verdict on `case`; a death or a hang of the child is one, and the next call has another child.
+        """The verdict on `case`; a death or a hang of the worker is one, and the next call has another worker.
 
         `tick` is called while the verdict is waited for, and may raise. `again` is told what came first before a case is judged
         once more. Cancelled when `end` is called meanwhile: what a cancelled case came to is not a verdict.
@@ -82,12 +82,12 @@ class Cell:
                 return first
             again(first)
             if first.details.get("status") == UNKNOWN:
-                self.spares.drop()
+                self.standbys.drop()
             alone = self._once(case, tick)[0]
-            if _from_outside(alone) and not _from_outside(first):  # the second look itself was hit: it said nothing of the case
+            if _from_outside(alone) and not _from_outside(first):  # the retry itself was hit: it said nothing of the case
                 again(alone)
                 alone = self._once(case, tick)[0]
-            return second_look(first, before, alone)
+            return after_retry(first, before, alone)
         except Exception:
             if self.ended:
                 raise Cancelled from None
@@ -95,67 +95,67 @@ class Cell:
 
     def end(self) -> None:
         """Close for good, from any thread."""
-        with self._lock:  # a child that is being taken is there, and ends too
+        with self._lock:  # a worker that is being taken is there, and ends too
             self.ended = True
         self.close()
 
     def close(self) -> None:
-        """End the child and its session; the next case has another."""
-        with self._lock:  # two threads that end one child would close its pipe twice
-            child, self.child = self.child, None
-        if child is not None:
-            self.spares.bury(child)
+        """End the worker and its session; the next case has another."""
+        with self._lock:  # two threads that end one worker would close its pipe twice
+            worker, self.worker = self.worker, None
+        if worker is not None:
+            self.standbys.retire(worker)
 
     def _once(self, case: Case, tick: Callable[[], None]) -> tuple[Verdict, int]:
-        """The verdict of one child, and how many cases that child had judged before."""
+        """The verdict of one worker, and how many cases that worker had judged before."""
         try:
-            child = self._handed_over(case, tick)
-        except Gone:
+            worker = self._handed_over(case, tick)
+        except WorkerDied:
             if self.ended:
                 raise Cancelled from None
-            return _no_child(self.spares.last_words), 0
-        before = child.served - 1
-        self.spares.refill()  # while the child is busy
+            return _no_worker(self.standbys.last_words), 0
+        before = worker.served - 1
+        self.standbys.refill()  # while the worker is busy
         begun = time.perf_counter()
         try:
-            verdict = child.answer(self.timeout, tick)
-        except Gone:
-            verdict = self._died(child, time.perf_counter() - begun)
-        except BaseException:  # a tick that ends the run: what this child answers later is no answer to the next case
+            verdict = worker.answer(self.timeout, tick)
+        except WorkerDied:
+            verdict = self._died(worker, time.perf_counter() - begun)
+        except BaseException:  # a tick that ends the run: what this worker answers later is no answer to the next case
             self.close()
             raise
         else:
             if verdict is None:
                 seconds = time.perf_counter() - begun
-                verdict = _hung(self.timeout, seconds, hang_report.where(child.process.pid, child.said), child.said(), before)
+                verdict = _hung(self.timeout, seconds, hang_report.where(worker.process.pid, worker.said), worker.said(), before)
                 self._lost()
             elif not self.target.emulated and verdict.outcome in DEVICE_FAULTS:
-                verdict = asserted(verdict, child.said())
+                verdict = asserted(verdict, worker.said())
                 self._lost()
             else:
-                verdict = named_by_compiler(verdict, child.said()) if says_nothing(verdict) else verdict
-                self.spares.addresses[case.contract] = None
-        return (_with_start(verdict, child.start_seconds) if before == 0 else verdict), before
+                verdict = named_by_compiler(verdict, worker.said()) if says_nothing(verdict) else verdict
+                self.standbys.addresses[case.contract] = None
+        return (_with_start(verdict, worker.start_seconds) if before == 0 else verdict), before
 
-    def _handed_over(self, case: Case, tick: Callable[[], None]) -> Child:
-        """The child that has the case. Gone when none lives: one that died while nothing was out had no case, and no verdict."""
-        if self.child is not None and self.child.served >= RECYCLED_AFTER:
+    def _handed_over(self, case: Case, tick: Callable[[], None]) -> Worker:
+        """The worker that has the case. Gone when none lives: one that died while nothing was out had no case, and no verdict."""
+        if self.worker is not None and self.worker.served >= RECYCLED_AFTER:
             self.close()
         for _ in range(STARTS):
-            if self.child is None:
-                taken = self.spares.take(tick)
+            if self.worker is None:
+                taken = self.standbys.take(tick)
                 with self._lock:
                     if self.ended:
-                        self.spares.bury(taken)
+                        self.standbys.retire(taken)
                         raise Cancelled
-                    self.child = taken
-            child = self.child
+                    self.worker = taken
+            worker = self.worker
             try:
-                child.send(case)
-                return child
-            except Gone:
+                worker.send(case)
+                return worker
+            except WorkerDied:
                 self.close()
-        raise Gone
+        raise WorkerDied
 
     def _may_be_anothers(self, verdict: Verdict, before: int) -> bool:
         if _from_outside(verdict):
@@ -165,13 +165,13 @@ class Cell:
         return bool(before) and (died or faulted)
 
     def _lost(self) -> None:
-        self.spares.faults += 1
+        self.standbys.faults += 1
         self.close()
 
-    def _died(self, child: Child, seconds: float) -> Verdict:
+    def _died(self, worker: Worker, seconds: float) -> Verdict:
         if self.ended:
             raise Cancelled
-        status, said = child.status(), child.said()
+        status, said = worker.status(), worker.said()
         self._lost()
         if status is not None and status < 0:
             name = signal.Signals(-status).name
@@ -179,11 +179,11 @@ class Cell:
         else:
             outcome, message = Outcome.LAUNCHER_ERROR, "the process left by exit"
         return Verdict(
-            ruling=Ruling.CONVICTED,
+            decision=Decision.FAIL,
             outcome=outcome,
             message=message,
             location=_line_of(said),
-            rests_on=RestsOn.OBSERVED_FAULT,
+            basis=Basis.OBSERVED_FAULT,
             details={"status": status, "stderr": said},
             seconds={"total": seconds},
         )
@@ -194,14 +194,14 @@ def _from_outside(verdict: Verdict) -> bool:
     return verdict.outcome is Outcome.KILLED or verdict.details.get("status") == UNKNOWN
 
 
-def second_look(first: Verdict, before: int, alone: Verdict) -> Verdict:
+def after_retry(first: Verdict, before: int, alone: Verdict) -> Verdict:
     """The verdict of a case judged `alone` in a clean process, after `first` in one that had judged `before` others."""
     had = f"in a process that had judged {before} other cases" if before else "in a process that had judged no other case"
     if alone.signature == first.signature:
-        note = {"culprit": f"came first {had}, and again alone in a clean one"}
+        note = {"primary fault": f"came first {had}, and again alone in a clean one"}
     else:
         said = f"{first.outcome}: {first.message}" + (f" ({first.location})" if first.location else "")
-        note = {"victim": f"{said}; this came {had}; judged again alone in a clean one, it did not come again"}
+        note = {"collateral fault": f"{said}; this came {had}; judged again alone in a clean one, it did not come again"}
     return replace(alone, details=dict(alone.details, **note))
 
 
@@ -209,30 +209,30 @@ def _hung(timeout: float, seconds: float, where: dict[str, str], said: list[str]
     details: dict[str, Any] = {name: text for name, text in where.items() if name not in ("location", "function")}
     details["stderr"] = [line for line in said if not hang_report.is_report(line)]
     if before:
-        details["judged once"] = f"its process had judged {before} other cases; a second look would cost the timeout again"
+        details["judged once"] = f"its process had judged {before} other cases; a retry would cost the timeout again"
     return Verdict(
-        ruling=Ruling.CONVICTED,
+        decision=Decision.FAIL,
         outcome=Outcome.TIMEOUT,
         message=f"no verdict within {timeout:g} s" + (f"; it was in {where['function']}" if where else ""),
         location=where.get("location", ""),
-        rests_on=RestsOn.OBSERVED_FAULT,
+        basis=Basis.OBSERVED_FAULT,
         details=details,
         seconds={"total": seconds},
     )
 
 
-def _no_child(said: list[str]) -> Verdict:
+def _no_worker(said: list[str]) -> Verdict:
     return Verdict(
-        ruling=Ruling.ERROR,
+        decision=Decision.ERROR,
         outcome=Outcome.ERROR,
         message=f"the machine failed: {STARTS} processes died, one after the other, before they had a case",
-        rests_on=RestsOn.NOTHING,
+        basis=Basis.NOTHING,
         details={"layer": "machine", "stderr": said},
     )
 
 
 def _with_start(verdict: Verdict, seconds: float) -> Verdict:
-    """The first verdict of a child also tells what the child's start took: a bucket of its own."""
+    """The first verdict of a worker also tells what the worker's start took: a bucket of its own."""
     spent = dict(verdict.seconds, start=round(seconds, 6))
     return replace(verdict, seconds=spent | {"total": round(spent.get("total", 0.0) + seconds, 6)})
 

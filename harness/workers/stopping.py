@@ -13,11 +13,11 @@ import threading
 from collections import Counter
 
 from bitverdict.harness.judge.machine_faults import MachineFault
-from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 
 EQUAL = 2
 _COMPILERS = ("front end", "verifier", "ptxas")
-_NOT_COMPILED = (Ruling.NOT_RUN, Ruling.CANCELLED, Ruling.ERROR)
+_NOT_COMPILED = (Decision.NOT_RUN, Decision.CANCELLED, Decision.ERROR)
 
 
 class Stopping:
@@ -34,7 +34,7 @@ class Stopping:
         """Take `verdict` into account."""
         place, kind = (contract, target), kind_of(verdict)
         with self._lock:
-            if kind != "compiler" and verdict.ruling not in _NOT_COMPILED and verdict.rests_on != RestsOn.OWED_REFUSAL:
+            if kind != "compiler" and verdict.decision not in _NOT_COMPILED and verdict.basis != Basis.EXPECTED_REFUSAL:
                 self._compiled.add(place)
             if not kind or (kind == "compiler" and place in self._compiled):
                 return
@@ -60,15 +60,15 @@ class Stopping:
 
 def kind_of(verdict: Verdict) -> str:
     """ "hang", "compiler" or "machine" where the verdict is of these, else ""."""
-    if verdict.convicted and verdict.outcome is Outcome.TIMEOUT:
+    if verdict.failed and verdict.outcome is Outcome.TIMEOUT:
         return "hang"
-    if verdict.convicted and verdict.outcome is Outcome.REFUSED and verdict.details.get("layer") in _COMPILERS:
+    if verdict.failed and verdict.outcome is Outcome.REFUSED and verdict.details.get("layer") in _COMPILERS:
         return "compiler"
-    if verdict.ruling is Ruling.ERROR and verdict.details.get("layer") == "machine":
+    if verdict.decision is Decision.ERROR and verdict.details.get("layer") == "machine":
         return "machine"
     return ""
 
 
 def cancelled(reason: str) -> Verdict:
     """The verdict of a case that was not judged for `reason`."""
-    return Verdict(ruling=Ruling.CANCELLED, outcome=Outcome.CANCELLED, message=f"not judged {reason}")
+    return Verdict(decision=Decision.CANCELLED, outcome=Outcome.CANCELLED, message=f"not judged {reason}")

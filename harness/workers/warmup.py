@@ -1,4 +1,4 @@
-"""What a child does once, before its first case: the CUDA context, the kernels of torch that every case uses, Triton's driver.
+"""What a worker does once, before its first case: the CUDA context, the kernels of torch that every case uses, Triton's driver.
 
 Left to the first case, this is 0.2 s of context and 0.3 to 0.6 s of a first launch (H200), and after a fault it is paid again.
 """
@@ -20,7 +20,7 @@ from bitverdict.harness.judge.guarded_buffers import Guard, Poison, guarded_allo
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Operand
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.workers.process import DEVICE_FAULTS
 
 COUNT = 64
@@ -42,12 +42,12 @@ def warm(target: Target, addresses: Sequence[str]) -> None:
     import torch
 
     guard = Guard(Poison.of(0))
-    lent = guard.lend(Operand(name="source", format="int32", codes=np.arange(COUNT, dtype=np.int32)), device_of(target))
+    uploaded = guard.upload(Operand(name="source", format="int32", codes=np.arange(COUNT, dtype=np.int32)), device_of(target))
     with entered(target), guarded_allocations(guard):
-        out: Any = torch.empty_like(lent)  # (COUNT,)
-        copy_kernel[(1,)](lent, out, COUNT=COUNT)
+        out: Any = torch.empty_like(uploaded)  # (COUNT,)
+        copy_kernel[(1,)](uploaded, out, COUNT=COUNT)
     words(out)
-    guard.trespass()
+    guard.out_of_bounds()
 
 
 def settled(verdict: Verdict, target: Target) -> Verdict:
@@ -69,10 +69,10 @@ def settled(verdict: Verdict, target: Target) -> Verdict:
         first = f"{verdict.outcome}: {verdict.message}" if verdict.message else str(verdict.outcome)
         return replace(
             verdict,
-            ruling=Ruling.CONVICTED,
+            decision=Decision.FAIL,
             outcome=seen.outcome or Outcome.LAUNCH_FAILURE,
             message=seen.message,
-            rests_on=RestsOn.OBSERVED_FAULT,
+            basis=Basis.OBSERVED_FAULT,
             details=dict(verdict.details, first=first, layer="hardware"),
         )
     return verdict

@@ -18,7 +18,7 @@ from bitverdict.reference.tensor_core.record import (
     ScaledWindow,
     ZeroTerms,
 )
-from bitverdict.reference.tensor_core.upcast import ScaleLaw, upcast_operand, upcast_product
+from bitverdict.reference.tensor_core.upcast import ScaleModel, upcast_operand, upcast_product
 
 __all__ = [
     "INSTRUCTIONS",
@@ -28,7 +28,7 @@ __all__ = [
     "ExponentFloor",
     "InfiniteAccumulator",
     "Instruction",
-    "ScaleLaw",
+    "ScaleModel",
     "ScaledGroups",
     "ScaledWindow",
     "ZeroTerms",

@@ -1,4 +1,4 @@
-"""The compiler's own law for scaled operands where the chip has none: sm_90 (and sm_80) `tl.dot_scaled`.
+"""The compiler's own model for scaled operands where the chip has none: sm_90 (and sm_80) `tl.dot_scaled`.
 
 Triton widens each element to bf16 (exact), turns its scale into bf16, multiplies the two in bf16 (one rounding to nearest even,
 which may overflow or fall below the normal range), and hands the bf16 products to an ordinary wgmma or mma.sync. Read off the
@@ -17,7 +17,7 @@ from bitverdict.reference.tensor_core.lookup import instruction
 from bitverdict.reference.tensor_core.product import product
 
 
-class ScaleLaw(Enum):
+class ScaleModel(Enum):
     """How an E8M0 code becomes bf16."""
 
     REPAIRED = "2^-127 for code 0 and NaN for 0xFF (Triton 3.9.0, as compiled)"
@@ -25,7 +25,7 @@ class ScaleLaw(Enum):
 
 
 def upcast_operand(
-    element: str, codes: np.ndarray, scale: str, scales: np.ndarray, scale_block: int, law: ScaleLaw = ScaleLaw.REPAIRED
+    element: str, codes: np.ndarray, scale: str, scales: np.ndarray, scale_block: int, model: ScaleModel = ScaleModel.REPAIRED
 ) -> np.ndarray:
     """bf16 codes (L, K) of `codes` (L, K) in format `element` under `scales` (L, K / scale_block) in `scale` ("e8m0", "e4m3")."""
     if scales.shape != (codes.shape[0], -(-codes.shape[1] // scale_block)):
@@ -33,13 +33,13 @@ def upcast_operand(
     if scale == "e8m0":
         words = scales.astype(np.uint16) << np.uint16(7)  # (L, blocks)
         factor = decode(BF16, words)  # (L, blocks)
-        if law is ScaleLaw.REPAIRED:
+        if model is ScaleModel.REPAIRED:
             factor = decode(BF16, np.maximum(words, np.uint16(64)))  # (L, blocks)
             factor[np.isinf(factor)] = np.nan
     elif scale in ("e4m3", "ue4m3"):
         factor = decode(E4M3, scales)  # (L, blocks) the sign bit counts here
     else:
-        raise ValueError(f"no upcast law for scales in {scale}; there are e8m0 and e4m3")
+        raise ValueError(f"no upcast model for scales in {scale}; there are e8m0 and e4m3")
     spread = np.repeat(factor, scale_block, axis=1)[:, : codes.shape[1]]  # (L, K)
     with np.errstate(invalid="ignore"):
         return encode(BF16, decode(FORMATS[element], codes) * spread)  # (L, K) the product is exact, then rounded once
@@ -58,12 +58,12 @@ def upcast_product(
     scale_block: int = 32,
     arch: str = "sm_90",
     family: str = "wgmma",
-    law: ScaleLaw = ScaleLaw.REPAIRED,
+    model: ScaleModel = ScaleModel.REPAIRED,
 ) -> np.ndarray:
     """fp32 words (M, N) of `tl.dot_scaled` without scaled hardware.
 
     `a` (M, K), `b` (K, N), `scale_a` (M, K / scale_block), `scale_b` (N, K / scale_block), `c` (M, N) fp32 words or None.
     """
-    left = upcast_operand(element_a, a, scale, scale_a, scale_block, law)  # (M, K)
-    right = upcast_operand(element_b, np.ascontiguousarray(b.T), scale, scale_b, scale_block, law)  # (N, K)
+    left = upcast_operand(element_a, a, scale, scale_a, scale_block, model)  # (M, K)
+    right = upcast_operand(element_b, np.ascontiguousarray(b.T), scale, scale_b, scale_block, model)  # (N, K)
     return product(instruction(arch, family, "bf16", "bf16", "fp32"), left, right.T, c)  # (M, N)

@@ -181,9 +181,9 @@ def test_each_verdicts_basis_names_its_instruction() -> None:
         ("block_scaled_matmul", "sm_90", "words by hardware: the compiler's widening to bf16, as compiled; sm_90 wgmma bf16"),
     ):
         contract = resolve(stem)
-        case = next(case for case in contract.required(where[arch]) if contract.owed(case, where[arch]).result)
+        case = next(case for case in contract.required(where[arch]) if contract.expected_outcome(case, where[arch]).result)
         operands = {operand.name: operand for operand in contract.operands(case)}
-        assert contract.expected(case, where[arch], operands, {})[0].rests_on.startswith(said)
-        bound = contract.expected(replace(case, launcher="mine.py:f"), where[arch], operands, {})[0].rests_on
+        assert contract.expected(case, where[arch], operands, {})[0].basis.startswith(said)
+        bound = contract.expected(replace(case, launcher="mine.py:f"), where[arch], operands, {})[0].basis
         assert bound.startswith("bound: derived from the operands, for any order of sums by ") and arch in bound
         assert "not seen: the sign of a zero, a NaN's payload" in bound

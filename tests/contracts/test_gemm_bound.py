@@ -19,7 +19,7 @@ from tests.faults.product_faults import FAULTS, Kernel, faultless, no_fault_in
 
 M, N = 9, 11
 ARCHS = {"sm_80": "mma.sync", "sm_90": "wgmma", "sm_100": "tcgen05"}
-PASSES = (Outcome.RIGHT, Outcome.UNDECIDED)
+PASSES = (Outcome.PASS, Outcome.INCONCLUSIVE)
 
 
 def asked(dtype: str, k: int, out: str = "", m: int = M, n: int = N) -> SimpleNamespace:
@@ -63,7 +63,7 @@ def test_fp32_cut_or_rounded_to_tf32_passes_in_every_regime(arch: str, regime: s
 def test_fp32_cut_to_bf16_or_without_its_last_k_fails(arch: str) -> None:
     a, b = drawn("fp32", 13, "normal", 3)
     due = bounded_product(asked("fp32", 13), a, b, arch)
-    assert compare(due, by_tf32(a, b, arch)).outcome is Outcome.RIGHT
+    assert compare(due, by_tf32(a, b, arch)).outcome is Outcome.PASS
     assert compare(due, by_tf32(cut_to_bf16(a), cut_to_bf16(b), arch)).outcome is Outcome.OUTSIDE_BOUND
     assert compare(due, by_tf32(a[:, :-1], b[:-1], arch)).outcome is Outcome.OUTSIDE_BOUND
 
@@ -73,7 +73,7 @@ def test_what_tf32_holds_loses_nothing() -> None:
     due = bounded_product(asked("fp32", 64), a, b, "sm_90")
     assert due.bound is not None and not due.bound.any()
     words = by_tf32(a, b, "sm_90")
-    assert compare(due, words).outcome is Outcome.RIGHT
+    assert compare(due, words).outcome is Outcome.PASS
     assert compare(due, words + (words != 0)).outcome is Outcome.OUTSIDE_BOUND  # one place more
 
 
@@ -82,7 +82,7 @@ HOLLOW = np.uint32(0x7F800001)  # a NaN by its low bits alone: tf32 makes it an 
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "undecided"),
+    ("a", "b", "inconclusive"),
     [
         ([INFINITE, ONE], [TINY, ONE], True),  # infinity, or infinity times zero
         ([INFINITE, ONE], [ONE, TINY], False),
@@ -92,17 +92,17 @@ HOLLOW = np.uint32(0x7F800001)  # a NaN by its low bits alone: tf32 makes it an 
         ([np.nan, ONE], [TINY, ONE], False),
     ],
 )
-def test_only_what_narrowing_makes_another_kind_is_undecided(a: list, b: list, undecided: bool) -> None:
+def test_only_what_narrowing_makes_another_kind_is_inconclusive(a: list, b: list, inconclusive: bool) -> None:
     words = [encode(FP32, np.array(side)) for side in (a, b)]
     due = bounded_product(asked("fp32", 2, m=1, n=1), words[0][None], words[1][:, None], "sm_90")
-    assert due.undecided is not None and bool(due.undecided[0, 0]) is undecided
+    assert due.inconclusive is not None and bool(due.inconclusive[0, 0]) is inconclusive
 
 
-def test_a_nan_by_its_low_bits_alone_decides_nothing() -> None:
+def test_a_nan_by_its_low_bits_alone_is_inconclusive() -> None:
     one = encode(FP32, np.array([[ONE]]))
-    for word, undecided in ((HOLLOW, True), (np.uint32(FP32.nan_code), False)):
+    for word, inconclusive in ((HOLLOW, True), (np.uint32(FP32.nan_code), False)):
         due = bounded_product(asked("fp32", 1, m=1, n=1), np.array([[word]]), one, "sm_90")
-        assert due.undecided is not None and bool(due.undecided[0, 0]) is undecided
+        assert due.inconclusive is not None and bool(due.inconclusive[0, 0]) is inconclusive
 
 
 def test_narrowing_is_never_less_than_what_is_lost() -> None:
@@ -130,7 +130,7 @@ def test_exact_factors_have_one_right_word_an_element(dtype: str) -> None:
         a, b = exact_factors(dtype, k, data_seed)
         for arch in (*ARCHS, "sm_89"):
             due = bounded_product(asked(dtype, k, m=17, n=18), a, b, arch)
-            assert np.array_equal(due.low, due.high) and not due.undecided.any(), (arch, k)
+            assert np.array_equal(due.low, due.high) and not due.inconclusive.any(), (arch, k)
         sums = decode(fmt, a) @ decode(fmt, b)
         rounded = decode(fmt, encode(fmt, sums)) != sums
         assert rounded.mean() > 0.1 or dtype == "fp32" or k == 2, f"the store of {rounded.mean():.0%} rounds at K = {k}"
@@ -195,23 +195,23 @@ def test_each_fault_of_a_product_fails_at_any_depth(dtype: str, out: str, k: int
     kernel = Kernel("sm_90", dtype, out)
     a, b = exact_factors(dtype, k, 1)
     due = bounded_product(asked(dtype, k, out, m=17, n=18), a, b, "sm_90")
-    assert compare(due, faultless(kernel, a, b)).outcome is Outcome.RIGHT
+    assert compare(due, faultless(kernel, a, b)).outcome is Outcome.PASS
     faults = [fault for fault in FAULTS if not no_fault_in(kernel, fault, k)]
     assert len(faults) >= 7
     for fault in faults:
         assert compare(due, fault(kernel, a, b)).outcome is Outcome.OUTSIDE_BOUND, fault.__name__
 
 
-# ----------------------------------------------------------------------------------------------------- what decides nothing
-def test_a_case_that_hides_every_product_is_undecided_and_no_pass() -> None:
+# ----------------------------------------------------------------------------------------------------- what is inconclusive
+def test_a_case_that_hides_every_product_is_inconclusive_and_no_pass() -> None:
     """fp8 on sm_90 keeps 13 bits: at K = 2048 the bound is larger than any product, and a dropped one would pass."""
     kernel, k = Kernel("sm_90", "e4m3"), 2048
     a, b = drawn("e4m3", k, "normal", 1)
     due = bounded_product(asked("e4m3", k), a, b, "sm_90")
     for words in (faultless(kernel, a, b), FAULTS[0](kernel, a, b)):
-        assert compare(due, words).outcome is Outcome.UNDECIDED
+        assert compare(due, words).outcome is Outcome.INCONCLUSIVE
     wide = bounded_product(asked("e4m3", k), a, b, "sm_100")
-    assert compare(wide, faultless(Kernel("sm_100", "e4m3"), a, b)).outcome is Outcome.RIGHT
+    assert compare(wide, faultless(Kernel("sm_100", "e4m3"), a, b)).outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize("regime", ["wide", "planted", "subnormals"])
@@ -219,9 +219,9 @@ def test_an_element_of_which_one_word_is_possible_is_decided(regime: str) -> Non
     for data_seed in range(3):
         a, b = drawn("fp16", 640, regime, data_seed)
         due = bounded_product(asked("fp16", 640), a, b, "sm_90")
-        assert due.undecided.mean() < 0.01 and (due.low == due.high).mean() > 0.6
+        assert due.inconclusive.mean() < 0.01 and (due.low == due.high).mean() > 0.6
         words = faultless(Kernel("sm_90", "fp16"), a, b)
-        assert compare(due, words).outcome is Outcome.RIGHT
+        assert compare(due, words).outcome is Outcome.PASS
         finite = np.where((words & 0x7FFF) == 0x7C00, words - 1, words)  # the largest number for an infinity
         assert compare(due, finite).outcome is Outcome.OUTSIDE_BOUND
 
@@ -250,17 +250,17 @@ def test_the_instructions_that_were_launched_decide_the_bound() -> None:
     exact = decode(E4M3, a) @ decode(E4M3, b)
     near = encode(FP32, exact * (1 + 1e-3))  # what wgmma may give, and fp16 may not
     assert compare(fine, near).outcome is Outcome.OUTSIDE_BOUND
-    assert compare(fine, encode(FP32, exact)).outcome is Outcome.RIGHT
+    assert compare(fine, encode(FP32, exact)).outcome is Outcome.PASS
     assert compare(coarse, near).outcome is not Outcome.OUTSIDE_BOUND
 
 
 def test_fp32_by_multiply_adds_alone_may_lose_nothing_of_an_operand() -> None:
     a, b = drawn("fp32", 40, "normal", 4)
     whole = decode(FP32, a) @ decode(FP32, b)
-    for launched, outcome in (("fma", Outcome.OUTSIDE_BOUND), ("wgmma", Outcome.RIGHT)):
+    for launched, outcome in (("fma", Outcome.OUTSIDE_BOUND), ("wgmma", Outcome.PASS)):
         operand = "fp32" if launched == "fma" else "tf32"
         due = bounded_product(asked("fp32", 40), a, b, "sm_90", launched=frozenset({(launched, "", operand, operand, "fp32")}))
-        assert compare(due, encode(FP32, whole)).outcome is Outcome.RIGHT
+        assert compare(due, encode(FP32, whole)).outcome is Outcome.PASS
         assert compare(due, by_tf32(a, b, "sm_90")).outcome is outcome
 
 
@@ -273,7 +273,7 @@ def test_fp32_in_bf16_parts_may_lose_what_low_times_low_is() -> None:
     low = [decode(BF16, encode(BF16, whole - part)) for whole, part in zip(values, high, strict=True)]
     three = encode(FP32, high[0] @ high[1] + high[0] @ low[1] + low[0] @ high[1])
     one = encode(FP32, high[0] @ high[1])
-    for operand, outcome in (("bf16", Outcome.RIGHT), ("tf32", Outcome.OUTSIDE_BOUND)):
+    for operand, outcome in (("bf16", Outcome.PASS), ("tf32", Outcome.OUTSIDE_BOUND)):
         launched = frozenset({("wgmma", "", operand, operand, "fp32")})
         due = bounded_product(asked("fp32", k), a, b, "sm_90", launched=launched)
         assert compare(due, three).outcome is outcome

@@ -31,14 +31,14 @@ def program(contract, case: Case, arch: str):
     machine = Target(f"emulated:{arch}", arch)
     with emulated(arch) as device:
         device.dry = True
-        contract.launch(case, {o.name: guard.lend(o, device_of(machine)) for o in contract.operands(case)}, None)
+        contract.launch(case, {o.name: guard.upload(o, device_of(machine)) for o in contract.operands(case)}, None)
     return device.launches[-1]
 
 
 def one_of_each_type(stem: str, arch: str) -> list[Case]:
     contract = resolve(stem)
     machine = Target(f"emulated:{arch}", arch)
-    legal = [case for case in contract.required(machine) if contract.owed(case, machine).result]
+    legal = [case for case in contract.required(machine) if contract.expected_outcome(case, machine).result]
     return list({case.problem.dtype: case for case in legal}.values())
 
 

@@ -1,5 +1,5 @@
-"""Contract under test: the cover list of block_scaled_matmul reaches every element code, every scale code, every position of a
-packed block of scales and every residue, on each target it runs on; and a code that decides nothing is not counted.
+"""Contract under test: the required cases of block_scaled_matmul reaches every element code, every scale code, every position of a
+packed block of scales and every residue, on each target it runs on; and a code that is inconclusive is not counted.
 
 "Reaches" means: with its last bit flipped, an expected word of that case is another
 (`bitverdict.harness.contracts.inputs.operand_coverage`)."""
@@ -35,22 +35,22 @@ def reached_by(name: str, side: str, a: Side, b: Side, arch: str = ARCH) -> Reac
 
 
 @pytest.mark.parametrize("name", ["emulated:sm_80", "emulated:sm_90", "emulated:sm_100"])
-def test_the_cover_list_reaches_all_codes_positions_and_residues(name: str, capsys: pytest.CaptureFixture) -> None:
+def test_the_required_cases_reaches_all_codes_positions_and_residues(name: str, capsys: pytest.CaptureFixture) -> None:
     where = target(name)
     total = counted(CONTRACT.required(where), where, only_cover=True)
     with capsys.disabled():
-        print("\n" + shown(total, f"cover list on {name}"))
+        print("\n" + shown(total, f"required cases on {name}"))
     assert {key[0] for key in total.sides} == {each for each in FORMATS if has_format(each, "fp32", where)}
     assert total.missing() == []
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_the_cover_cases_come_first_in_the_cover_list(name: str) -> None:
+def test_the_cover_cases_come_first_in_the_required_cases(name: str) -> None:
     first = CONTRACT.required(target("emulated:sm_100"))[: 2 * len(FORMATS)]
     assert [case.regime for case in first if case.problem.format == name] == list(COVER)
 
 
-def test_a_cover_list_without_one_of_its_cases_is_said_to_miss_something() -> None:
+def test_required_cases_without_one_of_its_cases_is_said_to_miss_something() -> None:
     where = target("emulated:sm_80")
     cases = [case for case in CONTRACT.required(where) if case.regime != "cover b"]
     assert counted(cases, where, only_cover=True).missing() == [

@@ -46,7 +46,7 @@ def test_operands_of_one_case_are_independent() -> None:
 
 
 def test_the_stream_is_pinned() -> None:
-    """A seed file holds a seed, not data: another stream would replay another case."""
+    """A reproducer holds a seed, not data: another stream would replay another case."""
     digest = hashlib.sha256(b"".join(drawn("e4m3", regime).tobytes() for regime in ("integers", "wide", "subnormals"))).hexdigest()
     assert digest[:16] == "e7a73cfeaa64206f"
 
@@ -74,7 +74,7 @@ def test_wide_exponents_span_half_the_format(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["fp16", "bf16", "e4m3", "fp32"])
-def test_every_special_is_planted_and_few_of_them_decide_whole_rows(name: str) -> None:
+def test_every_special_is_mutated_and_few_of_them_decide_whole_rows(name: str) -> None:
     fmt = FORMATS[name]
     seen: set[int] = set()
     for data_seed in range(24):

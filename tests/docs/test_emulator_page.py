@@ -19,7 +19,7 @@ def test_the_document_has_every_rule_word_for_word():
         assert f"| {rule.operation} | {rule.touches} | {rule.until} | {rule.source} |" in text
 
 
-def test_every_outcome_that_the_emulator_raises_is_an_outcome_of_the_court_and_in_the_document():
+def test_every_outcome_that_the_emulator_raises_is_an_outcome_of_the_harness_and_in_the_document():
     text = DOCUMENT.read_text()
     raised, outcomes = set(), {outcome.value for outcome in Outcome}
     for path in (CHECKOUT / "harness" / "emulator").rglob("*.py"):
@@ -51,7 +51,7 @@ def test_the_document_counts_hazards_and_idioms_as_they_are():
     from tests.emulator.ordering.test_idioms import IDIOMS, TWINS
 
     text = " ".join(DOCUMENT.read_text().split())
-    assert f"plants {len(HAZARDS)} hazards of {len({hazard.kind for hazard in HAZARDS})} kinds" in text
+    assert f"makes {len(HAZARDS)} hazards of {len({hazard.kind for hazard in HAZARDS})} kinds" in text
     assert f"holds {len(IDIOMS)} legal but surprising idioms" in text and f"({len(TWINS)} twins)" in text
     assert f"holds {len(order.TWINS)} twins of {len(order.KERNELS)} right kernels" in text
 

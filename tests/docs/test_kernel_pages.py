@@ -24,7 +24,7 @@ def test_the_page_is_what_the_clauses_print() -> None:
 
 
 @pytest.mark.parametrize("stem", STEMS)
-def test_each_refusal_of_the_cover_list_is_of_a_clause_of_its_own(stem: str) -> None:
+def test_each_refusal_of_the_required_cases_are_of_a_clause_of_its_own(stem: str) -> None:
     arch = MACHINES.get(stem, "sm_100")
     contract = resolve(stem)
     clauses = importlib.import_module(f"bitverdict.kernels.{stem}").CLAUSES

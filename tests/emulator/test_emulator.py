@@ -73,7 +73,7 @@ def test_masked_lanes_touch_nothing(size):
 
 
 @pytest.mark.parametrize(("size", "reach", "outcome"), [(64, 65, "stray write"), (65, 64, "stray read")])
-def test_an_access_outside_its_tensor_but_inside_the_storage_is_convicted_with_its_line(size, reach, outcome):
+def test_an_access_outside_its_tensor_but_inside_the_storage_fails_with_its_line(size, reach, outcome):
     storage = torch.zeros(2, 256)
     source, destination = storage[0, 100:164], torch.zeros(256)[64:128]
     with emulated("sm_80") as device, pytest.raises(EmulatedFault) as raised:

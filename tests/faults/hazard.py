@@ -16,7 +16,7 @@ class Hazard:
     """`replace`, which occurs exactly once in the kernel's source, becomes `by`; with `in_program` it is a regular expression on
     the program that the compiler made, a fault of the compiler's.
 
-    It is convicted as `name`. `at` and `other` are texts on the two lines that the conviction shows: of the operation that finds
+    It fails as `name`. `at` and `other` are texts on the two lines that the failure shows: of the operation that finds
     out, and of the one it collides with (for a barrier: where it began or ended); `other` is empty where there is only one. `also`
     is what another schedule may see first: a partition that does not wait may come before the other or after it."""
 

@@ -43,8 +43,8 @@ CONTRACT = _edited(CONTRACT, {pattern!r}, {by!r})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Planted:
-    """`replace` is empty in a kernel as it is. `convicted_as`: what the emulated GPU may call it ("right" where the compiler
+class SanitizerHazard:
+    """`replace` is empty in a kernel as it is. `fails_as`: what the emulated GPU may call it ("right" where the compiler
     repairs it); with `in_program` it says so of the compiler, not of the kernel. `hangs`: a GPU may not return."""
 
     kind: str
@@ -52,22 +52,22 @@ class Planted:
     kernel: str
     replace: str
     by: str
-    convicted_as: tuple[str, ...]
+    fails_as: tuple[str, ...]
     problem: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     in_program: bool = False
     hangs: bool = False
 
 
-def _hazard(kernel: str, kind: str, name: str, replace: str, by: str, *convicted_as: str, **rest: Any) -> Planted:
+def _hazard(kernel: str, kind: str, name: str, replace: str, by: str, *fails_as: str, **rest: Any) -> SanitizerHazard:
     problem, config = LAUNCHES[kernel]
-    return Planted(
+    return SanitizerHazard(
         kernel=kernel,
         kind=kind,
         name=name,
         replace=replace,
         by=by,
-        convicted_as=convicted_as,
+        fails_as=fails_as,
         problem=problem | rest.pop("problem", {}),
         config=config | rest.pop("config", {}),
         **rest,
@@ -85,10 +85,10 @@ _BYTES = "mbarrier.expect(arrived, a_matrix.nbytes_per_cta + b_matrix.nbytes_per
 _TMA = {"config": {"num_warps": 4, "loads": "descriptors"}}
 RACE, MISUSE, DEADLOCK, UNKNOWN = "race", "barrier misuse", "deadlock", "uninitialised read"
 
-HAZARDS: tuple[Planted, ...] = (
-    *(_hazard(kernel, "none", "as it is", "", "", "right") for kernel in LAUNCHES),
-    _hazard(_RING, "none", "as it is", "", "", "right", **_PARTS),
-    _hazard("matmul", "none", "as it is with TMA", "", "", "right", **_TMA),
+HAZARDS: tuple[SanitizerHazard, ...] = (
+    *(_hazard(kernel, "none", "as it is", "", "", "pass") for kernel in LAUNCHES),
+    _hazard(_RING, "none", "as it is", "", "", "pass", **_PARTS),
+    _hazard("matmul", "none", "as it is with TMA", "", "", "pass", **_TMA),
     _hazard(
         "hopper_matmul",
         "read before it has arrived",
@@ -245,7 +245,7 @@ HAZARDS: tuple[Planted, ...] = (
         "no barrier before the refill",
         "        gl.barrier()\n        copy_block(a, a_chunks",
         "        copy_block(a, a_chunks",
-        "right",
+        "pass",
     ),
     _hazard(
         "ampere_gemm",
@@ -398,9 +398,7 @@ HAZARDS: tuple[Planted, ...] = (
         "        fence_async_shared()\n        tma.async_store(out, [first_row",
         UNKNOWN,
     ),
-    _hazard(
-        _RING, "stale read through the other proxy", "no fence in one partition", "        fence_async_shared()\n", "", "right"
-    ),
+    _hazard(_RING, "stale read through the other proxy", "no fence in one partition", "        fence_async_shared()\n", "", "pass"),
     _hazard(
         _RING,
         "shared memory released while in use",
@@ -511,13 +509,13 @@ def source_of(kernel: str) -> Path:
     return kept if kept.is_file() else CHECKOUT / "tests" / "support" / f"{kernel}.py"
 
 
-def stem_of(hazard: Planted) -> str:
+def stem_of(hazard: SanitizerHazard) -> str:
     """The name of the faulty copy's file: of kernel and fault, the same on every machine."""
     form = "_partitions" if hazard.problem.get("form") == "partitions" else ""
     return f"{hazard.kernel}{form}_{hazard.name}".replace(" ", "_").replace("'", "")
 
 
-def plant(hazard: Planted, directory: Path) -> Case:
+def write_mutant(hazard: SanitizerHazard, directory: Path) -> Case:
     """Write the faulty kernel into `directory`; its case. ValueError where the text does not occur exactly once."""
     source = source_of(hazard.kernel).read_text()
     if hazard.replace and not hazard.in_program:
@@ -570,8 +568,8 @@ def main(words: Sequence[str] | None = None) -> int:
         if h.hangs is hangs and any(text in f"{h.kernel} {h.kind} {h.name} {stem_of(h)}" for text in arguments.only or [""])
     ]
     with tempfile.TemporaryDirectory() as place:
-        cases = [plant(hazard, Path(place)) for hazard in wanted]
-        if machine.emulated:  # nothing hangs: one child a mode and kernel for all schedules
+        cases = [write_mutant(hazard, Path(place)) for hazard in wanted]
+        if machine.emulated:  # nothing hangs: one worker a mode and kernel for all schedules
             work = [([replace(case, schedule=schedule) for schedule in SCHEDULES], mode) for case in cases for mode in modes]
         else:
             work = [([case], mode) for case in cases for mode in modes]
@@ -601,7 +599,7 @@ def judged(work: list[tuple[list[Case], str]], machine: Any, jobs: int, timeout:
         patience = timeout * (1.5 if mode in runs.AROUND else 1.0)
         try:
             verdicts = runs.examine_together(cases, machine, mode, timeout=patience)
-        except Exception as error:  # the next child is unaffected
+        except Exception as error:  # the next worker is unaffected
             verdicts = [runs.unable(error)] * len(cases)
         done[place] = [
             {"contract": case.contract, "case": case.to_json(), "mode": mode, "target": machine.name, "verdict": verdict.to_json()}

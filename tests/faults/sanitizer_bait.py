@@ -1,6 +1,6 @@
-"""A launch for sanitizers to convict: a store far past the end of its tensor, past the guard bands of the court too.
+"""A launch for sanitizers to fail: a store far past the end of its tensor, past the guard bands of the harness too.
 
-It is addressed as a contract (`ADDRESS`); its cover list is the right launch and the faulty one.
+It is addressed as a contract (`ADDRESS`); its required cases are the right launch and the faulty one.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import triton
 import triton.language as tl
 
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import Contract, Expected
+from bitverdict.harness.model.contract import Contract, ExpectedOutput
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import RestsOn
+from bitverdict.harness.model.verdict import Basis
 
 ADDRESS = "tests.faults.sanitizer_bait:CONTRACT"
 COUNT = 64
@@ -50,8 +50,8 @@ class BaitContract(Contract):
         shifted_copy_kernel[(1,)](tensors["source"], out, case.problem.past, COUNT=COUNT)
         return {"out": out}
 
-    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
-        return [Expected(name="out", format="int32", shape=(COUNT,), words=operands["source"].codes, rests_on=RestsOn.EXACT)]
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        return [ExpectedOutput(name="out", format="int32", shape=(COUNT,), words=operands["source"].codes, basis=Basis.EXACT)]
 
     def case_from_json(self, record: Mapping) -> Case:
         return Case(contract=ADDRESS, problem=Problem(**record["problem"]))

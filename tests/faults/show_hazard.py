@@ -1,4 +1,4 @@
-"""Print how the emulated GPU tells a planted hazard: ``python -m tests.faults.show_hazard [TEXT]``, the first whose kind
+"""Print how the emulated GPU tells a hazard: ``python -m tests.faults.show_hazard [TEXT]``, the first whose kind
 and kernel contain TEXT. `docs/emulator.md` shows the one it prints without."""
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.emulator.ordering.test_hazards import HAZARDS, conviction
+from tests.emulator.ordering.test_hazards import HAZARDS, failure_report
 from tests.faults.hazard import Hazard
 
 SHOWN = "in-flight operand overwritten blocked_matmul"
 
 
 def told(hazard: Hazard, directory: Path) -> str:
-    """The conviction in text: message, rule, both operations, the state of barriers, the timeline."""
-    fault, needed = conviction(hazard, directory)
+    """The failure in text: message, rule, both operations, the state of barriers, the timeline."""
+    fault, needed = failure_report(hazard, directory)
     details = fault.details
     lines = [f"{fault.outcome}: {fault.message}", f"  at         {fault.location}"]
     for name in ("rule", "operation", "other operation", "other location", "schedule"):

@@ -17,7 +17,7 @@ from bitverdict.harness.emulator import emulated
 from bitverdict.harness.model.addresses import load, resolve
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.case_fields import check_case
-from bitverdict.harness.model.contract import Expected, Owed, case_from_record
+from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, case_from_record
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import target, targets
 from bitverdict.harness.session import reproducers
@@ -107,7 +107,7 @@ def test_the_launcher_refuses_before_any_launch(row: str, tmp_path: Path, monkey
     assert no_file(tmp_path)
 
 
-COURT_ROWS: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
+HARNESS_ROWS: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
     "target": (lambda d: target("emulated:sm_70"), "emulated:sm_70", "", "emulated:sm_80"),
     "target of another kind": (lambda d: target("tpu:0"), "tpu:0", "", "emulated:sm_80"),
     "contract": (lambda d: resolve("matmull"), "matmull", "no such kernel", "matmul"),
@@ -115,7 +115,7 @@ COURT_ROWS: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
     "launcher's module": (lambda d: load("nowhere.mine:matmul"), "nowhere.mine", "cannot import", "path/file.py:NAME"),
     "launcher's name": (lambda d: load("bitverdict.kernels.matmul:matmull"), "matmull", "has no matmull", "it has"),
     "launcher without a name": (lambda d: load("mine.py"), "mine.py", "must be", "path/file.py:NAME"),
-    "seed file": (lambda d: reproducers.read(d / "none.json"), "none.json", "cannot be read", "give a file"),
+    "reproducer": (lambda d: reproducers.read(d / "none.json"), "none.json", "cannot be read", "give a file"),
     "regime": (lambda d: regimes.draw("fp16", (1, 1), "gauss", regimes.generator(0, "a")), "'gauss'", "unknown", "use one of"),
     "format": (lambda d: regimes.draw("fp12", (1, 1), "normal", regimes.generator(0, "a")), "'fp12'", "unknown", "use one of"),
     "version of a case": (
@@ -133,9 +133,9 @@ COURT_ROWS: dict[str, tuple[Callable[[Path], object], str, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("row", COURT_ROWS)
-def test_the_court_refuses_an_address_or_a_record_that_leads_nowhere(row: str, tmp_path: Path) -> None:
-    call, value, rule, remedy = COURT_ROWS[row]
+@pytest.mark.parametrize("row", HARNESS_ROWS)
+def test_the_harness_refuses_an_address_or_a_record_that_leads_nowhere(row: str, tmp_path: Path) -> None:
+    call, value, rule, remedy = HARNESS_ROWS[row]
     with pytest.raises(ValueError) as refusal:
         call(tmp_path)
     for part in (value, rule, remedy):
@@ -144,7 +144,7 @@ def test_the_court_refuses_an_address_or_a_record_that_leads_nowhere(row: str, t
 
 
 @pytest.mark.parametrize(("text", "said"), [("{", "JSON"), ("[]", ""), ('{"version": 999}', "999"), ("{}", "")])
-def test_a_broken_seed_file_is_refused_and_left_alone(text: str, said: str, tmp_path: Path) -> None:
+def test_a_broken_reproducer_is_refused_and_left_alone(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
     path.write_text(text)
     with pytest.raises(ValueError) as refusal:
@@ -191,7 +191,7 @@ def test_a_file_may_hold_every_way_to_launch_a_case(fields: dict) -> None:
     check_case(WHOLE | fields)
 
 
-@pytest.mark.parametrize("kind", [Case, Expected, Operand, Owed], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [Case, ExpectedOutput, Operand, ExpectedOutcome], ids=lambda kind: kind.__name__)
 def test_the_records_of_a_contract_take_their_fields_by_name_alone(kind: type) -> None:
     """A contract of a user's goes on to mean the same where a field is added or moved."""
     with pytest.raises(TypeError, match="positional argument"):

@@ -30,35 +30,35 @@ def run(*words: str) -> int:
     return main(["run", *words, "--jobs", "1"])
 
 
-def test_a_right_kernel_is_acquitted_with_status_0(capsys: pytest.CaptureFixture, state: Path) -> None:
+def test_a_right_kernel_passes_with_status_0(capsys: pytest.CaptureFixture, state: Path) -> None:
     assert run("--contract", f"{ADD}:CONTRACT", *SM_90, "--max-cases", "8") == 0
     out = capsys.readouterr().out
     assert "5/5" in out and "cases judged" in out and "│ exact" in out
     legend = out.partition("┘\n")[2].splitlines()[:5]
-    assert [line.partition(":")[0] for line in legend] == ["right", "words", "largest share of the bound", "cover", "a case"]
+    assert [line.partition(":")[0] for line in legend] == ["pass", "words", "largest share of the bound", "cover", "a case"]
     assert not (state / "failures").exists()
 
 
-def test_a_wrong_kernel_is_convicted_shrunk_stored_and_replayed(capsys: pytest.CaptureFixture, state: Path, tmp_path: Path) -> None:
+def test_a_wrong_kernel_fails_shrunk_stored_and_replayed(capsys: pytest.CaptureFixture, state: Path, tmp_path: Path) -> None:
     outputs = ["--json", str(tmp_path / "run.jsonl"), "--junit", str(tmp_path / "run.xml"), "--html", str(tmp_path / "run.html")]
     assert run("--contract", f"{ADD}:WRONG", *SM_90, "--max-cases", "15", *outputs) == 1
     out = capsys.readouterr().out
-    assert "CONVICTED" in out and "n=5" in out and "first at [2]" in out
+    assert "FAIL" in out and "n=5" in out and "first at [2]" in out
     (stored,) = (state / "failures").glob("*.json")
     assert f"bitverdict replay {stored}" in out.replace("\n", "")
     assert json.loads(stored.read_text())["case"]["problem"]["n"] == 5
-    assert "CONVICTED" in (tmp_path / "run.html").read_text()
+    assert "FAIL" in (tmp_path / "run.html").read_text()
     assert main(["replay", str(stored)]) == 1
-    assert "convicted again: the same bug" in capsys.readouterr().out
+    assert "failed again: the same bug" in capsys.readouterr().out
 
 
-def test_a_crash_is_convicted_and_does_not_end_the_run(capsys: pytest.CaptureFixture) -> None:
+def test_a_crash_fails_and_does_not_end_the_run(capsys: pytest.CaptureFixture) -> None:
     assert run("--contract", f"{ADD}:CRASHES", *SM_90, "--max-cases", "10", "--shrink-seconds", "0") == 1
     out = capsys.readouterr().out
-    assert "segmentation fault" in out and "SIGSEGV" in out and "2 right, 7 convicted" in out
+    assert "segmentation fault" in out and "SIGSEGV" in out and "2 pass, 7 fail" in out
 
 
-def test_a_hang_is_convicted_as_a_timeout(capsys: pytest.CaptureFixture) -> None:
+def test_a_hang_fails_as_a_timeout(capsys: pytest.CaptureFixture) -> None:
     assert run("--contract", f"{ADD}:HANGS", *SM_90, "--max-cases", "3", "--timeout", "3") == 1
     assert "no verdict within 3 s" in capsys.readouterr().out
 
@@ -70,7 +70,7 @@ def test_a_users_launcher_outside_the_checkout_is_judged(capsys: pytest.CaptureF
     assert "mine.py:add" in capsys.readouterr().out
 
 
-def test_ctrl_c_says_cancelled_and_leaves_the_journal_and_no_child(tmp_path: Path, state: Path) -> None:
+def test_ctrl_c_says_cancelled_and_leaves_the_journal_and_no_worker(tmp_path: Path, state: Path) -> None:
     command = [sys.executable, "-m", "bitverdict", "run", "--contract", f"{ADD}:HANGS", *SM_90, "--jobs", "2"]
     with answering():
         run = subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -82,7 +82,7 @@ def test_ctrl_c_says_cancelled_and_leaves_the_journal_and_no_child(tmp_path: Pat
         out, error = run.communicate(timeout=30)
     finally:
         run.kill()
-    assert run.returncode == 3 and "2 right; cancelled" in out and "Traceback" not in error, (out, error)
+    assert run.returncode == 3 and "2 pass; cancelled" in out and "Traceback" not in error, (out, error)
     assert not any(str(state) in path.read_text() for path in Path("/proc").glob("[0-9]*/environ") if readable(path))
 
 
@@ -101,15 +101,18 @@ def test_a_kernel_whose_feature_no_target_has_is_not_run_and_not_right(capsys: p
     assert "lacks tcgen05.mma" in capsys.readouterr().out
 
 
-def test_promoting_moves_the_file_and_says_what_is_owed(
+def test_promoting_moves_the_file_and_says_what_is_expected(
     capsys: pytest.CaptureFixture, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bitverdict.harness.session.reproducers.promote.__defaults__", (tmp_path / "seeds",))
     run("--contract", f"{ADD}:WRONG", *SM_90, "--max-cases", "6", "--shrink-seconds", "0")
     (stored,) = (state / "failures").glob("*.json")
-    assert main(["promote", str(stored), "--owed", "convicted"]) == 0
+    assert main(["promote", str(stored), "--expected", "fail"]) == 0
     (kept,) = (tmp_path / "seeds").iterdir()
-    assert not stored.exists() and json.loads(kept.read_text())["owed"] == {"ruling": "convicted", "outcome": "wrong words"}
+    assert not stored.exists() and json.loads(kept.read_text())["expected_outcome"] == {
+        "decision": "fail",
+        "outcome": "wrong words",
+    }
 
 
 def test_targets_are_listed_with_their_features(capsys: pytest.CaptureFixture) -> None:
@@ -161,9 +164,12 @@ BAD = [
     (["run", "matmul", "--shrink-seconds", "nan"], "--shrink-seconds nan: must be at least 0"),
     (["replay", "{tmp}/whole.json", "--timeout", "0"], "--timeout 0: must be more than 0 seconds"),
     (["run", "matmul", "--json", "{tmp}/none/run.json"], "must be a file in a directory that exists; make "),
-    (["replay", "{tmp}/none.json"], "cannot be read (No such file or directory); give a file of .harness/failures or tests/seeds"),
+    (
+        ["replay", "{tmp}/none.json"],
+        "cannot be read (No such file or directory); give a file of .harness/failures or tests/reproducers",
+    ),
     (["replay", "{tmp}/cut.json"], "is not JSON"),
-    (["replay", "{tmp}/version.json"], "version 99, this checkout reads version 1"),
+    (["replay", "{tmp}/version.json"], "version 99, this checkout reads versions 1 to 2"),
     (["replay", "{tmp}/case.json"], "case of version None: this checkout reads version 1"),
     (["promote", "{tmp}/cut.json"], "is not JSON"),
 ]
@@ -276,7 +282,7 @@ def test_a_whole_reproducer_with_a_space_in_its_path_is_judged(tmp_path: Path, c
     assert shlex.split(line.removeprefix("replay: ")) == ["bitverdict", "replay", str(path)]
 
 
-def test_a_seed_file_tells_what_was_executed(state: Path) -> None:
+def test_a_reproducer_tells_what_was_executed(state: Path) -> None:
     run("--contract", f"{ADD}:CONTRACT", *SM_90, "--launcher", f"{ADD}:add_off_by_one", "--max-cases", "5", "--shrink-seconds", "0")
     run("--contract", f"{ADD}:DOUBLED", *SM_90, "--max-cases", "5", "--shrink-seconds", "0")
     told = [json.loads(path.read_text())["verdict"]["recorded"].get("launches") for path in (state / "failures").iterdir()]

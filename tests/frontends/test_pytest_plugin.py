@@ -17,8 +17,8 @@ from hypothesis.database import InMemoryExampleDatabase
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.frontends.pytest_large import large_nodes
 from bitverdict.harness.frontends.pytest_plugin import (
-    Court,
     Node,
+    NodeJudge,
     base_seed,
     database,
     pytest_collection_modifyitems,
@@ -31,7 +31,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.profiles import PROFILES
-from bitverdict.harness.session.shrink import Convicted
+from bitverdict.harness.session.shrink import KernelFailed
 from bitverdict.harness.workers.gpu_lease import NEED
 from tests.support.vector_add import HOST, case
 
@@ -39,30 +39,30 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 ADD = "tests.support.vector_add"
 
 
-def test_a_right_kernel_is_held_and_its_words_are_counted(court: Court) -> None:
+def test_a_right_kernel_is_held_and_its_words_are_counted(node_judge: NodeJudge) -> None:
     properties: list[tuple[str, object]] = []
-    court.hold(Node(f"{ADD}:CONTRACT", "emulated:sm_90"), properties)
+    node_judge.hold(Node(f"{ADD}:CONTRACT", "emulated:sm_90"), properties)
     assert dict(properties)["cases"] > 5 and dict(properties)["words"] > 190
 
 
 def test_a_wrong_kernel_fails_with_its_report_and_its_replay_line(
-    court: Court, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    node_judge: NodeJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
     properties: list[tuple[str, object]] = []
-    with pytest.raises(Convicted, match="wrong words") as raised:
-        court.hold(Node(f"{ADD}:WRONG", "emulated:sm_90"), properties)
+    with pytest.raises(KernelFailed, match="wrong words") as raised:
+        node_judge.hold(Node(f"{ADD}:WRONG", "emulated:sm_90"), properties)
     (stored,) = (tmp_path / "failures").iterdir()
     assert ("replay", f"bitverdict replay {stored}") in properties
     assert reproducers.read(stored).case["problem"]["n"] == 5 and "n=5" in str(raised.value)
 
 
-def test_a_feature_a_target_lacks_is_a_skip_that_names_it(court: Court, tmp_path: Path) -> None:
+def test_a_feature_a_target_lacks_is_a_skip_that_names_it(node_judge: NodeJudge, tmp_path: Path) -> None:
     needy = tmp_path / "needy.py"
     imports = f"from {ADD} import VectorAdd\nfrom bitverdict.kernels.features import Feature\n"
     needy.write_text(imports + "CONTRACT = VectorAdd(requires=frozenset({Feature.TCGEN05}))\n")
     with pytest.raises(pytest.skip.Exception, match=r"emulated:sm_90 lacks tcgen05\.mma"):
-        court.hold(Node(f"{needy}:CONTRACT", "emulated:sm_90"), [])
+        node_judge.hold(Node(f"{needy}:CONTRACT", "emulated:sm_90"), [])
 
 
 POLICY = """
@@ -82,14 +82,14 @@ CONTRACT.address = __file__ + ":CONTRACT"
 SAME = [  # required cases; when a case is not judged as it should be, and how; status; what is said
     (5, "False", "pass", 0, ""),
     (5, "case.problem.n == 64", "raise KeyError('c')", 3, "the contract raised KeyError: 'c'"),
-    (5, "case.problem.n == 64", "raise MemoryError('as asked')", 3, "1 of them of the cover list"),
-    (0, "case.problem.n % 2", "raise MemoryError('as asked')", 3, "decide nothing"),
+    (5, "case.problem.n == 64", "raise MemoryError('as asked')", 3, "1 of them of the required cases"),
+    (0, "case.problem.n % 2", "raise MemoryError('as asked')", 3, "are inconclusive"),
 ]
 
 
 @pytest.mark.parametrize(("required", "when", "then", "status", "said"), SAME)
 def test_a_node_passes_where_the_command_line_ends_with_status_0(
-    court: Court,
+    node_judge: NodeJudge,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture,
@@ -106,11 +106,11 @@ def test_a_node_passes_where_the_command_line_ends_with_status_0(
     assert said in capsys.readouterr().out
     node = Node(f"{mine}:CONTRACT", "emulated:sm_90")
     if status == 0:
-        court.hold(node, [])
+        node_judge.hold(node, [])
         return
     properties: list[tuple[str, object]] = []
     with pytest.raises(pytest.fail.Exception) as failed:
-        court.hold(node, properties)
+        node_judge.hold(node, properties)
     assert said in str(failed.value)
     stored = list((tmp_path / "state" / "failures").glob("*")) if "KeyError" in then else []
     assert [value for name, value in properties if name == "replay"] == [f"bitverdict replay {path}" for path in stored]
@@ -144,20 +144,25 @@ def test_a_session_that_compiled_gluon_ends_below_its_report() -> None:
     assert "leaked" not in done.stdout + done.stderr  # the page that Triton's bindings print when the interpreter ends
 
 
-def test_a_directory_of_seed_files_is_judged_and_each_failure_prints_its_line(
+def test_a_directory_of_reproducers_is_judged_and_each_failure_prints_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing = case(9, fault="wrong")
-    path = reproducers.write(reproducers.seed_of(failing, "emulated:sm_90", judge(failing, HOST)), tmp_path)
+    path = reproducers.write(reproducers.reproducer_of(failing, "emulated:sm_90", judge(failing, HOST)), tmp_path)
     done = run_pytest(
-        "tests/kernel_contracts/test_seeds.py", "-k", path.name, "--replay", str(tmp_path), HARNESS_STATE=str(tmp_path / "state")
+        "tests/kernel_contracts/test_reproducers.py",
+        "-k",
+        path.name,
+        "--replay",
+        str(tmp_path),
+        HARNESS_STATE=str(tmp_path / "state"),
     )
     assert done.returncode == 1 and f"replay: bitverdict replay {path}" in done.stdout, done.stdout
 
 
 def test_a_replay_directory_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
     done = run_pytest("--replay", str(tmp_path / "none"))
-    assert done.returncode == 4 and "must be a directory of seed files" in done.stderr
+    assert done.returncode == 4 and "must be a directory of reproducers" in done.stderr
 
 
 def test_a_gpu_that_is_asked_for_and_not_here_is_a_usage_error_that_names_those_that_are() -> None:
@@ -184,29 +189,29 @@ def test_the_gpu_line_collects_contracts_and_large_products_and_others_no_large_
     assert "8192" not in run_pytest(*both, "--harness-target", "emulated:sm_90").stdout
 
 
-def test_a_large_product_is_judged_in_a_child_and_one_that_lacks_a_feature_is_told_as_not_run(court: Court) -> None:
+def test_a_large_product_is_judged_in_a_worker_and_one_that_lacks_a_feature_is_told_as_not_run(node_judge: NodeJudge) -> None:
     nodes = large_nodes("48x40x64", 1, ["emulated:sm_90"])
     ampere = next(node for node in nodes if node.case.contract == "ampere_gemm")
     told: list[tuple[str, object]] = []
-    court.hold_large(ampere, told)
+    node_judge.hold_large(ampere, told)
     assert json.loads(str(dict(told)["tally"])) == [["ampere_gemm", ampere.kind, 1, 48 * 40, 0]]
     wrong = replace(ampere, case=replace(ampere.case, contract="no_such_kernel"))
     with pytest.raises(ValueError, match="no_such_kernel"):
-        court.hold_large(wrong, [])
+        node_judge.hold_large(wrong, [])
     blackwell, told = next(node for node in nodes if node.case.contract == "blocked_matmul"), []
     with pytest.raises(pytest.skip.Exception, match="lacks"):
-        court.hold_large(blackwell, told)
+        node_judge.hold_large(blackwell, told)
     assert str(dict(told)["not_run"]).startswith("blocked_matmul large fp16: emulated:sm_90 lacks") and "tally" not in dict(told)
 
 
-def test_a_wrong_large_product_fails_and_its_words_are_not_counted(court: Court, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_large_product_fails_and_its_words_are_not_counted(node_judge: NodeJudge, monkeypatch: pytest.MonkeyPatch) -> None:
     node = large_nodes("48x40x64", 1, ["emulated:sm_90"])[-8]
-    row = {"ruling": "convicted", "outcome": "wrong words", "message": "3 of 9 words differ", "words": 9}
-    monkeypatch.setattr(court.large, "judge", lambda case, where, products: row)
+    row = {"decision": "fail", "outcome": "wrong words", "message": "3 of 9 words differ", "words": 9}
+    monkeypatch.setattr(node_judge.large, "judge", lambda case, where, products: row)
     monkeypatch.setattr("bitverdict.harness.frontends.pytest_plugin.lacking", lambda case, where: [])
     told: list[tuple[str, object]] = []
     with pytest.raises(pytest.fail.Exception, match="3 of 9 words differ"):
-        court.hold_large(node, told)
+        node_judge.hold_large(node, told)
     assert "tally" not in dict(told) and "bitverdict large" in str(dict(told)["replay"])
 
 
@@ -271,7 +276,7 @@ def test_the_number_of_workers_is_given_or_the_cores(pytestconfig: pytest.Config
 
 
 def test_workers_begin_with_the_contracts_and_take_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"a": ["tmp_path"], "b": ["node", "court"], "c": [], "d": ["large_node"]}
+    given = {"a": ["tmp_path"], "b": ["node", "harness"], "c": [], "d": ["large_node"]}
     items = [SimpleNamespace(name=name, fixturenames=asked) for name, asked in given.items()]
     for worker, order in (("", "abcd"), ("gw0", "bdac")):
         monkeypatch.setenv("PYTEST_XDIST_WORKER", worker) if worker else monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
@@ -294,26 +299,26 @@ CONTRACT = OnlyDrawn(fault="wrong")
 
 
 def test_a_drawn_case_that_failed_is_judged_first_in_the_next_run(
-    court: Court, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    node_judge: NodeJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    accused, kept = tmp_path / "only_drawn.py", InMemoryExampleDatabase()
+    under_test, kept = tmp_path / "only_drawn.py", InMemoryExampleDatabase()
     judged: list[Case] = []
-    accused.write_text(ONLY_DRAWN)
-    inner = court.bench.judge
+    under_test.write_text(ONLY_DRAWN)
+    inner = node_judge.pool.judge
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
-    monkeypatch.setattr(court, "database", kept)
-    monkeypatch.setattr(court.bench, "judge", lambda case, where: judged.append(case) or inner(case, where))
+    monkeypatch.setattr(node_judge, "database", kept)
+    monkeypatch.setattr(node_judge.pool, "judge", lambda case, where: judged.append(case) or inner(case, where))
     monkeypatch.setattr(
-        "bitverdict.harness.frontends.pytest_plugin.shrink", lambda docket, case, verdict, *_, **__: (case, verdict)
+        "bitverdict.harness.frontends.pytest_plugin.shrink", lambda source, case, verdict, *_, **__: (case, verdict)
     )
-    node = Node(f"{accused}:CONTRACT", "emulated:sm_90")
+    node = Node(f"{under_test}:CONTRACT", "emulated:sm_90")
     failed: list[Case] = []
     for base in (0, 1):
-        monkeypatch.setattr(court, "seed", base)
-        with pytest.raises(Convicted):
-            court.hold(node, [])
+        monkeypatch.setattr(node_judge, "seed", base)
+        with pytest.raises(KernelFailed):
+            node_judge.hold(node, [])
         assert judged[0] == failed[-1] if failed else judged[0] != judged[-1]
-        failed.append(judged[-1])  # a conviction is judged again at the end
+        failed.append(judged[-1])  # a failure is judged again at the end
         judged.clear()
     assert kept.data
 

@@ -14,7 +14,7 @@ from bitverdict.harness.frontends.main import main
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers
 from tests.support.vector_add import ADDRESS, HOST, Problem, VectorAdd, add, case
 
@@ -55,7 +55,7 @@ RAISED = ["ValueError('x')", "TypeError('x')", "KeyError('x')", "AssertionError(
 @pytest.mark.parametrize("file", OURS)
 def test_what_our_rooms_raise_is_an_error_whatever_its_class(file: str, raised: str) -> None:
     verdict = judge(case(), HOST, Broken(code_at(file, f"raise {raised}")))
-    assert (verdict.ruling, verdict.outcome, verdict.rests_on) == (Ruling.ERROR, Outcome.ERROR, RestsOn.NOTHING)
+    assert (verdict.decision, verdict.outcome, verdict.basis) == (Decision.ERROR, Outcome.ERROR, Basis.NOTHING)
     room = "emulator" if "emulator" in file else file.partition("/")[0]
     assert verdict.message.startswith(f"the {room} raised {raised.partition('(')[0]}: ")
     assert verdict.location == f"{file}:2" and f"{file}" in "".join(verdict.details["traceback"])
@@ -65,14 +65,14 @@ def test_what_our_rooms_raise_is_an_error_whatever_its_class(file: str, raised: 
 @pytest.mark.parametrize("file", THEIRS)
 def test_what_the_kernels_side_raises_counts_against_it(file: str, raised: str) -> None:
     verdict = judge(case(), HOST, Broken(code_at(file, f"raise {raised}")))
-    assert verdict.convicted and verdict.outcome in (Outcome.REFUSED, Outcome.LAUNCHER_ERROR)
+    assert verdict.failed and verdict.outcome in (Outcome.REFUSED, Outcome.LAUNCHER_ERROR)
 
 
 def test_a_broadcast_that_fails_in_the_emulator_is_no_refusal() -> None:
     """NumPy's error is a ValueError, as a launcher's refusal is."""
     body = "np.ones((2, 3)) + np.ones(4)"
     ours, theirs = (judge(case(), HOST, Broken(code_at(file, body))) for file in ("harness/emulator/x.py", "kernels/x.py"))
-    assert (ours.ruling, theirs.ruling) == (Ruling.ERROR, Ruling.CONVICTED)
+    assert (ours.decision, theirs.decision) == (Decision.ERROR, Decision.FAIL)
     assert "could not be broadcast" in ours.message and "could not be broadcast" in theirs.message
 
 
@@ -83,16 +83,16 @@ def test_the_callers_bad_argument_is_the_callers_and_not_the_emulators() -> None
 
     launched = Case(contract=ADDRESS, problem=Problem(n=9))
     verdict = judge(launched, SM_90, Elsewhere())
-    assert (verdict.ruling, verdict.outcome) == (Ruling.CONVICTED, Outcome.REFUSED) and "is on meta" in verdict.message
+    assert (verdict.decision, verdict.outcome) == (Decision.FAIL, Outcome.REFUSED) and "is on meta" in verdict.message
     asked_for = judge(Case(contract=ADDRESS, problem=Problem(n=9), schedule="sometimes"), SM_90)
-    assert asked_for.ruling is Ruling.ERROR and "schedule 'sometimes': must be" in asked_for.message
-    assert judge(launched, SM_90).ruling is Ruling.RIGHT
+    assert asked_for.decision is Decision.ERROR and "schedule 'sometimes': must be" in asked_for.message
+    assert judge(launched, SM_90).decision is Decision.PASS
 
 
 def test_what_torch_refuses_a_launcher_behind_our_guards_is_the_launchers() -> None:
     """Allocations pass through the harness, which puts guard bands around them."""
     verdict = judge(case(), HOST, Broken(code_at("kernels/x.py", "torch.empty((-1,))")))
-    assert (verdict.ruling, verdict.outcome) == (Ruling.CONVICTED, Outcome.LAUNCHER_ERROR)
+    assert (verdict.decision, verdict.outcome) == (Decision.FAIL, Outcome.LAUNCHER_ERROR)
     assert "negative dimension" in verdict.message
 
 
@@ -103,7 +103,7 @@ def narrow(a: torch.Tensor) -> torch.Tensor:
 def test_a_launcher_that_does_not_take_its_operands_is_to_blame() -> None:
     """The call is ours, and so is its frame."""
     verdict = judge(case(launcher=f"{__name__}:narrow"), HOST)
-    assert (verdict.ruling, verdict.outcome) == (Ruling.CONVICTED, Outcome.LAUNCHER_ERROR) and "TypeError" in verdict.message
+    assert (verdict.decision, verdict.outcome) == (Decision.FAIL, Outcome.LAUNCHER_ERROR) and "TypeError" in verdict.message
 
 
 FAILS = """
@@ -138,23 +138,23 @@ def test_a_failing_emulator_gives_status_3_and_stores_its_traceback(
     assert main([*words, "--json", str(tmp_path / "run.jsonl"), "--junit", str(tmp_path / "run.xml")]) == status
     out = capsys.readouterr().out
     if not broken:
-        assert "5 right" in out and not (tmp_path / "state" / "failures").exists()
+        assert "5 pass" in out and not (tmp_path / "state" / "failures").exists()
         return
-    assert "ERROR fails.py:CONTRACT on emulated:sm_90, which is no fault of the kernel" in out and "CONVICTED" not in out
-    assert "4 right, 1 error; 1 case ended in an error, which is no fault of a kernel: the emulator raised ValueError" in out
+    assert "ERROR fails.py:CONTRACT on emulated:sm_90, which is no fault of the kernel" in out and "FAIL" not in out
+    assert "4 pass, 1 error; 1 case ended in an error, which is no fault of a kernel: the emulator raised ValueError" in out
     assert "<error " in (tmp_path / "run.xml").read_text() and 'errors="1"' in (tmp_path / "run.xml").read_text()
     (stored,) = (tmp_path / "state" / "failures").iterdir()
     told = json.loads(stored.read_text())["verdict"]
-    assert "harness/emulator/inserted.py" in "".join(told["details"]["traceback"]) and told["ruling"] == "error"
+    assert "harness/emulator/inserted.py" in "".join(told["details"]["traceback"]) and told["decision"] == "error"
     assert main(["replay", str(stored)]) == 3
     assert "error again: the emulator raised ValueError: no rule for 65 lanes" in capsys.readouterr().out
     mine.write_text(FAILS.format(broken=False))
     assert main(["replay", str(stored)]) == 0
-    assert "right now: it was an error when it was stored" in capsys.readouterr().out
+    assert "passes now: it was an error when it was stored" in capsys.readouterr().out
 
 
 def test_an_error_goes_through_json_and_a_reproducer_unchanged(tmp_path: Path) -> None:
     verdict = judge(case(), HOST, Broken(code_at("harness/emulator/x.py", "raise ValueError('x')")))
     assert Verdict.from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
-    path = reproducers.write(reproducers.seed_of(case(), "emulated:sm_90", verdict), tmp_path)
+    path = reproducers.write(reproducers.reproducer_of(case(), "emulated:sm_90", verdict), tmp_path)
     assert reproducers.read(path).signature == verdict.signature

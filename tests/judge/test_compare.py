@@ -7,13 +7,13 @@ import pytest
 
 from bitverdict.harness.judge.compare import compare
 from bitverdict.harness.judge.diagnose import ulp_distance
-from bitverdict.harness.model.contract import Expected
+from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.verdict import Outcome
 
 
-def owed(values: np.ndarray, **more) -> Expected:
+def expected_outcome(values: np.ndarray, **more) -> ExpectedOutput:
     values = np.asarray(values, np.float32)
-    return Expected(name="c", format="fp32", shape=values.shape, words=values.view(np.uint32), **more)
+    return ExpectedOutput(name="c", format="fp32", shape=values.shape, words=values.view(np.uint32), **more)
 
 
 def got(values: np.ndarray) -> np.ndarray:
@@ -24,74 +24,74 @@ MATRIX = np.arange(1, 20 * 24 + 1, dtype=np.float32).reshape(20, 24)
 
 
 def sentences(values: np.ndarray, **more) -> str:
-    found = compare(owed(MATRIX, **more), got(values))
+    found = compare(expected_outcome(MATRIX, **more), got(values))
     assert found.outcome is Outcome.WRONG_WORDS
     return "; ".join(found.details["clusters"])
 
 
 def test_equal_words_are_right_and_one_bit_is_not() -> None:
-    assert compare(owed(MATRIX), got(MATRIX)).outcome is Outcome.RIGHT
+    assert compare(expected_outcome(MATRIX), got(MATRIX)).outcome is Outcome.PASS
     flipped = got(MATRIX).copy()
     flipped[3, 5] ^= 1
-    found = compare(owed(MATRIX), flipped)
+    found = compare(expected_outcome(MATRIX), flipped)
     assert (found.outcome, found.details["wrong"]) == (Outcome.WRONG_WORDS, 1)
     assert "first at [3, 5]: got 0x429c0001 (78.0000076), expected 0x429c0000 (78), 1 ulp" in found.message
 
 
 def test_minus_zero_is_not_zero() -> None:
-    assert compare(owed(np.zeros(3)), got(-np.zeros(3))).outcome is Outcome.WRONG_WORDS
+    assert compare(expected_outcome(np.zeros(3)), got(-np.zeros(3))).outcome is Outcome.WRONG_WORDS
 
 
-def test_a_nan_of_another_payload_counts_only_where_the_payload_is_owed() -> None:
-    due, other = owed([np.nan, 1.0]), np.array([0x7FFFFFFF, 0x3F800000], np.uint32)
+def test_a_nan_of_another_payload_counts_only_where_the_payload_is_expected() -> None:
+    due, other = expected_outcome([np.nan, 1.0]), np.array([0x7FFFFFFF, 0x3F800000], np.uint32)
     assert compare(due, other).outcome is Outcome.WRONG_WORDS
-    assert compare(owed([np.nan, 1.0], any_nan=True), other).outcome is Outcome.RIGHT
-    assert compare(owed([np.nan, 1.0], any_nan=True), got(np.array([1.0, 1.0]))).outcome is Outcome.WRONG_WORDS
+    assert compare(expected_outcome([np.nan, 1.0], any_nan=True), other).outcome is Outcome.PASS
+    assert compare(expected_outcome([np.nan, 1.0], any_nan=True), got(np.array([1.0, 1.0]))).outcome is Outcome.WRONG_WORDS
 
 
 @pytest.mark.parametrize(
     ("value", "bound", "came", "outcome", "used"),
     [
-        ([1.0], [0.5], [1.5], Outcome.RIGHT, 1.0),
+        ([1.0], [0.5], [1.5], Outcome.PASS, 1.0),
         ([1.0], [0.5], [1.501], Outcome.OUTSIDE_BOUND, None),
-        ([1.0], [0.0], [1.0], Outcome.RIGHT, 0.0),
+        ([1.0], [0.0], [1.0], Outcome.PASS, 0.0),
         ([np.nan], [0.0], [1.0], Outcome.OUTSIDE_BOUND, None),
         ([1.0], [9.0], [np.nan], Outcome.OUTSIDE_BOUND, None),
-        ([np.inf], [0.0], [np.inf], Outcome.RIGHT, None),
+        ([np.inf], [0.0], [np.inf], Outcome.PASS, None),
         ([np.inf], [np.inf], [-np.inf], Outcome.OUTSIDE_BOUND, None),
-        ([1.0], [np.inf], [7.0], Outcome.UNDECIDED, None),
-        ([np.nan], [0.0], [np.nan], Outcome.RIGHT, None),
+        ([1.0], [np.inf], [7.0], Outcome.INCONCLUSIVE, None),
+        ([np.nan], [0.0], [np.nan], Outcome.PASS, None),
     ],
 )
 def test_the_bound_is_held_exactly_and_its_used_share_told(value, bound, came, outcome, used) -> None:
-    due = Expected(name="c", format="fp32", shape=(1,), value=np.array(value), bound=np.array(bound))
+    due = ExpectedOutput(name="c", format="fp32", shape=(1,), value=np.array(value), bound=np.array(bound))
     found = compare(due, got(np.array(came)))
     assert found.outcome is outcome
-    if outcome is Outcome.RIGHT:
+    if outcome is Outcome.PASS:
         assert found.bound_used == used
 
 
-def test_undecided_elements_neither_convict_nor_acquit() -> None:
+def test_inconclusive_elements_neither_fail_nor_pass() -> None:
     mask = np.zeros(MATRIX.shape, bool)
     mask[0, 0] = True
     wrong = MATRIX.copy()
     wrong[0, 0] = -1
-    found = compare(owed(MATRIX, undecided=mask), got(wrong))
-    assert (found.outcome, found.undecided, found.words) == (Outcome.RIGHT, 1, MATRIX.size - 1)
-    assert compare(owed(MATRIX, undecided=np.ones(MATRIX.shape, bool)), got(wrong)).outcome is Outcome.UNDECIDED
+    found = compare(expected_outcome(MATRIX, inconclusive=mask), got(wrong))
+    assert (found.outcome, found.inconclusive, found.words) == (Outcome.PASS, 1, MATRIX.size - 1)
+    assert compare(expected_outcome(MATRIX, inconclusive=np.ones(MATRIX.shape, bool)), got(wrong)).outcome is Outcome.INCONCLUSIVE
 
 
 def test_another_shape_or_width_is_its_own_outcome() -> None:
-    assert compare(owed(MATRIX), got(MATRIX.T)).outcome is Outcome.WRONG_SHAPE
-    assert compare(owed(MATRIX), MATRIX.astype(np.float16).view(np.uint16)).outcome is Outcome.WRONG_SHAPE
+    assert compare(expected_outcome(MATRIX), got(MATRIX.T)).outcome is Outcome.WRONG_SHAPE
+    assert compare(expected_outcome(MATRIX), MATRIX.astype(np.float16).view(np.uint16)).outcome is Outcome.WRONG_SHAPE
 
 
 def test_unwritten_words_are_told_from_wrong_ones() -> None:
     holes = got(MATRIX).copy()
     holes[4:6] = 0xFFFFFFFF
-    found = compare(owed(MATRIX), holes, poison=0xFFFFFFFF)
+    found = compare(expected_outcome(MATRIX), holes, poison=0xFFFFFFFF)
     assert found.details["never_written"] == 48 and "48 of them never written" in found.message
-    assert "never written" not in compare(owed(MATRIX), holes, poison=0x7B7B7B7B).message
+    assert "never written" not in compare(expected_outcome(MATRIX), holes, poison=0x7B7B7B7B).message
 
 
 def test_the_last_ragged_row_of_tiles_is_named() -> None:
@@ -116,7 +116,7 @@ def test_a_row_or_a_column_is_named_where_it_is_one_of_several(shape, rows: slic
     due = MATRIX.reshape(-1)[: shape[0] * shape[1]].reshape(shape)
     wrong = due.copy()
     wrong[rows, columns] = -3.5
-    said = compare(owed(due), got(wrong)).details["clusters"]
+    said = compare(expected_outcome(due), got(wrong)).details["clusters"]
     assert {each for each in said if " only: " in each and "modulo" not in each} == told
 
 
@@ -131,7 +131,7 @@ def test_a_shift_a_sign_and_a_transposition_are_named() -> None:
     assert "the column after" in sentences(np.roll(MATRIX, -1, 1))
     assert "the other sign" in sentences(-MATRIX)
     square = MATRIX[:20, :20]
-    found = compare(owed(square), got(square.T))
+    found = compare(expected_outcome(square), got(square.T))
     assert "each wrong word is the expected one of the transposed place" in found.details["clusters"]
 
 
@@ -148,7 +148,7 @@ def test_ulp_distance_crosses_zero_on_one_ladder() -> None:
 def test_the_picture_has_a_cell_per_tile_and_its_share() -> None:
     wrong = MATRIX.copy()
     wrong[0, 0] = wrong[19, 23] = 0
-    heat = compare(owed(MATRIX, tile=(4, 8)), got(wrong)).details["heat"]
+    heat = compare(expected_outcome(MATRIX, tile=(4, 8)), got(wrong)).details["heat"]
     assert heat["cell"] == [4, 8] and heat["percent"][0] == [4, 0, 0] and heat["percent"][4] == [0, 0, 4]
 
 
@@ -158,20 +158,20 @@ def test_the_picture_looks_inside_where_there_are_few_tiles(tiles: tuple[int, in
     due = np.ones((16 * tiles[0], 64 * tiles[1]), np.float32)
     wrong = due.copy()
     wrong[:2, :4] = 2
-    heat = compare(owed(due, tile=(16, 64)), got(wrong)).details["heat"]
+    heat = compare(expected_outcome(due, tile=(16, 64)), got(wrong)).details["heat"]
     percent = np.array(heat["percent"])
     assert heat["cell"] == cell and percent.shape == tuple(np.array(due.shape) // cell)
     assert np.flatnonzero(percent).tolist() == [0] and percent[0, 0] == (100 if cell == [2, 4] else 1)
 
 
 def test_an_empty_output_is_right() -> None:
-    assert compare(owed(np.zeros((0, 5))), got(np.zeros((0, 5)))).outcome is Outcome.RIGHT
+    assert compare(expected_outcome(np.zeros((0, 5))), got(np.zeros((0, 5)))).outcome is Outcome.PASS
 
 
-def between(values: list, low: list, high: list, **more) -> Expected:
+def between(values: list, low: list, high: list, **more) -> ExpectedOutput:
     ends = [np.array(end, np.float16).view(np.uint16) for end in (low, high)]
     exact = np.array(values, float)
-    return Expected(
+    return ExpectedOutput(
         name="c", format="fp16", shape=exact.shape, value=exact, bound=np.full(exact.shape, 1.0), low=ends[0], high=ends[1], **more
     )
 
@@ -182,7 +182,7 @@ def half(values: list) -> np.ndarray:
 
 def test_an_interval_of_words_admits_its_ends_and_nothing_beyond() -> None:
     due = between([2049.0, 1e9, np.nan], [2048, np.inf, np.nan], [2048, np.inf, np.nan])
-    assert compare(due, half([2048, np.inf, np.nan])).outcome is Outcome.RIGHT
+    assert compare(due, half([2048, np.inf, np.nan])).outcome is Outcome.PASS
     for place, wrong in ((0, 2050), (1, 65504), (2, 1.0), (0, np.nan), (1, np.nan)):
         came = [2048, np.inf, np.nan]
         came[place] = wrong
@@ -194,14 +194,14 @@ def test_an_interval_of_words_admits_its_ends_and_nothing_beyond() -> None:
 def test_an_interval_of_two_words_is_told_by_both() -> None:
     due = between([1.0], [1.0], [1.0 + 2.0**-10], or_nan=np.array([True]))
     for fine in (1.0, 1.0 + 2.0**-10, np.nan):
-        assert compare(due, half([fine])).outcome is Outcome.RIGHT
+        assert compare(due, half([fine])).outcome is Outcome.PASS
     assert "expected 0x3c00 (1) to 0x3c01 (1.00097656) or NaN" in compare(due, half([0.5])).message
 
 
 def test_words_and_an_interval_decide_each_its_own_elements() -> None:
     """-0 for +0 is seen where the word is due, and not where an interval is."""
     due = between([0.0, 0.0], [0.0, 0.0], [0.0, 0.0], words=half([0.0, 0.0]), bounded=np.array([True, False]))
-    assert compare(due, half([-0.0, 0.0])).outcome is Outcome.RIGHT
+    assert compare(due, half([-0.0, 0.0])).outcome is Outcome.PASS
     assert compare(due, half([0.0, -0.0])).outcome is Outcome.WRONG_WORDS
     found = compare(due, half([1.0, 0.0]))
     assert (found.outcome, found.details["wrong"]) == (Outcome.OUTSIDE_BOUND, 1)

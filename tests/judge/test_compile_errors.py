@@ -14,9 +14,9 @@ from bitverdict.harness.frontends.main import main
 from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.harness.judge.compile_errors import named_by_compiler, says_nothing
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.model.verdict import LONGEST, Outcome, Ruling, Verdict
+from bitverdict.harness.model.verdict import LONGEST, Decision, Outcome, Verdict
 from bitverdict.harness.workers.journal import Journal
-from bitverdict.harness.workers.pool import Bench
+from bitverdict.harness.workers.pool import WorkerPool
 from tests.support import refused_kernels
 from tests.support.vector_add import ADDRESS, Case, Problem
 
@@ -51,25 +51,25 @@ def test_the_front_ends_refusal_is_its_innermost_message_and_line(name: str) -> 
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    with Bench(journal=Journal(tmp_path_factory.mktemp("journal") / "j.jsonl")) as bench:
-        yield bench
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
+    with WorkerPool(journal=Journal(tmp_path_factory.mktemp("journal") / "j.jsonl")) as pool:
+        yield pool
 
 
-def test_a_refusal_by_the_verifier_keeps_its_sentence_and_its_line(bench: Bench) -> None:
+def test_a_refusal_by_the_verifier_keeps_its_sentence_and_its_line(pool: WorkerPool) -> None:
     """Triton's exception says no more than "error encountered during parsing"; the rest is printed."""
-    refused = bench.judge(Case(contract=ADDRESS, problem=Problem(n=64), launcher=f"{refused_kernels.__name__}:launch_warps"), SM_90)
+    refused = pool.judge(Case(contract=ADDRESS, problem=Problem(n=64), launcher=f"{refused_kernels.__name__}:launch_warps"), SM_90)
     assert (refused.outcome, refused.details["layer"], refused.location) == (Outcome.REFUSED, "verifier", marked("warps"))
     assert refused.message.startswith("Result has an invalid layout: ")
     assert refused.message.endswith("Layout has 8 warps per CTA, but the context requires 4 warps per CTA.")
 
 
-def test_a_kernel_that_the_compiler_takes_is_judged(bench: Bench) -> None:
+def test_a_kernel_that_the_compiler_takes_is_judged(pool: WorkerPool) -> None:
     taken = Case(contract=ADDRESS, problem=Problem(n=64), launcher=f"{refused_kernels.__name__}:launch_taken")
-    assert bench.judge(taken, SM_90).outcome is Outcome.WRONG_WORDS
+    assert pool.judge(taken, SM_90).outcome is Outcome.WRONG_WORDS
 
 
-SILENT = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.REFUSED, message="PassManager::run failed", location="mine.py:40")
+SILENT = Verdict(decision=Decision.FAIL, outcome=Outcome.REFUSED, message="PassManager::run failed", location="mine.py:40")
 PRINTED = [
     "warming up",
     "/somewhere/mine.py:12:9: warning: this may be slow",
@@ -89,11 +89,11 @@ def test_the_first_error_that_was_printed_names_a_silent_refusal() -> None:
     assert not says_nothing(named)
 
 
-def test_a_refusal_that_says_something_or_is_owed_stays_as_it_is() -> None:
+def test_a_refusal_that_says_something_or_is_expected_stays_as_it_is() -> None:
     assert named_by_compiler(SILENT, PRINTED[:2]) == SILENT
-    spoken = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.REFUSED, message="N must be 7")
-    owed = Verdict(ruling=Ruling.RIGHT, outcome=Outcome.REFUSED, message="PassManager::run failed")
-    assert not says_nothing(spoken) and not says_nothing(owed)
+    spoken = Verdict(decision=Decision.FAIL, outcome=Outcome.REFUSED, message="N must be 7")
+    expected_outcome = Verdict(decision=Decision.PASS, outcome=Outcome.REFUSED, message="PassManager::run failed")
+    assert not says_nothing(spoken) and not says_nothing(expected_outcome)
 
 
 def test_a_run_tells_a_refusal_once_and_asks_no_third_time(
@@ -104,7 +104,7 @@ def test_a_run_tells_a_refusal_once_and_asks_no_third_time(
     assert main([*words, "--target", "emulated:sm_90", "--max-cases", "12", "--shrink-seconds", "0"]) == 1
     out = capsys.readouterr().out
     assert out.count("has no attribute 'nosuch'") == 2  # the report, and why the others are cancelled
-    assert f"  at {marked('nested')}\n      return y.nosuch" in out and "2 convicted, " in out and " cancelled; " in out
+    assert f"  at {marked('nested')}\n      return y.nosuch" in out and "2 fail, " in out and " cancelled; " in out
     assert f"not judged after 2 that the compiler refuses at {marked('nested')}, and none that it takes: AttributeError" in out
     (stored,) = (tmp_path / "state" / "failures").iterdir()
     assert json.loads(stored.read_text())["verdict"]["location"] == marked("nested")
@@ -190,8 +190,8 @@ def mislays(a, b):
         ("looks_up", "", ""),
     ],
 )
-def test_the_remedy_that_is_offered_fits_the_error(name: str, remedy: str, said: str, tmp_path: Path, bench: Bench) -> None:
+def test_the_remedy_that_is_offered_fits_the_error(name: str, remedy: str, said: str, tmp_path: Path, pool: WorkerPool) -> None:
     (tmp_path / "mine.py").write_text(REMEDIES)
-    verdict = bench.judge(Case(contract=ADDRESS, problem=Problem(n=50), launcher=f"{tmp_path / 'mine.py'}:{name}"), SM_90)
-    assert verdict.convicted and {"if this is meant", "remedy"} & set(verdict.details) == ({remedy} if remedy else set()), verdict
+    verdict = pool.judge(Case(contract=ADDRESS, problem=Problem(n=50), launcher=f"{tmp_path / 'mine.py'}:{name}"), SM_90)
+    assert verdict.failed and {"if this is meant", "remedy"} & set(verdict.details) == ({remedy} if remedy else set()), verdict
     assert said in verdict.details.get(remedy, "").replace("their", "its")

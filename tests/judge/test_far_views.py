@@ -27,9 +27,9 @@ from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target, target
-from bitverdict.harness.model.verdict import Outcome, Ruling
+from bitverdict.harness.model.verdict import Decision, Outcome
 from bitverdict.harness.session.tally import Tally
-from tests.faults.planted import Fault, planted_contract
+from tests.faults.mutants import Fault, mutant_contract
 
 CPU = torch.device("cpu")
 GPU = Target("cuda:0", "sm_90", index=0, uuid="of no GPU")
@@ -74,47 +74,47 @@ def far_operand() -> Operand:
 
 
 def test_a_far_operand_arrives_bit_for_bit_and_takes_a_few_pages() -> None:
-    lent, before = Guard(Poison.of(0)), resident()
-    tensor = lent.lend(far_operand(), CPU)
+    uploaded, before = Guard(Poison.of(0)), resident()
+    tensor = uploaded.upload(far_operand(), CPU)
     assert np.array_equal(words(tensor), far_operand().codes) and tensor.stride() == (ROW, 1)
-    assert lent.trespass() is None
+    assert uploaded.out_of_bounds() is None
     assert resident() - before < 64 << 20 and far_bytes([far_operand()]) > 1 << 32
 
 
 @pytest.mark.parametrize("element", [-1, 4, ROW - 1, ROW, 2 * ROW + 3, 2 * ROW + 4])
 def test_a_byte_written_near_an_element_of_a_far_operand_is_a_verdict(element: int) -> None:
-    lent = Guard(Poison.of(1))
-    tensor = lent.lend(far_operand(), CPU)
+    uploaded = Guard(Poison.of(1))
+    tensor = uploaded.upload(far_operand(), CPU)
     tensor.as_strided((1,), (1,), tensor.storage_offset() + element).view(torch.int16).fill_(0x1234)
-    found = lent.trespass()
+    found = uploaded.out_of_bounds()
     assert found is not None and found.details["bytes"] == 2 and found.details["first_byte"] == 2 * element
     assert found.outcome is (Outcome.INPUT_CHANGED if 0 <= element < 2 * ROW + 4 else Outcome.STRAY_WRITE)
 
 
 @pytest.mark.parametrize("element", [None, -1, 4, ROW - 1, 2 * ROW + 4])
 def test_a_far_output_is_poisoned_and_guarded_around_its_elements(element: int | None) -> None:
-    lent, before = Guard(Poison.of(2)), resident()
-    with guarded_allocations(lent):
+    uploaded, before = Guard(Poison.of(2)), resident()
+    with guarded_allocations(uploaded):
         made = torch.empty_strided((3, 4), (ROW, 1), dtype=torch.float16)
-    assert (words(made) == poison_word(lent.poison.output, 2)).all()
+    assert (words(made) == poison_word(uploaded.poison.output, 2)).all()
     made.fill_(1.0)
     if element is not None:
         made.as_strided((1,), (1,), made.storage_offset() + element).fill_(1.0)
-    found = lent.trespass()
+    found = uploaded.out_of_bounds()
     assert (found is None) == (element is None) and (found is None or found.outcome is Outcome.STRAY_WRITE)
     assert resident() - before < 64 << 20
 
 
 def test_values_of_a_far_allocation_are_kept() -> None:
-    lent = Guard(Poison.of(0))
-    with guarded_allocations(lent):
+    uploaded = Guard(Poison.of(0))
+    with guarded_allocations(uploaded):
         made = torch.zeros_like(torch.empty_strided((3, 4), (ROW, 1), dtype=torch.float16))
-    assert not made.any() and lent.trespass() is None
+    assert not made.any() and uploaded.out_of_bounds() is None
 
 
 def far_cases(contract: Contract, where: Target) -> list[Case]:
     wide = [case for case in contract.required(where) if re.search(r"\d{8}", str(case.problem))]
-    return [case for case in wide if contract.owed(case, where).result and far_bytes(contract.operands(case))]
+    return [case for case in wide if contract.expected_outcome(case, where).result and far_bytes(contract.operands(case))]
 
 
 def reach(operand: Operand) -> int:
@@ -133,7 +133,7 @@ def test_each_kernel_that_takes_strides_is_asked_one_far_case_and_is_right(stem:
         assert (contract.result_bytes(case) > 1 << 32) == (stem not in OWN_ROWS)
         before = resident()
         verdict = judge(case, where, contract)
-        assert (verdict.ruling, verdict.outcome) == (Ruling.RIGHT, Outcome.RIGHT) and verdict.words
+        assert (verdict.decision, verdict.outcome) == (Decision.PASS, Outcome.PASS) and verdict.words
         assert resident() - before < 512 << 20
 
 
@@ -141,7 +141,7 @@ ROWS_OF_A = "places = row.to(gl.int64)[:, None] * (chunks_in_row * 8) + column[N
 IN_32_BITS = ROWS_OF_A.replace(".to(gl.int64)", "")
 ON_16_BYTES, INSIDE = "every row starts on 16 bytes.\n    ", "    inside = "
 WRAPPED = [
-    Fault(name=name, kernel=kernel, replace=replace, by=by, convicted_as=("illegal address",))
+    Fault(name=name, kernel=kernel, replace=replace, by=by, fails_as=("illegal address",))
     for name, kernel, replace, by in (
         ("32-bit offsets", "matmul", "WIDE=_reach(a, b, c) >= 2**31", "WIDE=False"),
         ("32-bit rows of whole blocks", "ampere_gemm", ON_16_BYTES + ROWS_OF_A, ON_16_BYTES + IN_32_BITS),
@@ -156,11 +156,11 @@ WRAPPED = [
 
 @pytest.mark.parametrize("fault", WRAPPED, ids=lambda fault: f"{fault.kernel}: {fault.name}")
 def test_an_offset_that_wraps_at_32_bits_is_an_illegal_address(fault: Fault, tmp_path: Path) -> None:
-    contract = planted_contract(fault, tmp_path)
+    contract = mutant_contract(fault, tmp_path)
     where = target("emulated:sm_100" if fault.kernel == "tma_scatter" else "emulated:sm_90")
     (case,) = far_cases(contract, where)
     verdict = judge(case, where, contract)
-    assert verdict.convicted and str(verdict.outcome) in fault.convicted_as
+    assert verdict.failed and str(verdict.outcome) in fault.fails_as
     assert Path(verdict.location.rpartition(":")[0]).name == Path(contract.address.rpartition(":")[0]).name
 
 
@@ -171,7 +171,7 @@ WIDER = re.compile(r"    offs_([mn]) = (.*)\n")
 @pytest.mark.parametrize(("text", "claims", "outcome"), [
     (TUTORIAL.read_text(), "", None),
     (TUTORIAL.read_text(), "far", Outcome.ILLEGAL_ADDRESS),
-    (WIDER.sub(r"    offs_\1 = (\2).to(tl.int64)\n", TUTORIAL.read_text()), "far", Outcome.RIGHT),
+    (WIDER.sub(r"    offs_\1 = (\2).to(tl.int64)\n", TUTORIAL.read_text()), "far", Outcome.PASS),
 ])  # fmt: skip
 def test_a_launcher_is_asked_a_far_case_where_it_claims_one(text: str, claims: str, outcome, tmp_path: Path) -> None:
     launcher = tmp_path / "mine.py"
@@ -252,8 +252,8 @@ def test_a_far_case_without_memory_is_not_run_with_the_reason(monkeypatch: pytes
     (far,) = far_cases(contract, where)
     near = contract.required(where)[0]
     verdicts = [judge(case, where, contract) for case in (near, far)]
-    assert verdicts[0].ruling is Ruling.RIGHT
-    assert (verdicts[1].ruling, verdicts[1].message) == (Ruling.NOT_RUN, "4 GiB are not here")
+    assert verdicts[0].decision is Decision.PASS
+    assert (verdicts[1].decision, verdicts[1].message) == (Decision.NOT_RUN, "4 GiB are not here")
     tally = Tally()
     tally.require(contract.address, where.name, [near, far])
     for case, verdict in zip((near, far), verdicts, strict=True):

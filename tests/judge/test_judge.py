@@ -1,4 +1,4 @@
-"""Contract under test: one judge gives every outcome its name, and holds it against what is owed."""
+"""Contract under test: one judge gives every outcome its name, and holds it against what is expected."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from bitverdict.harness.judge.devices import device_of
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.kernels.features import Feature
 from tests.support.vector_add import ADDRESS, HOST, Problem, VectorAdd, case
 
 
-def test_a_right_launch_is_acquitted_with_every_word_counted() -> None:
+def test_a_right_launch_passes_with_every_word_counted() -> None:
     verdict = judge(case(100), HOST)
-    assert (verdict.ruling, verdict.outcome, verdict.words) == (Ruling.RIGHT, Outcome.RIGHT, 100)
-    assert verdict.rests_on.startswith("exact")
+    assert (verdict.decision, verdict.outcome, verdict.words) == (Decision.PASS, Outcome.PASS, 100)
+    assert verdict.basis.startswith("exact")
 
 
 @pytest.mark.parametrize(
@@ -36,9 +36,9 @@ def test_a_right_launch_is_acquitted_with_every_word_counted() -> None:
         ("raise", Outcome.LAUNCHER_ERROR),
     ],
 )
-def test_each_fault_is_convicted_by_its_name(fault: str, outcome: Outcome) -> None:
+def test_each_fault_fails_by_its_name(fault: str, outcome: Outcome) -> None:
     verdict = judge(case(100, fault=fault), HOST)
-    assert (verdict.ruling, verdict.outcome) == (Ruling.CONVICTED, outcome), verdict
+    assert (verdict.decision, verdict.outcome) == (Decision.FAIL, outcome), verdict
 
 
 @pytest.mark.parametrize(
@@ -56,24 +56,24 @@ def test_the_message_says_where(fault: str, said: str) -> None:
     assert said in judge(case(100, fault=fault), HOST).message
 
 
-def test_a_refusal_that_is_owed_is_an_acquittal_and_its_absence_a_conviction() -> None:
+def test_a_refusal_that_is_expected_is_a_pass_and_its_absence_a_failure() -> None:
     class Permissive(VectorAdd):
         def launch(self, case, tensors, launcher):
             return {"c": tensors["a"]}
 
     refused = Case(contract=ADDRESS, problem=Problem(n=-1), config="torch")
-    assert judge(refused, HOST).ruling is Ruling.RIGHT
+    assert judge(refused, HOST).decision is Decision.PASS
     ran = judge(refused, HOST, Permissive())
-    assert (ran.ruling, ran.outcome) == (Ruling.CONVICTED, Outcome.NOT_REFUSED)
+    assert (ran.decision, ran.outcome) == (Decision.FAIL, Outcome.NOT_REFUSED)
 
 
-def test_running_out_of_memory_decides_nothing() -> None:
-    assert judge(case(100, fault="memory"), HOST).ruling is Ruling.UNDECIDED
+def test_running_out_of_memory_is_inconclusive() -> None:
+    assert judge(case(100, fault="memory"), HOST).decision is Decision.INCONCLUSIVE
 
 
 def test_a_target_without_the_feature_is_not_run_and_the_feature_is_named() -> None:
     verdict = judge(case(100), HOST, VectorAdd(requires=frozenset({Feature.TCGEN05})))
-    assert (verdict.ruling, verdict.message) == (Ruling.NOT_RUN, "host lacks tcgen05.mma")
+    assert (verdict.decision, verdict.message) == (Decision.NOT_RUN, "host lacks tcgen05.mma")
 
 
 def test_a_verdict_goes_through_json_and_its_seconds_add_up() -> None:
@@ -90,21 +90,21 @@ def test_a_signature_holds_for_other_sizes_and_data() -> None:
 
 def test_a_users_launcher_is_judged_by_the_same_mathematics() -> None:
     launcher = "tests.support.vector_add:add_off_by_one"
-    assert judge(case(4, launcher=launcher), HOST).ruling is Ruling.RIGHT
+    assert judge(case(4, launcher=launcher), HOST).decision is Decision.PASS
     assert judge(case(5, launcher=launcher), HOST).outcome is Outcome.WRONG_WORDS
 
 
 class Kernel(VectorAdd):
-    """Its result is owed by a kernel."""
+    """Its result is expected by a kernel."""
 
     must_launch = True
 
 
-def test_right_words_without_a_launch_decide_nothing_about_a_kernel() -> None:
+def test_right_words_without_a_launch_are_inconclusive_about_a_kernel() -> None:
     verdict = judge(case(4), HOST, Kernel())
-    assert (verdict.ruling, verdict.outcome, verdict.words) == (Ruling.UNDECIDED, Outcome.UNDECIDED, 0)
+    assert (verdict.decision, verdict.outcome, verdict.words) == (Decision.INCONCLUSIVE, Outcome.INCONCLUSIVE, 0)
     assert verdict.message.startswith("no Triton kernel was launched")
-    assert judge(case(0), HOST, Kernel()).ruling is Ruling.RIGHT  # nothing to compute, nothing to launch
+    assert judge(case(0), HOST, Kernel()).decision is Decision.PASS  # nothing to compute, nothing to launch
     assert judge(case(100, fault="wrong"), HOST, Kernel()).outcome is Outcome.WRONG_WORDS
 
 
@@ -115,7 +115,7 @@ def test_a_launch_on_hardware_is_seen_by_tritons_hook() -> None:
             return super().launch(case, tensors, launcher)
 
     before = list(knobs.runtime.launch_enter_hook.calls)
-    assert judge(case(4), HOST, Launched()).ruling is Ruling.RIGHT
+    assert judge(case(4), HOST, Launched()).decision is Decision.PASS
     assert knobs.runtime.launch_enter_hook.calls == before
     from triton.backends.nvidia import driver
 
@@ -124,11 +124,11 @@ def test_a_launch_on_hardware_is_seen_by_tritons_hook() -> None:
 
 def test_a_launch_on_an_emulated_target_is_seen() -> None:
     launched = Case(contract=ADDRESS, problem=Problem(n=4), config="triton")
-    assert judge(launched, target("emulated:sm_80"), Kernel()).ruling is Ruling.RIGHT
-    assert judge(case(4), target("emulated:sm_80"), Kernel()).ruling is Ruling.UNDECIDED
+    assert judge(launched, target("emulated:sm_80"), Kernel()).decision is Decision.PASS
+    assert judge(case(4), target("emulated:sm_80"), Kernel()).decision is Decision.INCONCLUSIVE
 
 
-def test_another_dtype_of_the_same_width_is_convicted_by_its_name() -> None:
+def test_another_dtype_of_the_same_width_fails_by_its_name() -> None:
     class Integers(VectorAdd):
         def launch(self, case, tensors, launcher):
             return {"c": super().launch(case, tensors, launcher)["c"].view(torch.int32)}
@@ -200,10 +200,10 @@ class Short(VectorAdd):
 
 
 @pytest.mark.parametrize(("error", "said", "remedy"), SHORT, ids=lambda value: type(value).__name__)
-def test_memory_that_stays_short_decides_nothing_and_says_the_remedy(error: Exception, said: str, remedy: str) -> None:
+def test_memory_that_stays_short_is_inconclusive_and_says_the_remedy(error: Exception, said: str, remedy: str) -> None:
     contract = Short(error, times=2)
     verdict = judge(case(100), HOST, contract)
-    assert (verdict.ruling, verdict.outcome, verdict.rests_on) == (Ruling.UNDECIDED, Outcome.OUT_OF_MEMORY, "nothing")
+    assert (verdict.decision, verdict.outcome, verdict.basis) == (Decision.INCONCLUSIVE, Outcome.OUT_OF_MEMORY, "nothing")
     assert said in verdict.message and remedy in verdict.message and contract.launches == 2
 
 
@@ -212,16 +212,19 @@ def test_memory_that_was_short_once_is_tried_again_and_judged(error: Exception, 
     freed: list[None] = []
     monkeypatch.setattr("bitverdict.harness.judge.launch.free_memory", lambda: freed.append(None))
     verdict = judge(case(100), HOST, Short(error, times=1))
-    assert (verdict.ruling, verdict.words, len(freed)) == (Ruling.RIGHT, 100, 1)
+    assert (verdict.decision, verdict.words, len(freed)) == (Decision.PASS, 100, 1)
 
 
-def test_memory_short_for_the_reference_decides_nothing_either() -> None:
+def test_memory_short_for_the_reference_is_inconclusive_either() -> None:
     class Greedy(VectorAdd):
         def expected(self, case, target, operands, recorded):
             raise MemoryError("Unable to allocate 9.00 GiB for an array")
 
     verdict = judge(case(100), HOST, Greedy())
-    assert (verdict.ruling, verdict.outcome) == (Ruling.UNDECIDED, Outcome.OUT_OF_MEMORY) and "9.00 GiB asked" in verdict.message
+    assert (verdict.decision, verdict.outcome) == (
+        Decision.INCONCLUSIVE,
+        Outcome.OUT_OF_MEMORY,
+    ) and "9.00 GiB asked" in verdict.message
 
 
 @pytest.mark.parametrize(
@@ -233,7 +236,7 @@ def test_memory_short_for_the_reference_decides_nothing_either() -> None:
     ],
     ids=str,
 )
-def test_what_only_resembles_short_memory_is_convicted_at_once(error: Exception, outcome: Outcome) -> None:
+def test_what_only_resembles_short_memory_fails_at_once(error: Exception, outcome: Outcome) -> None:
     contract = Short(error, times=1)
     verdict = judge(case(100), HOST, contract)
-    assert (verdict.ruling, verdict.outcome, contract.launches) == (Ruling.CONVICTED, outcome, 1)
+    assert (verdict.decision, verdict.outcome, contract.launches) == (Decision.FAIL, outcome, 1)

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from bitverdict.harness.frontends.main import main
-from bitverdict.harness.frontends.pytest_plugin import Court, Node
+from bitverdict.harness.frontends.pytest_plugin import Node, NodeJudge
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.judge.machine_faults import MachineFault, writing
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import Outcome, Ruling
+from bitverdict.harness.model.verdict import Decision, Outcome
 from bitverdict.harness.session import reproducers
 from tests.support.vector_add import HOST, VectorAdd, case
 
@@ -76,7 +76,7 @@ def test_a_disk_that_fills_up_in_the_middle_stops_the_run(size: int, status: int
     done = limited(TORCH, size)
     assert done.returncode == status and done.stderr == "", done.stderr
     last = done.stdout.splitlines()[-1]
-    assert "convicted" not in last and " right" in last
+    assert "fail" not in last and " pass" in last
     assert ("; stopped: journal " in last and "cannot be written (File too large)" in last) is (status == 3)
 
 
@@ -92,17 +92,17 @@ def test_a_bug_whose_file_cannot_be_stored_is_shown_all_the_same(state: Path, ca
     words = ["run", "--contract", f"{ADD}:WRONG", "--target", "emulated:sm_90", "--jobs", "1", "--max-cases", "4"]
     assert main([*words, "--shrink-seconds", "0"]) == 1
     out = capsys.readouterr().out
-    assert "CONVICTED" in out and "(not stored: seed file " in out and "stopped: seed file " in out.splitlines()[-1]
+    assert "FAIL" in out and "(not stored: reproducer " in out and "stopped: reproducer " in out.splitlines()[-1]
 
 
-def test_a_node_of_pytest_tells_the_same(court: Court, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_of_pytest_tells_the_same(node_judge: NodeJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*given: object) -> None:
         with writing("journal", tmp_path):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(court.bench.journal, "begin", full)
+    monkeypatch.setattr(node_judge.pool.journal, "begin", full)
     with pytest.raises(pytest.fail.Exception, match=r"^error: journal .*: cannot be written \(No space left on device\); free"):
-        court.hold(Node(f"{ADD}:CONTRACT", "emulated:sm_90"), [])
+        node_judge.hold(Node(f"{ADD}:CONTRACT", "emulated:sm_90"), [])
 
 
 class Raises(VectorAdd):
@@ -153,13 +153,13 @@ OF_THE_LAUNCHER = [
 @pytest.mark.parametrize("inserted", OF_THE_MACHINE)
 def test_a_fault_of_the_machine_in_a_launch_is_an_error(inserted: Callable[[], object]) -> None:
     verdict = judge(case(), HOST, Raises(inserted))
-    assert (verdict.ruling, verdict.outcome) == (Ruling.ERROR, Outcome.ERROR)
+    assert (verdict.decision, verdict.outcome) == (Decision.ERROR, Outcome.ERROR)
     assert verdict.message.startswith("the machine failed: ") and verdict.details["layer"] == "machine"
 
 
 @pytest.mark.parametrize("inserted", OF_THE_LAUNCHER)
 def test_a_file_that_the_launcher_cannot_open_is_its_own_fault(inserted: Callable[[], object]) -> None:
-    assert judge(case(), HOST, Raises(inserted)).convicted
+    assert judge(case(), HOST, Raises(inserted)).failed
 
 
 def test_what_ptxas_says_of_a_full_disk_is_no_refusal() -> None:
@@ -169,7 +169,7 @@ def test_what_ptxas_says_of_a_full_disk_is_no_refusal() -> None:
     def refused() -> None:
         raise PTXASError("`ptxas` failed with error code 255:\nptxas fatal : syntax error")
 
-    assert judge(case(), HOST, Raises(refuses)).ruling is Ruling.ERROR
+    assert judge(case(), HOST, Raises(refuses)).decision is Decision.ERROR
     assert judge(case(), HOST, Raises(refused)).outcome is Outcome.REFUSED
 
 
@@ -203,7 +203,7 @@ def test_a_checkout_that_is_read_only_serves_where_the_state_lies_elsewhere(else
     command = [sys.executable, "-m", "bitverdict", *words]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False, env=environment)
     if elsewhere:
-        assert (done.returncode, done.stderr) == (0, "") and "5 right" in done.stdout
+        assert (done.returncode, done.stderr) == (0, "") and "5 pass" in done.stdout
     else:
         assert done.returncode == 3 and "cannot be written (Read-only file system); free space there, or" in done.stderr
 
@@ -248,7 +248,7 @@ def test_a_reproducer_on_a_full_disk_leaves_no_part_of_itself(tmp_path: Path, mo
     def full(source: str, target: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    seed = reproducers.seed_of(case(), "host", judge(case(fault="wrong"), HOST))
+    seed = reproducers.reproducer_of(case(), "host", judge(case(fault="wrong"), HOST))
     monkeypatch.setattr("bitverdict.harness.session.reproducers.os.replace", full)
     with pytest.raises(MachineFault, match=r"cannot be written \(No space left on device\)"):
         reproducers.write(seed, tmp_path / "failures")

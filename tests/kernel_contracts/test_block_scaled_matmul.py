@@ -19,7 +19,7 @@ from bitverdict.harness.emulator import Device, emulated
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import load
 from bitverdict.harness.model.targets import Target, target
-from bitverdict.harness.model.verdict import Outcome, Ruling
+from bitverdict.harness.model.verdict import Decision, Outcome
 from bitverdict.kernels.block_scaled_matmul import CLAUSES, Config, Problem, block_scaled_matmul, configurations, launch_metadata
 from bitverdict.kernels.clauses import broken
 from bitverdict.kernels.scaled_operands import FORMATS, packing, problem_of, scale_shape
@@ -61,7 +61,7 @@ def machine() -> Iterator:
 def test_the_plan_names_the_instruction_that_the_compiler_chose(name: str, arch: str, machine) -> None:
     f = FORMATS[name]
     if arch == "sm_80" and name != "mxfp4":
-        return  # owed a refusal by the front end: judged with the contract's cases
+        return  # expected a refusal by the front end: judged with the contract's cases
     plan = scaled_plan(arch, f.a, f.b, f.scale, f.block_size)
     device = machine(arch)
     block_scaled_matmul(*zeros(name), configs=Config())
@@ -102,7 +102,7 @@ def test_what_the_padding_of_scales_holds_changes_no_word(name: str, padding: in
             return list(made.values())
 
     verdict = judge(case, where, Padded(CONTRACT.module, CONTRACT.stem))
-    assert verdict.ruling is Ruling.RIGHT, verdict.message
+    assert verdict.decision is Decision.PASS, verdict.message
 
 
 def test_the_tutorials_call_is_taken_as_it_is() -> None:
@@ -149,9 +149,13 @@ def test_sizes_that_are_not_the_operands_are_refused() -> None:
         block_scaled_matmul(*zeros("mxfp4"), torch.float16, 128, 128, 512)
 
 
-def test_every_clause_is_broken_by_a_case_of_the_cover_list() -> None:
+def test_every_clause_is_broken_by_a_required_case() -> None:
     where = target("emulated:sm_90")
-    rules = {CONTRACT.owed(case, where).message for case in CONTRACT.required(where) if not CONTRACT.owed(case, where).result}
+    rules = {
+        CONTRACT.expected_outcome(case, where).message
+        for case in CONTRACT.required(where)
+        if not CONTRACT.expected_outcome(case, where).result
+    }
     unbroken = {clause.name for clause in CLAUSES if clause.rule not in rules}
     assert unbroken == {"format", "largest sizes", "whole bytes"}  # no tensor poses them: held just below
 
@@ -198,7 +202,12 @@ def test_each_format_is_asked_every_way_that_k_can_end(name: str) -> None:
     """With a whole tile of scales, inside one, and inside a block of one scale."""
     where, seen = target("emulated:sm_100"), set()
     for case in CONTRACT.required(where):
-        if case.config and case.problem.format == name and CONTRACT.owed(case, where).result and case.regime not in COVER:
+        if (
+            case.config
+            and case.problem.format == name
+            and CONTRACT.expected_outcome(case, where).result
+            and case.regime not in COVER
+        ):
             told = CONTRACT.coverage(case, where)
             seen.add((told["scale tiles of K"], told["last block"]))
     assert {("whole", "whole"), ("ragged", "whole"), ("ragged", "short")} <= seen
@@ -221,7 +230,7 @@ whole.requires = lambda k: k % 256 == 0
         assert (asked and asked.problem.k) == k, (name, launcher)
 
 
-def test_a_users_right_launcher_is_acquitted_and_a_wrong_layout_is_convicted(tmp_path, monkeypatch) -> None:
+def test_a_users_right_launcher_passes_and_a_wrong_layout_fails(tmp_path, monkeypatch) -> None:
     path = tmp_path / "user.py"
     path.write_text(USER)
     where = target("emulated:sm_90")
@@ -230,7 +239,7 @@ def test_a_users_right_launcher_is_acquitted_and_a_wrong_layout_is_convicted(tmp
     assert judge(asked[0], where, CONTRACT).message.startswith("no Triton kernel was launched")
     monkeypatch.setattr(CONTRACT, "must_launch", False)  # the user's is NumPy here: the comparison is under test
     right, wrong = (judge(each, where, CONTRACT) for each in asked)
-    assert (right.ruling, wrong.outcome) == (Ruling.RIGHT, Outcome.OUTSIDE_BOUND)
+    assert (right.decision, wrong.outcome) == (Decision.PASS, Outcome.OUTSIDE_BOUND)
     assert right.words == 130 * 40
 
 

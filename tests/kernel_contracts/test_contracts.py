@@ -1,14 +1,14 @@
-"""Contract under test: every kernel keeps its contract on every target it can run on: cover list whole, then draws."""
+"""Contract under test: every kernel keeps its contract on every target it can run on: required cases whole, then draws."""
 
 from __future__ import annotations
 
-from bitverdict.harness.frontends.pytest_plugin import Court, Node
+from bitverdict.harness.frontends.pytest_plugin import Node, NodeJudge
 
 
-def test_a_kernel_keeps_its_contract(node: Node, court: Court, record_property) -> None:
+def test_a_kernel_keeps_its_contract(node: Node, node_judge: NodeJudge, record_property) -> None:
     properties: list[tuple[str, object]] = []
     try:
-        court.hold(node, properties)
+        node_judge.hold(node, properties)
     finally:
         for name, value in properties:
             record_property(name, value)

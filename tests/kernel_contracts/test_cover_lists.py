@@ -11,7 +11,7 @@ from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import Ruling
+from bitverdict.harness.model.verdict import Decision
 
 MACHINES = {"ampere_gemm": "sm_80", "hopper_matmul": "sm_90", "matmul": "sm_90"}
 
@@ -27,7 +27,7 @@ def test_a_ring_is_asked_fewer_blocks_than_slots_as_many_and_more(stem: str, slo
     """In one configuration: nothing else of the launch differs."""
     contract, asked = resolve(stem), defaultdict(set)
     for case in contract.required(machine(stem)):
-        if contract.owed(case, machine(stem)).result and getattr(case.config, "stages", slots) == slots:
+        if contract.expected_outcome(case, machine(stem)).result and getattr(case.config, "stages", slots) == slots:
             asked[case.config].add(case.problem.k / case.config.block_k)
     many = 2 * slots if stem == "hopper_matmul" else slots  # the phase of each of its barriers turns twice
     assert any(set(range(1, slots + 1)) <= blocks and max(blocks) > many for blocks in asked.values()), asked
@@ -36,13 +36,13 @@ def test_a_ring_is_asked_fewer_blocks_than_slots_as_many_and_more(stem: str, slo
 @pytest.mark.parametrize(
     "stem", [stem for stem in kernels_with_a_contract() if isinstance(getattr(resolve(stem), "module", None), ModuleType)]
 )
-def test_each_refusal_of_the_cover_list_is_the_launchers_own(stem: str) -> None:
+def test_each_refusal_of_the_required_cases_are_the_launchers_own(stem: str) -> None:
     contract, where = resolve(stem), machine(stem)
-    refused = [case for case in contract.required(where) if contract.owed(case, where).layer == "launcher"]
+    refused = [case for case in contract.required(where) if contract.expected_outcome(case, where).layer == "launcher"]
     assert refused
     for case in refused:
         verdict = judge(case, where, contract)
-        assert verdict.ruling is Ruling.RIGHT, (case, verdict.message)
+        assert verdict.decision is Decision.PASS, (case, verdict.message)
 
 
 @pytest.mark.parametrize(
@@ -57,5 +57,5 @@ def test_narrow_elements_are_copied_packed_and_not_and_wide_ones_never() -> None
     contract, where = resolve("tmem_copy"), machine("tmem_copy")
     kinds = {(dtype, packed) for dtype in contract.module.DTYPES for packed in (False, True)} - {("fp32", True), ("int32", True)}
     assert {(problem["dtype"], config["packed"]) for problem, config in contract.pool(where)} == kinds
-    asked = [case for case in contract.required(where) if contract.owed(case, where).result]
+    asked = [case for case in contract.required(where) if contract.expected_outcome(case, where).result]
     assert {(case.problem.dtype, case.config.packed) for case in asked} == kinds

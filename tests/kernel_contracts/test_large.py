@@ -6,13 +6,13 @@ Collected where a GPU is asked for (`--harness-target cuda`).
 from __future__ import annotations
 
 from bitverdict.harness.frontends.pytest_large import LargeNode
-from bitverdict.harness.frontends.pytest_plugin import Court
+from bitverdict.harness.frontends.pytest_plugin import NodeJudge
 
 
-def test_a_large_product_is_right_bit_for_bit(large_node: LargeNode, court: Court, record_property) -> None:
+def test_a_large_product_is_right_bit_for_bit(large_node: LargeNode, node_judge: NodeJudge, record_property) -> None:
     properties: list[tuple[str, object]] = []
     try:
-        court.hold_large(large_node, properties)
+        node_judge.hold_large(large_node, properties)
     finally:
         for name, value in properties:
             record_property(name, value)

@@ -14,8 +14,8 @@ from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Tile
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
-from bitverdict.harness.session.case_source import Docket
+from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
+from bitverdict.harness.session.case_source import CaseSource
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 GENERAL = (CHECKOUT / "tests" / "support" / "general_matmul.py").read_text()
@@ -40,10 +40,10 @@ def changed(directory: Path, *edits: tuple[str, str]) -> str:
 
 def verdicts(launcher: str, chosen: Callable[[Case], bool], *, shows: Shown | None = None, most: int = 3) -> list[Verdict]:
     """Of the required cases of `launcher` on sm_90 that are `chosen`, the first `most`, each judged once."""
-    docket = Docket("matmul", SM_90, launcher=launcher, shown=shows)
-    cases = [replace(case, calls=1) for case in docket.required() if chosen(case)][:most]
+    source = CaseSource("matmul", SM_90, launcher=launcher, shown=shows)
+    cases = [replace(case, calls=1) for case in source.required() if chosen(case)][:most]
     assert cases, "nothing of the kind is asked"
-    return [judge(case, SM_90, docket.contract) for case in cases]
+    return [judge(case, SM_90, source.contract) for case in cases]
 
 
 CLAIMED = {
@@ -97,14 +97,14 @@ WRONG = {
 def test_what_is_claimed_is_asked_and_held_to(claim: str, tmp_path: Path) -> None:
     chosen, fault, outcome = CLAIMED[claim]
     right = verdicts(written(GENERAL, tmp_path), chosen)
-    assert {verdict.ruling for verdict in right} == {Ruling.RIGHT}, [(v.outcome, v.message) for v in right]
-    wrong = [verdict for verdict in verdicts(changed(tmp_path, fault), chosen) if verdict.convicted]
+    assert {verdict.decision for verdict in right} == {Decision.PASS}, [(v.outcome, v.message) for v in right]
+    wrong = [verdict for verdict in verdicts(changed(tmp_path, fault), chosen) if verdict.failed]
     assert wrong and {verdict.outcome for verdict in wrong} <= WRONG[outcome], [(v.outcome, v.message) for v in wrong]
 
 
 def test_what_is_not_claimed_is_not_asked(tmp_path: Path) -> None:
     plain = written(GENERAL.partition("matmul.claims")[0], tmp_path)
-    asked = [case.problem for case in Docket("matmul", SM_90, launcher=plain).required()]
+    asked = [case.problem for case in CaseSource("matmul", SM_90, launcher=plain).required()]
     assert {(p.dtype, p.out, p.activation, p.k_of_b, p.dtype_of_b) for p in asked} == {("fp16", "fp16", "", None, "")}
     assert all(p.a == p.b and not p.a.broadcast and p.a.order == "row" for p in asked)
     assert {0 in (p.m, p.n, p.k) for p in asked} == {True, False}, "sizes of 0 are asked of everybody"
@@ -114,17 +114,17 @@ def test_what_is_not_claimed_is_not_asked(tmp_path: Path) -> None:
 def test_a_size_of_0_may_be_refused_but_not_answered_wrongly(body: str, tmp_path: Path) -> None:
     refusing = changed(tmp_path, ("    tiles = triton", f"    if not K:\n        {body}\n    tiles = triton"))
     empty = verdicts(refusing, lambda c: c.problem.k == 0)
-    assert {(verdict.ruling, verdict.rests_on) for verdict in empty} == {(Ruling.RIGHT, RestsOn.OWED_REFUSAL)}
+    assert {(verdict.decision, verdict.basis) for verdict in empty} == {(Decision.PASS, Basis.EXPECTED_REFUSAL)}
 
 
 def test_a_refusal_of_what_was_claimed_is_no_refusal_that_is_due(tmp_path: Path) -> None:
     launcher = changed(tmp_path, ("    tiles = triton", "    assert a.dtype != torch.bfloat16\n    tiles = triton"))
     refused = verdicts(launcher, lambda c: c.problem.dtype == "bf16" and c.problem.k_of_b is None, most=1)
-    assert refused[0].convicted and refused[0].outcome is Outcome.LAUNCHER_ERROR
+    assert refused[0].failed and refused[0].outcome is Outcome.LAUNCHER_ERROR
 
 
 def shown_by(launcher: str) -> Shown:
-    first = Docket("matmul", SM_90, launcher=launcher).first()
+    first = CaseSource("matmul", SM_90, launcher=launcher).first()
     assert first is not None
     return shown(judge(first, SM_90).recorded)
 
@@ -139,11 +139,11 @@ def at_the_edges(launcher: str) -> list[Verdict]:
     """Those of the cases that follow the general launcher's tile, down to the first that it fails."""
     found: list[Verdict] = []
     tile = Tile(32, 32, 32, 4)
-    docket = Docket("matmul", SM_90, launcher=launcher, shown=Shown(tile))
-    edges = {(case.problem.m, case.problem.n, case.problem.k) for case in docket.contract.around(tile, SM_90)}
-    for case in docket.required():
-        if (case.problem.m, case.problem.n, case.problem.k) in edges and not any(verdict.convicted for verdict in found):
-            found.append(judge(replace(case, calls=1), SM_90, docket.contract))
+    source = CaseSource("matmul", SM_90, launcher=launcher, shown=Shown(tile))
+    edges = {(case.problem.m, case.problem.n, case.problem.k) for case in source.contract.around(tile, SM_90)}
+    for case in source.required():
+        if (case.problem.m, case.problem.n, case.problem.k) in edges and not any(verdict.failed for verdict in found):
+            found.append(judge(replace(case, calls=1), SM_90, source.contract))
     return found
 
 
@@ -163,43 +163,43 @@ EDGES = {
 
 @pytest.mark.parametrize("fault", EDGES)
 def test_the_sizes_that_are_asked_follow_the_launchers_own_tile(fault: str, tmp_path: Path) -> None:
-    assert any(verdict.convicted for verdict in at_the_edges(changed(tmp_path, EDGES[fault])))
+    assert any(verdict.failed for verdict in at_the_edges(changed(tmp_path, EDGES[fault])))
 
 
 def test_a_right_launcher_is_right_at_the_edges_of_its_tile(tmp_path: Path) -> None:
     judged = at_the_edges(written(GENERAL, tmp_path))
-    assert len(judged) == 10 + 2 * 4 and {verdict.ruling for verdict in judged} == {Ruling.RIGHT}
+    assert len(judged) == 10 + 2 * 4 and {verdict.decision for verdict in judged} == {Decision.PASS}
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
 def test_a_plain_gather_runs_where_the_shipped_kernel_could_not(arch: str, tmp_path: Path) -> None:
     machine = target(f"emulated:{arch}")
-    docket = Docket("tma_gather", machine, launcher=f"{PLAIN}:gather")
-    found = [judge(replace(case, calls=1), machine, docket.contract) for case in docket.required()[:2]]
-    assert {verdict.ruling for verdict in found} == {Ruling.RIGHT}, [(v.outcome, v.message) for v in found]
+    source = CaseSource("tma_gather", machine, launcher=f"{PLAIN}:gather")
+    found = [judge(replace(case, calls=1), machine, source.contract) for case in source.required()[:2]]
+    assert {verdict.decision for verdict in found} == {Decision.PASS}, [(v.outcome, v.message) for v in found]
     text = Path(PLAIN).read_text()
     (tmp_path / "wrong.py").write_text(text.replace("((rows >= 0) & (rows < table_rows))[:, None] & ", "", 1))
-    docket = Docket("tma_gather", machine, launcher=f"{tmp_path / 'wrong.py'}:gather")
-    cases = [case for case in docket.required() if case.regime.endswith(("/anywhere", "/edges"))][:2]
-    outcomes = {judge(case, machine, docket.contract).outcome for case in cases}
+    source = CaseSource("tma_gather", machine, launcher=f"{tmp_path / 'wrong.py'}:gather")
+    cases = [case for case in source.required() if case.regime.endswith(("/anywhere", "/edges"))][:2]
+    outcomes = {judge(case, machine, source.contract).outcome for case in cases}
     assert outcomes and outcomes <= {Outcome.STRAY_READ, Outcome.ILLEGAL_ADDRESS}
 
 
-@pytest.mark.parametrize(("claims", "outcomes"), [("()", {Outcome.RIGHT, Outcome.RACE}), ("('distinct rows',)", {Outcome.RIGHT})])
+@pytest.mark.parametrize(("claims", "outcomes"), [("()", {Outcome.PASS, Outcome.RACE}), ("('distinct rows',)", {Outcome.PASS})])
 def test_a_scatter_may_say_that_its_rows_are_distinct(claims: str, outcomes: set[Outcome], tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(f"from tests.support.plain_gather import scatter\n\nscatter.claims = {claims}\n")
     machine = target("emulated:sm_90")
-    docket = Docket("tma_scatter", machine, launcher=f"{tmp_path / 'mine.py'}:scatter")
-    cases = [replace(case, calls=1) for case in docket.required()]
+    source = CaseSource("tma_scatter", machine, launcher=f"{tmp_path / 'mine.py'}:scatter")
+    cases = [replace(case, calls=1) for case in source.required()]
     kinds = {case.regime.partition("/")[2] for case in cases}
     assert kinds == ({"permuted"} if "distinct" in claims else {"permuted", "anywhere", "repeated", "edges"})
-    assert {judge(case, machine, docket.contract).outcome for case in cases[:4]} == outcomes
-    assert any("so not asked: row numbers that come twice" in said for said in docket.narrowed()) == ("distinct" in claims)
+    assert {judge(case, machine, source.contract).outcome for case in cases[:4]} == outcomes
+    assert any("so not asked: row numbers that come twice" in said for said in source.narrowed()) == ("distinct" in claims)
 
 
 def test_the_report_names_what_claims_and_requires_left_out(tmp_path: Path) -> None:
     text = GENERAL.replace('"e4m3", "int8", "activation", "out_dtype", "refusals"', '"int8"')
     launcher = written(f"{text}\nmatmul.requires = lambda dtype, k: dtype != 'bf16' and k % 32 == 0\n", tmp_path)
-    said = Docket("matmul", SM_90, launcher=launcher).narrowed()
+    said = CaseSource("matmul", SM_90, launcher=launcher).narrowed()
     assert said[0] == "not claimed, so not asked: e4m3, activation, out_dtype, far, refusals"
     assert len(said) == 3 and "moved to other sizes" in said[1] and "left out" in said[2]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from bitverdict.harness.model.verdict import Outcome, Ruling
+from bitverdict.harness.model.verdict import Decision, Outcome
 from tests.support.judged_launcher import judged, launcher
 
-RIGHT = {
+PASS = {
     'device="cuda"': {"result": 'c = torch.empty((M, N), device="cuda", dtype=a.dtype)'},
     'device="cuda:0"': {"result": 'c = torch.zeros((M, N), device="cuda:0", dtype=a.dtype)'},
     ".cuda()": {"result": "c = torch.empty((M, N), dtype=a.dtype).cuda()"},
@@ -85,10 +85,10 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize("idiom", RIGHT)
+@pytest.mark.parametrize("idiom", PASS)
 def test_a_launcher_that_asks_for_its_gpu_is_right(idiom: str, tmp_path: Path) -> None:
-    verdict = judged(launcher(**RIGHT[idiom]), tmp_path)
-    assert verdict.ruling is Ruling.RIGHT, (verdict.outcome, verdict.message, verdict.location)
+    verdict = judged(launcher(**PASS[idiom]), tmp_path)
+    assert verdict.decision is Decision.PASS, (verdict.outcome, verdict.message, verdict.location)
     assert not torch.cuda.is_available() or torch.version.cuda, "nothing is left behind"
 
 
@@ -148,7 +148,7 @@ WRONG = {
 def test_what_fails_on_a_gpu_fails_here_by_its_name(fault: str, tmp_path: Path) -> None:
     changed, outcome, said = WRONG[fault]
     verdict = judged(launcher(**changed), tmp_path)
-    assert (verdict.ruling, verdict.outcome) == (Ruling.CONVICTED, outcome), verdict.message
+    assert (verdict.decision, verdict.outcome) == (Decision.FAIL, outcome), verdict.message
     assert said in verdict.message and "harness" not in verdict.location
 
 
@@ -167,11 +167,11 @@ UNANSWERED = {
 @pytest.mark.parametrize("call", UNANSWERED)
 def test_a_call_that_has_no_answer_is_an_error_that_names_it(call: str, tmp_path: Path) -> None:
     verdict = judged(launcher(before=UNANSWERED[call]), tmp_path)
-    assert (verdict.ruling, verdict.outcome) == (Ruling.ERROR, Outcome.ERROR)
+    assert (verdict.decision, verdict.outcome) == (Decision.ERROR, Outcome.ERROR)
     assert verdict.message.startswith(f"{call}: the emulated GPU does not answer this call")
 
 
 @pytest.mark.parametrize(("arch", "capability"), [("sm_80", (8, 0)), ("sm_100", (10, 0))])
 def test_each_emulated_gpu_answers_for_itself(arch: str, capability: tuple[int, int], tmp_path: Path) -> None:
     text = launcher(module=f"assert torch.cuda.get_device_capability() == {capability}")
-    assert judged(text, tmp_path, arch=arch).ruling is Ruling.RIGHT
+    assert judged(text, tmp_path, arch=arch).decision is Decision.PASS

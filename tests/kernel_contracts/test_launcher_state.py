@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bitverdict.harness.model.verdict import Outcome, Ruling
+from bitverdict.harness.model.verdict import Decision, Outcome
 from tests.support.judged_launcher import judged, launcher
 
 CACHE = "_kept = {}"
@@ -72,7 +72,7 @@ KEPT = {
         "launcher error in the second call alone: AssertionError: called twice",
     ),
 }
-RIGHT = {
+PASS = {
     "nothing": {},
     "a descriptor of each call": {"module": TABLE, "after": BY_DESCRIPTOR.replace("DESCRIPTOR", NEW_DESCRIPTOR)},
     "a pointer in memory of each call": {"module": TABLE, "after": BY_POINTER.replace("TABLE", "table")},
@@ -89,15 +89,15 @@ RIGHT = {
 def test_what_is_kept_between_calls_fails_by_its_name(kind: str, tmp_path: Path) -> None:
     changed, said = KEPT[kind]
     verdict = judged(launcher(**changed), tmp_path, calls=2)
-    assert (verdict.ruling, verdict.outcome) == (Ruling.CONVICTED, Outcome.STATE_KEPT), verdict.message
+    assert (verdict.decision, verdict.outcome) == (Decision.FAIL, Outcome.STATE_KEPT), verdict.message
     assert said in verdict.message
-    assert judged(launcher(**changed) + "# once", tmp_path).ruling is Ruling.RIGHT, "one call does not show it"
+    assert judged(launcher(**changed) + "# once", tmp_path).decision is Decision.PASS, "one call does not show it"
 
 
-@pytest.mark.parametrize("kind", RIGHT)
+@pytest.mark.parametrize("kind", PASS)
 def test_what_is_kept_and_does_no_harm_is_right(kind: str, tmp_path: Path) -> None:
-    verdict = judged(launcher(**RIGHT[kind]), tmp_path, calls=2)
-    assert verdict.ruling is Ruling.RIGHT, (verdict.outcome, verdict.message)
+    verdict = judged(launcher(**PASS[kind]), tmp_path, calls=2)
+    assert verdict.decision is Decision.PASS, (verdict.outcome, verdict.message)
     assert verdict.words == 2 * 70 * 40
 
 
@@ -111,4 +111,4 @@ def test_a_fault_that_the_second_operands_alone_show_keeps_its_own_name(tmp_path
     """Operands that happen to be handled wrongly are no state: the second call is wrong alone too."""
     sign = "if a[0, 0] < 0:\n    c.zero_()"
     outcomes = {seed: judged(launcher(after=sign), tmp_path, calls=2, data_seed=seed).outcome for seed in range(6)}
-    assert set(outcomes.values()) == {Outcome.RIGHT, Outcome.OUTSIDE_BOUND}, outcomes
+    assert set(outcomes.values()) == {Outcome.PASS, Outcome.OUTSIDE_BOUND}, outcomes

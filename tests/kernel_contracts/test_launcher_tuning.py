@@ -12,8 +12,8 @@ from bitverdict.harness.judge.first_launch import Shown
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.contract import Tile
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.model.verdict import Outcome, Ruling
-from bitverdict.harness.session.case_source import Docket
+from bitverdict.harness.model.verdict import Decision, Outcome
+from bitverdict.harness.session.case_source import CaseSource
 from tests.support.judged_launcher import judged
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -32,23 +32,23 @@ def outcomes(text: str, directory: Path) -> dict[str, Outcome]:
 
 
 def test_a_right_tuner_is_right_in_each_configuration_and_its_first_call(tmp_path: Path) -> None:
-    assert outcomes(SPLIT, tmp_path) == dict.fromkeys(KINDS, Outcome.RIGHT)
+    assert outcomes(SPLIT, tmp_path) == dict.fromkeys(KINDS, Outcome.PASS)
 
 
 def test_a_missing_reset_shows_in_the_first_call_alone(tmp_path: Path) -> None:
     found = outcomes(edited(RESET, ""), tmp_path)
-    assert found == dict.fromkeys(KINDS[:3], Outcome.RIGHT) | {"runs": Outcome.OUTSIDE_BOUND}
+    assert found == dict.fromkeys(KINDS[:3], Outcome.PASS) | {"runs": Outcome.OUTSIDE_BOUND}
 
 
 def test_a_reset_that_stands_for_the_launchers_own_shows_in_every_later_call(tmp_path: Path) -> None:
     found = outcomes(edited("torch.zeros((M, N)", "torch.empty((M, N)"), tmp_path)
-    assert found == dict.fromkeys(KINDS[:3], Outcome.OUTSIDE_BOUND) | {"runs": Outcome.RIGHT}
+    assert found == dict.fromkeys(KINDS[:3], Outcome.OUTSIDE_BOUND) | {"runs": Outcome.PASS}
 
 
 def test_a_configuration_that_is_wrong_fails_when_its_turn_comes(tmp_path: Path) -> None:
     wrong = edited("offs_k = k + tl.arange(0, BLOCK_K)\n", "offs_k = k + tl.arange(0, BLOCK_K) % 32\n")
     assert outcomes(wrong, tmp_path)["config 2"] is Outcome.OUTSIDE_BOUND
-    assert {outcome for tuning, outcome in outcomes(wrong, tmp_path).items() if tuning in KINDS[:2]} == {Outcome.RIGHT}
+    assert {outcome for tuning, outcome in outcomes(wrong, tmp_path).items() if tuning in KINDS[:2]} == {Outcome.PASS}
 
 
 def test_a_verdict_tells_which_configuration_it_is_of(tmp_path: Path) -> None:
@@ -60,8 +60,8 @@ def test_a_verdict_tells_which_configuration_it_is_of(tmp_path: Path) -> None:
 def listed(directory: Path, configurations: int, **of_docket: str) -> Counter:
     (directory / "mine.py").write_text("def matmul(a, b): ...\n")
     shows = Shown(Tile(32, 32, 32), configurations)
-    docket = Docket("matmul", target("emulated:sm_90"), launcher=f"{directory / 'mine.py'}:matmul", shown=shows, **of_docket)
-    return Counter(case.tuning for case in docket.required())
+    source = CaseSource("matmul", target("emulated:sm_90"), launcher=f"{directory / 'mine.py'}:matmul", shown=shows, **of_docket)
+    return Counter(case.tuning for case in source.required())
 
 
 def test_every_configuration_has_a_required_case_and_the_runs_one(tmp_path: Path) -> None:
@@ -89,6 +89,6 @@ def test_the_command_tells_how_many_configurations_it_judged(
 
 def test_the_case_with_the_tuning_runs_fails_a_missing_reset(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(edited(RESET, ""))
-    docket = Docket("matmul", target("emulated:sm_90"), launcher=f"{tmp_path / 'mine.py'}:matmul", shown=Shown(None, 3))
-    (runs,) = (case for case in docket.required() if case.tuning == "runs")
-    assert judge(runs, docket.target, docket.contract).ruling is Ruling.CONVICTED
+    source = CaseSource("matmul", target("emulated:sm_90"), launcher=f"{tmp_path / 'mine.py'}:matmul", shown=Shown(None, 3))
+    (runs,) = (case for case in source.required() if case.tuning == "runs")
+    assert judge(runs, source.target, source.contract).decision is Decision.FAIL

@@ -17,10 +17,10 @@ from bitverdict.harness.emulator import emulated
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.model.verdict import Outcome, Ruling
+from bitverdict.harness.model.verdict import Decision, Outcome
 from bitverdict.kernels.matmul import HOPPER_CONFIGS, Problem, View
 from bitverdict.kernels.matmul_descriptors import descriptors_of
-from tests.faults.planted import Fault, planted_contract
+from tests.faults.mutants import Fault, mutant_contract
 
 SMALL = replace(HOPPER_CONFIGS[0], block_m=64, block_n=64, block_k=32, group_m=2, num_warps=4)
 KINDS = [("fp16", "row"), ("fp16", "column"), ("bf16", "row"), ("e4m3", "column"), ("int8", "column"), ("fp32", "column")]
@@ -37,14 +37,14 @@ def case(dtype: str = "fp16", order: str = "row", **fields: object) -> Case:
 def test_described_tiles_give_the_plans_words(arch: str, dtype: str, order: str, schedule: str) -> None:
     """Ragged in all three sizes: zeros from outside stand for masked elements."""
     verdict = judge(case(dtype, order, schedule=schedule), target(f"emulated:{arch}"))
-    assert (verdict.ruling, verdict.words) == (Ruling.RIGHT, 150 * 144), verdict.message
+    assert (verdict.decision, verdict.words) == (Decision.PASS, 150 * 144), verdict.message
 
 
 def test_each_configuration_for_hopper_is_right_at_its_own_size() -> None:
     for config in HOPPER_CONFIGS:
         problem = Problem(m=config.block_m + 8, n=config.block_n + 8, k=3 * config.block_k)
         verdict = judge(case(config=config, problem=problem), target("emulated:sm_90"))
-        assert verdict.ruling is Ruling.RIGHT, (config.name, verdict.message)
+        assert verdict.decision is Decision.PASS, (config.name, verdict.message)
 
 
 @pytest.mark.parametrize(
@@ -91,22 +91,22 @@ def test_the_autotuner_tries_descriptors_only_where_they_can_be_made() -> None:
         ("a_tiles.load([tile_row * BLOCK_M, block * BLOCK_K])", "a_tiles.load([tile_row * BLOCK_M, block * BLOCK_K + 8])"),
     ],
 )
-def test_a_wrong_place_of_a_described_tile_is_convicted(
+def test_a_wrong_place_of_a_described_tile_fails(
     replace_text: str, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The fault is in the file of the described form, which the planted matmul takes instead of ours."""
+    """The fault is in the file of the described form, which the mutated matmul takes instead of ours."""
     source, name = Path(bitverdict.kernels.matmul_descriptors.__file__).read_text(), f"misplaced_{abs(hash(by))}"
     assert source.count(replace_text) == 1
     (tmp_path / f"{name}.py").write_text(source.replace(replace_text, by))
     monkeypatch.syspath_prepend(str(tmp_path))
     taken = "from bitverdict.kernels.matmul_descriptors import"
-    fault = Fault(name="wrong place", kernel="matmul", replace=taken, by=f"from {name} import", convicted_as=("wrong words",))
-    verdict = judge(case(), target("emulated:sm_90"), planted_contract(fault, tmp_path))
+    fault = Fault(name="wrong place", kernel="matmul", replace=taken, by=f"from {name} import", fails_as=("wrong words",))
+    verdict = judge(case(), target("emulated:sm_90"), mutant_contract(fault, tmp_path))
     assert verdict.outcome is Outcome.WRONG_WORDS, verdict.message
 
 
-def test_boxes_of_another_configuration_are_convicted(tmp_path: Path) -> None:
+def test_boxes_of_another_configuration_fail(tmp_path: Path) -> None:
     boxes = "is_turned(b), **_meta({})}})".format
     fault = Fault(name="boxes of another tile", kernel="matmul", replace=boxes("config"), by=boxes("CONFIGS['cuda'][0]"),
-                  convicted_as=("refused", "wrong words"))  # fmt: skip
-    assert judge(case(), target("emulated:sm_90"), planted_contract(fault, tmp_path)).ruling is Ruling.CONVICTED
+                  fails_as=("refused", "wrong words"))  # fmt: skip
+    assert judge(case(), target("emulated:sm_90"), mutant_contract(fault, tmp_path)).decision is Decision.FAIL

@@ -19,7 +19,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract, Tile
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Outcome, Verdict
-from bitverdict.harness.session.case_source import Docket
+from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.kernels.block_scaled_matmul import Problem as ScaledProblem
 from bitverdict.kernels.matmul import Problem as MatmulProblem
 from bitverdict.kernels.scaled_operands import FORMATS
@@ -27,7 +27,7 @@ from bitverdict.reference import formats
 from bitverdict.reference.formats import FP16, decode, encode
 from bitverdict.reference.scale_layout import padding_mask
 
-RIGHT = Path(__file__).resolve().parents[1] / "support" / "right_launchers.py"
+PASS = Path(__file__).resolve().parents[1] / "support" / "right_launchers.py"
 EMULATED = {arch: target(f"emulated:{arch}") for arch in ("sm_80", "sm_90", "sm_100")}
 SCALED, SMALL, FUSED = (resolve(stem) for stem in ("block_scaled_matmul", "small_mma", "fused_gather_scatter_matmul"))
 
@@ -35,8 +35,8 @@ SCALED, SMALL, FUSED = (resolve(stem) for stem in ("block_scaled_matmul", "small
 def launcher(name: str, tmp_path: Path, *edits: tuple[str, str]) -> str:
     """Address of a right launcher, or of a copy of it with each of `edits` made once."""
     if not edits:
-        return f"{RIGHT}:{name}"
-    text = RIGHT.read_text()
+        return f"{PASS}:{name}"
+    text = PASS.read_text()
     for old, new in edits:
         assert text.count(old) == 1, (text.count(old), old)
         text = text.replace(old, new)
@@ -68,13 +68,13 @@ DTYPES = ("fp16", "bf16", "fp32")
     ("name", "arch", "dtype"), [(name, [*EMULATED][at % 3], DTYPES[at * 2 % 5 % 3]) for at, name in enumerate(SUMMED)]
 )
 def test_any_order_of_sums_passes_and_fails_without_its_last_k(name: str, arch: str, dtype: str, tmp_path: Path) -> None:
-    assert judged(matmul_case("exact", dtype), arch, launcher(name, tmp_path)).outcome is Outcome.RIGHT
+    assert judged(matmul_case("exact", dtype), arch, launcher(name, tmp_path)).outcome is Outcome.PASS
     assert judged(matmul_case("exact", dtype), arch, launcher(name, tmp_path, SHORT)).outcome is Outcome.OUTSIDE_BOUND
 
 
 def deep(stem: str, address: str, arch: str = "sm_90") -> list[Case]:
     """The cases of exact sums that a launcher is asked whatever its tile."""
-    cases = Docket(stem, EMULATED[arch], launcher=address, shown=Shown(Tile(32, 32, 16, 1))).required()
+    cases = CaseSource(stem, EMULATED[arch], launcher=address, shown=Shown(Tile(32, 32, 16, 1))).required()
     return [case for case in cases if case.regime == "exact" and (case.problem.m, case.problem.n, case.problem.k) in EXACT_SIZES]
 
 
@@ -92,7 +92,7 @@ def test_an_accumulator_that_is_narrowed_fails_in_every_type(tmp_path: Path) -> 
     claims = ('CLAIMS = ("strides", "bf16", "fp32")', 'CLAIMS = ("e4m3", "bf16", "fp32")')
     wide = ("BLOCK_M, BLOCK_N, BLOCK_K = 32, 32, 16", "BLOCK_M, BLOCK_N, BLOCK_K = 32, 32, 32")  # the least K of e4m3
     narrowed = ("acc += product_of_block(", "acc = acc.to(tl.bfloat16).to(tl.float32) + product_of_block(")
-    for edits, due in (((claims, wide), Outcome.RIGHT), ((claims, wide, narrowed), Outcome.OUTSIDE_BOUND)):
+    for edits, due in (((claims, wide), Outcome.PASS), ((claims, wide, narrowed), Outcome.OUTSIDE_BOUND)):
         (folder := tmp_path / due.name).mkdir()
         cases = [case for case in deep("matmul", launcher("restarted", folder, *edits)) if case.problem.k == 640]
         found = {case.problem.dtype: judge(case, EMULATED["sm_90"], resolve("matmul")).outcome for case in cases}
@@ -102,7 +102,7 @@ def test_an_accumulator_that_is_narrowed_fails_in_every_type(tmp_path: Path) -> 
 @pytest.mark.parametrize("regime", ["planted", "subnormals"])
 def test_fp32_may_be_rounded_to_tf32_and_not_to_bf16(regime: str, tmp_path: Path) -> None:
     for name in ("tf32", "nearest_tf32"):
-        assert judged(matmul_case(regime, "fp32"), "sm_90", launcher(name, tmp_path)).outcome is Outcome.RIGHT
+        assert judged(matmul_case(regime, "fp32"), "sm_90", launcher(name, tmp_path)).outcome is Outcome.PASS
     to_bf16 = ("(bits + 0x1000) & -0x2000", "(bits + 0x8000) & -0x10000")
     found = judged(matmul_case(regime, "fp32"), "sm_90", launcher("nearest_tf32", tmp_path, to_bf16))
     assert found.outcome is Outcome.OUTSIDE_BOUND
@@ -124,7 +124,9 @@ def test_launchers_of_a_product_are_asked_exact_sums_and_no_overflow(stem: str, 
     assert "exact" in asked and "largest" not in asked and {"normal", "integers", "wide", "planted", "subnormals"} <= asked
     kinds = {case.regime.partition("/")[2] for case in cases if case is not None and case.regime.startswith("exact")}
     for case in [
-        case for case in cases if case is not None and case.regime.startswith("exact") and contract.owed(case, where).result
+        case
+        for case in cases
+        if case is not None and case.regime.startswith("exact") and contract.expected_outcome(case, where).result
     ][:4]:
         operands = {operand.name: operand for operand in contract.operands(case)}
         due = contract.expected(case, where, operands, {})[0]
@@ -145,7 +147,7 @@ def scaled(name: str, regime: str, **sizes: int) -> Case:
 @pytest.mark.parametrize(("arch", "name"), [("sm_80", "mxfp4"), ("sm_90", "nvfp4"), ("sm_100", "mxfp8")])
 def test_a_launcher_may_rely_on_zeros_in_the_padding_of_scales(arch: str, name: str, tmp_path: Path) -> None:
     case = scaled(name, "normal", m=40, n=33, k=80)
-    assert judged(case, arch, launcher("zero_padding", tmp_path)).outcome is Outcome.RIGHT
+    assert judged(case, arch, launcher("zero_padding", tmp_path)).outcome is Outcome.PASS
     wrong = ("row % 32 * 16 + row // 32 * 4", "row % 32 * 16")  # rows 32 and on take the scales of the first 32
     assert judged(case, arch, launcher("zero_padding", tmp_path, wrong)).outcome is Outcome.OUTSIDE_BOUND
 
@@ -172,14 +174,14 @@ def fused(regime: str = "normal/permuted", dtype: str = "bf16") -> Case:
 
 
 def test_c_may_be_added_last_and_not_subtracted(tmp_path: Path) -> None:
-    assert judged(small(), "sm_100", launcher("added_last", tmp_path)).outcome is Outcome.RIGHT
+    assert judged(small(), "sm_100", launcher("added_last", tmp_path)).outcome is Outcome.PASS
     wrong = ("acc += tl.load(c_ptr", "acc -= tl.load(c_ptr")
     assert judged(small(), "sm_100", launcher("added_last", tmp_path, wrong)).outcome is Outcome.OUTSIDE_BOUND
 
 
 def test_a_gathered_product_may_be_summed_by_blocks(tmp_path: Path) -> None:
     found = judged(fused(), "sm_100", launcher("gathered_restarted", tmp_path))
-    assert (found.outcome, found.words, found.bound_used is not None) == (Outcome.RIGHT, 90 * 40, True)
+    assert (found.outcome, found.words, found.bound_used is not None) == (Outcome.PASS, 90 * 40, True)
     short = ("mask=there[:, None] & (depth[None, :] < k)", "mask=there[:, None] & (depth[None, :] < k - 1)")
     found = judged(fused(), "sm_100", launcher("gathered_restarted", tmp_path, short))
     assert found.outcome is Outcome.OUTSIDE_BOUND
@@ -194,7 +196,7 @@ def test_rows_that_no_number_names_are_held_to_their_words(tmp_path: Path) -> No
 """
     stray = ("    return out\n", negated)
     case = fused("integers/permuted")
-    assert judged(case, "sm_100", launcher("gathered_restarted", tmp_path)).outcome is Outcome.RIGHT
+    assert judged(case, "sm_100", launcher("gathered_restarted", tmp_path)).outcome is Outcome.PASS
     assert judged(case, "sm_100", launcher("gathered_restarted", tmp_path, stray)).outcome is Outcome.WRONG_WORDS
 
 
@@ -204,10 +206,10 @@ def test_where_rows_that_differ_land_on_one_nothing_is_decided() -> None:
     due = bounded_product(asked, a, b, "sm_100")
     table = np.full((4, 2), 0x8000, np.uint16)
     left = scattered(due, table, np.array([1, 1, 2]))
-    assert left.undecided is not None and left.bounded is not None and not left.undecided.any()
+    assert left.inconclusive is not None and left.bounded is not None and not left.inconclusive.any()
     assert left.bounded[:, 0].tolist() == [False, True, True, False]
     left = scattered(due, table, np.array([1, 0, 1]))
-    assert left.undecided is not None and left.undecided[1].tolist() == [True, False], "both rows bring the same zero"
+    assert left.inconclusive is not None and left.inconclusive[1].tolist() == [True, False], "both rows bring the same zero"
 
 
 # --------------------------------------------------------------------------------------------- launchers whose programs wait
@@ -239,7 +241,7 @@ def product(schedule: str) -> Case:
 @pytest.mark.parametrize("name", WAITING)
 def test_a_product_shared_by_programs_that_wait_is_right(name: str, schedule: str, tmp_path: Path) -> None:
     for arch in EMULATED:
-        assert judged(product(schedule), arch, launcher(name, tmp_path)).outcome is Outcome.RIGHT
+        assert judged(product(schedule), arch, launcher(name, tmp_path)).outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize(("name", "edit"), [(name, edit) for name, edits in WAITING.items() for edit in edits])

@@ -1,4 +1,4 @@
-"""Contract under test: the persistent scheduler deals out every tile once, in the law's grouped order, and stays inside past the
+"""Contract under test: the persistent scheduler deals out every tile once, in the model's grouped order, and stays inside past the
 last.
 
 `kernels/tile_scheduler.py` runs on the emulated GPU and is held to `bitverdict.reference.tile_order`; texts changed in its source
@@ -62,7 +62,7 @@ SIZES = [(1, 1, 8, 1), (160, 48, 4, 3), (170, 49, 3, 4), (33, 200, 8, 5), (97, 9
 
 
 def wrong(module: ModuleType, m: int, n: int, group: int, programs: int) -> bool:
-    """Whether any tile differs from the law's, or one past the last lies outside."""
+    """Whether any tile differs from the model's, or one past the last lies outside."""
     rows, columns = -(-m // BLOCK), -(-n // BLOCK)
     total = rows * columns
     turns = -(-total // programs) + 1
@@ -81,7 +81,7 @@ def wrong(module: ModuleType, m: int, n: int, group: int, programs: int) -> bool
 
 
 @pytest.mark.parametrize(("m", "n", "group", "programs"), SIZES)
-def test_tiles_are_dealt_out_in_the_laws_order(m: int, n: int, group: int, programs: int, tmp_path: Path) -> None:
+def test_tiles_are_dealt_out_in_the_models_order(m: int, n: int, group: int, programs: int, tmp_path: Path) -> None:
     assert not wrong(scheduler(tmp_path), m, n, group, programs)
 
 
@@ -107,7 +107,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_of_the_scheduler_shows(name: str, tmp_path: Path) -> None:
+def test_a_mutant_of_the_scheduler_shows(name: str, tmp_path: Path) -> None:
     faulty = scheduler(tmp_path, *FAULTS[name])
 
     def shows(size: tuple[int, int, int, int]) -> bool:

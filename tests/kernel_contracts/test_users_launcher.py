@@ -1,4 +1,4 @@
-"""Contract under test: a tutorial's matmul in a file of its own, unmodified, is judged; with its K mask removed it is convicted."""
+"""Contract under test: a tutorial's matmul in a file of its own, unmodified, is judged; with its K mask removed it fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bitverdict.harness.frontends.main import main
 from bitverdict.harness.judge.compare import compare
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.session.reproducers import SeedFile
+from bitverdict.harness.session.reproducers import Reproducer
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TUTORIAL = CHECKOUT / "docs" / "examples" / "tutorial_matmul.py"
@@ -37,7 +37,7 @@ def test_the_tutorial_is_right_on_three_machines(outside: Path, capsys: pytest.C
     assert "30 cases judged" in out and out.count("│ bound 10") == 3
 
 
-def test_without_its_k_mask_it_is_convicted_and_its_seed_file_replays_where_the_file_is_gone(
+def test_without_its_k_mask_it_fails_and_its_reproducer_replays_where_the_file_is_gone(
     outside: Path, capsys: pytest.CaptureFixture
 ) -> None:
     broken = outside / "forgotten_mask.py"
@@ -47,8 +47,8 @@ def test_without_its_k_mask_it_is_convicted_and_its_seed_file_replays_where_the_
     words = ["--launcher", "forgotten_mask.py:matmul", "--target", "emulated:sm_90", "--max-cases", "20", "--jobs", "1"]
     assert main(["run", "matmul", *words]) == 1
     out = capsys.readouterr().out
-    first = out[out.index("CONVICTED") :].splitlines()
-    assert first[0] == "CONVICTED forgotten_mask.py:matmul on emulated:sm_90: stray read"
+    first = out[out.index("FAIL") :].splitlines()
+    assert first[0] == "FAIL forgotten_mask.py:matmul on emulated:sm_90: stray read"
     line = next(number for number, written in enumerate(text.splitlines(), 1) if "a = tl.load(a_ptrs)" in written)
     assert first[2].strip() in (f"at forgotten_mask.py:{line}", f"at {broken}:{line}")
     stored = sorted((outside / "state" / "failures").glob("*.json"))
@@ -57,10 +57,10 @@ def test_without_its_k_mask_it_is_convicted_and_its_seed_file_replays_where_the_
     broken.unlink()
     capsys.readouterr()
     assert main(["replay", str(stored[0])]) == 1
-    assert "convicted again: the same bug" in capsys.readouterr().out
+    assert "failed again: the same bug" in capsys.readouterr().out
     shutil.copy(TUTORIAL, broken)
     assert main(["replay", str(stored[0])]) == 0
-    assert "right now" in capsys.readouterr().out
+    assert "passes now" in capsys.readouterr().out
 
 
 HINTED = {  # b's rows begin at multiples of 16 bytes, and its columns end with a whole group of 8
@@ -82,7 +82,7 @@ def test_a_promise_holds_where_the_launcher_requires_it_and_fails_elsewhere(outs
     (outside / "broken.py").write_text(text)
     assert main(["run", "matmul", "--launcher", "broken.py:matmul", *words]) == 1
     out = capsys.readouterr().out
-    assert "CONVICTED broken.py:matmul on emulated:sm_90: misaligned address" in out
+    assert "FAIL broken.py:matmul on emulated:sm_90: misaligned address" in out
     assert "(cp.async.cg.shared.global)" in out and re.search(r"broken.py:\d+: tl.multiple_of \[1, 16\] is not true", out)
 
 
@@ -95,22 +95,22 @@ def test_a_promise_holds_where_the_launcher_requires_it_and_fails_elsewhere(outs
         ("return (a.float() @ b.float()).bfloat16()", "c: dtype torch.bfloat16, expected torch.float16 (fp16)"),
     ],
 )
-def test_what_is_not_the_result_asked_for_is_convicted_by_its_type(
+def test_what_is_not_the_result_asked_for_fails_by_its_type(
     body: str, said: str, outside: Path, capsys: pytest.CaptureFixture
 ) -> None:
     (outside / "mine.py").write_text(f"def matmul(a, b):\n    {body}\n")
     words = ["--launcher", "mine.py:matmul", "--target", "emulated:sm_90", "--max-cases", "3", "--jobs", "1"]
     assert main(["run", "matmul", *words, "--shrink-seconds", "0"]) == 1
     out = capsys.readouterr().out
-    assert "CONVICTED mine.py:matmul on emulated:sm_90: wrong shape or dtype" in out and said in out
+    assert "FAIL mine.py:matmul on emulated:sm_90: wrong shape or dtype" in out and said in out
 
 
-def test_a_launcher_without_a_kernel_is_undecided_and_told_so(outside: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_launcher_without_a_kernel_is_inconclusive_and_told_so(outside: Path, capsys: pytest.CaptureFixture) -> None:
     (outside / "mine.py").write_text("def matmul(a, b):\n    return (a.double() @ b.double()).half()\n")
     words = ["--launcher", "mine.py:matmul", "--target", "emulated:sm_90", "--max-cases", "3", "--jobs", "1"]
     assert main(["run", "matmul", *words]) == 3
     out = capsys.readouterr().out
-    assert "3 undecided" in out and "undecided (3 cases): no Triton kernel was launched: what was judged is no kernel" in out
+    assert "3 inconclusive" in out and "inconclusive (3 cases): no Triton kernel was launched: what was judged is no kernel" in out
 
 
 def test_a_launcher_that_asserts_what_it_takes_is_told_how_to_say_it_and_is_then_right(
@@ -174,7 +174,7 @@ STRIDE = "offs_k[None, :] * stride_ak\n"
 
 
 @pytest.mark.parametrize(("claims", "status"), [((), 0), (("strides",), 1)])
-def test_a_stride_taken_as_one_is_convicted_of_a_launcher_that_claims_strides(
+def test_a_stride_taken_as_one_fails_with_a_launcher_that_claims_strides(
     claims: tuple, status: int, outside: Path, capsys: pytest.CaptureFixture
 ) -> None:
     text = TUTORIAL.read_text()
@@ -207,27 +207,27 @@ def test_the_words_of_a_kernels_plan_lie_within_the_bound_that_a_launcher_gets(s
     contract, where, shares, seen = resolve(stem), target(f"emulated:{arch}"), [], 0
     for required in contract.required(where):
         asked = contract.for_launcher(required, f"bitverdict.kernels.{stem}:{stem}")
-        if asked is None or not contract.owed(asked, where).result:
+        if asked is None or not contract.expected_outcome(asked, where).result:
             continue
         operands = {operand.name: operand for operand in contract.operands(asked)}
         due, own = contract.expected(asked, where, operands, {})[0], replace(asked, launcher="")
         words = contract.expected(own, where, operands, {})[0].words
         assert words is not None
         found = compare(due, words.view(f"u{words.dtype.itemsize}"))
-        assert found.outcome in ("right", "undecided"), (asked.key, found.message)
+        assert found.outcome in ("pass", "inconclusive"), (asked.key, found.message)
         shares.append(found.bound_used or 0.0)
         a = operands["a"].codes.copy()
         a[:, -1] = 0  # the last k dropped
         words = contract.expected(own, where, operands | {"a": replace(operands["a"], codes=a)}, {})[0].words
         seen += compare(due, words.view(f"u{words.dtype.itemsize}")).outcome == "outside the bound"
-    assert max(shares) > 0.05, "a bound that nothing comes near convicts nobody"
+    assert max(shares) > 0.05, "a bound that nothing comes near fails no kernel"
     assert seen > 0.6 * len(shares), f"a dropped k is seen in {seen} of {len(shares)} cases"
 
 
 def test_readmes_example_is_what_the_command_prints(outside: Path, capsys: pytest.CaptureFixture) -> None:
     """Line by line, but for the directory it ran in. Its file is named as in a checkout, where paths are relative."""
     readme = (CHECKOUT / "README.md").read_text()
-    shown = readme[readme.index("```text\nCONVICTED") :].partition("```text\n")[2].partition("```")[0].splitlines()
+    shown = readme[readme.index("```text\nFAIL") :].partition("```text\n")[2].partition("```")[0].splitlines()
     (outside / "forgotten_mask.py").write_text(MASK.sub(")", TUTORIAL.read_text()))
     assert main(["run", "matmul", "--launcher", "forgotten_mask.py:matmul", "--target", "emulated:sm_90"]) == 1
     printed = capsys.readouterr().out.replace(f"{outside}/", "").replace("state/failures/", ".harness/failures/").splitlines()
@@ -235,7 +235,7 @@ def test_readmes_example_is_what_the_command_prints(outside: Path, capsys: pytes
     stored = outside / "state" / "failures" / printed[first + len(shown) - 3].rpartition("/")[2]
     record = json.loads(stored.read_text().replace(f"{outside}/", ""))
     fields = {name: record[name] for name in ("case", "target", "verdict", "signature")}
-    assert shown[-3].endswith(f"/{SeedFile(**fields).name}")
+    assert shown[-3].endswith(f"/{Reproducer(**fields).name}")
     shown, printed = ([re.sub(r"-[0-9a-f]{12}\.json", "", line) for line in lines] for lines in (shown, printed))
     assert printed[first : first + len(shown) - 2] == shown[:-2]
     assert (shown[-2], shown[-1]) == ("...", printed[-1])

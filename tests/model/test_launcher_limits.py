@@ -11,7 +11,7 @@ from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.launcher_limits import check_launcher, claimed, nearest
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.session.case_source import Docket
+from bitverdict.harness.session.case_source import CaseSource
 
 SIZES = {"m": 33, "n": 7, "k": 50, "dtype": "fp16"}
 
@@ -88,11 +88,11 @@ def test_every_case_that_a_launcher_is_asked_meets_what_it_requires(
     stem: str, arch: str, requires: str, holds, tmp_path: Path
 ) -> None:
     machine = target(f"emulated:{arch}")
-    docket = Docket(stem, machine, launcher=written(tmp_path, f"f.requires = {requires}"))
-    asked = docket.required()
+    source = CaseSource(stem, machine, launcher=written(tmp_path, f"f.requires = {requires}"))
+    asked = source.required()
     assert len(asked) >= 4 and all(holds(case.problem) for case in asked)
-    assert all(docket.prepared(case) == case for case in asked)  # so that shrinking stays among them
-    free = Docket(stem, machine, launcher=written(tmp_path.joinpath("free").mkdir() or tmp_path / "free", "")).required()
+    assert all(source.prepared(case) == case for case in asked)  # so that shrinking stays among them
+    free = CaseSource(stem, machine, launcher=written(tmp_path.joinpath("free").mkdir() or tmp_path / "free", "")).required()
     assert not all(holds(case.problem) for case in free)
 
 

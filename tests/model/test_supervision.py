@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from bitverdict.harness.model.verdict import Outcome, Ruling
+from bitverdict.harness.model.verdict import Decision, Outcome
 from bitverdict.harness.workers.journal import Journal
-from bitverdict.harness.workers.pool import Bench
+from bitverdict.harness.workers.pool import WorkerPool
 from tests.support.interrupts import answering
 from tests.support.vector_add import HOST, case
 
@@ -148,7 +148,7 @@ def test_the_process_that_was_started_imports_no_file_of_the_users(tmp_path: Pat
     words = ["--contract", f"{mine}:CONTRACT", "--target", "emulated:sm_90", "--max-cases", "3", "--jobs", "1"]
     run = harness("run", *words, state=tmp_path / "state")
     out, error = run.communicate(timeout=60)
-    assert (run.returncode, error) == (0, "") and out.count("3 cases judged") == out.count("Verdicts") == 1 and "3 right" in out
+    assert (run.returncode, error) == (0, "") and out.count("3 cases judged") == out.count("Verdicts") == 1 and "3 pass" in out
     importers = (tmp_path / "importers").read_text().split()
     assert len(importers) >= 2 and str(run.pid) not in importers
 
@@ -184,20 +184,20 @@ def left_to_its_fork(a, b):
 @pytest.mark.parametrize(
     ("name", "outcome"),
     [
-        ("alone", Outcome.RIGHT),
-        ("forked", Outcome.RIGHT),
-        ("forked_and_raised", Outcome.RIGHT),
+        ("alone", Outcome.PASS),
+        ("forked", Outcome.PASS),
+        ("forked_and_raised", Outcome.PASS),
         ("left_to_its_fork", Outcome.LAUNCHER_ERROR),
     ],
 )
 def test_only_the_process_that_was_asked_answers(name: str, outcome: Outcome, tmp_path: Path) -> None:
     (tmp_path / "forks.py").write_text(FORKS)
-    with Bench(journal=Journal(tmp_path / "j.jsonl")) as bench:
+    with WorkerPool(journal=Journal(tmp_path / "j.jsonl")) as pool:
         for n in (20, 30, 40):  # an answer too many would be taken for that to the next case
-            verdict = bench.judge(case(n, launcher=f"{tmp_path / 'forks.py'}:{name}"), HOST)
+            verdict = pool.judge(case(n, launcher=f"{tmp_path / 'forks.py'}:{name}"), HOST)
             assert verdict.outcome is outcome, verdict
-            assert verdict.words == (n if outcome is Outcome.RIGHT else 0)
-            assert bench.judge(case(n, fault="wrong"), HOST).ruling is Ruling.CONVICTED
+            assert verdict.words == (n if outcome is Outcome.PASS else 0)
+            assert pool.judge(case(n, fault="wrong"), HOST).decision is Decision.FAIL
 
 
 def test_a_run_whose_process_is_killed_says_how_to_go_on(tmp_path: Path) -> None:

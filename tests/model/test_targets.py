@@ -37,7 +37,7 @@ def test_an_unknown_target_is_refused_with_those_that_are_here(name: str) -> Non
 @pytest.mark.parametrize(
     ("visible", "index", "entry"), [("", 1, "1"), ("3,5", 1, "5"), ("GPU-aa,MIG-bb", 0, "GPU-aa"), ("7", 4, "4")]
 )
-def test_a_child_is_given_one_entry_of_the_visible_devices(
+def test_a_worker_is_given_one_entry_of_the_visible_devices(
     monkeypatch: pytest.MonkeyPatch, visible: str, index: int, entry: str
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)

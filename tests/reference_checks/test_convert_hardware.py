@@ -62,7 +62,7 @@ def arch() -> str:
 
 
 @pytest.mark.parametrize(("source", "destination"), PAIRS, ids=lambda name: name)
-def test_the_gpu_converts_as_its_law_says(source: str, destination: str) -> None:
+def test_the_gpu_converts_as_its_model_says(source: str, destination: str) -> None:
     try:
         conversion(source, destination, arch())
     except ValueError:

@@ -1,4 +1,4 @@
-"""Contract under test: the derived bound holds for every order of K, is nearly reached, and convicts wrong kernels.
+"""Contract under test: the derived bound holds for every order of K, is nearly reached, and fails wrong kernels.
 
 Right kernels are modelled by `bitverdict.reference.tensor_core` with K permuted and split; wrong ones drop a tail of K or sum in
 half precision.
@@ -172,7 +172,7 @@ def test_half_the_bound_is_violated(rule: Instruction) -> None:
     assert 1 / 2 < share <= 1
 
 
-def test_fewer_fraction_bits_than_the_instruction_has_are_convicted() -> None:
+def test_fewer_fraction_bits_than_the_instruction_has_fail() -> None:
     """The bound of F = 25 does not hold for a chip with F = 13, nor that of RZ to 23 bits for a result of 13."""
     case = Case(RULES[1], "positive")
     coarse = replace(case.rule, fraction_bits=13, output_fraction_bits=13)
@@ -182,7 +182,7 @@ def test_fewer_fraction_bits_than_the_instruction_has_are_convicted() -> None:
 # ---------------------------------------------------------------------------------------------------------- wrong kernels
 @pytest.mark.parametrize("regime", ["normal", "wide", "positive"])
 @pytest.mark.parametrize("rule", RULES[:4], ids=lambda rule: rule.name)
-def test_a_dropped_tail_of_k_and_a_half_precision_sum_are_convicted(rule: Instruction, regime: str) -> None:
+def test_a_dropped_tail_of_k_and_a_half_precision_sum_fail(rule: Instruction, regime: str) -> None:
     case = Case(rule, regime)
     bound = case.bound()
     tail = product(rule, case.a[:, : K - 5], case.b[: K - 5])
@@ -194,7 +194,7 @@ def test_a_dropped_tail_of_k_and_a_half_precision_sum_are_convicted(rule: Instru
     assert case.share(half.astype(np.float32).view(np.uint32), bound) > 1
 
 
-def test_one_element_added_twice_is_convicted() -> None:
+def test_one_element_added_twice_fails() -> None:
     case = Case(RULES[1], "normal")
     words = product(case.rule, np.concatenate([case.a, case.a[:, :1]], axis=1), np.concatenate([case.b, case.b[:1]]))
     assert case.share(words, case.bound()) > 1
@@ -264,7 +264,7 @@ def test_a_sum_that_may_overflow_on_one_side_may_be_that_infinity() -> None:
     rising = interval(np.array([3.0]), 0.5, rises=True)
     low, high, _ = rising.words(FP32)
     assert (decode(FP32, low)[0], decode(FP32, high)[0]) == (2.5, np.inf)
-    assert not rising.undecided.any() and interval(np.array([3.0]), 0.5, rises=True, falls=True).undecided.all()
+    assert not rising.inconclusive.any() and interval(np.array([3.0]), 0.5, rises=True, falls=True).inconclusive.all()
     falling = interval(np.array([3.0]), 0.5, falls=True).activated()
     assert decode(FP16, falling.words(FP16)[0])[0] == -np.inf
 
@@ -363,7 +363,7 @@ def test_a_sum_that_cannot_fall_below_minus_one_is_not_multiplied() -> None:
     assert bound[1] > 1 + 2.0**-24, "one step further the multiply may round as well"
 
 
-def test_what_could_overflow_is_undecided_and_not_acquitted() -> None:
+def test_what_could_overflow_is_inconclusive_and_not_passed() -> None:
     exact, magnitude = np.array([60000.0, 100.0, np.inf, np.nan]), np.array([1e6, 100.0, np.nan, np.nan])
     half = of_instruction(RULES[6], K)
     bound = accumulation_bound(exact, magnitude, K, accumulation=half)

@@ -33,8 +33,8 @@ def test_it_rounds_once(exponents: tuple[int, int]) -> None:
     c = np.where(np.arange(600) % 2, c, -(a * b).astype(np.float32))  # cancellation leaves the product's low bits
     got = fused_multiply_add(a, b, c)
     for i in range(600):
-        owed = by_fractions(float(a[i]), float(b[i]), float(c[i]))
-        assert got[i] == owed or got[i] & 0x7FFFFFFF == owed & 0x7FFFFFFF == 0, i
+        expected_outcome = by_fractions(float(a[i]), float(b[i]), float(c[i]))
+        assert got[i] == expected_outcome or got[i] & 0x7FFFFFFF == expected_outcome & 0x7FFFFFFF == 0, i
 
 
 def test_rounding_twice_would_be_wrong() -> None:
@@ -68,8 +68,8 @@ def test_specials_are_as_ptx_says() -> None:
         (one, one, -one, 0),
         (np.float32(3e38), np.float32(10), -inf, 0xFF800000),
     ]
-    for a, b, c, owed in rows:
-        assert fused_multiply_add(np.array([a]), np.array([b]), np.array([c]))[0] == owed
+    for a, b, c, expected_outcome in rows:
+        assert fused_multiply_add(np.array([a]), np.array([b]), np.array([c]))[0] == expected_outcome
 
 
 def test_a_chain_ascends_and_starts_where_it_is_told() -> None:

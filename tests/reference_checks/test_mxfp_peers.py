@@ -1,5 +1,5 @@
-"""Contract under test: Triton's interpreter against the law of block-scaled products, format by format; where it differs is pinned,
-with the reason. (`triton.tools.mxfp` against the same law: `test_block_scaling_against_triton`.)
+"""Contract under test: Triton's interpreter against the model of block-scaled products, format by format; where it differs is
+pinned, with the reason. (`triton.tools.mxfp` against the same model: `test_block_scaling_against_triton`.)
 
 The interpreter widens to fp32 and sums in whatever order NumPy does, so words are not compared where sums round: operands are
 small integers under scales of a few powers of two, whose sums are exact. The table is printed, and held to
@@ -67,8 +67,8 @@ def possible() -> list[str]:
     return found
 
 
-def law(case: str) -> np.ndarray:
-    """Words by the tcgen05 law."""
+def model(case: str) -> np.ndarray:
+    """Words by the tcgen05 model."""
     name, _, special = case.partition(" ")
     a_format, b_format, size = OPERANDS[name]
     rule = instruction("sm_100", "tcgen05", a_format, b_format, "fp32", scale=scale_of(name), scale_block=size, kind=KINDS[name])
@@ -111,49 +111,51 @@ def differ(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("name", ["mxfp4", "mxfp8", "mixed"])
 @pytest.mark.parametrize("special", ["plain", "NaN scale"])
-def test_the_interpreter_agrees_with_the_law_on_e8m0_scales(name: str, special: str, interpreted: dict) -> None:
+def test_the_interpreter_agrees_with_the_model_on_e8m0_scales(name: str, special: str, interpreted: dict) -> None:
     case = f"{name} {special}"
-    assert not differ(interpreted[case], law(case)).any()
+    assert not differ(interpreted[case], model(case)).any()
 
 
 @pytest.mark.parametrize("name", ["mxfp8", "mixed"])
 def test_the_interpreter_agrees_on_nan_elements(name: str, interpreted: dict) -> None:
-    assert not differ(interpreted[f"{name} NaN element"], law(f"{name} NaN element")).any()
+    assert not differ(interpreted[f"{name} NaN element"], model(f"{name} NaN element")).any()
 
 
 @pytest.mark.parametrize("name", ["mxfp4", "mxfp8", "mixed"])
 def test_the_interpreter_agrees_on_the_smallest_e8m0_scale(name: str, interpreted: dict) -> None:
     case = f"{name} smallest scale"
-    assert not differ(interpreted[case], law(case)).any()
-    assert np.isfinite(law(case).view(np.float32)[3]).all()
-    assert law(case)[3].any()
+    assert not differ(interpreted[case], model(case)).any()
+    assert np.isfinite(model(case).view(np.float32)[3]).all()
+    assert model(case)[3].any()
 
 
 def test_the_interpreter_reads_nvfp4_scales_as_powers_of_two(interpreted: dict) -> None:
     """e4m3 1.0 is the byte 0x38, which shifted into an fp32 exponent is 2^-71: every product is below what a sum shows."""
     case = "nvfp4 plain"
-    found, owed = interpreted[case].view(np.float32), law(case).view(np.float32)
-    assert differ(interpreted[case], law(case)).sum() > 0.9 * M * N, "Triton reads e4m3 scales rightly now: change the page"
-    assert np.abs(found).max() < 2.0**-100 < np.abs(owed).max()
+    found, expected_outcome = interpreted[case].view(np.float32), model(case).view(np.float32)
+    assert differ(interpreted[case], model(case)).sum() > 0.9 * M * N, "Triton reads e4m3 scales rightly now: change the page"
+    assert np.abs(found).max() < 2.0**-100 < np.abs(expected_outcome).max()
 
 
 def test_the_interpreter_has_no_nan_among_nvfp4_scales(interpreted: dict) -> None:
     case = "nvfp4 NaN scale"
-    assert np.isnan(law(case).view(np.float32)[3]).all()
+    assert np.isnan(model(case).view(np.float32)[3]).all()
     assert not np.isnan(interpreted[case].view(np.float32)).any()
 
 
 @pytest.mark.parametrize("case", possible())
-def test_the_compilers_widening_agrees_with_the_law_but_for_the_sign_of_a_scale(case: str) -> None:
-    rows = differ(widened(case), law(case)).any(axis=1)
+def test_the_compilers_widening_agrees_with_the_model_but_for_the_sign_of_a_scale(case: str) -> None:
+    rows = differ(widened(case), model(case)).any(axis=1)
     assert np.flatnonzero(rows).tolist() == ([3] if case == "nvfp4 negative scale" else [])
 
 
 def test_the_table_of_differences(interpreted: dict, capsys: pytest.CaptureFixture) -> None:
-    lines = [("case", "interpreter", "widening (sm_90)", f"of {M * N} words differ from the tcgen05 law")]
+    lines = [("case", "interpreter", "widening (sm_90)", f"of {M * N} words differ from the tcgen05 model")]
     for case in possible():
-        owed = law(case)
-        lines.append((case, str(differ(interpreted[case], owed).sum()), str(differ(widened(case), owed).sum()), ""))
+        expected_outcome = model(case)
+        lines.append(
+            (case, str(differ(interpreted[case], expected_outcome).sum()), str(differ(widened(case), expected_outcome).sum()), "")
+        )
     with capsys.disabled():
         print("\n" + "\n".join("  ".join(cell.ljust(22) for cell in line).rstrip() for line in lines))
     page = (CHECKOUT / "docs" / "block_scaled_peers.md").read_text()

@@ -247,7 +247,7 @@ def hash_of(rule: Instruction) -> int:
     return sum(ord(letter) * 31**place for place, letter in enumerate(rule.name)) % 2**32
 
 
-# ---------------------------------------------------------------------------------------------------- paths of one law
+# ---------------------------------------------------------------------------------------------------- paths of one model
 REGIMES = {
     "wide": lambda rng, shape: rng.standard_normal(shape) * 2.0 ** rng.integers(-12, 10, shape),
     "narrow": lambda rng, shape: rng.uniform(1, 2, shape) * rng.choice([-1, 1], shape),

@@ -21,7 +21,7 @@ from bitverdict.reference.tensor_core import (
     Instruction,
     ScaledGroups,
     ScaledWindow,
-    ScaleLaw,
+    ScaleModel,
     ZeroTerms,
     instruction,
     scaled_elements,
@@ -247,7 +247,7 @@ def test_the_upcast_multiplies_in_bf16_and_so_differs_from_the_scaled_product() 
     top, least, middle = (np.array([[code]], np.uint8) for code in (254, 0, 127))
     assert upcast_operand("e4m3", big, "e8m0", top, 32)[0, 0] == BF16.infinity_code  # 448 * 2^127
     assert decode(BF16, upcast_operand("e4m3", one_code, "e8m0", least, 32))[0, 0] == 2.0**-127
-    assert decode(BF16, upcast_operand("e4m3", one_code, "e8m0", least, 32, ScaleLaw.SHIFTED))[0, 0] == 0
+    assert decode(BF16, upcast_operand("e4m3", one_code, "e8m0", least, 32, ScaleModel.SHIFTED))[0, 0] == 0
     assert np.isnan(decode(BF16, upcast_operand("e4m3", one_code, "e8m0", np.array([[255]], np.uint8), 32)))[0, 0]
     tiny = encode(E4M3, np.array([[9 * 2.0**-9]]))  # 1.001b * 2^-6, times 2^-127: two bits are left of it
     assert decode(BF16, upcast_operand("e4m3", tiny, "e8m0", least, 32))[0, 0] == 2.0**-133
@@ -259,7 +259,7 @@ def test_the_upcast_keeps_the_sign_of_an_e4m3_scale() -> None:
     codes = encode(E2M1, np.array([[1.5]]))
     minus_two = encode(E4M3, np.array([[-2.0]]))
     assert decode(BF16, upcast_operand("e2m1", codes, "e4m3", minus_two, 16))[0, 0] == -3
-    with pytest.raises(ValueError, match="no upcast law"):
+    with pytest.raises(ValueError, match="no upcast model"):
         upcast_operand("e2m1", codes, "fp16", minus_two, 16)
 
 

@@ -52,12 +52,12 @@ def test_a_measured_aligned_load_is_right_with_zeros_outside(row: int, column: i
         (Direction.STORE, (-100, 0), 4, "illegal instruction", "illegal instruction"),
     ],
 )
-def test_the_measured_faults_are_owed_by_name(
+def test_the_measured_faults_are_expected_by_name(
     direction: Direction, origin: tuple[int, int], element_bytes: int, plain: str | None, iisan: str | None
 ) -> None:
-    for instrumented, owed in ((False, plain), (True, iisan)):
+    for instrumented, expected_outcome in ((False, plain), (True, iisan)):
         fault = tiled_copy.fault(direction, origin, element_bytes, "sm_90", iisan=instrumented)
-        assert (fault.outcome if fault else None) == owed
+        assert (fault.outcome if fault else None) == expected_outcome
 
 
 @pytest.mark.parametrize("origin", [(0, 0), (0, 48), (60, 4), (63, 60), (60, 64), (100, 0)])
@@ -78,13 +78,13 @@ def test_the_bytes_past_a_row_s_end_are_those_measured_for_every_width_and_eleme
 
 
 def wrong_edges(rows: list[dict]) -> list[dict]:
-    """Rows whose bytes past the end, the same in every launch, are not those that the law has."""
+    """Rows whose bytes past the end, the same in every launch, are not those that the model has."""
     wrong = []
     for row in rows:
         width = 32 + row["residue"]
         reach = tiled_copy.written_columns(width // row["itemsize"], row["itemsize"]) * row["itemsize"]
-        owed = list(range(reach - width)) if row["kind"] == "tiled store" else []
-        wrong += [] if row["past"] == [owed] else [row]
+        expected_outcome = list(range(reach - width)) if row["kind"] == "tiled store" else []
+        wrong += [] if row["past"] == [expected_outcome] else [row]
     return wrong
 
 
@@ -112,6 +112,6 @@ def test_an_unknown_architecture_name_is_an_error_that_says_how_to_write_it() ->
         tiled_copy.fault(Direction.LOAD, (0, 0), 4, "hopper")
 
 
-def test_a_law_that_wraps_negative_rows_would_be_seen() -> None:
+def test_a_model_that_wraps_negative_rows_would_be_seen() -> None:
     wrapped = TENSOR[np.arange(-4, 12)[:, None] % 64, np.arange(32)[None, :]]
     assert (tiled_copy.load(TENSOR, (-4, 0), BOX) != wrapped).any()

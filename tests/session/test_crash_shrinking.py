@@ -1,4 +1,4 @@
-"""Contract under test: planted crashes shrink to one least case whatever the seed, hold their name, and replay from their files.
+"""Contract under test: crash mutants shrink to one reduced case whatever the seed, hold their name, and replay from their files.
 
 Two crashes and two seeds of the ten and five that ``benchmarks/shrinking.py`` runs: one that kills its process, one that does not.
 """
@@ -13,13 +13,13 @@ import pytest
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.session import reproducers
-from bitverdict.harness.session.case_source import Docket
+from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.replay import replay
-from bitverdict.harness.session.shrink import Memory, shrink
+from bitverdict.harness.session.shrink import VerdictCache, shrink
 from bitverdict.harness.workers.journal import Journal
-from bitverdict.harness.workers.pool import Bench
+from bitverdict.harness.workers.pool import WorkerPool
 from tests.faults.crashes.kernels import CRASHES, Crash
-from tests.faults.planted import plant, planted_source
+from tests.faults.mutants import mutant_source, write_mutant
 
 LEAST = {
     "gather drifts": {"table_rows": 1, "table_columns": 1, "offsets": 9, "block_x": 8, "block_y": 16},
@@ -28,38 +28,38 @@ LEAST = {
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    with Bench(timeout=60, journal=Journal(tmp_path_factory.mktemp("journal") / "run.jsonl")) as bench:
-        yield bench
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
+    with WorkerPool(timeout=60, journal=Journal(tmp_path_factory.mktemp("journal") / "run.jsonl")) as pool:
+        yield pool
 
 
 @pytest.mark.parametrize("crash", CRASHES, ids=lambda crash: crash.fault.name)
-def test_a_planted_crash_is_one_replaced_text(crash: Crash) -> None:
-    assert planted_source(crash.fault).count(crash.fault.by) >= 1
+def test_a_crash_mutant_is_one_replaced_text(crash: Crash) -> None:
+    assert mutant_source(crash.fault).count(crash.fault.by) >= 1
 
 
 @pytest.mark.parametrize("name", LEAST)
-def test_two_seeds_end_at_one_least_case_that_replays(
-    name: str, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_two_seeds_end_at_one_reduced_case_that_replays(
+    name: str, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (crash,) = (crash for crash in CRASHES if crash.fault.name == name)
-    address, where = plant(crash.fault, tmp_path), target(crash.target)
+    address, where = write_mutant(crash.fault, tmp_path), target(crash.target)
     ends: list[Case] = []
     for seed in (0, 1):
         monkeypatch.setenv("HARNESS_POOL_SEED", str(seed))
-        docket = Docket(address, where, seed)
-        memory = Memory(lambda case: bench.judge(case, where))
-        found = next(case for case in docket.drawn(100) if memory(case).convicted)
-        least, verdict = shrink(docket, found, memory(found), memory, draws=100, seconds=60)
-        assert verdict.signature == memory(found).signature and verdict.outcome in crash.fault.convicted_as
+        source = CaseSource(address, where, seed)
+        memory = VerdictCache(lambda case: pool.judge(case, where))
+        found = next(case for case in source.drawn(100) if memory(case).failed)
+        least, verdict = shrink(source, found, memory(found), memory, draws=100, seconds=60)
+        assert verdict.signature == memory(found).signature and verdict.outcome in crash.fault.fails_as
         ends.append(least)
     assert ends[0] == ends[1]
     seen = vars(ends[0].problem) | vars(ends[0].config)
     assert {field: seen[field] for field in LEAST[name]} == LEAST[name]
 
-    path = reproducers.write(reproducers.seed_of(least, crash.target, verdict, first=found), tmp_path / "failures")
+    path = reproducers.write(reproducers.reproducer_of(least, crash.target, verdict, first=found), tmp_path / "failures")
     stored = reproducers.read(path).hypothesis
     assert stored["draws"] == "the case this one was shrunk from" and stored["case"] == found.to_json() and stored["blob"]
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
     Path(address.rpartition(":")[0]).unlink()
-    assert replay(path, bench).same
+    assert replay(path, pool).same

@@ -1,4 +1,4 @@
-"""Contract under test: a conviction quotes the line that is to blame, draws what its legend says, and tells the case once."""
+"""Contract under test: a failure quotes the line that is to blame, draws what its legend says, and tells the case once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from bitverdict.harness.judge.compare import compare
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.contract import Expected
-from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
-from bitverdict.harness.session.failure_report import LEGEND, SHADES, conviction, describe, heat_map, source_line
+from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.session.failure_report import LEGEND, SHADES, describe, failure_report, heat_map, source_line
 from bitverdict.harness.session.tables import text_of
 from bitverdict.kernels.matmul import Problem
 
@@ -25,9 +25,9 @@ def test_the_line_of_source_stands_under_its_place(tmp_path: Path) -> None:
     mine = case(launcher=f"{tmp_path / 'mine.py'}:matmul")
     details = {"other location": "kernels/matmul.py:1", "rule": "two loads"}
     verdict = Verdict(
-        ruling=Ruling.CONVICTED, outcome=Outcome.STRAY_READ, message="read beside", location="mine.py:2", details=details
+        decision=Decision.FAIL, outcome=Outcome.STRAY_READ, message="read beside", location="mine.py:2", details=details
     )
-    told = text_of(conviction("mine.py:matmul", "emulated:sm_90", mine, verdict, [], "replay")).splitlines()
+    told = text_of(failure_report("mine.py:matmul", "emulated:sm_90", mine, verdict, [], "replay")).splitlines()
     assert told[told.index("  at mine.py:2") + 1].strip() == "a = tl.load(a_ptrs)"
     assert told[told.index("  other location: kernels/matmul.py:1") + 1].strip().startswith('"""')
     assert not any("launcher=" in line for line in told)
@@ -48,7 +48,7 @@ def test_a_case_tells_its_element_type_and_not_whose_it_is() -> None:
 )
 def test_the_legend_says_what_each_shade_means(wrong: int, shade: str) -> None:
     words = np.arange(2000, dtype=np.uint32).reshape(10, 200)
-    expected = Expected(name="c", format="fp32", shape=words.shape, words=words, tile=(10, 10))
+    expected = ExpectedOutput(name="c", format="fp32", shape=words.shape, words=words, tile=(10, 10))
     got = words.copy()
     got[:, -10:].flat[:wrong] ^= 1
     got[0, 0] ^= 1
@@ -62,8 +62,8 @@ def test_the_legend_says_what_each_shade_means(wrong: int, shade: str) -> None:
 
 def test_the_first_wrong_words_stand_line_below_line_in_columns() -> None:
     rows = [{"at": at, "got": "0x1 (1)", "expected": "0x12345 (2)", "ulp": ulp} for at, ulp in (([0, 3], 17), ([11, 4], None))]
-    verdict = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.WRONG_WORDS, message="2 words differ", details={"first": rows})
-    told = text_of(conviction("mine", "emulated:sm_90", case(), verdict, [], "replay")).splitlines()
+    verdict = Verdict(decision=Decision.FAIL, outcome=Outcome.WRONG_WORDS, message="2 words differ", details={"first": rows})
+    told = text_of(failure_report("mine", "emulated:sm_90", case(), verdict, [], "replay")).splitlines()
     head, *words = (line.split() for line in told[2:5])
     assert head == ["at", "got", "expected", "ulp"]
     assert words == [["[0,", "3]", "0x1", "(1)", "0x12345", "(2)", "17"], ["[11,", "4]", "0x1", "(1)", "0x12345", "(2)"]]
@@ -73,7 +73,7 @@ def test_the_first_wrong_words_stand_line_below_line_in_columns() -> None:
 
 def test_a_tile_with_one_right_word_of_many_is_not_drawn_as_all_wrong() -> None:
     words = np.arange(200 * 600, dtype=np.uint32).reshape(200, 600)
-    expected = Expected(name="c", format="fp32", shape=words.shape, words=words, tile=(200, 200))
+    expected = ExpectedOutput(name="c", format="fp32", shape=words.shape, words=words, tile=(200, 200))
     got = words ^ 1
     got[0, 0] ^= 1
     heat = compare(expected, got).details["heat"]

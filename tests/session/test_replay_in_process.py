@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.replay import InThisProcess, attaching, replay
 from bitverdict.harness.workers.journal import Journal, unfinished
@@ -22,8 +22,8 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def stored(directory: Path, kind: str) -> Path:
-    found = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome(kind), rests_on=RestsOn.OBSERVED_FAULT)
-    return reproducers.write(reproducers.seed_of(faulting(kind, faulty=True), "emulated:sm_90", found), directory)
+    found = Verdict(decision=Decision.FAIL, outcome=Outcome(kind), basis=Basis.OBSERVED_FAULT)
+    return reproducers.write(reproducers.reproducer_of(faulting(kind, faulty=True), "emulated:sm_90", found), directory)
 
 
 def test_the_launch_is_in_this_process_after_the_journal_and_the_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,10 +32,10 @@ def test_the_launch_is_in_this_process_after_the_journal_and_the_words(tmp_path:
 
     def judged(given: object, where: object) -> Verdict:
         order.append(f"launched in {os.getpid()} with {len(unfinished(here.journal.path))} case out")
-        return Verdict(ruling=Ruling.RIGHT, outcome=Outcome.RIGHT)
+        return Verdict(decision=Decision.PASS, outcome=Outcome.PASS)
 
     monkeypatch.setattr("bitverdict.harness.judge.judge.judge", judged)
-    assert here.judge(case(), HOST).ruling is Ruling.RIGHT
+    assert here.judge(case(), HOST).decision is Decision.PASS
     assert f"in this process, {os.getpid()}" in order[0]
     assert order[-1] == f"launched in {os.getpid()} with 1 case out"
     assert unfinished(here.journal.path) == []
@@ -65,7 +65,7 @@ def test_the_command_says_how_to_attach_and_judges(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bitverdict", "replay", "--in-process", str(path)]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, env=os.environ | {"HARNESS_STATE": str(tmp_path)})
     assert done.returncode == 1, done.stderr
-    assert "judged in this process" in done.stdout and "convicted again" in done.stdout
+    assert "judged in this process" in done.stdout and "failed again" in done.stdout
     (journal,) = (tmp_path / "journal").glob("*.jsonl")
     assert [json.loads(line)["event"] for line in journal.read_text().splitlines()] == ["begin", "end"]
 

@@ -14,12 +14,12 @@ from bitverdict.harness.frontends.main import main
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.verdict import Ruling, Verdict
+from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session import reproducers
-from bitverdict.harness.session.case_source import Docket
+from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.replay import Replayed, replay, rerun
 from bitverdict.harness.workers.journal import Journal
-from bitverdict.harness.workers.pool import Bench
+from bitverdict.harness.workers.pool import WorkerPool
 from tests.support.vector_add import HOST, case
 
 LAUNCHER = """
@@ -42,12 +42,12 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def stored(n: int = 100, fault: str = "wrong", launcher: str = "") -> Path:
     failing = case(n, fault=fault, launcher=launcher)
-    return reproducers.write(reproducers.seed_of(failing, "host", judge(failing, HOST)))
+    return reproducers.write(reproducers.reproducer_of(failing, "host", judge(failing, HOST)))
 
 
 def again(path: Path, *, embedded: bool = False) -> Replayed:
-    with Bench() as bench:
-        return replay(path, bench, embedded=embedded)
+    with WorkerPool() as pool:
+        return replay(path, pool, embedded=embedded)
 
 
 def test_what_was_written_is_read(state: Path) -> None:
@@ -57,45 +57,45 @@ def test_what_was_written_is_read(state: Path) -> None:
     assert seed.case == case(100, fault="wrong").to_json()
     assert seed.signature == judge(case(100, fault="wrong"), HOST).signature
     assert {"torch", "triton", "numpy", "python", "harness"} <= set(seed.versions)
-    assert Verdict.from_json(seed.verdict).convicted
+    assert Verdict.from_json(seed.verdict).failed
 
 
 def test_one_bug_is_one_file_and_another_bug_another() -> None:
     assert stored(100) == stored(57) != stored(100, "stray")
 
 
-def test_a_stored_case_is_convicted_again_of_the_same_bug() -> None:
+def test_a_stored_case_fails_again_of_the_same_bug() -> None:
     replayed = again(stored())
-    assert replayed.verdict.ruling is Ruling.CONVICTED and replayed.same
-    assert replayed.sentence.startswith("convicted again: the same bug")
+    assert replayed.verdict.decision is Decision.FAIL and replayed.same
+    assert replayed.sentence.startswith("failed again: the same bug")
 
 
 def test_a_repaired_launcher_is_right_and_a_worse_one_another_bug(tmp_path: Path) -> None:
-    accused = tmp_path / "mine.py"
-    accused.write_text(LAUNCHER.format(error=1))
-    path = stored(fault="", launcher=f"{accused}:add")
-    accused.write_text(LAUNCHER.format(error=0))
+    under_test = tmp_path / "mine.py"
+    under_test.write_text(LAUNCHER.format(error=1))
+    path = stored(fault="", launcher=f"{under_test}:add")
+    under_test.write_text(LAUNCHER.format(error=0))
     replayed = again(path)
-    assert replayed.verdict.ruling is Ruling.RIGHT and any("has changed since" in note for note in replayed.notes)
+    assert replayed.verdict.decision is Decision.PASS and any("has changed since" in note for note in replayed.notes)
     assert again(path, embedded=True).same
-    accused.write_text(LAUNCHER.format(error="'x'"))
+    under_test.write_text(LAUNCHER.format(error="'x'"))
     assert "another bug" in again(path).sentence
 
 
-def test_a_replay_that_is_right_now_prints_what_has_changed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    accused = tmp_path / "mine.py"
-    accused.write_text(LAUNCHER.format(error=1))
-    path = stored(fault="", launcher=f"{accused}:add")
-    accused.write_text(LAUNCHER.format(error=0))
+def test_a_replay_that_is_passes_now_prints_what_has_changed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    under_test = tmp_path / "mine.py"
+    under_test.write_text(LAUNCHER.format(error=1))
+    path = stored(fault="", launcher=f"{under_test}:add")
+    under_test.write_text(LAUNCHER.format(error=0))
     assert main(["replay", str(path)]) == 0
     assert re.search(r"note: .*has changed since", capsys.readouterr().out)
 
 
 def test_a_launcher_whose_file_is_gone_is_judged_from_the_stored_text(tmp_path: Path) -> None:
-    accused = tmp_path / "gone.py"
-    accused.write_text(LAUNCHER.format(error=1))
-    path = stored(fault="", launcher=f"{accused}:add")
-    accused.unlink()
+    under_test = tmp_path / "gone.py"
+    under_test.write_text(LAUNCHER.format(error=1))
+    path = stored(fault="", launcher=f"{under_test}:add")
+    under_test.unlink()
     replayed = again(path)
     assert replayed.same and any("judging the text stored" in note for note in replayed.notes)
 
@@ -107,7 +107,10 @@ def test_a_launcher_whose_file_is_gone_is_judged_from_the_stored_text(tmp_path: 
         ('{"version": 1, "case"', "is not JSON.*cut or edited"),
         ("[]", "has no version"),
         ('{"case": {}}', "has no version"),
-        ('{"version": 99, "versions": {"harness": "abc"}}', r"version 99, this checkout reads version 1; .* that wrote it \(abc\)"),
+        (
+            '{"version": 99, "versions": {"harness": "abc"}}',
+            r"version 99, this checkout reads versions 1 to 2; .* that wrote it \(abc\)",
+        ),
         ('{"version": 1, "case": {}}', "lacks signature, target, verdict"),
     ],
 )
@@ -123,11 +126,11 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
         reproducers.read(tmp_path / "none.json")
 
 
-def test_a_promoted_file_carries_what_is_owed_and_leaves_its_place(tmp_path: Path) -> None:
+def test_a_promoted_file_carries_what_is_expected_and_leaves_its_place(tmp_path: Path) -> None:
     path = stored()
-    kept = reproducers.promote(path, Ruling.RIGHT, tmp_path / "kept")
+    kept = reproducers.promote(path, Decision.PASS, tmp_path / "kept")
     assert not path.exists() and kept.parent == tmp_path / "kept"
-    assert reproducers.read(kept).owed == {"ruling": "right"}
+    assert reproducers.read(kept).expected_outcome == {"decision": "pass"}
     assert json.loads(kept.read_text())["version"] == reproducers.VERSION
 
 
@@ -140,17 +143,17 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
-def test_a_conviction_that_does_not_repeat_is_called_nondeterministic(tmp_path: Path) -> None:
+def test_a_failure_that_does_not_repeat_is_called_nondeterministic(tmp_path: Path) -> None:
     verdict = judge(case(100, fault="wrong"), HOST)
-    with Bench(journal=Journal(tmp_path / "j.jsonl")) as bench:
-        assert rerun(case(100, fault="wrong"), "host", verdict, bench) == ""
-        assert rerun(case(100), "host", verdict, bench) == "nondeterministic: 1 of 5 runs show it"
+    with WorkerPool(journal=Journal(tmp_path / "j.jsonl")) as pool:
+        assert rerun(case(100, fault="wrong"), "host", verdict, pool) == ""
+        assert rerun(case(100), "host", verdict, pool) == "nondeterministic: 1 of 5 runs show it"
 
 
-def test_a_file_of_a_draw_holds_its_blob_and_one_of_the_cover_list_says_why_not(state: Path) -> None:
-    docket = Docket("tests.support.vector_add:WRONG", HOST)
-    drawn = next(c for c in docket.drawn(20) if judge(c, HOST).convicted)
-    seed = reproducers.read(reproducers.write(reproducers.seed_of(drawn, "host", judge(drawn, HOST))))
+def test_a_file_of_a_draw_holds_its_blob_and_one_of_the_required_cases_says_why_not(state: Path) -> None:
+    source = CaseSource("tests.support.vector_add:WRONG", HOST)
+    drawn = next(c for c in source.drawn(20) if judge(c, HOST).failed)
+    seed = reproducers.read(reproducers.write(reproducers.reproducer_of(drawn, "host", judge(drawn, HOST))))
     assert seed.hypothesis["draws"] == "this case" and seed.hypothesis["version"] == hypothesis.__version__
     strategy = resolve(seed.case["contract"]).cases(HOST)
 
@@ -161,7 +164,7 @@ def test_a_file_of_a_draw_holds_its_blob_and_one_of_the_cover_list_says_why_not(
 
     with pytest.raises(AssertionError, match="here it is"):
         look()
-    assert "cover list" in reproducers.read(stored()).hypothesis["absent"]
+    assert "required cases" in reproducers.read(stored()).hypothesis["absent"]
 
 
 def test_a_file_written_before_a_field_was_added_is_read(state: Path) -> None:

@@ -17,10 +17,10 @@ import pytest
 from benchmarks.injected_faults import books, command, differences, journal_of, results, run
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session.resume import Past
 from bitverdict.harness.workers.journal import Journal, records
-from bitverdict.harness.workers.pool import Bench
+from bitverdict.harness.workers.pool import WorkerPool
 from tests.support.interrupts import answering
 
 ADDRESS = "tests.support.vector_add:WRONG"
@@ -50,15 +50,15 @@ def undisturbed(done: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> Path
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Keys of the cases that a bench is asked for in this test, which shrinks nothing."""
+    """Keys of the cases that a worker pool is asked for in this test, which shrinks nothing."""
     keys: list[str] = []
-    judge = Bench.judge
+    judge = WorkerPool.judge
 
-    def noted(bench: Bench, case: Case, *rest: Any, **more: Any) -> Verdict:
+    def noted(pool: WorkerPool, case: Case, *rest: Any, **more: Any) -> Verdict:
         keys.append(case.key)
-        return judge(bench, case, *rest, **more)
+        return judge(pool, case, *rest, **more)
 
-    monkeypatch.setattr(Bench, "judge", noted)
+    monkeypatch.setattr(WorkerPool, "judge", noted)
     monkeypatch.setattr("bitverdict.harness.frontends.cli_run._shrink", lambda *arguments: None)
     return keys
 
@@ -146,11 +146,11 @@ def test_ctrl_c_and_resume_come_to_the_undisturbed_results(
     ):
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 3, "a cancelled run decides nothing"
+    assert process.wait(30) == 3, "a cancelled run is inconclusive"
     told = [*records(journal_of(tmp_path))]
     ends = [record for record in told if record["event"] == "end"]
     assert 0 < len(ends) < 24 and told[-1]["event"] != "finished", "it was not cut in the middle"
-    assert all(record["verdict"]["ruling"] != "cancelled" for record in ends)
+    assert all(record["verdict"]["decision"] != "cancelled" for record in ends)
     shown = [line for line in (tmp_path / "run.jsonl").read_text().splitlines() if '"event": "verdict"' in line]
     assert len(shown) <= len(ends) and "cancelled" in (tmp_path / "stdout.txt").read_text()
     assert resumed(held, tmp_path, capsys, monkeypatch) == []
@@ -189,7 +189,7 @@ def counts_twice(patch: pytest.MonkeyPatch) -> None:
 
 def takes_a_cancelled_case_for_judged(patch: pytest.MonkeyPatch) -> None:
     verdict = Past.verdict
-    cancelled = Verdict(ruling=Ruling.CANCELLED, outcome=Outcome.CANCELLED)
+    cancelled = Verdict(decision=Decision.CANCELLED, outcome=Outcome.CANCELLED)
 
     def told(past: Past, name: str, case: Case) -> Verdict | None:
         return verdict(past, name, case) or (cancelled if past.dealt(name, case) else None)
@@ -199,7 +199,7 @@ def takes_a_cancelled_case_for_judged(patch: pytest.MonkeyPatch) -> None:
 
 def changes_a_verdict(patch: pytest.MonkeyPatch) -> None:
     verdict = Past.verdict
-    fourth = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.KILLED, message="the process died of SIGKILL")
+    fourth = Verdict(decision=Decision.FAIL, outcome=Outcome.KILLED, message="the process died of SIGKILL")
     patch.setattr(Past, "verdict", lambda past, name, case: fourth if case.data_seed == 3 else verdict(past, name, case))
 
 
@@ -211,7 +211,7 @@ def changes_a_verdict(patch: pytest.MonkeyPatch) -> None:
         (judges_twice, "judged again after its verdict"),
         (counts_twice, "in the results 2 times"),
         (takes_a_cancelled_case_for_judged, "table differs"),
-        (changes_a_verdict, "shown as killed, judged as right"),
+        (changes_a_verdict, "shown as killed, judged as pass"),
     ],
 )
 def test_a_resume_at_fault_is_told_from_one_that_is_not(
@@ -241,7 +241,7 @@ def test_a_cancelled_case_has_no_verdict(undisturbed: Path) -> None:
     told = list(records(journal(undisturbed)))
     whole = len(past(told).verdicts)
     ended = next(record for record in told if record["event"] == "end")
-    ended["verdict"] = {"ruling": "cancelled", "outcome": "cancelled"}
+    ended["verdict"] = {"decision": "cancelled", "outcome": "cancelled"}
     assert len(past(told).verdicts) == whole - 1
 
 

@@ -12,10 +12,10 @@ from bitverdict.harness.frontends.cli_run import _cases, _defaults
 from bitverdict.harness.frontends.progress import Showing
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.session import resume, tables, tally
-from bitverdict.harness.session.case_source import Docket
+from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.profiles import Profile
 from bitverdict.harness.workers.journal import Journal
-from bitverdict.harness.workers.pool import Bench
+from bitverdict.harness.workers.pool import WorkerPool
 
 
 def test_a_run_goes_on_under_its_own_knobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,12 +31,12 @@ def test_a_run_goes_on_under_its_own_knobs(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_case_that_one_place_began_is_dealt_again_though_another_place_had_not_begun_the_one_before(tmp_path: Path) -> None:
-    docket = Docket("tests.support.vector_add:CONTRACT", target("emulated:sm_90"))
-    drawn, name = docket.drawn(9), docket.target.name
-    begun = {(name, case.key) for case in (*docket.required(), drawn[0], drawn[2])}
+    source = CaseSource("tests.support.vector_add:CONTRACT", target("emulated:sm_90"))
+    drawn, name = source.drawn(9), source.target.name
+    begun = {(name, case.key) for case in (*source.required(), drawn[0], drawn[2])}
     past = resume.Past(begun=begun, drawn=1)
     profile = Profile("over at once", draws=9, seconds=0, node_seconds=None, shrink_seconds=0)
     arguments = argparse.Namespace(**_defaults())
-    with Bench(journal=Journal(tmp_path / "run.jsonl")) as bench, Showing(tables.console()) as showing:
-        dealt = [case.key for case, _ in _cases([docket], profile, arguments, bench, past, tally.Tally(), showing)]
-    assert dealt == [case.key for case in (*docket.required(), *drawn[:3])]
+    with WorkerPool(journal=Journal(tmp_path / "run.jsonl")) as pool, Showing(tables.console()) as showing:
+        dealt = [case.key for case, _ in _cases([source], profile, arguments, pool, past, tally.Tally(), showing)]
+    assert dealt == [case.key for case in (*source.required(), *drawn[:3])]

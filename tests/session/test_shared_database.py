@@ -15,8 +15,8 @@ import hypothesis
 import pytest
 
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.session.case_source import Docket, walk
-from bitverdict.harness.session.shrink import Convicted
+from bitverdict.harness.session.case_source import CaseSource, walk
+from bitverdict.harness.session.shrink import KernelFailed
 from tests.support.vector_add import ADDRESS, HOST
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "shrinking.md"
@@ -78,15 +78,15 @@ def visited(profile: str, phase: str, wrong: str) -> list[Case]:
     def visit(case: Case) -> None:
         seen.append(case)
         if not wrong or case.key == wrong:
-            raise Convicted
+            raise KernelFailed
 
-    with contextlib.suppress(Convicted):
-        walk(Docket(ADDRESS, HOST), 30, visit, phases=(phase,), database=hypothesis.settings.get_profile(profile).database)
+    with contextlib.suppress(KernelFailed):
+        walk(CaseSource(ADDRESS, HOST), 30, visit, phases=(phase,), database=hypothesis.settings.get_profile(profile).database)
     return seen
 
 
 def test_what_one_machine_saved_another_reads_and_does_not_delete(profiles: None) -> None:
-    wrong = Docket(ADDRESS, HOST).drawn(30)[10]
+    wrong = CaseSource(ADDRESS, HOST).drawn(30)[10]
     visited("shared", "generate", wrong.key)
     assert any(key.startswith(b"bitverdict:") for key in Redis.server)
     before = {key: set(values) for key, values in Redis.server.items() if values}

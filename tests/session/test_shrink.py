@@ -16,14 +16,14 @@ from hypothesis.database import InMemoryExampleDatabase
 from bitverdict.harness.frontends.cli_run import _defaults
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.contract import Contract, Owed
+from bitverdict.harness.model.contract import Contract, ExpectedOutcome
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target, target
-from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers
-from bitverdict.harness.session.case_source import Docket, derived_seed, in_turns, reproduction, walk
-from bitverdict.harness.session.reducer import Descent
-from bitverdict.harness.session.shrink import Convicted, Memory, conviction_class, shrink
+from bitverdict.harness.session.case_source import CaseSource, derived_seed, in_turns, reproduction, walk
+from bitverdict.harness.session.reducer import Reducer
+from bitverdict.harness.session.shrink import KernelFailed, VerdictCache, failure_class, shrink
 from tests.support.vector_add import ADDRESS, HOST, Problem, case
 
 PLACE = "tests.support.vector_add"
@@ -34,18 +34,18 @@ def judged_here(case: Case) -> Verdict:
 
 
 def test_a_drawn_case_shrinks_to_the_smallest_that_shows_the_bug() -> None:
-    docket = Docket(f"{PLACE}:WRONG", HOST)
-    failing = [c for c in docket.drawn(30) if judge(c, HOST).convicted]
+    source = CaseSource(f"{PLACE}:WRONG", HOST)
+    failing = [c for c in source.drawn(30) if judge(c, HOST).failed]
     verdict = judge(failing[-1], HOST)
-    memory = Memory(judged_here)
-    small, found = shrink(docket, failing[-1], verdict, memory, draws=30, seconds=20)
+    memory = VerdictCache(judged_here)
+    small, found = shrink(source, failing[-1], verdict, memory, draws=30, seconds=20)
     assert (small.problem.n, small.problem.stride, small.data_seed, small.schedule) == (5, 1, 0, "eager")
     assert found.signature == verdict.signature
     assert memory.asked == len(memory.known)
 
 
-def test_a_case_of_the_cover_list_is_made_smaller_field_by_field() -> None:
-    class Nothing(Docket):
+def test_a_required_case_is_made_smaller_field_by_field() -> None:
+    class Nothing(CaseSource):
         def prepared(self, case: Case) -> Case | None:
             return None
 
@@ -56,58 +56,58 @@ def test_a_case_of_the_cover_list_is_made_smaller_field_by_field() -> None:
         data_seed=5,
         schedule="latest",
     )
-    small, _ = shrink(Nothing(ADDRESS, HOST), start, judge(start, HOST), Memory(judged_here), draws=5, seconds=20)
+    small, _ = shrink(Nothing(ADDRESS, HOST), start, judge(start, HOST), VerdictCache(judged_here), draws=5, seconds=20)
     assert (small.problem.stride, small.data_seed, small.schedule) == (1, 0, "eager")
-    assert small.problem.n == 5 and judge(small, HOST).convicted
+    assert small.problem.n == 5 and judge(small, HOST).failed
 
 
 def test_no_time_means_the_case_as_it_came() -> None:
     start = case(100, fault="wrong")
-    memory = Memory(judged_here)
-    small, _ = shrink(Docket(f"{PLACE}:WRONG", HOST), start, judge(start, HOST), memory, draws=50, seconds=0)
+    memory = VerdictCache(judged_here)
+    small, _ = shrink(CaseSource(f"{PLACE}:WRONG", HOST), start, judge(start, HOST), memory, draws=50, seconds=0)
     assert small == start and memory.asked == 1
 
 
 def test_one_class_a_signature() -> None:
     one, other = judge(case(9, fault="wrong"), HOST).signature, judge(case(9, fault="stray"), HOST).signature
-    assert conviction_class(one) is conviction_class(one) is not conviction_class(other)
-    assert issubclass(conviction_class(one), Convicted)
+    assert failure_class(one) is failure_class(one) is not failure_class(other)
+    assert issubclass(failure_class(one), KernelFailed)
 
 
 def test_draws_depend_on_seed_contract_and_target_alone() -> None:
-    docket = Docket(ADDRESS, HOST, seed=3)
-    assert docket.drawn(40) == docket.drawn(40) != Docket(ADDRESS, HOST, seed=4).drawn(40)
+    source = CaseSource(ADDRESS, HOST, seed=3)
+    assert source.drawn(40) == source.drawn(40) != CaseSource(ADDRESS, HOST, seed=4).drawn(40)
     assert derived_seed(3, "a", "b") != derived_seed(3, "ab", "") != derived_seed(4, "a", "b")
 
 
 def test_draws_do_not_depend_on_the_numbers_in_loaded_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A module with every number from 100 to 999: Hypothesis would draw one in twenty integers from it."""
-    docket, before = Docket("tma_gather", target("emulated:sm_100")), len(sys.modules)
-    drawn = docket.drawn(60)
+    source, before = CaseSource("tma_gather", target("emulated:sm_100")), len(sys.modules)
+    drawn = source.drawn(60)
     (tmp_path / "numbered.py").write_text(f"NUMBERS = {list(range(100, 1000))}\n")
     monkeypatch.syspath_prepend(tmp_path)
     importlib.import_module("numbered")
     assert len(sys.modules) > before, "Hypothesis looks for new modules by their number"
-    assert docket.drawn(60) == drawn
+    assert source.drawn(60) == drawn
     monkeypatch.delitem(sys.modules, "numbered")
 
 
 def test_gpus_of_one_architecture_draw_alike_whichever_a_worker_leased() -> None:
-    first, second = (Docket(ADDRESS, Target(f"cuda:{index}", "sm_90", index)).drawn(40) for index in (0, 1))
-    assert first == second != Docket(ADDRESS, Target("cuda:1", "sm_80", 1)).drawn(40)
+    first, second = (CaseSource(ADDRESS, Target(f"cuda:{index}", "sm_90", index)).drawn(40) for index in (0, 1))
+    assert first == second != CaseSource(ADDRESS, Target("cuda:1", "sm_80", 1)).drawn(40)
 
 
-def test_drawn_cases_are_distinct_and_not_of_the_cover_list() -> None:
-    docket = Docket(ADDRESS, HOST)
-    keys = [case.key for case in docket.drawn(60)]
-    assert len(keys) == len(set(keys)) and not set(keys) & {case.key for case in docket.required()}
+def test_drawn_cases_are_distinct_and_not_of_the_required_cases() -> None:
+    source = CaseSource(ADDRESS, HOST)
+    keys = [case.key for case in source.drawn(60)]
+    assert len(keys) == len(set(keys)) and not set(keys) & {case.key for case in source.required()}
 
 
-def test_a_launcher_is_asked_only_what_owes_a_result() -> None:
-    docket = Docket(ADDRESS, HOST, launcher=f"{PLACE}:add_off_by_one")
-    assert docket.prepared(Case(contract=ADDRESS, problem=Problem(n=-1))) is None
-    asked = docket.prepared(case(3))
-    assert asked is not None and asked.launcher == docket.launcher and asked.config is None
+def test_a_launcher_is_asked_only_what_expects_a_result() -> None:
+    source = CaseSource(ADDRESS, HOST, launcher=f"{PLACE}:add_off_by_one")
+    assert source.prepared(Case(contract=ADDRESS, problem=Problem(n=-1))) is None
+    asked = source.prepared(case(3))
+    assert asked is not None and asked.launcher == source.launcher and asked.config is None
 
 
 def test_turns_take_one_of_each_list() -> None:
@@ -120,59 +120,59 @@ def test_stems_are_the_contracts_that_are_there() -> None:
 
 def test_what_raised_is_kept_in_a_database_visited_first_and_dropped_once_it_passes() -> None:
     kept = InMemoryExampleDatabase()
-    docket, wrong = Docket(ADDRESS, HOST), {c.key for c in Docket(ADDRESS, HOST).drawn(40)[20:]}
+    source, wrong = CaseSource(ADDRESS, HOST), {c.key for c in CaseSource(ADDRESS, HOST).drawn(40)[20:]}
 
-    def first(phases: tuple[str, ...], *, of: Docket = docket, mended: bool = False) -> list[Case]:
+    def first(phases: tuple[str, ...], *, of: CaseSource = source, mended: bool = False) -> list[Case]:
         visited: list[Case] = []
 
         def visit(case: Case) -> None:
             visited.append(case)
             if case.key in wrong and not mended:
-                raise Convicted
+                raise KernelFailed
 
-        with contextlib.suppress(Convicted):
+        with contextlib.suppress(KernelFailed):
             walk(of, 40, visit, phases=phases, database=kept)
         return visited
 
     found = first(("generate",))
     assert found[-1].key in wrong and len(found) > 5
     assert first(("reuse",)) and {case.key for case in first(("reuse",))} == {found[-1].key}
-    assert first(("reuse",), of=Docket(f"{PLACE}:DOUBLED", HOST)) == [], "another contract's"
+    assert first(("reuse",), of=CaseSource(f"{PLACE}:DOUBLED", HOST)) == [], "another contract's"
     assert {case.key for case in first(("reuse",), mended=True)} == {found[-1].key}
     assert first(("reuse",)) == [], "it passed: Hypothesis drops it"
 
 
 def test_the_blob_of_a_drawn_case_gives_the_same_case_again() -> None:
-    docket = Docket(ADDRESS, HOST)
-    drawn = docket.drawn(30)[-1]
+    source = CaseSource(ADDRESS, HOST)
+    drawn = source.drawn(30)[-1]
     how = reproduction(drawn, "host")
     again: list[Case] = []
 
     @hypothesis.reproduce_failure(how["version"], how["blob"].encode())
-    @hypothesis.given(case=docket.contract.cases(HOST))
+    @hypothesis.given(case=source.contract.cases(HOST))
     def look(case: Case) -> None:
         again.append(case)
-        raise Convicted
+        raise KernelFailed
 
-    with pytest.raises(Convicted):
+    with pytest.raises(KernelFailed):
         look()
     assert again[0] == drawn
     assert "not drawn" in reproduction(case(7), "host")["absent"]
 
 
-def test_two_bugs_of_one_kernel_shrink_each_to_its_own_least_case(tmp_path: Path) -> None:
+def test_two_bugs_of_one_kernel_shrink_each_to_its_own_reduced_case(tmp_path: Path) -> None:
     """A kernel of two crashes: whoever shrank without the signature would slip from the one to the other, which strikes earlier."""
-    docket = Docket(f"{PLACE}:WRONG", HOST)
-    memory = Memory(two_bugs)
+    source = CaseSource(f"{PLACE}:WRONG", HOST)
+    memory = VerdictCache(two_bugs)
     start = {
-        name: Case(contract=docket.address, problem=Problem(n=177, stride=3, fault="wrong"), data_seed=seed, schedule="latest")
+        name: Case(contract=source.address, problem=Problem(n=177, stride=3, fault="wrong"), data_seed=seed, schedule="latest")
         for name, seed in (("low", 1), ("high", 6))
     }
     ends = {}
     for name, begun in start.items():
-        ends[name], found = shrink(docket, begun, memory(begun), memory, draws=20, seconds=20)
+        ends[name], found = shrink(source, begun, memory(begun), memory, draws=20, seconds=20)
         assert found.signature == memory(begun).signature
-        assert reproducers.write(reproducers.seed_of(ends[name], "host", found), tmp_path)
+        assert reproducers.write(reproducers.reproducer_of(ends[name], "host", found), tmp_path)
     assert (ends["low"].problem.n, ends["low"].data_seed) == (9, 0)
     assert (ends["high"].problem.n, ends["high"].data_seed) == (33, 4)
     assert len(list(tmp_path.iterdir())) == 2, "two bugs are two files"
@@ -182,9 +182,9 @@ def two_bugs(case: Case) -> Verdict:
     """From 9 elements on an illegal instruction in line 10; for data seeds from 4 and 33 elements on, in line 20 before it."""
     line = 20 if case.data_seed >= 4 and case.problem.n >= 33 else 10 if case.problem.n >= 9 else 0
     if not line:
-        return Verdict(ruling=Ruling.RIGHT, outcome=Outcome.RIGHT)
+        return Verdict(decision=Decision.PASS, outcome=Outcome.PASS)
     return Verdict(
-        ruling=Ruling.CONVICTED,
+        decision=Decision.FAIL,
         outcome=Outcome.ILLEGAL_INSTRUCTION,
         message=f"column {case.problem.n}",
         location=f"kernel.py:{line}",
@@ -205,9 +205,9 @@ class Sized(Contract):
     def required(self, target: Target) -> list[Case]:
         return [Case(contract="x", problem=Size(1, 1, 7)), Case(contract="x", problem=Size(2, 8, 0, "even"))]
 
-    def owed(self, case: Case, target: Target) -> Owed:
+    def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
         p = case.problem
-        return Owed(result=(p.columns + p.row_pad) % 8 == 0 and (p.kind != "odd" or p.rows % 2 == 1))
+        return ExpectedOutcome(result=(p.columns + p.row_pad) % 8 == 0 and (p.kind != "odd" or p.rows % 2 == 1))
 
 
 @pytest.mark.parametrize("start", [Size(70, 64), Size(69, 61, 3, "odd"), Size(333, 125, 11, "even"), Size(25, 17, 7, "odd")])
@@ -222,20 +222,20 @@ class Sized(Contract):
 )
 def test_every_beginning_has_one_end_and_gaps_follow(start: Size, shows: Callable, least: Size) -> None:
     case = Case(contract="x", problem=start, schedule="drawn:77", regime="wide", data_seed=9)
-    ended = Descent(Sized(), HOST, lambda candidate: shows(candidate.problem)).least(case)
+    ended = Reducer(Sized(), HOST, lambda candidate: shows(candidate.problem)).least(case)
     assert (ended.schedule, ended.regime, ended.data_seed) == ("eager", "normal", 0)
     assert ended.problem == least
 
 
 def rows_left(start: int, shows: Callable[[int], bool]) -> tuple[int, int]:
-    """The rows of the least case from `start`, and how many cases with that many columns it cost."""
+    """The rows of the reduced case from `start`, and how many cases with that many columns it cost."""
     asked: list[Case] = []
 
     def same(candidate: Case) -> bool:
         asked.append(candidate)
         return candidate.problem.columns == 1 and shows(candidate.problem.rows)
 
-    descent = Descent(Sized(), HOST, same)
+    descent = Reducer(Sized(), HOST, same)
     least = descent._lowered(Case(contract="x", problem=Size(start, 1, 7)), ("problem", "rows"))
     return least.problem.rows, len(asked)
 
@@ -250,24 +250,24 @@ def test_a_size_falls_to_its_threshold_in_twice_as_many_launches_as_bits(least: 
 def test_a_smaller_size_with_no_slope_towards_it_is_found(gone: int) -> None:
     """The bug shows at 1000 rows and at one smaller number alone, which powers of two and bisection pass by."""
     case = Case(contract="x", problem=Size(1000, 1, 7))
-    descent = Descent(Sized(), HOST, lambda candidate: candidate.problem in (case.problem, Size(1000 - gone, 1, 7)))
+    descent = Reducer(Sized(), HOST, lambda candidate: candidate.problem in (case.problem, Size(1000 - gone, 1, 7)))
     assert descent.least(case).problem.rows == 1000 - gone
 
 
-def test_a_docket_draws_what_a_run_without_a_seed_draws() -> None:
+def test_a_case_source_draws_what_a_run_without_a_seed_draws() -> None:
     plain = _defaults()["seed"]
-    assert Docket(ADDRESS, HOST) == Docket(ADDRESS, HOST, plain)
-    assert Docket(ADDRESS, HOST).drawn(20) == Docket(ADDRESS, HOST, plain).drawn(20)
+    assert CaseSource(ADDRESS, HOST) == CaseSource(ADDRESS, HOST, plain)
+    assert CaseSource(ADDRESS, HOST).drawn(20) == CaseSource(ADDRESS, HOST, plain).drawn(20)
 
 
 def test_a_users_launcher_is_shrunk_only_to_what_it_promises() -> None:
-    class Whole(Docket):
+    class Whole(CaseSource):
         """Asks a launcher whole blocks of 16 only."""
 
         def prepared(self, case: Case) -> Case | None:
             return replace(case, problem=replace(case.problem, n=max(16, case.problem.n // 16 * 16)))
 
-    docket = Whole(ADDRESS, HOST, launcher=f"{PLACE}:add_off_by_one")
-    start = case(160, launcher=docket.launcher)
-    small, _ = shrink(docket, start, judge(start, HOST), Memory(judged_here), draws=5, seconds=20)
+    source = Whole(ADDRESS, HOST, launcher=f"{PLACE}:add_off_by_one")
+    start = case(160, launcher=source.launcher)
+    small, _ = shrink(source, start, judge(start, HOST), VerdictCache(judged_here), draws=5, seconds=20)
     assert small.problem.n == 16

@@ -10,47 +10,47 @@ import pytest
 
 from bitverdict.harness.frontends.progress import Showing
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import tables as report
-from bitverdict.harness.session.failure_report import conviction
+from bitverdict.harness.session.failure_report import failure_report
 from bitverdict.harness.session.result_files import Records
 from bitverdict.harness.session.tally import Tally
 from tests.support.vector_add import HOST, case
 
 
-def counted(*rulings: Ruling, message: str = "") -> Tally:
+def counted(*decisions: Decision, message: str = "") -> Tally:
     tally = Tally()
-    for number, ruling in enumerate(rulings):
-        verdict = Verdict(ruling=ruling, outcome=Outcome.RIGHT, message=message, rests_on="words: the plan's", words=10)
+    for number, decision in enumerate(decisions):
+        verdict = Verdict(decision=decision, outcome=Outcome.PASS, message=message, basis="words: the plan's", words=10)
         tally.count(case(number), "add", "host", {"dtype": "fp32"}, verdict)
     return tally
 
 
-R, C, U, N, E = Ruling.RIGHT, Ruling.CONVICTED, Ruling.UNDECIDED, Ruling.NOT_RUN, Ruling.ERROR
+R, C, U, N, E = Decision.PASS, Decision.FAIL, Decision.INCONCLUSIVE, Decision.NOT_RUN, Decision.ERROR
 
 
 @pytest.mark.parametrize(
-    ("rulings", "status"),
+    ("decisions", "status"),
     [([R], 0), ([R, C], 1), ([C, U, N], 1), ([R] * 19 + [U], 0), ([R] * 18 + [U], 3), ([U], 3), ([N, N], 5), ([], 5), ([R, N], 0),
      ([E], 3), ([R, E], 3), ([C, E], 1), ([N, E], 3)],
 )  # fmt: skip
-def test_the_status_follows_from_the_rulings(rulings: list[Ruling], status: int) -> None:
-    assert counted(*rulings).status() == status
+def test_the_status_follows_from_the_decisions(decisions: list[Decision], status: int) -> None:
+    assert counted(*decisions).status() == status
 
 
-def test_a_cover_list_that_was_not_judged_whole_is_not_right() -> None:
+def test_required_cases_that_was_not_judged_whole_is_not_right() -> None:
     tally = Tally()
     tally.require("add", "host", [case(1), case(2)])
     verdict = judge(case(1), HOST)
     tally.count(case(1), "add", "host", {}, verdict)
-    assert tally.status() == 3 and "1 cases of the cover lists were not judged" in tally.sentence()
+    assert tally.status() == 3 and "1 cases of the required cases were not judged" in tally.sentence()
     tally.count(case(2), "add", "host", {}, verdict)
     assert tally.status() == 0
 
 
 def test_one_error_in_many_cases_is_not_right_and_is_told_with_its_place() -> None:
     tally = counted(*[R] * 100)
-    raised = Verdict(ruling=E, outcome=Outcome.ERROR, message="the contract raised KeyError: 'c'", location="mine.py:3")
+    raised = Verdict(decision=E, outcome=Outcome.ERROR, message="the contract raised KeyError: 'c'", location="mine.py:3")
     tally.count(case(500), "add", "host", {}, raised)
     assert tally.status() == 3 and "1 case ended in an error, which is no fault of a kernel" in tally.sentence()
     assert "the contract raised KeyError: 'c' (mine.py:3)" in tally.sentence()
@@ -59,23 +59,26 @@ def test_one_error_in_many_cases_is_not_right_and_is_told_with_its_place() -> No
     assert "error" not in report.text_of(report.table(counted(R)))
 
 
-def test_a_required_case_that_decides_nothing_is_not_right() -> None:
+def test_a_required_case_that_is_inconclusive_is_not_right() -> None:
     """However many others are right: it is there because nothing else asks what it asks."""
     tally = counted(*[R] * 100)
     tally.require("add", "host", [case(500)])
-    tally.count(case(500), "add", "host", {}, Verdict(ruling=U, outcome=Outcome.NOT_MODELLED, message="tt.x"))
-    assert tally.status() == 3 and "1 of 101 cases of add on host decide nothing, 1 of them of the cover list" in tally.sentence()
+    tally.count(case(500), "add", "host", {}, Verdict(decision=U, outcome=Outcome.NOT_MODELLED, message="tt.x"))
+    assert (
+        tally.status() == 3
+        and "1 of 101 cases of add on host are inconclusive, 1 of them of the required cases" in tally.sentence()
+    )
     assert "0/1" in report.text_of(report.table(tally))
     other = counted(*[R] * 100)
-    other.count(case(500), "add", "host", {}, Verdict(ruling=U, outcome=Outcome.NOT_MODELLED, message="tt.x"))
+    other.count(case(500), "add", "host", {}, Verdict(decision=U, outcome=Outcome.NOT_MODELLED, message="tt.x"))
     assert other.status() == 0  # drawn, and one in a hundred
 
 
 def test_what_one_contract_leaves_open_is_not_outweighed_by_another() -> None:
     tally = counted(*[R] * 1000)
-    for number, ruling in enumerate([R] * 9 + [U]):
-        tally.count(case(number), "sub", "host", {}, Verdict(ruling=ruling, outcome=Outcome.RIGHT))
-    assert tally.status() == 3 and "1 of 10 cases of sub on host decide nothing" in tally.sentence()
+    for number, decision in enumerate([R] * 9 + [U]):
+        tally.count(case(number), "sub", "host", {}, Verdict(decision=decision, outcome=Outcome.PASS))
+    assert tally.status() == 3 and "1 of 10 cases of sub on host are inconclusive" in tally.sentence()
 
 
 def test_the_table_says_what_verdicts_rest_on_and_what_was_not_run() -> None:
@@ -85,26 +88,26 @@ def test_the_table_says_what_verdicts_rest_on_and_what_was_not_run() -> None:
     assert "words 3" in shown and "elsewhere lacks tcgen05.mma" in shown and "not run" in shown
 
 
-@pytest.mark.parametrize(("ruling", "outcome"), [(U, Outcome.NOT_MODELLED), (E, Outcome.ERROR)])
-def test_the_five_commonest_reasons_are_told_each_with_its_cases(ruling: Ruling, outcome: Outcome) -> None:
+@pytest.mark.parametrize(("decision", "outcome"), [(U, Outcome.NOT_MODELLED), (E, Outcome.ERROR)])
+def test_the_five_commonest_reasons_are_told_each_with_its_cases(decision: Decision, outcome: Outcome) -> None:
     tally = Tally()
     for number in range(6):
         for _ in range(number + 1):
-            tally.count(case(1), "add", "host", {}, Verdict(ruling=ruling, outcome=outcome, message=f"reason {number}"))
+            tally.count(case(1), "add", "host", {}, Verdict(decision=decision, outcome=outcome, message=f"reason {number}"))
     told = report.not_run_lines(tally)
-    assert told == [f"{ruling} ({number + 1} cases): reason {number}" for number in (5, 4, 3, 2, 1)]
+    assert told == [f"{decision} ({number + 1} cases): reason {number}" for number in (5, 4, 3, 2, 1)]
 
 
-def test_the_time_line_says_the_pace_each_bucket_and_the_courts_share() -> None:
+def test_the_time_line_says_the_pace_each_bucket_and_the_harness_s_share() -> None:
     tally = Tally()
     spent = {"compile": 3.0, "launch": 1.0, "reference": 2.0, "transfer": 0.5, "harness": 0.5, "start": 1.0, "total": 8.0}
     for _ in range(3):
-        tally.count(case(1), "add", "cuda:0", {}, Verdict(ruling=R, outcome=Outcome.RIGHT, seconds=spent))
+        tally.count(case(1), "add", "cuda:0", {}, Verdict(decision=R, outcome=Outcome.PASS, seconds=spent))
     tally.wall = 1.5
     line = report.time_line(tally)
-    assert line.startswith("2.0 cases a second, 1.5 s; time in children: compile 9.0 s, reference 6.0 s") and "start 3.0 s" in line
-    assert line.endswith("the court's own (transfer + harness + start): 25%") and "total" not in line
-    assert tally.to_json()["court_share"] == 0.25
+    assert line.startswith("2.0 cases a second, 1.5 s; time in workers: compile 9.0 s, reference 6.0 s") and "start 3.0 s" in line
+    assert line.endswith("the harness's own (transfer + harness + start): 25%") and "total" not in line
+    assert tally.to_json()["own_share"] == 0.25
     assert report.time_line(Tally()) == ""
 
 
@@ -115,7 +118,7 @@ def test_the_wall_runs_from_the_tallys_birth_to_its_last_verdict() -> None:
     assert 10 <= tally.wall < 20
 
 
-def test_a_conviction_shows_words_clusters_picture_and_the_line_that_replays_it() -> None:
+def test_a_failure_shows_words_clusters_picture_and_the_line_that_replays_it() -> None:
     heat = {"cell": [8, 8], "tile": [8, 8], "percent": [[0, 100], [10, 0]]}
     details = {
         "clusters": ["only in the last row of tiles"],
@@ -123,11 +126,11 @@ def test_a_conviction_shows_words_clusters_picture_and_the_line_that_replays_it(
         "first": [{"at": [1, 2], "got": "0x1", "expected": "0x2", "ulp": 1}] * 2,
     }
     verdict = Verdict(
-        ruling=C, outcome=Outcome.WRONG_WORDS, message="c: 2 of 4 words differ", location="mine.py:3", details=details
+        decision=C, outcome=Outcome.WRONG_WORDS, message="c: 2 of 4 words differ", location="mine.py:3", details=details
     )
-    shown = report.text_of(conviction("add", "host", case(3), verdict, ["5 cases show it"], "bitverdict replay x.json"))
+    shown = report.text_of(failure_report("add", "host", case(3), verdict, ["5 cases show it"], "bitverdict replay x.json"))
     for part in (
-        "CONVICTED add on host: wrong words",
+        "FAIL add on host: wrong words",
         "at mine.py:3",
         "last row of tiles",
         "0x2",
@@ -160,7 +163,7 @@ def test_json_lines_and_junit_are_whole_at_any_time(tmp_path: Path) -> None:
 
 def test_a_verdict_without_times_takes_no_time_in_the_junit_file(tmp_path: Path) -> None:
     records = Records(None, tmp_path / "run.xml")
-    records.verdict(case(1), "add", "host", Verdict(ruling=N, outcome=Outcome.NOT_RUN, message="no GPU"))
+    records.verdict(case(1), "add", "host", Verdict(decision=N, outcome=Outcome.NOT_RUN, message="no GPU"))
     records.end(Tally())
     assert ElementTree.parse(tmp_path / "run.xml").getroot()[0][0].get("time") == "0.000"
 
@@ -171,4 +174,4 @@ def test_a_log_gets_the_first_verdict_at_once(capsys: pytest.CaptureFixture) -> 
         showing.step("add", "host", judge(case(3), HOST))
         showing.step("add", "host", judge(case(3), HOST))
     out = capsys.readouterr().out
-    assert "1/2 cases, last add on host: right" in out and "2/2" not in out
+    assert "1/2 cases, last add on host: pass" in out and "2/2" not in out

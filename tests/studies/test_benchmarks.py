@@ -98,13 +98,19 @@ def test_a_page_says_what_was_not_run_and_shows_what_was(tmp_path: Path) -> None
     assert pages.main([str(tmp_path / "nowhere")]) == 2
 
 
-def test_the_time_of_a_run_counts_a_child_s_start_as_the_court_s_own(tmp_path: Path) -> None:
+def test_the_time_of_a_run_counts_a_worker_s_start_as_the_harness_s_own(tmp_path: Path) -> None:
     first = {"time": 0.0, "versions": {"triton": "3.9.0"}}
     seconds = {"compile": 6.0, "harness": 1.0, "transfer": 1.0, "start": 2.0, "total": 10.0}
-    last = {"event": "summary", "time": 4.0, "seconds": seconds, "rows": [{"rulings": {"right": 8, "not run": 2}}], "sentence": "8"}
+    last = {
+        "event": "summary",
+        "time": 4.0,
+        "seconds": seconds,
+        "rows": [{"decisions": {"pass": 8, "not run": 2}}],
+        "sentence": "8",
+    }
     (tmp_path / "judged_warm.jsonl").write_text("\n".join(map(json.dumps, (first, last))))
     assert "| warm cache | 8 | 4 | 2 | 6.0 (60%) | 1.0 (10%) | 2.0 (20%) | 1.0 (10%) | 20% | 40% |" in pages.page(tmp_path)
-    del seconds["start"]  # as files were written before children told it
+    del seconds["start"]  # as files were written before workers told it
     (tmp_path / "judged_warm.jsonl").write_text("\n".join(map(json.dumps, (first, last))))
     assert "| 6.0 (75%) | 1.0 (12%) | 1.0 (12%) | 25% | 25% |" in pages.page(tmp_path)
 
@@ -145,11 +151,11 @@ def test_both_workloads_of_two_gpus_are_shown_with_the_rule_of_their_workers(tmp
 
 def test_the_suite_under_memcheck_is_taken_from_its_own_file_where_there_is_one(tmp_path: Path) -> None:
     row = {"contract": "matmul", "case": {"schedule": "eager"}, "mode": "memcheck", "target": "cuda:0"}
-    for name, outcome in (("suite", "wrong words"), ("memcheck", "right")):
+    for name, outcome in (("suite", "wrong words"), ("memcheck", "pass")):
         verdict = {"outcome": outcome, "message": "", "location": "", "details": {}, "seconds": {}}
         (tmp_path / f"{name}.json").write_text(json.dumps([row | {"verdict": verdict}]))
-    assert [row["verdict"]["outcome"] for row in pages.suite_rows(tmp_path)] == ["right"]
-    assert "1 verdicts: right 1." in pages.page(tmp_path)
+    assert [row["verdict"]["outcome"] for row in pages.suite_rows(tmp_path)] == ["pass"]
+    assert "1 verdicts: pass 1." in pages.page(tmp_path)
 
 
 def test_two_gpus_are_counted_by_what_ran_and_judged_by_the_ratio(tmp_path: Path) -> None:

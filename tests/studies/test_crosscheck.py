@@ -1,7 +1,7 @@
 """Contract under test: a crosscheck counts the words in which a machine, the plan and the emulated machine differ, names the first
-of them, and says how many words a law wrong in one constant would have changed.
+of them, and says how many words a model wrong in one constant would have changed.
 
-The machine here is the emulated one, so agreement is owed; disagreement is planted in the law.
+The machine here is the emulated one, so agreement is expected; disagreement is mutated in the model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitverdict.harness.contracts.oracle.dot_lowering import moved_law
+from bitverdict.harness.contracts.oracle.dot_lowering import mutated_model
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
@@ -35,22 +35,22 @@ def case(**fields: object) -> Case:
     return Case(**({"contract": "matmul", "problem": problem, "config": config, "regime": "wide", "data_seed": 3} | fields))  # type: ignore[arg-type]
 
 
-def test_a_right_kernel_differs_nowhere_and_every_moved_law_would_have_shown() -> None:
+def test_a_right_kernel_differs_nowhere_and_every_moved_model_would_have_shown() -> None:
     row = crosscheck._compare(case().to_json())
     assert (row["wrong"], row["words"], row["differ"]) == ("", 33 * 40, {"plan": 0, "emulation": 0})
-    assert all(row["moved"][law] > row["words"] // 10 for law in crosscheck.MOVED), row["moved"]
+    assert all(row["moved"][model] > row["words"] // 10 for model in crosscheck.MOVED), row["moved"]
 
 
-@pytest.mark.parametrize("law", crosscheck.MOVED)
-def test_a_plan_with_a_wrong_constant_is_told_by_its_first_words(law: str) -> None:
-    with moved_law(crosscheck.MOVED[law]):
+@pytest.mark.parametrize("model", crosscheck.MOVED)
+def test_a_plan_with_a_wrong_constant_is_told_by_its_first_words(model: str) -> None:
+    with mutated_model(crosscheck.MOVED[model]):
         row = crosscheck._compare(case().to_json())
     assert row["differ"]["plan"] > 0 and row["differ"]["emulation"] == 0
     assert row["first"][0].keys() == {"at", "got", "plan"} and row["first"][0]["got"] != row["first"][0]["plan"]
     assert "words differ" in row["wrong"]
 
 
-def test_an_outcome_that_is_not_owed_is_wrong_and_an_owed_refusal_is_not() -> None:
+def test_an_outcome_that_is_not_expected_is_wrong_and_an_expected_refusal_is_not() -> None:
     problem = MATMUL.module.Problem  # type: ignore[attr-defined]
     refused = crosscheck._compare(case(problem=problem(m=4, n=4, k=4, activation="gelu")).to_json())
     assert (refused["wrong"], refused["words"], refused["outcome"]) == ("", 0, "refused")

@@ -1,5 +1,5 @@
-"""Contract under test: each hazard that the sanitizers of a GPU are asked about is convicted on the emulated GPU under one of its
-names and by no other, the kernels as they are are acquitted, and a fault of the compiler's is planted in the program it made.
+"""Contract under test: each hazard that the sanitizers of a GPU are asked about fails on the emulated GPU under one of its
+names and by no other, the kernels as they are pass, and a fault of the compiler's is mutated in the program it made.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Outcome
 from bitverdict.harness.studies.sanitizers import page
 from tests.faults.compiler.program_edits import edited
-from tests.faults.hazards_for_sanitizers import HAZARDS, SCHEDULES, plant, stem_of
+from tests.faults.hazards_for_sanitizers import HAZARDS, SCHEDULES, stem_of, write_mutant
 
 HOPPER = Target("emulated:sm_90", "sm_90")
 UNDER = SCHEDULES[:3]
 
 
 @pytest.mark.parametrize("hazard", HAZARDS, ids=stem_of)
-def test_a_hazard_is_convicted_under_its_name_and_a_kernel_as_it_is_is_not(hazard, tmp_path: Path) -> None:
-    case = plant(hazard, tmp_path)
+def test_a_hazard_fails_under_its_name_and_a_kernel_as_it_is_is_not(hazard, tmp_path: Path) -> None:
+    case = write_mutant(hazard, tmp_path)
     contract = resolve(case.contract)
     verdicts = [judge(replace(case, schedule=schedule), HOPPER, contract) for schedule in UNDER]
     if hazard.in_program:
@@ -34,25 +34,25 @@ def test_a_hazard_is_convicted_under_its_name_and_a_kernel_as_it_is_is_not(hazar
         found = {verdict.message.partition(" made by the compiler of Triton ")[0] for verdict in verdicts}
     else:
         found = {str(verdict.outcome) for verdict in verdicts}
-    assert found <= set(hazard.convicted_as)
+    assert found <= set(hazard.fails_as)
 
 
 def test_there_are_hazards_of_many_classes_in_each_kernel_and_no_two_have_one_name() -> None:
-    faulty = [hazard for hazard in HAZARDS if hazard.kind != "none" and hazard.convicted_as != ("right",)]
+    faulty = [hazard for hazard in HAZARDS if hazard.kind != "none" and hazard.fails_as != ("pass",)]
     assert len(faulty) >= 40 and len({hazard.kind for hazard in faulty}) >= 12
     assert min(Counter(hazard.kernel for hazard in faulty).values()) >= 5
     assert len({stem_of(hazard) for hazard in HAZARDS}) == len(HAZARDS)
 
 
-def test_a_text_that_does_not_occur_is_not_planted(tmp_path: Path) -> None:
+def test_a_text_that_does_not_occur_is_not_mutated(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="occurs 0 times"):
-        plant(replace(HAZARDS[-1], replace="no such text"), tmp_path)
+        write_mutant(replace(HAZARDS[-1], replace="no such text"), tmp_path)
 
 
 def test_an_edit_of_a_program_that_has_no_such_text_says_so() -> None:
     contract = edited(contracts.contract(bitverdict.kernels.matmul), "no such operation", "")
     found = judge(contract.required(HOPPER)[0], HOPPER, contract)
-    assert "the program has no such text" in found.message and found.convicted
+    assert "the program has no such text" in found.message and found.failed
 
 
 def test_the_page_tells_a_hazard_from_the_kernel_as_it_is() -> None:
@@ -60,4 +60,4 @@ def test_the_page_tells_a_hazard_from_the_kernel_as_it_is() -> None:
     assert list(names.values()).count(False) >= 6
     for name, faulty in names.items():
         case = {"contract": name, "problem": {"tiles": 7, "programs": 1, "form": "ring"}}
-        assert page.planted(case) is faulty
+        assert page.mutated(case) is faulty

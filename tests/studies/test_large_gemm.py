@@ -1,5 +1,5 @@
 """Contract under test: a large product is judged by chosen rows crossed with chosen columns that reach every tile; their expected
-words are those the whole problem would have given; one wrong tile is convicted and named; what did not run is said and counts
+words are those the whole problem would have given; one wrong tile fails and named; what did not run is said and counts
 nothing.
 
 "Large" is small here: the sample is made smaller still, so that most words are not compared.
@@ -21,14 +21,14 @@ from bitverdict.harness.frontends import cli_large, pytest_large
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.model.verdict import Ruling
+from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.studies.large_gemm import cases as large_cases
 from bitverdict.harness.studies.large_gemm import operands as large_operands
 from bitverdict.harness.studies.large_gemm.cases import cases, judge_large, sample
 from bitverdict.harness.workers.one_thread import VARIABLES
 from bitverdict.kernels.matmul import CONFIGS, Problem
 from bitverdict.kernels.scaled_operands import FORMATS
-from tests.faults.planted import Fault, plant
+from tests.faults.mutants import Fault, write_mutant
 
 HOPPER = target("emulated:sm_90")
 SMALL = CONFIGS["cuda"][-1]  # 32x64x32
@@ -37,7 +37,7 @@ LAST_TILE_ROW = Fault(
     kernel="matmul",
     replace="c = accumulator.to(c_ptr.dtype.element_ty)",
     by="c = (accumulator + tl.where(tile_row == tile_rows - 1, 1.0, 0.0)).to(c_ptr.dtype.element_ty)",
-    convicted_as=("wrong words",),
+    fails_as=("wrong words",),
 )
 ONE_TILE = replace(
     LAST_TILE_ROW,
@@ -114,15 +114,15 @@ def test_drawn_codes_are_the_same_whatever_the_number_of_threads(monkeypatch: py
         assert len(np.unique(codes)) > 60
 
 
-def test_a_right_kernel_is_acquitted_on_every_tile() -> None:
+def test_a_right_kernel_passes_on_every_tile() -> None:
     (row,) = judge_large([small()], HOPPER, products=64 * 900, jobs=0)
-    assert (row.ruling, row.differ, row.words, row.of, row.tiles) == (Ruling.RIGHT, 0, 900, 160 * 200, (20, 20)), row.message
+    assert (row.decision, row.differ, row.words, row.of, row.tiles) == (Decision.PASS, 0, 900, 160 * 200, (20, 20)), row.message
 
 
 @pytest.mark.parametrize(("fault", "tiles", "unwritten"), [(LAST_TILE_ROW, 4, False), (ONE_TILE, 1, True)])
-def test_one_wrong_tile_is_convicted_and_named(fault: Fault, tiles: int, unwritten: bool, tmp_path: Path) -> None:
-    (row,) = judge_large([small(contract=plant(fault, tmp_path))], HOPPER, products=64 * 900, jobs=0)
-    assert (row.ruling, row.outcome, row.wrong_tiles) == (Ruling.CONVICTED, "wrong words", tiles), row.message
+def test_one_wrong_tile_fails_and_named(fault: Fault, tiles: int, unwritten: bool, tmp_path: Path) -> None:
+    (row,) = judge_large([small(contract=write_mutant(fault, tmp_path))], HOPPER, products=64 * 900, jobs=0)
+    assert (row.decision, row.outcome, row.wrong_tiles) == (Decision.FAIL, "wrong words", tiles), row.message
     assert row.never_written == (row.differ if unwritten else 0)
     at = "tile rows 2 to 2, tile columns 1 to 1" if unwritten else "tile rows 4 to 4, tile columns 0 to 3"
     assert at in row.message and row.first[0]["got"] != row.first[0]["expected"]
@@ -132,7 +132,7 @@ def test_a_kernel_that_the_target_lacks_features_for_is_not_run_and_counts_nothi
     lacking = [case for case in cases([(64, 64, 64)], HOPPER) if case.contract == "blocked_matmul"]
     (row,) = judge_large(lacking, HOPPER, jobs=0)
     told = cli_large.summed([row], "emulated:sm_90", "", 1.0)
-    assert (row.ruling, row.words, told["words"], told["cases"]) == (Ruling.NOT_RUN, 0, 0, 0)
+    assert (row.decision, row.words, told["words"], told["cases"]) == (Decision.NOT_RUN, 0, 0, 0)
     assert told["not_run"] and "lacks" in told["not_run"][0]
 
 
@@ -152,9 +152,9 @@ def test_processes_for_large_products_are_started_with_one_thread(place: ModuleT
     monkeypatch.setattr(place, "ProcessPoolExecutor", Pool)
     monkeypatch.setenv(VARIABLES[0], "5")
     if place is large_cases:
-        assert [row.ruling for row in judge_large([small()], HOPPER, products=64 * 900, jobs=1)] == [Ruling.RIGHT]
+        assert [row.decision for row in judge_large([small()], HOPPER, products=64 * 900, jobs=1)] == [Decision.PASS]
     else:
-        assert pytest_large.LargeBench().judge(small(), HOPPER, 64 * 900)["ruling"] == "right"
+        assert pytest_large.LargePool().judge(small(), HOPPER, 64 * 900)["decision"] == "pass"
     assert started and all(seen == dict.fromkeys(VARIABLES, "1") for seen in started)
     assert os.environ[VARIABLES[0]] == "5"
 
@@ -166,7 +166,7 @@ def test_the_command_writes_its_rows_and_its_status_says_what_came(tmp_path: Pat
     asked = ["large", "ampere_gemm", "--target", "emulated:sm_90", "--sizes", "96x80x32", "--jobs", "0", "--json", str(out)]
     assert main(asked) == 0
     rows = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [row["ruling"] for row in rows[:-1]] == ["right", "right"] and rows[-1]["words"] == 2 * 96 * 80
+    assert [row["decision"] for row in rows[:-1]] == ["pass", "pass"] and rows[-1]["words"] == 2 * 96 * 80
     assert "bit for bit" in capsys.readouterr().out
     assert main(["large", "blocked_matmul", "--target", "emulated:sm_90", "--sizes", "64", "--jobs", "0"]) == 5
     for bad in (["--sizes", "8x8"], ["--sizes", "0"], ["tmem_copy"]):

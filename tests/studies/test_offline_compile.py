@@ -1,7 +1,7 @@
 """Contract under test: a row of the compile table is right only if the machine code has what it must have.
 
 For each expected instruction there is a changed source that loses it: compiled through the same door, the row must fail and name
-the instruction. Owed refusals, limits and a dying compiler are held too.
+the instruction. Expected refusals, limits and a dying compiler are held too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bitverdict.harness.studies.offline_compile import compile_all
 from bitverdict.harness.studies.offline_compile.compile_all import Compiled, _over_limit, compile_row, compile_rows, table
 from bitverdict.harness.studies.offline_compile.driver import compiling
 from bitverdict.harness.studies.offline_compile.expectations import LOCAL, Row, rows
-from tests.faults.planted import Fault, planted_contract
+from tests.faults.mutants import Fault, mutant_contract
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ LOSSES = (
 
 
 def rows_of(loses: Loses) -> list[Row]:
-    return [row for row in rows(loses.stem) if row.arch == loses.arch and row.owed is None]
+    return [row for row in rows(loses.stem) if row.arch == loses.arch and row.expected_outcome is None]
 
 
 HAVE = {"tcgen05": {"sm_100", "sm_103"}, "wgmma": {"sm_90"}}  # the architectures that have them, of those with rows
@@ -106,30 +106,34 @@ HAVE = {"tcgen05": {"sm_100", "sm_103"}, "wgmma": {"sm_90"}}  # the architecture
 
 @pytest.mark.parametrize("stem", dict.fromkeys(row.stem for row in rows()))
 def test_each_row_is_a_launch_that_its_contract_takes(stem: str) -> None:
-    """A row that the launcher refuses compiles nothing; one whose refusal the compiler owes must reach the compiler."""
+    """A row that the launcher refuses compiles nothing; one whose refusal the compiler expects must reach the compiler."""
     contract = resolve(stem)
     for row in rows(stem):
         problem = compile_all._problem(contract, row)
         record = {"version": 1, "problem": problem, "config": row.config or {}, "regime": "integers", "data_seed": 0}
         case = contract.case_from_json(record | {"schedule": "eager", "launcher": ""})
-        owed = contract.owed(case, Target(f"emulated:{row.arch}", row.arch))
-        if not owed.result:
-            assert row.owed is not None and row.owed[0] == owed.layer and owed.message in row.owed[1], (row, owed)
+        expected_outcome = contract.expected_outcome(case, Target(f"emulated:{row.arch}", row.arch))
+        if not expected_outcome.result:
+            assert (
+                row.expected_outcome is not None
+                and row.expected_outcome[0] == expected_outcome.layer
+                and expected_outcome.message in row.expected_outcome[1]
+            ), (row, expected_outcome)
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row.stem}-{row.arch}-{row.label}")
 def test_a_row_asks_for_instructions_that_its_architecture_has(row: Row) -> None:
     asked = {name for pattern in (*row.must, *row.counts) for name in HAVE if name in pattern}
     assert all(row.arch in HAVE[name] for name in asked), row.must
-    assert row.owed is not None or row.must, "a row that asks for nothing is right whatever came"
-    if row.stem == "matmul" and row.owed is None:
+    assert row.expected_outcome is not None or row.must, "a row that asks for nothing is right whatever came"
+    if row.stem == "matmul" and row.expected_outcome is None:
         assert any("mma" in pattern or "mfma" in pattern for pattern in row.must) and len(asked) <= 1
 
 
 @pytest.mark.parametrize("loses", LOSSES, ids=lambda loses: f"{loses.stem}-{loses.says.split('.')[0]}")
 def test_a_source_that_loses_an_instruction_makes_its_row_fail(loses: Loses, tmp_path: Path) -> None:
-    fault = Fault(name="loses", kernel=loses.stem, replace=loses.replace, by=loses.by, convicted_as=())
-    contract = planted_contract(fault, tmp_path)
+    fault = Fault(name="loses", kernel=loses.stem, replace=loses.replace, by=loses.by, fails_as=())
+    contract = mutant_contract(fault, tmp_path)
     said = [compile_row(row, contract).verdict for row in rows_of(loses)]
     assert any(loses.says in verdict for verdict in said), said
 
@@ -140,27 +144,29 @@ def test_an_unintended_fallback_makes_its_row_fail() -> None:
     assert "tcgen05" in compile_row(narrow).verdict
 
 
-def test_a_refusal_that_is_owed_is_right_and_one_that_is_not_is_wrong() -> None:
-    owed = next(row for row in rows("tma_scatter") if row.owed is not None and row.arch == "sm_120")
-    found = compile_row(owed)
-    assert (found.verdict, found.refused_by) == ("right", "ptxas")
-    assert compile_row(replace(owed, owed=None)).verdict.startswith("refused by the ptxas")
-    assert "owes a refusal by the front end" in compile_row(replace(owed, owed=("front end", ""))).verdict
+def test_a_refusal_that_is_expected_is_right_and_one_that_is_not_is_wrong() -> None:
+    expected_outcome = next(row for row in rows("tma_scatter") if row.expected_outcome is not None and row.arch == "sm_120")
+    found = compile_row(expected_outcome)
+    assert (found.verdict, found.refused_by) == ("pass", "ptxas")
+    assert compile_row(replace(expected_outcome, expected_outcome=None)).verdict.startswith("refused by the ptxas")
+    assert (
+        "expects a refusal by the front end" in compile_row(replace(expected_outcome, expected_outcome=("front end", ""))).verdict
+    )
 
 
-def test_a_kernel_that_compiles_where_a_refusal_is_owed_is_wrong() -> None:
-    row = next(row for row in rows("tma_gather") if row.owed is None)
-    assert compile_row(replace(row, owed=("ptxas", ""))).verdict.startswith("compiled, but owes")
+def test_a_kernel_that_compiles_where_a_refusal_is_expected_is_wrong() -> None:
+    row = next(row for row in rows("tma_gather") if row.expected_outcome is None)
+    assert compile_row(replace(row, expected_outcome=("ptxas", ""))).verdict.startswith("compiled, but expects")
 
 
 def test_a_wrong_count_a_forbidden_instruction_and_a_spill_are_wrong() -> None:
-    row = next(row for row in rows("tma_gather") if row.owed is None)
+    row = next(row for row in rows("tma_gather") if row.expected_outcome is None)
     count = dict.fromkeys(row.counts, 3)
     assert "must have 3" in compile_row(replace(row, counts=count)).verdict
     assert "must have none" in compile_row(replace(row, must_not=(*LOCAL, "mbarrier"))).verdict
     spills = Row(stem="tmem_copy", arch="sm_100", problem={"m": 256, "n": 128}, config={"num_warps": 4})
     assert "bytes of stack" in compile_row(spills).verdict
-    assert compile_row(replace(spills, most_stack=2048)).verdict == "right"
+    assert compile_row(replace(spills, most_stack=2048)).verdict == "pass"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +176,7 @@ def test_a_wrong_count_a_forbidden_instruction_and_a_spill_are_wrong() -> None:
 )  # fmt: skip
 def test_a_figure_at_the_machines_limit_is_right_and_one_more_is_wrong(arch: str, figure: str, most: int, unit: str) -> None:
     row = Row(stem="matmul", arch=arch, problem={}, config={})
-    assert _over_limit(row, Compiled(**{figure: most})) == "right"
+    assert _over_limit(row, Compiled(**{figure: most})) == "pass"
     assert _over_limit(row, Compiled(**{figure: most + 1})) == f"{most + 1} {unit}, the limit is {most}"
 
 

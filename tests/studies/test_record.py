@@ -1,6 +1,6 @@
 """Contract under test: recording keeps words only after the checks that would show a misplaced element, and a file repeats itself.
 
-No GPU: the machine is one whose words come from `bitverdict.reference.tensor_core`; what is planted is a machine that misplaces
+No GPU: the machine is one whose words come from `bitverdict.reference.tensor_core`; what is mutated is a machine that misplaces
 elements, or whose words depend on where a product lies."""
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from bitverdict.reference.formats import BF16, E4M3, E5M2, FORMATS, FP16, TF32, 
 from bitverdict.reference.tensor_core import elements, instruction
 
 GPU = Device("NVIDIA H200", "sm_90", "13000", "13000")
-SEED = instruction_words.DATA_SEED
+TUTORIAL = instruction_words.DATA_SEED
 
 
 class ModelMachine:
-    """Answers as `machine.Machine` does, with words of the law; `fault` may change the words of a placement."""
+    """Answers as `machine.Machine` does, with words of the model; `fault` may change the words of a placement."""
 
     def __init__(self, probe: Probe, fault=lambda words, turn: words) -> None:
         self.probe, self.fault = probe, fault
@@ -46,7 +46,7 @@ FP16_PROBE = probe_of("wgmma", "fp16", 16)
 
 
 def test_a_recorded_file_holds_what_it_takes_to_repeat_it() -> None:
-    arrays = instruction_words.record_probe(ModelMachine(FP16_PROBE), GPU, FP16_PROBE, SEED)
+    arrays = instruction_words.record_probe(ModelMachine(FP16_PROBE), GPU, FP16_PROBE, TUTORIAL)
     about = json.loads(str(arrays["meta"]))
     assert arrays["a"].shape == arrays["b"].shape == (len(arrays["d32"]), 16)
     assert {"c32", "d32", "c16", "d16", "kind"} <= arrays.keys()
@@ -61,22 +61,22 @@ def test_the_same_seed_gives_the_same_operands_and_another_gives_others() -> Non
     assert (first.a != other.a).any()
 
 
-def test_a_machine_that_misplaces_elements_is_convicted_before_a_word_is_kept() -> None:
+def test_a_machine_that_misplaces_elements_fails_before_a_word_is_kept() -> None:
     shifted = ModelMachine(FP16_PROBE, lambda words, turn: np.roll(words, 1))
     with pytest.raises(CannotRecord, match="exact integer products are wrong"):
-        instruction_words.record_probe(shifted, GPU, FP16_PROBE, SEED)
+        instruction_words.record_probe(shifted, GPU, FP16_PROBE, TUTORIAL)
 
 
-def test_a_machine_whose_second_placement_is_wrong_is_convicted() -> None:
+def test_a_machine_whose_second_placement_is_wrong_fails() -> None:
     turned = ModelMachine(FP16_PROBE, lambda words, turn: words ^ np.array(turn == 2, words.dtype))
     with pytest.raises(CannotRecord, match="placement 2"):
-        instruction_words.record_probe(turned, GPU, FP16_PROBE, SEED)
+        instruction_words.record_probe(turned, GPU, FP16_PROBE, TUTORIAL)
 
 
 def test_words_that_change_with_their_place_are_refused() -> None:
     large = lambda words, turn: words if len(words) == 64 else words ^ np.array(turn, words.dtype)
     with pytest.raises(CannotRecord, match="product's place in the tile"):
-        instruction_words.record_probe(ModelMachine(FP16_PROBE, large), GPU, FP16_PROBE, SEED)
+        instruction_words.record_probe(ModelMachine(FP16_PROBE, large), GPU, FP16_PROBE, TUTORIAL)
 
 
 @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.stem)
@@ -163,14 +163,14 @@ def test_tf32_operands_have_bits_that_the_instruction_drops() -> None:
 
 
 def test_conversions_are_fed_ties_and_their_neighbours() -> None:
-    source = set(conversion_inputs.fp32_sources(SEED).tolist())
+    source = set(conversion_inputs.fp32_sources(TUTORIAL).tolist())
     tie = int(np.float32(1.0625).view(np.uint32))  # half way from 1 to the next e4m3
     assert {tie - 1, tie, tie + 1, tie | 0x80000000, 0x7FC00000, 0x7F800000, 0x80000000} <= source
 
 
 @pytest.mark.parametrize("format", [FP16, BF16, TF32], ids=lambda f: f.name)
 def test_conversions_are_fed_each_end_of_the_subnormal_and_normal_numbers(format) -> None:
-    source = set(conversion_inputs.fp32_sources(SEED).tolist())
+    source = set(conversion_inputs.fp32_sources(TUTORIAL).tolist())
     step = 2.0 ** (format.smallest_exponent - format.mantissa_bits)
     normal, top = 2.0**format.smallest_exponent, format.largest_code - (1 << format.low_padding)
     below, largest = decode(format, np.array([top, format.largest_code], format.storage))
@@ -180,7 +180,7 @@ def test_conversions_are_fed_each_end_of_the_subnormal_and_normal_numbers(format
 
 
 def test_repeating_counts_the_words_that_come_out_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arrays = instruction_words.record_probe(ModelMachine(FP16_PROBE), GPU, FP16_PROBE, SEED)
+    arrays = instruction_words.record_probe(ModelMachine(FP16_PROBE), GPU, FP16_PROBE, TUTORIAL)
     np.savez_compressed(tmp_path / "h200_own_test.npz", **arrays)
     monkeypatch.setattr(record, "_machine", lambda library: (ModelMachine(FP16_PROBE), GPU))
     assert record.repeat(tmp_path, None, "cuda:0") == 0
@@ -202,7 +202,7 @@ def test_the_sources_compile_and_know_every_probe(tmp_path: Path) -> None:
     for probe in PROBES:
         for _, _, ptx in instruction_words.instructions(probe):
             assert ptx.encode() in text
-    for name in conversion_inputs.sources(SEED):
+    for name in conversion_inputs.sources(TUTORIAL):
         assert name.encode() in text
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from bitverdict.harness.judge.classify import outcome_of, told_by_device
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import Outcome, Ruling, Verdict
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.studies.sanitizers import page, runs
 from bitverdict.harness.studies.sanitizers.known_differences import Explained, meant
 from bitverdict.harness.studies.sanitizers.runs import cases_of, examine, name_of, read, told
@@ -21,9 +21,9 @@ from tests.faults import sanitizer_bait
 ROOT = Path(__file__).parents[2]
 HELD = ROOT / "tests" / "hardware_words" / "sanitizers_h200.json"
 HOPPER = Target("emulated:sm_90", "sm_90")
-RIGHT = Verdict(ruling=Ruling.RIGHT, outcome=Outcome.RIGHT)
-WRONG = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.WRONG_WORDS, message="out: 1 of 64 words differ")
-ASSERTED = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.DEVICE_ASSERT, message="device assert")
+PASS = Verdict(decision=Decision.PASS, outcome=Outcome.PASS)
+WRONG = Verdict(decision=Decision.FAIL, outcome=Outcome.WRONG_WORDS, message="out: 1 of 64 words differ")
+ASSERTED = Verdict(decision=Decision.FAIL, outcome=Outcome.DEVICE_ASSERT, message="device assert")
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
 STORE = """========= COMPUTE-SANITIZER
 ========= Invalid __global__ write of size 4 bytes
@@ -46,8 +46,8 @@ ASKED = """========= COMPUTE-SANITIZER
 """
 ELSEWHERE = ASKED.replace("loadBinary", "launchKernel").replace("_init_handles in compiler.py", "run in jit.py")
 BOTH = ASKED.partition("========= ERROR SUMMARY")[0] + STORE.partition("\n")[2].replace("2 errors", "3 errors")
-REFUSED = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.LAUNCHER_ERROR, message="Triton Error [CUDA]: invalid argument")
-FAULTED = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.LAUNCH_FAILURE, message="launch failure")
+REFUSED = Verdict(decision=Decision.FAIL, outcome=Outcome.LAUNCHER_ERROR, message="Triton Error [CUDA]: invalid argument")
+FAULTED = Verdict(decision=Decision.FAIL, outcome=Outcome.LAUNCH_FAILURE, message="launch failure")
 CONSAN = (
     f"{ROOT}/kernels/hopper_matmul.py:176: kernel: block: [0,0,0] Assertion `Buffer being accessed has outstanding writes` failed."
 )
@@ -56,9 +56,9 @@ CONSAN = (
 @pytest.mark.parametrize(
     ("mode", "judged", "said", "outcome", "location"),
     [
-        ("memcheck", RIGHT, CLEAN, "right", ""),
+        ("memcheck", PASS, CLEAN, "pass", ""),
         ("memcheck", WRONG, CLEAN, "wrong words", ""),
-        ("memcheck", RIGHT, STORE, "illegal address", "sanitizer_bait.py:35"),
+        ("memcheck", PASS, STORE, "illegal address", "sanitizer_bait.py:35"),
         ("memcheck", None, STORE, "illegal address", "sanitizer_bait.py:35"),
         (
             "memcheck",
@@ -76,25 +76,25 @@ CONSAN = (
         ),
         (
             "memcheck",
-            RIGHT,
+            PASS,
             STORE.replace("Invalid __global__ write of size 4 bytes", "Program hit an error of its own"),
             "launch failure",
             "",
         ),
-        ("memcheck", RIGHT, ASKED, "right", ""),
+        ("memcheck", PASS, ASKED, "pass", ""),
         ("memcheck", WRONG, ASKED, "wrong words", ""),
         ("memcheck", REFUSED, ASKED.replace("1 error", "2 errors"), "launch failure", ""),
         ("memcheck", REFUSED, ASKED, "launcher error", ""),
-        ("memcheck", RIGHT, ELSEWHERE, "launch failure", ""),
-        ("memcheck", RIGHT, ASKED.replace("cuFuncSetAttribute", "cuLaunchKernelEx"), "launch failure", ""),
-        ("memcheck", RIGHT, ASKED.replace("SUMMARY: 1 error", "SUMMARY: 2 errors"), "launch failure", ""),
-        ("memcheck", RIGHT, BOTH, "illegal address", "sanitizer_bait.py:35"),
-        ("racecheck", RIGHT, RACES, "race", "ring.py:12"),
+        ("memcheck", PASS, ELSEWHERE, "launch failure", ""),
+        ("memcheck", PASS, ASKED.replace("cuFuncSetAttribute", "cuLaunchKernelEx"), "launch failure", ""),
+        ("memcheck", PASS, ASKED.replace("SUMMARY: 1 error", "SUMMARY: 2 errors"), "launch failure", ""),
+        ("memcheck", PASS, BOTH, "illegal address", "sanitizer_bait.py:35"),
+        ("racecheck", PASS, RACES, "race", "ring.py:12"),
         (
             "racecheck",
-            RIGHT,
+            PASS,
             CLEAN.replace("ERROR SUMMARY: 0 errors", "RACECHECK SUMMARY: 0 hazards displayed (0 errors)"),
-            "right",
+            "pass",
             "",
         ),
         ("consan", ASSERTED, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
@@ -104,19 +104,19 @@ CONSAN = (
         ("consan", WRONG, CONSAN, "wrong words", ""),
         ("bare", ASSERTED, "", "device assert", ""),
         ("bare", WRONG, STORE, "wrong words", ""),
-        ("fpsan", WRONG, "", "right", ""),
+        ("fpsan", WRONG, "", "pass", ""),
         ("fpsan", ASSERTED, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
     ],
 )
 def test_what_is_printed_becomes_a_verdict(mode: str, judged: Verdict | None, said: str, outcome: str, location: str) -> None:
     found = told(mode, judged, said)
     assert (found.outcome, found.location) == (outcome, location)
-    assert found.convicted is (outcome != "right")
+    assert found.failed is (outcome != "pass")
 
 
-def test_what_triton_s_loader_asks_is_told_beside_the_verdict_and_sends_no_case_to_a_child_of_its_own() -> None:
-    assert told("memcheck", RIGHT, ASKED).details["besides"] == runs.BESIDES
-    assert "besides" not in told("memcheck", RIGHT, CLEAN).details
+def test_what_triton_s_loader_asks_is_told_beside_the_verdict_and_sends_no_case_to_a_worker_of_its_own() -> None:
+    assert told("memcheck", PASS, ASKED).details["besides"] == runs.BESIDES
+    assert "besides" not in told("memcheck", PASS, CLEAN).details
     assert runs._found_nothing(ASKED) and not runs._found_nothing(ELSEWHERE) and not runs._found_nothing(BOTH)
 
 
@@ -131,25 +131,25 @@ def test_what_triton_s_loader_asks_is_told_beside_the_verdict_and_sends_no_case_
     ],
 )
 def test_a_refusal_of_compute_sanitizer_is_shown_and_is_no_pass(said: str, why: str) -> None:
-    found = told("memcheck", RIGHT, said)
-    assert (found.ruling, found.outcome) == (Ruling.NOT_RUN, Outcome.NOT_RUN)
+    found = told("memcheck", PASS, said)
+    assert (found.decision, found.outcome) == (Decision.NOT_RUN, Outcome.NOT_RUN)
     assert why in found.message and found.details["said"] == said.splitlines()
 
 
-@pytest.mark.parametrize(("text", "outcome"), [(CLEAN, "right"), (STORE, "illegal address")])
+@pytest.mark.parametrize(("text", "outcome"), [(CLEAN, "pass"), (STORE, "illegal address")])
 def test_a_summary_behind_a_line_that_nobody_ended_is_read(text: str, outcome: str) -> None:
-    assert told("memcheck", RIGHT, "See https://nanobind.readthedocs.io/en/latest/refleaks.html" + text).outcome == outcome
+    assert told("memcheck", PASS, "See https://nanobind.readthedocs.io/en/latest/refleaks.html" + text).outcome == outcome
     first, *rest = text.splitlines(keepends=True)
-    assert told("memcheck", RIGHT, first + "a last line" + "".join(rest)).outcome == outcome
+    assert told("memcheck", PASS, first + "a last line" + "".join(rest)).outcome == outcome
 
 
-def test_a_child_that_leaves_no_verdict_is_told_by_how_it_ended() -> None:
+def test_a_worker_that_leaves_no_verdict_is_told_by_how_it_ended() -> None:
     assert told("iisan", None, "Traceback", 1).outcome is Outcome.LAUNCHER_ERROR
     assert told("iisan", None, "", -9).outcome is Outcome.KILLED
 
 
 def test_fpsan_s_words_rest_on_nothing() -> None:
-    assert told("fpsan", RIGHT, "").rests_on == "nothing"
+    assert told("fpsan", PASS, "").basis == "nothing"
 
 
 @pytest.mark.parametrize(
@@ -173,13 +173,13 @@ def test_a_descriptor_that_the_driver_refuses_is_a_refusal() -> None:
     assert (seen.outcome, seen.layer) == (Outcome.REFUSED, "driver")
 
 
-def test_the_bait_is_convicted_in_a_child_by_the_line_of_its_store() -> None:
+def test_the_bait_fails_in_a_worker_by_the_line_of_its_store() -> None:
     [_, bait] = sanitizer_bait.CONTRACT.required(HOPPER)
     found = examine(bait, HOPPER, "iisan", timeout=120)
     assert found.outcome is Outcome.ILLEGAL_ADDRESS and found.location.startswith("tests/faults/sanitizer_bait.py:")
 
 
-def test_cases_of_one_child_are_told_apart_and_a_child_that_dies_takes_no_other_case_with_it(tmp_path: Path) -> None:
+def test_cases_of_one_worker_are_told_apart_and_a_worker_that_dies_takes_no_other_case_with_it(tmp_path: Path) -> None:
     innocent, bait = sanitizer_bait.CONTRACT.required(HOPPER)
     deadly = tmp_path / "deadly.py"
     deadly.write_text(
@@ -190,7 +190,7 @@ def test_cases_of_one_child_are_told_apart_and_a_child_that_dies_takes_no_other_
     )
     dead = replace(innocent, contract=f"{deadly}:CONTRACT")
     found = runs.examine_together([innocent, bait, dead, innocent], HOPPER, "bare", timeout=120)
-    assert [v.outcome for v in found] == [Outcome.RIGHT, Outcome.ILLEGAL_ADDRESS, Outcome.LAUNCHER_ERROR, Outcome.RIGHT]
+    assert [v.outcome for v in found] == [Outcome.PASS, Outcome.ILLEGAL_ADDRESS, Outcome.LAUNCHER_ERROR, Outcome.PASS]
     assert "status 7" in found[2].message
 
 
@@ -203,7 +203,7 @@ def test_a_case_that_never_answers_is_a_timeout_and_the_next_is_judged(tmp_path:
         "CONTRACT = Slow()\n"
     )
     found = runs.examine_together([replace(innocent, contract=f"{slow}:CONTRACT"), innocent], HOPPER, "bare", timeout=20)
-    assert [v.outcome for v in found] == [Outcome.TIMEOUT, Outcome.RIGHT]
+    assert [v.outcome for v in found] == [Outcome.TIMEOUT, Outcome.PASS]
 
 
 @pytest.mark.parametrize(("printed", "alone"), [(CLEAN, 0), (STORE, 3), ("", 3)])
@@ -212,34 +212,34 @@ def test_what_compute_sanitizer_finds_among_several_is_looked_for_in_each_alone(
 
     def run(cases, machine, mode, around, timeout):
         asked.append(len(cases))
-        return [RIGHT] * len(cases), printed, 0
+        return [PASS] * len(cases), printed, 0
 
     monkeypatch.setattr(runs, "_run", run)
     monkeypatch.setattr(runs.shutil, "which", lambda name: name)
     cases = [sanitizer_bait.CONTRACT.required(HOPPER)[0]] * 3
     found = runs.examine_together(cases, Target("cuda:0", "sm_90", 0), "memcheck")
     assert asked == [3, *[1] * alone]
-    assert {str(v.outcome) for v in found} == {{CLEAN: "right", STORE: "illegal address", "": "not run"}[printed]}
+    assert {str(v.outcome) for v in found} == {{CLEAN: "pass", STORE: "illegal address", "": "not run"}[printed]}
 
 
-def test_after_a_dead_device_the_rest_is_judged_by_another_child(monkeypatch) -> None:
-    answers = [[RIGHT, ASSERTED], [RIGHT]]
+def test_after_a_dead_device_the_rest_is_judged_by_another_worker(monkeypatch) -> None:
+    answers = [[PASS, ASSERTED], [PASS]]
     monkeypatch.setattr(runs, "_run", lambda *given: (answers.pop(0), CONSAN, 0))
     cases = [sanitizer_bait.CONTRACT.required(HOPPER)[0]] * 3
     found = runs.examine_together(cases, Target("cuda:0", "sm_90", 0), "consan")
-    assert [str(v.outcome) for v in found] == ["right", "device assert", "right"] and "outstanding writes" in found[1].message
+    assert [str(v.outcome) for v in found] == ["pass", "device assert", "pass"] and "outstanding writes" in found[1].message
 
 
 def test_a_kernel_that_lacks_something_is_not_run_with_the_reason() -> None:
     missing = runs.lacking("tma_gather", HOPPER)
-    assert missing is not None and missing.ruling is Ruling.NOT_RUN and "TMA gather4" in missing.message
+    assert missing is not None and missing.decision is Decision.NOT_RUN and "TMA gather4" in missing.message
     assert runs.lacking("hopper_matmul", HOPPER) is None and len(runs.chosen("tma_gather", HOPPER, None)) == 1
 
 
 def test_what_cannot_be_had_on_a_target_is_not_run_and_an_unknown_mode_is_an_error() -> None:
     case = sanitizer_bait.CONTRACT.required(HOPPER)[0]
     for mode in ("consan", "fpsan", "memcheck", "racecheck"):
-        assert examine(case, HOPPER, mode).ruling is Ruling.NOT_RUN
+        assert examine(case, HOPPER, mode).decision is Decision.NOT_RUN
     with pytest.raises(ValueError, match="one of bare, iisan"):
         examine(case, HOPPER, "msan")
 
@@ -267,14 +267,14 @@ def test_the_cases_of_a_file_are_judged_again_under_another_place_of_the_contrac
 
 def test_a_file_from_before_the_loader_s_question_was_known_is_read_as_it_is_understood_now(tmp_path: Path) -> None:
     lines = ASKED.splitlines()
-    old = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.LAUNCH_FAILURE, message=lines[1].removeprefix("========= "))
+    old = Verdict(decision=Decision.FAIL, outcome=Outcome.LAUNCH_FAILURE, message=lines[1].removeprefix("========= "))
     cut = lines[4:]  # of a long backtrace the file has the end
     verdicts = [
         replace(old, details={"said": said, "judge": judge})
-        for said, judge in ((lines, "right"), (cut, "right"), (cut, "wrong words"), (ELSEWHERE.splitlines(), "right"))
+        for said, judge in ((lines, "pass"), (cut, "pass"), (cut, "wrong words"), (ELSEWHERE.splitlines(), "pass"))
     ]
     [path] = rows(tmp_path / "rows.json", *(("cuda:0", "memcheck", verdict) for verdict in verdicts))
-    assert [row["verdict"]["outcome"] for row in read(path)] == ["right", "right", "launch failure", "launch failure"]
+    assert [row["verdict"]["outcome"] for row in read(path)] == ["pass", "pass", "launch failure", "launch failure"]
 
 
 @pytest.mark.parametrize("text", ["{", "{}", '[{"case": 1}]', None])
@@ -310,12 +310,12 @@ def test_the_summary_counts_what_the_rows_say_and_an_alarm_of_the_clean_kernel_n
     assert counted["any of these"][2] >= counted["consan"][2] >= 32 and counted["bare"][3] == 0
     alarms = page.alarms(held)
     assert {mode for _, mode in alarms} == {"racecheck"}
-    number = next(n for n, mode in sorted(alarms) if mode == "racecheck" and page.planted(held["cases"][n]))
+    number = next(n for n, mode in sorted(alarms) if mode == "racecheck" and page.mutated(held["cases"][n]))
     moved = [[*row[:5], "elsewhere.py:3", row[6]] if tuple(row[:2]) == (number, "racecheck") else row for row in held["rows"]]
-    again = held | {"rows": moved}  # planted: the same words about another line are a finding
+    again = held | {"rows": moved}  # mutated: the same words about another line are a finding
     assert (number, "racecheck") not in page.alarms(again)
     assert page.summary(again)["racecheck"][2] == counted["racecheck"][2] + 1
-    of_the_judge = [[*row[:6], row[6] and page.planted(held["cases"][row[0]])] for row in held["rows"]]
+    of_the_judge = [[*row[:6], row[6] and page.mutated(held["cases"][row[0]])] for row in held["rows"]]
     assert not page.alarms(held | {"rows": of_the_judge})  # what the clean kernel gets from the judge is no alarm
     silent = [row for row in held["rows"] if row[1] != "consan"]
     assert page.summary(held | {"rows": silent})["consan"] == [0, 0, 0, 0]
@@ -330,17 +330,17 @@ def test_a_reason_fits_by_its_words_and_an_assertion_means_what_it_says() -> Non
     assert meant("device assert", "async_load innermost coordinate must be aligned") == "device assert"
 
 
-def test_a_planted_difference_is_shown_without_a_reason_and_an_old_misnomer_is_put_right(tmp_path: Path) -> None:
+def test_a_mutated_difference_is_shown_without_a_reason_and_an_old_misnomer_is_put_right(tmp_path: Path) -> None:
     misnamed = replace(ASSERTED, details={"text": "CUDA error: unspecified launch failure\nand so on"})
     files = rows(
         tmp_path / "rows.json",
         ("cuda:0", "bare", misnamed),
-        ("cuda:0", "iisan", RIGHT),
-        ("emulated:sm_90", "bare", RIGHT),
-        ("emulated:sm_90", "iisan", RIGHT),
+        ("cuda:0", "iisan", PASS),
+        ("emulated:sm_90", "bare", PASS),
+        ("emulated:sm_90", "iisan", PASS),
     )
     held = page.kept(files, {"machine": "a test"})
-    assert page.differences(held) == {page.UNEXPLAINED: ["0, bare: launch failure; emulated: right"]}
+    assert page.differences(held) == {page.UNEXPLAINED: ["0, bare: launch failure; emulated: pass"]}
     assert page.UNEXPLAINED in page.page(held)
 
 

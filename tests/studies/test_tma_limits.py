@@ -1,7 +1,7 @@
 """Contract under test: the map of TMA's legality: its rule is the hardware's answer at every point that a GPU was asked, its
-columns say what is, a disagreement is shown with its reason, and a store that reaches over the end of a row is convicted.
+columns say what is, a disagreement is shown with its reason, and a store that reaches over the end of a row fails.
 
-`tests/hardware_words/frontier_h200.json` holds what an H200 answered (Triton 3.9.0, driver 580.159.04).
+`tests/hardware_words/tma_limits_h200.json` holds what an H200 answered (Triton 3.9.0, driver 580.159.04).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from bitverdict.harness.studies.tma_limits.contract import CONTRACT, case_of
 from bitverdict.harness.studies.tma_limits.points import Point, points, rule
 from bitverdict.reference import tiled_copy
 
-HELD = Path(__file__).parents[1] / "hardware_words" / "frontier_h200.json"
-PAGE = Path(__file__).parents[2] / "docs" / "frontier.md"
+HELD = Path(__file__).parents[1] / "hardware_words" / "tma_limits_h200.json"
+PAGE = Path(__file__).parents[2] / "docs" / "tma_limits.md"
 HOPPER, BLACKWELL = (Target(f"emulated:{arch}", arch) for arch in ("sm_90", "sm_100"))
 LOAD, STORE = (Point(operation=operation, precondition="") for operation in ("tiled load", "tiled store"))
 ABORTS = """
@@ -58,12 +58,12 @@ def test_a_moved_rule_is_seen_at_the_hardware_s_points(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("point", "target", "outcome"),
     [
-        (LOAD, HOPPER, "right"),
-        (STORE, HOPPER, "right"),
+        (LOAD, HOPPER, "pass"),
+        (STORE, HOPPER, "pass"),
         (replace(LOAD, column=2), HOPPER, "illegal instruction"),
         (replace(STORE, row=-8), HOPPER, "illegal instruction"),
         (replace(STORE, columns=33, pad=7, column=32), HOPPER, "stray write"),
-        (replace(LOAD, columns=33, pad=7, column=32), HOPPER, "right"),
+        (replace(LOAD, columns=33, pad=7, column=32), HOPPER, "pass"),
         (replace(LOAD, block_columns=4), HOPPER, "refused"),
         (replace(LOAD, offset=1, on_device=True), HOPPER, "misaligned address"),
         (replace(LOAD, pad=4, on_device=True), HOPPER, "stray read"),
@@ -71,7 +71,7 @@ def test_a_moved_rule_is_seen_at_the_hardware_s_points(monkeypatch: pytest.Monke
         (replace(LOAD, operation="gather", column=1), BLACKWELL, "illegal instruction"),
         (replace(STORE, operation="scatter", row=-1), BLACKWELL, "illegal instruction"),
         (replace(STORE, operation="scatter", column=-8), BLACKWELL, "illegal instruction"),
-        (replace(STORE, operation="scatter", columns=33, pad=7), BLACKWELL, "right"),
+        (replace(STORE, operation="scatter", columns=33, pad=7), BLACKWELL, "pass"),
     ],
     ids=lambda value: value.name if isinstance(value, Point) else "",
 )
@@ -91,30 +91,30 @@ def test_iisan_on_the_emulated_gpu_names_the_unaligned_column_and_misses_the_neg
     assert judge(case_of(replace(STORE, row=-8), "iisan"), HOPPER, CONTRACT).outcome == "illegal instruction"
 
 
-def test_a_planted_disagreement_is_shown_and_said_to_be_unexplained() -> None:
+def test_a_mutated_disagreement_is_shown_and_said_to_be_unexplained() -> None:
     at = point_key.key(STORE)
-    made = {"emulated": {at: {"outcome": "right"}}, "hardware": {at: {"outcome": "illegal instruction"}}}
+    made = {"emulated": {at: {"outcome": "pass"}}, "hardware": {at: {"outcome": "illegal instruction"}}}
     found = dict(page.disagreements(made))
     assert found["the emulated GPU is not the hardware"] == [
-        "tiled store, : dtype fp16: emulated right, hardware illegal instruction"
+        "tiled store, : dtype fp16: emulated pass, hardware illegal instruction"
     ]
     text = page.text({"sm_90": made}, [{"date": "today"}])
-    assert page.UNEXPLAINED in text and "emulated right, hardware illegal instruction" in text
+    assert page.UNEXPLAINED in text and "emulated pass, hardware illegal instruction" in text
 
 
 def test_each_row_of_the_pages_tables_has_a_cell_for_each_head() -> None:
-    text = page.text({"sm_90": {name: {point_key.key(STORE): {"outcome": "right"}} for name in page.SHOWN}}, [{"date": "today"}])
+    text = page.text({"sm_90": {name: {point_key.key(STORE): {"outcome": "pass"}} for name in page.SHOWN}}, [{"date": "today"}])
     tables = [part for part in text.split("\n\n") if part.startswith("| ")]
     assert tables
     for table in tables:
         assert len({line.count("|") for line in table.splitlines()}) == 1, table
 
 
-def test_a_planted_miss_and_a_planted_false_alarm_of_iisan_are_told_apart() -> None:
+def test_a_mutated_miss_and_a_mutated_false_alarm_of_iisan_are_told_apart() -> None:
     miss, alarm, no_machine = (point_key.key(replace(STORE, row=row)) for row in (0, 1, 2))
     made = {
-        "hardware": {miss: {"outcome": "stray write"}, alarm: {"outcome": "right"}, no_machine: {"outcome": "not there"}},
-        "hardware iisan": {miss: {"outcome": "right"}, alarm: {"outcome": "device assert"}, no_machine: {"outcome": "right"}},
+        "hardware": {miss: {"outcome": "stray write"}, alarm: {"outcome": "pass"}, no_machine: {"outcome": "not there"}},
+        "hardware iisan": {miss: {"outcome": "pass"}, alarm: {"outcome": "device assert"}, no_machine: {"outcome": "pass"}},
     }
     found = dict(page.disagreements(made))
     assert len(found["iisan misses (hardware)"]) == len(found["iisan's false alarms (hardware)"]) == 1
@@ -124,23 +124,23 @@ def test_no_disagreement_of_the_page_lacks_a_reason_and_no_path_of_a_machine_is_
     text = PAGE.read_text()
     assert page.UNEXPLAINED not in text
     assert not any(place in text for place in ("/work", "/tmp", "/root", "/home", "/opt"))
-    for needed in ("NVIDIA H200", "driver 580.159.04", "triton 3.9.0", "bitverdict frontier --merge"):
+    for needed in ("NVIDIA H200", "driver 580.159.04", "triton 3.9.0", "bitverdict tma-limits --merge"):
         assert needed in text
     counts = Counter(answer["outcome"] for answer in columns.read(HELD)["columns"]["sm_90"]["hardware"].values())
     assert counts == {
         "illegal instruction": 77,
         "misaligned address": 4,
         "refused": 24,
-        "right": 119,
+        "pass": 119,
         "stray write": 14,
         "wrong words": 2,
     }
 
 
-def test_a_law_that_is_moved_makes_measured_edges_unlawful(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_is_moved_makes_measured_edges_illegal(monkeypatch: pytest.MonkeyPatch) -> None:
     store = edges.Edge("tiled store", 2, 9, 3, 32, None, 0, tuple(range(14)), False, 0, 0, True)
     load = replace(store, kind="tiled load", past=())
-    assert edges.unlawful([store, load]) == []
+    assert edges.illegal([store, load]) == []
     for wrong in (
         replace(store, past=()),
         replace(store, below=1),
@@ -149,9 +149,9 @@ def test_a_law_that_is_moved_makes_measured_edges_unlawful(monkeypatch: pytest.M
         replace(store, differs_by_row=True),
         replace(load, past=(0,)),
     ):
-        assert edges.unlawful([wrong]) == [wrong]
+        assert edges.illegal([wrong]) == [wrong]
     monkeypatch.setattr(tiled_copy, "ALIGNMENT", 8)
-    assert edges.unlawful([store]) == [store]
+    assert edges.illegal([store]) == [store]
 
 
 def test_the_emulated_gpu_has_the_edges_that_were_measured() -> None:
@@ -165,7 +165,7 @@ def test_the_emulated_gpu_has_the_edges_that_were_measured() -> None:
             for kind in ("tiled store", "tiled load")
             for size in edges.DTYPES
         ]
-    assert edges.unlawful(found) == []
+    assert edges.illegal(found) == []
     assert {len(edge.past) for edge in found} == {0, 12}
 
 
@@ -178,7 +178,7 @@ def test_edges_are_measured_at_every_width_and_quickly_at_a_few() -> None:
 
 def test_a_compiler_that_dies_costs_its_point_and_no_other() -> None:
     grid = [replace(LOAD, column=column) for column in (0, 1, 3, 4, 8)]
-    found = by_compiler(grid, "sm_90", child=(sys.executable, "-c", ABORTS))
+    found = by_compiler(grid, "sm_90", worker=(sys.executable, "-c", ABORTS))
     said = [found[point_key.key(point)]["outcome"] for point in grid]
     assert said == ["compiles", "compiles", "compiler abort", "compiles", "compiles"]
     assert found[point_key.key(grid[2])]["message"].startswith("SIGABRT")

@@ -25,7 +25,7 @@ def compile_for(stem: str, arch: str) -> None:
     contract = resolve(stem)
     module = contract.module  # type: ignore[attr-defined]
     case = contract.required(target(f"emulated:{MADE_FOR[stem]}"))[0]
-    tensors = Guard(Poison.of(0)).lend_all(contract.operands(case), torch.device("cpu"))
+    tensors = Guard(Poison.of(0)).upload_all(contract.operands(case), torch.device("cpu"))
     for asks in ("require_features", "require"):
         with suppress(AttributeError):
             getattr(module, asks)

@@ -19,7 +19,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from tests.support.ptx_threads import Memory, Threads
+from tests.support.ptx_threads import Threads, VerdictCache
 
 OUTPUTS = 4
 LANES = 64
@@ -59,7 +59,7 @@ def by_ptx(ptx: str, inputs: list[torch.Tensor], out: torch.dtype, n: int) -> tu
     """The words (OUTPUTS, LANES) that `ptx` leaves in the output, zeros where it writes none, and the opcodes that ran."""
     result = torch.zeros(OUTPUTS, LANES, dtype=out)
     arrays = [t.view(_WORDS[t.element_size()]).numpy() for t in (*inputs, result)]
-    threads = Threads(ptx, [a.__array_interface__["data"][0] for a in arrays] + [n], Memory(*arrays), 32 * WARPS)
+    threads = Threads(ptx, [a.__array_interface__["data"][0] for a in arrays] + [n], VerdictCache(*arrays), 32 * WARPS)
     threads.run()
     return arrays[-1], threads.seen
 

@@ -18,9 +18,9 @@ import torch
 
 from bitverdict.harness.judge.devices import device_of, entered
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import Contract, Expected
+from bitverdict.harness.model.contract import Contract, ExpectedOutput
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import RestsOn
+from bitverdict.harness.model.verdict import Basis
 
 ADDRESS = "tests.support.fragile_gpu:CONTRACT"
 _broken: list[str] = []  # what the device of this process says from now on
@@ -79,14 +79,14 @@ class FragileContract(Contract):
             os.kill(os.getppid(), signal.SIGKILL)
             time.sleep(10)  # what the server forked dies with it
         elif problem.does == "leave":
-            os._exit(255)  # what is said of a child whose server was killed
+            os._exit(255)  # what is said of a worker whose server was killed
         elif "damaged" in _judged:
             os.kill(os.getpid(), signal.SIGSEGV)
         _judged.append(problem.does)
         return {"out": tensors["source"].clone()}
 
-    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
-        return [Expected(name="out", format="int32", shape=(3,), words=operands["source"].codes, rests_on=RestsOn.EXACT)]
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        return [ExpectedOutput(name="out", format="int32", shape=(3,), words=operands["source"].codes, basis=Basis.EXACT)]
 
     def case_from_json(self, record: Mapping) -> Case:
         return Case(contract=ADDRESS, problem=Problem(**record["problem"]), config="torch")

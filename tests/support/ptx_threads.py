@@ -157,7 +157,7 @@ def least_or_most(a: int, b: int, form: str, *, most: bool, keep_nan: bool) -> i
 class Threads:
     """`count` threads of program 0 that run `text`, PTX of one kernel; `arguments` are its parameters (addresses, integers)."""
 
-    def __init__(self, text: str, arguments: list[int], memory: Memory, count: int = 128) -> None:
+    def __init__(self, text: str, arguments: list[int], memory: VerdictCache, count: int = 128) -> None:
         body = text[text.index(".visible .entry") :]
         self.parameters = re.findall(r"\.param [^,()]*?(\w+)(?=[,\n)])", body[: body.index("{")])
         self.arguments = dict(zip(self.parameters, [*arguments, *[0] * len(self.parameters)], strict=False))
@@ -426,7 +426,7 @@ def instruction(parts: list[str], form: str) -> Callable[..., int]:
     return lambda *words: flushed(run(*(flushed(w, form) for w in words)), form)
 
 
-class Memory:
+class VerdictCache:
     """Global memory: arrays by address. The threads of one instruction reach one array."""
 
     def __init__(self, *arrays: np.ndarray) -> None:

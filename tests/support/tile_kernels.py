@@ -1,4 +1,4 @@
-"""Small Triton kernels that the emulator's checks launch: a matmul, masked copies, and forms that must be convicted or refused."""
+"""Small Triton kernels that the emulator's checks launch: a matmul, masked copies, and forms that must fail or refused."""
 
 from __future__ import annotations
 

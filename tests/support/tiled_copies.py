@@ -20,9 +20,9 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from bitverdict.harness.contracts.base.single_config import empty
 from bitverdict.harness.model.case import CASE_VERSION, Case, Operand
-from bitverdict.harness.model.contract import Contract, Expected
+from bitverdict.harness.model.contract import Contract, ExpectedOutput
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import RestsOn
+from bitverdict.harness.model.verdict import Basis
 from bitverdict.kernels.features import Feature
 
 ROWS, COLUMNS = 64, 64
@@ -166,9 +166,9 @@ class TiledCopies(Contract):
         table = tensors["table"]
         return {"out": copied(table, empty(table, tuple(table.shape)), case.problem, case.config)}
 
-    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         words = operands["table"].codes
-        return [Expected(name="out", format="fp16", shape=words.shape, words=words, tile=(ROWS, COLUMNS), rests_on=RestsOn.EXACT)]
+        return [ExpectedOutput(name="out", format="fp16", shape=words.shape, words=words, tile=(ROWS, COLUMNS), basis=Basis.EXACT)]
 
     def case_from_json(self, record: Mapping) -> Case:
         """Inverse of `Case.to_json`; ValueError for another version or other fields."""

@@ -1,7 +1,7 @@
-"""A small contract for checks of the court: c = a + b over n fp32 elements, with a fault that the problem itself asks for.
+"""A small contract for checks of the harness: c = a + b over n fp32 elements, with a fault that the problem itself asks for.
 
 It runs through a Triton kernel on any target, and through torch alone on `HOST`, a target for checks that need no compiler.
-Integers up to 2^10 in fp32: every sum is exact, so its words are owed.
+Integers up to 2^10 in fp32: every sum is exact, so its words are expected.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 
 from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import Contract, Expected, Owed
+from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import RestsOn
+from bitverdict.harness.model.verdict import Basis
 from bitverdict.kernels.features import Feature
 
 ADDRESS = "tests.support.vector_add:CONTRACT"
@@ -114,7 +114,7 @@ def misbehave(fault: str, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> 
 
 
 class VectorAdd(Contract):
-    """Owes the words of a + b; a fault it was asked for is owed by nobody."""
+    """Expects the words of a + b; a fault it was asked for is expected by nobody."""
 
     stem = "vector_add"
     address = ADDRESS
@@ -136,10 +136,12 @@ class VectorAdd(Contract):
     def required(self, target: Target) -> list[Case]:
         return [Case(contract=self.address, problem=Problem(n=n, fault=self.fault)) for n in (0, 1, BLOCK - 1, BLOCK, BLOCK + 1)]
 
-    def owed(self, case: Case, target: Target) -> Owed:
+    def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
         if case.problem.n < 0:
-            return Owed(result=False, outcome="refused", layer="launcher", message="n = ", reason="no vector is shorter than empty")
-        return Owed()
+            return ExpectedOutcome(
+                result=False, outcome="refused", layer="launcher", message="n = ", reason="no vector is shorter than empty"
+            )
+        return ExpectedOutcome()
 
     def operands(self, case: Case) -> list[Operand]:
         problem, draw = case.problem, np.random.default_rng(case.data_seed)
@@ -158,9 +160,9 @@ class VectorAdd(Contract):
             misbehave(case.problem.fault, a, b, c)
         return {"c": c}
 
-    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         a, b = (operands[name].codes.view(np.float32) for name in "ab")
-        return [Expected(name="c", format="fp32", shape=a.shape, words=(a + b).view(np.uint32), rests_on=RestsOn.EXACT)]
+        return [ExpectedOutput(name="c", format="fp32", shape=a.shape, words=(a + b).view(np.uint32), basis=Basis.EXACT)]
 
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
         return {"stride": case.problem.stride, "n mod 16": case.problem.n % 16}
@@ -171,9 +173,9 @@ class VectorAdd(Contract):
 
 
 class Doubled(VectorAdd):
-    """Owes twice what the kernel computes: convicts a launch that is right."""
+    """Expects twice what the kernel computes: fails a launch that is right."""
 
-    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         (right,) = super().expected(case, target, operands, recorded)
         assert right.words is not None
         return [replace(right, words=(right.words.view(np.float32) * 2).view(np.uint32))]
@@ -181,7 +183,7 @@ class Doubled(VectorAdd):
 
 @dataclass(frozen=True)
 class Host(Target):
-    """This process and torch, no GPU of any kind: for checks of the court alone."""
+    """This process and torch, no GPU of any kind: for checks of the harness alone."""
 
     @property
     def emulated(self) -> bool:

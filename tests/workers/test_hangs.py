@@ -17,14 +17,14 @@ import triton.language as tl
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator.frontend.translate import translate
 from bitverdict.harness.frontends.main import main
-from bitverdict.harness.frontends.pytest_plugin import Court, Node
+from bitverdict.harness.frontends.pytest_plugin import Node, NodeJudge
 from bitverdict.harness.judge import hang_report
 from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
-from bitverdict.harness.session.shrink import Convicted
+from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
+from bitverdict.harness.session.shrink import KernelFailed
 from bitverdict.harness.workers.journal import Journal, records
-from bitverdict.harness.workers.pool import Bench
+from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.stopping import Stopping, cancelled, kind_of
 from tests.support.vector_add import ADDRESS, HOST, Case, Problem, add_by_torch, case
 
@@ -81,10 +81,10 @@ def in_time(a, b):
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    with Bench(timeout=60, journal=Journal(tmp_path / "j.jsonl")) as bench:
-        bench.judge(case(), HOST)  # a child is there
-        yield bench
+def pool(tmp_path: Path) -> Iterator[WorkerPool]:
+    with WorkerPool(timeout=60, journal=Journal(tmp_path / "j.jsonl")) as pool:
+        pool.judge(case(), HOST)  # a worker is there
+        yield pool
 
 
 @pytest.mark.parametrize(
@@ -95,27 +95,27 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         ("in_c", "# a loop that does not come back", "in_c"),
     ],
 )
-def test_a_launcher_that_hangs_is_told_with_its_line(bench: Bench, launcher: str, line: str, function: str) -> None:
-    bench.cells[0, "host"].timeout = 2.0
-    verdict = bench.judge(case(launcher=f"{__name__}:{launcher}"), HOST)
+def test_a_launcher_that_hangs_is_told_with_its_line(pool: WorkerPool, launcher: str, line: str, function: str) -> None:
+    pool.slots[0, "host"].timeout = 2.0
+    verdict = pool.judge(case(launcher=f"{__name__}:{launcher}"), HOST)
     assert (verdict.outcome, verdict.message) == (Outcome.TIMEOUT, f"no verdict within 2 s; it was in {function}")
     assert verdict.location == f"{FILE}:{line_of(line)}"
     assert verdict.details["stack"].startswith(f"{FILE}:") and "judge.py" not in verdict.details["stack"]
     assert verdict.details["stderr"] == []
 
 
-def test_a_launcher_that_ends_in_time_is_judged(bench: Bench) -> None:
-    bench.cells[0, "host"].timeout = 20.0
-    assert bench.judge(case(launcher=f"{__name__}:in_time"), HOST).ruling is Ruling.RIGHT
+def test_a_launcher_that_ends_in_time_is_judged(pool: WorkerPool) -> None:
+    pool.slots[0, "host"].timeout = 20.0
+    assert pool.judge(case(launcher=f"{__name__}:in_time"), HOST).decision is Decision.PASS
 
 
 def test_a_kernel_that_hangs_is_told_with_the_line_of_its_loop(tmp_path: Path) -> None:
     where, launcher = target("emulated:sm_90"), f"{__name__}:in_a_kernel"
     asked = Case(contract=ADDRESS, problem=Problem(n=40), launcher=launcher)
-    with Bench(timeout=60, journal=Journal(tmp_path / "j.jsonl")) as bench:
-        ended = bench.judge(replace(asked, problem=Problem(n=12)), where)  # compiled, and not endless
-        bench.cells[0, where.name].timeout = 3.0
-        verdict = bench.judge(asked, where)
+    with WorkerPool(timeout=60, journal=Journal(tmp_path / "j.jsonl")) as pool:
+        ended = pool.judge(replace(asked, problem=Problem(n=12)), where)  # compiled, and not endless
+        pool.slots[0, where.name].timeout = 3.0
+        verdict = pool.judge(asked, where)
     assert ended.outcome is Outcome.WRONG_WORDS
     assert (verdict.outcome, verdict.message) == (Outcome.TIMEOUT, "no verdict within 3 s; it was in kernel endless_kernel")
     file, _, line = verdict.location.partition(":")
@@ -179,8 +179,8 @@ def test_a_run_stops_after_two_hangs_and_says_so(
     words = ["--target", "emulated:sm_90", "--max-cases", "12", "--jobs", "1", "--shrink-seconds", "0"]
     assert main(["run", "--contract", f"{ADD}:HANGS", *words, "--timeout", "5", "--junit", str(tmp_path / "run.xml")]) == 1
     out = capsys.readouterr().out
-    assert judged(tmp_path).count("timeout") == 2 and set(judged(tmp_path)) <= {"right", "timeout"}
-    assert " 2 convicted, " in out and " cancelled; 1 cases of the cover lists were not judged" in out
+    assert judged(tmp_path).count("timeout") == 2 and set(judged(tmp_path)) <= {"pass", "timeout"}
+    assert " 2 fail, " in out and " cancelled; 1 cases of the required cases were not judged" in out
     assert "not judged after 2 that hang at tests/support/vector_add.py:" in out
     skipped = (tmp_path / "run.xml").read_text().count("<skipped ")
     assert skipped == int(out.rpartition(" cancelled")[0].rpartition(" ")[2]) > 0
@@ -195,23 +195,23 @@ def test_a_run_does_not_stop_after_two_wrong_results(
     assert judged(tmp_path).count("wrong words") > 2 and "cancelled" not in capsys.readouterr().out
 
 
-def test_a_node_of_pytest_waits_for_one_hang_alone(court: Court, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_of_pytest_waits_for_one_hang_alone(node_judge: NodeJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
-    hung = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.TIMEOUT, message="no verdict within 3 s", rests_on=RestsOn.NOTHING)
+    hung = Verdict(decision=Decision.FAIL, outcome=Outcome.TIMEOUT, message="no verdict within 3 s", basis=Basis.NOTHING)
     asked: list[Case] = []
-    monkeypatch.setattr(court.bench, "judge", lambda case, where: asked.append(case) or hung)
-    with pytest.raises(Convicted, match="no verdict within 3 s"):
-        court.hold(Node(f"{ADD}:CONTRACT", "emulated:sm_90"), [])
+    monkeypatch.setattr(node_judge.pool, "judge", lambda case, where: asked.append(case) or hung)
+    with pytest.raises(KernelFailed, match="no verdict within 3 s"):
+        node_judge.hold(Node(f"{ADD}:CONTRACT", "emulated:sm_90"), [])
     assert len(asked) == 1
 
 
-HANG = Verdict(ruling=Ruling.CONVICTED, outcome=Outcome.TIMEOUT, message="no verdict within 3 s; it was in f", location="a.py:3")
+HANG = Verdict(decision=Decision.FAIL, outcome=Outcome.TIMEOUT, message="no verdict within 3 s; it was in f", location="a.py:3")
 REFUSED = Verdict(
-    ruling=Ruling.CONVICTED, outcome=Outcome.REFUSED, message="no such name", location="a.py:9", details={"layer": "front end"}
+    decision=Decision.FAIL, outcome=Outcome.REFUSED, message="no such name", location="a.py:9", details={"layer": "front end"}
 )
-OWED = replace(REFUSED, ruling=Ruling.RIGHT, rests_on=RestsOn.OWED_REFUSAL)
-RIGHT = Verdict(ruling=Ruling.RIGHT, outcome=Outcome.RIGHT, rests_on=RestsOn.WORDS)
-FULL = Verdict(ruling=Ruling.ERROR, outcome=Outcome.ERROR, message="the machine failed: full", details={"layer": "machine"})
+OWED = replace(REFUSED, decision=Decision.PASS, basis=Basis.EXPECTED_REFUSAL)
+PASS = Verdict(decision=Decision.PASS, outcome=Outcome.PASS, basis=Basis.WORDS)
+FULL = Verdict(decision=Decision.ERROR, outcome=Outcome.ERROR, message="the machine failed: full", details={"layer": "machine"})
 
 
 @pytest.mark.parametrize(
@@ -219,13 +219,13 @@ FULL = Verdict(ruling=Ruling.ERROR, outcome=Outcome.ERROR, message="the machine 
     [
         ([HANG], False),
         ([HANG, HANG], True),
-        ([HANG, RIGHT, replace(HANG, location="a.py:5")], True),  # a loop is at another line each time
+        ([HANG, PASS, replace(HANG, location="a.py:5")], True),  # a loop is at another line each time
         ([HANG, replace(HANG, message="no verdict within 3 s; it was in g")], False),
         ([REFUSED], False),
         ([REFUSED, REFUSED], True),
         ([REFUSED, OWED, REFUSED], True),  # what must be refused was not compiled either
         ([REFUSED, replace(REFUSED, location="a.py:7")], False),
-        ([RIGHT, REFUSED, REFUSED, REFUSED], False),  # another specialisation may be compiled again
+        ([PASS, REFUSED, REFUSED, REFUSED], False),  # another specialisation may be compiled again
         ([replace(REFUSED, details={"layer": "launcher"})] * 3, False),
         ([replace(FULL, details={"layer": "emulator"})] * 3, False),
     ],
@@ -249,12 +249,12 @@ def test_two_faults_of_the_machine_stop_the_run() -> None:
 
 def test_a_cancelled_case_says_why_and_is_none_of_these() -> None:
     verdict = cancelled("after 2 that hang")
-    assert (verdict.ruling, verdict.message, kind_of(verdict)) == (Ruling.CANCELLED, "not judged after 2 that hang", "")
+    assert (verdict.decision, verdict.message, kind_of(verdict)) == (Decision.CANCELLED, "not judged after 2 that hang", "")
 
 
 def test_what_was_handed_out_already_is_cancelled_too(tmp_path: Path) -> None:
     judge: Callable = lambda case, where, place: HANG
-    with Bench(jobs=1, journal=Journal(tmp_path / "j.jsonl")) as bench:
-        bench.judge = judge  # type: ignore[method-assign]
-        came = [verdict.ruling for _, _, verdict in bench.judge_all([(case(n), HOST) for n in range(6)])]
-    assert came == [Ruling.CONVICTED] * 2 + [Ruling.CANCELLED] * 4
+    with WorkerPool(jobs=1, journal=Journal(tmp_path / "j.jsonl")) as pool:
+        pool.judge = judge  # type: ignore[method-assign]
+        came = [verdict.decision for _, _, verdict in pool.judge_all([(case(n), HOST) for n in range(6)])]
+    assert came == [Decision.FAIL] * 2 + [Decision.CANCELLED] * 4

@@ -1,5 +1,5 @@
-"""Contract under test: every kind of planted fault is told by its name, and the check of a session's books sees a lost or doubled
-case, a wrong name and a missing seed file."""
+"""Contract under test: every kind of mutant is told by its name, and the check of a session's books sees a lost or doubled
+case, a wrong name and a missing reproducer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 from benchmarks.injected_faults import checked, session
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.model.verdict import Ruling
+from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.workers.journal import Journal, records
-from bitverdict.harness.workers.pool import Bench
-from bitverdict.harness.workers.process import Child
-from bitverdict.harness.workers.slot import Cell
+from bitverdict.harness.workers.pool import WorkerPool
+from bitverdict.harness.workers.process import Worker
+from bitverdict.harness.workers.slot import WorkerSlot
 from tests.faults.crashes.injected import CONTRACT, EVERY, NAMES, fault_of, kinds
 
 CASES = 2 * EVERY
@@ -25,28 +25,28 @@ CASES = 2 * EVERY
 
 def test_every_kind_of_fault_has_its_name_and_the_case_after_it_is_right(tmp_path: Path) -> None:
     where, benign = target("emulated:sm_90"), CONTRACT.case(0)
-    with Bench(timeout=60, journal=Journal(tmp_path / "j.jsonl")) as bench:
+    with WorkerPool(timeout=60, journal=Journal(tmp_path / "j.jsonl")) as pool:
         for fault in kinds(gpu=False)[:-1]:
-            verdict = bench.judge(replace(benign, problem=replace(benign.problem, fault=fault)), where)
+            verdict = pool.judge(replace(benign, problem=replace(benign.problem, fault=fault)), where)
             assert str(verdict.outcome) == NAMES[fault], (fault, verdict.message)
-        assert bench.judge(benign, where).ruling is Ruling.RIGHT
+        assert pool.judge(benign, where).decision is Decision.PASS
 
 
-def test_a_kill_from_outside_at_a_second_look_is_not_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A case of its own fault is looked at again, and there its clean child is killed; here by what the child is handed."""
+def test_a_kill_from_outside_at_a_retry_is_not_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A case of its own fault is looked at again, and there its clean worker is killed; here by what the worker is handed."""
     where, benign, handed = target("emulated:sm_90"), CONTRACT.case(0), list[str]()
     faulty = replace(benign, problem=replace(benign.problem, fault="segfault"))
-    over = Cell._handed_over
+    over = WorkerSlot._handed_over
 
-    def with_a_kill(cell: Cell, case: Case, tick: Callable[[], None]) -> Child:
+    def with_a_kill(slot: WorkerSlot, case: Case, tick: Callable[[], None]) -> Worker:
         handed.append(case.problem.fault)
         hit = replace(case, problem=replace(case.problem, fault="kill")) if len(handed) == 3 else case
-        return over(cell, hit, tick)
+        return over(slot, hit, tick)
 
-    monkeypatch.setattr(Cell, "_handed_over", with_a_kill)
-    with Bench(timeout=60, journal=Journal(tmp_path / "j.jsonl")) as bench:
-        assert bench.judge(benign, where).ruling is Ruling.RIGHT
-        verdict = bench.judge(faulty, where)
+    monkeypatch.setattr(WorkerSlot, "_handed_over", with_a_kill)
+    with WorkerPool(timeout=60, journal=Journal(tmp_path / "j.jsonl")) as pool:
+        assert pool.judge(benign, where).decision is Decision.PASS
+        verdict = pool.judge(faulty, where)
     assert str(verdict.outcome) == NAMES["segfault"] and handed == ["", *["segfault"] * 3]
     assert sum(record["event"] == "again" for record in records(tmp_path / "j.jsonl")) == 2
 
@@ -63,7 +63,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A session of 20 innocent cases and two faults, which holds."""
     out = tmp_path_factory.mktemp("session")
     found = session(2, "emulated:sm_90", 60, 0, out)
-    assert found["wrong"] == [] and found["named"] == {"right": 20, "wrong words": 1, "stray write": 1}, found
+    assert found["wrong"] == [] and found["named"] == {"pass": 20, "wrong words": 1, "stray write": 1}, found
     return out
 
 
@@ -73,9 +73,9 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("lose a begin", "begun in the journals 0 times"),
         ("judge twice", "begun in the journals 2 times"),
         ("lose a verdict", "ended in the journals 0 times"),
-        ("lose a seed file", "no seed file of"),
-        ("convict an innocent", "owes 'right' and is told as"),
-        ("another name", "owes 'stray write' and is told as"),
+        ("lose a reproducer", "no reproducer of"),
+        ("fail an innocent", "expects 'pass' and is told as"),
+        ("another name", "expects 'stray write' and is told as"),
     ],
 )
 def test_books_that_do_not_hold_are_told(held: Path, tmp_path: Path, spoil: str, says: str) -> None:
@@ -91,9 +91,9 @@ def test_books_that_do_not_hold_are_told(held: Path, tmp_path: Path, spoil: str,
         lines += lines[lines.index(last) :]
     elif spoil == "lose a verdict":
         lines = lines[: lines.index(last) + 1]
-    elif spoil == "lose a seed file":
+    elif spoil == "lose a reproducer":
         next((out / "state" / "failures").glob("*.json")).unlink()
-    elif spoil == "convict an innocent":
+    elif spoil == "fail an innocent":
         junit.write_text(junit.read_text().replace("[0]", "[99]").replace("[10]", "[0]").replace("[99]", "[10]"))
     else:
         junit.write_text(junit.read_text().replace("stray write:", "race:"))

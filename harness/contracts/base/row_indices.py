@@ -41,7 +41,7 @@ def row_numbers(case: Case, name: str, count: int, rows: int, *, scattered_in_bl
     """`count` int32 row numbers for a table of `rows`, of the kind that the case's regime names.
 
     For a scatter none is below 0, and a row is named again only inside the block of one program: two programs that write one row
-    race, and nothing is owed there.
+    race, and nothing is expected there.
     """
     negative = not scattered_in_blocks_of
     kind = case.regime.partition("/")[2] or "permuted"

@@ -2,9 +2,8 @@
 they need.
 
 A contract built on this names its kernel's module (or a faulty copy of it), gives a pool of specialisations, draws a `Problem` for
-one of them, and says how to launch and what must come out. Everything a clause forbids is owed as a refusal by the launcher, with
-the clause's rule in what is said.
-"""
+one of them, and says how to launch and what must come out. Everything a clause forbids is expected as a refusal by the launcher,
+with the clause's rule in what is said."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ import numpy as np
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.model.case import CASE_VERSION, Case, Operand
 from bitverdict.harness.model.case_fields import check_record
-from bitverdict.harness.model.contract import Contract, Owed, Tile
+from bitverdict.harness.model.contract import Contract, ExpectedOutcome, Tile
 from bitverdict.harness.model.launcher_limits import FAR_CLAIM, FAR_PAD, claims_far, nearest
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.kernels.clauses import broken
@@ -50,7 +49,7 @@ Fields = dict[str, Any]
 
 
 class KernelContract(Contract):
-    """Contract of `module`: `kernels.<stem>`, or a copy of its source with a planted fault."""
+    """Contract of `module`: `kernels.<stem>`, or a copy of its source with a mutant."""
 
     must_launch = True
     claims = FAR_CLAIM
@@ -93,7 +92,7 @@ class KernelContract(Contract):
         return ()
 
     def shared_bytes(self, case: Case) -> int:
-        """Shared memory the launch needs, for the owed "out of resources"; 0 where a clause already covers it."""
+        """Shared memory the launch needs, for the expected "out of resources"; 0 where a clause already covers it."""
         return 0
 
     # what follows from it
@@ -152,22 +151,24 @@ class KernelContract(Contract):
         """`case` in a regime that a bound can decide, for contracts whose launchers are held to one."""
         return dataclasses.replace(case, regime=regimes.of_a_launcher(case.regime))
 
-    def owed(self, case: Case, target: Target) -> Owed:
+    def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
         clause = broken(self.module.CLAUSES, case.problem, case.config)
         if clause:
-            return Owed(result=False, outcome="refused", layer="launcher", message=clause[0].rule, reason=clause[0].cost)
+            return ExpectedOutcome(result=False, outcome="refused", layer="launcher", message=clause[0].rule, reason=clause[0].cost)
         if case.launcher and getattr(case.problem, "dtype", "") == "e4m3" and Feature.FP8_E4M3 not in target.features:
-            return Owed(result=False, outcome="refused", layer="front end", message="fp8e4nv", reason=f"{target.arch} has no e4m3")
+            return ExpectedOutcome(
+                result=False, outcome="refused", layer="front end", message="fp8e4nv", reason=f"{target.arch} has no e4m3"
+            )
         limit, needed = SHARED_LIMITS.get(target.arch, 0), self.shared_bytes(case)
         if needed > limit:
-            return Owed(
+            return ExpectedOutcome(
                 result=False,
                 outcome="out of resources",
                 layer="capacity",
                 message="shared memory",
                 reason=f"{needed} bytes of shared memory, {target.arch} has {limit}",
             )
-        return Owed()
+        return ExpectedOutcome()
 
     def case_from_json(self, record: Mapping) -> Case:
         if record.get("version") != CASE_VERSION:

@@ -23,7 +23,7 @@ from bitverdict.harness.contracts.inputs.regimes import EXACT
 from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import Expected, Tile
+from bitverdict.harness.model.contract import ExpectedOutput, Tile
 from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.element_types import bits_of
 
@@ -117,7 +117,7 @@ class BlockedContract(KernelContract):
             drawn_operand(case, "b", p.dtype, b_shape, pad=p.b_pad, offset=offset, side="b", k_axis=int(transposed)),
         ]
 
-    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         p, c, b = case.problem, case.config, operands["b"].codes
         out = self.out_format(p)
         if case.launcher:  # whose order nobody knows
@@ -132,14 +132,14 @@ class BlockedContract(KernelContract):
             target.arch, self.family, p.dtype, out, operands["a"].codes, b.T if self.always_transposed or p.transpose_b else b
         )
         return [
-            Expected(
+            ExpectedOutput(
                 name="c",
                 format=out,
                 shape=(p.m, p.n),
                 words=words,
                 tile=(c.block_m, c.block_n),
                 k_block=c.block_k,
-                rests_on=words_rest_on(chain_of(target.arch, self.family, p.dtype)),
+                basis=words_rest_on(chain_of(target.arch, self.family, p.dtype)),
             )
         ]
 

@@ -1,7 +1,7 @@
 """What a kernel is fed: a regime and a data seed make the codes of an operand, the same on every machine.
 
 Codes, not values, are drawn, so that every element is what its format can hold and nothing is rounded on the way in. The
-generator is NumPy's PCG64 under the pinned NumPy; a test pins the stream, because a seed file holds a seed and not data.
+generator is NumPy's PCG64 under the pinned NumPy; a test pins the stream, because a reproducer holds a seed and not data.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bitverdict.reference.formats import FORMATS, Format, Overflow, encode
 
 REGIMES = ("normal", "integers", "wide", "planted", "subnormals", "largest")
 """normal: deviates of unit variance. integers: -2..2, of which no sum of up to 2^8 products is ever rounded in fp16. wide: any
-mantissa, exponents over the middle half of the format. planted: normal, with NaN, Inf, both zeros, the subnormals' ends, the
+mantissa, exponents over the middle half of the format. mutated: normal, with NaN, Inf, both zeros, the subnormals' ends, the
 smallest normal and the largest number at drawn positions. subnormals: half of them, next to wide ones. largest: magnitudes in
 the top binade, so that sums overflow."""
 
@@ -26,7 +26,7 @@ small whole numbers."""
 
 INTEGERS: dict[str, type[np.signedinteger]] = {"int8": np.int8, "int32": np.int32}
 WHOLE = 1023  # the largest of the whole numbers that go beside an exact product, times 2^-6
-_PLANTED_SHARE = 64  # one element in so many, and at least one of each finite special where there is room
+_MUTATED_SHARE = 64  # one element in so many, and at least one of each finite special where there is room
 _DECISIVE = 2  # at most so many NaN or Inf in one operand: each takes a whole row or column of the product
 
 
@@ -59,7 +59,7 @@ def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.G
         case "largest":
             return _largest(fmt, shape, rng)
         case "planted":
-            return _plant(fmt, _normal(fmt, shape, rng), rng)
+            return _write_mutant(fmt, _normal(fmt, shape, rng), rng)
     return _normal(fmt, shape, rng)
 
 
@@ -85,7 +85,7 @@ def of_a_launcher(regime: str) -> str:
 
 
 def special_codes(fmt: Format) -> dict[str, int]:
-    """The codes worth planting, by name; both signs where a sign means something."""
+    """The codes worth making a mutant, by name; both signs where a sign means something."""
     top = fmt.mantissa_bits + fmt.low_padding
     finite = {
         "zero": 0,
@@ -141,12 +141,12 @@ def _assemble(fmt: Format, exponent: np.ndarray, mantissa: np.ndarray, rng: np.r
     return codes.astype(fmt.storage)
 
 
-def _plant(fmt: Format, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _write_mutant(fmt: Format, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     if codes.size == 0:
         return codes
     flat = codes.reshape(-1).copy()
     finite, decisive = list(special_codes(fmt).values()), list(decisive_codes(fmt).values())
-    count = min(flat.size, max(len(finite), flat.size // _PLANTED_SHARE))
+    count = min(flat.size, max(len(finite), flat.size // _MUTATED_SHARE))
     places = rng.integers(0, flat.size, count)
     flat[places] = np.array(finite, fmt.storage)[(np.arange(count) + rng.integers(0, len(finite))) % len(finite)]
     if decisive:

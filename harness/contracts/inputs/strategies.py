@@ -102,11 +102,11 @@ def schedules(emulated: bool) -> st.SearchStrategy[str]:
 
 
 def listed_schedules(emulated: bool, seed: int) -> tuple[str, ...]:
-    """The schedules that a cover list goes through: on two multiprocessors a launcher that asks for their number makes its programs
-    take several turns."""
+    """The schedules that required cases goes through: on two multiprocessors a launcher that asks for their number makes its
+    programs take several turns."""
     return ("eager", "latest", f"drawn:{seed}", "eager on 2", "latest on 2") if emulated else ("eager",)
 
 
 def cycled(values: Sequence[Drawn], position: int, stride: int = 1) -> Drawn:
-    """The `position`-th of `values` taken in steps of `stride`, round and round: how a cover list combines its dimensions."""
+    """The `position`-th of `values` taken in steps of `stride`, round and round: how required cases combines its dimensions."""
     return values[position * stride % len(values)]

@@ -1,15 +1,14 @@
-"""From where the sums of right kernels lie to what a result may be: an `Expected` of words from a lowest to a highest.
+"""From where the sums of right kernels lie to what a result may be: an `ExpectedOutput` of words from a lowest to a highest.
 
-Two rules leave an element undecided. A sum that may have met infinities of both signs may be anything. And where more than one word
-is allowed, an interval that would still hold the sum without its largest product cannot tell whether a product is missing.
-"""
+Two rules leave an element inconclusive. A sum that may have met infinities of both signs may be anything. And where more than one
+word is allowed, an interval that would still hold the sum without its largest product cannot tell whether a product is missing."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from bitverdict.harness.model.contract import Expected
-from bitverdict.harness.model.verdict import RestsOn
+from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.verdict import Basis
 from bitverdict.reference.error_bound import Sums, converted_bound
 from bitverdict.reference.formats import FORMATS
 
@@ -23,21 +22,21 @@ def allowed(
     left: np.ndarray,
     right: np.ndarray,
     *,
-    undecided: np.ndarray | None = None,
+    inconclusive: np.ndarray | None = None,
     activation: bool = False,
-    rests_on: str = RestsOn.BOUND,
-) -> Expected:
+    basis: str = Basis.BOUND,
+) -> ExpectedOutput:
     """Results (M, N) in `out` of sums of products of `left` (M, K) and `right` (K, N), float64.
 
-    `undecided` (M, N): where more is open than the sums say. `activation`: leaky_relu before the store."""
+    `inconclusive` (M, N): where more is open than the sums say. `activation`: leaky_relu before the store."""
     stored = sums.activated() if activation else sums
     low, high, or_nan = stored.words(FORMATS[out])  # (M, N) each
-    with np.errstate(invalid="ignore"):  # NaN and infinities pass through, and are owed as they are
+    with np.errstate(invalid="ignore"):  # NaN and infinities pass through, and are expected as they are
         bound = converted_bound(stored.value, stored.error, FORMATS[out])  # (M, N)
-    open_ = sums.undecided | hides_a_product(sums.error, left, right, (low != high) & np.isfinite(sums.value))  # (M, N)
-    if undecided is not None:
-        open_ |= undecided
-    return Expected(
+    open_ = sums.inconclusive | hides_a_product(sums.error, left, right, (low != high) & np.isfinite(sums.value))  # (M, N)
+    if inconclusive is not None:
+        open_ |= inconclusive
+    return ExpectedOutput(
         name=name,
         format=out,
         shape=low.shape,
@@ -46,8 +45,8 @@ def allowed(
         low=low,
         high=high,
         or_nan=or_nan,
-        undecided=open_,
-        rests_on=rests_on,
+        inconclusive=open_,
+        basis=basis,
     )
 
 

@@ -1,9 +1,9 @@
 """What any kernel of a block-scaled product must give: the exact value and a derived bound, whatever machine and order.
 
 The steps are those of `bitverdict.reference.error_bound`, for operands that are elements times scales. A kernel may also widen:
-element times scale in bf16 is exact in bf16's normal range, loses at most half a last place below it, and is left undecided above
-it. So is what stands under a ue4m3 scale with bit 7 set, which machines ignore and compilers take for a sign. Where no widening
-instruction was launched, all of it is decided."""
+element times scale in bf16 is exact in bf16's normal range, loses at most half a last place below it, and is left inconclusive
+above it. So is what stands under a ue4m3 scale with bit 7 set, which machines ignore and compilers take for a sign. Where no
+widening instruction was launched, all of it is decided."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from bitverdict.harness.contracts.inputs.block_scaled_inputs import Side
 from bitverdict.harness.contracts.oracle.allowed_results import allowed
 from bitverdict.harness.contracts.oracle.gemm_bound import Launched, accumulations, bound_rests_on, chosen, of_arch
-from bitverdict.harness.model.contract import Expected
+from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.kernels.scaled_operands import ScaledFormat
 from bitverdict.reference.error_bound import accumulated_sums, field_powers, products_grid, raised_alignment
 from bitverdict.reference.exact_gemm import exact_gemm, scale_values
@@ -20,17 +20,19 @@ from bitverdict.reference.formats import BF16, FORMATS, decode
 from bitverdict.reference.tensor_core import Instruction
 
 
-def bounded_scaled_product(f: ScaledFormat, out: str, a: Side, b: Side, arch: str, launched: Launched = frozenset()) -> Expected:
+def bounded_scaled_product(
+    f: ScaledFormat, out: str, a: Side, b: Side, arch: str, launched: Launched = frozenset()
+) -> ExpectedOutput:
     """C (M, N) in `out` of sides a (M, K) and b (N, K): words from a lowest to a highest. `launched`: by which instructions."""
     left, left_powers = _scaled(f.a, f.scale, f.block_size, a)  # (M, K) each
     right, right_powers = (side.T for side in _scaled(f.b, f.scale, f.block_size, b))  # (K, N) each
     exact, rules = exact_gemm(left, right), instructions(f, arch, launched)
-    lost, undecided = np.zeros(exact.value.shape), np.zeros(exact.value.shape, bool)  # (M, N) each
+    lost, inconclusive = np.zeros(exact.value.shape), np.zeros(exact.value.shape, bool)  # (M, N) each
     if any(rule.scale is None for rule in rules):
         with np.errstate(invalid="ignore", over="ignore"):
             lost = _lost_below(left) @ _magnitude(right) + _magnitude(left) @ _lost_below(right)  # (M, N)
         unsettled = [_unsettled(values, side, f).any(axis=1) for values, side in ((left, a), (right.T, b))]  # (M,), (N,)
-        undecided = np.logical_or.outer(*unsettled)  # (M, N)
+        inconclusive = np.logical_or.outer(*unsettled)  # (M, N)
     sums = accumulated_sums(
         exact.value,
         exact.magnitude,
@@ -40,7 +42,7 @@ def bounded_scaled_product(f: ScaledFormat, out: str, a: Side, b: Side, arch: st
         grid=products_grid(left, right),
         lost=lost,
     )
-    return allowed("c", out, sums, left, right, undecided=undecided, rests_on=bound_rests_on(rules))
+    return allowed("c", out, sums, left, right, inconclusive=inconclusive, basis=bound_rests_on(rules))
 
 
 def instructions(f: ScaledFormat, arch: str, launched: Launched = frozenset()) -> list[Instruction]:

@@ -1,7 +1,7 @@
 """The plan of a `tl.dot` kernel: which instruction multiplies, in which blocks, in which order, starting from what.
 
 A plan is derived from the element type, the tile, the warps and the architecture alone, by the rules Triton 3.9 lowers `tt.dot`
-with (stated at `family`, with where each was read), and gives an output's accumulator words through the law. It never asks the
+with (stated at `family`, with where each was read), and gives an output's accumulator words through the model. It never asks the
 emulator or the compiler; that it says what the compiler does is a test (`tests/contracts/test_dot_lowering.py`), not an
 assumption."""
 
@@ -23,23 +23,24 @@ _NEVER_SATURATES = 1 << 17  # products of at most 2^14 each: fewer than this sta
 _TCGEN05 = ("sm_100", "sm_103", "sm_110")
 FMA = "fma"
 
-Law = Callable[[Instruction, np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
-_law: ContextVar[Law] = ContextVar("law", default=product)
+Model = Callable[[Instruction, np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
+_model: ContextVar[Model] = ContextVar("model", default=product)
 
 
 @contextmanager
-def moved_law(law: Law) -> Iterator[None]:
-    """While entered, accumulator words are `law`'s: how many words a wrong constant would change is what agreement is worth."""
-    token = _law.set(law)
+def mutated_model(model: Model) -> Iterator[None]:
+    """While entered, accumulator words are `model`'s: how many words a wrong constant would change is what agreement is worth."""
+    token = _model.set(model)
     try:
         yield
     finally:
-        _law.reset(token)
+        _model.reset(token)
 
 
 def chained_product(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
-    """Words of A B + C as `bitverdict.reference.tensor_core.product` gives them, or as the moved law does where one is entered."""
-    return _law.get()(rule, np.ascontiguousarray(a), np.ascontiguousarray(b), c)
+    """Words of A B + C as `bitverdict.reference.tensor_core.product` gives them, or as the moved model does where one is
+    entered."""
+    return _model.get()(rule, np.ascontiguousarray(a), np.ascontiguousarray(b), c)
 
 
 @dataclass(frozen=True, kw_only=True)

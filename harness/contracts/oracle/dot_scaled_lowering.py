@@ -37,7 +37,7 @@ class ScaledPlan:
         return self.rule.family
 
     @property
-    def rests_on(self) -> str:
+    def basis(self) -> str:
         """What the words rest on, for a verdict."""
         return words_rest_on(self.rule, "the compiler's widening to bf16, as compiled" if self.widened else "")
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from bitverdict.harness.contracts.inputs.narrowed_inputs import narrowed
 from bitverdict.harness.contracts.oracle.allowed_results import allowed
-from bitverdict.harness.model.contract import Expected
-from bitverdict.harness.model.verdict import RestsOn
+from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.verdict import Basis
 from bitverdict.reference.error_bound import (
     Accumulation,
     accumulated_sums,
@@ -42,7 +42,7 @@ def bounded_product(
     c: np.ndarray | None = None,
     name: str = "c",
     launched: Launched = frozenset(),
-) -> Expected:
+) -> ExpectedOutput:
     """What any kernel must give for `problem` (m, n, k, dtype, out, activation): a (M, K), b (K, N) codes in `problem.dtype`, `c`
     (M, N) fp32 words that are added before, among or after the products; `name` of the output; `launched`: by which instructions.
 
@@ -51,7 +51,7 @@ def bounded_product(
     if problem.dtype == "int8":
         total = a.astype(np.int64) @ b.astype(np.int64)  # (M, N)
         words = total.astype(np.int8 if problem.out == "int8" else np.int32)  # (M, N)
-        return Expected(name=name, format=problem.out, shape=shape, words=words, rests_on=RestsOn.EXACT)
+        return ExpectedOutput(name=name, format=problem.out, shape=shape, words=words, basis=Basis.EXACT)
     fmt, k = FORMATS[problem.dtype], problem.k
     left, right = decode(fmt, a), decode(fmt, b)  # (M, K), (K, N)
     added = None if c is None else decode(FP32, c)  # (M, N)
@@ -71,13 +71,13 @@ def bounded_product(
         grid=products_grid(left, right, added),
         lost=lost,
     )
-    undecided = np.isinf(exact.value)  # (M, N)
-    if undecided.any():
-        undecided &= _may_overflow(left, right, added)
+    inconclusive = np.isinf(exact.value)  # (M, N)
+    if inconclusive.any():
+        inconclusive &= _may_overflow(left, right, added)
     if narrow:
-        undecided |= narrow.hollow | (narrow.unsettled & ~np.isnan(exact.value))
-    return allowed(name, problem.out, sums, left, right, undecided=undecided, activation=bool(problem.activation),
-                   rests_on=bound_rests_on(rules))  # fmt: skip
+        inconclusive |= narrow.hollow | (narrow.unsettled & ~np.isnan(exact.value))
+    return allowed(name, problem.out, sums, left, right, inconclusive=inconclusive, activation=bool(problem.activation),
+                   basis=bound_rests_on(rules))  # fmt: skip
 
 
 def accumulations(rules: Iterable[Instruction], k: int, *, accumulator: bool = False) -> list[Accumulation]:
@@ -89,11 +89,11 @@ def accumulations(rules: Iterable[Instruction], k: int, *, accumulator: bool = F
 def bound_rests_on(rules: Iterable[Instruction]) -> str:
     """What a bound over `rules` rests on, and what it cannot see, for a verdict."""
     names = sorted({f"{rule.name} ({rule.basis.value})" for rule in rules}) or ["fp32 multiply-adds"]
-    return f"{RestsOn.BOUND}, for any order of sums by {', '.join(names)}; not seen: the sign of a zero, a NaN's payload"
+    return f"{Basis.BOUND}, for any order of sums by {', '.join(names)}; not seen: the sign of a zero, a NaN's payload"
 
 
 def _may_overflow(left: np.ndarray, right: np.ndarray, added: np.ndarray | None) -> np.ndarray:
-    """(M, N): whether the finite terms could leave fp32, which makes a NaN of an owed infinity when it has the other sign."""
+    """(M, N): whether the finite terms could leave fp32, which makes a NaN of an expected infinity when it has the other sign."""
     sides = [np.abs(np.where(np.isfinite(side), side, 0.0)) for side in (left, right)]
     terms = sides[0] @ sides[1]  # (M, N)
     if added is not None:

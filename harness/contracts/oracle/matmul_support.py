@@ -1,7 +1,7 @@
-"""What matmul owes for each element type, target and configuration: words, a refusal by the front end, or "out of resources".
+"""What matmul expects for each element type, target and configuration: words, a refusal by the front end, or "out of resources".
 
 A rule, and its table for people (``python -m bitverdict.harness.contracts.oracle.matmul_support`` prints it; it is kept in
-`docs/matmul_outcomes.md`). A test holds every row to the compiler."""
+`docs/matmul_support.md`). A test holds every row to the compiler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import bitverdict.kernels.matmul
 from bitverdict.harness.contracts.base.single_config import SHARED_LIMITS
 from bitverdict.harness.contracts.oracle.dot_lowering import FMA, dot_plan
-from bitverdict.harness.model.contract import Owed
+from bitverdict.harness.model.contract import ExpectedOutcome
 from bitverdict.kernels.features import Feature, features_of
 
 if TYPE_CHECKING:
@@ -26,22 +26,24 @@ def has_type(name: str, target: Target) -> bool:
     return name not in ("e4m3", "e5m2") or Feature.FP8_E4M3 in target.features
 
 
-def outcome(problem: Any, config: Any, target: Target) -> Owed:
-    """The owed outcome of a legal problem: the table of `docs/matmul_outcomes.md`, as a rule."""
+def outcome(problem: Any, config: Any, target: Target) -> ExpectedOutcome:
+    """The expected outcome of a legal problem: the table of `docs/matmul_support.md`, as a rule."""
     if 0 in (problem.m, problem.n):
-        return Owed()
+        return ExpectedOutcome()
     if not (has_type(problem.dtype, target) and has_type(problem.out, target)):
-        return Owed(result=False, outcome="refused", layer="front end", message="fp8e4nv", reason=f"{target.arch} has no e4m3")
+        return ExpectedOutcome(
+            result=False, outcome="refused", layer="front end", message="fp8e4nv", reason=f"{target.arch} has no e4m3"
+        )
     needed = shared_bytes(problem, config, target.arch) if config is not None else 0
     if needed > SHARED_LIMITS.get(target.arch, needed):
-        return Owed(
+        return ExpectedOutcome(
             result=False,
             outcome="out of resources",
             layer="capacity",
             message="shared memory",
             reason=f"{needed} bytes of shared memory, {target.arch} has {SHARED_LIMITS[target.arch]}",
         )
-    return Owed()
+    return ExpectedOutcome()
 
 
 def shared_bytes(problem: Any, config: Any, arch: str) -> int:
@@ -64,7 +66,7 @@ def shared_bytes(problem: Any, config: Any, arch: str) -> int:
 
 
 def row(arch: str, kind: tuple[str, str], config: Any) -> str:
-    """The owed outcome in a few words: the instruction and its operand type, or what stops it."""
+    """The expected outcome in a few words: the instruction and its operand type, or what stops it."""
     dtype, precision = kind
     if dtype == "e4m3" and Feature.FP8_E4M3 not in features_of(arch):
         return "refused: no e4m3"
@@ -93,10 +95,10 @@ def render() -> str:
     """The table of all (element type, target, configuration), as Markdown."""
     configs = bitverdict.kernels.matmul.configurations("cuda")
     lines = [
-        "# What matmul owes, by element type, target and configuration",
+        "# What matmul expects, by element type, target and configuration",
         "",
         "Configurations are block_m x block_n x block_k, g: rows of tiles in a group, w: warps, s: stages. The words of one type",
-        "differ between instructions: the autotuned launcher owes those of the configuration that won.",
+        "differ between instructions: the autotuned launcher expects those of the configuration that won.",
         "",
         "An output in e4m3 is refused on sm_80, whatever the operands. With K = 1 there is no loop to pipeline, and what is out of",
         "resources below fits.",

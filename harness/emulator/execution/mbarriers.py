@@ -43,7 +43,7 @@ class Barriers:
         self.ended: dict[int, Operation] = {}  # by whom the last barrier at a byte was invalidated
 
     def at(self, op: Operation, view: View) -> Barrier:
-        """The barrier in `view`; a conviction when none was initialised there, or it was invalidated."""
+        """The barrier in `view`; a failure when none was initialised there, or it was invalidated."""
         found = self.live.get(view.offset)
         if found is None:
             ended = self.ended.get(view.offset)

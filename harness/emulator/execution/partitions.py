@@ -134,11 +134,11 @@ class Footprints:
         where = view.bytes()  # (bytes,) positions
         unseen = self.written[where] > agent.clock[self.writer[where]]
         if unseen.any():
-            self._convict(agent, op, view, self.write_op[where[unseen.argmax()]], "writes" if write else "reads", "wrote")
+            self._fail(agent, op, view, self.write_op[where[unseen.argmax()]], "writes" if write else "reads", "wrote")
         if write:
             for other in range(len(self.read)):
                 if other != agent.number and (late := self.read[other, where] > agent.clock[other]).any():
-                    self._convict(agent, op, view, self.read_op[other, where[late.argmax()]], "overwrites", "read")
+                    self._fail(agent, op, view, self.read_op[other, where[late.argmax()]], "overwrites", "read")
         if not keep:
             return
         self.operations.append(op)
@@ -149,7 +149,7 @@ class Footprints:
             self.read[agent.number, where] = agent.clock[agent.number]
             self.read_op[agent.number, where] = len(self.operations) - 1
 
-    def _convict(self, agent: Agent, op: Operation, view: View, other: int, verb: str, did: str) -> None:
+    def _fail(self, agent: Agent, op: Operation, view: View, other: int, verb: str, did: str) -> None:
         earlier = self.operations[other]
         raise OnChipFault(
             "race",

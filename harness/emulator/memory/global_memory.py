@@ -101,7 +101,7 @@ class GlobalMemory:
     def _locate(
         self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, *, write: bool, agent: Agent
     ) -> Iterator[tuple[Region, np.ndarray, np.ndarray | None]]:
-        """(region, byte offsets, mask) for each storage touched; a conviction for an address no tensor of the launch reaches."""
+        """(region, byte offsets, mask) for each storage touched; a failure for an address no tensor of the launch reaches."""
         if mask is not None and not mask.all():
             if not mask.any():
                 return
@@ -213,7 +213,7 @@ class GlobalMemory:
         return result
 
     def look(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent, kind: int) -> None:
-        """Convict what a load from `addresses` would be convicted of."""
+        """Fail what a load from `addresses` would fail with."""
         for region, offsets, inside in self._locate(op, addresses, mask, size, write=False, agent=agent):
             if region.changes:
                 self.order.read(op, agent, region, offsets, inside, size, kind)

@@ -1,4 +1,4 @@
-"""Which tensor-core law a matrix product of the tile program follows, and its application.
+"""Which tensor-core model a matrix product of the tile program follows, and its application.
 
 The family is the operation's and its layout's; block, fraction bits and rounding are `bitverdict.reference.tensor_core`'s. What the
 lowering adds is here: the order in which mma.sync with wide operand registers takes k, the partial accumulators of fp8 wgmma,
@@ -41,8 +41,8 @@ def product(arch: str, family: str, formats: tuple[str, str, str], a: np.ndarray
     """a (M, K) times b (K, N) on accumulator c (M, N), all as the emulator holds them: one ascending chain."""
     if formats[2] == "int32":
         return integer_product(a, b, c, saturates=family == "mma.sync")
-    law = _instruction(arch, family, *formats)
-    found = tensor_core.product(law, codes(a, formats[0]), codes(b, formats[1]), codes(c, formats[2]))
+    model = _instruction(arch, family, *formats)
+    found = tensor_core.product(model, codes(a, formats[0]), codes(b, formats[1]), codes(c, formats[2]))
     return found.view(np.float32) if formats[2] == "fp32" else found
 
 

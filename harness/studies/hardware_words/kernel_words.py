@@ -1,7 +1,7 @@
 """Words of a whole kernel: one case of a contract launched once, every operand and every output kept with the case.
 
 The same layout repeats it: the case rebuilds the launch, the kept operands are compared with those it draws, the kept words with
-those that come out. A case that owes no result, or whose launch came to anything else, is not recorded.
+those that come out. A case that expects no result, or whose launch came to anything else, is not recorded.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def chosen_cases(address: str, target: Target, count: int) -> list[tuple[str, Case]]:
-    """The first `count` cases of the contract's cover list that owe a result on `target`, as (stem, case). ValueError for none."""
+    """The first `count` cases of the contract's required cases that expect a result on `target`, as (stem, case). ValueError for
+    none."""
     contract = resolve(address)
-    owing = [case for case in contract.required(target) if contract.owed(case, target).result]
+    owing = [case for case in contract.required(target) if contract.expected_outcome(case, target).result]
     if not owing:
         raise UsageError(
-            f"{address} on {target.name}: its cover list has no case that owes a result; name another kernel or target"
+            f"{address} on {target.name}: its required cases have no case that expects a result; name another kernel or target"
         )
     return [(f"own_kernel_{contract.stem or 'kernel'}_{index}", case) for index, case in enumerate(owing[:count])]
 

@@ -211,14 +211,14 @@ def special(asked: Asked) -> dict[str, np.ndarray]:
     for _ in range(2):
         for name, other, format in (("a", "b", asked.a), ("b", "a", asked.b)):
             where = rng.integers(0, asked.k, asked.count)
-            planted = rng.choice(special_codes(format), asked.count)
+            mutated = rng.choice(special_codes(format), asked.count)
             here = rng.random(asked.count) < 0.35
-            rows[name][every, where] = np.where(here, planted, rows[name][every, where])
+            rows[name][every, where] = np.where(here, mutated, rows[name][every, where])
             zero = here & (rng.random(asked.count) < 0.2)
             rows[other][every, where] = np.where(zero, 0, rows[other][every, where])
     for name, format in (("c32", FP32), ("c16", FP16)):
-        planted = rng.choice(special_codes(format), asked.count)
-        rows[name] = np.where(rng.random(asked.count) < 0.35, planted, rows[name])
+        mutated = rng.choice(special_codes(format), asked.count)
+        rows[name] = np.where(rng.random(asked.count) < 0.35, mutated, rows[name])
     return rows
 
 

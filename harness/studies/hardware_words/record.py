@@ -193,7 +193,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-seed", type=int, default=DATA_SEED)
     parser.add_argument("--kernel", metavar="ADDRESS", help="with --out: record this kernel (a stem, or path/file.py:NAME)")
     parser.add_argument("--target", default="cuda:0", help="GPU that runs the kernel (default cuda:0)")
-    parser.add_argument("--cases", type=int, default=4, help="how many cases of the kernel's cover list (default 4)")
+    parser.add_argument("--cases", type=int, default=4, help="how many cases of the kernel's required cases (default 4)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -24,7 +24,7 @@ from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import Outcome, Ruling
+from bitverdict.harness.model.verdict import Decision, Outcome
 from bitverdict.harness.studies.large_gemm import operands as large_operands
 from bitverdict.harness.workers.one_thread import one_thread
 from bitverdict.kernels.features import Feature
@@ -44,7 +44,7 @@ class Row:
     size: str
     config: str
     case: dict
-    ruling: Ruling = Ruling.NOT_RUN
+    decision: Decision = Decision.NOT_RUN
     outcome: str = str(Outcome.NOT_RUN)
     message: str = ""
     words: int = 0
@@ -55,7 +55,7 @@ class Row:
     wrong_tiles: int = 0
     never_written: int = 0
     first: list[dict] = field(default_factory=list)
-    rests_on: str = ""
+    basis: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
 
 
@@ -69,7 +69,7 @@ class Pending:
     tile: tuple[int, int]
     got: np.ndarray  # (rows, columns)
     poison: int
-    owed: list[tuple[slice, slice, Future]]
+    expected_outcome: list[tuple[slice, slice, Future]]
 
 
 def cases(sizes: Iterable[tuple[int, int, int]], target: Target) -> list[Case]:
@@ -96,7 +96,7 @@ def _of_size(m: int, n: int, k: int, *, described: bool) -> Iterator[Case]:
         ({"dtype": "int8", "out": "int32", "b": matmul.View(order="column")}, wide),
         ({"dtype": "fp32", "out": "fp32"}, square),
     ]
-    if m * n * k <= 1 << 30:  # one fused multiply-add after the other: the law is slow there
+    if m * n * k <= 1 << 30:  # one fused multiply-add after the other: the model is slow there
         kinds.append(({"dtype": "fp32", "out": "fp32", "precision": "ieee"}, square))
     for fields, config in kinds:
         yield case("matmul", matmul.Problem(**size, **fields), config)
@@ -162,7 +162,9 @@ def _judge_all(asked: Iterable[Case], target: Target, products: int, pool: Execu
     waiting: list[Row | Pending] = []
     for case in asked:
         waiting.append(_run(case, target, products, pool))
-        while waiting and (isinstance(waiting[0], Row) or len(waiting) > 6 or all(f.done() for _, _, f in waiting[0].owed)):
+        while waiting and (
+            isinstance(waiting[0], Row) or len(waiting) > 6 or all(f.done() for _, _, f in waiting[0].expected_outcome)
+        ):
             yield _told(waiting.pop(0))
     while waiting:
         yield _told(waiting.pop(0))
@@ -184,18 +186,18 @@ def _run(case: Case, target: Target, products: int, pool: Executor) -> Row | Pen
     seen = launch(case, target, contract, None, operands, clock)
     row.seconds = clock.seconds()
     if seen.outcome is not None:
-        owed = contract.owed(case, target)
-        as_owed = not owed.result and str(seen.outcome) == owed.outcome
-        otherwise = UNABLE.get(seen.outcome, Ruling.CONVICTED)
-        row.ruling, row.outcome = Ruling.RIGHT if as_owed else otherwise, str(seen.outcome)
-        row.message = seen.message + (" (owed)" if as_owed else "")
+        expected_outcome = contract.expected_outcome(case, target)
+        as_expected = not expected_outcome.result and str(seen.outcome) == expected_outcome.outcome
+        otherwise = UNABLE.get(seen.outcome, Decision.FAIL)
+        row.decision, row.outcome = Decision.PASS if as_expected else otherwise, str(seen.outcome)
+        row.message = seen.message + (" (expected)" if as_expected else "")
         return row
     config = seen.recorded.get("config") or (vars(case.config) if case.config is not None else {})
     row.config = _named(config)
     tile = int(config.get("block_m", 128)), int(config.get("block_n", 128))
     name, words = next(iter(seen.outputs.items()))
     if words.shape != (p.m, p.n):
-        row.ruling, row.outcome, row.message = Ruling.CONVICTED, str(Outcome.WRONG_SHAPE), f"{name} has shape {words.shape}"
+        row.decision, row.outcome, row.message = Decision.FAIL, str(Outcome.WRONG_SHAPE), f"{name} has shape {words.shape}"
         return row
     count = products // max(p.k, 1)
     rows, columns = sample((p.m, p.n), tile, count, np.random.default_rng(case.data_seed))
@@ -244,7 +246,7 @@ def words_of(
     expected = contract.expected(case, target, given, recorded)[0]
     if expected.words is None:
         raise ValueError(f"{case.contract} on {target.name}: has no plan for {case.key}: large cases are judged by words")
-    return expected.words, str(expected.rests_on), time.perf_counter() - begun
+    return expected.words, str(expected.basis), time.perf_counter() - begun
 
 
 def _told(done: Row | Pending) -> Row:
@@ -253,28 +255,28 @@ def _told(done: Row | Pending) -> Row:
         return done
     row, spent = done.row, 0.0
     differ = np.zeros(done.got.shape, bool)  # (rows, columns)
-    for top, left, future in done.owed:
-        words, row.rests_on, seconds = future.result()
+    for top, left, future in done.expected_outcome:
+        words, row.basis, seconds = future.result()
         spent += seconds
         place = top, left
-        owed = words.view(done.got.dtype)
-        differ[place] = done.got[place] != owed
+        expected_outcome = words.view(done.got.dtype)
+        differ[place] = done.got[place] != expected_outcome
         for i, j in np.argwhere(differ[place])[: SHOWN - len(row.first)] if len(row.first) < SHOWN else ():
             at = int(done.rows[top.start + i]), int(done.columns[left.start + j])
-            row.first.append({"at": at, "got": hex(done.got[place][i, j]), "expected": hex(owed[i, j])})
+            row.first.append({"at": at, "got": hex(done.got[place][i, j]), "expected": hex(expected_outcome[i, j])})
     row.words = int(differ.size)
     row.differ = int(differ.sum())
     tile_rows, tile_columns = done.rows // done.tile[0], done.columns // done.tile[1]
     m, n = (int(done.row.size.split("x")[axis]) for axis in (0, 1))
     row.tiles = len(np.unique(tile_rows)) * len(np.unique(tile_columns)), -(-m // done.tile[0]) * -(-n // done.tile[1])
     row.seconds = dict(row.seconds, **{"expected words, core seconds": round(spent, 3)})
-    row.ruling, row.outcome = Ruling.RIGHT, str(Outcome.RIGHT)
+    row.decision, row.outcome = Decision.PASS, str(Outcome.PASS)
     if row.differ:
         wrong = {(int(tile_rows[i]), int(tile_columns[j])) for i, j in np.argwhere(differ)}
         row.wrong_tiles = len(wrong)
         row.never_written = int((differ & (done.got == done.got.dtype.type(done.poison))).sum())
         (r0, r1), (c0, c1) = ((min(axis), max(axis)) for axis in zip(*wrong, strict=True))
-        row.ruling, row.outcome = Ruling.CONVICTED, str(Outcome.WRONG_WORDS)
+        row.decision, row.outcome = Decision.FAIL, str(Outcome.WRONG_WORDS)
         row.message = (
             f"{row.differ:,} of {row.words:,} words differ, {row.never_written:,} of them never written, in {len(wrong)} of "
             f"{row.tiles[1]} tiles: tile rows {r0} to {r1}, tile columns {c0} to {c1}; the first {row.first[0]}"

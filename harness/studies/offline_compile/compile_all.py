@@ -33,7 +33,7 @@ REFUSING_LAYERS = ("front end", "verifier", "ptxas", "compiler")
 class Compiled:
     """What came of one row: the verdict ("right", or what is wrong), and the figures of the machine code."""
 
-    verdict: str = "right"
+    verdict: str = "pass"
     registers: int = -1
     stack: int = -1  # bytes of local memory: spills, and arrays that left registers
     shared: int = -1
@@ -140,15 +140,15 @@ def _said(seen: Any) -> str:
 def _verdict(row: Row, found: Compiled) -> str:
     """ "right", or the first thing that is wrong."""
     if found.refused_by:
-        if row.owed is None:
+        if row.expected_outcome is None:
             return f"refused by the {found.refused_by}: {found.said.splitlines()[0] if found.said else ''}"
-        layer, words = row.owed
+        layer, words = row.expected_outcome
         same = layer == found.refused_by or (layer == "compiler" and found.refused_by in REFUSING_LAYERS)
         if same and words in found.said:
-            return "right"
-        return f"owes a refusal by the {layer} saying {words!r}; the {found.refused_by} said {found.said!r}"
-    if row.owed is not None:
-        return f"compiled, but owes a refusal by the {row.owed[0]}"
+            return "pass"
+        return f"expects a refusal by the {layer} saying {words!r}; the {found.refused_by} said {found.said!r}"
+    if row.expected_outcome is not None:
+        return f"compiled, but expects a refusal by the {row.expected_outcome[0]}"
     for pattern in row.must:
         if not found.counts[pattern]:
             return f"lacks {pattern}"
@@ -171,7 +171,7 @@ def _over_limit(row: Row, found: Compiled) -> str:
     for name, value, limit in limits:
         if value > limit:
             return f"{value} {name}, the limit is {limit}"
-    return "right"
+    return "pass"
 
 
 # the table
@@ -243,9 +243,9 @@ def table(wanted: list[Row], found: list[Compiled]) -> str:
             if not one.refused_by
             else f"{'refused by the ' + one.refused_by:>32}"
         )
-        said = one.verdict if one.verdict != "right" else "right" if row.owed is None else "right: owed"
+        said = one.verdict if one.verdict != "pass" else "pass" if row.expected_outcome is None else "pass: expected"
         lines.append(f"{row.stem:<28}{row.arch:<8}{figures}{one.seconds:>6.1f}  {said}, {row.label}")
-    wrong = sum(one.verdict != "right" for one in found)
+    wrong = sum(one.verdict != "pass" for one in found)
     lines.append(f"{len(found)} compilations, {sum(bool(one.refused_by) for one in found)} refusals, {wrong} wrong")
     return "\n".join(lines)
 
@@ -270,7 +270,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         records = [asdict(row) | {"compiled": asdict(one)} for row, one in zip(wanted, found, strict=True)]
         Path(arguments.json).write_text(json.dumps(records, indent=1))
-    return 1 if any(one.verdict != "right" for one in found) else 0
+    return 1 if any(one.verdict != "pass" for one in found) else 0
 
 
 def main(argv: list[str] | None = None) -> int:

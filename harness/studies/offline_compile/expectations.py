@@ -1,8 +1,7 @@
 """What `bitverdict compile` compiles: kernel, case and architecture, and what must and must not be in the machine code.
 
-Patterns are searched in the PTX (or the amdgcn assembly). A row whose refusal is owed names the layer that owes it and what it
-says: an architecture without the instruction must not compile to something else.
-"""
+Patterns are searched in the PTX (or the amdgcn assembly). A row whose refusal is expected names the layer that expects it and what
+it says: an architecture without the instruction must not compile to something else."""
 
 from __future__ import annotations
 
@@ -51,8 +50,8 @@ LOCAL = (r"\bst\.local", r"\bld\.local")  # a spill, or an array that did not st
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One compilation. `must` are in the code, as often as `counts` says where it says; `must_not` are not; `owed` is (layer,
-    words) where the refusal is what must come."""
+    """One compilation. `must` are in the code, as often as `counts` says where it says; `must_not` are not; `expected_outcome` is
+    (layer, words) where the refusal is what must come."""
 
     stem: str
     arch: str
@@ -61,7 +60,7 @@ class Row:
     must: tuple[str, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)
     must_not: tuple[str, ...] = LOCAL
-    owed: tuple[str, str] | None = None
+    expected_outcome: tuple[str, str] | None = None
     most_stack: int = 0  # bytes: a row that may spill a little says so
 
     @property
@@ -93,10 +92,18 @@ def _matmul() -> Iterator[Row]:
             for config in (large, small) if dtype in ("fp16", "e4m3") else (large,):
                 problem = sizes | {"dtype": dtype, "out": "int32" if dtype == "int8" else dtype}
                 if dtype == "e4m3" and arch in ("sm_80", "sm_86"):
-                    yield Row(stem="matmul", arch=arch, problem=problem, config=config, owed=("front end", "fp8e4nv not supported"))
+                    yield Row(
+                        stem="matmul",
+                        arch=arch,
+                        problem=problem,
+                        config=config,
+                        expected_outcome=("front end", "fp8e4nv not supported"),
+                    )
                     continue
                 if dtype == "fp32" and arch in ("sm_86", "sm_89", "sm_120"):
-                    yield Row(stem="matmul", arch=arch, problem=problem, config=config, owed=("capacity", "shared memory"))
+                    yield Row(
+                        stem="matmul", arch=arch, problem=problem, config=config, expected_outcome=("capacity", "shared memory")
+                    )
                     continue
                 plan = dot_plan(
                     arch,
@@ -177,7 +184,7 @@ def _hopper_matmul() -> Iterator[Row]:
             must_not=(*LOCAL, ANY_MMA_SYNC, ANY_TCGEN05),
         )
     for arch in ("sm_80", "sm_100"):  # the launcher's, because the compiler would not refuse: it ends the process
-        yield Row(stem="hopper_matmul", arch=arch, problem={"m": 64, "n": 64, "k": 64}, owed=("launcher", "wgmma"))
+        yield Row(stem="hopper_matmul", arch=arch, problem={"m": 64, "n": 64, "k": 64}, expected_outcome=("launcher", "wgmma"))
 
 
 def _tmem_copy() -> Iterator[Row]:
@@ -196,7 +203,7 @@ def _tmem_copy() -> Iterator[Row]:
                 must_not=(*LOCAL, ANY_TCGEN05),
             )
     for arch in NO_TENSOR_MEMORY:
-        yield Row(stem="tmem_copy", arch=arch, problem={"m": 64, "n": 64}, owed=("compiler", ""))
+        yield Row(stem="tmem_copy", arch=arch, problem={"m": 64, "n": 64}, expected_outcome=("compiler", ""))
 
 
 def _small_mma() -> Iterator[Row]:
@@ -221,7 +228,7 @@ def _small_mma() -> Iterator[Row]:
                 must_not=(*LOCAL, ANY_MMA_SYNC),
                 most_stack=32 if left else 0,
             )
-    yield Row(stem="small_mma", arch="sm_120", problem={"m": 128, "n": 64, "k": 64}, owed=("compiler", ""))
+    yield Row(stem="small_mma", arch="sm_120", problem={"m": 128, "n": 64, "k": 64}, expected_outcome=("compiler", ""))
 
 
 def _blocked(stem: str) -> Iterator[Row]:
@@ -246,7 +253,7 @@ def _blocked(stem: str) -> Iterator[Row]:
                 | ({} if pipelined else {TCGEN05[dtype]: steps * 2}),
                 must_not=(*LOCAL, ANY_MMA_SYNC),
             )
-    yield Row(stem=stem, arch="sm_120", problem={"m": 128, "n": 64, "k": 64}, owed=("compiler", ""))
+    yield Row(stem=stem, arch="sm_120", problem={"m": 128, "n": 64, "k": 64}, expected_outcome=("compiler", ""))
 
 
 def _blocked_matmul() -> Iterator[Row]:
@@ -276,7 +283,7 @@ def _tma_gather() -> Iterator[Row]:
         stem="tma_gather",
         arch="sm_90",
         problem={"table_rows": 64, "table_columns": 128, "offsets": 128},
-        owed=("ptxas", "tile::gather4"),
+        expected_outcome=("ptxas", "tile::gather4"),
     )
 
 
@@ -300,7 +307,7 @@ def _tma_scatter() -> Iterator[Row]:
             stem="tma_scatter",
             arch=arch,
             problem={"table_rows": 64, "table_columns": 128, "offsets": 128},
-            owed=("ptxas", "tile::scatter4"),
+            expected_outcome=("ptxas", "tile::scatter4"),
         )
 
 
@@ -328,7 +335,7 @@ def _fused_gather_scatter_matmul() -> Iterator[Row]:
                 ),
                 must_not=(*LOCAL, ANY_MMA_SYNC),
             )
-    yield Row(stem="fused_gather_scatter_matmul", arch="sm_120", problem=sizes, owed=("compiler", ""))
+    yield Row(stem="fused_gather_scatter_matmul", arch="sm_120", problem=sizes, expected_outcome=("compiler", ""))
 
 
 SCALED_KINDS = {
@@ -384,7 +391,7 @@ def _block_scaled_matmul() -> Iterator[Row]:
         arch="sm_80",
         problem={"m": 512, "n": 512, "k": 1024, "format": "nvfp4"},
         config={},
-        owed=("front end", "fp8e4nv not supported"),
+        expected_outcome=("front end", "fp8e4nv not supported"),
     )
 
 

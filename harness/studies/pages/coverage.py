@@ -1,6 +1,6 @@
 """Operand-space coverage of the block-scaled kernel, counted and shown.
 
-`python -m bitverdict.harness.studies.pages.coverage [--target T] [--drawn N]` counts over the cover list, which every profile
+`python -m bitverdict.harness.studies.pages.coverage [--target T] [--drawn N]` counts over the required cases, which every profile
 judges, and over N drawn cases of a run (300 in the `ci` profile). Exit status 0 where everything required is reached, 1 where it is
 not."""
 
@@ -71,11 +71,12 @@ class Counted:
 
 
 def counted(cases: Iterable[Case], where: Target, *, only_cover: bool = False) -> Counted:
-    """What `cases` reach on `where`; those that owe no result reach nothing. `only_cover`: of the others count the sizes only."""
+    """What `cases` reach on `where`; those that expect no result reach nothing. `only_cover`: of the others count the sizes
+    only."""
     total = Counted(tuple(name for name in FORMATS if has_format(name, "fp32", where)))
     for case in cases:
         p = case.problem
-        if not CONTRACT.owed(case, where).result or p.m * p.n > MOST_WORDS:
+        if not CONTRACT.expected_outcome(case, where).result or p.m * p.n > MOST_WORDS:
             continue
         total.cases += 1
         for size in ("m", "n", "k"):
@@ -115,14 +116,14 @@ def shown(total: Counted, title: str) -> str:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bitverdict.harness.studies.pages.coverage", description=__doc__)
     parser.add_argument("--target", default="emulated:sm_100")
-    parser.add_argument("--drawn", type=int, default=0, metavar="N", help="drawn cases to count besides the cover list")
+    parser.add_argument("--drawn", type=int, default=0, metavar="N", help="drawn cases to count besides the required cases")
     given = parser.parse_args(arguments)
     where = target(given.target)
     cases = CONTRACT.required(where)
     if given.drawn:
-        from bitverdict.harness.session.case_source import Docket
+        from bitverdict.harness.session.case_source import CaseSource
 
-        cases = cases + Docket("block_scaled_matmul", where).drawn(given.drawn)
+        cases = cases + CaseSource("block_scaled_matmul", where).drawn(given.drawn)
     total = counted(cases, where)
     print(shown(total, f"block_scaled_matmul on {where.name}"))
     for line in total.missing():

@@ -58,7 +58,7 @@ class Explained:
 _OTHERS = ("bare", "iisan", "memcheck", "racecheck")
 _ENDS = ("launch failure", "timeout")
 _STORED_TWICE = ("two programs store",)
-_WORDS = "The words that came are compared with what is owed in every mode but fpsan"
+_WORDS = "The words that came are compared with what is expected in every mode but fpsan"
 EXPLAINED = (
     # what is said of the kernel as it is
     Explained(
@@ -73,7 +73,7 @@ EXPLAINED = (
     # fpsan
     Explained(
         modes=("fpsan",),
-        said=("right",),
+        said=("pass",),
         why="fpsan computes other words, which are not compared: it shows a fault of the device and nothing else",
     ),
     Explained(
@@ -104,7 +104,7 @@ EXPLAINED = (
     ),
     Explained(
         modes=("consan",),
-        said=("right",),
+        said=("pass",),
         there=(RACE,),
         case=("program ends under its store",),
         why="consan looks at a store in flight when something else touches its tile; nothing does once the program has "
@@ -133,12 +133,12 @@ EXPLAINED = (
         there=("illegal address",),
         case=("sanitizer bait",),
         why="the store lands 12 MiB behind its tensor, in memory that torch's allocator has mapped: the GPU faults "
-        "nowhere, and the court sees a word that was never written",
+        "nowhere, and the harness sees a word that was never written",
     ),
     Explained(
-        said=("right",),
+        said=("pass",),
         there=("stray read",),
-        why="what is read past the end lies in the band that the court lays behind every tensor, within its allocation, "
+        why="what is read past the end lies in the band that the harness lays behind every tensor, within its allocation, "
         "where memcheck sees nothing wrong, and is masked out of the result. The emulated GPU knows every tensor's "
         "end",
     ),
@@ -196,7 +196,7 @@ EXPLAINED = (
     ),
     Explained(
         modes=_OTHERS,
-        said=("right",),
+        said=("pass",),
         there=(RACE,),
         case=("program ends under its store",),
         why="nothing took the program's shared memory before the store had read it: the launches have fewer programs than "
@@ -204,28 +204,28 @@ EXPLAINED = (
     ),
     Explained(
         modes=_OTHERS,
-        said=("right",),
+        said=("pass",),
         there=(MISUSE,),
         why="PTX forbids it (a store over a live mbarrier; mbarrier.init where one lives; any use after mbarrier.inval), "
         "and this GPU did what was meant. iisan, memcheck and racecheck do not follow mbarriers",
     ),
     Explained(
         modes=("racecheck",),
-        said=("right",),
+        said=("pass",),
         there=(RACE,),
         why="racecheck follows loads, stores and cp.async; what TMA writes and what TMA and wgmma read it does not see, "
         "and under it what is not waited for had come",
     ),
     Explained(
         modes=("memcheck",),
-        said=("right",),
+        said=("pass",),
         there=(RACE, UNKNOWN),
         why="memcheck asks about addresses, not about order, and under it what is not waited for had come: the words are right",
     ),
     Explained(
         modes=("bare", "iisan"),
-        said=("right",),
+        said=("pass",),
         there=(RACE,),
-        why="nothing guarantees the order, and in this launch it came out well: the emulated GPU convicts what may happen",
+        why="nothing guarantees the order, and in this launch it came out well: the emulated GPU fails what may happen",
     ),
 )

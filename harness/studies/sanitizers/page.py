@@ -18,7 +18,7 @@ from pathlib import Path
 from bitverdict.harness.judge.classify import told_by_device
 from bitverdict.harness.model.addresses import current
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import Outcome
+from bitverdict.harness.model.verdict import Outcome, word_of_version_1
 from bitverdict.harness.studies.sanitizers import runs
 from bitverdict.harness.studies.sanitizers.known_differences import EXPLAINED, meant
 
@@ -27,10 +27,10 @@ EMULATED = ("emulated", "emulated iisan")
 UNEXPLAINED = "not explained"
 _NAMELESS = ("not run", "timeout", "killed", "launcher error", "launch failure")  # nothing that a sanitizer has named
 _LEGEND = (
-    "Hazards are those that the emulated GPU convicts, clean cases those that it acquits: the kernels as they are, and",
+    "Hazards are those that the emulated GPU fails, clean cases those that it passes: the kernels as they are, and",
     "hazards that the compiler repairs (a missing barrier or fence inside one partition). So its own row is no measurement;",
     "where others contradict it is [below](#where-they-differ-from-the-emulated-gpu). A launch that does not return, faults",
-    "or leaves wrong words convicts in every mode; a name is a race, a barrier's misuse, a deadlock, an uninitialised or",
+    "or leaves wrong words fails in every mode; a name is a race, a barrier's misuse, a deadlock, an uninitialised or",
     "stray access: consan's assertions are read as what they say. An alarm is what the mode says of the kernel as it is too.",
 )
 
@@ -72,7 +72,7 @@ def kept(files: Sequence[Path], origin: dict[str, str], without: Sequence[str] =
             mode,
             row["case"]["schedule"] if emulated else "",
             kind,
-            "" if kind == "right" else _short(message),
+            "" if kind == "pass" else _short(message),
             verdict["location"] and verdict["location"].rpartition("/")[2],
             own,
         ]
@@ -101,6 +101,7 @@ def read(path: Path) -> dict:
     try:
         found = json.loads(path.read_text())
         if found["version"] == VERSION and all(len(row) == 7 for row in found["rows"]):
+            found["rows"] = [[*row[:3], word_of_version_1(row[3]), *row[4:]] for row in found["rows"]]
             return found
         problem = f"version {found['version']}: this checkout reads version {VERSION}"
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -118,11 +119,13 @@ def _head(origin: dict[str, str]) -> Iterator[str]:
     yield from (
         "# Sanitizers, and the emulated GPU, on the same cases",
         "",
-        "Each case is judged in a child of its own: bare; compiled with Triton's iisan, consan or fpsan; under compute-sanitizer's",
+        "Each case is judged in a worker of its own: bare; compiled with Triton's iisan, consan or fpsan; under "
+        "compute-sanitizer's",
         "memcheck or racecheck; and on the emulated GPU, plain and with iisan, under six schedules (eager, latest, four drawn).",
         "Kernels and launches made to be caught come first; then hazards, each one text replaced in a kernel",
         "(`tests/faults/hazards_for_sanitizers.py`), beside the same launch of the kernel as it is. **Bold** is what the",
-        "sanitizer itself named; the rest is the judge's verdict on what the launch left behind. Every kernel's whole cover list",
+        "sanitizer itself named; the rest is the judge's verdict on what the launch left behind. Every kernel's whole required "
+        "cases",
         "under every mode: [benchmarks.md](benchmarks.md#under-the-sanitizers).",
         "",
         "Made by `python -m bitverdict.harness.studies.sanitizers.page tests/hardware_words/sanitizers_h200.json > "
@@ -138,7 +141,7 @@ def _head(origin: dict[str, str]) -> Iterator[str]:
     )
 
 
-def planted(case: dict) -> bool:
+def mutated(case: dict) -> bool:
     """Whether the case is of a hazard: of a faulty copy in a file of its own."""
     return ".py:" in case["contract"] and " as it is" not in title(case, 0).split(":")[0]
 
@@ -147,7 +150,7 @@ def alarms(held: dict) -> set[tuple[int, str]]:
     """(case, mode) where the sanitizer says what it says of the kernel as it is, at the same place, give or take a removed line."""
     at, found = _by_place(held), set()
     clean: dict[str, list[int]] = {}
-    faulty = {number for number, case in enumerate(held["cases"]) if planted(case)}
+    faulty = {number for number, case in enumerate(held["cases"]) if mutated(case)}
     for number, case in enumerate(held["cases"]):
         if ".py:" in case["contract"] and number not in faulty:
             clean.setdefault(_launch(case), []).append(number)
@@ -174,38 +177,38 @@ def _line(row: list) -> int:
 
 
 def summary(held: dict) -> dict[str, list[int]]:
-    """Mode -> how many hazards it convicts, of these by an alarm that the kernel as it is gets too, names as the emulated GPU does;
-    and how many of the clean cases it convicts. Hazards are those that the emulated GPU convicts."""
+    """Mode -> how many hazards it fails, of these by an alarm that the kernel as it is gets too, names as the emulated GPU does;
+    and how many of the clean cases it fails. Hazards are those that the emulated GPU fails."""
     at, alarmed = _by_place(held), alarms(held)
     there = {n: {row[3] for row in at.get((n, "emulated"), ())} for n in range(len(held["cases"]))}
     copies = [n for n, case in enumerate(held["cases"]) if ".py:" in case["contract"] and there[n]]
-    hazards = [n for n in copies if planted(held["cases"][n]) and there[n] - {"right"}]
+    hazards = [n for n in copies if mutated(held["cases"][n]) and there[n] - {"pass"}]
     clean = [n for n in copies if n not in hazards]
     modes = (*runs.MODES, EMULATED[0])
-    convicted = {
-        mode: {n for n in copies if any(row[3] not in ("right", "not run") for row in at.get((n, mode), ()))} for mode in modes
+    failed = {
+        mode: {n for n in copies if any(row[3] not in ("pass", "not run") for row in at.get((n, mode), ()))} for mode in modes
     }
     named = {
         mode: {
             n
             for n in hazards
             if (n, mode) not in alarmed
-            and any({row[3], meant(row[3], row[4])} & (there[n] - {"right"}) for row in at.get((n, mode), ()))
+            and any({row[3], meant(row[3], row[4])} & (there[n] - {"pass"}) for row in at.get((n, mode), ()))
         }
         for mode in modes
     }
     only = {mode: {n for n in hazards if (n, mode) in alarmed} for mode in modes}
-    told = {mode: [convicted[mode], only[mode], named[mode]] for mode in modes}
+    told = {mode: [failed[mode], only[mode], named[mode]] for mode in modes}
     gpu = modes[:-1]
-    told["any of these"] = [set().union(*(convicted[m] - only[m] for m in gpu)), set(), set().union(*(named[m] for m in gpu))]
-    told["any of these"][0] |= set().union(*(convicted[m] & set(clean) for m in gpu))
+    told["any of these"] = [set().union(*(failed[m] - only[m] for m in gpu)), set(), set().union(*(named[m] for m in gpu))]
+    told["any of these"][0] |= set().union(*(failed[m] & set(clean) for m in gpu))
     order = (*gpu, "any of these", EMULATED[0])
     counted = {mode: [len(group & set(hazards)) for group in told[mode]] + [len(told[mode][0] & set(clean))] for mode in order}
     return counted | {"all": [len(hazards), 0, len(hazards), len(clean)]}
 
 
 def _counts(held: dict) -> Iterator[str]:
-    """By mode, what it says of the hazards that the emulated GPU convicts and of the clean cases beside them."""
+    """By mode, what it says of the hazards that the emulated GPU fails and of the clean cases beside them."""
     counted = summary(held)
     hazards, _, _, clean = counted.pop("all")
     if not hazards:
@@ -213,8 +216,8 @@ def _counts(held: dict) -> Iterator[str]:
     yield from (
         f"## {hazards} hazards and {clean} clean cases",
         "",
-        f"| mode | convicts, of {hazards} hazards | of these by an alarm of the clean kernel "
-        f"| names it as the emulated GPU does | convicts, of {clean} clean cases |",
+        f"| mode | fails, of {hazards} hazards | of these by an alarm of the clean kernel "
+        f"| names it as the emulated GPU does | fails, of {clean} clean cases |",
         "| --- | ---: | ---: | ---: | ---: |",
     )
     for mode, cells in counted.items():
@@ -228,7 +231,7 @@ def title(case: dict, number: int) -> str:
         current(case["contract"])
         .removesuffix(":CONTRACT")
         .removesuffix(".py")
-        .replace("bitverdict.harness.studies.tma_limits.contract", "frontier")
+        .replace("bitverdict.harness.studies.tma_limits.contract", "tma_limits")
     )
     problem = case["problem"]
     if "operation" in problem:
@@ -268,7 +271,7 @@ def _said(held: dict) -> Iterator[str]:
     seen = set()
     for number, mode, _schedule, outcome, message, place, own in held["rows"]:
         told = (number, mode if mode not in EMULATED else outcome)  # of the emulated GPU's two builds: where they differ
-        if outcome != "right" and (own or mode in ("bare", *EMULATED)) and told not in seen:
+        if outcome != "pass" and (own or mode in ("bare", *EMULATED)) and told not in seen:
             seen.add(told)
             yield f"- {number}, {mode}: {outcome}: {message}" + (f" ({place})" if place else "")
     yield ""

@@ -1,4 +1,4 @@
-"""A case under a sanitizer, in a child of its own, and what the sanitizer said as a verdict.
+"""A case under a sanitizer, in a worker of its own, and what the sanitizer said as a verdict.
 
     bare                     no sanitizer: what the others are held against
     iisan, consan, fpsan     Triton's instrumentation, compiled into the kernel (`TRITON_INSTRUMENTATION_MODE`)
@@ -33,13 +33,13 @@ from bitverdict.harness.model.contract import case_from_record
 from bitverdict.harness.model.paths import IMPORTED_FROM, shown
 from bitverdict.harness.model.targets import Target, visible_device
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling, Verdict
+from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.workers.slot import DEVICE_FAULTS
 
 COMPILED, AROUND = ("iisan", "consan", "fpsan"), ("memcheck", "racecheck")
 MODES = ("bare", *COMPILED, *AROUND)
 EMULATED_MODES = ("bare", "iisan")  # the others rewrite what comes after the tile program, or watch a GPU
-OF_WORDS = {Outcome.RIGHT, Outcome.WRONG_WORDS, Outcome.OUTSIDE_BOUND, Outcome.UNDECIDED}
+OF_WORDS = {Outcome.PASS, Outcome.WRONG_WORDS, Outcome.OUTSIDE_BOUND, Outcome.INCONCLUSIVE}
 
 _MEMCHECK = (
     (r"Invalid __(?:global|shared|local)__ (?:write|read|atomic) of size \d+", Outcome.ILLEGAL_ADDRESS),
@@ -65,15 +65,15 @@ _REFUSED = re.compile(
 
 
 def examine(case: Case, machine: Target, mode: str, *, timeout: float = 300.0) -> Verdict:
-    """The verdict on `case` under `mode`, in a child of its own. ValueError for a mode that there is not."""
+    """The verdict on `case` under `mode`, in a worker of its own. ValueError for a mode that there is not."""
     return examine_together([case], machine, mode, timeout=timeout)[0]
 
 
 def examine_together(cases: Sequence[Case], machine: Target, mode: str, *, timeout: float = 300.0) -> list[Verdict]:
-    """The verdicts on `cases` under `mode`, in as few children as they allow. ValueError for a mode that there is not.
+    """The verdicts on `cases` under `mode`, in as few workers as they allow. ValueError for a mode that there is not.
 
-    A child that ends before its last case, or whose device is dead, is followed by one for the rest; `timeout` is the most seconds
-    from one verdict to the next. What compute-sanitizer prints does not say of which case: where it finds anything in a child of
+    A worker that ends before its last case, or whose device is dead, is followed by one for the rest; `timeout` is the most seconds
+    from one verdict to the next. What compute-sanitizer prints does not say of which case: where it finds anything in a worker of
     several, or a verdict is missing, each is examined alone.
     """
     if mode not in MODES:
@@ -94,24 +94,24 @@ def examine_together(cases: Sequence[Case], machine: Target, mode: str, *, timeo
         if status is None and len(judged) < len(rest):
             came.append(
                 Verdict(
-                    ruling=Ruling.CONVICTED,
+                    decision=Decision.FAIL,
                     outcome=Outcome.TIMEOUT,
                     message=f"no verdict within {timeout:g} s under {mode}",
-                    rests_on=RestsOn.OBSERVED_FAULT,
+                    basis=Basis.OBSERVED_FAULT,
                     details={"said": _tail(said)},
                 )
             )
         elif len(judged) < len(rest) and not (judged and judged[-1].outcome in DEVICE_FAULTS):
             came.append(told(mode, None, said, status))
         share = round((time.perf_counter() - begun) / len(came), 2)
-        found += [replace(verdict, seconds=verdict.seconds | {"child": share}) for verdict in came]
+        found += [replace(verdict, seconds=verdict.seconds | {"worker": share}) for verdict in came]
     return found
 
 
 def _run(
     cases: Sequence[Case], machine: Target, mode: str, around: list[str], timeout: float
 ) -> tuple[list[Verdict], str, int | None]:
-    """One child: its verdicts as far as it came, what was printed, and its status: None where it was ended for its silence."""
+    """One worker: its verdicts as far as it came, what was printed, and its status: None where it was ended for its silence."""
     paths = [str(IMPORTED_FROM), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"TRITON_INSTRUMENTATION_MODE": mode if mode in COMPILED else ""}
     environment["PYTHONPATH"] = os.pathsep.join(paths)
@@ -135,7 +135,7 @@ def _run(
             str(answers),
         ]
         with printed.open("w") as out:
-            child = subprocess.Popen(
+            worker = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -144,30 +144,30 @@ def _run(
                 cwd=IMPORTED_FROM,
                 start_new_session=True,
             )
-            status = _waited(child, answers, timeout)
+            status = _waited(worker, answers, timeout)
         lines = answers.read_text().splitlines(keepends=True)
         verdicts = [Verdict.from_json(json.loads(line)) for line in lines if line.endswith("\n")]
         return verdicts, printed.read_text(errors="replace"), status
 
 
-def _waited(child: subprocess.Popen, answers: Path, timeout: float) -> int | None:
-    """The child's status; None where it gave no further verdict for `timeout` seconds, and was ended."""
+def _waited(worker: subprocess.Popen, answers: Path, timeout: float) -> int | None:
+    """The worker's status; None where it gave no further verdict for `timeout` seconds, and was ended."""
     size, since = 0, time.perf_counter()
     while True:
         try:
-            return child.wait(timeout=0.1)
+            return worker.wait(timeout=0.1)
         except subprocess.TimeoutExpired:
             now = answers.stat().st_size
             if now != size:
                 size, since = now, time.perf_counter()
             elif time.perf_counter() - since > timeout:
-                os.killpg(child.pid, signal.SIGKILL)
-                child.wait()
+                os.killpg(worker.pid, signal.SIGKILL)
+                worker.wait()
                 return None
 
 
 def told(mode: str, judged: Verdict | None, said: str, status: int | None = 0) -> Verdict:
-    """What the child's verdict and everything that was printed come to. `judged` is None where the child left no verdict."""
+    """What the worker's verdict and everything that was printed come to. `judged` is None where the worker left no verdict."""
     lines = _lines(said)
     parsed = _around(mode, lines) if mode in AROUND else _asserted(lines)
     if parsed is not None and (mode in AROUND or judged is None or judged.outcome in DEVICE_FAULTS):
@@ -175,11 +175,11 @@ def told(mode: str, judged: Verdict | None, said: str, status: int | None = 0) -
         if outcome is Outcome.NOT_RUN:
             return replace(_not_run(message), details={"said": _tail(said), "judge": str(judged.outcome) if judged else ""})
         return Verdict(
-            ruling=Ruling.CONVICTED,
+            decision=Decision.FAIL,
             outcome=outcome,
             message=message,
             location=location,
-            rests_on=RestsOn.OBSERVED_FAULT,
+            basis=Basis.OBSERVED_FAULT,
             details={"said": _tail(said), "judge": str(judged.outcome) if judged else ""},
         )
     if judged is not None and mode in AROUND and _refused_calls(lines):
@@ -187,18 +187,18 @@ def told(mode: str, judged: Verdict | None, said: str, status: int | None = 0) -
     if judged is None:
         killed = status is not None and status < 0
         return Verdict(
-            ruling=Ruling.CONVICTED,
+            decision=Decision.FAIL,
             outcome=Outcome.KILLED if killed else Outcome.LAUNCHER_ERROR,
-            message=f"the child left no verdict (status {status})",
+            message=f"the worker left no verdict (status {status})",
             details={"said": _tail(said)},
-            rests_on=RestsOn.OBSERVED_FAULT,
+            basis=Basis.OBSERVED_FAULT,
         )
     if mode == "fpsan" and judged.outcome in OF_WORDS:
         return replace(
             judged,
-            ruling=Ruling.RIGHT,
-            outcome=Outcome.RIGHT,
-            rests_on=RestsOn.NOTHING,
+            decision=Decision.PASS,
+            outcome=Outcome.PASS,
+            basis=Basis.NOTHING,
             details={},
             message="ran; its words are fpsan's own and were not compared",
         )
@@ -225,7 +225,7 @@ def _refused_calls(lines: Sequence[str]) -> int:
     """How many of memcheck's errors are `BESIDES`: this call, refused, and made by Triton's loader.
 
     Triton 3.9, backends/nvidia/driver.c, loadBinary: the call's failure is the way it finds out. Where the older way fails too,
-    the launch raises, and the judge convicts."""
+    the launch raises, and the judge fails."""
     places = [place for place, line in enumerate(lines) if _ASKED.match(line)]
     blocks = [lines[place + 1 : place + 80] for place in places]
     ends = [next((end for end, line in enumerate(block) if not line or line.startswith("Program hit")), None) for block in blocks]
@@ -275,11 +275,11 @@ def _beside_cuda(name: str) -> str | None:
 
 
 def _not_run(why: str) -> Verdict:
-    return Verdict(ruling=Ruling.NOT_RUN, outcome=Outcome.NOT_RUN, message=why)
+    return Verdict(decision=Decision.NOT_RUN, outcome=Outcome.NOT_RUN, message=why)
 
 
 def unable(error: Exception) -> Verdict:
-    """The verdict where the harness itself failed: `error`, which decides nothing about a kernel."""
+    """The verdict where the harness itself failed: `error`, which is inconclusive about a kernel."""
     return failure(error, "harness")
 
 
@@ -287,7 +287,7 @@ def _tail(said: str) -> list[str]:
     return said.splitlines()[-40:]
 
 
-def _lend_scratch(machine: Target) -> None:
+def _allocate_scratch(machine: Target) -> None:
     """consan keeps the state of barriers and buffers in global memory, which Triton asks of whoever launches."""
     import torch
     import triton
@@ -295,14 +295,14 @@ def _lend_scratch(machine: Target) -> None:
     triton.set_allocator(lambda size, alignment, stream: torch.zeros(size, dtype=torch.int8, device=device_of(machine)))
 
 
-def _child(words: Sequence[str]) -> None:
+def _worker(words: Sequence[str]) -> None:
     """Judge the cases of a file in this process and leave their verdicts in another, a line each as they come."""
     records, name, arch, answers = json.loads(Path(words[0]).read_text()), *words[1:]
     from bitverdict.harness.judge.judge import judge
 
     machine = Target(name, arch) if name.startswith("emulated:") else Target(name, arch, int(name.partition(":")[2]))
     if not machine.emulated:
-        _lend_scratch(machine)
+        _allocate_scratch(machine)
     with Path(answers).open("a") as out:
         for record in records:
             try:
@@ -318,7 +318,7 @@ def _child(words: Sequence[str]) -> None:
 
 
 def chosen(address: str, machine: Target, count: int | None) -> list[Case]:
-    """The first `count` cases of the cover list that owe a result (None: all); one of a kernel that lacks something here.
+    """The first `count` cases of the required cases that expect a result (None: all); one of a kernel that lacks something here.
 
     Cases that leave the configuration to an autotuner are left out: it would have every candidate instrumented.
     """
@@ -327,7 +327,7 @@ def chosen(address: str, machine: Target, count: int | None) -> list[Case]:
         count = 1
     required = contract.required(machine)
     cases = [case for case in required if case.config is not None] or required
-    return [case for case in cases if contract.owed(case, machine).result][:count]
+    return [case for case in cases if contract.expected_outcome(case, machine).result][:count]
 
 
 def lacking(address: str, machine: Target) -> Verdict | None:
@@ -352,11 +352,11 @@ def _reread(row: dict) -> dict:
     """`row`, or what its verdict is since `BESIDES` is no finding: of what was printed, the file has the message and the end."""
     verdict = row["verdict"]
     details = verdict["details"]
-    if row["mode"] != "memcheck" or not _ASKED.match(verdict["message"]) or details.get("judge") != Outcome.RIGHT:
+    if row["mode"] != "memcheck" or not _ASKED.match(verdict["message"]) or details.get("judge") != Outcome.PASS:
         return row
     end = details["said"]
     said = [*([] if any(verdict["message"] in line for line in end) else [verdict["message"]]), *end]
-    judged = Verdict(ruling=Ruling.RIGHT, outcome=Outcome.RIGHT, seconds=verdict["seconds"])
+    judged = Verdict(decision=Decision.PASS, outcome=Outcome.PASS, seconds=verdict["seconds"])
     return row | {"verdict": told(row["mode"], judged, "\n".join(said)).to_json()}
 
 
@@ -374,4 +374,4 @@ def cases_of(rows: Sequence[dict], address: str) -> list[Case]:
 
 
 if __name__ == "__main__":
-    _child(sys.argv[1:])
+    _worker(sys.argv[1:])

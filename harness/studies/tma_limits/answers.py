@@ -4,7 +4,7 @@ rule             what is documented (`points.rule`)
 compiler         compiled to machine code offline, by ptxas too: "compiles" or "refused"
 emulated         launched on the emulated GPU
 emulated iisan   the same program compiled with Triton's iisan
-hardware, hardware iisan   launched on a GPU, each point that faults at the cost of a child
+hardware, hardware iisan   launched on a GPU, each point that faults at the cost of a worker
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.model.verdict import word_of_version_1
 from bitverdict.harness.studies.tma_limits.contract import MODES, case_of
 from bitverdict.harness.studies.tma_limits.point_key import key
 from bitverdict.harness.studies.tma_limits.points import Point, points, rule
@@ -46,13 +47,13 @@ def by_rule(grid: list[Point], arch: str, *, iisan: bool) -> Answers:
 
 
 def by_launch(grid: list[Point], target: Target, mode: str, *, jobs: int, timeout: float = 30.0) -> Answers:
-    """Launch every point that `target` has the instruction for, in children; the others answer `NOT_THERE`."""
-    from bitverdict.harness.workers.pool import Bench
+    """Launch every point that `target` has the instruction for, in workers; the others answer `NOT_THERE`."""
+    from bitverdict.harness.workers.pool import WorkerPool
 
     here = [p for p in grid if has(p, target.arch, target.features)]
     found: Answers = {key(p): {"outcome": NOT_THERE, "message": "", "location": ""} for p in grid}
-    with Bench(jobs=jobs, timeout=timeout, journal=Journal()) as bench:
-        for case, _, verdict in bench.judge_all((case_of(p, mode), target) for p in here):
+    with WorkerPool(jobs=jobs, timeout=timeout, journal=Journal()) as pool:
+        for case, _, verdict in pool.judge_all((case_of(p, mode), target) for p in here):
             seconds = verdict.seconds.get("total", 0.0)
             found[key(case.problem)] = {
                 "outcome": str(verdict.outcome),
@@ -128,6 +129,11 @@ def _listed(texts: list[str]) -> str:
     return ",\n".join(f"  {text}" for text in texts)
 
 
+def _today(answer: dict) -> dict:
+    """An answer kept before outcomes had the words of today."""
+    return answer | {"outcome": word_of_version_1(answer["outcome"])}
+
+
 def read(path: Path) -> dict[str, Any]:
     """{"origin", "columns"} of a file that `write` left. ValueError for anything else, with what is wrong with it."""
     try:
@@ -135,15 +141,15 @@ def read(path: Path) -> dict[str, Any]:
         version = found["version"]
         if version == VERSION:
             keys = [key(Point(**fields)) for fields in found["points"]]
-            answers = [dict(zip(FIELDS, row, strict=True)) for row in found["answers"]]
+            answers = [_today(dict(zip(FIELDS, row, strict=True))) for row in found["answers"]]
             found["columns"] = {
                 arch: {name: {keys[point]: answers[answer] for point, answer in pairs} for name, pairs in columns.items()}
                 for arch, columns in found["columns"].items()
             }
             return found
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise UsageError(f"{path}: no answers of a frontier ({error!r}); write them with frontier --json") from error
-    raise UsageError(f"{path}: version {version}: this checkout reads version {VERSION}; write it again with frontier --json")
+        raise UsageError(f"{path}: no answers of a TMA limits ({error!r}); write them with tma-limits --json") from error
+    raise UsageError(f"{path}: version {version}: this checkout reads version {VERSION}; write it again with tma-limits --json")
 
 
 def merged(into: dict[str, dict[str, Answers]], other: dict[str, dict[str, Answers]]) -> dict[str, dict[str, Answers]]:

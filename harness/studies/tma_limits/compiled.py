@@ -1,4 +1,4 @@
-"""What the compiler answers: every point to machine code, ptxas included, in a child that may die of it.
+"""What the compiler answers: every point to machine code, ptxas included, in a worker that may die of it.
 
 python -m bitverdict.harness.studies.tma_limits.compiled ARCH      points as lines of JSON on stdin, an answer a line on stdout
 """
@@ -15,18 +15,18 @@ from bitverdict.harness.model.paths import IMPORTED_FROM
 from bitverdict.harness.studies.tma_limits.contract import CONTRACT, case_of
 from bitverdict.harness.studies.tma_limits.points import Point
 
-CHILD = (sys.executable, "-m", "bitverdict.harness.studies.tma_limits.compiled")
+WORKER = (sys.executable, "-m", "bitverdict.harness.studies.tma_limits.compiled")
 
 
-def by_compiler(grid: list[Point], arch: str, *, child: Sequence[str] = CHILD) -> dict[str, dict]:
-    """Key of a point -> answer. A child that dies leaves "compiler abort" at the point it was at; the next one begins after it."""
+def by_compiler(grid: list[Point], arch: str, *, worker: Sequence[str] = WORKER) -> dict[str, dict]:
+    """Key of a point -> answer. A worker that dies leaves "compiler abort" at the point it was at; the next one begins after it."""
     from bitverdict.harness.studies.tma_limits.point_key import key
 
     found: dict[str, dict] = {}
     left = [key(point) for point in grid]
     while left:
         ended = subprocess.run(
-            [*child, arch], input="\n".join(left), capture_output=True, text=True, errors="replace", cwd=IMPORTED_FROM
+            [*worker, arch], input="\n".join(left), capture_output=True, text=True, errors="replace", cwd=IMPORTED_FROM
         )
         answers = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"outcome"')]
         found |= dict(zip(left, answers, strict=False))

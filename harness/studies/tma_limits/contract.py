@@ -1,6 +1,6 @@
-"""A point of the grid as a case of the court, so that a fault of one is a verdict and the next is unaffected.
+"""A point of the grid as a case of the harness, so that a fault of one is a verdict and the next is unaffected.
 
-The contract owes the plain result at every point, legal or not: the verdict then says what was observed, and the page holds it
+The contract expects the plain result at every point, legal or not: the verdict then says what was observed, and the page holds it
 against the rule.
 """
 
@@ -14,10 +14,10 @@ import numpy as np
 
 from bitverdict.harness.contracts.base.single_config import empty
 from bitverdict.harness.model.case import CASE_VERSION, Case, Operand
-from bitverdict.harness.model.contract import Contract, Expected
+from bitverdict.harness.model.contract import Contract, ExpectedOutput
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import RestsOn
+from bitverdict.harness.model.verdict import Basis
 from bitverdict.harness.studies.tma_limits.points import Point
 from bitverdict.reference import gather_scatter, tiled_copy
 
@@ -36,8 +36,8 @@ def case_of(point: Point, mode: str = "") -> Case:
     return Case(contract=ADDRESS, problem=point, config=Build(mode=mode))
 
 
-class FrontierContract(Contract):
-    stem, address = "frontier", ADDRESS
+class TmaLimitsContract(Contract):
+    stem, address = "tma_limits", ADDRESS
 
     def required(self, target: Target) -> list[Case]:
         """Few: the plain launches, one that iisan names, one that it does not, and one that faults nowhere and damages."""
@@ -95,7 +95,7 @@ class FrontierContract(Contract):
         else:
             tma_kernels.by_number(p.operation, table, tile, tensors["row_numbers"], p.column)
 
-    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         p, table = case.problem, operands["table"].codes
         box = (p.block_rows, p.block_columns)
         if p.operation == "tiled load":
@@ -106,7 +106,7 @@ class FrontierContract(Contract):
             words = tiled_copy.store(table, (p.row, p.column), self.source(p))
         else:
             words = gather_scatter.scatter(table, operands["row_numbers"].codes, p.column, self.source(p)).table
-        return [Expected(name="out", format=p.dtype, shape=words.shape, words=words, rests_on=RestsOn.EXACT)]
+        return [ExpectedOutput(name="out", format=p.dtype, shape=words.shape, words=words, basis=Basis.EXACT)]
 
     def case_from_json(self, record: Mapping) -> Case:
         """Inverse of `Case.to_json`; ValueError for another version or other fields."""
@@ -115,7 +115,7 @@ class FrontierContract(Contract):
         try:
             return case_of(Point(**record["problem"]), record["config"]["mode"])
         except (KeyError, TypeError) as error:
-            raise UsageError(f"case of the frontier: {error}: it must have the fields of Point") from error
+            raise UsageError(f"case of the TMA limits: {error}: it must have the fields of Point") from error
 
 
-CONTRACT = FrontierContract()
+CONTRACT = TmaLimitsContract()

@@ -123,7 +123,7 @@ def _of_load(now: np.ndarray, held: np.ndarray, source: np.ndarray, rows: int, w
     return past[0], any(p != past[0] for p in past), int((tile[reached:] != 0).sum()), 0, right
 
 
-def law(edge: Edge) -> tuple[int, ...]:
+def model(edge: Edge) -> tuple[int, ...]:
     """What `bitverdict.reference.tiled_copy` says is touched past a row's end: a store ends with the unit of 16 bytes that the row
     ends in."""
     if edge.kind == "tiled load":
@@ -135,9 +135,9 @@ def law(edge: Edge) -> tuple[int, ...]:
     return tuple(range(max(0, first - width), max(0, min(reach, first + edge.box_bytes) - width)))
 
 
-def unlawful(edges: list[Edge]) -> list[Edge]:
-    """Those that touched other bytes than the law says, or wrote other words."""
-    return [e for e in edges if e.past != law(e) or e.differs_by_row or e.below or e.before or not e.values_right]
+def illegal(edges: list[Edge]) -> list[Edge]:
+    """Those that touched other bytes than the model says, or wrote other words."""
+    return [e for e in edges if e.past != model(e) or e.differs_by_row or e.below or e.before or not e.values_right]
 
 
 def summary(edges: list[Edge]) -> list[dict]:
@@ -156,7 +156,8 @@ def summary(edges: list[Edge]) -> list[dict]:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Measure, say what the law does not explain, write all of it. Status 0 where the law explains every launch, 1 otherwise."""
+    """Measure, say what the model does not explain, write all of it. Status 0 where the model explains every launch, 1
+    otherwise."""
     import torch
 
     parser = argparse.ArgumentParser(prog="python -m bitverdict.harness.studies.tma_limits.edges")
@@ -171,7 +172,7 @@ def main(words: list[str] | None = None) -> int:
         machine = emulated(arguments.emulated)
     with machine:
         edges = measure(torch.device("cpu" if arguments.emulated else "cuda"), quick=arguments.quick)
-    wrong = unlawful(edges)
+    wrong = illegal(edges)
     name = f"emulated:{arguments.emulated}" if arguments.emulated else torch.cuda.get_device_name(0)
     arguments.json.write_text(
         json.dumps(
@@ -180,12 +181,12 @@ def main(words: list[str] | None = None) -> int:
                 "launches": len(edges),
                 "unlawful": len(wrong),
                 "summary": summary(edges),
-                "first unlawful": [asdict(e) for e in wrong[:40]],
+                "first illegal": [asdict(e) for e in wrong[:40]],
             },
             indent=1,
         )
     )
-    print(f"{name}: {len(edges)} launches, {len(wrong)} not as the law says")
+    print(f"{name}: {len(edges)} launches, {len(wrong)} not as the model says")
     for edge in wrong[:8]:
         print(f"  {edge}")
     return 1 if wrong else 0

@@ -9,8 +9,8 @@ from bitverdict.harness.studies.tma_limits.answers import NOT_THERE, Answers
 from bitverdict.harness.studies.tma_limits.points import Point
 
 SHOWN = ("rule", "compiler", "emulated", "emulated iisan", "hardware", "hardware iisan")
-HARMLESS = {"right", "compiles"}
-NO_ANSWER = {NOT_THERE, "not run", "not modelled", "undecided", "cancelled"}
+HARMLESS = {"pass", "compiles"}
+NO_ANSWER = {NOT_THERE, "not run", "not modelled", "inconclusive", "cancelled"}
 Columns = dict[str, Answers]
 UNEXPLAINED = "not explained"
 EXPLAINED = (  # (part of a title, what is in its lines, why); the first that fits
@@ -84,9 +84,9 @@ def _head(origins: list[dict]) -> Iterator[str]:
         "  first is looked for too early: a load brings wrong words, a store writes between the rows. The bytes that the two",
         "  stores touched (30 and 64 in the gaps) are those that this predicts. iisan asserts both.",
         "",
-        "Made by `bitverdict frontier --merge tests/hardware_words/frontier_h200.json --page docs/frontier.md`;",
+        "Made by `bitverdict tma-limits --merge tests/hardware_words/tma_limits_h200.json --page docs/tma_limits.md`;",
         "the merged file holds the hardware's answers, written on the GPU by",
-        "`bitverdict frontier --hardware cuda:0 --json FILE`.",
+        "`bitverdict tma-limits --hardware cuda:0 --json FILE`.",
         "",
     )
     for place, origin in enumerate(origins):

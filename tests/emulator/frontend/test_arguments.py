@@ -13,7 +13,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from bitverdict.harness.emulator import EmulatedFault, emulated, reach
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.model.verdict import Outcome, Ruling
+from bitverdict.harness.model.verdict import Decision, Outcome
 from tests.support.vector_add import VectorAdd, case
 
 
@@ -170,7 +170,7 @@ class Grouped(VectorAdd):
 def test_a_contract_may_say_that_pointers_lie_in_memory() -> None:
     contract, machine = Grouped(), target("emulated:sm_90")
     right = judge(case(50), machine, contract)
-    assert right.ruling is Ruling.RIGHT, (right.outcome, right.message)
+    assert right.decision is Decision.PASS, (right.outcome, right.message)
     contract.beyond = 4
     assert judge(case(50), machine, contract).outcome is Outcome.STRAY_WRITE
     contract.beyond, contract.pointers_in_memory = 0, False

@@ -1,5 +1,5 @@
 """Contract under test: a hazard between two operations that the compiler made is reported as the compiler's, with a workaround, and
-decides nothing about the kernel; the same hazard written in Gluon, and a race of global memory, are the kernel's. The faults of
+is inconclusive about the kernel; the same hazard written in Gluon, and a race of global memory, are the kernel's. The faults of
 Triton 3.9 that docs/emulator.md describes are pinned: the form that has it, the forms beside it, and what the compiler left out."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.model.verdict import Outcome, RestsOn, Ruling
+from bitverdict.harness.model.verdict import Basis, Decision, Outcome
 from bitverdict.harness.studies.offline_compile.driver import compiling
 from bitverdict.kernels.matmul import Problem
 from tests.emulator.frontend.test_stop_compiler import FP32, multiply
@@ -147,7 +147,7 @@ def matmul(a, b):
 """
 
 
-def test_a_verdict_on_a_compiler_fault_decides_nothing_and_its_workaround_passes(tmp_path: Path) -> None:
+def test_a_verdict_on_a_compiler_fault_is_inconclusive_and_its_workaround_passes(tmp_path: Path) -> None:
     problem = Problem(m=40, n=40, k=128, dtype="fp32", out="fp32")
     verdicts = {}
     for stages in (3, 1):
@@ -156,7 +156,7 @@ def test_a_verdict_on_a_compiler_fault_decides_nothing_and_its_workaround_passes
         case = Case(contract="matmul", problem=problem, regime="integers", launcher=f"{path}:matmul")
         verdicts[stages] = judge(case, target("emulated:sm_100"))
     found = verdicts[3]
-    assert (found.ruling, found.outcome, found.rests_on) == (Ruling.UNDECIDED, Outcome.COMPILER_FAULT, RestsOn.COMPILER_FAULT)
+    assert (found.decision, found.outcome, found.basis) == (Decision.INCONCLUSIVE, Outcome.COMPILER_FAULT, Basis.COMPILER_FAULT)
     assert "race made by the compiler of Triton 3.9" in found.message and f"workaround: {TURNED.workaround}" in found.message
     assert found.details["hazard"] == "race" and "stages_3.py" in found.location
-    assert verdicts[1].ruling is Ruling.RIGHT
+    assert verdicts[1].decision is Decision.PASS

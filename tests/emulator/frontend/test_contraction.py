@@ -24,7 +24,7 @@ from bitverdict.harness.emulator.mlir_reader import parse_program
 from bitverdict.reference.fused_multiply_add import fused_multiply_add
 from tests.support import drawn_sums, moved_sums
 from tests.support.drawn_sums import LANES, OUTPUTS, WARPS, by_ptx, drawn, load, operands, real_ptx
-from tests.support.ptx_threads import Memory, Threads
+from tests.support.ptx_threads import Threads, VerdictCache
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
@@ -197,7 +197,7 @@ def test_a_product_is_followed_through_shapes_and_layouts(name):
         target = GPUTarget("cuda", int(arch.removeprefix("sm_")), 32)
         text = triton.compile(program, target=target, options={"num_warps": 2, "enable_fp_fusion": True}).asm["ptx"]
         arrays = [each.numpy() for each in (*inputs, expected)]
-        threads = Threads(text, [a.__array_interface__["data"][0] for a in arrays], Memory(*arrays), 64)
+        threads = Threads(text, [a.__array_interface__["data"][0] for a in arrays], VerdictCache(*arrays), 64)
         threads.run()
         assert torch.equal(got.view(torch.int32), expected.view(torch.int32))
         assert any(opcode.startswith("fma") for opcode in threads.seen) == (name != "through_shared_memory")
@@ -270,7 +270,7 @@ READINGS = {
 
 
 @pytest.mark.parametrize("said", READINGS)
-def test_a_reading_that_decides_nothing_is_refused(said, tmp_path, monkeypatch):
+def test_a_reading_that_is_inconclusive_is_refused(said, tmp_path, monkeypatch):
     kernel = load(drawn_sums.text(["p = z * z", "z = x * y + tl.where(n > 1, p, y)"], ["z"]), tmp_path, "unread")
     monkeypatch.setattr(Contraction, "fate", lambda self, line: READINGS[said])
     monkeypatch.setattr(emulated_device, "_translations", {})

@@ -11,8 +11,8 @@ import pytest
 from bitverdict.harness.emulator.frontend.instruction_sets import NEEDS
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.model.verdict import Outcome, Ruling
-from bitverdict.harness.session.case_source import Docket
+from bitverdict.harness.model.verdict import Decision, Outcome
+from bitverdict.harness.session.case_source import CaseSource
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 REFUSED = {
@@ -40,7 +40,7 @@ def test_the_whole_compilation_refuses_what_the_table_says() -> None:
 @pytest.mark.parametrize(("stem", "arch"), [("tma_gather", "sm_90"), ("tma_gather", "sm_80"), ("tma_scatter", "sm_90")])
 def test_a_launcher_that_uses_a_feature_is_not_run_where_it_lacks(stem: str, arch: str) -> None:
     machine = target(f"emulated:{arch}")
-    docket = Docket(stem, machine, launcher=f"bitverdict.kernels.{stem}:{stem}")
-    verdict = judge(docket.required()[0], machine, docket.contract)
-    assert (verdict.ruling, verdict.outcome) == (Ruling.NOT_RUN, Outcome.NOT_RUN)
+    source = CaseSource(stem, machine, launcher=f"bitverdict.kernels.{stem}:{stem}")
+    verdict = judge(source.required()[0], machine, source.contract)
+    assert (verdict.decision, verdict.outcome) == (Decision.NOT_RUN, Outcome.NOT_RUN)
     assert verdict.message.startswith(f"{machine.name} lacks ") and f"which {arch} has not: it needs sm_100" in verdict.message

@@ -1,6 +1,6 @@
 """Contract under test: the emulated GPU holds the compiler's own work to the same rules: what the compiler repairs is an advice and
-no conviction, what it lays out fills the shared memory it asked for, and where its own program races (a transposed operand inside
-a pipelined loop, Triton 3.9 on sm_100) it is convicted, and the forms beside it are acquitted."""
+no failure, what it lays out fills the shared memory it asked for, and where its own program races (a transposed operand inside
+a pipelined loop, Triton 3.9 on sm_100) it fails, and the forms beside it pass."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REPAIRED = "only by a proxy fence that the compiler inserts"
 
 
 @pytest.mark.parametrize("kernel", FENCED)
-def test_a_missing_fence_that_the_compiler_repairs_is_an_advice_and_no_conviction(kernel: str, tmp_path: Path) -> None:
+def test_a_missing_fence_that_the_compiler_repairs_is_an_advice_and_no_failure(kernel: str, tmp_path: Path) -> None:
     faulty, fences = FENCE.subn("", source_of(kernel).read_text())
     assert fences == 1
     path = tmp_path / f"{kernel}_unfenced.py"
@@ -106,14 +106,14 @@ def test_triton_3_9_turns_a_tile_into_the_buffer_that_the_product_before_still_r
         ("sm_90", FP32, 3, 4),
     ],
 )
-def test_the_forms_beside_it_are_acquitted(arch: str, dtypes: tuple, stages: int, blocks: int) -> None:
+def test_the_forms_beside_it_pass(arch: str, dtypes: tuple, stages: int, blocks: int) -> None:
     for schedule in ("eager", "latest", "drawn:0"):
         with emulated(arch, schedule) as device:
             got, expected = multiply(dtypes, stages, blocks)
         assert torch.equal(got, expected) and not device.findings
 
 
-def test_the_wait_that_the_compiler_forgot_would_acquit_it() -> None:
+def test_the_wait_that_the_compiler_forgot_would_pass_it() -> None:
     """The loop's wait for a product moved from behind the next product to before the next turned tile."""
 
     def waits_first(text: str) -> str:
@@ -196,8 +196,8 @@ def barrier_into_operand(text: str) -> str:
     return text.replace(f"allocation.offset = {last} ", f"allocation.offset = {start + 128 * 128 - 64} ")
 
 
-def test_what_lies_in_the_upper_half_of_a_padded_operand_is_convicted_and_was_not_when_it_was_laid_at_half(monkeypatch) -> None:
-    def convicted() -> str:
+def test_what_lies_in_the_upper_half_of_a_padded_operand_fails_and_was_not_when_it_was_laid_at_half(monkeypatch) -> None:
+    def failed() -> str:
         with emulated("sm_100", "latest") as device:
             device.rewrite(barrier_into_operand)
             try:
@@ -206,10 +206,10 @@ def test_what_lies_in_the_upper_half_of_a_padded_operand_is_convicted_and_was_no
                 return fault.outcome
         return ""
 
-    assert convicted() == "barrier misuse"
+    assert failed() == "barrier misuse"
     monkeypatch.setattr(shared_memory, "SPREAD", 1)
     monkeypatch.setattr("bitverdict.harness.emulator.device._translations", {})
-    assert convicted() == ""
+    assert failed() == ""
 
 
 @triton.jit

@@ -1,5 +1,5 @@
 """Contract under test: the emulated GPU's block-scaled operations: scales in tensor memory, their copy, fp4 widening, descriptors
-that a program makes; and what it convicts when the compiler's program lacks a step of them."""
+that a program makes; and what it fails when the compiler's program lacks a step of them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_product_of_ones_counts_k(schedule: str, config: Config) -> None:
     ],
 )
 @pytest.mark.parametrize("schedule", ["eager", "latest"])
-def test_a_program_without_a_step_is_convicted_by_name(removed: str, config: Config, outcome: str, schedule: str) -> None:
+def test_a_program_without_a_step_fails_by_name(removed: str, config: Config, outcome: str, schedule: str) -> None:
     with emulated("sm_100", schedule=schedule) as device:
         device.rewrite(without(removed))
         with pytest.raises(EmulatedFault) as caught:
@@ -99,9 +99,9 @@ def test_a_reshaped_view_reads_the_same_elements_in_row_major_order() -> None:
     view.put((np.arange(1024) % 251).astype(np.uint8).reshape(1, 1024))
     five = reshaped(view, (1, 2, 32, 4, 4))
     unpacked = reshaped(five.transposed([0, 3, 2, 1, 4]), (128, 8))
-    owed = view.get().reshape(1, 2, 32, 4, 4).transpose(0, 3, 2, 1, 4).reshape(128, 8)
-    assert np.array_equal(unpacked.get(), owed)
-    assert np.array_equal(reshaped(unpacked, (8, 128)).get(), owed.reshape(8, 128))
+    expected_outcome = view.get().reshape(1, 2, 32, 4, 4).transpose(0, 3, 2, 1, 4).reshape(128, 8)
+    assert np.array_equal(unpacked.get(), expected_outcome)
+    assert np.array_equal(reshaped(unpacked, (8, 128)).get(), expected_outcome.reshape(8, 128))
 
 
 class Asked:

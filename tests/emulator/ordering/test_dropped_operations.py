@@ -1,4 +1,4 @@
-"""Contract under test: a tile program without one of the compiler's waits, fences or stores is convicted by name, with both lines;
+"""Contract under test: a tile program without one of the compiler's waits, fences or stores fails by name, with both lines;
 what never ends is a timeout."""
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def test_a_barrier_that_nobody_arrives_at_is_a_deadlock_with_its_state():
     assert any("1 of 2 arrivals" in state for state in raised.value.details["barriers"].values())
 
 
-def test_uninitialised_shared_memory_is_convicted():
+def test_uninitialised_shared_memory_fails():
     a, b = operands("fp16", 128, 128, 64)
     with emulated("sm_80") as device, pytest.raises(EmulatedFault, match="uninitialised read"):
         device.rewrite(

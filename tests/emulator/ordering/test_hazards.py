@@ -1,5 +1,5 @@
-"""Contract under test: on the emulated GPU a kernel that relies on an order which nothing guarantees is convicted under its right
-name, with both lines that collide, within 50 drawn schedules; a kernel that does not is acquitted under every schedule, and
+"""Contract under test: on the emulated GPU a kernel that relies on an order which nothing guarantees fails under its right
+name, with both lines that collide, within 50 drawn schedules; a kernel that does not passes under every schedule, and
 computes the same words."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FENCED_BY_THE_COMPILER = "block_scaled_matmul"  # a Triton kernel has no fence o
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_right_kernel_is_acquitted_and_gives_one_result_under_every_schedule(kernel: str) -> None:
+def test_a_right_kernel_passes_and_gives_one_result_under_every_schedule(kernel: str) -> None:
     run, arch = KERNELS[kernel]
     module = load(source_of(kernel))
     results = []
@@ -37,7 +37,7 @@ def test_a_right_kernel_is_acquitted_and_gives_one_result_under_every_schedule(k
 
 
 def fault_of(hazard: Hazard, directory: Path, schedule: str) -> EmulatedFault | None:
-    """What the emulator raises on the faulty kernel; None where it acquits."""
+    """What the emulator raises on the faulty kernel; None where it passes."""
     source = source_of(hazard.kernel).read_text()
     if not hazard.in_program:
         assert source.count(hazard.replace) == 1, f"{hazard.replace!r} occurs {source.count(hazard.replace)} times"
@@ -61,20 +61,20 @@ def aside(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @cache
-def conviction(hazard: Hazard, directory: Path) -> tuple[EmulatedFault, int]:
-    """The first conviction under the hazard's name, and how many drawn schedules it took."""
+def failure_report(hazard: Hazard, directory: Path) -> tuple[EmulatedFault, int]:
+    """The first failure under the hazard's name, and how many drawn schedules it took."""
     for seed in range(DRAWN):
         fault = fault_of(hazard, directory, f"drawn:{seed}")
         if fault is not None and fault.outcome == hazard.name:
             return fault, seed + 1
         assert fault is None or fault.outcome in hazard.also, fault
-    pytest.fail(f"not convicted as {hazard.name} within {DRAWN} drawn schedules")
+    pytest.fail(f"not failed as {hazard.name} within {DRAWN} drawn schedules")
 
 
 @cache
 def where_all_completes_at_issue(hazard: Hazard, directory: Path) -> str:
     fault = fault_of(hazard, directory, "immediate")
-    return "acquitted" if fault is None else fault.outcome
+    return "passed" if fault is None else fault.outcome
 
 
 def text_at(location: str) -> str:
@@ -84,8 +84,8 @@ def text_at(location: str) -> str:
 
 
 @pytest.mark.parametrize("hazard", HAZARDS, ids=lambda h: f"{h.kernel}: {h.kind} {HAZARDS.index(h)}".replace(" ", "-"))
-def test_a_planted_hazard_is_convicted_by_name_with_both_its_lines(hazard: Hazard, aside: Path) -> None:
-    fault, _ = conviction(hazard, aside)
+def test_a_hazard_fails_by_name_with_both_its_lines(hazard: Hazard, aside: Path) -> None:
+    fault, _ = failure_report(hazard, aside)
     assert hazard.at in text_at(fault.location)
     assert hazard.other in text_at(fault.details.get("other location", ""))
     assert hazard.other or hazard.name != "race"
@@ -94,7 +94,7 @@ def test_a_planted_hazard_is_convicted_by_name_with_both_its_lines(hazard: Hazar
 
 def test_what_collides_is_marked_in_the_timeline(aside: Path) -> None:
     hazard = next(h for h in HAZARDS if h.kernel == "blocked_matmul_pipelined" and h.name == "race")
-    fault, _ = conviction(hazard, aside)
+    fault, _ = failure_report(hazard, aside)
     marked = [line for line in fault.details["timeline"] if line.startswith("->")]
     line = fault.details["other location"].rpartition("/")[2]
     assert marked and all(line in each and "tcgen05.mma" in each for each in marked)
@@ -104,20 +104,20 @@ def test_a_simulator_in_which_everything_completes_at_issue_sees_far_fewer(aside
     """Why time is modelled: under "immediate" no race among operations exists."""
     rows = []
     for hazard in HAZARDS:
-        fault, needed = conviction(hazard, aside)
+        fault, needed = failure_report(hazard, aside)
         said = where_all_completes_at_issue(hazard, aside)
         lines = ", ".join(place.rpartition(":")[2] for place in (fault.location, fault.details.get("other location", "")) if place)
         rows.append((hazard.kind, hazard.kernel, hazard.name, lines, str(needed), said))
-    heads = ("hazard", "kernel", "convicted as", "lines", "schedules", "completing at issue")
+    heads = ("hazard", "kernel", "failed as", "lines", "schedules", "completing at issue")
     wide = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     by_name = sum(row[2] == row[5] for row in rows)
-    convicted = sum(row[5] != "acquitted" for row in rows)
+    failed = sum(row[5] != "passed" for row in rows)
     with capsys.disabled():
         print()
         for row in (heads, *rows):
             print("  ".join(cell.ljust(width) for cell, width in zip(row, wide, strict=True)).rstrip())
         print(
-            f"{len(rows)} planted, all convicted by name within {DRAWN} drawn schedules; where operations complete at issue "
-            f"{convicted} are convicted, {by_name} of them by name"
+            f"{len(rows)} mutated, all failed by name within {DRAWN} drawn schedules; where operations complete at issue "
+            f"{failed} fail, {by_name} of them by name"
         )
     assert len(rows) >= 60 and by_name < 0.6 * len(rows)

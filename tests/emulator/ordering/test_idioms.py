@@ -1,5 +1,5 @@
-"""Contract under test: what is legal but looks wrong is acquitted on the emulated GPU under every schedule; its twin, which
-differs by one text, is convicted by name."""
+"""Contract under test: what is legal but looks wrong passes on the emulated GPU under every schedule; its twin, which
+differs by one text, fails by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.emulated_launches import SCHEDULES, described, load, matrix
 
 IDIOMS = Path(__file__).resolve().parents[2] / "faults" / "idioms"
 SOURCES = [IDIOMS / f"gluon_{kind}_idioms.py" for kind in ("copy", "product", "partition")]
-# idiom, what its twin replaces, by what, convicted as
+# idiom, what its twin replaces, by what, failed as
 TWINS = [
     ("copy_waits_twice", "    mbarrier.wait(arrived, 0)  # the phase", "    mbarrier.wait(arrived, 1)  # the phase", "deadlock"),
     ("copy_waits_twice", "tma.async_load(a, [0, 0]", "tma.async_load(a, [0, 4]", "illegal instruction"),  # 8 bytes, not 16
@@ -174,7 +174,7 @@ def run(module, idiom: str) -> None:
 
 
 @pytest.mark.parametrize("idiom", IDIOMS)
-def test_what_is_legal_but_looks_wrong_is_acquitted_under_every_schedule(idiom):
+def test_what_is_legal_but_looks_wrong_passes_under_every_schedule(idiom):
     module = load(source_of(idiom))
     for schedule in SCHEDULES:
         with emulated("sm_100", schedule) as device:
@@ -183,7 +183,7 @@ def test_what_is_legal_but_looks_wrong_is_acquitted_under_every_schedule(idiom):
 
 
 @pytest.mark.parametrize("twin", TWINS, ids=lambda t: f"{t[0]}-{TWINS.index(t)}")
-def test_its_twin_is_convicted_by_name_under_every_schedule(twin, tmp_path):
+def test_its_twin_fails_by_name_under_every_schedule(twin, tmp_path):
     idiom, replace, by, outcome = twin
     head, found, body = source_of(idiom).read_text().partition(f"def {idiom}(")
     if replace not in body.partition("\n\n\n")[0]:  # it is in a partition's function, which only this idiom uses
@@ -200,7 +200,7 @@ def test_its_twin_is_convicted_by_name_under_every_schedule(twin, tmp_path):
         try:
             with emulated("sm_100", schedule):
                 run(module, idiom)
-            said[schedule] = "acquitted"
+            said[schedule] = "passed"
         except EmulatedFault as raised:
             said[schedule] = raised.outcome
     assert set(said.values()) <= set(outcome.split(" or ")), said  # a wait for another phase returns at once or never

@@ -17,9 +17,9 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import Contract, Expected
+from bitverdict.harness.model.contract import Contract, ExpectedOutput
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import Outcome, RestsOn
+from bitverdict.harness.model.verdict import Basis, Outcome
 
 ADDRESS = "tests.faults.crashes.faulting_kernels:CONTRACT"
 SIDE = 32
@@ -79,7 +79,7 @@ def trapping_copy_kernel(source, out, trap, COUNT: tl.constexpr):
 
 
 class FaultingContract(Contract):
-    """Owes a copy of its operand, whatever it was asked to do."""
+    """Expects a copy of its operand, whatever it was asked to do."""
 
     stem, address = "faulting_kernels", ADDRESS
 
@@ -105,8 +105,8 @@ class FaultingContract(Contract):
             raise KeyError("the launcher's own bug")
         return {"out": out}
 
-    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
-        return [Expected(name="out", format="int32", shape=(SIDE, SIDE), words=operands["source"].codes, rests_on=RestsOn.EXACT)]
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        return [ExpectedOutput(name="out", format="int32", shape=(SIDE, SIDE), words=operands["source"].codes, basis=Basis.EXACT)]
 
     def case_from_json(self, record: Mapping) -> Case:
         return Case(contract=ADDRESS, problem=Problem(**record["problem"]), data_seed=record["data_seed"])

@@ -1,4 +1,4 @@
-"""A contract by numbers: a small Triton kernel that is right, and in every eleventh case a fault of a known kind planted in it.
+"""A contract by numbers: a small Triton kernel that is right, and in every eleventh case a fault of a known kind mutated in it.
 
 The case's `fault` says what to do, never what it must be called: `NAMES` says that, and only who checks the verdicts reads it.
 """
@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import Contract, Expected
+from bitverdict.harness.model.contract import Contract, ExpectedOutput
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import RestsOn
+from bitverdict.harness.model.verdict import Basis
 
 BLOCK = 64
 EVERY = 11  # one fault in so many cases
@@ -166,7 +166,7 @@ def kinds(*, gpu: bool) -> list[str]:
 
 
 def fault_of(number: int, *, gpu: bool) -> str:
-    """What case `number` has planted: in every eleventh something, in turns; the hang in one of fifty of these."""
+    """What case `number` has mutated: in every eleventh something, in turns; the hang in one of fifty of these."""
     if number % EVERY != EVERY - 1:
         return ""
     *often, hang = kinds(gpu=gpu)
@@ -175,13 +175,13 @@ def fault_of(number: int, *, gpu: bool) -> str:
 
 
 class ByNumber(Contract):
-    """y = 2 x + 1 over n int32 elements; owes the words in every case, whatever is planted."""
+    """y = 2 x + 1 over n int32 elements; expects the words in every case, whatever is mutated."""
 
     stem = "injected_faults"
     parameters = "(x)"
 
     def __init__(self, name: str, cover: int, *, hang_at: int | None = None) -> None:
-        """`hang_at`: the place in the cover list where the first case that hangs comes, of a number beyond it."""
+        """`hang_at`: the place in the required cases where the first case that hangs comes, of a number beyond it."""
         self.address, self.cover, self.hang_at = f"tests.faults.crashes.injected:{name}", cover, hang_at
 
     def case(self, number: int, *, gpu: bool = False) -> Case:
@@ -210,9 +210,9 @@ class ByNumber(Contract):
             misbehave(case.problem.fault, x, y)
         return {"y": y}
 
-    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[Expected]:
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         words = operands["x"].codes * 2 + 1  # (n,)
-        return [Expected(name="y", format="int32", shape=words.shape, words=words, rests_on=RestsOn.EXACT)]
+        return [ExpectedOutput(name="y", format="int32", shape=words.shape, words=words, basis=Basis.EXACT)]
 
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
         return {"schedule": case.schedule, "n mod 4": case.problem.n % 4}

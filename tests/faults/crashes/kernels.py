@@ -1,4 +1,4 @@
-"""Ten crashes planted in kernels of the set, one of each kind where there is one, each in a part of the case space only.
+"""Ten crashes mutated in kernels of the set, one of each kind where there is one, each in a part of the case space only.
 
 What a shrunk case must keep is the part: more than so many K blocks, a ragged row count, one element type. The first three are the
 mistakes that the gather and scatter kernels' own preconditions warn of.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.faults.planted import Fault
+from tests.faults.mutants import Fault
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Crash:
     when: str
 
 
-def _crash(name: str, kernel: str, target: str, when: str, convicted_as: str, replace: str, by: str) -> Crash:
-    fault = Fault(name=name, kernel=kernel, replace=replace, by=by, convicted_as=(convicted_as,))
+def _crash(name: str, kernel: str, target: str, when: str, fails_as: str, replace: str, by: str) -> Crash:
+    fault = Fault(name=name, kernel=kernel, replace=replace, by=by, fails_as=(fails_as,))
     return Crash(fault, f"emulated:{target}", when)
 
 

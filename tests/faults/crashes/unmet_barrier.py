@@ -1,4 +1,4 @@
-"""A Gluon kernel that waits for an arrival nobody owes: on the emulated GPU a deadlock, on a GPU a hang."""
+"""A Gluon kernel that waits for an arrival nobody expects: on the emulated GPU a deadlock, on a GPU a hang."""
 
 from __future__ import annotations
 

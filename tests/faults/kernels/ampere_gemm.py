@@ -1,8 +1,8 @@
-"""The planted faults of `kernels/ampere_gemm.py`: what a person gets wrong in a ring of cp.async buffers, one text each."""
+"""The mutants of `kernels/ampere_gemm.py`: what a person gets wrong in a ring of cp.async buffers, one text each."""
 
 from __future__ import annotations
 
-from tests.faults.planted import Fault
+from tests.faults.mutants import Fault
 
 _TEXTS = (
     (
@@ -66,5 +66,5 @@ _TEXTS = (
 )
 
 FAULTS = tuple(
-    Fault(name=name, kernel="ampere_gemm", replace=replace, by=by, convicted_as=named) for name, replace, by, named in _TEXTS
+    Fault(name=name, kernel="ampere_gemm", replace=replace, by=by, fails_as=named) for name, replace, by, named in _TEXTS
 )

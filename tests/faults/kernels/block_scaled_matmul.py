@@ -1,24 +1,24 @@
-"""The planted faults of `kernels/block_scaled_matmul.py`: what a person gets wrong between packed scales and a ragged product.
+"""The mutants of `kernels/block_scaled_matmul.py`: what a person gets wrong between packed scales and a ragged product.
 
 The first group passes the tutorial's own check (its data, its tolerance, whole tiles, equal sizes, 2D loads, fp16 output), the
 second does not; `test_planted_block_scaled_matmul` runs it on each of them."""
 
 from __future__ import annotations
 
-from tests.faults.planted import Fault
+from tests.faults.mutants import Fault
 
 WRONG, STRAY_READ, NOT_REFUSED = "wrong words", "stray read", "not refused"
 SM_90, SM_100 = "emulated:sm_90", "emulated:sm_100"
 
 
-def _fault(name: str, replace: str, by: str, *convicted_as: str, on: str = SM_90, **shows_in: str) -> Fault:
+def _fault(name: str, replace: str, by: str, *fails_as: str, on: str = SM_90, **shows_in: str) -> Fault:
     classes = tuple((dimension.replace("_", " "), member) for dimension, member in shows_in.items())
     return Fault(
         name=name,
         kernel="block_scaled_matmul",
         replace=replace,
         by=by,
-        convicted_as=convicted_as,
+        fails_as=fails_as,
         on=(on,),
         shows_in=classes,
     )

@@ -1,9 +1,9 @@
-"""The planted faults of `kernels/blocked_matmul.py`: what a person gets wrong in a loop of loads and multiplications, one text
+"""The mutants of `kernels/blocked_matmul.py`: what a person gets wrong in a loop of loads and multiplications, one text
 each."""
 
 from __future__ import annotations
 
-from tests.faults.planted import Fault
+from tests.faults.mutants import Fault
 
 _TEXTS = (
     ("accumulates from the start", "use_acc=accumulate", "use_acc=True", ("uninitialised read", "wrong words")),
@@ -57,5 +57,5 @@ _TEXTS = (
 )
 
 FAULTS = tuple(
-    Fault(name=name, kernel="blocked_matmul", replace=replace, by=by, convicted_as=named) for name, replace, by, named in _TEXTS
+    Fault(name=name, kernel="blocked_matmul", replace=replace, by=by, fails_as=named) for name, replace, by, named in _TEXTS
 )

@@ -1,9 +1,9 @@
-"""The planted faults of `kernels/blocked_matmul_pipelined.py`: what a person gets wrong when two blocks are under way, one text
+"""The mutants of `kernels/blocked_matmul_pipelined.py`: what a person gets wrong when two blocks are under way, one text
 each."""
 
 from __future__ import annotations
 
-from tests.faults.planted import Fault
+from tests.faults.mutants import Fault
 
 _TEXTS = (
     (
@@ -75,6 +75,6 @@ _TEXTS = (
 )
 
 FAULTS = tuple(
-    Fault(name=name, kernel="blocked_matmul_pipelined", replace=replace, by=by, convicted_as=named)
+    Fault(name=name, kernel="blocked_matmul_pipelined", replace=replace, by=by, fails_as=named)
     for name, replace, by, named in _TEXTS
 )

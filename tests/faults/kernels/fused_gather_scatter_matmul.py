@@ -1,9 +1,9 @@
-"""The planted faults of `kernels/fused_gather_scatter_matmul.py`: what a person gets wrong in a persistent pipeline of gathers and
+"""The mutants of `kernels/fused_gather_scatter_matmul.py`: what a person gets wrong in a persistent pipeline of gathers and
 scatters, one text each."""
 
 from __future__ import annotations
 
-from tests.faults.planted import Fault
+from tests.faults.mutants import Fault
 
 _TEXTS = (
     (
@@ -75,6 +75,6 @@ _TEXTS = (
 )
 
 FAULTS = tuple(
-    Fault(name=name, kernel="fused_gather_scatter_matmul", replace=replace, by=by, convicted_as=named)
+    Fault(name=name, kernel="fused_gather_scatter_matmul", replace=replace, by=by, fails_as=named)
     for name, replace, by, named in _TEXTS
 )

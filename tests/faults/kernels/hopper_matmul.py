@@ -1,9 +1,9 @@
-"""The planted faults of `kernels/hopper_matmul.py`: what a person gets wrong in a ring of TMA buffers under wgmma, one text
+"""The mutants of `kernels/hopper_matmul.py`: what a person gets wrong in a ring of TMA buffers under wgmma, one text
 each."""
 
 from __future__ import annotations
 
-from tests.faults.planted import Fault
+from tests.faults.mutants import Fault
 
 _TEXTS = (
     (
@@ -73,5 +73,5 @@ _TEXTS = (
 )
 
 FAULTS = tuple(
-    Fault(name=name, kernel="hopper_matmul", replace=replace, by=by, convicted_as=named) for name, replace, by, named in _TEXTS
+    Fault(name=name, kernel="hopper_matmul", replace=replace, by=by, fails_as=named) for name, replace, by, named in _TEXTS
 )

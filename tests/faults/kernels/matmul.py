@@ -1,4 +1,4 @@
-"""The planted faults of `kernels/matmul.py`: what a person gets wrong in a tiled product, one text each.
+"""The mutants of `kernels/matmul.py`: what a person gets wrong in a tiled product, one text each.
 
 The first group compiles to the very program of the right kernel for every launch of the tutorial's own test (whole tiles,
 contiguous fp16, EVEN_K, no activation), so that no tolerance, size or luck lets that test see them: `test_planted_matmul`
@@ -6,15 +6,13 @@ compares the programs."""
 
 from __future__ import annotations
 
-from tests.faults.planted import Fault
+from tests.faults.mutants import Fault
 
 WRONG, STRAY_READ, STRAY_WRITE, NOT_REFUSED = "wrong words", "stray read", "stray write", "not refused"
 
 
-def _fault(name: str, replace: str, by: str, *convicted_as: str, on: tuple[str, ...] = (), **shows_in: str) -> Fault:
-    return Fault(
-        name=name, kernel="matmul", replace=replace, by=by, convicted_as=convicted_as, on=on, shows_in=tuple(shows_in.items())
-    )
+def _fault(name: str, replace: str, by: str, *fails_as: str, on: tuple[str, ...] = (), **shows_in: str) -> Fault:
+    return Fault(name=name, kernel="matmul", replace=replace, by=by, fails_as=fails_as, on=on, shows_in=tuple(shows_in.items()))
 
 
 _A_TAIL = "a = tl.load(a_ptrs, mask=steps[None, :] < left, other=0.0)"
@@ -27,7 +25,7 @@ _RELU = "return tl.where(y >= 0, y, 0.01 * y)"
 _GRID = 'triton.cdiv(problem.m, meta["BLOCK_M"])'
 
 NO_FILL = _fault(
-    "tail without a fill", _BOTH_TAILS, _BOTH_TAILS.replace(", other=0.0", ""), "right"
+    "tail without a fill", _BOTH_TAILS, _BOTH_TAILS.replace(", other=0.0", ""), "pass"
 )  # zeros, as compiled: an advice
 UNSEEN_BY_ITS_OWN_TEST = (
     _fault("tail of A unmasked", _A_TAIL, "a = tl.load(a_ptrs)", STRAY_READ, WRONG),

@@ -1,8 +1,8 @@
-"""The planted faults of `kernels/small_mma.py`: what a person gets wrong in one multiplication, one text each."""
+"""The mutants of `kernels/small_mma.py`: what a person gets wrong in one multiplication, one text each."""
 
 from __future__ import annotations
 
-from tests.faults.planted import Fault
+from tests.faults.mutants import Fault
 
 _TEXTS = (
     (
@@ -63,6 +63,4 @@ _TEXTS = (
     ),
 )
 
-FAULTS = tuple(
-    Fault(name=name, kernel="small_mma", replace=replace, by=by, convicted_as=named) for name, replace, by, named in _TEXTS
-)
+FAULTS = tuple(Fault(name=name, kernel="small_mma", replace=replace, by=by, fails_as=named) for name, replace, by, named in _TEXTS)

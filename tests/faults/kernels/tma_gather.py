@@ -1,8 +1,8 @@
-"""The planted faults of `kernels/tma_gather.py`: what a person gets wrong when rows are picked by number, one text each."""
+"""The mutants of `kernels/tma_gather.py`: what a person gets wrong when rows are picked by number, one text each."""
 
 from __future__ import annotations
 
-from tests.faults.planted import Fault
+from tests.faults.mutants import Fault
 
 _TEXTS = (
     (
@@ -74,6 +74,4 @@ _TEXTS = (
     ),
 )
 
-FAULTS = tuple(
-    Fault(name=name, kernel="tma_gather", replace=replace, by=by, convicted_as=named) for name, replace, by, named in _TEXTS
-)
+FAULTS = tuple(Fault(name=name, kernel="tma_gather", replace=replace, by=by, fails_as=named) for name, replace, by, named in _TEXTS)

@@ -1,8 +1,8 @@
-"""The planted faults of `kernels/tma_scatter.py`: what a person gets wrong when rows are put by number, one text each."""
+"""The mutants of `kernels/tma_scatter.py`: what a person gets wrong when rows are put by number, one text each."""
 
 from __future__ import annotations
 
-from tests.faults.planted import Fault
+from tests.faults.mutants import Fault
 
 _TEXTS = (
     ("missing rows are -1", "other=table.shape[0])", "other=-1)", ("illegal instruction",)),
@@ -73,5 +73,5 @@ _TEXTS = (
 )
 
 FAULTS = tuple(
-    Fault(name=name, kernel="tma_scatter", replace=replace, by=by, convicted_as=named) for name, replace, by, named in _TEXTS
+    Fault(name=name, kernel="tma_scatter", replace=replace, by=by, fails_as=named) for name, replace, by, named in _TEXTS
 )

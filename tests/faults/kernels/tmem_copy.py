@@ -1,8 +1,8 @@
-"""The planted faults of `kernels/tmem_copy.py`: what a person gets wrong on the way through tensor memory, one text each."""
+"""The mutants of `kernels/tmem_copy.py`: what a person gets wrong on the way through tensor memory, one text each."""
 
 from __future__ import annotations
 
-from tests.faults.planted import Fault
+from tests.faults.mutants import Fault
 
 _TEXTS = (
     ("never stored", "    tile.store(gl.convert_layout(loaded, reachable))\n", "", ("uninitialised read", "wrong words")),
@@ -56,6 +56,4 @@ _TEXTS = (
     ),
 )
 
-FAULTS = tuple(
-    Fault(name=name, kernel="tmem_copy", replace=replace, by=by, convicted_as=named) for name, replace, by, named in _TEXTS
-)
+FAULTS = tuple(Fault(name=name, kernel="tmem_copy", replace=replace, by=by, fails_as=named) for name, replace, by, named in _TEXTS)

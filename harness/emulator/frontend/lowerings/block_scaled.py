@@ -83,21 +83,21 @@ def scaled_mma(t: Translator, op: Operation) -> None:
     elements = _ELEMENTS.get(op.integer("a_type")), _ELEMENTS.get(op.integer("b_type"))
     if op.flag("two_ctas") or "two_ctas" in op.attributes or None in elements or None in scales:
         raise NotModelled(op, "over two CTAs, or on these elements")
-    law = _law(t, op, elements, scales, t.operand(op, 0))
+    model = _model(t, op, elements, scales, t.operand(op, 0))
     a, b = t.operand(op, 0), t.operand(op, 1)
     k = a.shape[1] * (2 if elements[0] == "e2m1" else 1)
-    t.products[("tcgen05", law.a, law.b, law.d, a.shape[0], b.shape[1], k)] += 1
+    t.products[("tcgen05", model.a, model.b, model.d, a.shape[0], b.shape[1], k)] += 1
     signals = "".join(f"({t.value(bar)}, {t.value(when)}), " for bar, when in zip(barriers, conditions, strict=True))
     views = ", ".join(t.value(group[0]) for group in (left, left_scale, right, right_scale, into))
     t.emit(
-        f"if {t.value(enabled[0])}: {t.constant(issue)}(m, {t.constant(op)}, {t.constant(law)}, {views}, "
+        f"if {t.value(enabled[0])}: {t.constant(issue)}(m, {t.constant(op)}, {t.constant(model)}, {views}, "
         f"{t.value(use[0])}, ({signals}), {'is_async' in op.attributes})"
     )
     for token in op.results:
         t.emit(f"{t.value(token)} = None")
 
 
-def _law(t: Translator, op: Operation, elements: tuple, scales: tuple, a: Type) -> Instruction:
+def _model(t: Translator, op: Operation, elements: tuple, scales: tuple, a: Type) -> Instruction:
     """The kind that MMAv5.cpp chooses: mxf4nvf4 for two e2m1 with e4m3 scales, mxf4 with e8m0 ones, mxf8f6f4 for all else."""
     formats = {"f8E4M3FN": "ue4m3", "i8": "e8m0"}
     scale = formats.get(scales[0].element)
@@ -111,7 +111,7 @@ def _law(t: Translator, op: Operation, elements: tuple, scales: tuple, a: Type) 
 
 
 def issue(
-    m: Machine, op: Operation, law: Instruction, a: View, a_scales: View, b: View, b_scales: View, d: View, use: Any,
+    m: Machine, op: Operation, model: Instruction, a: View, a_scales: View, b: View, b_scales: View, d: View, use: Any,
     signals: tuple, is_async: bool,
 ) -> None:  # fmt: skip
     """tcgen05.mma with block scales: as without, and the scales are read, in the order of the pipe that a copy filled them in."""
@@ -128,10 +128,10 @@ def issue(
                     op.location,
                     {"operation": op.brief},
                 )
-        left, right = _codes(law.a, a.get(), 1), _codes(law.b, b.get(), 0)  # (M, K), (K, N)
+        left, right = _codes(model.a, a.get(), 1), _codes(model.b, b.get(), 0)  # (M, K), (K, N)
         before = d.get().view(np.uint32) if use else None
         rows, columns = a_scales.get().view(np.uint8), b_scales.get().view(np.uint8)
-        d.put(scaled_product(law, left, rows, right, columns, before).view(np.float32))
+        d.put(scaled_product(model, left, rows, right, columns, before).view(np.float32))
         for barrier, when in signals:
             if when:
                 m.barriers.arrive(op, barrier, 1, flights.before(flight))

@@ -42,10 +42,9 @@ def make(
 ) -> None:  # fmt: skip
     """Encode: sizes innermost first, strides of the others in bytes.
 
-    As measured on an H200 (docs/frontier.md): a base off a multiple of 16 bytes is a misaligned address; of a stride the descriptor
-    holds whole units of 16 bytes, what is over is dropped and rows are looked for too early. The rest that the hardware cannot hold
-    traps as an illegal instruction (assumed).
-    """
+    As measured on an H200 (docs/tma_limits.md): a base off a multiple of 16 bytes is a misaligned address; of a stride the
+    descriptor holds whole units of 16 bytes, what is over is dropped and rows are looked for too early. The rest that the hardware
+    cannot hold traps as an illegal instruction (assumed)."""
     if base % ALIGNMENT and not spread:
         raise EmulatedFault(
             "misaligned address",

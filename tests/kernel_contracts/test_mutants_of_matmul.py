@@ -1,4 +1,4 @@
-"""Contract under test: each planted fault of matmul is convicted as what it is, by one case that its seed file replays; and
+"""Contract under test: each mutant of matmul fails as what it is, by one case that its reproducer replays; and
 most of them are invisible to the tutorial's own test.
 
 That test (allclose with atol=1e-2 on whole contiguous fp16 tiles) cannot see a fault whose launches are the right kernel's
@@ -22,11 +22,11 @@ from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target, target
-from bitverdict.harness.model.verdict import Ruling, Verdict
+from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.replay import replay
 from tests.faults.kernels.matmul import FAULTS, NO_FILL, UNSEEN_BY_ITS_OWN_TEST
-from tests.faults.planted import Fault, planted_contract, planted_source
+from tests.faults.mutants import Fault, mutant_contract, mutant_source
 
 LOOKED_FOR_ON = ("emulated:sm_80", "emulated:sm_90")
 OWN_TEST_SIZES = (
@@ -44,7 +44,7 @@ ASKED = 25
 UNSEEN = 15
 
 
-class Bench:
+class WorkerPool:
     """Judges here, in this process."""
 
     def judge(self, case: Case, where: Target) -> Verdict:
@@ -52,31 +52,31 @@ class Bench:
 
 
 def cases(contract: Contract, where: Target, fault: Fault) -> Iterator[Case]:
-    """The cover list, the cases of the classes the fault names first."""
+    """The required cases, the cases of the classes the fault names first."""
     required = contract.required(where)
     wanted = set(fault.shows_in)
     return iter(sorted(required, key=lambda case: not wanted <= {(n, str(v)) for n, v in contract.coverage(case, where).items()}))
 
 
-def first_conviction(fault: Fault, contract: Contract) -> tuple[Case, Target, Verdict] | None:
+def first_failure(fault: Fault, contract: Contract) -> tuple[Case, Target, Verdict] | None:
     for name in fault.on or LOOKED_FOR_ON:
         where = target(name)
         for case in cases(contract, where, fault):
             verdict = judge(case, where, contract)
-            if verdict.convicted:
+            if verdict.failed:
                 return case, where, verdict
     return None
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.replace(" ", "-"))
-def test_each_planted_fault_is_convicted_as_its_kind_and_replays_from_its_seed_file(fault: Fault, tmp_path: Path) -> None:
-    found = first_conviction(fault, planted_contract(fault, tmp_path))
-    assert found is not None, "acquitted by the whole cover list"
+def test_each_mutant_fails_as_its_kind_and_replays_from_its_reproducer(fault: Fault, tmp_path: Path) -> None:
+    found = first_failure(fault, mutant_contract(fault, tmp_path))
+    assert found is not None, "passed by the whole required cases"
     case, where, verdict = found
-    assert verdict.outcome in fault.convicted_as, verdict.message
-    stored = reproducers.write(reproducers.seed_of(case, where.name, verdict), tmp_path / "failures")
-    again = replay(stored, Bench())
-    assert again.verdict.convicted
+    assert verdict.outcome in fault.fails_as, verdict.message
+    stored = reproducers.write(reproducers.reproducer_of(case, where.name, verdict), tmp_path / "failures")
+    again = replay(stored, WorkerPool())
+    assert again.verdict.failed
     assert again.same
 
 
@@ -129,12 +129,10 @@ def test_most_faults_are_invisible_to_the_tutorials_own_test(tmp_path: Path, mon
     passing = []
     for fault in FAULTS:
         with monkeypatch.context() as patch:
-            if own_test_launches(planted_contract(fault, tmp_path).module, patch) == right:
+            if own_test_launches(mutant_contract(fault, tmp_path).module, patch) == right:
                 passing.append(fault.name)
     with capsys.disabled():
-        print(
-            f"\n{len(FAULTS)} planted faults, {len(passing)} of them launch exactly what the right kernel launches in its own test"
-        )
+        print(f"\n{len(FAULTS)} mutants, {len(passing)} of them launch exactly what the right kernel launches in its own test")
     assert len(FAULTS) >= ASKED
     assert len(passing) >= UNSEEN
     assert passing == [fault.name for fault in UNSEEN_BY_ITS_OWN_TEST]
@@ -142,25 +140,25 @@ def test_most_faults_are_invisible_to_the_tutorials_own_test(tmp_path: Path, mon
 
 def test_a_fault_whose_text_is_not_there_once_is_refused() -> None:
     with pytest.raises(ValueError, match="occurs 0 times"):
-        planted_source(replace(FAULTS[0], replace="no such text"))
+        mutant_source(replace(FAULTS[0], replace="no such text"))
     with pytest.raises(ValueError, match=r"occurs \d+ times"):
-        planted_source(replace(FAULTS[0], replace="tl.load"))
+        mutant_source(replace(FAULTS[0], replace="tl.load"))
 
 
-def test_the_untouched_kernel_is_acquitted_through_the_same_door(tmp_path: Path) -> None:
-    same = Fault(name="none", kernel="matmul", replace="tl.load(a_ptrs)", by="tl.load(a_ptrs)", convicted_as=())
-    contract = planted_contract(same, tmp_path)
+def test_the_untouched_kernel_passes_through_the_same_door(tmp_path: Path) -> None:
+    same = Fault(name="none", kernel="matmul", replace="tl.load(a_ptrs)", by="tl.load(a_ptrs)", fails_as=())
+    contract = mutant_contract(same, tmp_path)
     where = target("emulated:sm_80")
     verdicts = [judge(case, where, contract) for case in contract.required(where)[:12]]
-    assert {verdict.ruling for verdict in verdicts} == {Ruling.RIGHT}
+    assert {verdict.decision for verdict in verdicts} == {Decision.PASS}
     assert resolve("matmul").stem == contract.stem
 
 
 def test_a_tail_without_a_fill_is_right_as_compiled_and_draws_an_advice(tmp_path: Path) -> None:
-    contract, where = planted_contract(NO_FILL, tmp_path), target("emulated:sm_80")
+    contract, where = mutant_contract(NO_FILL, tmp_path), target("emulated:sm_80")
     ragged = [case for case in contract.required(where) if case.problem.k % 16]  # no BLOCK_K divides it
     assert len(ragged) >= 6
     for case in ragged[:6]:
         verdict = judge(case, where, contract)
-        assert verdict.ruling is Ruling.RIGHT
+        assert verdict.decision is Decision.PASS
         assert [said for said in verdict.advice if "leaves undefined (a mask without `other`)" in said]

@@ -1,4 +1,4 @@
-"""Contract under test: each planted fault of block_scaled_matmul is convicted as what it is, and most of them pass the tutorial's
+"""Contract under test: each mutant of block_scaled_matmul fails as what it is, and most of them pass the tutorial's
 own check.
 
 That check is run here: its data (random e2m1 elements, scales uniform in (0, 1)), its tiles, its fp16 output, its reference in fp32
@@ -26,17 +26,17 @@ from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target, target
-from bitverdict.harness.model.verdict import Ruling, Verdict
+from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.kernels.scaled_operands import FORMATS, packing, scale_shape
 from bitverdict.reference import packing as nibbles
 from bitverdict.reference import scale_layout
 from tests.faults.kernels.block_scaled_matmul import FAULTS, UNSEEN_BY_ITS_OWN_TEST
-from tests.faults.planted import Fault, planted_contract, planted_source
+from tests.faults.mutants import Fault, mutant_contract, mutant_source
 
 OWN_FORMATS = tuple(FORMATS) if os.environ.get("HARNESS_PROFILE") == "exhaustive" else ("nvfp4",)
 OWN_SIZES = 256, 256, 512  # (m, n, k): whole tiles of 128 x 256 x 256
 ASKED, UNSEEN = 12, 8
-MOST_CASES = 24  # of the cover list, those the fault names first
+MOST_CASES = 24  # of the required cases, those the fault names first
 
 
 def cases(contract: Contract, where: Target, fault: Fault) -> Iterator[Case]:
@@ -46,26 +46,26 @@ def cases(contract: Contract, where: Target, fault: Fault) -> Iterator[Case]:
     def missing(case: Case) -> int:
         return len(wanted - {(name, str(member)) for name, member in contract.coverage(case, where).items()})
 
-    if "not refused" in fault.convicted_as:
-        required = [case for case in required if not contract.owed(case, where).result]
+    if "not refused" in fault.fails_as:
+        required = [case for case in required if not contract.expected_outcome(case, where).result]
     return iter(sorted(required, key=missing)[:MOST_CASES])
 
 
-def first_conviction(fault: Fault, contract: Contract) -> Verdict | None:
+def first_failure(fault: Fault, contract: Contract) -> Verdict | None:
     for name in fault.on:
         where = target(name)
         for case in cases(contract, where, fault):
             verdict = judge(case, where, contract)
-            if verdict.convicted:
+            if verdict.failed:
                 return verdict
     return None
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.replace(" ", "-"))
-def test_each_planted_fault_is_convicted_as_its_kind(fault: Fault, tmp_path: Path) -> None:
-    verdict = first_conviction(fault, planted_contract(fault, tmp_path))
-    assert verdict is not None, "acquitted by the whole cover list"
-    assert verdict.outcome in fault.convicted_as, verdict.message
+def test_each_mutant_fails_as_its_kind(fault: Fault, tmp_path: Path) -> None:
+    verdict = first_failure(fault, mutant_contract(fault, tmp_path))
+    assert verdict is not None, "passed by the whole required cases"
+    assert verdict.outcome in fault.fails_as, verdict.message
 
 
 def own_operands(name: str, generator: torch.Generator) -> tuple[list, dict, torch.Tensor]:
@@ -106,9 +106,9 @@ def passes_its_own_test(module: ModuleType) -> bool:
 
 def test_most_faults_pass_the_tutorials_own_check(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert passes_its_own_test(bitverdict.kernels.block_scaled_matmul)
-    passing = [fault.name for fault in FAULTS if passes_its_own_test(planted_contract(fault, tmp_path).module)]
+    passing = [fault.name for fault in FAULTS if passes_its_own_test(mutant_contract(fault, tmp_path).module)]
     with capsys.disabled():
-        print(f"\n{len(FAULTS)} planted faults, {len(passing)} of them pass the tutorial's own check in {', '.join(OWN_FORMATS)}")
+        print(f"\n{len(FAULTS)} mutants, {len(passing)} of them pass the tutorial's own check in {', '.join(OWN_FORMATS)}")
     assert len(FAULTS) >= ASKED
     assert len(passing) >= UNSEEN
     assert passing == [fault.name for fault in UNSEEN_BY_ITS_OWN_TEST]
@@ -116,12 +116,12 @@ def test_most_faults_pass_the_tutorials_own_check(tmp_path: Path, capsys: pytest
 
 def test_a_fault_whose_text_is_not_there_once_is_refused() -> None:
     with pytest.raises(ValueError, match="occurs 0 times"):
-        planted_source(replace(FAULTS[0], replace="no such text"))
+        mutant_source(replace(FAULTS[0], replace="no such text"))
 
 
-def test_the_untouched_kernel_is_acquitted_through_the_same_door(tmp_path: Path) -> None:
-    same = Fault(name="none", kernel="block_scaled_matmul", replace="a_desc.load(", by="a_desc.load(", convicted_as=())
-    contract = planted_contract(same, tmp_path)
+def test_the_untouched_kernel_passes_through_the_same_door(tmp_path: Path) -> None:
+    same = Fault(name="none", kernel="block_scaled_matmul", replace="a_desc.load(", by="a_desc.load(", fails_as=())
+    contract = mutant_contract(same, tmp_path)
     where = target("emulated:sm_90")
     verdicts = [judge(case, where, contract) for case in contract.required(where)[:4]]
-    assert {verdict.ruling for verdict in verdicts} == {Ruling.RIGHT}
+    assert {verdict.decision for verdict in verdicts} == {Decision.PASS}

@@ -1,7 +1,7 @@
 """Contract under test: a gather from a column off a multiple of 16 bytes, and a scatter to such a column or to a negative row or
-column, owe an illegal instruction; under iisan an assertion that names the offset; and a launch that does not trap is convicted.
+column, expect an illegal instruction; under iisan an assertion that names the offset; and a launch that does not trap fails.
 
-`tests/faults/kernels/tma_*.py` hold kernels that do not trap where they owe it.
+`tests/faults/kernels/tma_*.py` hold kernels that do not trap where they expect it.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import RestsOn, Ruling
+from bitverdict.harness.model.verdict import Basis, Decision
 from tests.faults.kernels.tma_scatter import FAULTS
-from tests.faults.planted import planted_contract
+from tests.faults.mutants import mutant_contract
 
 BLACKWELL = Target("emulated:sm_100", "sm_100")
 NAMED = ("must be 16-byte aligned", "cannot be negative", "cannot have any negative elements")
 
 
 def owing(stem: str) -> list[Case]:
-    """The cases of the cover list that owe a fault of the hardware."""
+    """The cases of the required cases that expect a fault of the hardware."""
     contract = resolve(stem)
-    return [case for case in contract.required(BLACKWELL) if contract.owed(case, BLACKWELL).layer == "hardware"]
+    return [case for case in contract.required(BLACKWELL) if contract.expected_outcome(case, BLACKWELL).layer == "hardware"]
 
 
 CASES = [*owing("tma_gather"), *owing("tma_scatter")]
 
 
-def test_the_cover_lists_owe_each_kind_of_fault() -> None:
-    reasons = [(case.contract, resolve(case.contract).owed(case, BLACKWELL).reason) for case in CASES]
+def test_the_required_cases_expect_each_kind_of_fault() -> None:
+    reasons = [(case.contract, resolve(case.contract).expected_outcome(case, BLACKWELL).reason) for case in CASES]
     assert sum(stem == "tma_gather" and "multiple of 16 bytes" in reason for stem, reason in reasons) == 3
     assert sum(stem == "tma_scatter" and "multiple of 16 bytes" in reason for stem, reason in reasons) == 3
     assert sum("scatter to column" in reason for _, reason in reasons) == 2
@@ -41,37 +41,37 @@ def test_the_cover_lists_owe_each_kind_of_fault() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.contract}-{case.problem.column_offset}-{case.regime}")
-def test_an_owed_illegal_instruction_comes_and_acquits(case: Case) -> None:
+def test_an_expected_illegal_instruction_comes_and_passes(case: Case) -> None:
     found = judge(case, BLACKWELL)
-    assert (found.ruling, found.outcome, found.rests_on) == (Ruling.RIGHT, "illegal instruction", RestsOn.OWED_FAULT)
+    assert (found.decision, found.outcome, found.basis) == (Decision.PASS, "illegal instruction", Basis.EXPECTED_FAULT)
     assert found.location.startswith(f"kernels/{case.contract}.py:")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.contract}-{case.problem.column_offset}-{case.regime}")
-def test_under_iisan_the_assertion_that_names_it_is_owed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_under_iisan_the_assertion_that_names_it_is_expected(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     from triton import knobs
 
     monkeypatch.setattr(knobs.compilation, "instrumentation_mode", "iisan")
     found = judge(case, BLACKWELL)
-    assert (found.ruling, found.outcome) == (Ruling.RIGHT, "device assert")
+    assert (found.decision, found.outcome) == (Decision.PASS, "device assert")
     assert any(told in found.message for told in NAMED)
 
 
-def test_a_launch_that_does_not_trap_where_it_owes_it_is_convicted(tmp_path: Path) -> None:
+def test_a_launch_that_does_not_trap_where_it_expects_it_fails(tmp_path: Path) -> None:
     fault = next(fault for fault in FAULTS if fault.name == "negative rows put into the first")
-    contract = planted_contract(fault, tmp_path)
+    contract = mutant_contract(fault, tmp_path)
     case = next(case for case in contract.required(BLACKWELL) if case.regime.endswith("/negative"))
     found = judge(case, BLACKWELL, contract)
-    assert (found.ruling, found.outcome) == (Ruling.CONVICTED, "not refused")
-    assert "owes: illegal instruction by the hardware" in found.message
+    assert (found.decision, found.outcome) == (Decision.FAIL, "not refused")
+    assert "expects: illegal instruction by the hardware" in found.message
 
 
-def test_past_the_clauses_a_legal_column_owes_its_result_and_a_user_s_launcher_decides_for_itself() -> None:
+def test_past_the_clauses_a_legal_column_expects_its_result_and_a_user_s_launcher_decides_for_itself() -> None:
     case = CASES[0]
     contract = resolve(case.contract)
     legal = replace(case, problem=replace(case.problem, column_offset=8))
-    assert judge(legal, BLACKWELL).outcome == "right"
-    assert contract.owed(replace(case, launcher="somebody:launcher"), BLACKWELL).outcome == "refused"
+    assert judge(legal, BLACKWELL).outcome == "pass"
+    assert contract.expected_outcome(replace(case, launcher="somebody:launcher"), BLACKWELL).outcome == "refused"
 
 
 def test_the_launcher_asks_its_clauses_again_afterwards() -> None:

@@ -1,9 +1,8 @@
-"""Contract under test: each planted fault of the Gluon kernels is convicted as what it is, and no two of a kernel by one case,
+"""Contract under test: each mutant of the Gluon kernels fails as what it is, and no two of a kernel by one case,
 message and line.
 
-The faults are in `planted_<stem>.py`, at least eight a kernel. They are looked for in the cover list of the kernel's own contract,
-on the emulated GPU that has its instructions.
-"""
+The faults are in `tests/faults/kernels/<stem>.py`, at least eight a kernel. They are looked for in the required cases of the
+kernel's own contract, on the emulated GPU that has its instructions."""
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import Ruling, Verdict
-from tests.faults.planted import Fault, planted_contract
+from bitverdict.harness.model.verdict import Decision, Verdict
+from tests.faults.mutants import Fault, mutant_contract
 
 MACHINES = {
     "ampere_gemm": "sm_80",
@@ -42,16 +41,16 @@ ALL = [fault for stem in MACHINES for fault in faults_of(stem)]
 
 
 @cache
-def conviction(fault: Fault, directory: Path) -> tuple[Case, Verdict] | None:
-    """The first case of the cover list that convicts, and its verdict."""
-    contract = planted_contract(fault, directory)
+def failure_report(fault: Fault, directory: Path) -> tuple[Case, Verdict] | None:
+    """The first case of the required cases that fails, and its verdict."""
+    contract = mutant_contract(fault, directory)
     machine = Target(f"emulated:{MACHINES[fault.kernel]}", MACHINES[fault.kernel])
     cases = contract.required(machine)
     if fault.name.endswith("not checked"):  # shows where the right kernel refuses
-        cases.sort(key=lambda case: resolve(fault.kernel).owed(case, machine).result)
+        cases.sort(key=lambda case: resolve(fault.kernel).expected_outcome(case, machine).result)
     for case in cases:
         verdict = judge(case, machine, contract)
-        if verdict.convicted:
+        if verdict.failed:
             return case, verdict
     return None
 
@@ -62,19 +61,19 @@ def aside(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("fault", ALL, ids=lambda fault: f"{fault.kernel}: {fault.name}".replace(" ", "-"))
-def test_each_planted_fault_is_convicted_as_its_kind(fault: Fault, aside: Path) -> None:
-    found = conviction(fault, aside)
-    assert found is not None, "acquitted by the whole cover list"
-    assert found[1].outcome in fault.convicted_as, found[1].message
+def test_each_mutant_fails_as_its_kind(fault: Fault, aside: Path) -> None:
+    found = failure_report(fault, aside)
+    assert found is not None, "passed by the whole required cases"
+    assert found[1].outcome in fault.fails_as, found[1].message
 
 
 @pytest.mark.parametrize("stem", MACHINES)
-def test_no_two_faults_of_a_kernel_are_convicted_by_one_case_message_and_line(stem: str, aside: Path) -> None:
+def test_no_two_faults_of_a_kernel_fail_by_one_case_message_and_line(stem: str, aside: Path) -> None:
     faults = faults_of(stem)
     assert len(faults) >= FEWEST
     seen: dict[tuple, str] = {}
     for fault in faults:
-        found = conviction(fault, aside)
+        found = failure_report(fault, aside)
         assert found is not None, fault.name
         case, verdict = found
         mark = (
@@ -89,15 +88,15 @@ def test_no_two_faults_of_a_kernel_are_convicted_by_one_case_message_and_line(st
 
 
 @pytest.mark.parametrize("stem", MACHINES)
-def test_the_untouched_kernel_is_acquitted_through_the_same_door(stem: str, tmp_path: Path) -> None:
+def test_the_untouched_kernel_passes_through_the_same_door(stem: str, tmp_path: Path) -> None:
     same = Fault(
         name="none",
         kernel=stem,
         replace="from __future__ import annotations\n",
         by="from __future__ import annotations\n",
-        convicted_as=(),
+        fails_as=(),
     )
-    contract = planted_contract(same, tmp_path)
+    contract = mutant_contract(same, tmp_path)
     machine = Target(f"emulated:{MACHINES[stem]}", MACHINES[stem])
     verdicts = [judge(case, machine, contract) for case in contract.required(machine)[:6]]
-    assert {verdict.ruling for verdict in verdicts} == {Ruling.RIGHT}
+    assert {verdict.decision for verdict in verdicts} == {Decision.PASS}

@@ -1,6 +1,6 @@
-"""A planted fault: a kernel's source with one text replaced, written aside and reached through a contract address.
+"""A mutant: a kernel's source with one text replaced, written aside and reached through a contract address.
 
-Not a copy of a kernel: when the kernel changes so that the text no longer occurs exactly once, planting says so.
+Not a copy of a kernel: when the kernel changes so that the text no longer occurs exactly once, making a mutant says so.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ CONTRACT = _contracts.contract(_sys.modules[__name__])
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """`replace` becomes `by` in ``kernels/<kernel>.py``; the court must convict it as one of `convicted_as`
+    """`replace` becomes `by` in ``kernels/<kernel>.py``; the harness must fail it as one of `fails_as`
     (`bitverdict.harness.model.verdict.Outcome` values). `on` names the targets it is looked for on, where it shows on some only;
-    `shows_in` classes of the contract's coverage it shows in, where few cases fall in them: it saves time, not a conviction."""
+    `shows_in` classes of the contract's coverage it shows in, where few cases fall in them: it saves time, not a failure."""
 
     name: str
     kernel: str
     replace: str
     by: str
-    convicted_as: tuple[str, ...]
+    fails_as: tuple[str, ...]
     on: tuple[str, ...] = ()
     shows_in: tuple[tuple[str, str], ...] = ()
 
 
-def planted_source(fault: Fault) -> str:
+def mutant_source(fault: Fault) -> str:
     """The faulty source, the contract's address appended. ValueError where the text does not occur exactly once."""
     source = (CHECKOUT / "kernels" / f"{fault.kernel}.py").read_text()
     if (count := source.count(fault.replace)) != 1:
@@ -47,15 +47,15 @@ def planted_source(fault: Fault) -> str:
     return source.replace(fault.replace, fault.by) + _TRAILER.format(stem=fault.kernel)
 
 
-def plant(fault: Fault, directory: Path) -> str:
+def write_mutant(fault: Fault, directory: Path) -> str:
     """Write the faulty kernel into `directory`; returns the address of its contract."""
     path = directory / f"{fault.kernel}_{fault.name.replace(' ', '_')}.py"
-    path.write_text(planted_source(fault))
+    path.write_text(mutant_source(fault))
     return f"{path}:CONTRACT"
 
 
-def planted_contract(fault: Fault, directory: Path) -> Contract:
+def mutant_contract(fault: Fault, directory: Path) -> Contract:
     """The contract of the faulty kernel, loaded in this process."""
-    found = load(plant(fault, directory))
+    found = load(write_mutant(fault, directory))
     assert isinstance(found, Contract)
     return found

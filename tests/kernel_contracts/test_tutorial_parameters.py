@@ -1,6 +1,6 @@
 """Contract under test: every parameter list of the seeds' own tests is among the cases that every run judges.
 
-`tests/seed_parameters.json` is the transcription. A combination that no required case stands for fails. Sizes that the emulator
+`tests/tutorial_parameters.json` is the transcription. A combination that no required case stands for fails. Sizes that the emulator
 cannot afford are stood for by smaller ones with the same residues modulo the tile: everything but the number of whole tiles stays.
 """
 
@@ -17,7 +17,7 @@ from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 
-PARAMETERS = json.loads((Path(__file__).parents[1] / "seed_parameters.json").read_text())
+PARAMETERS = json.loads((Path(__file__).parents[1] / "tutorial_parameters.json").read_text())
 ARCHITECTURES = {"ampere_gemm": "sm_80"}
 AFFORDED = 1 << 24  # products: up to here a size stands for itself only
 TILED = {"m": "block_m", "rows": "block_m", "n": "block_n", "k": "block_k"}
