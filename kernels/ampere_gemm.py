@@ -48,12 +48,12 @@ from bitverdict.kernels.descriptor_rules import (
     same_type,
     stride_clause,
 )
-from bitverdict.kernels.features import Feature
+from bitverdict.kernels.features import Feature, shared_memory_of
 
 REQUIRES = frozenset({Feature.CP_ASYNC, Feature.MMA_SYNC})
 DTYPES = ("fp16", "bf16")
 COPY_ELEMENTS = 8  # 16 bytes, the widest cp.async, in 16-bit elements
-SHARED_LIMIT = 163 * 1024  # of sm_80; sm_90 and later have more, sm_86, sm_89 and sm_120 have 99 KiB
+SHARED_LIMIT = shared_memory_of("sm_80")  # sm_90 and sm_100 have more
 
 
 @dataclass(frozen=True, kw_only=True)

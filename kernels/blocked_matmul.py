@@ -55,11 +55,11 @@ from bitverdict.kernels.descriptor_rules import (
     stride_clause,
 )
 from bitverdict.kernels.element_types import bits_of, element_type
-from bitverdict.kernels.features import Feature
+from bitverdict.kernels.features import Feature, shared_memory_of
 
 REQUIRES = frozenset({Feature.TCGEN05, Feature.TENSOR_MEMORY, Feature.TMA, Feature.MBARRIER})
 DTYPES = ("fp16", "bf16", "e4m3", "e5m2")
-SHARED_LIMIT = 227 * 1024
+SHARED_LIMIT = shared_memory_of("sm_100")  # and of sm_90
 
 
 @dataclass(frozen=True, kw_only=True)

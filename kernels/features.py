@@ -1,6 +1,7 @@
-"""What hardware a kernel needs, by feature and never by model number.
+"""What hardware a kernel needs, by feature and never by model number, and the shared memory that it may use.
 
-A contract names the features its kernel requires; a target names those it has. An architecture is one line of `_FEATURES`.
+A contract names the features its kernel requires; a target names those it has. An architecture is one line of `_FEATURES` and
+one of `_SHARED_MEMORY`; the rest of its record is in `bitverdict.harness.model.architectures`.
 Sources: PTX ISA 9.0, "Target ISA notes" of each instruction; Triton 3.9 where the compiler and not the chip decides
 (`FP8_E4M3`: front end; `BLOCK_SCALED_MMA` counts only the instruction, not the compiler's emulation).
 """
@@ -42,6 +43,31 @@ _FEATURES: dict[str, frozenset[Feature]] = {
     "sm_110": _SM90 | _TCGEN05,
     "sm_120": _SM90 | {Feature.TMA_GATHER, Feature.BLOCK_SCALED_MMA},  # gather4 without scatter4, no tcgen05
 }
+
+
+_SMALL, _A100, _LARGE = 99 * 1024, 163 * 1024, 227 * 1024
+_SHARED_MEMORY: dict[str, int] = {
+    "sm_80": _A100,
+    "sm_86": _SMALL,
+    "sm_89": _SMALL,
+    "sm_90": _LARGE,
+    "sm_100": _LARGE,
+    "sm_103": _LARGE,
+    "sm_110": _LARGE,
+    "sm_120": _SMALL,
+}
+"""Bytes one program may use (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+
+
+def architectures() -> tuple[str, ...]:
+    """The names of all that are known, oldest first."""
+    return tuple(_FEATURES)
+
+
+def shared_memory_of(arch: str) -> int:
+    """Bytes of shared memory that one program may use on ``sm_NN``; ValueError for an architecture without a line."""
+    features_of(arch)
+    return _SHARED_MEMORY[arch]
 
 
 def features_of(arch: str) -> frozenset[Feature]:

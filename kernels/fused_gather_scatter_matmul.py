@@ -49,7 +49,7 @@ from bitverdict.kernels.descriptor_rules import (
     stride_clause,
 )
 from bitverdict.kernels.element_types import bits_of
-from bitverdict.kernels.features import Feature
+from bitverdict.kernels.features import Feature, shared_memory_of
 from bitverdict.kernels.mma_wrapper import Accumulator
 from bitverdict.kernels.offset_layout import offset_layout
 from bitverdict.kernels.tile_scheduler import GroupedTiles
@@ -59,7 +59,7 @@ REQUIRES = frozenset(
     {Feature.TMA_GATHER, Feature.TMA_SCATTER, Feature.TCGEN05, Feature.TENSOR_MEMORY, Feature.TMA, Feature.MBARRIER}
 )
 DTYPES = ("bf16", "fp16", "e4m3", "e5m2")
-SHARED_LIMIT = 227 * 1024
+SHARED_LIMIT = shared_memory_of("sm_100")  # and of sm_90
 
 
 @dataclass(frozen=True, kw_only=True)

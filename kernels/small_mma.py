@@ -55,7 +55,7 @@ from bitverdict.kernels.descriptor_rules import (
     stride_clause,
 )
 from bitverdict.kernels.element_types import bits_of, element_type
-from bitverdict.kernels.features import Feature
+from bitverdict.kernels.features import Feature, shared_memory_of
 
 REQUIRES = frozenset({Feature.TCGEN05, Feature.TENSOR_MEMORY, Feature.TMA, Feature.MBARRIER})
 DTYPES = ("fp16", "bf16", "e4m3", "e5m2")
@@ -134,7 +134,7 @@ def _shared_bytes(p: Problem, c: Config) -> int:
     return (p.m * p.k + p.k * p.n) * bits_of(p.dtype) // 8 + p.m * p.n * 4
 
 
-SHARED_LIMIT = 227 * 1024
+SHARED_LIMIT = shared_memory_of("sm_100")  # and of sm_90
 CLAUSES = (
     dtype_clause(DTYPES, "tcgen05.mma has no kind for it with an fp32 accumulator"),
     Clause(

@@ -42,12 +42,12 @@ from bitverdict.kernels.descriptor_rules import (
     stride_clause,
 )
 from bitverdict.kernels.element_types import bits_of, element_type
-from bitverdict.kernels.features import Feature
+from bitverdict.kernels.features import Feature, shared_memory_of
 from bitverdict.kernels.offset_layout import FEWEST_ROWS, offset_layout
 
 REQUIRES = frozenset({Feature.TMA_GATHER, Feature.MBARRIER})
 DTYPES = ("fp16", "bf16", "fp32", "int32", "int16", "e4m3", "e5m2", "int8")
-SHARED_LIMIT = 227 * 1024
+SHARED_LIMIT = shared_memory_of("sm_100")  # and of sm_90
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,10 +11,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import bitverdict.kernels.block_scaled_matmul
-from bitverdict.harness.contracts.base.single_config import SHARED_LIMITS, Fields, KernelContract, edges, far_pad
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, edges, far_pad
 from bitverdict.harness.contracts.inputs import block_scaled_inputs, operand_coverage
 from bitverdict.harness.contracts.oracle.dot_scaled_lowering import result_words, scaled_plan
 from bitverdict.harness.model import addresses as contracts
+from bitverdict.harness.model.architectures import architecture
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, Tile
 from bitverdict.harness.model.launcher_limits import nearest
@@ -180,7 +181,7 @@ class BlockScaledMatmulContract(KernelContract):
             return ExpectedOutcome(
                 result=False, outcome="refused", layer="front end", message="fp8e4nv", reason=f"{target.arch} has no e4m3"
             )
-        needed, limit = shared_bytes(p, config, target.arch) if config else 0, SHARED_LIMITS.get(target.arch, 0)
+        needed, limit = shared_bytes(p, config, target.arch) if config else 0, architecture(target.arch).shared_memory
         if needed > limit:
             return ExpectedOutcome(result=False, outcome="out of resources", layer="capacity", message="shared memory",
                         reason=f"{needed} bytes of shared memory, {target.arch} has {limit}")  # fmt: skip
@@ -290,11 +291,12 @@ def shared_bytes(problem: Any, config: Any, arch: str) -> int:
     e4m3 from a byte each. 0 for mma.sync, whose operands are in registers: no tile drawn here fills an A100.
     """
     f = FORMATS[problem.format]
-    if arch not in ("sm_90", "sm_100", "sm_103") or problem.k == 1:  # one block of K, known to the compiler: no ring
+    families = architecture(arch).families
+    if families == ("mma.sync",) or problem.k == 1:  # one block of K, known to the compiler: no ring
         return 0
-    b_packing = 1 if arch != "sm_90" and spread(problem.format) else packing(f.b)
+    b_packing = 1 if "tcgen05" in families and spread(problem.format) else packing(f.b)
     operands = config.block_k * (config.block_m // packing(f.a) + config.block_n // b_packing)
-    if arch != "sm_90":
+    if "tcgen05" in families:
         return (config.num_stages - 1) * operands
     scales = (config.block_m + config.block_n) * config.block_k // f.block_size
     return (config.num_stages - 1) * (operands + scales) + 2 * config.block_k * config.block_n

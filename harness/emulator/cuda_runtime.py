@@ -26,7 +26,6 @@ import torch.utils._device as default_device
 
 from bitverdict.harness.emulator.cuda_tensors import CPU, CUDA, Placement, on_gpu, unanswered
 from bitverdict.harness.emulator.faults import raise_for_the_launcher
-from bitverdict.harness.emulator.residency import MULTIPROCESSORS
 from bitverdict.harness.emulator.tensor_types import CPU_TYPES, GPU_TYPES, named
 
 if TYPE_CHECKING:
@@ -110,15 +109,15 @@ class Properties:
 
 def properties(device: Any = None) -> Properties:
     _check(device)
-    chip, each = _device().architecture, MULTIPROCESSORS[_device().arch]
-    major, minor = divmod(chip.capability, 10)
+    chip, each = _device().chip, _device().chip.multiprocessors
+    major, minor = divmod(_device().capability, 10)
     return Properties(
         name=chip.model,
         major=major,
         minor=minor,
         total_memory=chip.memory,
         multi_processor_count=_device().multiprocessors,
-        shared_memory_per_block_optin=chip.shared_memory,
+        shared_memory_per_block_optin=_device().architecture.shared_memory,
         shared_memory_per_multiprocessor=each.shared,
         regs_per_multiprocessor=each.registers,
         max_threads_per_multi_processor=each.threads,
@@ -270,7 +269,7 @@ def _no_bytes(device: Any = None) -> int:
 
 def _memory_info(device: Any = None) -> tuple[int, int]:
     _check(device)
-    return _device().architecture.memory, _device().architecture.memory
+    return _device().chip.memory, _device().chip.memory
 
 
 def _capability(device: Any = None) -> tuple[int, int]:

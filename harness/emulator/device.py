@@ -24,7 +24,6 @@ from triton.backends.driver import DriverBase
 from triton.backends.nvidia.compiler import get_ptx_version_from_options
 from triton.runtime import driver
 
-from bitverdict.harness.emulator.architectures import ARCHITECTURES
 from bitverdict.harness.emulator.autotuning import Tuned, checked, several, tuned
 from bitverdict.harness.emulator.compiled_kernel import returned
 from bitverdict.harness.emulator.cuda_runtime import LAUNCH, answering
@@ -46,15 +45,8 @@ from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.memory.global_order import EQUAL
 from bitverdict.harness.emulator.memory.undefined_lanes import NOTE
 from bitverdict.harness.emulator.mlir_reader import Program
-from bitverdict.harness.emulator.residency import (
-    MULTIPROCESSORS,
-    Registers,
-    Residency,
-    check_grid,
-    limit_of,
-    most_registers,
-    residency,
-)
+from bitverdict.harness.emulator.residency import Registers, Residency, check_grid, limit_of, most_registers, residency
+from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS
 
 KEPT = 512  # translated programs
 STEP_LIMIT = 20_000_000  # operations of the tile program in one launch: far beyond any judged case
@@ -100,14 +92,14 @@ class Device:
     """One emulated GPU: what was launched on it, what it found, what it advises. Faults are also raised out of the launch."""
 
     def __init__(self, arch: str, schedule: str) -> None:
-        if arch not in ARCHITECTURES:
-            raise BadArgument(f"arch {arch!r}: no emulated GPU of that name; there are {', '.join(ARCHITECTURES)}")
+        if arch not in CHIPS:
+            raise BadArgument(f"arch {arch!r}: no emulated GPU of that name; there are {', '.join(CHIPS)}")
         self.arch: str = arch
         self.schedule_text = schedule
-        self.architecture = ARCHITECTURES[arch]
+        self.architecture, self.chip = ARCHITECTURES[arch], CHIPS[arch]
         self.capability = self.architecture.capability
         self.schedule = Schedule(schedule)
-        self.multiprocessors = self.schedule.multiprocessors or MULTIPROCESSORS[arch].count
+        self.multiprocessors = self.schedule.multiprocessors or self.chip.multiprocessors.count
         self.launches: list[Launch] = []
         self.findings: list[EmulatedFault] = []
         self.tuned: list[Tuned] = []  # what autotuners took
@@ -303,12 +295,12 @@ class _Utils:
     def unload_module(self, module: object) -> None: ...
 
     def get_device_properties(self, device: int) -> dict[str, int]:
-        chip = self.device.architecture
+        chip = self.device.chip
         return {
-            "max_shared_mem": chip.shared_memory,
+            "max_shared_mem": self.device.architecture.shared_memory,
             "multiprocessor_count": self.device.multiprocessors,
             "warpSize": 32,
-            "max_num_regs": MULTIPROCESSORS[self.device.arch].registers,
+            "max_num_regs": chip.multiprocessors.registers,
             "sm_clock_rate": chip.clock,
             "mem_clock_rate": chip.memory_clock,
             "mem_bus_width": chip.bus,
@@ -441,4 +433,4 @@ def emulated(arch: str, schedule: str = "eager", tuning: str = "") -> Iterator[D
         knobs.runtime.add_stages_inspection_hook = hook
 
 
-__all__ = ["ARCHITECTURES", "Device", "EmulatedDriver", "Launch", "emulated"]
+__all__ = ["Device", "EmulatedDriver", "Launch", "emulated"]

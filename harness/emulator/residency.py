@@ -1,8 +1,7 @@
 """How many programs of a launch a GPU holds at once: its multiprocessors, and what one program takes of each.
 
 Programs that are resident together run at the same time, so one may wait for another. Programs beyond that begin when one ends.
-Sources: CUDA programming guide, "Technical specifications per compute capability"; the A100, H100 (SXM) and B200 data sheets for
-the multiprocessors.
+What each multiprocessor has stands in the record of its architecture (`bitverdict.harness.model.architectures`).
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from bitverdict.harness.model.architectures import CHIPS
+
 KIB = 1024
 WARP = 32
 MOST_REGISTERS = 255  # of one thread
@@ -18,23 +19,7 @@ RESERVED = KIB  # bytes of shared memory that the system keeps for each program 
 LARGEST_GRID = (2**31 - 1, 65535, 65535)  # programs along x, y, z (CUDA programming guide, the same table)
 
 
-@dataclass(frozen=True)
-class Multiprocessors:
-    """`count` of one GPU, and what each has: bytes of shared memory, threads, programs, registers, columns of tensor memory."""
-
-    count: int
-    shared: int
-    threads: int = 2048
-    programs: int = 32
-    registers: int = 65536
-    columns: int = 0
-
-
-MULTIPROCESSORS: dict[str, Multiprocessors] = {
-    "sm_80": Multiprocessors(108, 164 * KIB),  # A100
-    "sm_90": Multiprocessors(132, 228 * KIB),  # H100 SXM
-    "sm_100": Multiprocessors(148, 228 * KIB, columns=512),  # B200
-}
+MULTIPROCESSORS = {name: chip.multiprocessors for name, chip in CHIPS.items()}
 
 
 @dataclass(frozen=True)

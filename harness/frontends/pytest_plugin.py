@@ -25,9 +25,10 @@ import pytest
 from bitverdict.harness.frontends import pytest_summary
 from bitverdict.harness.frontends.pytest_large import LargeNode, LargePool, lacking, large_nodes
 from bitverdict.harness.judge.machine_faults import MachineFault
+from bitverdict.harness.model import architectures
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import kernels_with_a_contract
-from bitverdict.harness.model.targets import EMULATED_ARCHITECTURES, Target, show_workers, target, targets
+from bitverdict.harness.model.targets import Target, show_workers, target, targets
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers, tables
@@ -42,7 +43,7 @@ from bitverdict.harness.workers.pool import WorkerPool
 
 T = TypeVar("T")
 LARGE = "test_large.py"
-EMULATED = tuple(f"emulated:{arch}" for arch in EMULATED_ARCHITECTURES)
+EMULATED = tuple(f"emulated:{arch}" for arch in architectures.EMULATED)
 LONG = {"node", "large_node"}  # arguments of the tests that judge for seconds
 
 

@@ -15,11 +15,11 @@ import sys
 from dataclasses import dataclass, field
 from functools import cache
 
+from bitverdict.harness.model.architectures import EMULATED
 from bitverdict.harness.model.paths import IMPORTED_FROM
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 from bitverdict.kernels.features import Feature, features_of
 
-EMULATED_ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 GPU_NODES = ("/dev/nvidiactl", "/dev/dxg")  # where there is a GPU's driver there is one of these
 SEEN = "HARNESS_GPUS_SEEN"
 """Set by a process for its own workers: what it found, so that a dozen pytest workers need not each start CUDA to look."""
@@ -52,7 +52,7 @@ class Target:
 
 def nearest_emulated(arch: str) -> Target:
     """The emulated target whose instructions are nearest to those of a GPU of `arch`."""
-    known = {int(name.removeprefix("sm_")): name for name in EMULATED_ARCHITECTURES}
+    known = {int(name.removeprefix("sm_")): name for name in EMULATED}
     capability = int(arch.removeprefix("sm_"))
     name = known[max((number for number in known if number <= capability), default=min(known))]
     return Target(f"emulated:{name}", name)
@@ -60,12 +60,12 @@ def nearest_emulated(arch: str) -> Target:
 
 def targets() -> list[Target]:
     """Every machine that is here: the emulated ones always, then each GPU that is visible."""
-    return [Target(f"emulated:{arch}", arch) for arch in EMULATED_ARCHITECTURES] + list(_gpus())
+    return [Target(f"emulated:{arch}", arch) for arch in EMULATED] + list(_gpus())
 
 
 def target(name: str) -> Target:
     """The target called `name`; ValueError (value, rule, remedy) when it is unknown or not here."""
-    for arch in EMULATED_ARCHITECTURES:  # without looking for GPUs
+    for arch in EMULATED:  # without looking for GPUs
         if name == f"emulated:{arch}":
             return Target(name, arch)
     here = targets()

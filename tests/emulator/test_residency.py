@@ -11,10 +11,10 @@ import torch
 from triton.runtime import driver
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
-from bitverdict.harness.emulator.architectures import ARCHITECTURES
 from bitverdict.harness.emulator.execution import interleaving
 from bitverdict.harness.emulator.residency import LARGEST_GRID, Registers, check_grid, most_registers, residency
 from bitverdict.harness.judge.classify import outcome_of
+from bitverdict.harness.model.architectures import ARCHITECTURES
 from bitverdict.harness.model.verdict import Outcome
 from tests.support import ordered_kernels as ordered
 from tests.support import tile_kernels as kernels

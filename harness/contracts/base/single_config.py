@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitverdict.harness.contracts.inputs import regimes
+from bitverdict.harness.model.architectures import architecture
 from bitverdict.harness.model.case import CASE_VERSION, Case, Operand
 from bitverdict.harness.model.case_fields import check_record
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, Tile
@@ -33,17 +34,6 @@ if TYPE_CHECKING:
     from bitverdict.reference.tensor_core import Instruction
 
 BUDGET = 1 << 22  # products of one drawn case, masked elements of its tiles included
-SHARED_LIMITS = {
-    "sm_80": 166912,
-    "sm_86": 101376,
-    "sm_89": 101376,
-    "sm_90": 232448,
-    "sm_100": 232448,
-    "sm_103": 232448,
-    "sm_110": 232448,
-    "sm_120": 101376,
-}
-"""Bytes of shared memory one program may have (CUDA C++ Programming Guide, technical specifications per compute capability)."""
 
 Fields = dict[str, Any]
 
@@ -159,7 +149,7 @@ class KernelContract(Contract):
             return ExpectedOutcome(
                 result=False, outcome="refused", layer="front end", message="fp8e4nv", reason=f"{target.arch} has no e4m3"
             )
-        limit, needed = SHARED_LIMITS.get(target.arch, 0), self.shared_bytes(case)
+        limit, needed = architecture(target.arch).shared_memory, self.shared_bytes(case)
         if needed > limit:
             return ExpectedOutcome(
                 result=False,

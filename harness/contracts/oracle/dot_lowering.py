@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bitverdict.harness.model.architectures import architecture
 from bitverdict.reference.fused_multiply_add import chain
 from bitverdict.reference.k_order import instruction_order
 from bitverdict.reference.tensor_core import Instruction, instruction, product
 
 BITS = {"fp16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "int8": 8, "fp32": 32}
 _NEVER_SATURATES = 1 << 17  # products of at most 2^14 each: fewer than this stay within int32
-_TCGEN05 = ("sm_100", "sm_103", "sm_110")
 FMA = "fma"
 
 Model = Callable[[Instruction, np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
@@ -78,7 +78,7 @@ def dot_plan(arch: str, dtype: str, *, precision: str = "tf32", block_m: int, bl
     operand = "tf32" if dtype == "fp32" else dtype
     if chosen != "mma.sync":
         return Plan(arch=arch, family=chosen, dtype=dtype, operand=operand, accumulator=accumulator, block_k=block_k)
-    if dtype == "e4m3" and arch not in ("sm_89", "sm_120"):  # no such instruction on these: the compiler widens
+    if dtype == "e4m3" and not architecture(arch).mma_sync_fp8:  # no such instruction: the compiler widens
         operand = "fp16"
     return Plan(
         arch=arch, family=chosen, dtype=dtype, operand=operand, accumulator=accumulator, block_k=block_k, k_width=32 // BITS[dtype]
@@ -99,10 +99,10 @@ def family(arch: str, dtype: str, *, block_m: int, block_n: int, block_k: int, n
     tcgen05 (version 5): 4 or 8 warps, rows a multiple of 64, columns of 16, and one instruction's K; int8 only on sm_100. wgmma
     (version 3): whole warp groups, rows a multiple of 64, columns of 8, and one instruction's K. Both K are 256 bits. Otherwise
     mma.sync."""
-    one_instruction = block_k * BITS[dtype] >= 256
-    if arch in _TCGEN05 and num_warps in (4, 8) and block_m % 64 == 0 and block_n % 16 == 0 and one_instruction:
-        return "mma.sync" if dtype == "int8" and arch != "sm_100" else "tcgen05"
-    if arch == "sm_90" and num_warps % 4 == 0 and block_m % 64 == 0 and block_n % 8 == 0 and one_instruction:
+    one_instruction, chip = block_k * BITS[dtype] >= 256, architecture(arch)
+    if "tcgen05" in chip.families and num_warps in (4, 8) and block_m % 64 == 0 and block_n % 16 == 0 and one_instruction:
+        return "mma.sync" if dtype == "int8" and not chip.tcgen05_int8 else "tcgen05"
+    if "wgmma" in chip.families and num_warps % 4 == 0 and block_m % 64 == 0 and block_n % 8 == 0 and one_instruction:
         return "wgmma"
     return "mma.sync"
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitverdict.harness.contracts.oracle.dot_lowering import chained_product, words_rest_on
+from bitverdict.harness.model.architectures import architecture
 from bitverdict.reference.formats import FORMATS, convert
 from bitverdict.reference.k_order import instruction_order
 from bitverdict.reference.tensor_core import Instruction, elements, instruction, scaled_elements, scaled_product, upcast_operand
 
-_SCALED = ("sm_100", "sm_103", "sm_110")
 MMA_SYNC_WIDTH = 8  # bf16 a thread of mma.sync holds of widened operands, four times what one instruction reads
 _KINDS = {("e2m1", "e2m1", "e8m0"): "mxf4", ("e2m1", "e2m1", "ue4m3"): "mxf4nvf4"}  # all others: mxf8f6f4
 
@@ -44,11 +44,12 @@ class ScaledPlan:
 
 def scaled_plan(arch: str, a: str, b: str, scale: str, block_size: int) -> ScaledPlan:
     """The plan for elements in formats `a` and `b` with one scale for `block_size` of them."""
-    if arch in _SCALED:
+    families = architecture(arch).families
+    if "tcgen05" in families:
         kind = _KINDS.get((a, b, scale), "mxf8f6f4")
         rule = instruction("sm_100", "tcgen05", a, b, "fp32", scale=scale, scale_block=block_size, kind=kind)
         return ScaledPlan(rule=rule, a=a, b=b, scale=scale, block_size=block_size, widened=False)
-    rule = instruction(arch, "wgmma" if arch == "sm_90" else "mma.sync", "bf16", "bf16", "fp32")
+    rule = instruction(arch, families[0], "bf16", "bf16", "fp32")
     return ScaledPlan(rule=rule, a=a, b=b, scale=scale, block_size=block_size, widened=True)
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import bitverdict.kernels.matmul
-from bitverdict.harness.contracts.base.single_config import SHARED_LIMITS
 from bitverdict.harness.contracts.oracle.dot_lowering import FMA, dot_plan
+from bitverdict.harness.model.architectures import ARCHITECTURES, EMULATED, architecture
 from bitverdict.harness.model.contract import ExpectedOutcome
 from bitverdict.kernels.features import Feature, features_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 KINDS = (("fp16", "tf32"), ("bf16", "tf32"), ("e4m3", "tf32"), ("int8", "tf32"), ("fp32", "tf32"), ("fp32", "ieee"))
 """Element type and precision of what is multiplied: each has its own instruction."""
 
-ARCHS = ("sm_80", "sm_90", "sm_100")
+ARCHS = EMULATED
 
 
 def has_type(name: str, target: Target) -> bool:
@@ -35,13 +35,14 @@ def outcome(problem: Any, config: Any, target: Target) -> ExpectedOutcome:
             result=False, outcome="refused", layer="front end", message="fp8e4nv", reason=f"{target.arch} has no e4m3"
         )
     needed = shared_bytes(problem, config, target.arch) if config is not None else 0
-    if needed > SHARED_LIMITS.get(target.arch, needed):
+    known = ARCHITECTURES.get(target.arch)  # none of AMD's
+    if known and needed > (limit := known.shared_memory):
         return ExpectedOutcome(
             result=False,
             outcome="out of resources",
             layer="capacity",
             message="shared memory",
-            reason=f"{needed} bytes of shared memory, {target.arch} has {SHARED_LIMITS[target.arch]}",
+            reason=f"{needed} bytes of shared memory, {target.arch} has {limit}",
         )
     return ExpectedOutcome()
 
@@ -74,8 +75,8 @@ def row(arch: str, kind: tuple[str, str], config: Any) -> str:
         m=config.block_m, n=config.block_n, k=2 * config.block_k, dtype=dtype, out=dtype, precision=precision
     )
     needed = shared_bytes(problem, config, arch)
-    if needed > SHARED_LIMITS[arch]:
-        return f"out of resources: {needed} of {SHARED_LIMITS[arch]} bytes"
+    if needed > (limit := architecture(arch).shared_memory):
+        return f"out of resources: {needed} of {limit} bytes"
     plan = dot_plan(
         arch,
         dtype,

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.mlir_reader import Program
+from bitverdict.harness.model.architectures import Feature, emulated_with
 
 NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "ttng.async_tma_copy_global_to_local": ("cp.async.bulk.tensor", ("sm_90", "sm_100")),
-    "ttng.async_tma_copy_local_to_global": ("cp.async.bulk.tensor", ("sm_90", "sm_100")),
-    "ttng.async_tma_reduce": ("cp.reduce.async.bulk.tensor", ("sm_90", "sm_100")),
-    "ttng.async_tma_gather": ("cp.async.bulk.tensor .tile::gather4", ("sm_100",)),
-    "ttng.async_tma_scatter": ("cp.async.bulk.tensor .tile::scatter4", ("sm_100",)),
-    "ttng.warp_group_dot": ("wgmma.mma_async", ("sm_90",)),
+    "ttng.async_tma_copy_global_to_local": ("cp.async.bulk.tensor", emulated_with(Feature.TMA)),
+    "ttng.async_tma_copy_local_to_global": ("cp.async.bulk.tensor", emulated_with(Feature.TMA)),
+    "ttng.async_tma_reduce": ("cp.reduce.async.bulk.tensor", emulated_with(Feature.TMA)),
+    "ttng.async_tma_gather": ("cp.async.bulk.tensor .tile::gather4", emulated_with(Feature.TMA_GATHER)),
+    "ttng.async_tma_scatter": ("cp.async.bulk.tensor .tile::scatter4", emulated_with(Feature.TMA_SCATTER)),
+    "ttng.warp_group_dot": ("wgmma.mma_async", emulated_with(Feature.WGMMA)),
 }
 """Operation -> (its instruction, the emulated architectures that have it)."""
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bitverdict.harness.model.architectures import ARCHITECTURES
+
 
 @dataclass
 class Kept:
@@ -119,8 +121,4 @@ def compiling(arch: str) -> Iterator[list[Kept]]:
 
 def shared_limit(arch: str) -> int:
     """Bytes of shared memory one program may have; of AMD's local data share for gfx."""
-    from bitverdict.harness.contracts.base.single_config import (
-        SHARED_LIMITS,  # not at the top: it needs torch, and the command line only names this module
-    )
-
-    return SHARED_LIMITS.get(arch, 64 * 1024)
+    return ARCHITECTURES[arch].shared_memory if arch in ARCHITECTURES else 64 * 1024

@@ -1,0 +1,156 @@
+"""One record an architecture. Every number and every choice that depends on the architecture is read from it.
+
+What a kernel may ask of an architecture (features, bytes of shared memory) stands in `bitverdict.kernels.features`, which kernels
+import too. Sources: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; PTX ISA 9.0, "Target ISA notes";
+Triton 3.9, AccelerateMatmul; the data sheets of the chips.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bitverdict.kernels.features import Feature, architectures, features_of, shared_memory_of
+
+KIB, GIB = 1 << 10, 1 << 30
+
+
+@dataclass(frozen=True)
+class Multiprocessors:
+    """`count` of one GPU, and what each has: bytes of shared memory, threads, programs, registers, columns of tensor memory."""
+
+    count: int
+    shared: int
+    threads: int = 2048
+    programs: int = 32
+    registers: int = 65536
+    columns: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chip:
+    """The chip that an emulated architecture answers for.
+
+    `model`: the name that its driver reports. `memory` and `l2` in bytes, clocks in kHz, `bus` in bits.
+    """
+
+    model: str
+    multiprocessors: Multiprocessors
+    memory: int
+    l2: int
+    clock: int
+    memory_clock: int
+    bus: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """What an architecture has. An architecture with a `chip` is emulated.
+
+    `families`: its matrix instructions for `tl.dot`, in the order in which Triton tries them. `mma_sync_fp8`: mma.sync takes e4m3
+    as it is; elsewhere the compiler widens e4m3 to fp16. `tcgen05_int8`: Triton uses tcgen05 for int8.
+    """
+
+    name: str
+    families: tuple[str, ...]
+    mma_sync_fp8: bool = False
+    tcgen05_int8: bool = False
+    chip: Chip | None = None
+
+    @property
+    def capability(self) -> int:
+        """90 for "sm_90"."""
+        return int(self.name.removeprefix("sm_"))
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        return features_of(self.name)
+
+    @property
+    def shared_memory(self) -> int:
+        """Bytes of shared memory that one program may use."""
+        return shared_memory_of(self.name)
+
+    @property
+    def converts_integers_to_bf16(self) -> bool:
+        """Whether one instruction rounds an integer to bf16 (PTX ISA, cvt: from sm_90 on); elsewhere it goes through fp32."""
+        return self.capability >= 90
+
+
+_TCGEN05 = ("tcgen05", "mma.sync")
+_RECORDS = (
+    Architecture(
+        name="sm_80",
+        families=("mma.sync",),
+        chip=Chip(
+            model="NVIDIA A100-SXM4-80GB",
+            multiprocessors=Multiprocessors(108, 164 * KIB),
+            memory=80 * GIB,
+            l2=40 * KIB * KIB,
+            clock=1_410_000,
+            memory_clock=1_593_000,
+            bus=5120,
+        ),
+    ),
+    Architecture(name="sm_86", families=("mma.sync",)),
+    Architecture(name="sm_89", families=("mma.sync",), mma_sync_fp8=True),
+    Architecture(
+        name="sm_90",
+        families=("wgmma", "mma.sync"),
+        chip=Chip(
+            model="NVIDIA H100 80GB HBM3",
+            multiprocessors=Multiprocessors(132, 228 * KIB),
+            memory=80 * GIB,
+            l2=50 * KIB * KIB,
+            clock=1_980_000,
+            memory_clock=2_619_000,
+            bus=5120,
+        ),
+    ),
+    Architecture(
+        name="sm_100",
+        families=_TCGEN05,
+        tcgen05_int8=True,
+        chip=Chip(
+            model="NVIDIA B200",
+            multiprocessors=Multiprocessors(148, 228 * KIB, columns=512),
+            memory=180 * GIB,
+            l2=126 * KIB * KIB,
+            clock=1_965_000,
+            memory_clock=3_996_000,
+            bus=8192,
+        ),
+    ),
+    Architecture(name="sm_103", families=_TCGEN05),
+    Architecture(name="sm_110", families=_TCGEN05),
+    Architecture(name="sm_120", families=("mma.sync",), mma_sync_fp8=True),
+)
+ARCHITECTURES: dict[str, Architecture] = {each.name: each for each in _RECORDS}
+CHIPS: dict[str, Chip] = {each.name: each.chip for each in _RECORDS if each.chip}
+"""Of the emulated architectures."""
+EMULATED: tuple[str, ...] = tuple(CHIPS)
+
+
+def emulated_with(feature: Feature) -> tuple[str, ...]:
+    """The emulated architectures that have the feature."""
+    return tuple(name for name in EMULATED if feature in features_of(name))
+
+
+def architecture(name: str) -> Architecture:
+    """The record of ``sm_NN``. ValueError (value, rule, remedy) where there is none."""
+    if name not in ARCHITECTURES:
+        raise ValueError(f"architecture {name!r}: has no record; use one of {', '.join(ARCHITECTURES)}, or add its record")
+    return ARCHITECTURES[name]
+
+
+__all__ = [
+    "ARCHITECTURES",
+    "CHIPS",
+    "EMULATED",
+    "Architecture",
+    "Chip",
+    "Feature",
+    "Multiprocessors",
+    "architecture",
+    "architectures",
+    "emulated_with",
+]
