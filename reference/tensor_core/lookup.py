@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bitverdict.reference.tensor_core import sm_80, sm_89, sm_90, sm_100
+from bitverdict.reference.tensor_core.constructors import register_halves
 from bitverdict.reference.tensor_core.record import Accumulator, Choices, Instruction
-from bitverdict.reference.tensor_core.sm_90 import register_halves
 
 INSTRUCTIONS: tuple[Instruction, ...] = sm_80.INSTRUCTIONS + sm_89.INSTRUCTIONS + sm_90.INSTRUCTIONS + sm_100.INSTRUCTIONS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bitverdict.reference.formats import Rounding
+from bitverdict.reference.tensor_core.constructors import dense, emulated_fp8, integers
 from bitverdict.reference.tensor_core.record import Basis, Choices, ExponentFloor, Instruction
-from bitverdict.reference.tensor_core.sm_90 import dense, emulated_fp8, integers
 
 ARCH = "sm_100"
 FP8 = ("e4m3", "e5m2")
