@@ -1,4 +1,4 @@
-"""Contract under test: the guides for adding a kernel and a format do what they say: their own blocks, in order, in a clean clone.
+"""Contract under test: the guides for adding something do what they say: their own blocks, in order, in a clean clone.
 
 A block under "File `path`" is written, a line under "In `path`, below the line `...`" is inserted, a shell block is run and must
 end with status 0."""
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-GUIDES = ("adding_a_kernel", "adding_a_format")
+GUIDES = ("adding_a_kernel", "adding_a_format", "adding_an_operation", "adding_an_architecture", "a_new_triton_release")
 _BLOCK = re.compile(r"^```(?P<kind>\w+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"^File `([^`]+)`")
 _BELOW = re.compile(r"^In `([^`]+)`, below the line `([^`]+)`")
