@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from bitverdict.harness.model.launcher_limits import claimed
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis
 from bitverdict.kernels.element_types import bits_of
+
+if TYPE_CHECKING:
+    from bitverdict.reference.gather_scatter import Scattered
 
 WAIVES = {"distinct rows": "row numbers that come twice"}
 """What a user's launcher may say that it is never given."""
@@ -132,7 +135,7 @@ class TmaScatterContract(TmaGatherContract):
         ]
 
 
-def several_writers(left) -> np.ndarray:
+def several_writers(left: Scattered) -> np.ndarray:
     """(table rows, columns) True where two writers of one element bring different words: either may stay."""
     inconclusive = np.zeros(left.table.shape, bool)  # (table rows, columns)
     block = slice(left.first, left.first + left.words.shape[1])

@@ -5,11 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bitverdict.harness.model.paths import kernels_with_a_contract
-from bitverdict.harness.model.targets import target, targets
+from bitverdict.harness.model.targets import Target, target, targets
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.session import tables as report
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from bitverdict.harness.studies.crosscheck import Tally
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 5 if not tally.words else 1 if tally.wrong else 0
 
 
-def _show(shown, tally, arguments: argparse.Namespace, hardware) -> None:
+def _show(shown: Console, tally: Tally, arguments: argparse.Namespace, hardware: Target) -> None:
     from rich.table import Table
 
     from bitverdict.harness.studies.crosscheck import MOVED

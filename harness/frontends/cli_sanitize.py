@@ -9,9 +9,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 SHOWN = 200  # verdicts that a table can show one by one
 
@@ -62,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 5 if not ran else 3 if any(v.decision is Decision.ERROR for v in ran) else 0
 
 
-def _examined(work: list, machine, together: int, jobs: int, arguments: argparse.Namespace) -> list:
+def _examined(work: list, machine: Target, together: int, jobs: int, arguments: argparse.Namespace) -> list:
     """The verdicts in the order of `work`, up to `together` cases of one kernel and mode to a worker, `jobs` workers at a time.
 
     What there is stands in the file of --json after each worker: a run that is ended leaves it.
@@ -98,7 +103,7 @@ def _examined(work: list, machine, together: int, jobs: int, arguments: argparse
     return found
 
 
-def _write(path: Path, machine, work: list, found: list) -> None:
+def _write(path: Path, machine: Target, work: list, found: list) -> None:
     rows = [
         {"contract": stem, "case": case.to_json(), "mode": mode, "target": machine.name, "verdict": verdict.to_json()}
         for (stem, case, mode), verdict in zip(work, found, strict=True)
@@ -109,7 +114,7 @@ def _write(path: Path, machine, work: list, found: list) -> None:
     unfinished.replace(path)
 
 
-def _sum_up(shown, work: list, found: list) -> None:
+def _sum_up(shown: Console, work: list, found: list) -> None:
     """A line a kernel and mode, and each verdict that is neither right nor `not run`."""
     from collections import Counter
 
@@ -122,7 +127,7 @@ def _sum_up(shown, work: list, found: list) -> None:
             shown.print(f"{stem} {mode} {case.problem} {case.config}: {verdict.outcome}: {verdict.message[:200]}", markup=False)
 
 
-def _show(shown, machine, work: list, found: list) -> None:
+def _show(shown: Console, machine: Target, work: list, found: list) -> None:
     from rich.table import Table
 
     table = Table(title=f"under sanitizers on {machine.name} ({machine.model or machine.arch})")

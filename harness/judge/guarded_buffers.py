@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -291,7 +292,7 @@ class _Interception(TorchFunctionMode):
         super().__init__()
         self.guard = guard
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         made = for_the_launcher(func, *args, **kwargs)
         if func not in self.POISONED and func not in self.KEPT:

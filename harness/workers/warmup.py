@@ -27,7 +27,7 @@ COUNT = 64
 
 
 @triton.jit
-def copy_kernel(source, out, COUNT: tl.constexpr):
+def copy_kernel(source: Any, out: Any, COUNT: tl.constexpr) -> None:
     place = tl.arange(0, COUNT)  # (COUNT,)
     tl.store(out + place, tl.load(source + place))
 

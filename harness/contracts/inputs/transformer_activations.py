@@ -7,6 +7,7 @@ trained models have, which is what block scales are for.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,7 @@ def weights(outputs: int, width: int, data_seed: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=8)
-def _layer(width: int, data_seed: int):
+def _layer(width: int, data_seed: int) -> Any:
     import torch
 
     with torch.random.fork_rng(devices=[]):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -152,7 +152,7 @@ def _compiled(record: Mapping, target: Target) -> None:
 class Here(Executor):
     """Work done at once, in this process."""
 
-    def submit(self, fn, /, *args, **kwargs) -> Future:
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
         done: Future = Future()
         done.set_result(fn(*args, **kwargs))
         return done

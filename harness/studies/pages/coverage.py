@@ -10,6 +10,7 @@ import argparse
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from bitverdict.harness.contracts.block_scaled_matmul import CONTRACT, COVER, has_format
 from bitverdict.harness.contracts.inputs.operand_coverage import SPREADS, Reached, reached, scale_classes
@@ -95,7 +96,7 @@ def _reached(case: Case, where: Target) -> dict[str, Reached]:
     plan = scaled_plan(where.arch, f.a, f.b, f.scale, f.block_size)
     base = result_words(plan, p.out, where.arch, a.codes, a.scales, b.codes, b.scales)  # (M, N)
 
-    def words(*sides):
+    def words(*sides: Any) -> Any:
         return element_words(plan, p.out, where.arch, *sides)
 
     sides = "ab" if case.regime not in COVER else case.regime[-1]  # a probe reaches little of its own
