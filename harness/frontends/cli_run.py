@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers, resume, tables
 from bitverdict.harness.session import tally as report
 from bitverdict.harness.session.case_source import CaseSource, in_turns
+from bitverdict.harness.session.deadline import Deadlines
 from bitverdict.harness.session.failure_report import cells, describe, failure_report
 from bitverdict.harness.session.profiles import PROFILES, Profile
 from bitverdict.harness.session.replay import rerun
@@ -287,7 +287,7 @@ def _cases(
 
     What the time decided is in the journal, and is so again in a run that goes on.
     """
-    begun = time.monotonic() - past.seconds
+    deadlines = Deadlines(profile.seconds, past, pool.journal)
     able = []
     for source in case_sources:
         if source.lacking:
@@ -304,29 +304,14 @@ def _cases(
     showing.expect(sum(map(len, required)))
     yield from in_turns([[(case, source.target) for case in cases] for source, cases in zip(able, required, strict=True)])
     wanted = [min(profile.draws, most - len(cases)) if most is not None else profile.draws for cases in required]
-
-    def over() -> bool:
-        return profile.seconds is not None and time.monotonic() - begun > profile.seconds
-
     drawn: list[list[tuple[Case, Target]]] = []
-    for source, count in zip(able, wanted, strict=True):
-        if over() if past.drawn is None else len(drawn) == past.drawn:
-            break
+    for source, count in deadlines.until_enough("drawn", zip(able, wanted, strict=True)):
         drawn.append([(case, source.target) for case in (source.drawn(count) if count > 0 else [])])
-    if past.drawn is None:
-        pool.journal.note("drawn", case_sources=len(drawn))
     showing.expect(sum(map(len, drawn)))
-    order = list(in_turns(drawn))
+    order = list(in_turns(drawn))  # of two cases dealt to two places the later may be in the journal alone
     again = enumerate(order, 1) if past.begun else ()
     earlier = max((place for place, (case, machine) in again if past.dealt(machine.name, case)), default=0)
-    dealt = 0
-    for case, machine in order:  # of two cases dealt to two places the later may be in the journal alone
-        if (over() and dealt >= earlier) if past.enough is None else dealt == past.enough:
-            break
-        dealt += 1
-        yield case, machine
-    if past.enough is None:
-        pool.journal.note("enough", cases=dealt)
+    yield from deadlines.until_enough("enough", order, least=earlier)
 
 
 def _shown(case_sources: list[CaseSource], pool: WorkerPool, past: resume.Past) -> list[CaseSource]:

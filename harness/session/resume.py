@@ -1,10 +1,9 @@
 """``run --resume``: a run that was killed or cancelled goes on from its journal and comes to the results of an undisturbed one.
 
 Besides the cases (`bitverdict.harness.workers.journal`) a run's journal holds what it was asked, first of all (``asked``:
-arguments, directory, versions, a digest of the code, knobs), and what depended on the clock: how many case sources were drawn from
-(``drawn``), after how many drawn cases it was enough (``enough``), and its end (``finished``). Going on deals the same cases in the
-same order: one with a verdict in the journal is counted and not judged, one that was out when the run died is judged again.
-Cancelled is not a verdict."""
+arguments, directory, versions, a digest of the code, knobs), what its clock decided (`bitverdict.harness.session.deadline`), and
+its end (``finished``). Going on deals the same cases in the same order: one with a verdict in the journal is counted and not
+judged, one that was out when the run died is judged again. Cancelled is not a verdict."""
 
 from __future__ import annotations
 

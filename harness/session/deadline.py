@@ -1,0 +1,88 @@
+"""When a run has dealt enough: by its clock, or as its journal says of the part that was cut.
+
+The clock decides twice, each time how many of a row of things are enough, and both answers are in the journal:
+
+    drawn    case sources that cases were generated from
+    enough   generated cases that were dealt
+
+A run that goes on takes an answer that is there, and decides the others by the clock, which counts what the earlier parts spent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from bitverdict.harness.session.resume import Past
+    from bitverdict.harness.workers.journal import Journal
+
+T = TypeVar("T")
+Clock = Callable[[], float]
+"""Seconds that go by, from any beginning."""
+
+COUNTED = {"drawn": "case_sources", "enough": "cases"}
+"""Event of the journal -> what its record calls the number that was enough."""
+
+
+class Deadline(Protocol):
+    """Says how many are enough."""
+
+    def enough(self, done: int) -> bool:
+        """Whether `done` of them are enough: asked before each of them, with 0, 1, 2, and so on until it is so."""
+
+
+@dataclass(frozen=True)
+class LiveDeadline:
+    """Enough once `seconds` have gone by since `begun` (None: never), and no fewer than `least`."""
+
+    seconds: float | None
+    begun: float
+    clock: Clock = time.monotonic
+    least: int = 0
+
+    @classmethod
+    def from_now(cls, seconds: float | None, clock: Clock = time.monotonic, spent: float = 0.0) -> LiveDeadline:
+        """`seconds` from now, less those that were `spent` before."""
+        return cls(seconds, clock() - spent, clock)
+
+    def enough(self, done: int) -> bool:
+        return done >= self.least and self.seconds is not None and self.clock() - self.begun > self.seconds
+
+
+@dataclass(frozen=True)
+class ReplayedDeadline:
+    """Enough after as many as it was the first time."""
+
+    number: int
+
+    def enough(self, done: int) -> bool:
+        return done >= self.number
+
+
+class Deadlines:
+    """The deadlines of one run: `seconds` for all of it (None: no limit) by `clock`, or what `past` says was decided."""
+
+    def __init__(self, seconds: float | None, past: Past, journal: Journal, clock: Clock = time.monotonic) -> None:
+        self.live = LiveDeadline.from_now(seconds, clock, past.seconds)
+        self.decided = {"drawn": past.drawn, "enough": past.enough}
+        self.journal = journal
+
+    def until_enough(self, event: str, things: Iterable[T], *, least: int = 0) -> Iterator[T]:
+        """`things` until `event` is decided, which the journal then says.
+
+        `least` is how many the earlier part is known to have dealt, where it was cut before it said how many were enough. Of a
+        decision in the journal it is no part: cases that were begun later are those of shrinking.
+        """
+        number = self.decided[event]
+        deadline: Deadline = replace(self.live, least=least) if number is None else ReplayedDeadline(number)
+        done = 0
+        for thing in things:
+            if deadline.enough(done):
+                break
+            done += 1
+            yield thing
+        if number is None:
+            self.journal.note(event, **{COUNTED[event]: done})
