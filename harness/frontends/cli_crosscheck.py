@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         words=arguments.words,
         seed=arguments.seed,
         jobs=jobs,
-        moved=not arguments.without_mutated_models,
+        moved=not arguments.without_moved_models,
         sharp=arguments.sharp,
         seconds=arguments.seconds,
     )
@@ -70,7 +70,7 @@ def _show(shown: Console, tally: Tally, arguments: argparse.Namespace, hardware:
 
     table = Table(title=f"{arguments.contract} on {hardware.name} ({hardware.model or hardware.arch}): words of the GPU")
     columns = ["dtype", "cases", "words", "differ from the plan", f"differ from emulated:{hardware.arch}"]
-    for column in [*columns, *([] if arguments.without_mutated_models else [f"would differ: {name}" for name in MOVED])]:
+    for column in [*columns, *([] if arguments.without_moved_models else [f"would differ: {name}" for name in MOVED])]:
         table.add_column(column, justify="left" if column == "dtype" else "right")
     kinds = sorted(tally.cases)
     for kind in [*kinds, "all"]:
@@ -81,7 +81,7 @@ def _show(shown: Console, tally: Tally, arguments: argparse.Namespace, hardware:
             *(sum(tally.differ[k, side] for k in chosen) for side in ("plan", "emulation")),
         ]
         words = max(numbers[1], 1)
-        moved = [] if arguments.without_mutated_models else [sum(tally.moved[k, name] for k in chosen) for name in MOVED]
+        moved = [] if arguments.without_moved_models else [sum(tally.moved[k, name] for k in chosen) for name in MOVED]
         table.add_row(kind, *(f"{n:,}" for n in numbers), *(f"{n:,} ({n / words:.1%})" for n in moved))
     shown.print(table)
     if tally.outcomes:
