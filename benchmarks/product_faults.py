@@ -26,7 +26,7 @@ from bitverdict.harness.contracts.inputs.exact_inputs import exact_bits
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product
 from bitverdict.harness.judge.compare import compare
 from bitverdict.harness.model.verdict import Outcome
-from bitverdict.harness.workers.forkserver import ONE_THREAD
+from bitverdict.harness.workers.one_thread import one_thread
 from bitverdict.reference.formats import FORMATS
 from tests.faults.product_faults import COARSE_BITS, FAULTS, Fault, Kernel, faultless, no_fault_in, sums_of_13_bits
 
@@ -113,8 +113,7 @@ def main() -> int:
     kernels = [Kernel(given.arch, *name.split(":")) for name in (given.types or TYPES[given.arch]).split(",")]
     columns = [(regime, k) for regime in SHOWN for k in DEPTHS]
     reasons: dict[str, None] = {}
-    os.environ.update(ONE_THREAD)  # of the processes, which are started from here
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("forkserver")) as pool:
+    with one_thread(), ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("forkserver")) as pool:
         work = [
             Asked(kernel, regime, k, data_seed) for kernel in kernels for regime, k in columns for data_seed in range(given.cases)
         ]

@@ -27,7 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--contract", default="", metavar="ADDRESS", help="judge matmul's cases by path/file.py:NAME instead")
     parser.add_argument("--products", type=int, default=0, metavar="N",
                         help="products that one case's expected words may cost (default 2^30)")  # fmt: skip
-    parser.add_argument("--jobs", type=int, default=None, metavar="N", help="processes for expected words (default: one a core)")
+    parser.add_argument(
+        "--jobs", type=int, default=None, metavar="N", help="workers (default: one a core, as fit the GPU; 0: none)"
+    )
     parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="a line a case, then a summary")
 
 

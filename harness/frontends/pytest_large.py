@@ -1,5 +1,4 @@
-"""Large products as pytest nodes: one case a node, on a GPU, each worker in a worker of its own on the GPU that it holds a lease
-on.
+"""Large products as pytest nodes: one case a node, on a GPU, in the worker that judges the small cases there.
 
 Which cases there are does not depend on the machine, so that all workers collect the same; what a machine lacks a feature for is
 skipped with its name.
@@ -7,23 +6,17 @@ skipped with its name.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.targets import Target, visible_device
+from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.workers.one_thread import one_thread
+from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.kernels.features import Feature
-
-TIMEOUT = 240.0  # seconds of one case, compilation and expected words included
 
 
 @dataclass(frozen=True)
@@ -70,50 +63,9 @@ def lacking(case: Case, target: Target) -> list[str]:
     return sorted(str(feature) for feature in needs - target.features)
 
 
-class LargePool:
-    """One worker that judges large cases on one target; a fault or a death of it is told, and the next case gets a fresh one."""
+def large_row(pool: WorkerPool, case: Case, target: Target, products: int) -> dict[str, Any]:
+    """The case's row (`bitverdict.harness.studies.large_gemm.cases.Row`) as a mapping, judged in a worker of `pool`."""
+    from bitverdict.harness.studies.large_gemm.cases import row_of, task_of
 
-    def __init__(self) -> None:
-        self._pool: ProcessPoolExecutor | None = None
-
-    def judge(self, case: Case, target: Target, products: int) -> dict[str, Any]:
-        """The case's row (`bitverdict.harness.studies.large_gemm.cases.Row`) as a mapping."""
-        if self._pool is None:
-            visible = None if target.emulated else visible_device(target.index)
-            spawn = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(1, mp_context=spawn, initializer=_begin, initargs=(visible,))
-        try:
-            with one_thread():  # the first case starts the worker
-                answer = self._pool.submit(judged, case.to_json(), target, products)
-            row = answer.result(TIMEOUT)
-        except BrokenProcessPool:
-            row = {"decision": "fail", "outcome": "killed", "message": "the process died", "words": 0}
-        except TimeoutError:
-            row = {"decision": "fail", "outcome": "timeout", "message": f"no verdict within {TIMEOUT:g} s", "words": 0}
-        if row["decision"] == "fail":  # its CUDA context may be dead: later cases would be its collateral faults
-            self.close()
-        return row
-
-    def close(self) -> None:
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            for process in list((pool._processes or {}).values()):
-                process.kill()
-            pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _begin(visible: str | None) -> None:
-    """In the worker, before CUDA is initialised: see one GPU only."""
-    if visible is not None:
-        os.environ.update(CUDA_VISIBLE_DEVICES=visible, HARNESS_ONE_GPU="1")
-
-
-def judged(record: Mapping, target: Target, products: int) -> dict[str, Any]:
-    """Judge one large case in this process; its row as a mapping of plain values."""
-    from dataclasses import asdict
-
-    from bitverdict.harness.studies.large_gemm.cases import judge_large
-
-    contract = resolve(record["contract"])
-    (row,) = judge_large([contract.case_from_json(record)], target, products=products, jobs=0)
+    row = row_of(case, pool.judge(task_of(case, products), target))
     return asdict(row) | {"decision": str(row.decision)}

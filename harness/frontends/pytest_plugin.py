@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import pytest
 
 from bitverdict.harness.frontends import pytest_summary
-from bitverdict.harness.frontends.pytest_large import LargeNode, LargePool, lacking, large_nodes
+from bitverdict.harness.frontends.pytest_large import LargeNode, lacking, large_nodes, large_row
 from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model import architectures
 from bitverdict.harness.model.case import Case
@@ -195,7 +195,6 @@ class NodeJudge:
 
     def __init__(self, config: pytest.Config) -> None:
         self.pool = WorkerPool()
-        self.large = LargePool()
         self.profile = PROFILES[config.getoption("--harness-profile")]
         draws = config.getoption("--harness-draws")
         if draws is not None:
@@ -220,7 +219,7 @@ class NodeJudge:
         where = self.machine(node.target)
         if missing := lacking(node.case, where):
             self._skip(f"{node.case.contract} large {node.kind}", where, missing, properties)
-        row = self.large.judge(node.case, where, self.products)
+        row = large_row(self.pool, node.case, where, self.products)
         properties.append(("judged", 1))
         if row["decision"] != "pass":
             p = node.case.problem
@@ -376,7 +375,6 @@ def node_judge(pytestconfig: pytest.Config) -> Any:
     held = NodeJudge(pytestconfig)
     yield held
     held.pool.close()
-    held.large.close()
 
 
 def base_seed(config: pytest.Config) -> int:

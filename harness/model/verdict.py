@@ -53,6 +53,17 @@ class Outcome(StrEnum):
     ERROR = "error"
 
 
+DEVICE_FAULTS = {
+    Outcome.ILLEGAL_INSTRUCTION,
+    Outcome.ILLEGAL_ADDRESS,
+    Outcome.MISALIGNED_ADDRESS,
+    Outcome.DEVICE_ASSERT,
+    Outcome.LAUNCH_FAILURE,
+    Outcome.TIMEOUT,
+}
+"""After one of these a CUDA context is dead: its worker is replaced, or every later case would be its collateral fault."""
+
+
 class Decision(StrEnum):
     """The outcome held against what was expected."""
 

@@ -3,17 +3,15 @@
 For each drawn case the words of the GPU, the words of the plan and the words of the emulated GPU of the same architecture are held
 against each other. Because agreement says nothing unless disagreement was possible, the plan's words are also computed under a
 model that is wrong in one constant (`MOVED`); a word that comes out the same under all of them would have agreed with anything
-near. Cases run in one process a core, each with a CUDA context of its own."""
+near. Each case is a task of a worker (`bitverdict.harness.workers.task`): one that faults, dies or hangs is a row by its name."""
 
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -26,11 +24,16 @@ from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.session.case_source import CaseSource
-from bitverdict.harness.workers.one_thread import one_thread
+from bitverdict.harness.workers.gpu_lease import free_places
+from bitverdict.harness.workers.pool import WorkerPool
+from bitverdict.harness.workers.stopping import Stopping
+from bitverdict.harness.workers.task import MEASURED, Task, measured
 from bitverdict.reference.tensor_core import Instruction, product
 
-_MIXED_CASES = 8  # handed to a worker at a time
+_MIXED_CASES = 8  # drawn for each worker at a time
+TIMEOUT = 300.0  # seconds of one case: hardware, plan, emulation, and the plan again under each moved model
 
 
 def _sequential(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> np.ndarray:
@@ -122,12 +125,9 @@ def crosscheck(
 
     `seconds` ends it whatever was reached; `sharp` asks each case where rounding shows (`sharpened`).
     """
-    context = multiprocessing.get_context("spawn")
-    begun, counted, judged = time.monotonic(), 0, 0
-    with one_thread():
-        workers = context.Pool(jobs, initializer=_begin, initargs=(address, hardware, moved))
-    with workers as pool:
-        batch = 0
+    begun, counted, judged, batch, stopping = time.monotonic(), 0, 0, 0, Stopping()
+    room = jobs if hardware.emulated else min(jobs, max(1, len(free_places([hardware]))))
+    with WorkerPool(jobs=room, timeout=TIMEOUT) as pool, pool.interruptible():
         while judged < cases or counted < words:
             wanted = max(cases - judged, jobs * _MIXED_CASES)
             drawn = CaseSource(address, hardware, seed=seed + batch).drawn(wanted)
@@ -140,33 +140,70 @@ def crosscheck(
                     s if contract.expected_outcome(s, hardware) == contract.expected_outcome(case, hardware) else case
                     for case, s in pairs
                 ]
-            for row in pool.imap_unordered(_compare, [case.to_json() for case in drawn], chunksize=1):
+            tasks = ((task_of(case, moved=moved), hardware) for case in drawn)
+            for task, _, verdict in pool.judge_all(tasks, stopping):
+                row = row_of(task, hardware, verdict)
                 judged, counted = judged + (row["words"] > 0), counted + row["words"]
                 yield row
                 if seconds is not None and time.monotonic() - begun > seconds:
-                    pool.terminate()
                     return
+            if stopping.reason(address, hardware.name):  # each batch that follows would be cancelled too
+                return
 
 
-_serving: dict[str, Any] = {}
+def task_of(case: Case, *, moved: bool = True) -> Task:
+    """The work of comparing one case in a worker; `row_of` reads what came."""
+    given = {"case": case.to_json(), "moved": moved}
+    return Task(function=f"{__name__}:compared", contract=case.contract, given=given)
 
 
-def _begin(address: str, hardware: Target, moved: bool) -> None:
-    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
-    _serving.update(contract=resolve(address), hardware=hardware, emulated=target(f"emulated:{hardware.arch}"), moved=moved)
+def compared(hardware: Target, given: Mapping) -> Verdict:
+    """One case on `hardware`, on the emulated GPU and by the plan, in this process: its row is what was measured.
 
-
-def _compare(record: dict) -> dict:
-    """One case on both machines and by the plan. Whatever goes wrong is in the row: nothing is raised into the pool."""
-    contract, hardware = _serving["contract"], _serving["hardware"]
-    case: Case = contract.case_from_json(record)
-    row: dict[str, Any] = {"key": case.key, "case": record, "kind": _kind(case), "coverage": contract.coverage(case, hardware)}
-    row |= {"words": 0, "outcome": "", "differ": {"plan": 0, "emulation": 0}, "first": [], "moved": {}, "wrong": "", "seconds": {}}
+    Whatever goes wrong is in the row. An outcome of the launch is the verdict's own: after a fault the worker is replaced.
+    """
+    contract = resolve(given["case"]["contract"])
+    row = _empty_row(contract.case_from_json(given["case"]), contract, hardware)
+    decision, outcome = Decision.PASS, Outcome.PASS
     try:
-        _fill(row, case, contract, hardware)
+        _fill(row, contract.case_from_json(given["case"]), contract, hardware, moved=given["moved"])
+        decision = Decision.FAIL if row["wrong"] else Decision.PASS
+        outcome = Outcome(row["outcome"]) if row["outcome"] in set(Outcome) else Outcome.WRONG_WORDS if row["wrong"] else outcome
     except Exception:
         row["wrong"] = traceback.format_exc()[-1500:]
+        decision, outcome = Decision.ERROR, Outcome.ERROR
+    return Verdict(
+        decision=decision,
+        outcome=outcome,
+        message=row["wrong"].strip().rpartition("\n")[2],
+        basis=Basis.WORDS if row["words"] else Basis.NOTHING,
+        words=row["words"],
+        details={MEASURED: row},
+    )
+
+
+def row_of(task: Task, hardware: Target, verdict: Verdict) -> dict:
+    """The row of a comparison that came to `verdict`. That a worker died or hung over it is wrong, by the verdict's name."""
+    row = measured(verdict)
+    if row is None:
+        contract = resolve(task.contract)
+        at = f" ({verdict.location})" if verdict.location else ""
+        row = _empty_row(contract.case_from_json(task.given["case"]), contract, hardware)
+        row |= {"outcome": str(verdict.outcome), "wrong": f"{verdict.outcome}: {verdict.message}{at}"}
     return row
+
+
+def _empty_row(case: Case, contract: Any, hardware: Target) -> dict:
+    row = {"key": case.key, "case": case.to_json(), "kind": _kind(case), "coverage": contract.coverage(case, hardware)}
+    return row | {
+        "words": 0,
+        "outcome": "",
+        "differ": {"plan": 0, "emulation": 0},
+        "first": [],
+        "moved": {},
+        "wrong": "",
+        "seconds": {},
+    }
 
 
 def _kind(case: Case) -> str:
@@ -176,7 +213,7 @@ def _kind(case: Case) -> str:
     return f"{dtype} {precision}" if dtype == "fp32" else dtype
 
 
-def _fill(row: dict, case: Case, contract: Any, hardware: Target) -> None:
+def _fill(row: dict, case: Case, contract: Any, hardware: Target, *, moved: bool) -> None:
     expected_outcome = contract.expected_outcome(case, hardware)
     operands = {operand.name: operand for operand in contract.operands(case)}
     clock = Clock()
@@ -194,7 +231,7 @@ def _fill(row: dict, case: Case, contract: Any, hardware: Target) -> None:
     fixed = case
     if "config" in seen.recorded and case.config is None:
         fixed = contract.case_from_json({**case.to_json(), "config": seen.recorded["config"]})
-    emulated = launch(fixed, _serving["emulated"], contract, None, operands, Clock())
+    emulated = launch(fixed, target(f"emulated:{hardware.arch}"), contract, None, operands, Clock())
     if emulated.outcome is not None:
         row["wrong"] = f"the emulated GPU says {emulated.outcome}: {emulated.message}"
     for expected in contract.expected(case, hardware, operands, seen.recorded):
@@ -210,7 +247,7 @@ def _fill(row: dict, case: Case, contract: Any, hardware: Target) -> None:
         row["first"] += [{"at": list(at), "got": hex(got[at]), "plan": hex(owed_words[at])} for at in places]
         if emulated.outcome is None:
             row["differ"]["emulation"] += int((got != emulated.outputs[expected.name]).sum())
-        if _serving["moved"]:
+        if moved:
             _count_moved(row, case, contract, hardware, operands, seen.recorded, expected.name, owed_words)
     if any(row["differ"].values()) and not row["wrong"]:
         row["wrong"] = f"words differ: {row['differ']}"

@@ -15,6 +15,7 @@ from multiprocessing import forkserver, resource_tracker
 from typing import Any
 
 from bitverdict.harness.model.paths import IMPORTED_FROM
+from bitverdict.harness.workers.one_thread import one_thread
 
 PRELOADED = [
     "torch",
@@ -30,34 +31,29 @@ PRELOADED = [
 ]
 
 
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-
-
 _starting = threading.Lock()
 
 
 @contextlib.contextmanager
 def _forkserver() -> Iterator[Any]:
-    """The forkserver's context, started with what cells need imported and without this process's own main module.
+    """The forkserver's context, started with what workers need imported and without this process's own main module.
 
-    multiprocessing would import `__main__` again in every worker (pytest's takes 0.3 s); no cell needs it.
+    multiprocessing would import `__main__` again in every worker (pytest's takes 0.3 s); no worker needs it.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     main, path = sys.modules["__main__"], os.environ.get("PYTHONPATH")
-    kept = {name: os.environ.get(name) for name in ONE_THREAD}
     sys.modules["__main__"] = types.ModuleType("__main__")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(IMPORTED_FROM), *([path] if path else [])])
-    os.environ.update(ONE_THREAD)
     try:
-        resource_tracker.ensure_running()  # by itself: it lets SIGINT through again
-        with _without_interrupts():
-            forkserver.ensure_running()
-        yield context
+        with one_thread():
+            resource_tracker.ensure_running()  # by itself: it lets SIGINT through again
+            with _without_interrupts():
+                forkserver.ensure_running()
+            yield context
     finally:
         sys.modules["__main__"] = main
-        for name, value in {**kept, "PYTHONPATH": path}.items():
-            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+        os.environ.pop("PYTHONPATH", None) if path is None else os.environ.__setitem__("PYTHONPATH", path)
 
 
 @contextlib.contextmanager

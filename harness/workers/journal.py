@@ -1,8 +1,9 @@
 """The journal: each case is on disk before it is launched, and its verdict after. A kill of anything loses no case.
 
 One file a run, one JSON record a line, one `write` a line: ``{"event": "begin", "number", "time", "target", "case"}``, then
-``{"event": "end", "number", "time", "verdict"}``. A begin without an end is a case that was out when the run died. A run of the
-command line writes what it was asked before them, and what its clock decided between them (`bitverdict.harness.session.resume`).
+``{"event": "end", "number", "time", "verdict"}``. A begin without an end is a case that was out when the run died. A task
+(`bitverdict.harness.workers.task`) stands under "task", where a case stands under "case". A run of the command line writes what it
+was asked before them, and what its clock decided between them (`bitverdict.harness.session.resume`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import state_directory
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.workers.task import Task
 
 _journals = itertools.count()
 
@@ -36,10 +38,10 @@ class Journal:
         self._descriptor: int | None = None
         self._lock = threading.Lock()
 
-    def begin(self, case: Case, target: str) -> int:
-        """Write the case; returns its number in this journal."""
+    def begin(self, work: Case | Task, target: str) -> int:
+        """Write the case or the task; returns its number in this journal."""
         number = next(self._numbers)
-        self.note("begin", number=number, target=target, case=case.to_json())
+        self.note("begin", number=number, target=target, **{"task" if isinstance(work, Task) else "case": work.to_json()})
         return number
 
     def end(self, number: int, verdict: Verdict) -> None:

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
@@ -20,15 +20,17 @@ from bitverdict.harness.workers.journal import Journal, whole
 from bitverdict.harness.workers.slot import SLICE, Cancelled, WorkerSlot
 from bitverdict.harness.workers.standby import Standbys
 from bitverdict.harness.workers.stopping import Stopping, cancelled
+from bitverdict.harness.workers.task import Task
 
+Work = TypeVar("Work", bound=Case | Task)
 ONE_SIGNAL = 0.3  # seconds
 CLOSED_WITHIN = 1.0  # seconds, where the run was cancelled
 
 
 class WorkerPool:
-    """`jobs` places, each with one cell per target; a context manager that leaves no worker behind.
+    """`jobs` places, each with one worker per target; a context manager that leaves no worker behind.
 
-    Every case judged is written to `journal` before its launch, before it is judged again, and after its verdict. `standbys`:
+    Every case or task is written to `journal` before its launch, before it is judged again, and after its verdict. `standbys`:
     workers a target that wait for a fault; None leaves it to `bitverdict.harness.workers.standby`.
     """
 
@@ -91,8 +93,8 @@ class WorkerPool:
         finally:
             signal.signal(signal.SIGINT, earlier)
 
-    def judge(self, case: Case, target: Target, *, place: int = 0) -> Verdict:
-        """The verdict on one case, in the cell that `place` has for `target`."""
+    def judge(self, work: Case | Task, target: Target, *, place: int = 0) -> Verdict:
+        """The verdict on one case or task, in the worker that `place` has for `target`."""
         key = (place, target.name)
         self._tick()
         with self._lock:
@@ -103,14 +105,14 @@ class WorkerPool:
                 shared = self.standbys.setdefault(target.name, Standbys(target, directory, self._standby_count))
                 self.slots[key] = WorkerSlot(target, timeout=self.timeout, directory=directory, standbys=shared)
             slot = self.slots[key]
-        number = self.journal.begin(case, target.name)  # creates the directory too
-        verdict = slot.judge(case, self._tick, lambda first: self.journal.note("again", number=number, verdict=whole(first)))
+        number = self.journal.begin(work, target.name)  # creates the directory too
+        verdict = slot.judge(work, self._tick, lambda first: self.journal.note("again", number=number, verdict=whole(first)))
         self.journal.end(number, verdict)
         return verdict
 
     def judge_all(
-        self, work: Iterable[tuple[Case, Target]], stopping: Stopping | None = None
-    ) -> Iterator[tuple[Case, Target, Verdict]]:
+        self, work: Iterable[tuple[Work, Target]], stopping: Stopping | None = None
+    ) -> Iterator[tuple[Work, Target, Verdict]]:
         """Verdicts as they come, over all places at once. `work` is drawn from only as places become free, in this thread.
 
         What `stopping` has a reason not to judge is cancelled with it, also where it was handed out already.
@@ -157,7 +159,7 @@ class WorkerPool:
         if self.interrupted and threading.current_thread() is threading.main_thread():
             raise KeyboardInterrupt
 
-    def _next(self, done: queue.SimpleQueue) -> tuple[Case, Target, Verdict]:
+    def _next(self, done: queue.SimpleQueue) -> tuple[Any, Target, Verdict]:
         while True:
             self._tick()
             with contextlib.suppress(queue.Empty):

@@ -26,27 +26,17 @@ from typing import Any
 from bitverdict.harness.judge import hang_report
 from bitverdict.harness.judge.classify import failure
 from bitverdict.harness.judge.machine_faults import writing
-from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.contract import case_from_record
 from bitverdict.harness.model.supervision import end_forks
 from bitverdict.harness.model.targets import Target, visible_device
-from bitverdict.harness.model.verdict import Outcome, Verdict
+from bitverdict.harness.model.verdict import Verdict
 from bitverdict.harness.workers.forkserver import _forkserver, _starting
+from bitverdict.harness.workers.task import Task, performed
 
 PASSED_ON = ("TRITON_", "CUDA_", "HARNESS_", "HIP_", "ROCR_")
 SLICE = 0.25  # seconds between two looks at whether the run was interrupted
 SAID = 1 << 16  # bytes of the end of a worker's log that are looked at
 STARTED_WITHIN = 120.0  # seconds; a compiler's cache may be cold, a machine busy
-DEVICE_FAULTS = {
-    Outcome.ILLEGAL_INSTRUCTION,
-    Outcome.ILLEGAL_ADDRESS,
-    Outcome.MISALIGNED_ADDRESS,
-    Outcome.DEVICE_ASSERT,
-    Outcome.LAUNCH_FAILURE,
-    Outcome.TIMEOUT,
-}
-"""After one of these a CUDA context is dead: its worker is replaced, or every later case would be its collateral fault."""
 UNKNOWN = 255
 """multiprocessing's exit status of a worker whose forkserver was killed, and with it the worker; also what `exit(-1)` leaves."""
 _PR_SET_PDEATHSIG = 1
@@ -61,7 +51,7 @@ class Worker:
     """One process for one target. `addresses` are contracts to have imported when it is ready."""
 
     def __init__(self, target: Target, directory: Path, addresses: Sequence[str] = ()) -> None:
-        self.log = directory / f"cell-{os.getpid()}-{next(_numbers)}.log"  # what the worker prints; outlives a killed parent
+        self.log = directory / f"worker-{os.getpid()}-{next(_numbers)}.log"  # what the worker prints; outlives a killed parent
         with writing("log of a worker", self.log):
             self.log.touch()
         self.served = 0
@@ -89,12 +79,12 @@ class Worker:
             self.connection.poll(SLICE)
         return time.perf_counter() - begun
 
-    def send(self, case: Case) -> None:
-        """Hand a case over. Gone when the worker died before it could have had it."""
+    def send(self, work: Case | Task) -> None:
+        """Hand a case or a task over. Gone when the worker died before it could have had it."""
         with writing("log of a worker", self.log):
             self.log.write_bytes(b"")
         try:
-            self.connection.send(case.to_json())
+            self.connection.send(work.to_json())
         except OSError:
             raise WorkerDied from None
         self.served += 1
@@ -187,7 +177,6 @@ def _serve(connection: Any, target: Target, log: str, variables: dict[str, str],
     for name in [name for name in os.environ if name.startswith(PASSED_ON)]:
         del os.environ[name]
     os.environ.update(variables)
-    from bitverdict.harness.judge.judge import judge
     from bitverdict.harness.workers.warmup import settled, warm
 
     failed = ""
@@ -205,8 +194,7 @@ def _serve(connection: Any, target: Target, log: str, variables: dict[str, str],
         except EOFError:
             return
         try:
-            contract = resolve(record["contract"])
-            verdict = settled(judge(case_from_record(contract, record), target, contract), target)
+            verdict = settled(performed(record, target), target)
         except Exception as error:  # the contract's fault or ours: it says nothing about a kernel
             verdict = failure(error)
         end_forks(me)  # one that the launcher made would answer too, and be taken for the answer to the next case

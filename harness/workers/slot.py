@@ -1,6 +1,6 @@
 """The judge in a worker process: a fault of a kernel or an abort of the compiler is a verdict, and the next case is unaffected.
 
-A *cell* is one place for one target: a long-lived worker (`bitverdict.harness.workers.process`) that judges whole cases and answers
+A *slot* is one place for one target: a long-lived worker (`bitverdict.harness.workers.process`) that judges whole cases and answers
 with verdicts as JSON, and the standby workers (`bitverdict.harness.workers.standby`) that it shares with the other places.
 
 **Primary fault and collateral fault.** A device fault, a death or an exit may be the doing of an earlier case of the same worker: a
@@ -32,12 +32,13 @@ from bitverdict.harness.judge.compile_errors import named_by_compiler, says_noth
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import source_line
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
+from bitverdict.harness.model.verdict import DEVICE_FAULTS, Basis, Decision, Outcome, Verdict
 from bitverdict.harness.workers.forkserver import PRELOADED
-from bitverdict.harness.workers.process import DEVICE_FAULTS, SLICE, UNKNOWN, Worker, WorkerDied
+from bitverdict.harness.workers.process import SLICE, UNKNOWN, Worker, WorkerDied
 from bitverdict.harness.workers.standby import STARTS, Standbys
+from bitverdict.harness.workers.task import Task, timeout_of
 
-__all__ = ["DEVICE_FAULTS", "PRELOADED", "RECYCLED_AFTER", "SLICE", "Cancelled", "WorkerSlot", "asserted"]
+__all__ = ["PRELOADED", "RECYCLED_AFTER", "SLICE", "Cancelled", "WorkerSlot", "asserted"]
 
 RECYCLED_AFTER = 1000  # cases of one worker: the compiler's and the emulator's caches grow with each specialisation
 _DEATHS = {
@@ -69,24 +70,24 @@ class WorkerSlot:
         return None if self.worker is None else self.worker.process
 
     def judge(
-        self, case: Case, tick: Callable[[], None] = lambda: None, again: Callable[[Verdict], None] = lambda first: None
+        self, work: Case | Task, tick: Callable[[], None] = lambda: None, again: Callable[[Verdict], None] = lambda first: None
     ) -> Verdict:
-        """The verdict on `case`; a death or a hang of the worker is one, and the next call has another worker.
+        """The verdict on a case or a task; a death or a hang of the worker is one, and the next call has another worker.
 
         `tick` is called while the verdict is waited for, and may raise. `again` is told what came first before a case is judged
         once more. Cancelled when `end` is called meanwhile: what a cancelled case came to is not a verdict.
         """
         try:
-            first, before = self._once(case, tick)
+            first, before = self._once(work, tick)
             if not self._may_be_anothers(first, before):
                 return first
             again(first)
             if first.details.get("status") == UNKNOWN:
                 self.standbys.drop()
-            alone = self._once(case, tick)[0]
+            alone = self._once(work, tick)[0]
             if _from_outside(alone) and not _from_outside(first):  # the retry itself was hit: it said nothing of the case
                 again(alone)
-                alone = self._once(case, tick)[0]
+                alone = self._once(work, tick)[0]
             return after_retry(first, before, alone)
         except Exception:
             if self.ended:
@@ -106,19 +107,19 @@ class WorkerSlot:
         if worker is not None:
             self.standbys.retire(worker)
 
-    def _once(self, case: Case, tick: Callable[[], None]) -> tuple[Verdict, int]:
+    def _once(self, work: Case | Task, tick: Callable[[], None]) -> tuple[Verdict, int]:
         """The verdict of one worker, and how many cases that worker had judged before."""
         try:
-            worker = self._handed_over(case, tick)
+            worker = self._handed_over(work, tick)
         except WorkerDied:
             if self.ended:
                 raise Cancelled from None
             return _no_worker(self.standbys.last_words), 0
         before = worker.served - 1
         self.standbys.refill()  # while the worker is busy
-        begun = time.perf_counter()
+        begun, timeout = time.perf_counter(), timeout_of(work, self.timeout)
         try:
-            verdict = worker.answer(self.timeout, tick)
+            verdict = worker.answer(timeout, tick)
         except WorkerDied:
             verdict = self._died(worker, time.perf_counter() - begun)
         except BaseException:  # a tick that ends the run: what this worker answers later is no answer to the next case
@@ -127,17 +128,17 @@ class WorkerSlot:
         else:
             if verdict is None:
                 seconds = time.perf_counter() - begun
-                verdict = _hung(self.timeout, seconds, hang_report.where(worker.process.pid, worker.said), worker.said(), before)
+                verdict = _hung(timeout, seconds, hang_report.where(worker.process.pid, worker.said), worker.said(), before)
                 self._lost()
             elif not self.target.emulated and verdict.outcome in DEVICE_FAULTS:
                 verdict = asserted(verdict, worker.said())
                 self._lost()
             else:
                 verdict = named_by_compiler(verdict, worker.said()) if says_nothing(verdict) else verdict
-                self.standbys.addresses[case.contract] = None
+                self.standbys.addresses[work.contract] = None
         return (_with_start(verdict, worker.start_seconds) if before == 0 else verdict), before
 
-    def _handed_over(self, case: Case, tick: Callable[[], None]) -> Worker:
+    def _handed_over(self, work: Case | Task, tick: Callable[[], None]) -> Worker:
         """The worker that has the case. Gone when none lives: one that died while nothing was out had no case, and no verdict."""
         if self.worker is not None and self.worker.served >= RECYCLED_AFTER:
             self.close()
@@ -151,7 +152,7 @@ class WorkerSlot:
                     self.worker = taken
             worker = self.worker
             try:
-                worker.send(case)
+                worker.send(work)
                 return worker
             except WorkerDied:
                 self.close()

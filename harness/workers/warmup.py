@@ -20,8 +20,7 @@ from bitverdict.harness.judge.guarded_buffers import Guard, Poison, guarded_allo
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Operand
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
-from bitverdict.harness.workers.process import DEVICE_FAULTS
+from bitverdict.harness.model.verdict import DEVICE_FAULTS, Basis, Decision, Outcome, Verdict
 
 COUNT = 64
 

@@ -29,6 +29,7 @@ from bitverdict.harness.frontends.pytest_summary import lines, tallied, tally_ro
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.profiles import PROFILES
 from bitverdict.harness.session.shrink import KernelFailed
@@ -206,8 +207,8 @@ def test_a_large_product_is_judged_in_a_worker_and_one_that_lacks_a_feature_is_t
 
 def test_a_wrong_large_product_fails_and_its_words_are_not_counted(node_judge: NodeJudge, monkeypatch: pytest.MonkeyPatch) -> None:
     node = large_nodes("48x40x64", 1, ["emulated:sm_90"])[-8]
-    row = {"decision": "fail", "outcome": "wrong words", "message": "3 of 9 words differ", "words": 9}
-    monkeypatch.setattr(node_judge.large, "judge", lambda case, where, products: row)
+    wrong = Verdict(decision=Decision.FAIL, outcome=Outcome.WRONG_WORDS, message="3 of 9 words differ", words=9)
+    monkeypatch.setattr(node_judge.pool, "judge", lambda task, where: wrong)
     monkeypatch.setattr("bitverdict.harness.frontends.pytest_plugin.lacking", lambda case, where: [])
     told: list[tuple[str, object]] = []
     with pytest.raises(pytest.fail.Exception, match="3 of 9 words differ"):

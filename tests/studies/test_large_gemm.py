@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import json
 import os
-from concurrent.futures import Future, ThreadPoolExecutor
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
-from bitverdict.harness.frontends import cli_large, pytest_large
+from bitverdict.harness.frontends import cli_large
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
@@ -25,10 +27,13 @@ from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.studies.large_gemm import cases as large_cases
 from bitverdict.harness.studies.large_gemm import operands as large_operands
 from bitverdict.harness.studies.large_gemm.cases import cases, judge_large, sample
-from bitverdict.harness.workers.one_thread import VARIABLES
+from bitverdict.harness.workers.journal import Journal
+from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.kernels.matmul import CONFIGS, Problem
 from bitverdict.kernels.scaled_operands import FORMATS
 from tests.faults.mutants import Fault, write_mutant
+from tests.support.interrupts import answering
+from tests.workers.test_pool import runs
 
 HOPPER = target("emulated:sm_90")
 SMALL = CONFIGS["cuda"][-1]  # 32x64x32
@@ -136,27 +141,95 @@ def test_a_kernel_that_the_target_lacks_features_for_is_not_run_and_counts_nothi
     assert told["not_run"] and "lacks" in told["not_run"][0]
 
 
-@pytest.mark.parametrize("place", [large_cases, pytest_large], ids=lambda place: place.__name__)
-def test_processes_for_large_products_are_started_with_one_thread(place: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pool starts a process when it is handed work."""
-    started: list[dict] = []
+def test_in_workers_the_rows_are_the_same_and_in_the_order_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
+    faulty = small(contract=write_mutant(LAST_TILE_ROW, tmp_path))
+    asked = [
+        small(),
+        faulty,
+        small(data_seed=6),
+        next(case for case in cases([(64, 64, 64)], HOPPER) if "blocked" in case.contract),
+    ]
+    here, there = (list(judge_large(asked, HOPPER, products=64 * 900, jobs=jobs)) for jobs in (0, 2))
+    assert [row.decision for row in there] == [Decision.PASS, Decision.FAIL, Decision.PASS, Decision.NOT_RUN]
+    assert [replace(row, seconds={}) for row in there] == [replace(row, seconds={}) for row in here]
 
-    class Pool(ThreadPoolExecutor):
-        def __init__(self, workers: int, **rest: object) -> None:
-            super().__init__(workers)
 
-        def submit(self, *work: object, **rest: object) -> Future:  # type: ignore[override]
-            started.append({name: os.environ.get(name) for name in VARIABLES})
-            return super().submit(*work, **rest)  # type: ignore[arg-type]
+ENDS_BADLY = """
+import os, signal, time
+from bitverdict.harness.contracts import matmul
 
-    monkeypatch.setattr(place, "ProcessPoolExecutor", Pool)
-    monkeypatch.setenv(VARIABLES[0], "5")
-    if place is large_cases:
-        assert [row.decision for row in judge_large([small()], HOPPER, products=64 * 900, jobs=1)] == [Decision.PASS]
-    else:
-        assert pytest_large.LargePool().judge(small(), HOPPER, 64 * 900)["decision"] == "pass"
-    assert started and all(seen == dict.fromkeys(VARIABLES, "1") for seen in started)
-    assert os.environ[VARIABLES[0]] == "5"
+
+class EndsBadly(type(matmul.CONTRACT)):
+    def launch(self, case, tensors, launcher):
+        does = {3: "segfault", 4: "hang", 7: "kill once"}.get(case.data_seed, "")
+        if does == "segfault":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if does == "hang":
+            time.sleep(600)
+        if does == "kill once" and not os.path.exists(ONCE):
+            open(ONCE, "x").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().launch(case, tensors, launcher)
+
+
+CONTRACT = EndsBadly(matmul.CONTRACT.module, f"{__file__}:CONTRACT")
+"""
+
+
+def test_a_worker_that_ends_over_a_large_product_is_its_row_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash and a hang fail by name; a kill that came from outside fails nothing; the cases between them are judged."""
+    file = tmp_path / "ends_badly.py"
+    file.write_text(f"ONCE = {str(tmp_path / 'once')!r}\n{ENDS_BADLY}")
+    asked = [small(contract=f"{file}:CONTRACT", data_seed=seed) for seed in (5, 3, 6, 4, 7, 8)]
+    with WorkerPool(timeout=60, journal=Journal(tmp_path / "j.jsonl")) as pool:
+        tasks = [replace(large_cases.task_of(case, 64 * 900), timeout=5.0 if case.data_seed == 4 else None) for case in asked]
+        rows = [large_cases.row_of(case, pool.judge(task, HOPPER)) for case, task in zip(asked, tasks, strict=True)]
+        left = [slot.process.pid for slot in pool.slots.values()]
+    came = {row.case["data_seed"]: (row.decision, row.outcome) for row in rows}
+    right = (Decision.PASS, "pass")
+    fails = {3: (Decision.FAIL, "segmentation fault"), 4: (Decision.FAIL, "timeout")}
+    assert came == {5: right, 6: right, 7: right, 8: right} | fails
+    assert "ends_badly.py:" in rows[1].message and rows[1].words == rows[3].words == 0 < rows[0].words
+    events = [json.loads(line) for line in (tmp_path / "j.jsonl").read_text().splitlines()]
+    assert [each["event"] for each in events].count("again") == 2  # the crash, whose worker had served others, and the kill
+    assert all(each["task"]["given"]["case"]["problem"]["m"] == 160 for each in events if each["event"] == "begin")
+    assert not any(map(runs, left))
+
+
+STOPPED = """
+import sys
+from bitverdict.harness.frontends.main import main
+from tests.studies.test_large_gemm import small
+from bitverdict.harness.studies.large_gemm import cases
+
+cases.cases = lambda sizes, target: [small(contract=sys.argv[1], data_seed=4)]
+sys.exit(main(["large", sys.argv[1], "--target", "emulated:sm_90", "--jobs", "1"]))
+"""
+
+
+def test_ctrl_c_ends_a_large_product_that_is_out_and_leaves_no_worker(tmp_path: Path) -> None:
+    file = tmp_path / "ends_badly.py"
+    file.write_text(f"ONCE = {str(tmp_path / 'once')!r}\n{ENDS_BADLY}")
+    with answering():
+        run = subprocess.Popen(
+            [sys.executable, "-c", STOPPED, f"{file}:CONTRACT"],
+            env=os.environ | {"HARNESS_STATE": str(tmp_path)},
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+    deadline = time.monotonic() + 60
+    while not (begun := [*(tmp_path / "journal").glob("*.jsonl")]) or "begin" not in begun[0].read_text():
+        assert time.monotonic() < deadline and run.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.5)
+    workers = [int(pid) for pid in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()]
+    run.send_signal(signal.SIGINT)
+    assert run.stderr is not None and "cancelled" in run.stderr.read() and run.wait(20) == 3
+    while any(map(runs, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(runs, workers))
 
 
 def test_the_command_writes_its_rows_and_its_status_says_what_came(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

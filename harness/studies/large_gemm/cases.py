@@ -3,17 +3,16 @@
 The kernel runs whole. Of the result, chosen rows are crossed with chosen columns: the first and the last of every tile, so that
 each tile's four corners, its edges and both sides of every seam are among the words, and others drawn from all. Every tile of the
 result holds chosen words (while there are enough of them for two a tile). What they must be is the contract's answer to the small
-problem of those rows and columns (`bitverdict.harness.studies.large_gemm.operands`), computed in processes of their own beside the
-next launches. A result small enough is compared whole."""
+problem of those rows and columns (`bitverdict.harness.studies.large_gemm.operands`). A result small enough is compared whole.
+
+A case is launched and held to its words in a worker of the worker pool, several cases at a time: a fault, a death or a hang is the
+verdict of its own case."""
 
 from __future__ import annotations
 
 import math
-import multiprocessing
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,15 +22,19 @@ from bitverdict.harness.judge.decide import UNABLE
 from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import Decision, Outcome
+from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.studies.large_gemm import operands as large_operands
-from bitverdict.harness.workers.one_thread import one_thread
+from bitverdict.harness.workers.gpu_lease import free_places
+from bitverdict.harness.workers.pool import WorkerPool
+from bitverdict.harness.workers.task import MEASURED, Task, measured
 from bitverdict.kernels.features import Feature
 
 PRODUCTS = 1 << 30  # of one case: what its expected words may cost, about ten seconds of a core
 PRODUCTS_AT_ONCE = 1 << 27  # of one piece of work
 SHOWN = 4  # wrong words told
+TIMEOUT = 240.0  # seconds of one case, compilation and expected words included
 DATA_SEED = 8192
 
 
@@ -57,19 +60,6 @@ class Row:
     first: list[dict] = field(default_factory=list)
     basis: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass
-class Pending:
-    """A case that ran: the words that came out at the chosen places, and the answers that are still being worked out."""
-
-    row: Row
-    rows: np.ndarray
-    columns: np.ndarray
-    tile: tuple[int, int]
-    got: np.ndarray  # (rows, columns)
-    poison: int
-    expected_outcome: list[tuple[slice, slice, Future]]
 
 
 def cases(sizes: Iterable[tuple[int, int, int]], target: Target) -> list[Case]:
@@ -115,67 +105,64 @@ def _of_size(m: int, n: int, k: int, *, described: bool) -> Iterator[Case]:
 
 
 def judge_large(asked: Iterable[Case], target: Target, *, products: int = PRODUCTS, jobs: int = 0) -> Iterator[Row]:
-    """A `Row` a case, in order. `jobs`: processes for expected words; 0: this one. Cases that the target lacks the features for are
-    rows that say so."""
-    if jobs == 0:
-        yield from _judge_all(asked, target, products, Here())
+    """A `Row` a case, in order. `jobs`: workers, on a GPU no more than its free memory has room for; 0: this process. Cases that
+    the target lacks the features for are rows that say so."""
+    if not jobs:
+        yield from (large_row(case, target, products) for case in asked)
         return
-    with one_thread(), ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:  # starts them as needed
-        asked = list(asked)
-        if not target.emulated:
-            compile_before(asked, target, pool)
-        yield from _judge_all(asked, target, products, pool)
+    room = jobs if target.emulated else min(jobs, max(1, len(free_places([target]))))
+    with WorkerPool(jobs=room, timeout=TIMEOUT) as pool, pool.interruptible():
+        yield from _in_order(list(asked), target, products, pool)
 
 
-def compile_before(asked: Iterable[Case], target: Target, pool: Executor) -> None:
-    """Fill Triton's cache with what `asked` compiles, each kernel on a small problem of the same divisibility, many at a time. An
-    autotuner's candidates are left to it."""
-    small: dict[str, Case] = {}
-    for case in asked:
-        if case.config is not None:
-            p = case.problem
-            sizes = {name: least + getattr(p, name) % 16 for name, least in (("m", 512), ("n", 512), ("k", 1024))}
-            smaller = replace(case, problem=replace(p, **sizes))
-            small[smaller.key] = smaller
-    for done in [pool.submit(_compiled, case.to_json(), target) for case in small.values()]:
-        done.result()
+def _in_order(asked: list[Case], target: Target, products: int, pool: WorkerPool) -> Iterator[Row]:
+    tasks = [task_of(case, products) for case in asked]
+    places = {id(task): place for place, task in enumerate(tasks)}
+    came: dict[int, Row] = {}
+    told = 0
+    for task, _, verdict in pool.judge_all((task, target) for task in tasks):
+        place = places[id(task)]
+        came[place] = row_of(asked[place], verdict)
+        while told in came:
+            yield came.pop(told)
+            told += 1
 
 
-def _compiled(record: Mapping, target: Target) -> None:
-    """Launch once and forget: what goes wrong goes wrong again where it is judged."""
-    contract = resolve(record["contract"])
-    case = contract.case_from_json(record)
-    if not contract.requires - target.features:
-        launch(case, target, contract, None, large_operands.operands(case), Clock())
+def task_of(case: Case, products: int = PRODUCTS) -> Task:
+    """The work of judging one large case in a worker; `row_of` reads what came."""
+    given = {"case": case.to_json(), "products": products}
+    return Task(function=f"{__name__}:judged", contract=case.contract, given=given, timeout=TIMEOUT)
 
 
-class Here(Executor):
-    """Work done at once, in this process."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
-        done: Future = Future()
-        done.set_result(fn(*args, **kwargs))
-        return done
-
-
-def _judge_all(asked: Iterable[Case], target: Target, products: int, pool: Executor) -> Iterator[Row]:
-    waiting: list[Row | Pending] = []
-    for case in asked:
-        waiting.append(_run(case, target, products, pool))
-        while waiting and (
-            isinstance(waiting[0], Row) or len(waiting) > 6 or all(f.done() for _, _, f in waiting[0].expected_outcome)
-        ):
-            yield _told(waiting.pop(0))
-    while waiting:
-        yield _told(waiting.pop(0))
+def judged(target: Target, given: Mapping) -> Verdict:
+    """Judge the large case of `given` in this process; its row is what was measured."""
+    row = large_row(resolve(given["case"]["contract"]).case_from_json(given["case"]), target, given["products"])
+    observed = Basis.OBSERVED_FAULT if row.decision is Decision.FAIL else Basis.NOTHING
+    return Verdict(
+        decision=row.decision,
+        outcome=Outcome(row.outcome),
+        message=row.message,
+        basis=row.basis or observed,
+        words=row.words,
+        details={MEASURED: asdict(row)},
+        seconds=row.seconds,
+    )
 
 
-def _run(case: Case, target: Target, products: int, pool: Executor) -> Row | Pending:
-    """Launch `case` and hand the work on its expected words to `pool`."""
-    contract, p = resolve(case.contract), case.problem
-    kind = getattr(p, "format", "") or p.dtype + (" ieee" if getattr(p, "precision", "") == "ieee" else "")
-    row = Row(contract=case.contract, kind=kind, size=f"{p.m}x{p.n}x{p.k}", config=_named(case.config), case=case.to_json(), k=p.k)
-    row.of = p.m * p.n
+def row_of(case: Case, verdict: Verdict) -> Row:
+    """The row of a case whose task came to `verdict`: that a worker died or hung over it is told by the verdict's name."""
+    found = measured(verdict)
+    row = _row(case)
+    if found is not None:
+        first = [each | {"at": tuple(each["at"])} for each in found["first"]]
+        row = Row(**found | {"tiles": tuple(found["tiles"]), "first": first})
+    at = f" ({verdict.location})" if verdict.location else ""
+    return replace(row, decision=verdict.decision, outcome=str(verdict.outcome), message=verdict.message + at)
+
+
+def large_row(case: Case, target: Target, products: int = PRODUCTS) -> Row:
+    """Launch `case` in this process, and hold the words at chosen places to the plan's."""
+    contract, p, row = resolve(case.contract), case.problem, _row(case)
     lacking = contract.requires - target.features
     if lacking:
         row.message = f"{target.name} lacks {', '.join(sorted(map(str, lacking)))}"
@@ -201,16 +188,29 @@ def _run(case: Case, target: Target, products: int, pool: Executor) -> Row | Pen
         return row
     count = products // max(p.k, 1)
     rows, columns = sample((p.m, p.n), tile, count, np.random.default_rng(case.data_seed))
-    step = max(1, math.isqrt(PRODUCTS_AT_ONCE // max(p.k, 1)))
-    owed_words = []
-    for top in range(0, len(rows), step):
-        for left in range(0, len(columns), step):
-            place = slice(top, top + step), slice(left, left + step)
-            smaller, chosen = large_operands.part(case, operands, rows[place[0]], columns[place[1]])
-            codes = {n: (o.format, o.codes) for n, o in chosen.items()}
-            owed_words.append((*place, pool.submit(words_of, smaller.to_json(), target, codes, dict(seen.recorded))))
-    got = words if words.size == len(rows) * len(columns) else words[np.ix_(rows, columns)]
-    return Pending(row, rows, columns, tile, got, seen.details[f"poison of {name}"], owed_words)
+    got = words if words.size == len(rows) * len(columns) else words[np.ix_(rows, columns)]  # (rows, columns)
+    expected = np.empty(got.shape, got.dtype)  # (rows, columns)
+    with clock.on("expected words, core seconds"):
+        step = max(1, math.isqrt(PRODUCTS_AT_ONCE // max(p.k, 1)))
+        for top in range(0, len(rows), step):
+            for left in range(0, len(columns), step):
+                place = slice(top, top + step), slice(left, left + step)
+                smaller, chosen = large_operands.part(case, operands, rows[place[0]], columns[place[1]])
+                expected_words, row.basis = words_of(smaller, target, contract, chosen, seen.recorded)
+                expected[place] = expected_words.view(got.dtype)
+    row.seconds = clock.seconds()
+    tiles = rows // tile[0], columns // tile[1]
+    row.tiles = len(np.unique(tiles[0])) * len(np.unique(tiles[1])), -(-p.m // tile[0]) * -(-p.n // tile[1])
+    _decide(row, got, expected, seen.details[f"poison of {name}"], (rows, columns), tiles)
+    return row
+
+
+def _row(case: Case) -> Row:
+    p = case.problem
+    kind = getattr(p, "format", "") or p.dtype + (" ieee" if getattr(p, "precision", "") == "ieee" else "")
+    row = Row(contract=case.contract, kind=kind, size=f"{p.m}x{p.n}x{p.k}", config=_named(case.config), case=case.to_json(), k=p.k)
+    row.of = p.m * p.n
+    return row
 
 
 def sample(shape: tuple[int, int], tile: tuple[int, int], count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -236,52 +236,42 @@ def _chosen(size: int, tile: int, count: int, rng: np.random.Generator) -> np.nd
 
 
 def words_of(
-    record: Mapping, target: Target, codes: Mapping[str, tuple[str, np.ndarray]], recorded: Mapping
-) -> tuple[np.ndarray, str, float]:
-    """Expected words of a small problem, what they rest on, seconds taken. Runs in any process."""
-    begun = time.perf_counter()
-    contract = resolve(record["contract"])
-    case = contract.case_from_json(record)
-    given = {name: Operand(name=name, format=form, codes=array) for name, (form, array) in codes.items()}
-    expected = contract.expected(case, target, given, recorded)[0]
+    case: Case, target: Target, contract: Contract, operands: Mapping[str, Operand], recorded: Mapping
+) -> tuple[np.ndarray, str]:
+    """Expected words of a small problem, and what they rest on. ValueError where the contract has no plan for it."""
+    expected = contract.expected(case, target, operands, recorded)[0]
     if expected.words is None:
         raise ValueError(f"{case.contract} on {target.name}: has no plan for {case.key}: large cases are judged by words")
-    return expected.words, str(expected.basis), time.perf_counter() - begun
+    return expected.words, str(expected.basis)
 
 
-def _told(done: Row | Pending) -> Row:
-    """The row of a case whose words are there, waiting for them if need be."""
-    if isinstance(done, Row):
-        return done
-    row, spent = done.row, 0.0
-    differ = np.zeros(done.got.shape, bool)  # (rows, columns)
-    for top, left, future in done.expected_outcome:
-        words, row.basis, seconds = future.result()
-        spent += seconds
-        place = top, left
-        expected_outcome = words.view(done.got.dtype)
-        differ[place] = done.got[place] != expected_outcome
-        for i, j in np.argwhere(differ[place])[: SHOWN - len(row.first)] if len(row.first) < SHOWN else ():
-            at = int(done.rows[top.start + i]), int(done.columns[left.start + j])
-            row.first.append({"at": at, "got": hex(done.got[place][i, j]), "expected": hex(expected_outcome[i, j])})
-    row.words = int(differ.size)
-    row.differ = int(differ.sum())
-    tile_rows, tile_columns = done.rows // done.tile[0], done.columns // done.tile[1]
-    m, n = (int(done.row.size.split("x")[axis]) for axis in (0, 1))
-    row.tiles = len(np.unique(tile_rows)) * len(np.unique(tile_columns)), -(-m // done.tile[0]) * -(-n // done.tile[1])
-    row.seconds = dict(row.seconds, **{"expected words, core seconds": round(spent, 3)})
+def _decide(
+    row: Row,
+    got: np.ndarray,
+    expected: np.ndarray,
+    poison: int,
+    places: tuple[np.ndarray, np.ndarray],
+    tiles: tuple[np.ndarray, np.ndarray],
+) -> None:
+    """Fill in what `got` and `expected`, both (rows, columns), come to; `places` and `tiles` are of the rows and of the columns."""
+    differ = got != expected  # (rows, columns)
+    row.words, row.differ = int(differ.size), int(differ.sum())
     row.decision, row.outcome = Decision.PASS, str(Outcome.PASS)
-    if row.differ:
-        wrong = {(int(tile_rows[i]), int(tile_columns[j])) for i, j in np.argwhere(differ)}
-        row.wrong_tiles = len(wrong)
-        row.never_written = int((differ & (done.got == done.got.dtype.type(done.poison))).sum())
-        (r0, r1), (c0, c1) = ((min(axis), max(axis)) for axis in zip(*wrong, strict=True))
-        row.decision, row.outcome = Decision.FAIL, str(Outcome.WRONG_WORDS)
-        row.message = (
-            f"{row.differ:,} of {row.words:,} words differ, {row.never_written:,} of them never written, in {len(wrong)} of "
-            f"{row.tiles[1]} tiles: tile rows {r0} to {r1}, tile columns {c0} to {c1}; the first {row.first[0]}"
-        )
-    return row
+    if not row.differ:
+        return
+    found = np.argwhere(differ)  # (differ, 2)
+    for i, j in found[:SHOWN]:
+        at = int(places[0][i]), int(places[1][j])
+        row.first.append({"at": at, "got": hex(got[i, j]), "expected": hex(expected[i, j])})
+    wrong = {(int(tiles[0][i]), int(tiles[1][j])) for i, j in found}
+    row.wrong_tiles = len(wrong)
+    row.never_written = int((differ & (got == got.dtype.type(poison))).sum())
+    (r0, r1), (c0, c1) = ((min(axis), max(axis)) for axis in zip(*wrong, strict=True))
+    row.decision, row.outcome = Decision.FAIL, str(Outcome.WRONG_WORDS)
+    row.message = (
+        f"{row.differ:,} of {row.words:,} words differ, {row.never_written:,} of them never written, in {len(wrong)} of "
+        f"{row.tiles[1]} tiles: tile rows {r0} to {r1}, tile columns {c0} to {c1}; the first {row.first[0]}"
+    )
 
 
 def _named(config: Any) -> str:

@@ -1,0 +1,31 @@
+"""Tasks that checks of the worker pool hand to a worker."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.workers.one_thread import VARIABLES
+from bitverdict.harness.workers.task import MEASURED
+from tests.support.vector_add import misbehave
+
+
+def threads(target: Target, given: Mapping) -> Verdict:
+    """How many threads torch computes on in this process, and what its libraries were told."""
+    import torch
+
+    found = {name: os.environ.get(name) for name in VARIABLES} | {"threads": torch.get_num_threads()}
+    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: found})
+
+
+def doubled(target: Target, given: Mapping) -> Verdict:
+    """Twice the number of `given`, on the named target; or the fault that it asks for (`tests.support.vector_add.misbehave`)."""
+    import torch
+
+    nothing = torch.zeros(3)
+    misbehave(given.get("fault", ""), nothing, nothing, nothing)
+    return Verdict(
+        decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: {"target": target.name, "twice": 2 * given["number"]}}
+    )
