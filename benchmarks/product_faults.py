@@ -28,12 +28,14 @@ from bitverdict.harness.judge.compare import compare
 from bitverdict.harness.model.verdict import Outcome
 from bitverdict.harness.workers.one_thread import one_thread
 from bitverdict.reference.formats import FORMATS
-from tests.faults.product_faults import COARSE_BITS, FAULTS, Fault, Kernel, faultless, no_fault_in, sums_of_13_bits
+from tests.faults.mutants import FunctionEdit, Mutant, mutant_function
+from tests.faults.product_faults import COARSE_BITS, MUTANTS, Kernel, faultless, no_fault_in
 
 M, N = 17, 18
 DEPTHS = (64, 640, 8192)
 SHOWN = ("exact", "normal")
-ROWS = (faultless, *FAULTS)
+RIGHT = Mutant(kernel="product", name="faultless", edits=(FunctionEdit(faultless),), expected=("pass",))
+ROWS = (RIGHT, *MUTANTS)
 TYPES = {
     "sm_80": "fp16,bf16,fp32,fp16:fp32",
     "sm_90": "fp16,bf16,fp32,e4m3,e5m2,fp16:fp32,e4m3:fp16,e4m3:fp32",
@@ -59,12 +61,12 @@ def outcomes(asked: Asked) -> list[Outcome | None]:
     problem = SimpleNamespace(m=M, n=N, k=k, dtype=kernel.dtype, out=kernel.result.name, activation="")
     launched = frozenset({(kernel.rule.family, "", kernel.rule.a, kernel.rule.b, kernel.rule.d)})
     due = bounded_product(problem, a, b, kernel.arch, launched=launched)
-    return [None if no_fault_in(kernel, fault, k) else compare(due, fault(kernel, a, b)).outcome for fault in ROWS]
+    return [None if no_fault_in(kernel, fault, k) else compare(due, mutant_function(fault)(kernel, a, b)).outcome for fault in ROWS]
 
 
-def unseen(kernel: Kernel, fault: Fault) -> str:
+def unseen(kernel: Kernel, fault: Mutant) -> str:
     """Why `exact` need not see `fault` of `kernel`; empty where it must."""
-    if fault is sums_of_13_bits and exact_bits(FORMATS[kernel.dtype]) == COARSE_BITS + 1:
+    if fault.name == "sums of 13 bits" and exact_bits(FORMATS[kernel.dtype]) == COARSE_BITS + 1:
         return "its sums suit the coarsest instruction for fp8, which keeps no more"
     return ""
 
@@ -74,10 +76,6 @@ def place(seen: Counter[Outcome]) -> str:
         return "~"
     text = str(seen[Outcome.OUTSIDE_BOUND])
     return text + (f" ~{seen[Outcome.INCONCLUSIVE]}" if seen[Outcome.INCONCLUSIVE] else "")
-
-
-def name_of(fault: Fault) -> str:
-    return fault.__name__.replace("_", " ")
 
 
 def as_text(rows: list[list[str]]) -> str:
@@ -91,7 +89,7 @@ def as_markdown(kernels: list[Kernel], tables: list[list[list[str]]]) -> str:
     heads = ["fault", *(f"{name} `{regime}`" for name in types for regime in SHOWN)]
     lines = [heads, ["---"] * len(heads)]
     for number, fault in enumerate(ROWS, 1):
-        line = [name_of(fault)]
+        line = [fault.name]
         for rows in tables:
             told = rows[number][1:]
             for start in range(0, len(told), len(DEPTHS)):
@@ -126,19 +124,19 @@ def main() -> int:
         for number, fault in enumerate(ROWS):
             row = []
             for regime, k in columns:
-                here = f"{name_of(fault)}, {kernel.dtype} to {kernel.result.name}, K = {k}"
+                here = f"{fault.name}, {kernel.dtype} to {kernel.result.name}, K = {k}"
                 if reason := no_fault_in(kernel, fault, k):
                     reasons[f"{here}: no fault: {reason}"] = None
                     row.append("-")
                     continue
                 seen = Counter(found[Asked(kernel, regime, k, data_seed)][number] for data_seed in range(given.cases))
                 failed = seen[Outcome.OUTSIDE_BOUND]
-                if regime == "exact" and fault is not faultless and failed < given.cases and (reason := unseen(kernel, fault)):
+                if regime == "exact" and fault is not RIGHT and failed < given.cases and (reason := unseen(kernel, fault)):
                     reasons[f"{here}: not seen by `exact`: {reason}"] = None
                 else:
-                    bad += failed if fault is faultless else regime == "exact" and failed < given.cases
+                    bad += failed if fault is RIGHT else regime == "exact" and failed < given.cases
                 row.append(place(seen))
-            rows.append([name_of(fault), *row])
+            rows.append([fault.name, *row])
         tables.append(rows)
     print(as_markdown(kernels, tables) if given.markdown else "\n\n".join(as_text(rows) for rows in tables))
     print()

@@ -44,21 +44,21 @@ def shrunk(crash, seed: int, directory: Path, pool, draws: int) -> dict:
     from tests.faults.mutants import write_mutant
 
     os.environ["HARNESS_POOL_SEED"] = str(seed)  # as `run --seed` does
-    place = directory / crash.fault.name.replace(" ", "_")
+    place = directory / crash.name.replace(" ", "_")
     place.mkdir(exist_ok=True)
-    source = CaseSource(write_mutant(crash.fault, place), target(crash.target), seed)
+    source = CaseSource(write_mutant(crash, place), target(crash.on[0]), seed)
     memory = VerdictCache(lambda case: pool.judge(case, source.target))
     cases = source.drawn(draws)
-    found = next((case for case in cases if memory(case).failed and memory(case).outcome in crash.fault.fails_as), None)
+    found = next((case for case in cases if memory(case).failed and memory(case).outcome in crash.expected), None)
     if found is None:
         seen = Counter(str(verdict.outcome) for verdict in memory.known.values())
-        return {"crash": crash.fault.name, "seed": seed, "least": f"not met in {len(cases)} draws: {dict(seen)}", "seconds": 0.0}
+        return {"crash": crash.name, "seed": seed, "least": f"not met in {len(cases)} draws: {dict(seen)}", "seconds": 0.0}
     before, begun = memory.asked, time.monotonic()
     case, verdict = shrink(source, found, memory(found), memory, draws=draws, seconds=300)
     seconds = time.monotonic() - begun
-    path = reproducers.write(reproducers.reproducer_of(case, crash.target, verdict, first=found), _made(directory / f"seed-{seed}"))
+    path = reproducers.write(reproducers.reproducer_of(case, crash.on[0], verdict, first=found), _made(directory / f"seed-{seed}"))
     return {
-        "crash": crash.fault.name, "kind": str(verdict.outcome), "when": crash.when, "seed": seed, "from": describe(found),
+        "crash": crash.name, "kind": str(verdict.outcome), "when": crash.when, "seed": seed, "from": describe(found),
         "least": describe(case), "seconds": seconds, "launches": memory.asked - before, "file": str(path),
     }  # fmt: skip
 
@@ -107,7 +107,7 @@ def main() -> None:
         directory.mkdir(parents=True, exist_ok=True)
         with WorkerPool(timeout=60, journal=Journal(directory / "journal.jsonl")) as pool:
             for crash in CRASHES:
-                for seed in range(arguments.seeds) if arguments.only in crash.fault.name else ():
+                for seed in range(arguments.seeds) if arguments.only in crash.name else ():
                     rows.append(shrunk(crash, seed, directory, pool, arguments.draws))
                     print(".", end="", file=sys.stderr, flush=True)
         again = set() if arguments.no_clone else replayed([row["file"] for row in rows if "file" in row], directory)

@@ -15,7 +15,8 @@ from bitverdict.harness.judge.compare import compare
 from bitverdict.harness.model.verdict import Outcome
 from bitverdict.reference.formats import BF16, E4M3, FORMATS, FP32, TF32, Overflow, Rounding, decode, encode
 from bitverdict.reference.tensor_core import instruction, product
-from tests.faults.product_faults import FAULTS, Kernel, faultless, no_fault_in
+from tests.faults.mutants import mutant_function
+from tests.faults.product_faults import MUTANTS, Kernel, faultless, no_fault_in
 
 M, N = 9, 11
 ARCHS = {"sm_80": "mma.sync", "sm_90": "wgmma", "sm_100": "tcgen05"}
@@ -196,10 +197,10 @@ def test_each_fault_of_a_product_fails_at_any_depth(dtype: str, out: str, k: int
     a, b = exact_factors(dtype, k, 1)
     due = bounded_product(asked(dtype, k, out, m=17, n=18), a, b, "sm_90")
     assert compare(due, faultless(kernel, a, b)).outcome is Outcome.PASS
-    faults = [fault for fault in FAULTS if not no_fault_in(kernel, fault, k)]
-    assert len(faults) >= 7
-    for fault in faults:
-        assert compare(due, fault(kernel, a, b)).outcome is Outcome.OUTSIDE_BOUND, fault.__name__
+    mutants = [mutant for mutant in MUTANTS if not no_fault_in(kernel, mutant, k)]
+    assert len(mutants) >= 7
+    for mutant in mutants:
+        assert compare(due, mutant_function(mutant)(kernel, a, b)).outcome in mutant.expected, mutant.name
 
 
 # ----------------------------------------------------------------------------------------------------- what is inconclusive
@@ -208,7 +209,7 @@ def test_a_case_that_hides_every_product_is_inconclusive_and_no_pass() -> None:
     kernel, k = Kernel("sm_90", "e4m3"), 2048
     a, b = drawn("e4m3", k, "normal", 1)
     due = bounded_product(asked("e4m3", k), a, b, "sm_90")
-    for words in (faultless(kernel, a, b), FAULTS[0](kernel, a, b)):
+    for words in (faultless(kernel, a, b), mutant_function(MUTANTS[0])(kernel, a, b)):
         assert compare(due, words).outcome is Outcome.INCONCLUSIVE
     wide = bounded_product(asked("e4m3", k), a, b, "sm_100")
     assert compare(wide, faultless(Kernel("sm_100", "e4m3"), a, b)).outcome is Outcome.PASS

@@ -13,14 +13,13 @@ from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.replay import replay
 from bitverdict.harness.session.shrink import VerdictCache, shrink
 from bitverdict.harness.workers.pool import WorkerPool
-from tests.faults.mutants import Fault, write_mutant
+from tests.faults.mutants import Mutant, once, write_mutant
 
-WAITS_FOR_NOTHING = Fault(
-    name="wrong phase",
+WAITS_FOR_NOTHING = Mutant(
     kernel="tma_gather",
-    replace="mbarrier.wait(arrived, phase=0)",
-    by="mbarrier.wait(arrived, phase=1)",
-    fails_as=("race",),
+    name="wrong phase",
+    edits=once("mbarrier.wait(arrived, phase=0)", "mbarrier.wait(arrived, phase=1)"),
+    expected=("race",),
 )
 DRAWN = "drawn:937"
 

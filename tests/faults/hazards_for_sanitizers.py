@@ -4,8 +4,8 @@ GPU are asked about side by side (docs/sanitizers.md).
     python -m tests.faults.hazards_for_sanitizers --out FILE [--target cuda:0] [--jobs 16] [--timeout 30] [--only TEXT ...]
 
 writes what `sanitize --json` writes. On an emulated target every hazard is judged bare and with iisan, eagerly, at the latest, and
-under drawn schedules. `replace` is source; with `in_program` a regular expression on the compiler's program (TTGIR), a fault of
-the compiler's: Triton's own pipeliner owns the order in a `tl` kernel, and a person cannot break it from the source.
+under drawn schedules. A `ProgramEdit` is a fault of the compiler's: Triton's own pipeliner owns the order in a `tl` kernel, and a
+person cannot break it from the source.
 """
 
 from __future__ import annotations
@@ -16,61 +16,43 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bitverdict.harness.model.addresses import load
 from bitverdict.harness.model.case import Case
+from tests.faults.mutants import Mutant, ProgramEdit, SourceEdit, write_mutant
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 SCHEDULES = ("eager", "latest", *(f"drawn:{seed}" for seed in range(4)))
-_TRAILER = """
-
-import sys as _sys
-
-import bitverdict.harness.contracts.{kernel} as _contracts
-
-CONTRACT = _contracts.contract(_sys.modules[__name__])
-"""
-_EDITED = """
-from tests.faults.compiler.program_edits import edited as _edited
-
-CONTRACT = _edited(CONTRACT, {pattern!r}, {by!r})
-"""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SanitizerHazard:
-    """`replace` is empty in a kernel as it is. `fails_as`: what the emulated GPU may call it ("right" where the compiler
-    repairs it); with `in_program` it says so of the compiler, not of the kernel. `hangs`: a GPU may not return."""
-
-    kind: str
-    name: str
-    kernel: str
-    replace: str
-    by: str
-    fails_as: tuple[str, ...]
-    problem: Mapping[str, Any] = field(default_factory=dict)
-    config: Mapping[str, Any] = field(default_factory=dict)
-    in_program: bool = False
-    hangs: bool = False
-
-
-def _hazard(kernel: str, kind: str, name: str, replace: str, by: str, *fails_as: str, **rest: Any) -> SanitizerHazard:
+def _hazard(
+    kernel: str,
+    kind: str,
+    name: str,
+    replace: str,
+    by: str,
+    *expected: str,
+    in_program: bool = False,
+    hangs: bool = False,
+    **launch: Any,
+) -> Mutant:
+    """`replace` is empty in a kernel as it is. `expected`: what the emulated GPU may call it ("pass" where the compiler repairs
+    it); with `in_program` it says so of the compiler, not of the kernel."""
     problem, config = LAUNCHES[kernel]
-    return SanitizerHazard(
+    edit = ProgramEdit(replace, by) if in_program else SourceEdit(replace, by)
+    return Mutant(
         kernel=kernel,
         kind=kind,
         name=name,
-        replace=replace,
-        by=by,
-        fails_as=fails_as,
-        problem=problem | rest.pop("problem", {}),
-        config=config | rest.pop("config", {}),
-        **rest,
+        edits=(edit,) if replace else (),
+        expected=expected,
+        problem=problem | launch.get("problem", {}),
+        config=config | launch.get("config", {}),
+        hangs=hangs,
     )
 
 
@@ -85,7 +67,7 @@ _BYTES = "mbarrier.expect(arrived, a_matrix.nbytes_per_cta + b_matrix.nbytes_per
 _TMA = {"config": {"num_warps": 4, "loads": "descriptors"}}
 RACE, MISUSE, DEADLOCK, UNKNOWN = "race", "barrier misuse", "deadlock", "uninitialised read"
 
-HAZARDS: tuple[SanitizerHazard, ...] = (
+HAZARDS: tuple[Mutant, ...] = (
     *(_hazard(kernel, "none", "as it is", "", "", "pass") for kernel in LAUNCHES),
     _hazard(_RING, "none", "as it is", "", "", "pass", **_PARTS),
     _hazard("matmul", "none", "as it is with TMA", "", "", "pass", **_TMA),
@@ -504,35 +486,14 @@ HAZARDS: tuple[SanitizerHazard, ...] = (
 )
 
 
-def source_of(kernel: str) -> Path:
-    kept = CHECKOUT / "kernels" / f"{kernel}.py"
-    return kept if kept.is_file() else CHECKOUT / "tests" / "support" / f"{kernel}.py"
-
-
-def stem_of(hazard: SanitizerHazard) -> str:
-    """The name of the faulty copy's file: of kernel and fault, the same on every machine."""
-    form = "_partitions" if hazard.problem.get("form") == "partitions" else ""
-    return f"{hazard.kernel}{form}_{hazard.name}".replace(" ", "_").replace("'", "")
-
-
-def write_mutant(hazard: SanitizerHazard, directory: Path) -> Case:
-    """Write the faulty kernel into `directory`; its case. ValueError where the text does not occur exactly once."""
-    source = source_of(hazard.kernel).read_text()
-    if hazard.replace and not hazard.in_program:
-        if (count := source.count(hazard.replace)) != 1:
-            raise ValueError(f"hazard {hazard.name!r}: its text occurs {count} times in {hazard.kernel}: it must occur once")
-        source = source.replace(hazard.replace, hazard.by)
-    if "\nCONTRACT = " not in source:
-        source += _TRAILER.format(kernel=hazard.kernel)
-    if hazard.in_program:
-        source += _EDITED.format(pattern=hazard.replace, by=hazard.by)
-    path = directory / f"{stem_of(hazard)}.py"
-    path.write_text(source)
-    contract: Any = load(f"{path}:CONTRACT")
+def write_hazard(hazard: Mutant, directory: Path) -> Case:
+    """Write the edited kernel into `directory`; its case. ValueError where the text does not occur exactly once."""
+    address = write_mutant(hazard, directory)
+    contract: Any = load(address)
     return contract.case_from_json(
         {
             "version": 1,
-            "contract": f"{path}:CONTRACT",
+            "contract": address,
             "problem": dict(hazard.problem),
             "config": dict(hazard.config),
             "regime": "normal",
@@ -565,10 +526,10 @@ def main(words: Sequence[str] | None = None) -> int:
         for hangs in (False, True)
         if arguments.hanging != ("only", "no")[hangs]
         for h in HAZARDS
-        if h.hangs is hangs and any(text in f"{h.kernel} {h.kind} {h.name} {stem_of(h)}" for text in arguments.only or [""])
+        if h.hangs is hangs and any(text in f"{h.kernel} {h.kind} {h.name} {h.stem}" for text in arguments.only or [""])
     ]
     with tempfile.TemporaryDirectory() as place:
-        cases = [write_mutant(hazard, Path(place)) for hazard in wanted]
+        cases = [write_hazard(hazard, Path(place)) for hazard in wanted]
         if machine.emulated:  # nothing hangs: one worker a mode and kernel for all schedules
             work = [([replace(case, schedule=schedule) for schedule in SCHEDULES], mode) for case in cases for mode in modes]
         else:

@@ -6,13 +6,13 @@ are judged as a user's launcher is, by `tests/contracts/test_gemm_bound.py` and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bitverdict.reference.formats import BF16, FORMATS, FP16, FP32, Format, Overflow, Rounding, decode, encode
 from bitverdict.reference.tensor_core import Instruction, instruction, product
+from tests.faults.mutants import FunctionEdit, Mutant, mutant_function
 
 FAMILIES = {"sm_80": "mma.sync", "sm_90": "wgmma", "sm_100": "tcgen05"}
 COARSE_BITS = 13  # fraction bits that an fp8 instruction of sm_90 keeps, where others keep 24 or 25
@@ -112,15 +112,23 @@ def sums_of_13_bits(kernel: Kernel, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return kernel.stored(kernel.sums(a, b, rule=rule))
 
 
-Fault = Callable[[Kernel, np.ndarray, np.ndarray], np.ndarray]
-FAULTS: tuple[Fault, ...] = (
-    last_k_dropped, last_k_dropped_in_one_element, first_k_twice, b_of_the_next_k, sums_in_fp16, sum_through_bf16,
-    accumulator_through_bf16, operands_cut_to_bf16, stored_toward_zero, ties_stored_away, sums_of_13_bits,
+MUTANTS: tuple[Mutant, ...] = tuple(
+    Mutant(
+        kernel="product",
+        name=function.__name__.replace("_", " "),
+        edits=(FunctionEdit(function),),
+        expected=("outside the bound",),
+    )
+    for function in (
+        last_k_dropped, last_k_dropped_in_one_element, first_k_twice, b_of_the_next_k, sums_in_fp16, sum_through_bf16,
+        accumulator_through_bf16, operands_cut_to_bf16, stored_toward_zero, ties_stored_away, sums_of_13_bits,
+    )
 )  # fmt: skip
 
 
-def no_fault_in(kernel: Kernel, fault: Fault, k: int) -> str:
-    """Why `fault` is none for this kernel at this K; empty where it is one."""
+def no_fault_in(kernel: Kernel, mutant: Mutant, k: int) -> str:
+    """Why `mutant` is no fault of this kernel at this K; empty where it is one."""
+    fault = mutant_function(mutant)
     if fault in (stored_toward_zero, ties_stored_away) and kernel.result is FP32:
         return "the store does not round"
     if fault is operands_cut_to_bf16 and FORMATS[kernel.dtype].mantissa_bits <= BF16.mantissa_bits:

@@ -9,12 +9,12 @@ import tempfile
 from pathlib import Path
 
 from tests.emulator.ordering.test_hazards import HAZARDS, failure_report
-from tests.faults.hazard import Hazard
+from tests.faults.mutants import Mutant, ProgramEdit, SourceEdit
 
 SHOWN = "in-flight operand overwritten blocked_matmul"
 
 
-def told(hazard: Hazard, directory: Path) -> str:
+def told(hazard: Mutant, directory: Path) -> str:
     """The failure in text: message, rule, both operations, the state of barriers, the timeline."""
     fault, needed = failure_report(hazard, directory)
     details = fault.details
@@ -24,7 +24,11 @@ def told(hazard: Hazard, directory: Path) -> str:
             lines.append(f"  {name:15s} {details[name]}")
     lines += [f"  barrier at {place}: {state}" for place, state in details["barriers"].items()]
     lines += ["  timeline (=> and -> are the two that collide)", *(f"  {line}" for line in details["timeline"])]
-    lines.append(f"  replaced in the kernel: {hazard.replace!r} by {hazard.by!r}; {needed} schedules drawn")
+    for edit in hazard.edits:
+        if isinstance(edit, SourceEdit):
+            lines.append(f"  replaced in the kernel: {edit.replace!r} by {edit.by!r}; {needed} schedules drawn")
+        elif isinstance(edit, ProgramEdit):
+            lines.append(f"  replaced in the program: {edit.pattern!r} by {edit.by!r}; {needed} schedules drawn")
     return re.sub(r"\S*/(\w+\.py)", r"\1", "\n".join(lines))
 
 

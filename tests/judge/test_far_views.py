@@ -29,7 +29,8 @@ from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Decision, Outcome
 from bitverdict.harness.session.tally import Tally
-from tests.faults.mutants import Fault, mutant_contract
+from tests.faults.kernels.wrapped_offsets import MUTANTS
+from tests.faults.mutants import Mutant, mutant_contract
 
 CPU = torch.device("cpu")
 GPU = Target("cuda:0", "sm_90", index=0, uuid="of no GPU")
@@ -137,30 +138,13 @@ def test_each_kernel_that_takes_strides_is_asked_one_far_case_and_is_right(stem:
         assert resident() - before < 512 << 20
 
 
-ROWS_OF_A = "places = row.to(gl.int64)[:, None] * (chunks_in_row * 8) + column[None, :]  # (ROWS, BLOCK_K)\n"
-IN_32_BITS = ROWS_OF_A.replace(".to(gl.int64)", "")
-ON_16_BYTES, INSIDE = "every row starts on 16 bytes.\n    ", "    inside = "
-WRAPPED = [
-    Fault(name=name, kernel=kernel, replace=replace, by=by, fails_as=("illegal address",))
-    for name, kernel, replace, by in (
-        ("32-bit offsets", "matmul", "WIDE=_reach(a, b, c) >= 2**31", "WIDE=False"),
-        ("32-bit rows of whole blocks", "ampere_gemm", ON_16_BYTES + ROWS_OF_A, ON_16_BYTES + IN_32_BITS),
-        ("32-bit rows of the rest", "ampere_gemm", ROWS_OF_A + INSIDE, IN_32_BITS + INSIDE),
-        ("32-bit rows of D", "ampere_gemm", "rows.to(gl.int64)[:, None] * d_stride", "rows[:, None] * d_stride"),
-        ("32-bit rows of the source", "tma_scatter", "row.to(gl.int64)[:, None] * source_stride", "row[:, None] * source_stride"),
-        ("32-bit tiles down", "block_scaled_matmul", "    tile = tile.to(tl.int64)\n", ""),
-        ("32-bit tiles along K", "block_scaled_matmul", "tile_column.to(tl.int64) * stride_tile", "tile_column * stride_tile"),
-    )
-]
-
-
-@pytest.mark.parametrize("fault", WRAPPED, ids=lambda fault: f"{fault.kernel}: {fault.name}")
-def test_an_offset_that_wraps_at_32_bits_is_an_illegal_address(fault: Fault, tmp_path: Path) -> None:
-    contract = mutant_contract(fault, tmp_path)
-    where = target("emulated:sm_100" if fault.kernel == "tma_scatter" else "emulated:sm_90")
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.kernel}: {mutant.name}")
+def test_an_offset_that_wraps_at_32_bits_is_an_illegal_address(mutant: Mutant, tmp_path: Path) -> None:
+    contract = mutant_contract(mutant, tmp_path)
+    where = target("emulated:sm_100" if mutant.kernel == "tma_scatter" else "emulated:sm_90")
     (case,) = far_cases(contract, where)
     verdict = judge(case, where, contract)
-    assert verdict.failed and str(verdict.outcome) in fault.fails_as
+    assert verdict.failed and str(verdict.outcome) in mutant.expected
     assert Path(verdict.location.rpartition(":")[0]).name == Path(contract.address.rpartition(":")[0]).name
 
 

@@ -16,7 +16,7 @@ from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis, Decision
-from tests.faults.kernels.tma_scatter import FAULTS
+from tests.faults.kernels.tma_scatter import MUTANTS
 from tests.faults.mutants import mutant_contract
 
 BLACKWELL = Target("emulated:sm_100", "sm_100")
@@ -58,8 +58,8 @@ def test_under_iisan_the_assertion_that_names_it_is_expected(case: Case, monkeyp
 
 
 def test_a_launch_that_does_not_trap_where_it_expects_it_fails(tmp_path: Path) -> None:
-    fault = next(fault for fault in FAULTS if fault.name == "negative rows put into the first")
-    contract = mutant_contract(fault, tmp_path)
+    mutant = next(mutant for mutant in MUTANTS if mutant.name == "negative rows put into the first")
+    contract = mutant_contract(mutant, tmp_path)
     case = next(case for case in contract.required(BLACKWELL) if case.regime.endswith("/negative"))
     found = judge(case, BLACKWELL, contract)
     assert (found.decision, found.outcome) == (Decision.FAIL, "not refused")

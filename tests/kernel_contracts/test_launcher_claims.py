@@ -16,6 +16,7 @@ from bitverdict.harness.model.contract import Tile
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.session.case_source import CaseSource
+from tests.faults.mutants import replaced_once
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 GENERAL = (CHECKOUT / "tests" / "support" / "general_matmul.py").read_text()
@@ -33,8 +34,7 @@ def changed(directory: Path, *edits: tuple[str, str]) -> str:
     """The address of the general launcher with each text of `edits` replaced."""
     text = GENERAL
     for old, new in edits:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
+        text = replaced_once(text, old, new, "general_matmul")
     return written(text, directory)
 
 

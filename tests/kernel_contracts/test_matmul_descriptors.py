@@ -20,7 +20,7 @@ from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Decision, Outcome
 from bitverdict.kernels.matmul import HOPPER_CONFIGS, Problem, View
 from bitverdict.kernels.matmul_descriptors import descriptors_of
-from tests.faults.mutants import Fault, mutant_contract
+from tests.faults.mutants import Mutant, mutant_contract, once, replaced_once
 
 SMALL = replace(HOPPER_CONFIGS[0], block_m=64, block_n=64, block_k=32, group_m=2, num_warps=4)
 KINDS = [("fp16", "row"), ("fp16", "column"), ("bf16", "row"), ("e4m3", "column"), ("int8", "column"), ("fp32", "column")]
@@ -96,17 +96,16 @@ def test_a_wrong_place_of_a_described_tile_fails(
 ) -> None:
     """The fault is in the file of the described form, which the mutated matmul takes instead of ours."""
     source, name = Path(bitverdict.kernels.matmul_descriptors.__file__).read_text(), f"misplaced_{abs(hash(by))}"
-    assert source.count(replace_text) == 1
-    (tmp_path / f"{name}.py").write_text(source.replace(replace_text, by))
+    (tmp_path / f"{name}.py").write_text(replaced_once(source, replace_text, by, "matmul_descriptors"))
     monkeypatch.syspath_prepend(str(tmp_path))
     taken = "from bitverdict.kernels.matmul_descriptors import"
-    fault = Fault(name="wrong place", kernel="matmul", replace=taken, by=f"from {name} import", fails_as=("wrong words",))
-    verdict = judge(case(), target("emulated:sm_90"), mutant_contract(fault, tmp_path))
+    mutant = Mutant(kernel="matmul", name="wrong place", edits=once(taken, f"from {name} import"), expected=("wrong words",))
+    verdict = judge(case(), target("emulated:sm_90"), mutant_contract(mutant, tmp_path))
     assert verdict.outcome is Outcome.WRONG_WORDS, verdict.message
 
 
 def test_boxes_of_another_configuration_fail(tmp_path: Path) -> None:
     boxes = "is_turned(b), **_meta({})}})".format
-    fault = Fault(name="boxes of another tile", kernel="matmul", replace=boxes("config"), by=boxes("CONFIGS['cuda'][0]"),
-                  fails_as=("refused", "wrong words"))  # fmt: skip
-    assert judge(case(), target("emulated:sm_90"), mutant_contract(fault, tmp_path)).decision is Decision.FAIL
+    edits = once(boxes("config"), boxes("CONFIGS['cuda'][0]"))
+    mutant = Mutant(kernel="matmul", name="boxes of another tile", edits=edits, expected=("refused", "wrong words"))
+    assert judge(case(), target("emulated:sm_90"), mutant_contract(mutant, tmp_path)).decision is Decision.FAIL

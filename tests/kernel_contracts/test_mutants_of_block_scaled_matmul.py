@@ -30,8 +30,8 @@ from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.kernels.scaled_operands import FORMATS, packing, scale_shape
 from bitverdict.reference import packing as nibbles
 from bitverdict.reference import scale_layout
-from tests.faults.kernels.block_scaled_matmul import FAULTS, UNSEEN_BY_ITS_OWN_TEST
-from tests.faults.mutants import Fault, mutant_contract, mutant_source
+from tests.faults.kernels.block_scaled_matmul import MUTANTS, UNSEEN_BY_ITS_OWN_TEST
+from tests.faults.mutants import Mutant, mutant_contract, mutant_source, once
 
 OWN_FORMATS = tuple(FORMATS) if os.environ.get("HARNESS_PROFILE") == "exhaustive" else ("nvfp4",)
 OWN_SIZES = 256, 256, 512  # (m, n, k): whole tiles of 128 x 256 x 256
@@ -39,33 +39,33 @@ ASKED, UNSEEN = 12, 8
 MOST_CASES = 24  # of the required cases, those the fault names first
 
 
-def cases(contract: Contract, where: Target, fault: Fault) -> Iterator[Case]:
+def cases(contract: Contract, where: Target, mutant: Mutant) -> Iterator[Case]:
     required = contract.required(where)
-    wanted = set(fault.shows_in)
+    wanted = set(mutant.shows_in)
 
     def missing(case: Case) -> int:
         return len(wanted - {(name, str(member)) for name, member in contract.coverage(case, where).items()})
 
-    if "not refused" in fault.fails_as:
+    if "not refused" in mutant.expected:
         required = [case for case in required if not contract.expected_outcome(case, where).result]
     return iter(sorted(required, key=missing)[:MOST_CASES])
 
 
-def first_failure(fault: Fault, contract: Contract) -> Verdict | None:
-    for name in fault.on:
+def first_failure(mutant: Mutant, contract: Contract) -> Verdict | None:
+    for name in mutant.on:
         where = target(name)
-        for case in cases(contract, where, fault):
+        for case in cases(contract, where, mutant):
             verdict = judge(case, where, contract)
             if verdict.failed:
                 return verdict
     return None
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.replace(" ", "-"))
-def test_each_mutant_fails_as_its_kind(fault: Fault, tmp_path: Path) -> None:
-    verdict = first_failure(fault, mutant_contract(fault, tmp_path))
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
+def test_each_mutant_fails_as_its_kind(mutant: Mutant, tmp_path: Path) -> None:
+    verdict = first_failure(mutant, mutant_contract(mutant, tmp_path))
     assert verdict is not None, "passed by the whole required cases"
-    assert verdict.outcome in fault.fails_as, verdict.message
+    assert verdict.outcome in mutant.expected, verdict.message
 
 
 def own_operands(name: str, generator: torch.Generator) -> tuple[list, dict, torch.Tensor]:
@@ -106,21 +106,21 @@ def passes_its_own_test(module: ModuleType) -> bool:
 
 def test_most_faults_pass_the_tutorials_own_check(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert passes_its_own_test(bitverdict.kernels.block_scaled_matmul)
-    passing = [fault.name for fault in FAULTS if passes_its_own_test(mutant_contract(fault, tmp_path).module)]
+    passing = [mutant.name for mutant in MUTANTS if passes_its_own_test(mutant_contract(mutant, tmp_path).module)]
     with capsys.disabled():
-        print(f"\n{len(FAULTS)} mutants, {len(passing)} of them pass the tutorial's own check in {', '.join(OWN_FORMATS)}")
-    assert len(FAULTS) >= ASKED
+        print(f"\n{len(MUTANTS)} mutants, {len(passing)} of them pass the tutorial's own check in {', '.join(OWN_FORMATS)}")
+    assert len(MUTANTS) >= ASKED
     assert len(passing) >= UNSEEN
-    assert passing == [fault.name for fault in UNSEEN_BY_ITS_OWN_TEST]
+    assert passing == [mutant.name for mutant in UNSEEN_BY_ITS_OWN_TEST]
 
 
 def test_a_fault_whose_text_is_not_there_once_is_refused() -> None:
     with pytest.raises(ValueError, match="occurs 0 times"):
-        mutant_source(replace(FAULTS[0], replace="no such text"))
+        mutant_source(replace(MUTANTS[0], edits=once("no such text", "")))
 
 
 def test_the_untouched_kernel_passes_through_the_same_door(tmp_path: Path) -> None:
-    same = Fault(name="none", kernel="block_scaled_matmul", replace="a_desc.load(", by="a_desc.load(", fails_as=())
+    same = Mutant(kernel="block_scaled_matmul", name="none", edits=once("a_desc.load(", "a_desc.load("), expected=())
     contract = mutant_contract(same, tmp_path)
     where = target("emulated:sm_90")
     verdicts = [judge(case, where, contract) for case in contract.required(where)[:4]]

@@ -6,7 +6,6 @@ kernel's own contract, on the emulated GPU that has its instructions."""
 
 from __future__ import annotations
 
-import importlib
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +16,8 @@ from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision, Verdict
-from tests.faults.mutants import Fault, mutant_contract
+from tests.faults.corpus import COLLECTIONS
+from tests.faults.mutants import Mutant, mutant_contract, once
 
 MACHINES = {
     "ampere_gemm": "sm_80",
@@ -33,21 +33,21 @@ MACHINES = {
 FEWEST = 8
 
 
-def faults_of(stem: str) -> tuple[Fault, ...]:
-    return importlib.import_module(f"tests.faults.kernels.{stem}").FAULTS
+def mutants_of(stem: str) -> list[Mutant]:
+    return [mutant for mutant in COLLECTIONS["kernels"] if mutant.kernel == stem]
 
 
-ALL = [fault for stem in MACHINES for fault in faults_of(stem)]
+ALL = [mutant for stem in MACHINES for mutant in mutants_of(stem)]
 
 
 @cache
-def failure_report(fault: Fault, directory: Path) -> tuple[Case, Verdict] | None:
+def failure_report(mutant: Mutant, directory: Path) -> tuple[Case, Verdict] | None:
     """The first case of the required cases that fails, and its verdict."""
-    contract = mutant_contract(fault, directory)
-    machine = Target(f"emulated:{MACHINES[fault.kernel]}", MACHINES[fault.kernel])
+    contract = mutant_contract(mutant, directory)
+    machine = Target(f"emulated:{MACHINES[mutant.kernel]}", MACHINES[mutant.kernel])
     cases = contract.required(machine)
-    if fault.name.endswith("not checked"):  # shows where the right kernel refuses
-        cases.sort(key=lambda case: resolve(fault.kernel).expected_outcome(case, machine).result)
+    if mutant.name.endswith("not checked"):  # shows where the right kernel refuses
+        cases.sort(key=lambda case: resolve(mutant.kernel).expected_outcome(case, machine).result)
     for case in cases:
         verdict = judge(case, machine, contract)
         if verdict.failed:
@@ -57,45 +57,40 @@ def failure_report(fault: Fault, directory: Path) -> tuple[Case, Verdict] | None
 
 @pytest.fixture(scope="module")
 def aside(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("planted")
+    return tmp_path_factory.mktemp("mutants")
 
 
-@pytest.mark.parametrize("fault", ALL, ids=lambda fault: f"{fault.kernel}: {fault.name}".replace(" ", "-"))
-def test_each_mutant_fails_as_its_kind(fault: Fault, aside: Path) -> None:
-    found = failure_report(fault, aside)
+@pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: f"{mutant.kernel}: {mutant.name}".replace(" ", "-"))
+def test_each_mutant_fails_as_its_kind(mutant: Mutant, aside: Path) -> None:
+    found = failure_report(mutant, aside)
     assert found is not None, "passed by the whole required cases"
-    assert found[1].outcome in fault.fails_as, found[1].message
+    assert found[1].outcome in mutant.expected, found[1].message
 
 
 @pytest.mark.parametrize("stem", MACHINES)
 def test_no_two_faults_of_a_kernel_fail_by_one_case_message_and_line(stem: str, aside: Path) -> None:
-    faults = faults_of(stem)
-    assert len(faults) >= FEWEST
+    mutants = mutants_of(stem)
+    assert len(mutants) >= FEWEST
     seen: dict[tuple, str] = {}
-    for fault in faults:
-        found = failure_report(fault, aside)
-        assert found is not None, fault.name
+    for mutant in mutants:
+        found = failure_report(mutant, aside)
+        assert found is not None, mutant.name
         case, verdict = found
         mark = (
             repr((case.problem, case.config, case.regime, case.schedule)),
             verdict.message.replace(str(aside), ""),
             verdict.location.rpartition(":")[2],
         )
-        message = mark[1].replace(fault.name.replace(" ", "_"), "")
+        message = mark[1].replace(mutant.stem, "")
         mark = (mark[0], message, mark[2])
-        assert mark not in seen, (seen[mark], fault.name)
-        seen[mark] = fault.name
+        assert mark not in seen, (seen[mark], mutant.name)
+        seen[mark] = mutant.name
 
 
 @pytest.mark.parametrize("stem", MACHINES)
 def test_the_untouched_kernel_passes_through_the_same_door(stem: str, tmp_path: Path) -> None:
-    same = Fault(
-        name="none",
-        kernel=stem,
-        replace="from __future__ import annotations\n",
-        by="from __future__ import annotations\n",
-        fails_as=(),
-    )
+    first = "from __future__ import annotations\n"
+    same = Mutant(kernel=stem, name="none", edits=once(first, first), expected=())
     contract = mutant_contract(same, tmp_path)
     machine = Target(f"emulated:{MACHINES[stem]}", MACHINES[stem])
     verdicts = [judge(case, machine, contract) for case in contract.required(machine)[:6]]

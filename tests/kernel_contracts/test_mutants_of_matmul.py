@@ -25,8 +25,8 @@ from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.replay import replay
-from tests.faults.kernels.matmul import FAULTS, NO_FILL, UNSEEN_BY_ITS_OWN_TEST
-from tests.faults.mutants import Fault, mutant_contract, mutant_source
+from tests.faults.kernels.matmul import MUTANTS, NO_FILL, UNSEEN_BY_ITS_OWN_TEST
+from tests.faults.mutants import Mutant, mutant_contract, mutant_source, once
 
 LOOKED_FOR_ON = ("emulated:sm_80", "emulated:sm_90")
 OWN_TEST_SIZES = (
@@ -51,29 +51,29 @@ class WorkerPool:
         return judge(case, where)
 
 
-def cases(contract: Contract, where: Target, fault: Fault) -> Iterator[Case]:
+def cases(contract: Contract, where: Target, mutant: Mutant) -> Iterator[Case]:
     """The required cases, the cases of the classes the fault names first."""
     required = contract.required(where)
-    wanted = set(fault.shows_in)
+    wanted = set(mutant.shows_in)
     return iter(sorted(required, key=lambda case: not wanted <= {(n, str(v)) for n, v in contract.coverage(case, where).items()}))
 
 
-def first_failure(fault: Fault, contract: Contract) -> tuple[Case, Target, Verdict] | None:
-    for name in fault.on or LOOKED_FOR_ON:
+def first_failure(mutant: Mutant, contract: Contract) -> tuple[Case, Target, Verdict] | None:
+    for name in mutant.on or LOOKED_FOR_ON:
         where = target(name)
-        for case in cases(contract, where, fault):
+        for case in cases(contract, where, mutant):
             verdict = judge(case, where, contract)
             if verdict.failed:
                 return case, where, verdict
     return None
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.replace(" ", "-"))
-def test_each_mutant_fails_as_its_kind_and_replays_from_its_reproducer(fault: Fault, tmp_path: Path) -> None:
-    found = first_failure(fault, mutant_contract(fault, tmp_path))
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
+def test_each_mutant_fails_as_its_kind_and_replays_from_its_reproducer(mutant: Mutant, tmp_path: Path) -> None:
+    found = first_failure(mutant, mutant_contract(mutant, tmp_path))
     assert found is not None, "passed by the whole required cases"
     case, where, verdict = found
-    assert verdict.outcome in fault.fails_as, verdict.message
+    assert verdict.outcome in mutant.expected, verdict.message
     stored = reproducers.write(reproducers.reproducer_of(case, where.name, verdict), tmp_path / "failures")
     again = replay(stored, WorkerPool())
     assert again.verdict.failed
@@ -127,26 +127,26 @@ def test_most_faults_are_invisible_to_the_tutorials_own_test(tmp_path: Path, mon
     with monkeypatch.context() as patch:
         right = own_test_launches(bitverdict.kernels.matmul, patch)
     passing = []
-    for fault in FAULTS:
+    for mutant in MUTANTS:
         with monkeypatch.context() as patch:
-            if own_test_launches(mutant_contract(fault, tmp_path).module, patch) == right:
-                passing.append(fault.name)
+            if own_test_launches(mutant_contract(mutant, tmp_path).module, patch) == right:
+                passing.append(mutant.name)
     with capsys.disabled():
-        print(f"\n{len(FAULTS)} mutants, {len(passing)} of them launch exactly what the right kernel launches in its own test")
-    assert len(FAULTS) >= ASKED
+        print(f"\n{len(MUTANTS)} mutants, {len(passing)} of them launch exactly what the right kernel launches in its own test")
+    assert len(MUTANTS) >= ASKED
     assert len(passing) >= UNSEEN
-    assert passing == [fault.name for fault in UNSEEN_BY_ITS_OWN_TEST]
+    assert passing == [mutant.name for mutant in UNSEEN_BY_ITS_OWN_TEST]
 
 
 def test_a_fault_whose_text_is_not_there_once_is_refused() -> None:
     with pytest.raises(ValueError, match="occurs 0 times"):
-        mutant_source(replace(FAULTS[0], replace="no such text"))
+        mutant_source(replace(MUTANTS[0], edits=once("no such text", "")))
     with pytest.raises(ValueError, match=r"occurs \d+ times"):
-        mutant_source(replace(FAULTS[0], replace="tl.load"))
+        mutant_source(replace(MUTANTS[0], edits=once("tl.load", "")))
 
 
 def test_the_untouched_kernel_passes_through_the_same_door(tmp_path: Path) -> None:
-    same = Fault(name="none", kernel="matmul", replace="tl.load(a_ptrs)", by="tl.load(a_ptrs)", fails_as=())
+    same = Mutant(kernel="matmul", name="none", edits=once("tl.load(a_ptrs)", "tl.load(a_ptrs)"), expected=())
     contract = mutant_contract(same, tmp_path)
     where = target("emulated:sm_80")
     verdicts = [judge(case, where, contract) for case in contract.required(where)[:12]]

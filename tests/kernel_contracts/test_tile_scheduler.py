@@ -17,6 +17,8 @@ import torch
 
 from bitverdict.harness.emulator import emulated
 from bitverdict.reference.tile_order import grouped
+from tests.faults.kernels.tile_scheduler import MUTANTS
+from tests.faults.mutants import Mutant, mutant_source
 
 SOURCE = Path(__file__).parents[2] / "kernels" / "tile_scheduler.py"
 DEALING = """
@@ -34,12 +36,11 @@ def deal(out, counts, m, n, TURNS: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N:
 BLOCK = 16
 
 
-def scheduler(directory: Path, replace: str = "", by: str = "") -> ModuleType:
-    """The module with a kernel that writes its tiles down, one text replaced."""
-    source = SOURCE.read_text()
-    assert not replace or source.count(replace) == 1
+def scheduler(directory: Path, mutant: Mutant | None = None) -> ModuleType:
+    """The module, or its mutant, with a kernel that writes its tiles down."""
+    source = mutant_source(mutant) if mutant else SOURCE.read_text()
     path = directory / "scheduler_under_test.py"
-    path.write_text(source.replace(replace, by) + DEALING if replace else source + DEALING)
+    path.write_text(source + DEALING)
     name = f"scheduler_{abs(hash(str(path)))}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec and spec.loader
@@ -85,30 +86,9 @@ def test_tiles_are_dealt_out_in_the_models_order(m: int, n: int, group: int, pro
     assert not wrong(scheduler(tmp_path), m, n, group, programs)
 
 
-FAULTS = {
-    "last group as high as the others": ("gl.minimum(self.tiles_m - first_row, self.GROUP_M)", "self.GROUP_M"),
-    "number past the last not held back": (
-        "gl.minimum(self.first + turn * self.step, self.tiles_m * self.tiles_n - 1)",
-        "self.first + turn * self.step",
-    ),
-    "columns before rows": (
-        "first_row + place % height, place // height",
-        "first_row + place // self.tiles_n, place % self.tiles_n",
-    ),
-    "turns one apart": ("self.first + turn * self.step", "self.first + turn"),
-    "count rounded down": (
-        "gl.cdiv(self.tiles_m * self.tiles_n - self.first, self.step)",
-        "(self.tiles_m * self.tiles_n - self.first) // self.step",
-    ),
-    "group not counted in rows": ("number // in_group * self.GROUP_M", "number // in_group"),
-    "tiles of M rounded down": ("gl.cdiv(m, BLOCK_M)", "gl.maximum(m // BLOCK_M, 1)"),
-    "tiles of N counted by M": ("gl.cdiv(n, BLOCK_N)", "gl.cdiv(m, BLOCK_N)"),
-}
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_mutant_of_the_scheduler_shows(name: str, tmp_path: Path) -> None:
-    faulty = scheduler(tmp_path, *FAULTS[name])
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_of_the_scheduler_shows(mutant: Mutant, tmp_path: Path) -> None:
+    faulty = scheduler(tmp_path, mutant)
 
     def shows(size: tuple[int, int, int, int]) -> bool:
         try:

@@ -7,10 +7,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import bitverdict.reference.activation
 from bitverdict.reference.activation import leaky_relu, leaky_relu_value
 from bitverdict.reference.formats import FP32, decode, encode
-from tests.reference_checks.format_mutants import mutant
+from tests.faults import reference_modules as corpus
+from tests.faults.mutants import Mutant, mutant_module
 
 NAN = 0x7FFFFFFF
 BY_HAND = {
@@ -61,18 +61,10 @@ def test_the_value_is_what_the_words_round() -> None:
     assert (leaky_relu_value(values) == [-2 * float(np.float32(0.01)), 0, 0.5, 1, 3]).all()
 
 
-@pytest.mark.parametrize(
-    ("text", "by"),
-    [
-        ("shifted >= 0, shifted, shifted * SLOPE", "shifted <= 0, shifted, shifted * SLOPE"),
-        ("words.view(np.float32) + SHIFT", "words.view(np.float32)"),
-        ("SLOPE = np.float32(0.01)", "SLOPE = np.nextafter(np.float32(0.01), np.float32(0))"),
-        ("found[np.isnan(result)] = NOT_A_NUMBER", "pass"),
-    ],
-)
-def test_another_rule_is_seen(text: str, by: str) -> None:
+@pytest.mark.parametrize("mutant", corpus.ACTIVATION, ids=lambda mutant: mutant.name)
+def test_another_rule_is_seen(mutant: Mutant) -> None:
     words = np.concatenate([drawn(), np.array(list(BY_HAND), np.uint32)])
-    with mutant(bitverdict.reference.activation, text, by) as other:
+    with mutant_module(mutant) as other:
         got = other.leaky_relu(words)
     assert (got != leaky_relu(words)).any()
 

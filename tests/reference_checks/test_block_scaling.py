@@ -10,10 +10,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from bitverdict.reference import block_scaling
 from bitverdict.reference.block_scaling import BLOCK_FORMATS, MXFP4, NVFP4, BlockFormat, dequantize, quantize, shared_scale
 from bitverdict.reference.formats import UE4M3, decode
-from tests.reference_checks.format_mutants import mutant
+from tests.faults import reference_modules as corpus
+from tests.faults.mutants import Mutant, mutant_module
 
 MX = [block_format for block_format in BLOCK_FORMATS.values() if not block_format.tensor_scale]
 by_name = pytest.mark.parametrize("block_format", BLOCK_FORMATS.values(), ids=lambda block_format: block_format.name)
@@ -143,10 +143,9 @@ def test_the_floor_of_log2_is_exact_at_every_power_of_two() -> None:
     assert wrong_scales(shared_scale) == 0
 
 
-def test_a_floor_of_a_rounded_log2_is_caught() -> None:
-    exact = "np.frexp(np.asarray(largest, np.float64))[1] - 1"
-    rounded = "np.floor(np.log2(np.maximum(np.asarray(largest, np.float32), np.float32(1e-45)))).astype(int)"
-    with mutant(block_scaling, exact, rounded) as changed:
+@pytest.mark.parametrize("mutant", corpus.BLOCK_SCALING, ids=lambda mutant: mutant.name)
+def test_another_shared_scale_is_caught(mutant: Mutant) -> None:
+    with mutant_module(mutant) as changed:
         assert wrong_scales(changed.shared_scale) > 0
 
 

@@ -5,14 +5,13 @@ The chain of instructions itself is held to the compiler in test_convert_compile
 
 from __future__ import annotations
 
-import importlib
-
 import ml_dtypes
 import numpy as np
 import pytest
 
 from bitverdict.reference.formats import BF16, E4M3, E5M2, FORMATS, FP16, FP32, conversion, convert, decode
-from tests.reference_checks.format_mutants import mutant
+from tests.faults import reference_modules as corpus
+from tests.faults.mutants import Mutant, mutant_module
 from tests.reference_checks.nearest_code import around_midpoints
 
 ARCHITECTURES = ("sm_80", "sm_89", "sm_90", "sm_100")
@@ -196,15 +195,9 @@ def test_what_a_target_does_not_have_is_refused_with_the_reason(source, name, co
         convert(source, name, codes, arch)
 
 
-@pytest.mark.parametrize(
-    ("replace", "by"),
-    [
-        ("_values(source, codes), overflow=Overflow.SATURATE)", "_values(source, codes))"),
-        ("* 2.0**112", "* 2.0**111"),
-    ],
-)
-def test_a_wrong_conversion_is_caught(replace: str, by: str) -> None:
-    with mutant(importlib.import_module("bitverdict.reference.formats.convert"), replace, by) as changed:
+@pytest.mark.parametrize("mutant", corpus.CONVERT, ids=lambda mutant: mutant.name)
+def test_a_wrong_conversion_is_caught(mutant: Mutant) -> None:
+    with mutant_module(mutant) as changed:
         e4m3 = by_ml_dtypes(WORDS, ml_dtypes.float8_e4m3fn, saturate=True)
         right = np.array_equal(changed.convert("fp32", "e4m3", WORDS, "sm_90"), e4m3)
         assert not (right and changed.convert("e5m2", "bf16", EIGHT, "sm_90")[0x3C] == 0x3F80)

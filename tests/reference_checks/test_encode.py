@@ -6,8 +6,6 @@ third voice, with the points where ml_dtypes 0.6 itself is wrong pinned.
 
 from __future__ import annotations
 
-import importlib
-
 import numpy as np
 import pytest
 
@@ -28,7 +26,8 @@ from bitverdict.reference.formats import (
     decode,
     encode,
 )
-from tests.reference_checks.format_mutants import mutant
+from tests.faults import reference_modules as corpus
+from tests.faults.mutants import Mutant, mutant_module
 from tests.reference_checks.nearest_code import around_midpoints, magnitudes, nearest_magnitude
 from tests.reference_checks.test_formats import ML_DTYPES
 
@@ -207,21 +206,7 @@ def test_the_layout_of_the_input_does_not_matter(dtype: type) -> None:
         assert encode(fmt, values[:0]).shape == (0, 200) and encode(fmt, values[0, 0]).shape == ()
 
 
-MUTANTS = {
-    "ties away from zero": ("return rest + (kept & 1) > half", "return rest >= half"),
-    "ties toward zero": ("return rest + (kept & 1) > half", "return rest > half"),
-    "ties to odd": ("return rest + (kept & 1) > half", "return rest + (~kept & 1) > half"),
-    "subnormals flushed": ("fmt.mantissa_bits) + kept  #", "fmt.mantissa_bits) + np.where(exponent < 0, 0, kept)  #"),
-    "subnormals not shifted": ("- np.minimum(exponent, 0) * fmt.subnormals", ""),
-    "the sticky bit forgotten": ("np.add(sticky, 0xFFFF, out=sticky)", "np.add(sticky, 0, out=sticky)"),
-    "overflow one code late": ("np.where(code > largest,", "np.where(code > largest + 1,"),
-    "the sign of zero lost": ("code |= np.where(negative,", "code |= np.where(negative & (code != 0),"),
-    "far values shifted too little": ("np.minimum(dropped, source.mantissa_bits + 2)", "np.minimum(dropped, source.mantissa_bits)"),
-}
-
-
-@pytest.mark.parametrize("name", MUTANTS)
-def test_a_wrong_encoder_is_caught_around_the_midpoints(name: str) -> None:
-    # The package's `encode` is the function; the module of that name is reached through the import system.
-    with mutant(importlib.import_module("bitverdict.reference.formats.encode"), *MUTANTS[name]) as changed:
+@pytest.mark.parametrize("mutant", corpus.ENCODE, ids=lambda mutant: mutant.name)
+def test_a_wrong_encoder_is_caught_around_the_midpoints(mutant: Mutant) -> None:
+    with mutant_module(mutant) as changed:
         assert sum(mismatches(changed.encode, fmt) for fmt in (E2M1, E4M3, FP16)) > 0

@@ -11,10 +11,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import bitverdict.reference.exact_gemm
 from bitverdict.reference.exact_gemm import exact_elements, exact_gemm, scale_values
-from bitverdict.reference.formats import BF16, E5M2, FP16, FP32, Overflow, Rounding, decode, encode
-from tests.reference_checks.format_mutants import mutant
+from bitverdict.reference.formats import BF16, E5M2, FP16, FP32, Format, Overflow, Rounding, decode, encode
+from tests.faults import reference_modules as corpus
+from tests.faults.mutants import Mutant, mutant_module
 
 SPREADS = [0, 10, 40, 120]
 
@@ -53,7 +53,7 @@ def test_the_value_is_the_exact_sum_rounded_to_odd(spread: int) -> None:
 
 @pytest.mark.parametrize("fmt", [FP32, FP16, BF16, E5M2], ids=lambda fmt: fmt.name)
 @pytest.mark.parametrize("rounding", [Rounding.NEAREST_EVEN, Rounding.TOWARD_ZERO], ids=lambda rounding: rounding.name)
-def test_the_exact_sum_is_rounded_once(fmt: bitverdict.reference.formats.Format, rounding: Rounding) -> None:
+def test_the_exact_sum_is_rounded_once(fmt: Format, rounding: Rounding) -> None:
     """A tie with something far below it: a sum kept in float64 loses the rest, and rounds the tie to even instead."""
     half = 2.0 ** (-fmt.mantissa_bits - 1)
     a, b = np.array([[1.0, half, 2.0**-70], [1.0, half, -(2.0**-70)], [1.0, half, 0.0]]), np.ones((3, 1))
@@ -113,8 +113,9 @@ def test_the_widest_operands_are_exact_too() -> None:
         assert abs(Fraction(float(value)) - exact) < Fraction(float(np.spacing(abs(value))))
 
 
-def test_a_fast_path_taken_without_proof_is_seen() -> None:
-    with mutant(bitverdict.reference.exact_gemm, "2.0 ** min(low + SIGNIFICAND, 1023)", "np.inf") as careless:
+@pytest.mark.parametrize("mutant", corpus.EXACT_GEMM, ids=lambda mutant: mutant.name)
+def test_a_fast_path_taken_without_proof_is_seen(mutant: Mutant) -> None:
+    with mutant_module(mutant) as careless:
         a, b, c = cases(40)[1]
         assert (careless.exact_gemm(a, b, c).value != exact_gemm(a, b, c).value).any()
 

@@ -7,9 +7,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from bitverdict.reference import packing
 from bitverdict.reference.packing import pack, unpack
-from tests.reference_checks.format_mutants import mutant
+from tests.faults import reference_modules as corpus
+from tests.faults.mutants import Mutant, mutant_module
 
 
 def test_the_even_index_is_the_low_nibble() -> None:
@@ -83,8 +83,8 @@ def test_what_cannot_be_packed_is_refused_with_the_rule(call, message: str) -> N
         call()
 
 
-def test_swapped_nibbles_are_caught() -> None:
-    with mutant(packing, "low, high = along[..., 0::2]", "high, low = along[..., 0::2]") as swapped:
-        assert swapped.pack(np.array([0x1, 0x2], np.uint8)).tolist() == [0x12]
-    with mutant(packing, "(along & LARGEST_NIBBLE, along >> 4)", "(along >> 4, along & LARGEST_NIBBLE)") as swapped:
-        assert not round_trips(pack, swapped.unpack)
+@pytest.mark.parametrize("mutant", corpus.PACKING, ids=lambda mutant: mutant.name)
+def test_swapped_nibbles_are_caught(mutant: Mutant) -> None:
+    with mutant_module(mutant) as swapped:
+        by_hand = swapped.pack(np.array([0x1, 0x2], np.uint8)).tolist() == [0x21]
+        assert not (by_hand and round_trips(pack, swapped.unpack))

@@ -11,10 +11,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from bitverdict.reference.scalar_arithmetic import exact as error_free
 from bitverdict.reference.scalar_arithmetic import fp32, fp64
 from bitverdict.reference.scalar_arithmetic.exact import stepped, to_odd, two_product, two_sum
-from tests.reference_checks.format_mutants import mutant
+from tests.faults import reference_modules as corpus
+from tests.faults.mutants import Mutant, mutant_module
 
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 FORMATS = {np.float32: (24, -149, 128), np.float64: (53, -1074, 1024)}  # significant bits, least exponent, first exponent too large
@@ -198,19 +198,10 @@ def test_a_step_from_a_rounded_zero_has_the_sign_of_what_was_lost() -> None:
     assert np.signbit(stepped(zero, lost, "rz")).tolist() == [False, True]
 
 
-MUTANTS = {
-    "rounded twice": (fp64, "return high + low", "return two_product(a, b)[0] + c"),
-    "no tie is broken": (fp64, "back = (2 * np.abs(rest) == quantum) & (low != 0)", "back = (low != low) & (low != 0)"),
-    "never scaled": (fp64, "if near.all():", "if True:"),
-    "not to odd": (error_free, "even = inexact & (words & 1 == 0)", "even = inexact & (words != words)"),
-}
-
-
-@pytest.mark.parametrize("name", MUTANTS)
-def test_another_arithmetic_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, replace, by = MUTANTS[name]
-    with mutant(module, replace, by) as changed:
-        if module is error_free:
+@pytest.mark.parametrize("mutant", corpus.SCALAR, ids=lambda mutant: mutant.name)
+def test_another_arithmetic_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    with mutant_module(mutant) as changed:
+        if mutant.kernel.endswith("exact.py"):
             for user in (fp32, fp64):
                 monkeypatch.setattr(user, "to_odd", changed.to_odd)
         else:

@@ -18,10 +18,11 @@ from bitverdict.harness.studies.hardware_words import function_check
 from bitverdict.harness.studies.hardware_words.function_check import DIGESTS, SMALL, differing, drawn, results, wrong_small
 from bitverdict.harness.studies.hardware_words.function_words import OF_16_BITS, PAIR_RANGES, RANGES, operands, ptx, tiny_products
 from bitverdict.reference.scalar_arithmetic import fp32
-from bitverdict.reference.special_functions import instructions, quadratic, units
+from bitverdict.reference.special_functions import quadratic, units
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 from bitverdict.reference.special_functions.quadratic import TANH_FIRST_EXPONENT, TANH_SEGMENTS
-from tests.reference_checks.format_mutants import mutant
+from tests.faults import reference_modules as corpus
+from tests.faults.mutants import Mutant, mutant_module, once
 
 with np.load(DIGESTS, allow_pickle=False) as _held:
     KEPT = {name: _held[name] for name in _held.files if name != "meta"}
@@ -140,62 +141,39 @@ def test_another_squarer_is_noticed(table: str, dropped: int, monkeypatch: pytes
     assert any(notices(table, row) for row in range(len(getattr(units, table).rows)))
 
 
-SPECIAL_CASES = {
-    "rsqrt_approx_ftz_f32": ("words & np.uint32(0x00FFFFFF) == SMALLEST_NORMAL", "words == ONE"),
-    "lg2_approx_ftz_f32": ("found[words == ONE] = 0", "found[words == NAN] = 0"),
-    "ex2_approx_ftz_f32": ("fixed -= (fixed < 0) & (fixed & 0x7FFFFF != 0)", "pass"),
-    "rcp_approx_ftz_f32": ("(size > 0x7E800000)] = 0", "(size > 0x7E800001)] = 0"),
-    "sqrt_approx_ftz_f32": ("found[tiny] = words[tiny] & SIGN\n", "found[tiny] = 0\n"),
-    "sin_approx_ftz_f32": ("found[sums == 0] = 0", "pass"),
-    "cos_approx_ftz_f32": ("(quadrant + 1) >> 1 & 1", "quadrant >> 1 & 1"),
-    "tanh_approx_f32": ("size < _TANH_LINEAR", "size <= _TANH_LINEAR + 64"),
-    "rcp_approx_ftz_f64": ("found[size > 0x7FD00000] = 0", "found[size >= 0x7FD00000] = 0"),
-    "rsqrt_approx_ftz_f64": ("words & np.uint32(0x001FFFFF) == SMALLEST_NORMAL64", "words == ONE64"),
-}
-"""Function -> a special case of its unit, and another."""
+REBUILT = Mutant(
+    kernel="reference/special_functions/instructions.py",
+    name="same words",
+    edits=once("BLOCK = 1 << 13", "BLOCK = 1 << 14"),
+    expected=(),
+)
+"""No fault: the module is executed anew, and takes up the changed unit."""
 
 
-@pytest.mark.parametrize("function", SPECIAL_CASES)
-def test_another_special_case_is_noticed(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with mutant(units, *SPECIAL_CASES[function]) as changed:
+@pytest.mark.parametrize("mutant", corpus.SPECIAL_CASES, ids=lambda mutant: mutant.name)
+def test_another_special_case_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = mutant.name
+    with mutant_module(mutant) as changed:
         for name, value in vars(changed).items():
             if callable(value) and getattr(value, "__module__", "") == changed.__name__:
                 monkeypatch.setattr(units, name, value)
-        with mutant(instructions, "BLOCK = 1 << 13", "BLOCK = 1 << 14") as rebuilt:  # takes up the changed unit
+        with mutant_module(REBUILT) as rebuilt:
             monkeypatch.setitem(INSTRUCTIONS, ptx(function), rebuilt.INSTRUCTIONS[ptx(function)])
             assert wrong(function, 0.0)
 
 
-SEQUENCES = {
-    "ex2_approx_f32": ("values < -126", "values < -125"),
-    "lg2_approx_f32": ("1.0, -24.0)", "1.0, -23.0)"),
-    "rcp_approx_f32": ("low, high = size < SMALLEST, size > LARGE", "low, high = size < SMALLEST, size > 2 * LARGE"),
-    "rsqrt_approx_f32": ("_root(units.rsqrt, 12)", "_root(units.rsqrt, 11)"),
-    "sqrt_approx_f32": ("_root(units.sqrt, -12)", "_root(units.sqrt, -11)"),
-    "sin_approx_f32": ("nearest.view(np.uint32) - (np.abs(nearest) > np.abs(exact))", "nearest.view(np.uint32)"),
-}
-"""Function -> a step that ptxas puts around the unit, and another."""
-
-
-@pytest.mark.parametrize("function", SEQUENCES)
-def test_another_sequence_is_noticed(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with mutant(instructions, *SEQUENCES[function]) as changed:
+@pytest.mark.parametrize("mutant", corpus.SEQUENCES, ids=lambda mutant: mutant.name)
+def test_another_sequence_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = mutant.name
+    with mutant_module(mutant) as changed:
         monkeypatch.setitem(INSTRUCTIONS, ptx(function), changed.INSTRUCTIONS[ptx(function)])
         assert wrong(function, 0.0)
 
 
-PAIRS = {
-    "div_full_f32": ("np.where(size > LARGE, QUARTER, np.where(size", "np.where(size < 0, QUARTER, np.where(size"),
-    "div_approx_f32": ("np.abs(b.view(np.float32)) < SMALLEST, UP", "np.abs(b.view(np.float32)) < 0, UP"),
-    "div_full_ftz_f32": ("large = np.abs(right) > LARGE", "large = np.abs(right) < 0"),
-    "rsqrt_approx_f64_high": ("found * 2.0**27", "found * 2.0**26"),
-}
-"""Function of a pair -> a step, and another: the words at the edges decide."""
-
-
-@pytest.mark.parametrize("function", PAIRS)
-def test_another_step_of_a_division_is_noticed(function: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with mutant(instructions, *PAIRS[function]) as changed:
+@pytest.mark.parametrize("mutant", corpus.DIVISIONS, ids=lambda mutant: mutant.name)
+def test_another_step_of_a_division_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = mutant.name
+    with mutant_module(mutant) as changed:
         monkeypatch.setitem(INSTRUCTIONS, ptx(function), changed.INSTRUCTIONS[ptx(function)])
         with np.load(SMALL, allow_pickle=False) as held:
             ((_, count, _),) = wrong_small({f"{function}-edges": held[f"{function}-edges"]})

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 
 from bitverdict.reference.tensor_core import INSTRUCTIONS, Basis, Instruction
-from tests.reference_checks.tensor_core_mutants import mutants, settling_row, written
-from tests.reference_checks.tensor_core_words import files, read, required
+from tests.faults.instruction_constants import mutants_of
+from tests.faults.mutants import mutant_record
+from tests.reference_checks.settling_operands import settling_row, written
+from tests.reference_checks.tensor_core_words import Words, files, read, required
 
 FILES = files()
 FEW = 100  # words: below, an instruction settles next to nothing by itself; those of one kind of tcgen05 are counted together
@@ -84,11 +86,16 @@ class Row:
         return NOT_SEEN_IN_ONE_BLOCK if self.longest <= self.rule.span and self.rule.passes is None else set()
 
 
+def mismatches(held: Words) -> dict[str, int]:
+    """By constant: how many words differ once it is moved."""
+    return {mutant.name: held.mismatches(mutant_record(mutant, held.rule)) for mutant in mutants_of(held.rule)}
+
+
 @cache
 def counted(path: Path) -> tuple[Row, ...]:
     """A row for each instruction whose words the file holds."""
     return tuple(
-        Row(held.rule, held.d.size, held.a.shape[1], {name: held.mismatches(moved) for name, moved in mutants(held.rule).items()})
+        Row(held.rule, held.d.size, held.a.shape[1], mismatches(held))
         for held in read(path)
         if held.rule.d != "int32" and held.scale_a is None and held.d.size >= FEW
     )
@@ -111,8 +118,9 @@ def tcgen05() -> dict[str, Row]:
     for path in FILES:
         held = [words for words in read(path) if words.rule.family == "tcgen05" and words.d.size < FEW]
         for words in held:
-            moved = {name: words.mismatches(rule) for name, rule in mutants(words.rule).items()}
-            rows.setdefault(words.rule.kind, Row(words.rule)).add(Row(words.rule, words.d.size, words.a.shape[1], moved))
+            rows.setdefault(words.rule.kind, Row(words.rule)).add(
+                Row(words.rule, words.d.size, words.a.shape[1], mismatches(words))
+            )
     return rows
 
 
@@ -125,7 +133,7 @@ def printed(rows: dict[Any, Row]) -> None:
 
 
 def settled_by(row: Row, constant: str) -> str:
-    moved = mutants(row.rule)[constant]
+    moved = next(mutant_record(mutant, row.rule) for mutant in mutants_of(row.rule) if mutant.name == constant)
     found = settling_row(row.rule, moved)
     assert found is not None, f"no operands tell {row.rule.name} from the same with {constant}"
     return f"{row.rule.name}, {constant}: would be settled by {written(row.rule, moved, *found)}"

@@ -18,8 +18,8 @@ from bitverdict.harness.session.replay import replay
 from bitverdict.harness.session.shrink import VerdictCache, shrink
 from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
-from tests.faults.crashes.kernels import CRASHES, Crash
-from tests.faults.mutants import mutant_source, write_mutant
+from tests.faults.crashes.kernels import CRASHES
+from tests.faults.mutants import Mutant, SourceEdit, mutant_source, write_mutant
 
 LEAST = {
     "gather drifts": {"table_rows": 1, "table_columns": 1, "offsets": 9, "block_x": 8, "block_y": 16},
@@ -33,17 +33,18 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
         yield pool
 
 
-@pytest.mark.parametrize("crash", CRASHES, ids=lambda crash: crash.fault.name)
-def test_a_crash_mutant_is_one_replaced_text(crash: Crash) -> None:
-    assert mutant_source(crash.fault).count(crash.fault.by) >= 1
+@pytest.mark.parametrize("crash", CRASHES, ids=lambda crash: crash.name)
+def test_a_crash_mutant_is_one_replaced_text(crash: Mutant) -> None:
+    (edit,) = crash.edits
+    assert isinstance(edit, SourceEdit) and mutant_source(crash).count(edit.by) >= 1
 
 
 @pytest.mark.parametrize("name", LEAST)
 def test_two_seeds_end_at_one_reduced_case_that_replays(
     name: str, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (crash,) = (crash for crash in CRASHES if crash.fault.name == name)
-    address, where = write_mutant(crash.fault, tmp_path), target(crash.target)
+    (crash,) = (crash for crash in CRASHES if crash.name == name)
+    address, where = write_mutant(crash, tmp_path), target(crash.on[0])
     ends: list[Case] = []
     for seed in (0, 1):
         monkeypatch.setenv("HARNESS_POOL_SEED", str(seed))
@@ -51,13 +52,13 @@ def test_two_seeds_end_at_one_reduced_case_that_replays(
         memory = VerdictCache(lambda case: pool.judge(case, where))
         found = next(case for case in source.drawn(100) if memory(case).failed)
         least, verdict = shrink(source, found, memory(found), memory, draws=100, seconds=60)
-        assert verdict.signature == memory(found).signature and verdict.outcome in crash.fault.fails_as
+        assert verdict.signature == memory(found).signature and verdict.outcome in crash.expected
         ends.append(least)
     assert ends[0] == ends[1]
     seen = vars(ends[0].problem) | vars(ends[0].config)
     assert {field: seen[field] for field in LEAST[name]} == LEAST[name]
 
-    path = reproducers.write(reproducers.reproducer_of(least, crash.target, verdict, first=found), tmp_path / "failures")
+    path = reproducers.write(reproducers.reproducer_of(least, crash.on[0], verdict, first=found), tmp_path / "failures")
     stored = reproducers.read(path).hypothesis
     assert stored["draws"] == "the case this one was shrunk from" and stored["case"] == found.to_json() and stored["blob"]
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))

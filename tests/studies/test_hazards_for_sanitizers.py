@@ -18,15 +18,16 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Outcome
 from bitverdict.harness.studies.sanitizers import page
 from tests.faults.compiler.program_edits import edited
-from tests.faults.hazards_for_sanitizers import HAZARDS, SCHEDULES, stem_of, write_mutant
+from tests.faults.hazards_for_sanitizers import HAZARDS, SCHEDULES, write_hazard
+from tests.faults.mutants import Mutant, once
 
 HOPPER = Target("emulated:sm_90", "sm_90")
 UNDER = SCHEDULES[:3]
 
 
-@pytest.mark.parametrize("hazard", HAZARDS, ids=stem_of)
-def test_a_hazard_fails_under_its_name_and_a_kernel_as_it_is_is_not(hazard, tmp_path: Path) -> None:
-    case = write_mutant(hazard, tmp_path)
+@pytest.mark.parametrize("hazard", HAZARDS, ids=lambda hazard: hazard.stem)
+def test_a_hazard_fails_under_its_name_and_a_kernel_as_it_is_is_not(hazard: Mutant, tmp_path: Path) -> None:
+    case = write_hazard(hazard, tmp_path)
     contract = resolve(case.contract)
     verdicts = [judge(replace(case, schedule=schedule), HOPPER, contract) for schedule in UNDER]
     if hazard.in_program:
@@ -34,19 +35,19 @@ def test_a_hazard_fails_under_its_name_and_a_kernel_as_it_is_is_not(hazard, tmp_
         found = {verdict.message.partition(" made by the compiler of Triton ")[0] for verdict in verdicts}
     else:
         found = {str(verdict.outcome) for verdict in verdicts}
-    assert found <= set(hazard.fails_as)
+    assert found <= set(hazard.expected)
 
 
 def test_there_are_hazards_of_many_classes_in_each_kernel_and_no_two_have_one_name() -> None:
-    faulty = [hazard for hazard in HAZARDS if hazard.kind != "none" and hazard.fails_as != ("pass",)]
+    faulty = [hazard for hazard in HAZARDS if hazard.kind != "none" and hazard.expected != ("pass",)]
     assert len(faulty) >= 40 and len({hazard.kind for hazard in faulty}) >= 12
     assert min(Counter(hazard.kernel for hazard in faulty).values()) >= 5
-    assert len({stem_of(hazard) for hazard in HAZARDS}) == len(HAZARDS)
+    assert len({hazard.stem for hazard in HAZARDS}) == len(HAZARDS)
 
 
 def test_a_text_that_does_not_occur_is_not_mutated(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="occurs 0 times"):
-        write_mutant(replace(HAZARDS[-1], replace="no such text"), tmp_path)
+        write_hazard(replace(HAZARDS[-1], edits=once("no such text", "")), tmp_path)
 
 
 def test_an_edit_of_a_program_that_has_no_such_text_says_so() -> None:
@@ -56,7 +57,7 @@ def test_an_edit_of_a_program_that_has_no_such_text_says_so() -> None:
 
 
 def test_the_page_tells_a_hazard_from_the_kernel_as_it_is() -> None:
-    names = {f"{stem_of(hazard)}.py:CONTRACT": hazard.kind != "none" for hazard in HAZARDS}
+    names = {f"{hazard.stem}.py:CONTRACT": hazard.kind != "none" for hazard in HAZARDS}
     assert list(names.values()).count(False) >= 6
     for name, faulty in names.items():
         case = {"contract": name, "problem": {"tiles": 7, "programs": 1, "form": "ring"}}

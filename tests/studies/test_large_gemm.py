@@ -31,24 +31,28 @@ from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.kernels.matmul import CONFIGS, Problem
 from bitverdict.kernels.scaled_operands import FORMATS
-from tests.faults.mutants import Fault, write_mutant
+from tests.faults.mutants import Mutant, once, write_mutant
 from tests.support.interrupts import answering
 from tests.workers.test_pool import runs
 
 HOPPER = target("emulated:sm_90")
 SMALL = CONFIGS["cuda"][-1]  # 32x64x32
-LAST_TILE_ROW = Fault(
-    name="last tile row wrong",
+LAST_TILE_ROW = Mutant(
     kernel="matmul",
-    replace="c = accumulator.to(c_ptr.dtype.element_ty)",
-    by="c = (accumulator + tl.where(tile_row == tile_rows - 1, 1.0, 0.0)).to(c_ptr.dtype.element_ty)",
-    fails_as=("wrong words",),
+    name="last tile row wrong",
+    edits=once(
+        "c = accumulator.to(c_ptr.dtype.element_ty)",
+        "c = (accumulator + tl.where(tile_row == tile_rows - 1, 1.0, 0.0)).to(c_ptr.dtype.element_ty)",
+    ),
+    expected=("wrong words",),
 )
 ONE_TILE = replace(
     LAST_TILE_ROW,
     name="one tile never written",
-    replace="(rows[:, None] < m) & (columns[None, :] < n))",
-    by="(rows[:, None] < m) & (columns[None, :] < n) & ((tile_row != 2) | (tile_column != 1)))",
+    edits=once(
+        "(rows[:, None] < m) & (columns[None, :] < n))",
+        "(rows[:, None] < m) & (columns[None, :] < n) & ((tile_row != 2) | (tile_column != 1)))",
+    ),
 )
 
 
@@ -124,9 +128,9 @@ def test_a_right_kernel_passes_on_every_tile() -> None:
     assert (row.decision, row.differ, row.words, row.of, row.tiles) == (Decision.PASS, 0, 900, 160 * 200, (20, 20)), row.message
 
 
-@pytest.mark.parametrize(("fault", "tiles", "unwritten"), [(LAST_TILE_ROW, 4, False), (ONE_TILE, 1, True)])
-def test_one_wrong_tile_fails_and_named(fault: Fault, tiles: int, unwritten: bool, tmp_path: Path) -> None:
-    (row,) = judge_large([small(contract=write_mutant(fault, tmp_path))], HOPPER, products=64 * 900, jobs=0)
+@pytest.mark.parametrize(("mutant", "tiles", "unwritten"), [(LAST_TILE_ROW, 4, False), (ONE_TILE, 1, True)])
+def test_one_wrong_tile_fails_and_named(mutant: Mutant, tiles: int, unwritten: bool, tmp_path: Path) -> None:
+    (row,) = judge_large([small(contract=write_mutant(mutant, tmp_path))], HOPPER, products=64 * 900, jobs=0)
     assert (row.decision, row.outcome, row.wrong_tiles) == (Decision.FAIL, "wrong words", tiles), row.message
     assert row.never_written == (row.differ if unwritten else 0)
     at = "tile rows 2 to 2, tile columns 1 to 1" if unwritten else "tile rows 4 to 4, tile columns 0 to 3"

@@ -18,7 +18,7 @@ from bitverdict.harness.studies.offline_compile import compile_all
 from bitverdict.harness.studies.offline_compile.compile_all import Compiled, _over_limit, compile_row, compile_rows, table
 from bitverdict.harness.studies.offline_compile.driver import compiling
 from bitverdict.harness.studies.offline_compile.expectations import LOCAL, Row, rows
-from tests.faults.mutants import Fault, mutant_contract
+from tests.faults.mutants import Mutant, mutant_contract, once
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ def test_a_row_asks_for_instructions_that_its_architecture_has(row: Row) -> None
 
 @pytest.mark.parametrize("loses", LOSSES, ids=lambda loses: f"{loses.stem}-{loses.says.split('.')[0]}")
 def test_a_source_that_loses_an_instruction_makes_its_row_fail(loses: Loses, tmp_path: Path) -> None:
-    fault = Fault(name="loses", kernel=loses.stem, replace=loses.replace, by=loses.by, fails_as=())
-    contract = mutant_contract(fault, tmp_path)
+    mutant = Mutant(kernel=loses.stem, name="loses", edits=once(loses.replace, loses.by), expected=())
+    contract = mutant_contract(mutant, tmp_path)
     said = [compile_row(row, contract).verdict for row in rows_of(loses)]
     assert any(loses.says in verdict for verdict in said), said
 

@@ -13,6 +13,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Verdict
 from bitverdict.kernels.matmul import Problem
+from tests.faults.mutants import replaced_once
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TUTORIAL = (CHECKOUT / "docs" / "examples" / "tutorial_matmul.py").read_text()
@@ -31,8 +32,7 @@ def launcher(*, before: str = "", result: str = RESULT, handle: str = "", after:
         (END, _indented(after) + END),
         ("def matmul(a, b):\n", f"{module}\n\n\ndef matmul(a, b):\n"),
     ):
-        assert text.count(line) == 1, line
-        text = text.replace(line, written)
+        text = replaced_once(text, line, written, "tutorial_matmul")
     return text
 
 

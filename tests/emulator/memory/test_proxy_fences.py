@@ -10,6 +10,7 @@ import torch
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator.async_rules import rule_of
+from tests.faults.mutants import replaced_once
 from tests.support.emulated_launches import SCHEDULES, described, load, matrix
 
 SOURCE = Path(__file__).resolve().parents[2] / "faults" / "idioms" / "gluon_partition_idioms.py"
@@ -19,10 +20,8 @@ READ = "    kept.store(a_tile.load(layout))  # (M, K)\n    fence_async_shared() 
 
 def launched(place: Path, idiom: str, replace: str, by: str, schedule: str):
     """Run `idiom` with one text replaced; the device."""
-    text = SOURCE.read_text()
-    assert text.count(replace) == 1
     path = place / "mutated.py"
-    path.write_text(text.replace(replace, by))
+    path.write_text(replaced_once(SOURCE.read_text(), replace, by, SOURCE.name))
     a, b, out = matrix(128, 64), matrix(64, 64, 1), torch.full((128, 64), float("nan"), dtype=torch.float16)
     with emulated("sm_100", schedule) as device:
         getattr(load(path), idiom)[(1,)](described(a, [128, 64]), described(b, [64, 64]), described(out, [128, 64]), num_warps=4)

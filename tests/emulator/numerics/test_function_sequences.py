@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from bitverdict.harness.studies.hardware_words.function_words import edges
-from bitverdict.reference.special_functions import instructions, sequences
+from bitverdict.reference.special_functions import sequences
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS, Instruction
-from tests.reference_checks.format_mutants import mutant
+from tests.faults import reference_modules as corpus
+from tests.faults.mutants import Mutant, mutant_module
 from tests.support import special_kernels
 from tests.support.machine_words import Lanes, assembled, listing, of_kernel
 
@@ -106,18 +107,10 @@ def test_machine_code_of_each_instruction_gives_the_reference_s_words(capability
     assert UNITS.keys() <= INSTRUCTIONS.keys()
 
 
-MUTANTS = {
-    "rcp.approx.f32": ("low, high = size < SMALLEST, size > LARGE", "low, high = size < SMALLEST, size > 2 * LARGE"),
-    "div.full.f32": ("np.where(size > LARGE, QUARTER, np.where(size", "np.where(size > 2 * LARGE, QUARTER, np.where(size"),
-    "ex2.approx.f32": ("found = units.ex2(_product(values, np.where(low, HALF, ONE)))", "found = units.ex2(x)"),
-    "rsqrt.approx.f64": ("np.full_like(values, 0.375)", "np.full_like(values, 0.5)"),
-    "sin.approx.f32": ("- (np.abs(nearest) > np.abs(exact))", ""),
-}
-
-
-@pytest.mark.parametrize("name", MUTANTS)
-def test_machine_code_refuses_another_sequence(name: str) -> None:
-    with mutant(instructions, *MUTANTS[name]) as changed:
+@pytest.mark.parametrize("mutant", corpus.MACHINE_CODE, ids=lambda mutant: mutant.name)
+def test_machine_code_refuses_another_sequence(mutant: Mutant) -> None:
+    name = mutant.name
+    with mutant_module(mutant) as changed:
         other: Instruction = changed.INSTRUCTIONS[name]
         batches = words(INSTRUCTIONS[name])
         found = [executed(machine_code(90)[name], INSTRUCTIONS[name], operands)[0] != other(*operands) for operands in batches]
@@ -153,17 +146,9 @@ def test_triton_s_own_functions_are_these_sequences(capability: int) -> None:
     assert (lanes.stored[0] == sequences.divide(a, b)).all()
 
 
-@pytest.mark.parametrize(
-    ("replace", "by"),
-    [
-        ("fp32.multiply(x.view(np.float32), LOG2_E)", "x.view(np.float32) * np.float64(1.4426950408889634)"),
-        ("fp32.multiply(x.view(np.float32), -LOG2_E)", "fp32.multiply(x.view(np.float32), LOG2_E)"),
-        ('INSTRUCTIONS["div.full.f32"](a, b)', "_words(a.view(np.float32) / b.view(np.float32))"),
-        ("below = fp32.add(values, -np.max(values, axis=-1, keepdims=True))", "below = values"),
-    ],
-)
-def test_another_sequence_of_triton_s_functions_is_refused(replace: str, by: str) -> None:
-    with mutant(sequences, replace, by) as changed, np.errstate(all="ignore"):
+@pytest.mark.parametrize("mutant", corpus.TRITON_FUNCTIONS, ids=lambda mutant: mutant.name)
+def test_another_sequence_of_triton_s_functions_is_refused(mutant: Mutant) -> None:
+    with mutant_module(mutant) as changed, np.errstate(all="ignore"):
         drawn, found = edges(), []
         for kernel, function in ((special_kernels.exp, changed.exp), (special_kernels.sigmoid, changed.sigmoid)):
             found.append((Lanes({0: drawn}).run(of_kernel(kernel, 90)).stored[0] == function(drawn)).all())

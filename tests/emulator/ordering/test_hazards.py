@@ -5,7 +5,7 @@ computes the same words."""
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -13,11 +13,11 @@ import torch
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, guarded_allocations
-from tests.faults.hazard import Hazard
-from tests.faults.timing import barriers, memory, order
+from tests.faults.corpus import COLLECTIONS
+from tests.faults.mutants import Mutant, ProgramEdit, mutant_source
 from tests.support.emulated_launches import KERNELS, SCHEDULES, load, source_of
 
-HAZARDS = (*order.HAZARDS, *barriers.HAZARDS, *memory.HAZARDS)
+HAZARDS = COLLECTIONS["timing"]
 DRAWN = 50
 FENCED_BY_THE_COMPILER = "block_scaled_matmul"  # a Triton kernel has no fence of its own: an advice says so
 
@@ -36,19 +36,16 @@ def test_a_right_kernel_passes_and_gives_one_result_under_every_schedule(kernel:
     assert ((results[0].double() - expected).abs() <= 2**-10 * expected.abs().max()).all()
 
 
-def fault_of(hazard: Hazard, directory: Path, schedule: str) -> EmulatedFault | None:
+def fault_of(hazard: Mutant, directory: Path, schedule: str) -> EmulatedFault | None:
     """What the emulator raises on the faulty kernel; None where it passes."""
-    source = source_of(hazard.kernel).read_text()
-    if not hazard.in_program:
-        assert source.count(hazard.replace) == 1, f"{hazard.replace!r} occurs {source.count(hazard.replace)} times"
-        source = source.replace(hazard.replace, hazard.by)
     path = directory / f"{hazard.kernel}_{HAZARDS.index(hazard)}.py"
-    path.write_text(source)
+    path.write_text(mutant_source(hazard))
     run, arch = KERNELS[hazard.kernel]
     try:
         with emulated(arch, schedule) as device, guarded_allocations(Guard(Poison.of(0))):
-            if hazard.in_program:
-                device.rewrite(lambda text: re.sub(hazard.replace, hazard.by, text))
+            for edit in hazard.edits:
+                if isinstance(edit, ProgramEdit):
+                    device.rewrite(partial(re.sub, edit.pattern, edit.by))
             run(load(path))
     except EmulatedFault as raised:
         return raised
@@ -57,22 +54,22 @@ def fault_of(hazard: Hazard, directory: Path, schedule: str) -> EmulatedFault | 
 
 @pytest.fixture(scope="module")
 def aside(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("planted")
+    return tmp_path_factory.mktemp("mutants")
 
 
 @cache
-def failure_report(hazard: Hazard, directory: Path) -> tuple[EmulatedFault, int]:
+def failure_report(hazard: Mutant, directory: Path) -> tuple[EmulatedFault, int]:
     """The first failure under the hazard's name, and how many drawn schedules it took."""
     for seed in range(DRAWN):
         fault = fault_of(hazard, directory, f"drawn:{seed}")
-        if fault is not None and fault.outcome == hazard.name:
+        if fault is not None and fault.outcome in hazard.expected:
             return fault, seed + 1
-        assert fault is None or fault.outcome in hazard.also, fault
-    pytest.fail(f"not failed as {hazard.name} within {DRAWN} drawn schedules")
+        assert fault is None or fault.outcome in hazard.before, fault
+    pytest.fail(f"not failed as {hazard.expected} within {DRAWN} drawn schedules")
 
 
 @cache
-def where_all_completes_at_issue(hazard: Hazard, directory: Path) -> str:
+def where_all_completes_at_issue(hazard: Mutant, directory: Path) -> str:
     fault = fault_of(hazard, directory, "immediate")
     return "passed" if fault is None else fault.outcome
 
@@ -83,17 +80,17 @@ def text_at(location: str) -> str:
     return Path(file).read_text().splitlines()[int(line) - 1] if file else ""
 
 
-@pytest.mark.parametrize("hazard", HAZARDS, ids=lambda h: f"{h.kernel}: {h.kind} {HAZARDS.index(h)}".replace(" ", "-"))
-def test_a_hazard_fails_by_name_with_both_its_lines(hazard: Hazard, aside: Path) -> None:
+@pytest.mark.parametrize("hazard", HAZARDS, ids=lambda hazard: hazard.id.replace(" ", "-"))
+def test_a_hazard_fails_by_name_with_both_its_lines(hazard: Mutant, aside: Path) -> None:
     fault, _ = failure_report(hazard, aside)
     assert hazard.at in text_at(fault.location)
     assert hazard.other in text_at(fault.details.get("other location", ""))
-    assert hazard.other or hazard.name != "race"
-    assert (fault.details["timeline"] or hazard.name.startswith("stray")) and fault.details["schedule"].startswith("drawn:")
+    assert hazard.other or hazard.expected != ("race",)
+    assert (fault.details["timeline"] or hazard.expected[0].startswith("stray")) and fault.details["schedule"].startswith("drawn:")
 
 
 def test_what_collides_is_marked_in_the_timeline(aside: Path) -> None:
-    hazard = next(h for h in HAZARDS if h.kernel == "blocked_matmul_pipelined" and h.name == "race")
+    hazard = next(h for h in HAZARDS if h.kernel == "blocked_matmul_pipelined" and h.expected == ("race",))
     fault, _ = failure_report(hazard, aside)
     marked = [line for line in fault.details["timeline"] if line.startswith("->")]
     line = fault.details["other location"].rpartition("/")[2]
@@ -107,7 +104,7 @@ def test_a_simulator_in_which_everything_completes_at_issue_sees_far_fewer(aside
         fault, needed = failure_report(hazard, aside)
         said = where_all_completes_at_issue(hazard, aside)
         lines = ", ".join(place.rpartition(":")[2] for place in (fault.location, fault.details.get("other location", "")) if place)
-        rows.append((hazard.kind, hazard.kernel, hazard.name, lines, str(needed), said))
+        rows.append((hazard.kind, hazard.kernel, hazard.expected[0], lines, str(needed), said))
     heads = ("hazard", "kernel", "failed as", "lines", "schedules", "completing at issue")
     wide = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     by_name = sum(row[2] == row[5] for row in rows)

@@ -11,6 +11,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
+from tests.faults.mutants import replaced_once
 from tests.support.emulated_launches import SCHEDULES, described, load, matrix
 
 IDIOMS = Path(__file__).resolve().parents[2] / "faults" / "idioms"
@@ -187,11 +188,10 @@ def test_its_twin_fails_by_name_under_every_schedule(twin, tmp_path):
     idiom, replace, by, outcome = twin
     head, found, body = source_of(idiom).read_text().partition(f"def {idiom}(")
     if replace not in body.partition("\n\n\n")[0]:  # it is in a partition's function, which only this idiom uses
-        text = (head + found + body).replace(replace, by)
-        assert (head + found + body).count(replace) == 1
+        text = replaced_once(head + found + body, replace, by, idiom)
     else:
-        assert body.partition("\n\n\n")[0].count(replace) == 1
-        text = head + found + body.replace(replace, by, 1)
+        own, end, rest = body.partition("\n\n\n")
+        text = head + found + replaced_once(own, replace, by, idiom) + end + rest
     path = tmp_path / "twin.py"
     path.write_text(text)
     module = load(path)

@@ -1,4 +1,4 @@
-"""Ten crashes mutated in kernels of the set, one of each kind where there is one, each in a part of the case space only.
+"""Ten mutants of the kernels that crash, one of each kind where there is one, each in a part of the case space only.
 
 What a shrunk case must keep is the part: more than so many K blocks, a ragged row count, one element type. The first three are the
 mistakes that the gather and scatter kernels' own preconditions warn of.
@@ -6,23 +6,12 @@ mistakes that the gather and scatter kernels' own preconditions warn of.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from tests.faults.mutants import Fault
+from tests.faults.mutants import Mutant, once
 
 
-@dataclass(frozen=True)
-class Crash:
-    """A fault that ends a launch or its process, the target it is looked for on, and when it strikes, in words."""
-
-    fault: Fault
-    target: str
-    when: str
-
-
-def _crash(name: str, kernel: str, target: str, when: str, fails_as: str, replace: str, by: str) -> Crash:
-    fault = Fault(name=name, kernel=kernel, replace=replace, by=by, fails_as=(fails_as,))
-    return Crash(fault, f"emulated:{target}", when)
+def _crash(name: str, kernel: str, arch: str, when: str, expected: str, replace: str, by: str) -> Mutant:
+    """A mutant that ends a launch or its process."""
+    return Mutant(kernel=kernel, name=name, edits=once(replace, by), expected=(expected,), on=(f"emulated:{arch}",), when=when)
 
 
 CRASHES = (

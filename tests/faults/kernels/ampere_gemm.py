@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.mutants import Fault
+from tests.faults.mutants import Mutant, once
 
 _TEXTS = (
     (
@@ -65,6 +65,6 @@ _TEXTS = (
     ),
 )
 
-FAULTS = tuple(
-    Fault(name=name, kernel="ampere_gemm", replace=replace, by=by, fails_as=named) for name, replace, by, named in _TEXTS
+MUTANTS = tuple(
+    Mutant(kernel="ampere_gemm", name=name, edits=once(replace, by), expected=named) for name, replace, by, named in _TEXTS
 )

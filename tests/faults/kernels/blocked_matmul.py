@@ -3,7 +3,7 @@ each."""
 
 from __future__ import annotations
 
-from tests.faults.mutants import Fault
+from tests.faults.mutants import Mutant, once
 
 _TEXTS = (
     ("accumulates from the start", "use_acc=accumulate", "use_acc=True", ("uninitialised read", "wrong words")),
@@ -56,6 +56,6 @@ _TEXTS = (
     ("what follows a row overwritten", "target = store_target(c)", "target = c", ("stray write",)),
 )
 
-FAULTS = tuple(
-    Fault(name=name, kernel="blocked_matmul", replace=replace, by=by, fails_as=named) for name, replace, by, named in _TEXTS
+MUTANTS = tuple(
+    Mutant(kernel="blocked_matmul", name=name, edits=once(replace, by), expected=named) for name, replace, by, named in _TEXTS
 )

@@ -3,7 +3,7 @@ each."""
 
 from __future__ import annotations
 
-from tests.faults.mutants import Fault
+from tests.faults.mutants import Mutant, once
 
 _TEXTS = (
     (
@@ -74,7 +74,7 @@ _TEXTS = (
     ("what follows a row overwritten", "target = store_target(c)", "target = c", ("stray write",)),
 )
 
-FAULTS = tuple(
-    Fault(name=name, kernel="blocked_matmul_pipelined", replace=replace, by=by, fails_as=named)
+MUTANTS = tuple(
+    Mutant(kernel="blocked_matmul_pipelined", name=name, edits=once(replace, by), expected=named)
     for name, replace, by, named in _TEXTS
 )

@@ -3,7 +3,7 @@ scatters, one text each."""
 
 from __future__ import annotations
 
-from tests.faults.mutants import Fault
+from tests.faults.mutants import Mutant, once
 
 _TEXTS = (
     (
@@ -27,14 +27,14 @@ _TEXTS = (
     ("second tile adds to the first", "result, sums = sums.taken()", "result = sums.cells.load()", ("wrong words",)),
     (
         "buffer reloaded while it is read",
-        "            sums.settle()  # block step - 1 is over: its buffer is free\n",
-        "",
+        "            sums.settle()",
+        "            pass",
         ("race", "wrong words", "barrier misuse"),
     ),
     (
         "tile stored over one being scattered",
-        "        tma.store_wait(pendings=0)  # the scatter",
-        "        # the scatter",
+        "        tma.store_wait(pendings=0)",
+        "        pass",
         ("race", "wrong words"),
     ),
     (
@@ -74,7 +74,7 @@ _TEXTS = (
     ("rows that nobody names are lost", "target = store_target(out, keep=True)", "target = store_target(out)", ("wrong words",)),
 )
 
-FAULTS = tuple(
-    Fault(name=name, kernel="fused_gather_scatter_matmul", replace=replace, by=by, fails_as=named)
+MUTANTS = tuple(
+    Mutant(kernel="fused_gather_scatter_matmul", name=name, edits=once(replace, by), expected=named)
     for name, replace, by, named in _TEXTS
 )

@@ -3,7 +3,7 @@ each."""
 
 from __future__ import annotations
 
-from tests.faults.mutants import Fault
+from tests.faults.mutants import Mutant, once
 
 _TEXTS = (
     (
@@ -72,6 +72,6 @@ _TEXTS = (
     ("what follows a row overwritten", "target = store_target(c)", "target = c", ("stray write",)),
 )
 
-FAULTS = tuple(
-    Fault(name=name, kernel="hopper_matmul", replace=replace, by=by, fails_as=named) for name, replace, by, named in _TEXTS
+MUTANTS = tuple(
+    Mutant(kernel="hopper_matmul", name=name, edits=once(replace, by), expected=named) for name, replace, by, named in _TEXTS
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.mutants import Fault
+from tests.faults.mutants import Mutant, once
 
 _TEXTS = (
     (
@@ -63,4 +63,6 @@ _TEXTS = (
     ),
 )
 
-FAULTS = tuple(Fault(name=name, kernel="small_mma", replace=replace, by=by, fails_as=named) for name, replace, by, named in _TEXTS)
+MUTANTS = tuple(
+    Mutant(kernel="small_mma", name=name, edits=once(replace, by), expected=named) for name, replace, by, named in _TEXTS
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.mutants import Fault
+from tests.faults.mutants import Mutant, once
 
 _TEXTS = (
     (
@@ -74,4 +74,6 @@ _TEXTS = (
     ),
 )
 
-FAULTS = tuple(Fault(name=name, kernel="tma_gather", replace=replace, by=by, fails_as=named) for name, replace, by, named in _TEXTS)
+MUTANTS = tuple(
+    Mutant(kernel="tma_gather", name=name, edits=once(replace, by), expected=named) for name, replace, by, named in _TEXTS
+)

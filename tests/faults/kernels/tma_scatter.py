@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.mutants import Fault
+from tests.faults.mutants import Mutant, once
 
 _TEXTS = (
     ("missing rows are -1", "other=table.shape[0])", "other=-1)", ("illegal instruction",)),
@@ -72,6 +72,6 @@ _TEXTS = (
     ),
 )
 
-FAULTS = tuple(
-    Fault(name=name, kernel="tma_scatter", replace=replace, by=by, fails_as=named) for name, replace, by, named in _TEXTS
+MUTANTS = tuple(
+    Mutant(kernel="tma_scatter", name=name, edits=once(replace, by), expected=named) for name, replace, by, named in _TEXTS
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.mutants import Fault
+from tests.faults.mutants import Mutant, once
 
 _TEXTS = (
     ("never stored", "    tile.store(gl.convert_layout(loaded, reachable))\n", "", ("uninitialised read", "wrong words")),
@@ -44,8 +44,8 @@ _TEXTS = (
     ),
     (
         "last column twice",
-        "columns = gl.arange(0, N, gl.SliceLayout(0, coalesced))  # (N,)",
-        "columns = gl.minimum(gl.arange(0, N, gl.SliceLayout(0, coalesced)), N - 2)  # (N,)",
+        "columns = gl.arange(0, N, gl.SliceLayout(0, coalesced))",
+        "columns = gl.minimum(gl.arange(0, N, gl.SliceLayout(0, coalesced)), N - 2)",
         ("wrong words", "race"),
     ),
     (
@@ -56,4 +56,6 @@ _TEXTS = (
     ),
 )
 
-FAULTS = tuple(Fault(name=name, kernel="tmem_copy", replace=replace, by=by, fails_as=named) for name, replace, by, named in _TEXTS)
+MUTANTS = tuple(
+    Mutant(kernel="tmem_copy", name=name, edits=once(replace, by), expected=named) for name, replace, by, named in _TEXTS
+)

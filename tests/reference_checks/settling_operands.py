@@ -1,57 +1,13 @@
-"""Models of a tensor core with one constant moved by one step, and operands that tell two models apart."""
+"""Operands that tell two models of a tensor core apart, with as few terms as can be."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from bitverdict.reference.formats import FORMATS, Format, Overflow, Rounding, decode, encode
-from bitverdict.reference.tensor_core import Accumulator, ExponentFloor, Instruction, elements
+from bitverdict.reference.formats import FORMATS, Format, Overflow, decode, encode
+from bitverdict.reference.tensor_core import Instruction, elements
 
 ROWS = 3000
-
-
-def mutants(rule: Instruction) -> dict[str, Instruction]:
-    """By what was moved: block length, fraction bits, rounding, output bits, order of the chain, place of c, lowest E."""
-    two_blocks = (tuple(range(rule.block)), tuple(range(rule.block, 2 * rule.block)))
-    passes = rule.passes or two_blocks
-    found = {
-        "F - 1": replace(rule, fraction_bits=rule.fraction_bits - 1),
-        "F + 1": replace(rule, fraction_bits=rule.fraction_bits + 1),
-        "block halved": _halved(rule),
-        "blocks in reverse": replace(rule, passes=passes[::-1]),
-        "output bits - 1": replace(rule, output_fraction_bits=rule.output_fraction_bits - 1),
-    }
-    if rule.passes is None:
-        found["block doubled"] = replace(rule, block=2 * rule.block)
-    else:
-        found["passes ascending"] = replace(rule, passes=two_blocks)
-    if rule.output_fraction_bits < rule.output.mantissa_bits:
-        found["output bits + 1"] = replace(rule, output_fraction_bits=rule.output_fraction_bits + 1)
-    if floor_is_reached(rule):
-        found["E floor - 1"] = replace(rule, exponent_floor=rule.floor - 1)
-        found["E floor + 1"] = replace(rule, exponent_floor=rule.floor + 1)
-    nearest = rule.rounding is Rounding.NEAREST_EVEN
-    found["rounding"] = replace(rule, rounding=Rounding.TOWARD_ZERO if nearest else Rounding.NEAREST_EVEN)
-    late = rule.accumulator is Accumulator.ADDED_AFTER
-    found["place of c"] = replace(rule, accumulator=Accumulator.IN_SUM if late else Accumulator.ADDED_AFTER)
-    return found
-
-
-def floor_is_reached(rule: Instruction) -> bool:
-    """Whether products are small enough for E to rest on its floor with bits below the cut."""
-    if rule.choices.exponent_floor is not ExponentFloor.PROBED:
-        return False
-    lowest = sum(FORMATS[name].smallest_exponent - FORMATS[name].mantissa_bits for name in (rule.a, rule.b))
-    return lowest < rule.floor - rule.fraction_bits
-
-
-def _halved(rule: Instruction) -> Instruction:
-    half = rule.block // 2
-    if rule.passes is None:
-        return replace(rule, block=half)
-    return replace(rule, block=half, passes=tuple(part for taken in rule.passes for part in (taken[:half], taken[half:])))
 
 
 def settling_row(rule: Instruction, other: Instruction) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:

@@ -1,0 +1,57 @@
+"""Every deliberate fault of the tests and benchmarks, by collection. `python -m tests.faults.corpus` prints how many there are.
+
+A new mutant goes into the collection of its kind: `tests/kernel_contracts/test_corpus.py` finds the test that must notice it.
+Kernels that are faulty as they stand, for workers and sanitizers, are no mutants: `crashes/faulting_kernels.py`,
+`crashes/injected.py`, and `sanitizer_bait.py`.
+"""
+
+from __future__ import annotations
+
+from bitverdict.reference.tensor_core import INSTRUCTIONS
+from tests.faults import hazards_for_sanitizers, product_faults, reference_modules
+from tests.faults.crashes.kernels import CRASHES
+from tests.faults.instruction_constants import mutants_of
+from tests.faults.kernels import (
+    ampere_gemm,
+    block_scaled_matmul,
+    blocked_matmul,
+    blocked_matmul_pipelined,
+    fused_gather_scatter_matmul,
+    hopper_matmul,
+    matmul,
+    small_mma,
+    tile_scheduler,
+    tma_gather,
+    tma_scatter,
+    tmem_copy,
+    wrapped_offsets,
+)
+from tests.faults.mutants import Mutant
+from tests.faults.timing import barriers, memory, order
+
+KERNELS = (
+    ampere_gemm, block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined, fused_gather_scatter_matmul, hopper_matmul, matmul,
+    small_mma, tile_scheduler, tma_gather, tma_scatter, tmem_copy, wrapped_offsets,
+)  # fmt: skip
+
+COLLECTIONS: dict[str, tuple[Mutant, ...]] = {
+    "kernels": tuple(mutant for module in KERNELS for mutant in module.MUTANTS),
+    "timing": (*order.HAZARDS, *barriers.HAZARDS, *memory.HAZARDS),
+    "sanitizers": hazards_for_sanitizers.HAZARDS,
+    "crashes": CRASHES,
+    "reference": reference_modules.MUTANTS,
+    "products": product_faults.MUTANTS,
+    "instruction constants": tuple(mutant for rule in INSTRUCTIONS if rule.d != "int32" for mutant in mutants_of(rule)),
+}
+"""By kind: source of kernels; what the emulated GPU's model of time must see; the same beside sanitizers; what crashes; modules of
+`reference/`; products computed in NumPy; models of tensor cores."""
+
+
+def main() -> None:
+    for name, mutants in COLLECTIONS.items():
+        print(f"{len(mutants):5d} {name}")
+    print(f"{sum(map(len, COLLECTIONS.values())):5d} in all")
+
+
+if __name__ == "__main__":
+    main()

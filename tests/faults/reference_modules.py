@@ -1,0 +1,166 @@
+"""Mutants of the modules of `reference/`: one text replaced, and the module executed anew.
+
+Each tuple is a subject; the checks that must notice its mutants are in `tests/reference_checks/` and `tests/emulator/numerics/`.
+"""
+
+from __future__ import annotations
+
+from tests.faults.mutants import Mutant, once
+
+
+def _mutants(module: str, texts: dict[str, tuple[str, str]], kind: str = "") -> tuple[Mutant, ...]:
+    """By name: the text and what it becomes. The check that owns a mutant must fail: no outcome is named."""
+    return tuple(
+        Mutant(kernel=f"reference/{module}", kind=kind, name=name, edits=once(replace, by), expected=())
+        for name, (replace, by) in texts.items()
+    )
+
+
+ENCODE = _mutants(
+    "formats/encode.py",
+    {
+        "ties away from zero": ("return rest + (kept & 1) > half", "return rest >= half"),
+        "ties toward zero": ("return rest + (kept & 1) > half", "return rest > half"),
+        "ties to odd": ("return rest + (kept & 1) > half", "return rest + (~kept & 1) > half"),
+        "subnormals flushed": ("<< fmt.mantissa_bits) + kept", "<< fmt.mantissa_bits) + np.where(exponent < 0, 0, kept)"),
+        "subnormals not shifted": ("- np.minimum(exponent, 0) * fmt.subnormals", ""),
+        "the sticky bit forgotten": ("np.add(sticky, 0xFFFF, out=sticky)", "np.add(sticky, 0, out=sticky)"),
+        "overflow one code late": ("np.where(code > largest,", "np.where(code > largest + 1,"),
+        "the sign of zero lost": ("code |= np.where(negative,", "code |= np.where(negative & (code != 0),"),
+        "far values shifted too little": (
+            "np.minimum(dropped, source.mantissa_bits + 2)",
+            "np.minimum(dropped, source.mantissa_bits)",
+        ),
+    },
+)
+SCALAR = _mutants(
+    "scalar_arithmetic/fp64.py",
+    {
+        "rounded twice": ("return high + low", "return two_product(a, b)[0] + c"),
+        "no tie is broken": ("back = (2 * np.abs(rest) == quantum) & (low != 0)", "back = (low != low) & (low != 0)"),
+        "never scaled": ("if near.all():", "if True:"),
+    },
+) + _mutants(
+    "scalar_arithmetic/exact.py",
+    {
+        "not to odd": ("even = inexact & (words & 1 == 0)", "even = inexact & (words != words)"),
+    },
+)
+CONVERT = _mutants(
+    "formats/convert.py",
+    {
+        "largest number not kept": ("_values(source, codes), overflow=Overflow.SATURATE)", "_values(source, codes))"),
+        "e5m2 widened by half": ("* 2.0**112", "* 2.0**111"),
+    },
+)
+PACKING = _mutants(
+    "packing.py",
+    {
+        "nibbles packed in the other order": ("low, high = along[..., 0::2]", "high, low = along[..., 0::2]"),
+        "nibbles unpacked in the other order": ("(along & LARGEST_NIBBLE, along >> 4)", "(along >> 4, along & LARGEST_NIBBLE)"),
+    },
+)
+BLOCK_SCALING = _mutants(
+    "block_scaling.py",
+    {
+        "floor of a rounded log2": (
+            "np.frexp(np.asarray(largest, np.float64))[1] - 1",
+            "np.floor(np.log2(np.maximum(np.asarray(largest, np.float32), np.float32(1e-45)))).astype(int)",
+        ),
+    },
+)
+EXACT_GEMM = _mutants(
+    "exact_gemm.py",
+    {
+        "fast path taken without proof": ("2.0 ** min(low + SIGNIFICAND, 1023)", "np.inf"),
+    },
+)
+ACTIVATION = _mutants(
+    "activation.py",
+    {
+        "applied on the other side": ("shifted >= 0, shifted, shifted * SLOPE", "shifted <= 0, shifted, shifted * SLOPE"),
+        "not shifted": ("words.view(np.float32) + SHIFT", "words.view(np.float32)"),
+        "slope one word less": ("SLOPE = np.float32(0.01)", "SLOPE = np.nextafter(np.float32(0.01), np.float32(0))"),
+        "NaN kept as it came": ("found[np.isnan(result)] = NOT_A_NUMBER", "pass"),
+    },
+)
+SPECIAL_CASES = _mutants(
+    "special_functions/units.py",
+    {
+        "rsqrt_approx_ftz_f32": ("words & np.uint32(0x00FFFFFF) == SMALLEST_NORMAL", "words == ONE"),
+        "lg2_approx_ftz_f32": ("found[words == ONE] = 0", "found[words == NAN] = 0"),
+        "ex2_approx_ftz_f32": ("fixed -= (fixed < 0) & (fixed & 0x7FFFFF != 0)", "pass"),
+        "rcp_approx_ftz_f32": ("(size > 0x7E800000)] = 0", "(size > 0x7E800001)] = 0"),
+        "sqrt_approx_ftz_f32": ("found[tiny] = words[tiny] & SIGN\n", "found[tiny] = 0\n"),
+        "sin_approx_ftz_f32": ("found[sums == 0] = 0", "pass"),
+        "cos_approx_ftz_f32": ("(quadrant + 1) >> 1 & 1", "quadrant >> 1 & 1"),
+        "tanh_approx_f32": ("size < _TANH_LINEAR", "size <= _TANH_LINEAR + 64"),
+        "rcp_approx_ftz_f64": ("found[size > 0x7FD00000] = 0", "found[size >= 0x7FD00000] = 0"),
+        "rsqrt_approx_ftz_f64": ("words & np.uint32(0x001FFFFF) == SMALLEST_NORMAL64", "words == ONE64"),
+    },
+)
+"""A mutant is named by its function: another special case of its unit."""
+SEQUENCES = _mutants(
+    "special_functions/instructions.py",
+    {
+        "ex2_approx_f32": ("values < -126", "values < -125"),
+        "lg2_approx_f32": ("1.0, -24.0)", "1.0, -23.0)"),
+        "rcp_approx_f32": ("low, high = size < SMALLEST, size > LARGE", "low, high = size < SMALLEST, size > 2 * LARGE"),
+        "rsqrt_approx_f32": ("_root(units.rsqrt, 12)", "_root(units.rsqrt, 11)"),
+        "sqrt_approx_f32": ("_root(units.sqrt, -12)", "_root(units.sqrt, -11)"),
+        "sin_approx_f32": ("nearest.view(np.uint32) - (np.abs(nearest) > np.abs(exact))", "nearest.view(np.uint32)"),
+    },
+)
+"""A mutant is named by its function: another step of those that ptxas puts around the unit."""
+DIVISIONS = _mutants(
+    "special_functions/instructions.py",
+    {
+        "div_full_f32": ("np.where(size > LARGE, QUARTER, np.where(size", "np.where(size < 0, QUARTER, np.where(size"),
+        "div_approx_f32": ("np.abs(b.view(np.float32)) < SMALLEST, UP", "np.abs(b.view(np.float32)) < 0, UP"),
+        "div_full_ftz_f32": ("large = np.abs(right) > LARGE", "large = np.abs(right) < 0"),
+        "rsqrt_approx_f64_high": ("found * 2.0**27", "found * 2.0**26"),
+    },
+)
+"""A mutant is named by its function of a pair: another step. The words at the edges decide."""
+MACHINE_CODE = _mutants(
+    "special_functions/instructions.py",
+    {
+        "rcp.approx.f32": ("low, high = size < SMALLEST, size > LARGE", "low, high = size < SMALLEST, size > 2 * LARGE"),
+        "div.full.f32": ("np.where(size > LARGE, QUARTER, np.where(size", "np.where(size > 2 * LARGE, QUARTER, np.where(size"),
+        "ex2.approx.f32": ("found = units.ex2(_product(values, np.where(low, HALF, ONE)))", "found = units.ex2(x)"),
+        "rsqrt.approx.f64": ("np.full_like(values, 0.375)", "np.full_like(values, 0.5)"),
+        "sin.approx.f32": ("- (np.abs(nearest) > np.abs(exact))", ""),
+    },
+    "machine code",
+)
+"""A mutant is named by its PTX instruction: another sequence than the one that ptxas emits."""
+TRITON_FUNCTIONS = _mutants(
+    "special_functions/sequences.py",
+    {
+        "exp scaled in float64": (
+            "fp32.multiply(x.view(np.float32), LOG2_E)",
+            "x.view(np.float32) * np.float64(1.4426950408889634)",
+        ),
+        "sigmoid of the other sign": ("fp32.multiply(x.view(np.float32), -LOG2_E)", "fp32.multiply(x.view(np.float32), LOG2_E)"),
+        "division rounded once": ('INSTRUCTIONS["div.full.f32"](a, b)', "_words(a.view(np.float32) / b.view(np.float32))"),
+        "softmax of what was not shifted": (
+            "below = fp32.add(values, -np.max(values, axis=-1, keepdims=True))",
+            "below = values",
+        ),
+    },
+)
+
+MUTANTS = (
+    *ENCODE,
+    *SCALAR,
+    *CONVERT,
+    *PACKING,
+    *BLOCK_SCALING,
+    *EXACT_GEMM,
+    *ACTIVATION,
+    *SPECIAL_CASES,
+    *SEQUENCES,
+    *DIVISIONS,
+    *MACHINE_CODE,
+    *TRITON_FUNCTIONS,
+)
