@@ -8,12 +8,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.session.observer import Observer
 
 PLAIN_EVERY = 5.0  # seconds
 
 
-class Showing:
-    """A context manager. `total` may grow; `step` is called once a verdict, `say` for what is not a verdict."""
+class Showing(Observer):
+    """A context manager. `total` may grow; `arrived` is called once a verdict, `say` for what is not a verdict."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -42,10 +43,10 @@ class Showing:
         self.total += more
         self.bar.update(self.task, total=self.total)
 
-    def step(self, contract: str, target: str, verdict: Verdict) -> None:
+    def arrived(self, name: str, target: str, verdict: Verdict) -> None:
         self.done += 1
         self.failed += verdict.decision is Decision.FAIL
-        last = f"{contract} on {target}: {verdict.outcome}" + (f"; {self.failed} failed" if self.failed else "")
+        last = f"{name} on {target}: {verdict.outcome}" + (f"; {self.failed} failed" if self.failed else "")
         self.bar.update(self.task, completed=self.done, last=last)
         now = time.monotonic()
         if not self.console.is_terminal and (self.done == 1 or now - self.told > PLAIN_EVERY):

@@ -11,6 +11,7 @@ import unittest
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, is_dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitverdict.harness.judge.first_launch import Shown
@@ -43,9 +44,21 @@ class CaseSource:
         return resolve(self.address)
 
     @property
+    def name(self) -> str:
+        """The kernel under test as tables name it: a file without its directory."""
+        address = self.launcher or self.address
+        place, _, name = address.rpartition(":")
+        return f"{Path(place).name}:{name}" if place.endswith(".py") else address
+
+    @property
     def lacking(self) -> list[str]:
         """Features the kernel requires and the target lacks; a user's launcher requires none that we know."""
         return [] if self.launcher else sorted(str(feature) for feature in self.contract.requires - self.target.features)
+
+    @property
+    def unserved(self) -> str:
+        """Why the target cannot serve the kernel; empty where it can."""
+        return f"{self.target.name} lacks {', '.join(self.lacking)}" if self.lacking else ""
 
     @property
     def drawn_as(self) -> str:

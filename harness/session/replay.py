@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.supervision import end_forks
@@ -14,9 +15,14 @@ from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict, normalised
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.workers.journal import Journal
-from bitverdict.harness.workers.pool import WorkerPool
 
 FLAKY_RUNS = 5
+
+
+class Judges(Protocol):
+    """What judges one case: a worker pool, or `InThisProcess`."""
+
+    def judge(self, case: Case, target: Target, /) -> Verdict: ...
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ def attaching(process: int, command: str, *, emulated: bool) -> list[str]:
     ]
 
 
-def replay(path: Path, pool: WorkerPool | InThisProcess, *, embedded: bool = False) -> Replayed:
+def replay(path: Path, pool: Judges, *, embedded: bool = False) -> Replayed:
     """Judge the case of the reproducer at `path` on its target. UsageError for a file or a target that does not serve."""
     seed = reproducers.read(path)
     where = target(seed.target)
@@ -99,7 +105,7 @@ def replay(path: Path, pool: WorkerPool | InThisProcess, *, embedded: bool = Fal
     return Replayed(case, verdict, seed.signature, notes)
 
 
-def rerun(case: Case, where: str, verdict: Verdict, pool: WorkerPool) -> str:
+def rerun(case: Case, where: Target, verdict: Verdict, pool: Judges) -> str:
     """'' when the verdict comes again each time, else "nondeterministic: k of r runs show it"."""
-    again = [pool.judge(case, target(where)).signature == verdict.signature for _ in range(FLAKY_RUNS - 1)]
+    again = [pool.judge(case, where).signature == verdict.signature for _ in range(FLAKY_RUNS - 1)]
     return "" if all(again) else f"nondeterministic: {1 + sum(again)} of {FLAKY_RUNS} runs show it"

@@ -12,6 +12,7 @@ from bitverdict.harness.judge.machine_faults import writing
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session.failure_report import describe
+from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.reproducers import versions, write_atomically
 from bitverdict.harness.session.tally import Tally
 
@@ -21,7 +22,7 @@ _ELEMENTS |= {Decision.CANCELLED: "skipped"}
 """JUnit's element for a case that did not pass."""
 
 
-class Records:
+class Records(Observer):
     """JSON lines and JUnit, written while the run goes, so that a kill loses nothing."""
 
     EVERY = 2.0  # seconds between two writes of the JUnit file, which is always whole
@@ -38,18 +39,16 @@ class Records:
     def begin(self, arguments: dict) -> None:
         self._line({"event": "run", "time": time.time(), "versions": versions(), "arguments": arguments})
 
-    def verdict(self, case: Case, contract: str, target: str, verdict: Verdict) -> None:
+    def counted(self, case: Case, name: str, target: str, classes: dict[str, str | int], verdict: Verdict) -> None:
         record = verdict.to_json()
         if verdict.decision is Decision.PASS:
             record = {name: value for name, value in record.items() if name not in ("details",) and value not in ([], {}, None, "")}
-        self._line({"event": "verdict", "contract": contract, "target": target, "case": case.to_json(), "verdict": record})
-        suite = self._suites.get(f"{contract}-{target}")
+        self._line({"event": "verdict", "contract": name, "target": target, "case": case.to_json(), "verdict": record})
+        suite = self._suites.get(f"{name}-{target}")
         if suite is None:
-            suite = self._suites[f"{contract}-{target}"] = ElementTree.SubElement(
-                self.junit, "testsuite", name=f"{contract}-{target}"
-            )
+            suite = self._suites[f"{name}-{target}"] = ElementTree.SubElement(self.junit, "testsuite", name=f"{name}-{target}")
         seconds = f"{verdict.seconds.get('total', 0.0):.3f}"
-        entry = ElementTree.SubElement(suite, "testcase", classname=f"{contract}-{target}", name=describe(case), time=seconds)
+        entry = ElementTree.SubElement(suite, "testcase", classname=f"{name}-{target}", name=describe(case), time=seconds)
         kind = _ELEMENTS.get(verdict.decision)
         if kind:
             ElementTree.SubElement(
@@ -58,8 +57,8 @@ class Records:
         if time.monotonic() - self._written > self.EVERY:
             self._write_junit()
 
-    def reproducer(self, path: Path, contract: str, target: str) -> None:
-        self._line({"event": "reproducer", "contract": contract, "target": target, "path": str(path)})
+    def stored(self, path: Path, address: str, target: str) -> None:
+        self._line({"event": "reproducer", "contract": address, "target": target, "path": str(path)})
 
     def end(self, tally: Tally) -> None:
         self._line({"event": "summary", "time": time.time(), **tally.to_json()})

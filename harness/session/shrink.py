@@ -12,16 +12,20 @@ from collections.abc import Callable
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.verdict import Verdict
 from bitverdict.harness.session.case_source import CaseSource, walk
+from bitverdict.harness.session.deadline import Clock
 from bitverdict.harness.session.reducer import Reducer
-
-_kinds: dict[tuple[str, str, str], type[Exception]] = {}
 
 
 class KernelFailed(Exception):
     """Base of one exception class a signature: Hypothesis tells bugs apart by class and line, never by message."""
 
+    signature: tuple[str, str, str]
 
-def failure_class(signature: tuple[str, str, str]) -> type[Exception]:
+
+_kinds: dict[tuple[str, str, str], type[KernelFailed]] = {}
+
+
+def failure_class(signature: tuple[str, str, str]) -> type[KernelFailed]:
     """The exception class of a bug; the same object for the same signature."""
     if signature not in _kinds:
         name = "".join(part for part in signature[0].title() if part.isalnum()) or "Bug"
@@ -44,25 +48,33 @@ class VerdictCache:
 
 
 def shrink(
-    source: CaseSource, case: Case, verdict: Verdict, judge: VerdictCache, *, draws: int, seconds: float
+    source: CaseSource,
+    case: Case,
+    verdict: Verdict,
+    judge: VerdictCache,
+    *,
+    draws: int,
+    seconds: float,
+    clock: Clock = time.monotonic,
 ) -> tuple[Case, Verdict]:
-    """A smaller case of `source` with the signature of `verdict` (or the same one), within about `seconds`.
+    """A smaller case of `source` with the signature of `verdict` (or the same one), within about `seconds` of
+    `clock`.
 
     Fields first (`bitverdict.harness.session.reducer`): a few dozen launches, and the same end whatever the beginning. Where no
     field can be made smaller, because the contract's records are of another kind, Hypothesis shrinks its own draws."""
-    end = time.monotonic() + seconds
+    end = clock() + seconds
 
     def shows(candidate: Case) -> bool | None:
         """None when the time is over and `candidate` was not judged before."""
         if source.launcher and source.prepared(candidate) != candidate:
             return False  # a user's launcher is not asked this
-        if candidate.key not in judge.known and time.monotonic() > end:
+        if candidate.key not in judge.known and clock() > end:
             return None
         found = judge(candidate)
         return found.failed and found.signature == verdict.signature
 
     best = Reducer(source.contract, source.target, shows).least(case)
-    if best == case and time.monotonic() < end:
+    if best == case and clock() < end:
         best = _by_draws(source, case, verdict, shows, draws)
     return best, judge(best)
 

@@ -88,6 +88,20 @@ def time_line(tally: Tally) -> str:
     return f"{pace}time in workers: {', '.join(parts)}; the harness's own ({' + '.join(OWN_BUCKETS)}): {share:.0%}"
 
 
+def show(shown: Console, tally: Tally, *, coverage: bool = False) -> None:
+    """The table, and the lines below it to the last one."""
+    shown.print(table(tally))
+    for line in (*LEGEND, *not_run_lines(tally), *tally.scope.lines()):
+        shown.print(line, markup=False, style="dim", soft_wrap=True)
+    if coverage:
+        shown.print("\n".join(coverage_lines(tally)), markup=False)
+    for advice, count in tally.advice.most_common(5):
+        shown.print(f"advice ({count} cases): {advice}", markup=False)
+    if line := time_line(tally):
+        shown.print(line, markup=False, style="dim")
+    shown.print(tally.sentence(), markup=False, style="bold", soft_wrap=True)
+
+
 def coverage_lines(tally: Tally) -> list[str]:
     """One line a dimension of the coverage: how many classes were seen, and the rarest of them."""
     lines = []

@@ -16,11 +16,8 @@ from hypothesis.database import InMemoryExampleDatabase
 
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.frontends.pytest_large import large_nodes
+from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge, base_seed, database
 from bitverdict.harness.frontends.pytest_plugin import (
-    Node,
-    NodeJudge,
-    base_seed,
-    database,
     pytest_collection_modifyitems,
     pytest_xdist_auto_num_workers,
     pytest_xdist_make_scheduler,
@@ -209,7 +206,7 @@ def test_a_wrong_large_product_fails_and_its_words_are_not_counted(node_judge: N
     node = large_nodes("48x40x64", 1, ["emulated:sm_90"])[-8]
     wrong = Verdict(decision=Decision.FAIL, outcome=Outcome.WRONG_WORDS, message="3 of 9 words differ", words=9)
     monkeypatch.setattr(node_judge.pool, "judge", lambda task, where: wrong)
-    monkeypatch.setattr("bitverdict.harness.frontends.pytest_plugin.lacking", lambda case, where: [])
+    monkeypatch.setattr("bitverdict.harness.frontends.pytest_nodes.lacking", lambda case, where: [])
     told: list[tuple[str, object]] = []
     with pytest.raises(pytest.fail.Exception, match="3 of 9 words differ"):
         node_judge.hold_large(node, told)
@@ -249,7 +246,7 @@ def test_workers_are_as_many_as_free_memory_has_room_for(monkeypatch: pytest.Mon
 
     options = {"--harness-target": ["cuda"]}
     config = SimpleNamespace(getoption=lambda name, default=None: options[name])
-    monkeypatch.setattr("bitverdict.harness.frontends.pytest_plugin.os.sched_getaffinity", lambda pid: range(12))
+    monkeypatch.setattr("bitverdict.harness.frontends.pytest_targets.os.sched_getaffinity", lambda pid: range(12))
     monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS", raising=False)
     monkeypatch.delenv("HARNESS_GPU_SLOTS", raising=False)
     for name in ("HARNESS_GPUS_SEEN", "HARNESS_GPU_PLACES"):
@@ -258,13 +255,13 @@ def test_workers_are_as_many_as_free_memory_has_room_for(monkeypatch: pytest.Mon
         ([gpu(0, 3)], None, 3), ([gpu(0, 3), gpu(1, 2)], None, 5), ([gpu(0, 8), gpu(1, 8)], None, 12), ([gpu(0, 0)], None, 1),
         ([gpu(0, 8), gpu(1, 1)], "2", 3),
     ):  # fmt: skip
-        monkeypatch.setattr("bitverdict.harness.frontends.pytest_plugin.targets", lambda found=found: found)
+        monkeypatch.setattr("bitverdict.harness.frontends.pytest_targets.targets", lambda found=found: found)
         if slots:
             monkeypatch.setenv("HARNESS_GPU_SLOTS", slots)
         assert pytest_xdist_auto_num_workers(config) == workers  # type: ignore[arg-type]
         assert len([place for place in os.environ["HARNESS_GPU_PLACES"].split(",") if place]) in (workers, 0)
     options["--harness-target"] = ["cuda:sm_80"]
-    monkeypatch.setattr("bitverdict.harness.frontends.pytest_plugin.targets", lambda: [gpu(0, 8), gpu(1, 2, "sm_80")])
+    monkeypatch.setattr("bitverdict.harness.frontends.pytest_targets.targets", lambda: [gpu(0, 8), gpu(1, 2, "sm_80")])
     assert pytest_xdist_auto_num_workers(config) == 2  # type: ignore[arg-type]
 
 
@@ -309,9 +306,7 @@ def test_a_drawn_case_that_failed_is_judged_first_in_the_next_run(
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
     monkeypatch.setattr(node_judge, "database", kept)
     monkeypatch.setattr(node_judge.pool, "judge", lambda case, where: judged.append(case) or inner(case, where))
-    monkeypatch.setattr(
-        "bitverdict.harness.frontends.pytest_plugin.shrink", lambda source, case, verdict, *_, **__: (case, verdict)
-    )
+    monkeypatch.setattr(node_judge, "profile", replace(node_judge.profile, shrink_seconds=0))
     node = Node(f"{under_test}:CONTRACT", "emulated:sm_90")
     failed: list[Case] = []
     for base in (0, 1):
@@ -319,7 +314,7 @@ def test_a_drawn_case_that_failed_is_judged_first_in_the_next_run(
         with pytest.raises(KernelFailed):
             node_judge.hold(node, [])
         assert judged[0] == failed[-1] if failed else judged[0] != judged[-1]
-        failed.append(judged[-1])  # a failure is judged again at the end
+        failed.append(judged[-1])  # which is not reduced
         judged.clear()
     assert kept.data
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bitverdict.harness.frontends.main import main
-from bitverdict.harness.frontends.pytest_plugin import Node, NodeJudge
+from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.judge.machine_faults import MachineFault, writing
 from bitverdict.harness.model.usage import UsageError

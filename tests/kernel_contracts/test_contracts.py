@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bitverdict.harness.frontends.pytest_plugin import Node, NodeJudge
+from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge
 
 
 def test_a_kernel_keeps_its_contract(node: Node, node_judge: NodeJudge, record_property) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bitverdict.harness.frontends.pytest_plugin import NodeJudge
+from bitverdict.harness.frontends.pytest_nodes import NodeJudge
 from bitverdict.harness.session import reproducers, tables
 from bitverdict.harness.session.failure_report import failure_report
 from bitverdict.harness.session.replay import replay

@@ -146,8 +146,8 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
 def test_a_failure_that_does_not_repeat_is_called_nondeterministic(tmp_path: Path) -> None:
     verdict = judge(case(100, fault="wrong"), HOST)
     with WorkerPool(journal=Journal(tmp_path / "j.jsonl")) as pool:
-        assert rerun(case(100, fault="wrong"), "host", verdict, pool) == ""
-        assert rerun(case(100), "host", verdict, pool) == "nondeterministic: 1 of 5 runs show it"
+        assert rerun(case(100, fault="wrong"), HOST, verdict, pool) == ""
+        assert rerun(case(100), HOST, verdict, pool) == "nondeterministic: 1 of 5 runs show it"
 
 
 def test_a_file_of_a_draw_holds_its_blob_and_one_of_the_required_cases_says_why_not(state: Path) -> None:

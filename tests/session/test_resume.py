@@ -8,7 +8,7 @@ import io
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,10 @@ from benchmarks.injected_faults import books, command, differences, journal_of, 
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
-from bitverdict.harness.session.resume import Past
+from bitverdict.harness.session.case_source import CaseSource
+from bitverdict.harness.session.result_files import Records
+from bitverdict.harness.session.resume import Past, past
+from bitverdict.harness.session.session import Session
 from bitverdict.harness.workers.journal import Journal, records
 from bitverdict.harness.workers.pool import WorkerPool
 from tests.support.interrupts import answering
@@ -59,7 +62,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return judge(pool, case, *rest, **more)
 
     monkeypatch.setattr(WorkerPool, "judge", noted)
-    monkeypatch.setattr("bitverdict.harness.frontends.cli_run._shrink", lambda *arguments: None)
+    monkeypatch.setattr(Session, "reduce", lambda session: None)
     return keys
 
 
@@ -158,16 +161,14 @@ def test_ctrl_c_and_resume_come_to_the_undisturbed_results(
 
 
 def loses_a_verdict(patch: pytest.MonkeyPatch) -> None:
-    from bitverdict.harness.frontends import cli_run as command_run
+    choose = Session.choose
 
-    cases = command_run._cases
-
-    def without_the_fourth(*rest: Any) -> Iterator:
-        for place, item in enumerate(cases(*rest)):
+    def without_the_fourth(session: Session, sources: Sequence[CaseSource]) -> Iterator:
+        for place, item in enumerate(choose(session, sources)):
             if place != 3:
                 yield item
 
-    patch.setattr(command_run, "_cases", without_the_fourth)
+    patch.setattr(Session, "choose", without_the_fourth)
 
 
 def judges_twice(patch: pytest.MonkeyPatch) -> None:
@@ -176,15 +177,13 @@ def judges_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_twice(patch: pytest.MonkeyPatch) -> None:
-    from bitverdict.harness.session.result_files import Records
-
-    record = Records.verdict
+    counted = Records.counted
 
     def doubled(records: Records, case: Case, *rest: Any) -> None:
         for _ in range(1 + (case.data_seed == 3)):
-            record(records, case, *rest)
+            counted(records, case, *rest)
 
-    patch.setattr(Records, "verdict", doubled)
+    patch.setattr(Records, "counted", doubled)
 
 
 def takes_a_cancelled_case_for_judged(patch: pytest.MonkeyPatch) -> None:
@@ -235,8 +234,6 @@ def test_a_resume_at_fault_is_told_from_one_that_is_not(
 
 
 def test_a_cancelled_case_has_no_verdict(undisturbed: Path) -> None:
-    from bitverdict.harness.session.resume import past
-
     cut(journal(undisturbed), CASES)  # what follows are cases of shrinking, some of them judged before
     told = list(records(journal(undisturbed)))
     whole = len(past(told).verdicts)

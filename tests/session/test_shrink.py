@@ -13,7 +13,7 @@ import hypothesis
 import pytest
 from hypothesis.database import InMemoryExampleDatabase
 
-from bitverdict.harness.frontends.cli_run import _defaults
+from bitverdict.harness.frontends.cli_run import defaults
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome
@@ -255,7 +255,7 @@ def test_a_smaller_size_with_no_slope_towards_it_is_found(gone: int) -> None:
 
 
 def test_a_case_source_draws_what_a_run_without_a_seed_draws() -> None:
-    plain = _defaults()["seed"]
+    plain = defaults()["seed"]
     assert CaseSource(ADDRESS, HOST) == CaseSource(ADDRESS, HOST, plain)
     assert CaseSource(ADDRESS, HOST).drawn(20) == CaseSource(ADDRESS, HOST, plain).drawn(20)
 

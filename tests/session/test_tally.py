@@ -149,7 +149,7 @@ def test_json_lines_and_junit_are_whole_at_any_time(tmp_path: Path) -> None:
     tally = Tally()
     for fault in ("", "wrong"):
         verdict = judge(case(20, fault=fault), HOST)
-        records.verdict(case(20, fault=fault), "add", "host", verdict)
+        records.counted(case(20, fault=fault), "add", "host", {}, verdict)
         tally.count(case(20, fault=fault), "add", "host", {}, verdict)
         events = [json.loads(line)["event"] for line in (tmp_path / "run.jsonl").read_text().splitlines()]
         assert events[-1] == "verdict"
@@ -163,7 +163,7 @@ def test_json_lines_and_junit_are_whole_at_any_time(tmp_path: Path) -> None:
 
 def test_a_verdict_without_times_takes_no_time_in_the_junit_file(tmp_path: Path) -> None:
     records = Records(None, tmp_path / "run.xml")
-    records.verdict(case(1), "add", "host", Verdict(decision=N, outcome=Outcome.NOT_RUN, message="no GPU"))
+    records.counted(case(1), "add", "host", {}, Verdict(decision=N, outcome=Outcome.NOT_RUN, message="no GPU"))
     records.end(Tally())
     assert ElementTree.parse(tmp_path / "run.xml").getroot()[0][0].get("time") == "0.000"
 
@@ -171,7 +171,7 @@ def test_a_verdict_without_times_takes_no_time_in_the_junit_file(tmp_path: Path)
 def test_a_log_gets_the_first_verdict_at_once(capsys: pytest.CaptureFixture) -> None:
     with Showing(report.console()) as showing:
         showing.expect(2)
-        showing.step("add", "host", judge(case(3), HOST))
-        showing.step("add", "host", judge(case(3), HOST))
+        showing.arrived("add", "host", judge(case(3), HOST))
+        showing.arrived("add", "host", judge(case(3), HOST))
     out = capsys.readouterr().out
     assert "1/2 cases, last add on host: pass" in out and "2/2" not in out

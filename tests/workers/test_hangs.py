@@ -17,7 +17,7 @@ import triton.language as tl
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator.frontend.translate import translate
 from bitverdict.harness.frontends.main import main
-from bitverdict.harness.frontends.pytest_plugin import Node, NodeJudge
+from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge
 from bitverdict.harness.judge import hang_report
 from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.targets import target

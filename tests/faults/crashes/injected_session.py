@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bitverdict.harness.frontends.pytest_plugin import NodeJudge
+from bitverdict.harness.frontends.pytest_nodes import NodeJudge
 from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.shrink import failure_class

@@ -1,0 +1,185 @@
+"""One pytest node: a contract on a target, or one large product; held by the session that the command line runs too.
+
+A node's id, ``contract-target``, is frozen; what varies inside is generated. Where the command line would end with a status of its
+own (`bitverdict.harness.session.tally.Tally.status`) the node fails, or is skipped where nothing ran.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bitverdict.harness.frontends import pytest_summary
+from bitverdict.harness.frontends.pytest_large import LargeNode, lacking, large_row
+from bitverdict.harness.frontends.pytest_targets import gpus_called, is_leased
+from bitverdict.harness.judge.machine_faults import MachineFault
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.session import reproducers, tables, tally
+from bitverdict.harness.session.case_source import CaseSource, derived_seed
+from bitverdict.harness.session.observer import Observer
+from bitverdict.harness.session.profiles import PROFILES
+from bitverdict.harness.session.session import Session
+from bitverdict.harness.session.shrink import failure_class
+from bitverdict.harness.workers.gpu_lease import lease
+from bitverdict.harness.workers.pool import WorkerPool
+
+Properties = list[tuple[str, object]]
+"""What pytest keeps of a node, and `pytest_summary` reads."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One test: a contract on a target."""
+
+    stem: str
+    target: str
+    shard: int = 0
+    shards: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.stem}-{self.target}" + (f"-{self.shard + 1}of{self.shards}" if self.shards > 1 else "")
+
+
+class Told(Observer):
+    """Writes into a node's properties what its session tells."""
+
+    def __init__(self, node: Node, properties: Properties) -> None:
+        self.node, self.properties = node, properties
+        self.rows: list[list] = []
+        self.not_run: Counter[str] = Counter()
+        self.spent: Counter = Counter()  # float seconds by bucket
+        self.cases = self.words = 0
+
+    def counted(self, case: Case, name: str, target: str, classes: dict[str, str | int], verdict: Verdict) -> None:
+        self.spent.update(verdict.seconds)
+        self.cases += 1
+        self.words += verdict.words
+        if verdict.decision is Decision.NOT_RUN:
+            self.not_run[verdict.message] += 1
+            return
+        kind = str(classes.get("dtype", getattr(case.problem, "format", "")))
+        self.rows.append(pytest_summary.tally_row(self.node.stem, kind, 1, verdict.words, getattr(case.problem, "k", 0)))
+
+    def stored(self, path: Path, address: str, target: str) -> None:
+        self.properties.append(("replay", reproducers.replay_line(path)))
+
+    def passed(self) -> None:
+        """What is told of a node that passed."""
+        where = f"{self.node.stem} on {self.node.target}"
+        self.properties += [("not_run", f"{where}: {count} cases: {message}") for message, count in self.not_run.items()]
+        self.properties.append(("tally", pytest_summary.tallied(self.rows)))
+        self.properties.append(("seconds", json.dumps({name: round(seconds, 3) for name, seconds in self.spent.items()})))
+        self.properties += [("cases", self.cases), ("words", self.words)]
+
+
+class NodeJudge:
+    """The worker pool of this pytest process, and how a node is held to its contract."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.pool = WorkerPool()
+        self.profile = PROFILES[config.getoption("--harness-profile")]
+        draws = config.getoption("--harness-draws")
+        if draws is not None:
+            self.profile = replace(self.profile, draws=draws, node_seconds=None)
+        self.products = config.getoption("--harness-products")
+        self.seed, self.database = base_seed(config), database(config)
+        self._leased: dict[str, Target] = {}
+
+    def machine(self, name: str) -> Target:
+        """The target called `name`; "cuda" and "cuda:sm_NN" are the GPU this process holds a lease on, taken at the first call."""
+        if not is_leased(name):
+            return target(name)
+        if name not in self._leased:
+            gpus = gpus_called(name)
+            taken = lease(gpus).index
+            self._leased[name] = next(gpu for gpu in gpus if gpu.index == taken)
+        return self._leased[name]
+
+    def hold(self, node: Node, properties: Properties) -> None:
+        """Judge the node's cases until one fails: raises a `KernelFailed` with the report as its text.
+
+        What the machine does not let it do fails the node in one sentence, which names no kernel.
+        """
+        __tracebackhide__ = True
+        try:
+            self._hold(node, properties)
+        except MachineFault as fault:
+            pytest.fail(f"error: {fault}", pytrace=False)
+
+    def _hold(self, node: Node, properties: Properties) -> None:
+        __tracebackhide__ = True
+        seed = self.seed if node.shards == 1 else derived_seed(self.seed, str(node.shard), str(node.shards))
+        source = CaseSource(node.stem, self.machine(node.target), seed)
+        if source.unserved:
+            _skip(node.stem, source.unserved, properties)
+        properties.append(("judged", 1))
+        told = Told(node, properties)
+        session = Session(self.pool, self.profile, observers=(told,))
+        failed = session.first_failure(source, share=node.shard, shares=node.shards, database=self.database)
+        status = session.tally.status()
+        if status == tally.PASS:
+            told.passed()
+            return
+        if status == tally.NOTHING_RAN:
+            pytest.skip("; ".join(tables.not_run_lines(session.tally)) or "nothing ran")
+        session.reduce()
+        session.store()
+        bugs = sorted(session.bugs.values(), key=lambda bug: bug is not failed)  # what failed before what is no fault of the kernel
+        reports = [tables.text_of(bug.report()) for bug in bugs]
+        if failed is not None:
+            raise failure_class(failed.verdict.signature)("\n" + "\n".join(reports))
+        said = ["; ".join(session.tally.open()), *tables.not_run_lines(session.tally)]
+        pytest.fail("\n".join(said + reports), pytrace=False)
+
+    def hold_large(self, node: LargeNode, properties: Properties) -> None:
+        """Judge one large product by chosen elements; what the target lacks a feature for is skipped with its name."""
+        __tracebackhide__ = True
+        where = self.machine(node.target)
+        if missing := lacking(node.case, where):
+            _skip(f"{node.case.contract} large {node.kind}", f"{where.name} lacks {', '.join(missing)}", properties)
+        row = large_row(self.pool, node.case, where, self.products)
+        properties.append(("judged", 1))
+        if row["decision"] != "pass":
+            p = node.case.problem
+            line = f"bitverdict large {shlex.quote(node.case.contract)} --target {where.name} --sizes {p.m}x{p.n}x{p.k}"
+            properties.append(("replay", line))
+            pytest.fail(f"{node}: {row['decision']}: {row['outcome']}: {row['message']}\n{line}", pytrace=False)
+        words = row["words"]
+        if words:
+            counted = pytest_summary.tally_row(node.case.contract, node.kind, 1, words, node.case.problem.k)
+            properties.append(("tally", pytest_summary.tallied([counted])))
+        else:
+            properties.append(("not_run", f"{node}: {row['outcome']}: {row['message']}: no words"))
+        properties += [("cases", 1), ("words", words)]
+
+
+def _skip(what: str, reason: str, properties: Properties) -> None:
+    __tracebackhide__ = True
+    properties.append(("not_run", f"{what}: {reason}"))
+    pytest.skip(reason)
+
+
+def base_seed(config: pytest.Config) -> int:
+    """`--hypothesis-seed`, else 0."""
+    given = config.getoption("--hypothesis-seed", default=None)
+    return int(given) if given not in (None, "") and str(given).lstrip("-").isdigit() else 0
+
+
+def database(config: pytest.Config) -> Any:
+    """Where generated cases that failed are kept for the next run: the database of `--hypothesis-profile`, else Hypothesis's own
+    directory. None in CI without such a profile, and where `--hypothesis-seed` asks for these draws and no others."""
+    import hypothesis
+
+    if config.getoption("--hypothesis-seed", default=None) not in (None, ""):
+        return None
+    profile = config.getoption("--hypothesis-profile", default=None) or ("" if os.environ.get("CI") else "default")
+    return hypothesis.settings.get_profile(profile).database if profile else None

@@ -1,0 +1,70 @@
+"""Which machines a pytest session judges on, and how many workers its GPUs have room for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from bitverdict.harness.model import architectures
+from bitverdict.harness.model.targets import Target, show_workers, target, targets
+from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.workers.gpu_lease import PREFERRED, free_places
+
+T = TypeVar("T")
+EMULATED = tuple(f"emulated:{arch}" for arch in architectures.EMULATED)
+
+
+def target_names(config: pytest.Config) -> list[str]:
+    """What `--harness-target` names; every emulated GPU where it is not given."""
+    return list(dict.fromkeys(config.getoption("--harness-target"))) or list(EMULATED)
+
+
+def gpu_names(config: pytest.Config) -> list[str]:
+    """Of these the names of GPUs, emulated ones left out."""
+    return [name for name in target_names(config) if name.startswith("cuda")]
+
+
+def is_leased(name: str) -> bool:
+    """Whether a worker leases one of the GPUs that `name` means, as against cuda:N, which is that one."""
+    return name == "cuda" or name.startswith("cuda:sm_")
+
+
+def gpus_called(name: str) -> list[Target]:
+    """The GPUs that "cuda" (all), "cuda:sm_NN" (of an architecture) or "cuda:N" means; UsageError when none is here."""
+    gpus = [machine for machine in targets() if not machine.emulated]
+    place = name.partition(":")[2]
+    meant = [gpu for gpu in gpus if not place or place in (gpu.arch, str(gpu.index))]
+    if not meant:
+        here = ", ".join(f"{gpu.name} ({gpu.arch})" for gpu in gpus) or "none"
+        raise UsageError(f"target {name!r}: no such GPU is visible; GPUs here: {here}; see CUDA_VISIBLE_DEVICES and nvidia-smi")
+    return meant
+
+
+def check_targets(config: pytest.Config) -> None:
+    """pytest's usage error for a target that is not here."""
+    for name in target_names(config):
+        _asked(gpus_called, name) if is_leased(name) else _asked(target, name)
+
+
+def workers(config: pytest.Config) -> int:
+    """One worker a core, but no more than the GPUs' free memory has room for, where GPUs are asked for. The workers are told which
+    GPUs there are, and which places on them they were counted for."""
+    cores = len(os.sched_getaffinity(0))
+    found = {gpu.index: gpu for name in gpu_names(config) for gpu in _asked(gpus_called, name)}
+    if not found:
+        return cores
+    show_workers(targets())
+    places = free_places(list(found.values()))[:cores]
+    os.environ[PREFERRED] = ",".join(map(str, places))
+    return max(1, len(places))
+
+
+def _asked(find: Callable[[str], T], name: str) -> T:
+    """`find` of what the command line asked: none here is a usage error, before and after xdist counts its workers."""
+    try:
+        return find(name)
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None

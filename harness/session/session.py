@@ -1,0 +1,300 @@
+"""Many cases: a session chooses them, has them judged, counts the verdicts, reduces and stores what failed, and tells observers.
+
+Command line and pytest drive the same session. `Session.run` judges several case sources at once, over all places of a worker
+pool, and goes on with a run that was cut. `Session.first_failure` judges one case source in its order, as a test does, until a case
+fails. What counts, what is a bug, how it is reduced and what is stored is one policy; what it comes to is `Tally.status`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
+
+from bitverdict.harness.judge.first_launch import shown
+from bitverdict.harness.judge.machine_faults import MachineFault
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.targets import Target, nearest_emulated
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.session import reproducers
+from bitverdict.harness.session.bugs import Bug
+from bitverdict.harness.session.case_source import CaseSource, in_turns, walk
+from bitverdict.harness.session.deadline import Clock, Deadlines, LiveDeadline
+from bitverdict.harness.session.failure_report import cells, describe
+from bitverdict.harness.session.observer import Observer
+from bitverdict.harness.session.profiles import Profile
+from bitverdict.harness.session.replay import Judges, rerun
+from bitverdict.harness.session.resume import Past
+from bitverdict.harness.session.shrink import KernelFailed, VerdictCache, failure_class, shrink
+from bitverdict.harness.session.tally import Tally
+from bitverdict.harness.workers.journal import Journal
+from bitverdict.harness.workers.stopping import Stopping
+
+if TYPE_CHECKING:
+    from hypothesis.database import ExampleDatabase
+
+MOST_BUGS = 4  # reduced per contract and target; the others are stored as they came
+MOST_DRAWN_AGAIN = 200  # draws that reducing walks again where it launches each of them
+
+
+class Pool(Judges, Protocol):
+    """What judges many: `bitverdict.harness.workers.pool.WorkerPool`, or a test's own that starts no process."""
+
+    journal: Journal
+
+    def judge_all(
+        self, work: Iterable[tuple[Case, Target]], stopping: Stopping | None = None, /
+    ) -> Iterator[tuple[Case, Target, Verdict]]:
+        """Verdicts as they come, in any order; it draws from `work` as it has room."""
+
+    def interruptible(self) -> AbstractContextManager[None]: ...
+
+
+class Session:
+    """One run of cases, and what it came to so far: `tally` and `bugs`.
+
+    `max_cases` bounds the cases of each case source. `past` is what an earlier part of the run came to, `clock` decides when the
+    time of `profile` is over.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        profile: Profile,
+        *,
+        max_cases: int | None = None,
+        past: Past | None = None,
+        observers: Sequence[Observer] = (),
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self.pool, self.profile, self.max_cases = pool, profile, max_cases
+        self.past = past if past is not None else Past()
+        self.observers, self.clock = observers, clock
+        self.tally, self.bugs = Tally(), dict[tuple, Bug]()
+        self._stopping = Stopping()
+        self._sources: dict[tuple[str, str], CaseSource] = {}  # by address and target
+        self._contracts: dict[str, Contract] = {}
+        self._places: dict[tuple[str, str], int] = {}  # (target, case's key) -> its place in the order dealt
+        self._arrived: dict[int, tuple[Case, Target, Verdict]] = {}  # place -> what is not counted yet
+        self._known: dict[tuple[str, str], VerdictCache] = {}  # of the sources that are judged in their order
+
+    # --- the whole run
+
+    def run(self, sources: Sequence[CaseSource]) -> None:
+        """Judge the cases of `sources`, reduce what failed, and store it.
+
+        Ctrl-C and a fault of the machine end it early: the tally says so, and what was judged before is counted and stored.
+        """
+        try:
+            with self.pool.interruptible(), ExitStack() as watched:
+                for observer in self.observers:
+                    watched.enter_context(observer)
+                self.judge(sources)
+                self.reduce()
+        except KeyboardInterrupt:
+            self.tally.cancelled = True
+        except MachineFault as fault:
+            self.tally.stopped = str(fault)
+        self.store()
+
+    def judge(self, sources: Sequence[CaseSource]) -> None:
+        """Every case dealt comes to one verdict, an earlier one or a new one. They are counted in the order they were dealt in, so
+        that neither the number of workers nor a kill changes which case stands for a bug."""
+        self._take(sources)
+        counted = 0
+        try:
+            for answer in self.pool.judge_all(self._unjudged(sources), self._stopping):
+                self._arrive(*answer)
+                while counted in self._arrived:
+                    self._count(*self._arrived.pop(counted))
+                    counted += 1
+        finally:  # those that came before an earlier one did
+            for place in sorted(self._arrived):
+                self._count(*self._arrived.pop(place))
+
+    def _unjudged(self, sources: Sequence[CaseSource]) -> Iterator[tuple[Case, Target]]:
+        """The cases dealt that have no verdict yet; those that have one arrive with it."""
+        for case, target in self.choose(sources):
+            self._places[target.name, case.key] = len(self._places)
+            known = self.past.verdict(target.name, case)
+            if known is None:
+                yield case, target
+            else:
+                self._stopping.heard(case.contract, target.name, known)
+                self._arrive(case, target, known)
+
+    def _arrive(self, case: Case, target: Target, verdict: Verdict) -> None:
+        self._arrived[self._places[target.name, case.key]] = case, target, verdict
+        for observer in self.observers:
+            observer.arrived(self._sources[case.contract, target.name].name, target.name, verdict)
+
+    # --- choose
+
+    def choose(self, sources: Sequence[CaseSource]) -> Iterator[tuple[Case, Target]]:
+        """The required cases of all `sources` in turns, whole; then generated ones in turns until their number or the time is
+        reached. What the time decided is in the journal, and is so again in a run that goes on."""
+        deadlines = Deadlines(self.profile.seconds, self.past, self.pool.journal, self.clock)
+        served = self._shown([source for source in sources if self._serves(source)])
+        for source in served:
+            self.tally.scope.narrow(source.name, source.narrowed())
+        required = [source.required()[: self.max_cases] for source in served]
+        for source, cases in zip(served, required, strict=True):
+            self.tally.require(source.name, source.target.name, cases)
+        yield from self._dealt(served, required)
+        generated = []
+        for source, cases in deadlines.until_enough("drawn", zip(served, required, strict=True)):
+            left = self.profile.draws if self.max_cases is None else min(self.profile.draws, self.max_cases - len(cases))
+            generated.append(source.drawn(left) if left > 0 else [])
+        order = self._dealt(served[: len(generated)], generated)
+        again = enumerate(order, 1) if self.past.begun else ()  # of two cases out at once the later may be in the journal alone
+        earlier = max((place for place, (case, target) in again if self.past.dealt(target.name, case)), default=0)
+        yield from deadlines.until_enough("enough", order, least=earlier)
+
+    def _dealt(self, sources: Sequence[CaseSource], cases: Sequence[list[Case]]) -> list[tuple[Case, Target]]:
+        """The cases of all sources in turns, each with its target; observers are told how many they are."""
+        for observer in self.observers:
+            observer.expect(sum(map(len, cases)))
+        return list(in_turns([[(case, source.target) for case in row] for source, row in zip(sources, cases, strict=True)]))
+
+    def _serves(self, source: CaseSource) -> bool:
+        """Whether the target has what the kernel requires; where not, it is counted as not run."""
+        if unserved := source.unserved:
+            self.tally.not_run(source.name, source.target.name, unserved)
+        return not unserved
+
+    def _shown(self, sources: Sequence[CaseSource]) -> list[CaseSource]:
+        """`sources` with what the first launch of a user's launcher shows of it.
+
+        That launch is of a required case; where the case comes up again its verdict counts. For a real GPU it is made on an
+        emulated one, which alone sees the program.
+        """
+        launches: dict[tuple[str, str], tuple[Case, Target]] = {}
+        for source in sources:
+            seeing = source.target if source.target.emulated else nearest_emulated(source.target.arch)
+            case = replace(source, target=seeing).first()
+            if case is not None:
+                launches[source.address, source.target.name] = case, seeing
+        out = {(on.name, case.key): (case, on) for case, on in launches.values() if self.past.verdict(on.name, case) is None}
+        for case, on, verdict in self.pool.judge_all(out.values()):
+            self.past.verdicts[on.name, case.key] = verdict
+        found = []
+        for source in sources:
+            first = launches.get((source.address, source.target.name))
+            seen = self.past.verdict(first[1].name, first[0]) if first is not None else None
+            found.append(source if seen is None else replace(source, shown=shown(seen.recorded)))
+        return found
+
+    # --- one case source in its order
+
+    def first_failure(
+        self, source: CaseSource, *, share: int = 0, shares: int = 1, database: ExampleDatabase | None = None
+    ) -> Bug | None:
+        """Judge the cases of `source` one after the other, until one fails: the bug, or None where none does.
+
+        First what `database` keeps of an earlier run and fails still, then the required cases, then generated ones for the time
+        that `profile` has for a node. `share` of `shares` takes that part of the required cases and of the number of the others.
+        """
+        self._take([source])
+        if not self._serves(source):
+            return None
+        cache = self._known[source.address, source.target.name] = VerdictCache(lambda case: self._judged(source, case))
+        required = source.required()[share::shares]
+        self.tally.require(source.name, source.target.name, required)
+
+        def visit(case: Case) -> None:
+            if cache(case).failed:
+                raise failure_class(cache(case).signature)
+
+        try:
+            if database is not None:
+                walk(source, 1, visit, phases=("reuse",), database=database)
+            for case in required:
+                visit(case)
+            time_is_over = LiveDeadline.from_now(self.profile.node_seconds, self.clock)
+            draws = -(-self.profile.draws // shares)
+            walk(source, draws, lambda case: None if time_is_over.enough(0) else visit(case), database=database)
+        except KernelFailed as failed:
+            return self.bugs[source.address, source.target.name, failed.signature]
+        return None
+
+    def _judged(self, source: CaseSource, case: Case) -> Verdict:
+        verdict = self.pool.judge(case, source.target)
+        self._count(case, source.target, verdict)
+        return verdict
+
+    # --- count
+
+    def _take(self, sources: Sequence[CaseSource]) -> None:
+        self._sources |= {(source.address, source.target.name): source for source in sources}
+        self._contracts |= {source.address: source.contract for source in sources}
+
+    def _count(self, case: Case, target: Target, verdict: Verdict) -> None:
+        source, contract = self._sources[case.contract, target.name], self._contracts[case.contract]
+        classes = contract.coverage(case, target)
+        self.tally.count(case, source.name, target.name, classes, verdict)
+        for observer in self.observers:
+            observer.counted(case, source.name, target.name, classes, verdict)
+        if verdict.failed or verdict.decision is Decision.ERROR:
+            bug = Bug(source, case, verdict)
+            if bug.key in self.bugs:
+                self.bugs[bug.key].seen += 1
+            else:
+                self.bugs[bug.key] = bug
+
+    # --- reduce and store
+
+    def reduce(self) -> None:
+        """Make each bug's case small, with the signature held, and say how often a failure repeats.
+
+        An error is no bug of the kernel. Of a timeout each look costs its time again.
+        """
+        reduced = Counter[tuple[str, str]]()
+        for number, bug in enumerate(self.bugs.values(), 1):
+            place = (bug.source.address, bug.source.target.name)
+            reduced[place] += 1
+            if not self.profile.shrink_seconds or reduced[place] > MOST_BUGS:
+                continue
+            if bug.verdict.failed and bug.verdict.outcome is not Outcome.TIMEOUT:
+                self._reduce(bug, f"bug {number} of {len(self.bugs)}")
+
+    def _reduce(self, bug: Bug, which: str) -> None:
+        target, first = bug.source.target, bug.verdict
+
+        def judged(case: Case) -> Verdict:
+            verdict = self.pool.judge(case, target)
+            for observer in self.observers:
+                observer.say(f"shrinking {which}: {verdict.outcome}")
+            return verdict
+
+        cache, known = VerdictCache(judged), self._known.get((bug.source.address, target.name))
+        cache.known = {bug.case.key: first} if known is None else dict(known.known)
+        draws = min(self.profile.draws, MOST_DRAWN_AGAIN) if known is None else self.profile.draws
+        seconds = self.profile.shrink_seconds
+        bug.first = bug.case
+        bug.case, bug.verdict = shrink(bug.source, bug.case, first, cache, draws=draws, seconds=seconds, clock=self.clock)
+        if cells(first.details.get("heat")) > max(4, cells(bug.verdict.details.get("heat"))):
+            bug.verdict.details["heat_before"] = first.details["heat"]
+        if bug.case.key != bug.first.key:
+            bug.notes.append(f"shrunk in {cache.asked} launches from: {describe(bug.first)}")
+        if flaky := rerun(bug.case, target, bug.verdict, self.pool):
+            bug.notes.append(flaky)
+
+    def store(self) -> None:
+        """Write the reproducer of each bug; one that cannot be written stops the run, and says why in its bug."""
+        for bug in self.bugs.values():
+            source = bug.source
+            try:
+                made = reproducers.reproducer_of(
+                    bug.case, source.target.name, bug.verdict, model=source.target.model, first=bug.first
+                )
+                path = reproducers.write(made)
+                for observer in self.observers:
+                    observer.stored(path, source.address, source.target.name)
+                bug.path = path
+            except MachineFault as fault:
+                self.tally.stopped = self.tally.stopped or str(fault)
+                bug.not_stored = str(fault)
