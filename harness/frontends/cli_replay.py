@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bitverdict.harness.frontends.cli_run import check_timeout
 from bitverdict.harness.judge.machine_faults import check_compiler_cache
+from bitverdict.harness.model.paths import REPRODUCERS
 from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.session import reproducers, tables, tally
 from bitverdict.harness.session.failure_report import failure_report
@@ -63,9 +64,12 @@ def add_promote_arguments(parser: argparse.ArgumentParser) -> None:
         default="pass",
         help="the decision that is expected from now on (default: pass)",
     )
+    parser.add_argument(
+        "--directory", type=Path, default=REPRODUCERS, metavar="DIR", help="where it is kept (default: tests/reproducers)"
+    )
 
 
 def run_promote(arguments: argparse.Namespace) -> int:
-    kept = reproducers.promote(arguments.file, Decision(arguments.expected_outcome))
+    kept = reproducers.promote(arguments.file, Decision(arguments.expected_outcome), arguments.directory)
     print(f"kept as {kept}, expected: {arguments.expected_outcome}; add it to git")
     return 0

@@ -20,8 +20,7 @@ from bitverdict.harness.frontends import pytest_summary
 from bitverdict.harness.frontends.pytest_large import large_nodes
 from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge, base_seed
 from bitverdict.harness.frontends.pytest_targets import check_targets, gpu_names, target_names, workers
-from bitverdict.harness.model.paths import kernels_with_a_contract
-from bitverdict.harness.session import reproducers
+from bitverdict.harness.model.paths import REPRODUCERS, kernels_with_a_contract
 from bitverdict.harness.session.profiles import PROFILES
 
 LARGE = "test_large.py"
@@ -71,7 +70,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("large_node", large_nodes(sizes, seeds, gpu_names(metafunc.config)), ids=str)
     if "reproducer" in metafunc.fixturenames:
         given = metafunc.config.getoption("--replay")
-        kept = sorted(reproducers.REPRODUCERS.glob("*.json")) + (sorted(given.glob("*.json")) if given else [])
+        kept = sorted(REPRODUCERS.glob("*.json")) + (sorted(given.glob("*.json")) if given else [])
         metafunc.parametrize("reproducer", kept, ids=[path.name for path in kept])
 
 

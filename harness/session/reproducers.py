@@ -26,7 +26,7 @@ from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.case_fields import check_case
 from bitverdict.harness.model.contract import case_from_record
-from bitverdict.harness.model.paths import REPRODUCERS, ROOT, state_directory
+from bitverdict.harness.model.paths import ROOT, state_directory
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session.case_source import reproduction
@@ -192,8 +192,8 @@ def restored(seed: Reproducer, *, embedded: bool = False) -> tuple[Case, list[st
     return replace(case, contract=record["contract"]), notes
 
 
-def promote(path: Path, decision: Decision, directory: Path = REPRODUCERS) -> Path:
-    """Move a reproducer to where it is kept, with the decision that is expected from now on. Returns the new path."""
+def promote(path: Path, decision: Decision, directory: Path) -> Path:
+    """Move a reproducer to `directory`, where it is kept, with the decision that is expected from now on. Returns the new path."""
     stored = read(path)
     expected_outcome = {"decision": str(decision)} | ({"outcome": stored.signature[0]} if decision is Decision.FAIL else {})
     seed = replace(stored, expected_outcome=expected_outcome)

@@ -101,14 +101,11 @@ def test_a_kernel_whose_feature_no_target_has_is_not_run_and_not_right(capsys: p
     assert "lacks tcgen05.mma" in capsys.readouterr().out
 
 
-def test_promoting_moves_the_file_and_says_what_is_expected(
-    capsys: pytest.CaptureFixture, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bitverdict.harness.session.reproducers.promote.__defaults__", (tmp_path / "seeds",))
+def test_promoting_moves_the_file_and_says_what_is_expected(capsys: pytest.CaptureFixture, state: Path, tmp_path: Path) -> None:
     run("--contract", f"{ADD}:WRONG", *SM_90, "--max-cases", "6", "--shrink-seconds", "0")
     (stored,) = (state / "failures").glob("*.json")
-    assert main(["promote", str(stored), "--expected", "fail"]) == 0
-    (kept,) = (tmp_path / "seeds").iterdir()
+    assert main(["promote", str(stored), "--expected", "fail", "--directory", str(tmp_path / "kept")]) == 0
+    (kept,) = (tmp_path / "kept").iterdir()
     assert not stored.exists() and json.loads(kept.read_text())["expected_outcome"] == {
         "decision": "fail",
         "outcome": "wrong words",
