@@ -1,12 +1,31 @@
 """What orders what: for each kind of asynchronous operation, the one thing after which a program may rely on it.
 
-`docs/emulator.md` shows this table, and a finding quotes from it the rule that was broken. The checks themselves stand in the
-lowerings: an edit here changes what is said, not what is found.
+The emulator goes by the records: who may touch what an operation in flight touches, by which pipe and proxy it goes, what
+completes it, and whether a program may end before it has. A finding quotes the sentence of the record that was broken, and
+`docs/emulator.md` shows them all.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
+
+SHARED, TENSOR, REGISTERS = "shared memory", "tensor memory", "registers"
+
+
+class Proxy(Enum):
+    """The way by which an operation reaches memory (PTX ISA 8.6, proxies)."""
+
+    GENERIC = "generic"
+    ASYNC = "async"
+
+
+class Completion(Enum):
+    """What an agent must have passed before it may rely on an operation."""
+
+    WAIT_GROUP = "its issuer's wait_group"
+    MBARRIER_BYTES = "a wait on the mbarrier that counts its bytes"
+    COMMIT = "a wait on the mbarrier of a commit"
 
 
 @dataclass(frozen=True)
@@ -19,57 +38,164 @@ class Rule:
     source: str
     said: str = ""  # the whole rule in words, where "until" makes no sentence of it
 
+    @property
+    def sentence(self) -> str:
+        """The rule in one line, as a finding quotes it."""
+        return f"{self.said or f'{self.operation} {self.touches} until {self.until}'} ({self.source})"
 
-RULES: tuple[Rule, ...] = (
-    Rule(
-        "cp.async",
-        "writes shared memory",
-        "cp.async.wait_group by which its committed group, and all older ones, are complete",
-        "PTX ISA, cp.async.wait_group",
-    ),
-    Rule(
-        "wgmma",
-        "reads shared memory, writes registers",
-        "wgmma.wait_group by which its group is complete; a wgmma behind it may take its accumulator",
-        "PTX ISA, wgmma.wait_group and wgmma.mma_async",
-    ),
-    Rule(
-        "TMA load",
-        "writes shared memory",
-        "a wait on the mbarrier that counts its bytes, for the phase they complete; no proxy fence is needed then",
-        "PTX ISA, cp.async.bulk.tensor; mbarrier.try_wait",
-    ),
-    Rule(
-        "TMA gather",
-        "writes shared memory",
-        "as a TMA load: its bytes count like a tile's",
-        "PTX ISA, cp.async.bulk.tensor .tile::gather4",
-    ),
-    Rule(
-        "TMA store",
-        "reads shared memory",
-        "cp.async.bulk.wait_group (.read) by which its group is complete, before the source is reused and before the program ends",
-        "PTX ISA, cp.async.bulk.wait_group",
-    ),
-    Rule("TMA scatter", "reads shared memory", "as a TMA store", "PTX ISA, cp.async.bulk.tensor .tile::scatter4"),
-    Rule(
-        "tcgen05.mma",
-        "reads shared and tensor memory, writes tensor memory",
-        "a wait on an mbarrier signalled by a commit behind it; tcgen05.mma, cp and commit follow one another in order",
-        "PTX ISA, tcgen05.commit; tcgen05 memory consistency model, pipelined instructions",
-    ),
-    Rule(
-        "tcgen05.cp",
-        "reads shared memory, writes tensor memory",
-        "as tcgen05.mma, which may follow it directly",
-        "PTX ISA, tcgen05.cp",
-    ),
-    Rule(
-        "tcgen05.commit",
-        "signals an mbarrier",
-        "it arrives once everything before it in the pipe is complete",
-        "PTX ISA, tcgen05.commit",
-    ),
+
+@dataclass(frozen=True, kw_only=True)
+class AsyncKind:
+    """One kind of asynchronous operation.
+
+    `reads` and `writes` are the on-chip memories that it uses from its issue until its completion. `group` names the groups that a
+    wait_group counts, for one that completes by that. Operations of one `pipe` take effect in the order of their issue ("" for
+    none); `pipe_per_agent` says that each partition has a pipe of its own. A kind that `must_finish_before_exit` uses memory that
+    the program gives back when it ends.
+    """
+
+    name: str
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    proxy: Proxy
+    completes_by: Completion
+    group: str = ""
+    pipe: str = ""
+    pipe_per_agent: bool = False
+    must_finish_before_exit: bool
+    until: str
+    ptx_section: str
+
+    @property
+    def rule(self) -> Rule:
+        """Its row of the table."""
+        touches = [f"{verb} {_listed(places)}" for verb, places in (("reads", self.reads), ("writes", self.writes)) if places]
+        return Rule(self.name, ", ".join(touches) or "signals an mbarrier", self.until, self.ptx_section)
+
+    def pipe_of(self, agent: int) -> str:
+        """The pipe that it goes through when partition `agent` issues it."""
+        return f"{self.pipe} {agent}" if self.pipe_per_agent else self.pipe
+
+    def check(self, reads: tuple[str, ...], writes: tuple[str, ...]) -> None:
+        """An operation of this kind uses these memories. ValueError where the record does not say so: its rule would be untrue."""
+        if not (set(reads) <= set(self.reads) and set(writes) <= set(self.writes)):
+            raise ValueError(
+                f"{self.name} reads {_listed(reads)} and writes {_listed(writes)}: its record says {self.rule.touches}; "
+                "name each memory in `reads` or `writes`"
+            )
+
+
+def _listed(places: tuple[str, ...]) -> str:
+    """ "shared and tensor memory" of ("shared memory", "tensor memory")."""
+    return " and ".join(places).replace(" memory and", " and") or "nothing"
+
+
+CP_ASYNC = AsyncKind(
+    name="cp.async",
+    writes=(SHARED,),
+    proxy=Proxy.GENERIC,
+    completes_by=Completion.WAIT_GROUP,
+    group="cp.async",
+    must_finish_before_exit=False,
+    until="cp.async.wait_group by which its committed group, and all older ones, are complete",
+    ptx_section="PTX ISA, cp.async.wait_group",
+)
+WGMMA = AsyncKind(
+    name="wgmma",
+    reads=(SHARED,),
+    writes=(REGISTERS,),
+    proxy=Proxy.ASYNC,
+    completes_by=Completion.WAIT_GROUP,
+    group="wgmma",
+    pipe="wgmma",
+    pipe_per_agent=True,
+    must_finish_before_exit=False,
+    until="wgmma.wait_group by which its group is complete; a wgmma behind it may take its accumulator",
+    ptx_section="PTX ISA, wgmma.wait_group and wgmma.mma_async",
+)
+TMA_LOAD = AsyncKind(
+    name="TMA load",
+    writes=(SHARED,),
+    proxy=Proxy.ASYNC,
+    completes_by=Completion.MBARRIER_BYTES,
+    must_finish_before_exit=True,
+    until="a wait on the mbarrier that counts its bytes, for the phase they complete; no proxy fence is needed then",
+    ptx_section="PTX ISA, cp.async.bulk.tensor; mbarrier.try_wait",
+)
+TMA_GATHER = AsyncKind(
+    name="TMA gather",
+    writes=(SHARED,),
+    proxy=Proxy.ASYNC,
+    completes_by=Completion.MBARRIER_BYTES,
+    must_finish_before_exit=True,
+    until="as a TMA load: its bytes count like a tile's",
+    ptx_section="PTX ISA, cp.async.bulk.tensor .tile::gather4",
+)
+TMA_STORE = AsyncKind(
+    name="TMA store",
+    reads=(SHARED,),
+    proxy=Proxy.ASYNC,
+    completes_by=Completion.WAIT_GROUP,
+    group="cp.async.bulk",
+    must_finish_before_exit=True,
+    until="cp.async.bulk.wait_group (.read) by which its group is complete, before the source is reused and before the program "
+    "ends",
+    ptx_section="PTX ISA, cp.async.bulk.wait_group",
+)
+TMA_SCATTER = AsyncKind(
+    name="TMA scatter",
+    reads=(SHARED,),
+    proxy=Proxy.ASYNC,
+    completes_by=Completion.WAIT_GROUP,
+    group="cp.async.bulk",
+    must_finish_before_exit=True,
+    until="as a TMA store",
+    ptx_section="PTX ISA, cp.async.bulk.tensor .tile::scatter4",
+)
+TCGEN05_MMA = AsyncKind(
+    name="tcgen05.mma",
+    reads=(SHARED, TENSOR),
+    writes=(TENSOR,),
+    proxy=Proxy.ASYNC,
+    completes_by=Completion.COMMIT,
+    pipe="tcgen05",
+    must_finish_before_exit=True,
+    until="a wait on an mbarrier signalled by a commit behind it; tcgen05.mma, cp and commit follow one another in order",
+    ptx_section="PTX ISA, tcgen05.commit; tcgen05 memory consistency model, pipelined instructions",
+)
+TCGEN05_CP = AsyncKind(
+    name="tcgen05.cp",
+    reads=(SHARED,),
+    writes=(TENSOR,),
+    proxy=Proxy.ASYNC,
+    completes_by=Completion.COMMIT,
+    pipe="tcgen05",
+    must_finish_before_exit=True,
+    until="as tcgen05.mma, which may follow it directly",
+    ptx_section="PTX ISA, tcgen05.cp",
+)
+TCGEN05_COMMIT = AsyncKind(
+    name="tcgen05.commit",
+    proxy=Proxy.ASYNC,
+    completes_by=Completion.COMMIT,
+    pipe="tcgen05",
+    must_finish_before_exit=False,
+    until="it arrives once everything before it in the pipe is complete",
+    ptx_section="PTX ISA, tcgen05.commit",
+)
+KINDS: tuple[AsyncKind, ...] = (
+    CP_ASYNC,
+    WGMMA,
+    TMA_LOAD,
+    TMA_GATHER,
+    TMA_STORE,
+    TMA_SCATTER,
+    TCGEN05_MMA,
+    TCGEN05_CP,
+    TCGEN05_COMMIT,
+)
+
+ACCESSES: tuple[Rule, ...] = (
     Rule(
         "ordinary store",
         "writes shared memory through the generic proxy",
@@ -134,12 +260,12 @@ RULES: tuple[Rule, ...] = (
         "fence.proxy.async, which no operation of Triton's is for global memory",
     ),
 )
+RULES: tuple[Rule, ...] = (*(kind.rule for kind in KINDS), *ACCESSES)
 _BY_OPERATION = {rule.operation: rule for rule in RULES}
 
 
 def rule_of(operation: str) -> str:
-    """The rule for `operation` in one line, empty for one that has none."""
-    rule = _BY_OPERATION.get(operation)
-    if rule is None:
-        return ""
-    return f"{rule.said or f'{rule.operation} {rule.touches} until {rule.until}'} ({rule.source})"
+    """The rule for `operation` in one line. ValueError for one that has none: a finding always says what was broken."""
+    if operation not in _BY_OPERATION:
+        raise ValueError(f"{operation!r}: no rule of that name; there are {', '.join(_BY_OPERATION)}")
+    return _BY_OPERATION[operation].sentence

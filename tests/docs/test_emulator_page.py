@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bitverdict.harness.emulator.async_rules import RULES, rule_of
+from bitverdict.harness.emulator.async_rules import KINDS, RULES, rule_of
 from bitverdict.harness.emulator.residency import MULTIPROCESSORS
 from bitverdict.harness.model.verdict import Outcome
 
@@ -17,6 +17,14 @@ def test_the_document_has_every_rule_word_for_word():
     text = DOCUMENT.read_text()
     for rule in RULES:
         assert f"| {rule.operation} | {rule.touches} | {rule.until} | {rule.source} |" in text
+
+
+def test_the_document_says_of_every_kind_what_the_emulator_goes_by():
+    text = DOCUMENT.read_text()
+    for kind in KINDS:
+        pipe = "each partition's own" if kind.pipe_per_agent else "the program's" if kind.pipe else "none"
+        end = "yes" if kind.must_finish_before_exit else "no"
+        assert f"| {kind.name} | {kind.completes_by.value} | {pipe} | {kind.proxy.value} | {end} |" in text
 
 
 def test_every_outcome_that_the_emulator_raises_is_an_outcome_of_the_harness_and_in_the_document():
@@ -66,4 +74,3 @@ def test_each_rule_reads_as_a_sentence_where_a_finding_names_it():
     told = rule_of("another program")
     assert told.startswith("nothing orders two programs of one launch but a release of the first and an acquire of the second")
     assert all(" until nothing" not in rule_of(rule.operation) and rule.source in rule_of(rule.operation) for rule in RULES)
-    assert rule_of("no such operation") == ""

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from bitverdict.harness.emulator.async_rules import rule_of
+from bitverdict.harness.emulator.async_rules import AsyncKind, Completion
 from bitverdict.harness.emulator.faults import BadArgument, OnChipFault
 from bitverdict.harness.emulator.memory.onchip import View
 
@@ -25,10 +25,10 @@ READ_BY = "read by"  # in the details of a fault whose reader only the running p
 
 
 class InFlight:
-    """One asynchronous operation.
+    """One asynchronous operation of a `kind`, issued by partition `agent`.
 
-    `pipe` names the unit that executes its operations in the order of issue ("" for none); `barriers` are the bytes of shared
-    memory of the mbarriers its landing arrives at; `known` the agents that have waited for it.
+    `landing` moves its data; `barriers` are the bytes of shared memory of the mbarriers that it arrives at; `known` the agents that
+    have waited for it. ValueError where it uses memory that the record of its kind does not name.
     """
 
     __slots__ = ("after", "barriers", "kind", "known", "landed", "landing", "number", "op", "pipe", "reads", "value", "writes")
@@ -36,21 +36,49 @@ class InFlight:
     def __init__(
         self,
         op: Operation,
-        kind: str,
-        landing: Callable[[], None],
+        kind: AsyncKind,
+        agent: int,
         *,
-        pipe: str = "",
         reads: tuple[View, ...] = (),
         writes: tuple[View, ...] = (),
         barriers: tuple[int, ...] = (),
     ) -> None:
-        self.op, self.kind, self.landing, self.pipe = op, kind, landing, pipe
+        kind.check(tuple(view.space.name for view in reads), tuple(view.space.name for view in writes))
+        self.op, self.kind, self.pipe = op, kind, kind.pipe_of(agent)
         self.reads, self.writes, self.barriers = reads, writes, barriers
+        self.landing: Callable[[], None] = _nothing
         self.landed = False
         self.known: set[int] = set()
         self.after: list[InFlight] = []  # what its issuer had waited for: its completion implies theirs
         self.number = 0
         self.value: Any = None
+
+
+def _nothing() -> None: ...
+
+
+class Groups:
+    """What the waits of one agent count: its operations that complete by a wait_group, in committed groups, oldest first."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, list[InFlight]] = {}  # by `AsyncKind.group`: issued since the last commit
+        self.committed: dict[str, list[list[InFlight]]] = {}
+        self.unwritten: list[list[int]] = []  # bulk stores whose writes are not waited for, by their events in global memory
+
+    def add(self, flight: InFlight) -> None:
+        self.open.setdefault(flight.kind.group, []).append(flight)
+
+    def commit(self, group: str) -> None:
+        """What was issued since the last commit is one group, empty or not."""
+        self.committed.setdefault(group, []).append(self.open.pop(group, []))
+
+    def older(self, group: str, most: int) -> list[InFlight]:
+        """The operations of all committed groups but the last `most`, which are groups no more."""
+        groups = self.committed.get(group, [])
+        count = max(len(groups) - most, 0)
+        found = [flight for each in groups[:count] for flight in each]
+        del groups[:count]
+        return found
 
 
 class PendingTensor:
@@ -62,9 +90,9 @@ class PendingTensor:
     def __getattr__(self, name: str) -> Any:
         raise OnChipFault(
             "race",
-            f"registers are read while the {self.flight.kind} that writes them is in flight: no wait orders them",
+            f"registers are read while the {self.flight.kind.name} that writes them is in flight: no wait orders them",
             self.flight.op.location,
-            {"rule": rule_of(self.flight.kind), "operation": self.flight.op.brief, READ_BY: True},
+            {"rule": self.flight.kind.rule.sentence, "operation": self.flight.op.brief, READ_BY: True},
         )
 
     def __array__(self, *_: object, **__: object) -> Any:
@@ -135,6 +163,8 @@ class Flights:
                 self._collide(earlier.reads, view, flight.op, earlier, "overwrites", "reads")
         flight.after = [f for f in self.pending if agent.number in f.known]
         self.pending.append(flight)
+        if flight.kind.completes_by is Completion.WAIT_GROUP:
+            agent.groups.add(flight)
         self.record("issued", flight)
         if self.schedule.lands_now():
             self.land(flight)
@@ -164,14 +194,21 @@ class Flights:
         self.record("landed", flight)
 
     def before(self, flight: InFlight) -> list[InFlight]:
-        """`flight` and everything before it in its pipe: what a commit covers."""
+        """`flight` and everything before it in its pipe that a commit completes: what an arrival of `flight` stands for."""
         covered = []
         for other in self.pending:
-            if other.pipe == flight.pipe:
+            if (other is flight or (flight.pipe and other.pipe == flight.pipe)) and other.kind.completes_by is Completion.COMMIT:
                 covered.append(other)
             if other is flight:
                 break
         return covered
+
+    def wait_group(self, agent: Agent, group: str, most: int) -> list[InFlight]:
+        """`agent` waits until all but the last `most` committed groups are complete: the operations it has waited for."""
+        found = agent.groups.older(group, most)
+        for flight in found:
+            self.complete(agent, flight)
+        return found
 
     def complete(self, agent: Agent, flight: InFlight) -> None:
         """`agent` has waited for `flight`: it may rely on it from here."""
@@ -210,11 +247,11 @@ class Flights:
             if other.overlaps(view):
                 raise OnChipFault(
                     "race",
-                    f"{op.name} {verb} {view} while the {flight.kind} issued at {flight.op.location or 'an unknown line'} "
+                    f"{op.name} {verb} {view} while the {flight.kind.name} issued at {flight.op.location or 'an unknown line'} "
                     f"still {busy} {other}: no wait orders them",
                     op.location,
                     {
-                        "rule": rule_of(flight.kind),
+                        "rule": flight.kind.rule.sentence,
                         "operation": op.brief,
                         "other operation": flight.op.brief,
                         "other location": flight.op.location,
@@ -226,14 +263,14 @@ class Flights:
     def finish(self, end: str = "") -> None:
         """The program has ended: what is still in the air lands, unless it needs memory that the program no longer owns."""
         for flight in list(self.pending):
-            if flight.kind.startswith(("TMA", "tcgen05")) and flight.kind != "tcgen05.commit":
+            if flight.kind.must_finish_before_exit:
                 raise OnChipFault(
                     "race",
-                    f"the program ends while the {flight.kind} issued at {flight.op.location} still uses "
+                    f"the program ends while the {flight.kind.name} issued at {flight.op.location} still uses "
                     f"{(*flight.reads, *flight.writes)[0]}: no wait of the program covers it",
                     flight.op.location,
                     {
-                        "rule": rule_of(flight.kind),
+                        "rule": flight.kind.rule.sentence,
                         "operation": flight.op.brief,
                         "other operation": "the program's end",
                         "other location": end,

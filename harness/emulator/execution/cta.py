@@ -6,12 +6,12 @@ The translated code calls the methods of `Machine`; each checks what the operati
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.async_rules import rule_of
+from bitverdict.harness.emulator.async_rules import CP_ASYNC, AsyncKind, Proxy, rule_of
 from bitverdict.harness.emulator.execution.async_ops import Flights, InFlight, Schedule
 from bitverdict.harness.emulator.execution.mbarriers import Barriers
 from bitverdict.harness.emulator.execution.partitions import MOST_AGENTS, Agent, Footprints, Thread, drive
@@ -118,9 +118,7 @@ class Machine(BulkCopies, GlobalAtomics, TensorOperations):
             agent.clock[agent.number] = parent.clock[agent.number] + 1  # above what an earlier one of its number left
             self._admit(agent)
         default_agent = agents[0]
-        default_agent.writing, default_agent.released = parent.writing, parent.released
-        default_agent.copies, default_agent.copy_groups = parent.copies, parent.copy_groups
-        default_agent.dots, default_agent.stores = parent.dots, parent.stores
+        default_agent.groups, default_agent.released = parent.groups, parent.released
         for flight in self.flights.pending:
             if parent.number in flight.known:
                 flight.known.update(a.number for a in agents)
@@ -144,10 +142,10 @@ class Machine(BulkCopies, GlobalAtomics, TensorOperations):
             flight.number = self.steps
             touched = [f"reads {view}" for view in flight.reads] + [f"writes {view}" for view in flight.writes]
             said = f"issued: {', '.join(touched)}" if touched else "issued"
-            self.timeline.add(self.steps, self.agent.name, flight.kind, flight.op.location, said)
+            self.timeline.add(self.steps, self.agent.name, flight.kind.name, flight.op.location, said)
         else:
             said = f"{what}, issued at step {flight.number}"
-            self.timeline.add(self.steps, "the hardware", flight.kind, flight.op.location, said)
+            self.timeline.add(self.steps, "the hardware", flight.kind.name, flight.op.location, said)
 
     def tell(self, what: str, op: Operation, said: str) -> None:
         """What the running agent did, for the timeline."""
@@ -155,7 +153,7 @@ class Machine(BulkCopies, GlobalAtomics, TensorOperations):
 
     def state(self, collides: str = "", other: str = "") -> dict[str, Any]:
         """Where the program is, for a finding: what is in flight, its barriers, the end of the timeline."""
-        flying = [f"{f.kind} at {f.op.location} ({'landed' if f.landed else 'not landed'})" for f in self.flights.pending]
+        flying = [f"{f.kind.name} at {f.op.location} ({'landed' if f.landed else 'not landed'})" for f in self.flights.pending]
         return {
             "program": str(self.program),
             "schedule": self.schedule.text,
@@ -246,10 +244,38 @@ class Machine(BulkCopies, GlobalAtomics, TensorOperations):
         said = f"index {at} of a descriptor of {view.shape[0]} buffers at {view}"
         return Outside(view.shape[1:], view.dtype, said, {"other operation": op.brief, "other location": op.location})
 
-    def _prepare(self, op: Operation, view: View) -> None:
-        """An operation in flight is about to write `view`: no other partition may still use it."""
-        if self.footprints:
-            self.footprints[view.space.name].touch(self.agent, op, view, write=True, keep=False)
+    def begin(
+        self,
+        op: Operation,
+        kind: AsyncKind,
+        *,
+        reads: tuple[View, ...] = (),
+        writes: tuple[View, ...] = (),
+        in_turn: tuple[View, ...] = (),
+        barriers: tuple[int, ...] = (),
+    ) -> InFlight:
+        """An asynchronous operation that is about to be issued: the agent must know what it `reads` to be there, and nobody may
+        still use what it `writes`. What it reads `in_turn` the operations before it in its pipe may still write. `barriers` are the
+        bytes of the mbarriers that it will arrive at."""
+        through_async = kind.proxy is Proxy.ASYNC
+        for view in reads:
+            self._touch(op, view, write=False, keep=False)
+            if through_async and view.space is self.shared:
+                self._async_reads(op, view)
+        for view in writes:
+            if self.footprints:
+                self.footprints[view.space.name].touch(self.agent, op, view, write=True, keep=False)
+            if view.space is self.shared:
+                self.barriers.overwritten(op, view)
+                if through_async:
+                    self._async_writes(op, view)
+        return InFlight(op, kind, self.agent.number, reads=(*reads, *in_turn), writes=writes, barriers=barriers)
+
+    def issue(self, flight: InFlight, land: Callable[[], None]) -> InFlight:
+        """`flight`, whose data `land` moves, is in the air from here on."""
+        self.acts += 1
+        flight.landing = land
+        return self.flights.issue(self.agent, flight)
 
     def _touch(self, op: Operation, view: View, *, write: bool, keep: bool = True) -> None:
         """An access: held against what is in flight, and against other partitions."""
@@ -292,27 +318,21 @@ class Machine(BulkCopies, GlobalAtomics, TensorOperations):
         alone = len(self.flights.agents) == 1
         self.shared.fence(self.agent.number, self.agent.clock, written=written or op.location in self.written, alone=alone)
 
-    def async_read(self, op: Operation, views: Iterable[View]) -> None:
-        """The async proxy (TMA, wgmma, tcgen05) reads `views`, and the agent that asks it to must know them to be there."""
-        for view in views:
-            self._touch(op, view, write=False, keep=False)
-            if view.space is not self.shared or (found := self.shared.hidden(view, self.agent.clock)) is None:
-                continue
+    def _async_reads(self, op: Operation, view: View) -> None:
+        """The async proxy is asked to read `view` of shared memory."""
+        if (found := self.shared.hidden(view, self.agent.clock)) is not None:
             self._unfenced(op, view, "reads", "ordinary store", *found)
 
-    def async_write(self, op: Operation, view: View) -> None:
-        """The async proxy is about to write `view`: nobody may still use it. What it writes needs no fence to be read again."""
-        self._prepare(op, view)
-        if view.space is self.shared:
-            self.barriers.overwritten(op, view)
-            if self.footprints:  # within one partition the compiler's fence stands between them
-                for earlier, found in (
-                    ("ordinary store", self.shared.hidden(view, self.agent.clock)),
-                    ("ordinary load", self.shared.still_read(view, self.agent.clock)),
-                ):
-                    if found is not None:
-                        self._unfenced(op, view, "writes", earlier, *found)
-            self.shared.clean(view)
+    def _async_writes(self, op: Operation, view: View) -> None:
+        """The async proxy is asked to write `view` of shared memory. What it writes needs no fence to be read again."""
+        if self.footprints:  # within one partition the compiler's fence stands between them
+            for earlier, found in (
+                ("ordinary store", self.shared.hidden(view, self.agent.clock)),
+                ("ordinary load", self.shared.still_read(view, self.agent.clock)),
+            ):
+                if found is not None:
+                    self._unfenced(op, view, "writes", earlier, *found)
+        self.shared.clean(view)
 
     def _unfenced(self, op: Operation, view: View, does: str, earlier: str, hidden: Hidden, repaired: bool) -> None:
         """The async proxy `does` something to `view` after a generic access that no fence of the author's follows: an advice where
@@ -341,33 +361,26 @@ class Machine(BulkCopies, GlobalAtomics, TensorOperations):
         """cp.async: addresses are checked at issue, the source is read at landing. `undefined`: where the mask is False, by the
         language, whatever the instruction writes there."""
         zero, agent = np.zeros((), view.dtype), self.agent
-        self.memory.look(op, pointer, mask, view.dtype.itemsize, agent, ORDINARY)
-        self._prepare(op, view)
-        self.barriers.overwritten(op, view)
+        self.memory.look(op, pointer, mask, view.dtype.itemsize, agent, ORDINARY, CP_ASYNC.proxy)
+        flight = self.begin(op, CP_ASYNC, writes=(view,))
 
         def land() -> None:
             view.put(self.memory.load(op, pointer, mask, zero, view.dtype, agent, None))
             if undefined and mask is not None and not mask.all():
                 view.leave_undefined(~mask, (op.location,))
 
-        flight = InFlight(op, "cp.async", land, writes=(view,))
-        self.agent.copies.append(self.issue(flight))
+        self.issue(flight, land)
 
     def commit_copies(self) -> None:
-        self.agent.copy_groups.append(self.agent.copies)
-        self.agent.copies = []
+        """cp.async.commit_group."""
+        self.agent.groups.commit(CP_ASYNC.group)
 
     def wait_copies(self, most: int) -> None:
-        """cp.async.wait_group: all but the last `most` committed groups are complete."""
-        groups = self.agent.copy_groups
-        while len(groups) > most:
-            for flight in groups.pop(0):
-                self.flights.complete(self.agent, flight)
+        """cp.async.wait_group: all but the last `most` committed groups are complete. What they wrote counts as written by whoever
+        waited for them."""
+        for flight in self.flights.wait_group(self.agent, CP_ASYNC.group, most):
+            if flight.kind.proxy is Proxy.GENERIC:
                 self.wrote(flight.op, flight.writes[0])
-
-    def issue(self, flight: InFlight) -> InFlight:
-        self.acts += 1
-        return self.flights.issue(self.agent, flight)
 
     # -- mbarriers ----------------------------------------------------------------------------------------------------
     def init_barrier(self, op: Operation, view: View, count: int) -> None:

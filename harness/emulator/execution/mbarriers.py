@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
+from bitverdict.harness.emulator.async_rules import Completion
 from bitverdict.harness.emulator.execution.async_ops import Flights, InFlight
 from bitverdict.harness.emulator.execution.partitions import Agent, Blocked, Thread
 from bitverdict.harness.emulator.faults import OnChipFault
@@ -110,7 +111,8 @@ class Barriers:
         """complete_tx: `size` bytes of `flight` are in."""
         barrier = self.at(op, view)
         barrier.bytes -= size
-        barrier.carried.append(flight)
+        if flight.kind.completes_by is Completion.MBARRIER_BYTES:
+            barrier.carried.append(flight)
         self._settle(op, view, barrier)
 
     def _settle(self, op: Operation, view: View, barrier: Barrier) -> None:

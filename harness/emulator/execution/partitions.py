@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitverdict.harness.emulator.async_rules import rule_of
-from bitverdict.harness.emulator.execution.async_ops import Flights, InFlight
+from bitverdict.harness.emulator.execution.async_ops import Flights, Groups
 from bitverdict.harness.emulator.faults import OnChipFault
 from bitverdict.harness.emulator.memory.onchip import Space, View
 
@@ -76,11 +76,7 @@ class Agent:
     thread: Thread | None = None
     blocked: Blocked | None = None
     result: Any = None
-    copies: list[InFlight] = field(default_factory=list)  # cp.async issued since the last commit
-    copy_groups: list[list[InFlight]] = field(default_factory=list)
-    dots: list[InFlight] = field(default_factory=list)  # wgmma groups, one operation each
-    stores: list[InFlight] = field(default_factory=list)  # bulk store groups, one operation each
-    writing: list[list[int]] = field(default_factory=list)  # bulk stores whose writes it has not waited for, by their events
+    groups: Groups = field(default_factory=Groups)  # of operations that its own waits count
     polls: dict[int, Poll] = field(default_factory=dict)  # by operation
     spins: bool = False  # has read the same words once more
     program: int = 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.async_rules import rule_of
+from bitverdict.harness.emulator.async_rules import TMA_GATHER, TMA_LOAD, TMA_SCATTER, TMA_STORE, AsyncKind
 from bitverdict.harness.emulator.execution.async_ops import Flights, InFlight
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
@@ -35,9 +36,17 @@ class BulkCopies:
     notes: set[tuple[str, str]]
     either_row: bool
 
-    def issue(self, flight: InFlight) -> InFlight: ...  # type: ignore[empty-body]
-    def async_read(self, op: Operation, views: Any) -> None: ...
-    def async_write(self, op: Operation, view: View) -> None: ...
+    def begin(  # type: ignore[empty-body]
+        self,
+        op: Operation,
+        kind: AsyncKind,
+        *,
+        reads: tuple[View, ...] = (),
+        writes: tuple[View, ...] = (),
+        in_turn: tuple[View, ...] = (),
+        barriers: tuple[int, ...] = (),
+    ) -> InFlight: ...
+    def issue(self, flight: InFlight, land: Callable[[], None]) -> InFlight: ...  # type: ignore[empty-body]
 
     def bulk_load(
         self, op: Operation, descriptor: Descriptor, starts: tuple[int, ...], barrier: View, target: View, when: Any
@@ -46,7 +55,7 @@ class BulkCopies:
         if when:
             check_alignment(op, starts[-1], descriptor.itemsize)
             lead = (1,) * (len(starts) - len(target.shape))
-            self._load(op, "TMA load", descriptor, *descriptor.box(starts, (*lead, *target.shape)), barrier, target)
+            self._load(op, TMA_LOAD, descriptor, *descriptor.box(starts, (*lead, *target.shape)), barrier, target)
 
     def bulk_gather(
         self, op: Operation, descriptor: Descriptor, rows: np.ndarray, column: int, barrier: View, target: View, when: Any
@@ -54,12 +63,12 @@ class BulkCopies:
         """Chosen rows into shared memory, from `column` on."""
         if when:
             check_alignment(op, column, descriptor.itemsize)
-            self._load(op, "TMA gather", descriptor, *descriptor.rows(rows, column, target.shape[-1]), barrier, target)
+            self._load(op, TMA_GATHER, descriptor, *descriptor.rows(rows, column, target.shape[-1]), barrier, target)
 
     def _load(
         self,
         op: Operation,
-        kind: str,
+        kind: AsyncKind,
         descriptor: Descriptor,
         addresses: np.ndarray,
         inside: np.ndarray | None,
@@ -67,24 +76,23 @@ class BulkCopies:
         target: View,
     ) -> None:
         self.barriers.at(op, barrier)
-        self.async_write(op, target)
+        flight = self.begin(op, kind, writes=(target,), barriers=(barrier.offset,))
         padding, agent = descriptor.padding(target.dtype), self.agent
-        self.memory.look(op, addresses, inside, target.dtype.itemsize, agent, BULK)
+        self.memory.look(op, addresses, inside, target.dtype.itemsize, agent, BULK, kind.proxy)
 
         def land() -> None:
             found = self.memory.load(op, addresses, inside, padding, target.dtype, agent, None)
             target.put(descriptor.loaded(found).reshape(target.shape))
             self.barriers.receive(op, barrier, addresses.size * target.dtype.itemsize, flight)
 
-        flight = InFlight(op, kind, land, writes=(target,), barriers=(barrier.offset,))
-        self.issue(flight)
+        self.issue(flight, land)
 
     def bulk_store(self, op: Operation, descriptor: Descriptor, starts: tuple[int, ...], source: View) -> None:
         """A tile from shared memory; nothing is written outside the tensor but what is left of a row's last 16 bytes."""
         check_alignment(op, starts[-1], descriptor.itemsize)
         check_sign(op, starts, "coordinates")
         lead = (1,) * (len(starts) - len(source.shape))
-        self._store(op, "TMA store", *descriptor.written.box(starts, (*lead, *source.shape)), source)
+        self._store(op, TMA_STORE, *descriptor.written.box(starts, (*lead, *source.shape)), source)
 
     def bulk_scatter(self, op: Operation, descriptor: Descriptor, rows: np.ndarray, column: int, source: View) -> None:
         """Rows of shared memory to chosen rows. Nothing orders two rows that go to one place: the schedule does."""
@@ -95,13 +103,13 @@ class BulkCopies:
         if np.unique(reached).size != reached.size:
             self.notes.add(("duplicate rows", op.location))
             self._differing_rows(op, rows, (rows >= 0) & (rows < descriptor.shape[0]), source)
-        self._store(op, "TMA scatter", *descriptor.written.rows(rows, column, source.shape[-1]), source, np.array(rows))
+        self._store(op, TMA_SCATTER, *descriptor.written.rows(rows, column, source.shape[-1]), source, np.array(rows))
 
     def _differing_rows(self, op: Operation, rows: np.ndarray, inside: np.ndarray, source: View) -> None:
         """Two rows of one scatter that go to one place: nothing orders them, a race where they differ and that matters."""
         if self.either_row or self.schedule.timeless:
             return
-        self.async_read(op, (source,))
+        self.begin(op, TMA_SCATTER, reads=(source,))
         held, first = source.get(), dict[int, int]()
         for place in np.flatnonzero(inside).tolist():
             earlier = first.setdefault(int(rows[place]), place)
@@ -112,7 +120,7 @@ class BulkCopies:
                     "either may stay",
                     op.location,
                     {
-                        "rule": rule_of("TMA scatter"),
+                        "rule": TMA_SCATTER.rule.sentence,
                         "operation": op.brief,
                         "other operation": op.brief,
                         "other location": op.location,
@@ -122,15 +130,15 @@ class BulkCopies:
     def _store(
         self,
         op: Operation,
-        kind: str,
+        kind: AsyncKind,
         addresses: np.ndarray,
         inside: np.ndarray | None,
         source: View,
         rows: np.ndarray | None = None,
     ) -> None:
-        self.async_read(op, (source,))
+        flight = self.begin(op, kind, reads=(source,))
         agent = self.agent
-        landings = self.memory.issue(op, addresses, inside, source.dtype.itemsize, agent)
+        landings = self.memory.issue(op, addresses, inside, source.dtype.itemsize, agent, kind.proxy)
         if (lanes := source.undefined()) is not None and (inside is None or (lanes.reshape(inside.shape) & inside).any()):
             self.notes.add((NOTE, told(op, source.space.undefined_by)))
 
@@ -140,23 +148,22 @@ class BulkCopies:
                 order = [slice(row, row + 1) for row in self.schedule.order(len(rows))]
             self.memory.land(op, landings, values, order, agent)
 
-        flight = InFlight(op, kind, land, reads=(source,))
-        agent.stores.append(self.issue(flight))
-        agent.writing.append([each.event for each in landings])
+        self.issue(flight, land)
+        agent.groups.commit(kind.group)
+        agent.groups.unwritten.append([each.event for each in landings])
         if self.schedule.timeless:
             self._written(0)
 
     def bulk_store_wait(self, most: int, *, read: bool) -> None:
         """cp.async.bulk.wait_group: all but the last `most` have read their source, and have written unless the wait is for the
         `read` only. What they wrote may be touched after that."""
-        stores = self.agent.stores
-        while len(stores) > most:
-            self.flights.complete(self.agent, stores.pop(0))
+        self.flights.wait_group(self.agent, TMA_STORE.group, most)
         if not read:
             self._written(most)
 
     def _written(self, most: int) -> None:
         """All bulk stores of this agent but the last `most` have written."""
-        while len(self.agent.writing) > most:
-            for event in self.agent.writing.pop(0):
+        unwritten = self.agent.groups.unwritten
+        while len(unwritten) > most:
+            for event in unwritten.pop(0):
                 self.memory.order.complete(event, self.agent)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bitverdict.harness.emulator.async_rules import Proxy
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.global_order import ORDINARY, Access, GlobalOrder, Marks
 from bitverdict.harness.emulator.memory.onchip import UNSIGNED, zeros
@@ -212,11 +213,13 @@ class GlobalMemory:
             result = np.array(np.broadcast_to(other, addresses.shape), dtype)
         return result
 
-    def look(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent, kind: int) -> None:
-        """Fail what a load from `addresses` would fail with."""
+    def look(
+        self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent, kind: int, proxy: Proxy
+    ) -> None:
+        """Fail what a load from `addresses` through `proxy` would fail with."""
         for region, offsets, inside in self._locate(op, addresses, mask, size, write=False, agent=agent):
             if region.changes:
-                self.order.read(op, agent, region, offsets, inside, size, kind)
+                self.order.read(op, agent, region, offsets, inside, size, kind, proxy)
 
     def store(self, op: Operation, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray | None, agent: Agent) -> None:
         """`values` to `addresses`. A race: two lanes of one store, or two programs, leave different values at one address."""
@@ -242,10 +245,12 @@ class GlobalMemory:
                 {"operation": op.brief, "program": str(agent.place), "other operation": op.brief, "other location": op.location},
             )
 
-    def issue(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent) -> list[Landing]:
+    def issue(
+        self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent, proxy: Proxy
+    ) -> list[Landing]:
         """A bulk store to `addresses` is issued: where it will land. Nobody may touch that before a wait for its writes."""
         return [
-            Landing(region, offsets, inside, *self.order.bulk_write(op, agent, region, offsets, inside, size))
+            Landing(region, offsets, inside, *self.order.bulk_write(op, agent, region, offsets, inside, size, proxy))
             for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, agent=agent)
         ]
 

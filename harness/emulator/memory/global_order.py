@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from bitverdict.harness.emulator.async_rules import rule_of
+from bitverdict.harness.emulator.async_rules import Proxy, rule_of
 from bitverdict.harness.emulator.execution.threads import SCALAR, WARP, Owners, owners
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.onchip import zeros
@@ -98,6 +98,7 @@ class Access:
     inside: np.ndarray | None
     times: int
     kind: int = ORDINARY
+    proxy: Proxy = Proxy.GENERIC
     loads: bool = False
 
     def elements(self) -> np.ndarray:
@@ -229,11 +230,19 @@ class GlobalOrder:
         return Access(op, agent, region, places, flat if flat is None or times == 1 else np.repeat(flat, times), times, kind)
 
     def read(
-        self, op: Operation, agent: Agent, region: Region, offsets: np.ndarray, inside: np.ndarray | None, size: int, kind: int
+        self,
+        op: Operation,
+        agent: Agent,
+        region: Region,
+        offsets: np.ndarray,
+        inside: np.ndarray | None,
+        size: int,
+        kind: int,
+        proxy: Proxy = Proxy.GENERIC,
     ) -> None:
         """An ordinary load, or one of the async proxy. A race when it does not know who wrote what it reads."""
         access = self.access(op, agent, region, offsets, inside, size, kind)
-        access.loads = True
+        access.loads, access.proxy = True, proxy
         marks = region.marks
         assert marks is not None
         for events in (marks.ordinary, marks.atomic):
@@ -282,7 +291,7 @@ class GlobalOrder:
             self._race(access, int(late.argmax()), int(events[late.argmax()]), does, did)
         if int(events.max()) >= access.agent.segment:
             self._hold_threads(access, events, does, did)
-        if access.kind == BULK and did == "writes":  # a generic read before TMA writes there has its value already
+        if access.proxy is Proxy.ASYNC and did == "writes":  # a generic read before TMA writes there has its value already
             self._hold_proxy(access, events, does)
 
     def _overwrite(self, access: Access, before: np.ndarray, words: np.ndarray) -> None:
@@ -377,7 +386,7 @@ class GlobalOrder:
         agent.clock[agent.number] += 1
 
     def bulk_write(
-        self, op: Operation, agent: Agent, region: Region, offsets: np.ndarray, inside: np.ndarray | None, size: int
+        self, op: Operation, agent: Agent, region: Region, offsets: np.ndarray, inside: np.ndarray | None, size: int, proxy: Proxy
     ) -> tuple[int, Access, np.ndarray]:
         """A bulk store is issued: (its event, the access, and the events whose writes it does not know of, which only equal words
         forgive). Nobody may touch its places before a wait for its writes."""
@@ -391,7 +400,8 @@ class GlobalOrder:
                 continue
             late = self.late(before, agent)
             earlier = np.where(late, before, earlier)
-            self._hold_proxy(access, np.where(late, 0, before), "writes")
+            if proxy is Proxy.ASYNC:
+                self._hold_proxy(access, np.where(late, 0, before), "writes")
         self._over_reads(access, marks)
         event = self._event(access, epoch=OPEN)
         marks.of("ordinary")[access.kept()] = event

@@ -147,6 +147,25 @@ TWINS = [
         "ROWS * rows_of_a.nbytes_per_cta",
         "barrier misuse or race",
     ),
+    ("copy_scatters_rows_beyond_the_end", "numbers + ROWS", "numbers - ROWS", "illegal instruction"),
+    (
+        "copy_scatters_rows_beyond_the_end",
+        "    seen = tile.load(layout)  # (M, K), while",
+        "    seen = tile.load(layout)\n    tile.store(seen)  # while",
+        "race",
+    ),
+    (
+        "product_accumulates_on_a_copy_without_a_wait",
+        "    tcgen05_mma(a_tile, b_tile, sums)  # behind the copy",
+        "    stored(out, sums)  # behind the copy",
+        "race",
+    ),
+    (
+        "product_chains_wgmma_without_a_wait",
+        "    sums = warpgroup_mma_wait(0, deps",
+        "    sums = warpgroup_mma_wait(1, deps",
+        "race",
+    ),
 ]
 IDIOMS = sorted({name for name, *_ in TWINS})
 
@@ -156,10 +175,18 @@ def source_of(idiom: str) -> Path:
     return found
 
 
+def arch_of(idiom: str) -> str:
+    return "sm_90" if "wgmma" in idiom else "sm_100"
+
+
 def run(module, idiom: str) -> None:
     """Launch the idiom and hold its result to what its name promises."""
     a, b, out = matrix(128, 64), matrix(64, 64, 1), torch.full((128, 64), float("nan"), dtype=torch.float16)
-    if idiom == "copy_commits_empty_groups":
+    if idiom == "copy_scatters_rows_beyond_the_end":
+        rows = TensorDescriptor.from_tensor(out, [1, 64], gl.NVMMASharedLayout.get_default_for([128, 64], gl.float16))
+        boxes = described(a, [128, 64]), described(b, [64, 64]), described(out, [128, 64])
+        module.copy_scatters_rows_beyond_the_end[(1,)](*boxes, rows, 128, num_warps=4)
+    elif idiom == "copy_commits_empty_groups":
         module.copy_commits_empty_groups[(1,)](a, 128, out, num_warps=4)
     elif idiom == "copy_mixes_a_gather_and_a_tile_on_one_barrier":
         swizzled = gl.NVMMASharedLayout.get_default_for([128, 64], gl.float16)
@@ -178,7 +205,7 @@ def run(module, idiom: str) -> None:
 def test_what_is_legal_but_looks_wrong_passes_under_every_schedule(idiom):
     module = load(source_of(idiom))
     for schedule in SCHEDULES:
-        with emulated("sm_100", schedule) as device:
+        with emulated(arch_of(idiom), schedule) as device:
             run(module, idiom)
         assert not device.findings
 
@@ -198,7 +225,7 @@ def test_its_twin_fails_by_name_under_every_schedule(twin, tmp_path):
     said = {}
     for schedule in SCHEDULES:
         try:
-            with emulated("sm_100", schedule):
+            with emulated(arch_of(idiom), schedule):
                 run(module, idiom)
             said[schedule] = "passed"
         except EmulatedFault as raised:

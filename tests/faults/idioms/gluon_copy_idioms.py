@@ -218,3 +218,20 @@ def copy_loads_ahead_while_there_is_more(a, b, out):
         mbarrier.wait(arrived.index(turn % 2), 0)
         tma.async_store(out, [0, 0], tiles.index(turn % 2))
         tma.store_wait(pendings=0, read_only=False)
+
+
+@gluon.jit
+def copy_scatters_rows_beyond_the_end(a, b, out, rows_of_out, ROWS: gl.constexpr):
+    tile = tile_of(a)
+    arrived = barrier_of(1)
+    numbers = gl.arange(0, ROWS, gl.SliceLayout(0, gl.BlockedLayout([1, 4], [32, 1], [1, gl.num_warps()], [1, 0])))  # (ROWS,)
+    mbarrier.expect(arrived, a.nbytes_per_cta)
+    tma.async_load(a, [0, 0], arrived, tile)
+    mbarrier.wait(arrived, 0)
+    mbarrier.invalidate(arrived)
+    tma.async_scatter(rows_of_out, numbers, 0, tile)
+    tma.async_scatter(rows_of_out, numbers + ROWS, 0, tile)  # no row of out: nothing is written
+    layout: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [gl.num_warps(), 1], [1, 0])
+    seen = tile.load(layout)  # (M, K), while the scatters read it too
+    gl.static_assert(seen.shape[0] == M)
+    tma.store_wait(pendings=0)

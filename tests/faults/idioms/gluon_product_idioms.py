@@ -1,12 +1,20 @@
-"""Legal but surprising uses of tcgen05 products on a GPU, one kernel each: all leave a b in out."""
+"""Legal but surprising uses of tcgen05 and wgmma products on a GPU, one kernel each: all leave a b in out."""
 
 from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.blackwell import fence_async_shared, mbarrier, tcgen05_commit, tcgen05_mma, tma
+from triton.experimental.gluon.language.nvidia.blackwell import (
+    fence_async_shared,
+    mbarrier,
+    tcgen05_commit,
+    tcgen05_copy,
+    tcgen05_mma,
+    tma,
+)
+from triton.experimental.gluon.language.nvidia.hopper import warpgroup_mma, warpgroup_mma_wait
 
-from tests.support.gluon_tiles import K, barrier_of, loaded, stored, sums_of, tile_of
+from tests.support.gluon_tiles import K, M, N, barrier_of, loaded, stored, sums_of, tile_of
 
 
 @gluon.jit
@@ -126,3 +134,36 @@ def product_replaces_what_nobody_wrote(a, b, out):
         mbarrier.wait(done, turn & 1)
     mbarrier.invalidate(done)
     stored(out, sums)
+
+
+@gluon.jit
+def product_accumulates_on_a_copy_without_a_wait(a, b, out):
+    a_tile, b_tile = loaded(a, b)
+    sums = sums_of()
+    done = barrier_of(1)
+    layout: gl.constexpr = gl.BlockedLayout([1, 4], [2, 16], [gl.num_warps(), 1], [1, 0])
+    zeros = gl.allocate_shared_memory(gl.float32, [M, N], gl.NVMMASharedLayout(128, 32, 2))  # (M, N)
+    zeros.store(gl.zeros([M, N], gl.float32, layout))
+    fence_async_shared()
+    tcgen05_copy(zeros, sums)
+    tcgen05_mma(a_tile, b_tile, sums)  # behind the copy in the pipe: order is kept
+    tcgen05_commit(done)
+    mbarrier.wait(done, 0)
+    mbarrier.invalidate(done)
+    stored(out, sums)
+
+
+@gluon.jit
+def product_chains_wgmma_without_a_wait(a, b, out):
+    """For sm_90."""
+    a_tile, b_tile = loaded(a, b)
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, N, 16])
+    half = gl.zeros([M, N], gl.float32, layout)  # (M, N)
+    sums = warpgroup_mma(a_tile, b_tile, half, use_acc=False, is_async=True)
+    sums = warpgroup_mma(a_tile, b_tile, sums, is_async=True)  # takes registers that the first still writes
+    sums = warpgroup_mma_wait(0, deps=(sums,))
+    tile = tile_of(out)
+    tile.store((sums * 0.5).to(out.dtype))
+    fence_async_shared()
+    tma.async_store(out, [0, 0], tile)
+    tma.store_wait(pendings=0)

@@ -45,6 +45,9 @@ HAZARDS: tuple[Mutant, ...] = (
            RACE, at="c_tile.store(accumulator.load().to(c_matrix.dtype))",
            other="tma.async_load(a_matrix, [row, 0], loaded, a_tile)", also=(MISUSE,),
            name="a load into freed memory"),
+    hazard("shared memory released while in use", "drained_tail",
+           "if there or not GUARDED:", "if i >= 0:",
+           RACE, at="tcgen05_copy(by_row(by_a_ring.index(i)), by_a)", other="def multiply("),
     hazard("shared memory released while in use", "small_mma",
            "    d_tile.store(accumulator.load())\n"
            "    fence_async_shared()\n"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.execution.async_ops import InFlight
+from bitverdict.harness.emulator.async_rules import TCGEN05_MMA
 from bitverdict.harness.emulator.faults import OnChipFault
 from bitverdict.harness.emulator.frontend.lowerings.shared_memory import TENSOR_ROW
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
@@ -115,9 +115,8 @@ def issue(
     signals: tuple, is_async: bool,
 ) -> None:  # fmt: skip
     """tcgen05.mma with block scales: as without, and the scales are read, in the order of the pipe that a copy filled them in."""
-    flights = m.flights
-    m.async_read(op, (a, b))
-    m._prepare(op, d)
+    flights, signalled = m.flights, tuple(barrier.offset for barrier, when in signals if when)
+    flight = m.begin(op, TCGEN05_MMA, reads=(a, b), in_turn=(a_scales, b_scales), writes=(d,), barriers=signalled)
 
     def land() -> None:
         for view, wanted in ((a_scales, True), (b_scales, True), (d, use)):
@@ -136,10 +135,7 @@ def issue(
             if when:
                 m.barriers.arrive(op, barrier, 1, flights.before(flight))
 
-    barriers = tuple(barrier.offset for barrier, when in signals if when)
-    reads = (a, b, a_scales, b_scales)
-    flight = InFlight(op, "tcgen05.mma", land, pipe="tcgen05", reads=reads, writes=(d,), barriers=barriers)
-    m.issue(flight)
+    m.issue(flight, land)
     if not is_async:
         flights.complete(m.agent, flight)
 
