@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +15,8 @@ from bitverdict.harness.model.verdict import Decision
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from bitverdict.harness.workers.pool import WorkerPool
 
 SHOWN = 200  # verdicts that a table can show one by one
 
@@ -39,6 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     from bitverdict.harness.model.targets import target, targets
     from bitverdict.harness.session import tables
     from bitverdict.harness.studies.sanitizers import runs
+    from bitverdict.harness.workers.pool import WorkerPool
 
     here = targets() if not arguments.target else []
     machine = target(arguments.target) if arguments.target else next((t for t in here if not t.emulated), target("emulated:sm_90"))
@@ -56,7 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     if unknown := [mode for mode in modes if mode not in runs.MODES]:
         raise UsageError(f"--mode {unknown[0]!r}: must be one of {', '.join(runs.MODES)}")
     jobs = arguments.jobs or min(os.cpu_count() or 1, 8)
-    found = _examined(work, machine, max(arguments.together, 1), jobs, arguments)
+    with WorkerPool(jobs=jobs, timeout=arguments.timeout) as pool, pool.interruptible():
+        found = _examined(work, machine, max(arguments.together, 1), pool, arguments.json)
     if len(found) <= SHOWN:
         _show(tables.console(), machine, work, found)
     else:
@@ -67,14 +69,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 5 if not ran else 3 if any(v.decision is Decision.ERROR for v in ran) else 0
 
 
-def _examined(work: list, machine: Target, together: int, jobs: int, arguments: argparse.Namespace) -> list:
-    """The verdicts in the order of `work`, up to `together` cases of one kernel and mode to a worker, `jobs` workers at a time.
+def _examined(work: list, machine: Target, together: int, pool: WorkerPool, path: Path | None) -> list:
+    """The verdicts in the order of `work`, up to `together` cases of one kernel and mode to a worker.
 
-    What there is stands in the file of --json after each worker: a run that is ended leaves it.
+    What there is stands in the file at `path` after each worker: a run that is ended leaves it.
     """
     from bitverdict.harness.studies.sanitizers import runs
-
-    writing = threading.Lock()
+    from bitverdict.harness.workers.slot import Cancelled
 
     by_kind: dict[tuple[str, str], list[int]] = {}
     for place, (stem, _, mode) in enumerate(work):
@@ -82,24 +83,23 @@ def _examined(work: list, machine: Target, together: int, jobs: int, arguments: 
     batches = [places[first : first + together] for places in by_kind.values() for first in range(0, len(places), together)]
     found: list = [None] * len(work)
 
-    def examine(places: list[int]) -> None:
+    def examine(places: list[int], place: int) -> tuple[list[int], list]:
         stem, _, mode = work[places[0]]
         missing = runs.lacking(stem, machine)
         cases = [work[place][1] for place in places]
         try:
-            verdicts = (
-                [missing] * len(places) if missing else runs.examine_together(cases, machine, mode, timeout=arguments.timeout)
-            )
+            verdicts = [missing] * len(places) if missing else runs.examine_together(cases, machine, mode, pool=pool, place=place)
+        except Cancelled:
+            raise
         except Exception as error:  # the next worker is unaffected
             verdicts = [runs.unable(error)] * len(places)
-        with writing:
-            for place, verdict in zip(places, verdicts, strict=True):
-                found[place] = verdict
-            if arguments.json:
-                _write(arguments.json, machine, work, found)
+        return places, verdicts
 
-    with ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(examine, batches))
+    for places, verdicts in pool.spread(batches, examine):
+        for place, verdict in zip(places, verdicts, strict=True):
+            found[place] = verdict
+        if path:
+            _write(path, machine, work, found)
     return found
 
 

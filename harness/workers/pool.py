@@ -10,7 +10,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from bitverdict.harness.model.case import Case
@@ -19,10 +19,13 @@ from bitverdict.harness.model.verdict import Verdict
 from bitverdict.harness.workers.journal import Journal, whole
 from bitverdict.harness.workers.slot import SLICE, Cancelled, WorkerSlot
 from bitverdict.harness.workers.standby import Standbys
+from bitverdict.harness.workers.start import PLAIN, Start
 from bitverdict.harness.workers.stopping import Stopping, cancelled
 from bitverdict.harness.workers.task import Task
 
 Work = TypeVar("Work", bound=Case | Task)
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 ONE_SIGNAL = 0.3  # seconds
 CLOSED_WITHIN = 1.0  # seconds, where the run was cancelled
 
@@ -93,22 +96,23 @@ class WorkerPool:
         finally:
             signal.signal(signal.SIGINT, earlier)
 
-    def judge(self, work: Case | Task, target: Target, *, place: int = 0) -> Verdict:
-        """The verdict on one case or task, in the worker that `place` has for `target`."""
-        key = (place, target.name)
+    def judge(self, work: Case | Task, target: Target, *, place: int = 0, start: Start = PLAIN) -> Verdict:
+        """The verdict on one case or task, in the worker that `place` has for `target`; `start`: how that worker is started."""
         self._tick()
-        with self._lock:
-            if self.closed:
-                raise Cancelled
-            if key not in self.slots:
-                directory = self.journal.path.parent
-                shared = self.standbys.setdefault(target.name, Standbys(target, directory, self._standby_count))
-                self.slots[key] = WorkerSlot(target, timeout=self.timeout, directory=directory, standbys=shared)
-            slot = self.slots[key]
+        slot = self._slot(target, place, start)
         number = self.journal.begin(work, target.name)  # creates the directory too
         verdict = slot.judge(work, self._tick, lambda first: self.journal.note("again", number=number, verdict=whole(first)))
         self.journal.end(number, verdict)
         return verdict
+
+    def release(self, target: Target, *, place: int = 0, start: Start = PLAIN) -> list[str]:
+        """End the worker that `place` has for `target`; all that each of those under a tool printed, in the order of their ends."""
+        with self._lock:
+            slot = self.slots.pop(_key(target, place, start), None)
+        if slot is None:
+            return []
+        slot.end()
+        return slot.printed
 
     def judge_all(
         self, work: Iterable[tuple[Work, Target]], stopping: Stopping | None = None
@@ -117,22 +121,33 @@ class WorkerPool:
 
         What `stopping` has a reason not to judge is cancelled with it, also where it was handed out already.
         """
-        stopping = stopping if stopping is not None else Stopping()
+        seen = stopping if stopping is not None else Stopping()
+
+        def judged(item: tuple[Work, Target], place: int) -> tuple[Work, Target, Verdict]:
+            case, target = item
+            reason = seen.reason(case.contract, target.name)
+            verdict = cancelled(reason) if reason else self.judge(case, target, place=place)
+            seen.heard(case.contract, target.name, verdict)
+            return case, target, verdict
+
+        return self.spread(work, judged)
+
+    def spread(self, work: Iterable[Item], do: Callable[[Item, int], Answer]) -> Iterator[Answer]:
+        """``do(item, place)`` over all places at once, what it returns as it comes, what it raises raised here.
+
+        `work` is drawn from only as places become free, in this thread, which Ctrl-C interrupts (`interruptible`).
+        """
         todo: queue.SimpleQueue = queue.SimpleQueue()
         done: queue.SimpleQueue = queue.SimpleQueue()
 
         def serve(place: int) -> None:
             while (item := todo.get()) is not None:
-                case, target = item
                 try:
-                    reason = stopping.reason(case.contract, target.name)
-                    verdict = cancelled(reason) if reason else self.judge(case, target, place=place)
-                    stopping.heard(case.contract, target.name, verdict)
-                    done.put((case, target, verdict))
+                    done.put((do(item[0], place), None))
                 except Cancelled:
                     return
                 except Exception as error:
-                    done.put((case, target, error))
+                    done.put((None, error))
 
         threads = [threading.Thread(target=serve, args=(place,), daemon=True) for place in range(self.jobs)]
         for thread in threads:
@@ -140,7 +155,7 @@ class WorkerPool:
         out = 0
         try:
             for item in work:
-                todo.put(item)
+                todo.put((item,))
                 out += 1
                 while out >= 2 * self.jobs or not done.empty():
                     yield self._next(done)
@@ -155,15 +170,31 @@ class WorkerPool:
                 for thread in threads:
                     thread.join()
 
+    def _slot(self, target: Target, place: int, start: Start) -> WorkerSlot:
+        key = _key(target, place, start)
+        with self._lock:
+            if self.closed:
+                raise Cancelled
+            if key not in self.slots:
+                directory = self.journal.path.parent
+                count = None if start.name else self._standby_count
+                shared = self.standbys.setdefault(key[1], Standbys(target, directory, count, start))
+                self.slots[key] = WorkerSlot(target, timeout=self.timeout, directory=directory, standbys=shared, start=start)
+            return self.slots[key]
+
     def _tick(self) -> None:
         if self.interrupted and threading.current_thread() is threading.main_thread():
             raise KeyboardInterrupt
 
-    def _next(self, done: queue.SimpleQueue) -> tuple[Any, Target, Verdict]:
+    def _next(self, done: queue.SimpleQueue) -> Any:
         while True:
             self._tick()
             with contextlib.suppress(queue.Empty):
-                answer = done.get(timeout=SLICE)
-                if isinstance(answer[2], Exception):
-                    raise answer[2]
+                answer, error = done.get(timeout=SLICE)
+                if error is not None:
+                    raise error
                 return answer
+
+
+def _key(target: Target, place: int, start: Start) -> tuple[int, str]:
+    return place, f"{target.name} {start.name}" if start.name else target.name

@@ -26,16 +26,19 @@ from typing import Any
 from bitverdict.harness.judge import hang_report
 from bitverdict.harness.judge.classify import failure
 from bitverdict.harness.judge.machine_faults import writing
+from bitverdict.harness.model.addresses import load
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.supervision import end_forks
 from bitverdict.harness.model.targets import Target, visible_device
-from bitverdict.harness.model.verdict import Verdict
+from bitverdict.harness.model.verdict import DEVICE_FAULTS, Verdict
 from bitverdict.harness.workers.forkserver import _forkserver, _starting
+from bitverdict.harness.workers.start import PLAIN, Program, Start
 from bitverdict.harness.workers.task import Task, performed
 
 PASSED_ON = ("TRITON_", "CUDA_", "HARNESS_", "HIP_", "ROCR_")
 SLICE = 0.25  # seconds between two looks at whether the run was interrupted
 SAID = 1 << 16  # bytes of the end of a worker's log that are looked at
+LEFT_WITHIN = 60.0  # seconds in which a program under a tool ends by itself once it is asked to
 STARTED_WITHIN = 120.0  # seconds; a compiler's cache may be cold, a machine busy
 UNKNOWN = 255
 """multiprocessing's exit status of a worker whose forkserver was killed, and with it the worker; also what `exit(-1)` leaves."""
@@ -48,9 +51,13 @@ class WorkerDied(Exception):
 
 
 class Worker:
-    """One process for one target. `addresses` are contracts to have imported when it is ready."""
+    """One process for one target. `addresses` are contracts to have imported when it is ready.
 
-    def __init__(self, target: Target, directory: Path, addresses: Sequence[str] = ()) -> None:
+    `printed` is all that a program under a tool (`Start.around`) printed, once it has ended.
+    """
+
+    def __init__(self, target: Target, directory: Path, addresses: Sequence[str] = (), start: Start = PLAIN) -> None:
+        self.start, self.printed, self.out = start, "", False
         self.log = directory / f"worker-{os.getpid()}-{next(_numbers)}.log"  # what the worker prints; outlives a killed parent
         with writing("log of a worker", self.log):
             self.log.touch()
@@ -61,7 +68,16 @@ class Worker:
         variables = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
         if not target.emulated:
             variables.update(CUDA_VISIBLE_DEVICES=visible_device(target.index), HARNESS_ONE_GPU="1")
-        self.process, self.connection = _started((target, str(self.log), variables, list(addresses)))
+        variables.update(start.variables)
+        arguments = (target, str(self.log), variables, list(addresses), start)
+        self.process: Any
+        self.connection: Any
+        if start.around:
+            self.process = Program(start.around, arguments, self.log)
+            self.connection = self.process.connection
+        else:
+            self.process, self.connection = _started(arguments)
+        self.pid: int = self.process.pid  # of a program under a tool the tool's, until it is ready
 
     def is_ready(self) -> bool:
         """Whether the worker waits for a case; never blocks. Gone when it died instead."""
@@ -81,13 +97,15 @@ class Worker:
 
     def send(self, work: Case | Task) -> None:
         """Hand a case or a task over. Gone when the worker died before it could have had it."""
-        with writing("log of a worker", self.log):
-            self.log.write_bytes(b"")
+        if not self.start.around:  # a tool says at the end what it saw in all cases
+            with writing("log of a worker", self.log):
+                self.log.write_bytes(b"")
         try:
             self.connection.send(work.to_json())
         except OSError:
             raise WorkerDied from None
         self.served += 1
+        self.out = True
 
     def answer(self, timeout: float, tick: Callable[[], None] = lambda: None) -> Verdict | None:
         """The verdict on the case that is out, None after `timeout` seconds. Gone when the worker died."""
@@ -97,7 +115,11 @@ class Worker:
             while not answered and time.perf_counter() - begun < timeout:
                 tick()
                 answered = self.connection.poll(SLICE)
-            return Verdict.from_json(self.connection.recv()) if answered else None
+            if not answered:
+                return None
+            verdict = Verdict.from_json(self.connection.recv())
+            self.out = False
+            return verdict
         except (EOFError, OSError):
             raise WorkerDied from None
 
@@ -114,7 +136,17 @@ class Worker:
         return self.process.exitcode
 
     def end(self) -> None:
-        """Kill the worker and its session, without waiting for what the driver has to clear away."""
+        """Kill the worker and its session, without waiting for what the driver has to clear away.
+
+        A program under a tool that waits for work is asked to end first, and the tool with it: at most `LEFT_WITHIN` seconds.
+        """
+        if self.start.around:
+            if self.ready and not self.out:
+                with contextlib.suppress(OSError):
+                    self.connection.send(None)
+                    self.process.join(LEFT_WITHIN)
+            with contextlib.suppress(OSError):
+                self.printed = self.log.read_text(errors="replace")
         for kill in (os.killpg, os.kill):
             with contextlib.suppress(OSError):
                 kill(self.process.pid, signal.SIGKILL)
@@ -127,6 +159,8 @@ class Worker:
         The status can be read once from the forkserver's pipe, and multiprocessing reads it whenever a process is started: of two
         threads that read, the second would take the end of the pipe for the status.
         """
+        if self.start.around:
+            return self.process.join(seconds)
         multiprocessing.connection.wait([self.process.sentinel], seconds)
         with _starting:
             return self.process.exitcode is not None
@@ -136,7 +170,7 @@ class Worker:
             told = self.connection.recv()
         except (EOFError, OSError):
             raise WorkerDied from None
-        self.start_seconds, self.failed, self.ready = told["started"], told["failed"], True
+        self.start_seconds, self.failed, self.ready, self.pid = told["started"], told["failed"], True, told["pid"]
 
 
 def _started(arguments: tuple) -> tuple[Any, Any]:
@@ -147,7 +181,7 @@ def _started(arguments: tuple) -> tuple[Any, Any]:
     for left in (2, 1, 0):
         ours, theirs = multiprocessing.Pipe()
         with _starting, _forkserver() as context:
-            process = context.Process(target=_serve, args=(theirs, *arguments), daemon=True)
+            process = context.Process(target=_forked, args=(theirs, *arguments), daemon=True)
             try:
                 process.start()
                 return process, ours
@@ -161,15 +195,20 @@ def _started(arguments: tuple) -> tuple[Any, Any]:
     raise AssertionError("unreachable")
 
 
-def _serve(connection: Any, target: Target, log: str, variables: dict[str, str], addresses: list[str]) -> None:
-    """The worker: warm up, then judge what comes down the pipe until it ends."""
-    begun, me = time.perf_counter(), os.getpid()
+def _forked(connection: Any, *arguments: Any) -> None:
+    """The worker as a fork of the server: in a session of its own, and without what would keep the server alive."""
     os.setsid()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     alive: int | None = getattr(forkserver._forkserver, "_forkserver_alive_fd", None)
     if alive is not None:  # a copy in each worker would keep the forkserver, our parent, alive after the run was killed
         os.close(alive)
+    serve(connection, *arguments)
+
+
+def serve(connection: Any, target: Target, log: str, variables: dict[str, str], addresses: list[str], start: Start) -> None:
+    """The worker: warm up, then judge what comes down the pipe until it ends, or until None comes."""
+    begun, me = time.perf_counter(), os.getpid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(descriptor, 1), os.dup2(descriptor, 2)
     faulthandler.enable(file=2)
@@ -179,13 +218,15 @@ def _serve(connection: Any, target: Target, log: str, variables: dict[str, str],
     os.environ.update(variables)
     from bitverdict.harness.workers.warmup import settled, warm
 
-    failed = ""
+    failed, dead = "", False
     try:
+        if start.prepare:
+            load(start.prepare)(target)
         warm(target, addresses)
     except Exception as error:  # a device that cannot be had shows in the verdicts, by its name
         failed = f"{type(error).__name__}: {str(error)[:300]}"
     try:
-        connection.send({"started": time.perf_counter() - begun, "failed": failed})
+        connection.send({"started": time.perf_counter() - begun, "failed": failed, "pid": me})
     except OSError:  # nobody waits for this worker any more
         return
     while True:
@@ -193,10 +234,15 @@ def _serve(connection: Any, target: Target, log: str, variables: dict[str, str],
             record = connection.recv()
         except EOFError:
             return
+        if record is None and dead:
+            os._exit(0)  # the context is dead: an ordinary end would only report that again
+        if record is None:
+            return
         try:
             verdict = settled(performed(record, target), target)
         except Exception as error:  # the contract's fault or ours: it says nothing about a kernel
             verdict = failure(error)
+        dead = not target.emulated and verdict.outcome in DEVICE_FAULTS
         end_forks(me)  # one that the launcher made would answer too, and be taken for the answer to the next case
         connection.send(json.loads(json.dumps(verdict.to_json(), default=_plain)))
 

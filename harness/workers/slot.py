@@ -36,6 +36,7 @@ from bitverdict.harness.model.verdict import DEVICE_FAULTS, Basis, Decision, Out
 from bitverdict.harness.workers.forkserver import PRELOADED
 from bitverdict.harness.workers.process import SLICE, UNKNOWN, Worker, WorkerDied
 from bitverdict.harness.workers.standby import STARTS, Standbys
+from bitverdict.harness.workers.start import PLAIN, Start
 from bitverdict.harness.workers.task import Task, timeout_of
 
 __all__ = ["PRELOADED", "RECYCLED_AFTER", "SLICE", "Cancelled", "WorkerSlot", "asserted"]
@@ -57,9 +58,12 @@ class Cancelled(Exception):
 class WorkerSlot:
     """One place for one target. Not thread-safe; `close` ends its worker, `end` for good and from any thread."""
 
-    def __init__(self, target: Target, *, timeout: float, directory: Path, standbys: Standbys | None = None) -> None:
-        self.target, self.timeout = target, timeout
-        self.standbys = standbys if standbys is not None else Standbys(target, directory)
+    def __init__(
+        self, target: Target, *, timeout: float, directory: Path, standbys: Standbys | None = None, start: Start = PLAIN
+    ) -> None:
+        self.target, self.timeout, self.start = target, timeout, start
+        self.standbys = standbys if standbys is not None else Standbys(target, directory, start=start)
+        self.printed: list[str] = []  # by each worker under a tool that has ended
         self.worker: Worker | None = None
         self.ended = False
         self._lock = threading.Lock()
@@ -106,6 +110,7 @@ class WorkerSlot:
             worker, self.worker = self.worker, None
         if worker is not None:
             self.standbys.retire(worker)
+            self.printed += [worker.printed] if self.start.around else []
 
     def _once(self, work: Case | Task, tick: Callable[[], None]) -> tuple[Verdict, int]:
         """The verdict of one worker, and how many cases that worker had judged before."""
@@ -128,10 +133,12 @@ class WorkerSlot:
         else:
             if verdict is None:
                 seconds = time.perf_counter() - begun
-                verdict = _hung(timeout, seconds, hang_report.where(worker.process.pid, worker.said), worker.said(), before)
+                verdict = _hung(timeout, seconds, hang_report.where(worker.pid, worker.said), worker.said(), before)
                 self._lost()
             elif not self.target.emulated and verdict.outcome in DEVICE_FAULTS:
-                verdict = asserted(verdict, worker.said())
+                said = worker.said()
+                verdict = asserted(verdict, said)
+                verdict = replace(verdict, details=verdict.details | {"stderr": said}) if said else verdict
                 self._lost()
             else:
                 verdict = named_by_compiler(verdict, worker.said()) if says_nothing(verdict) else verdict
@@ -140,7 +147,7 @@ class WorkerSlot:
 
     def _handed_over(self, work: Case | Task, tick: Callable[[], None]) -> Worker:
         """The worker that has the case. Gone when none lives: one that died while nothing was out had no case, and no verdict."""
-        if self.worker is not None and self.worker.served >= RECYCLED_AFTER:
+        if self.worker is not None and self.worker.served >= (self.start.cases or RECYCLED_AFTER):
             self.close()
         for _ in range(STARTS):
             if self.worker is None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.workers.process import Worker, WorkerDied
+from bitverdict.harness.workers.start import PLAIN, Start
 
 CALM = 1
 MOST = 3  # on an H200 a fault costs 0.16 s (median) with 3, 0.42 with 2, 0.39 with 1; the 95th percentile is 0.95, 0.82, 0.71
@@ -25,12 +26,12 @@ class Standbys:
     """The workers of one target that wait, and those that are being cleared away. Safe for the threads of a worker pool.
 
     `count`: how many wait after a fault; None: `HARNESS_SPARES` or `MOST` on a GPU, none on an emulated target, where a start is
-    the 25 ms of a fork.
+    the 25 ms of a fork, and none of a start of its own (`bitverdict.harness.workers.start`).
     """
 
-    def __init__(self, target: Target, directory: Path, count: int | None = None) -> None:
-        self.target, self.directory = target, directory
-        self.count = count if count is not None else 0 if target.emulated else asked_for()
+    def __init__(self, target: Target, directory: Path, count: int | None = None, start: Start = PLAIN) -> None:
+        self.target, self.directory, self.start = target, directory, start
+        self.count = count if count is not None else 0 if target.emulated or start.name else asked_for()
         self.addresses: dict[str, None] = {}  # contracts that a worker has imported and lived
         self.faults = 0
         self.ended = False
@@ -48,7 +49,7 @@ class Standbys:
             with self._lock:
                 if self.ended:
                     raise WorkerDied
-                worker = self._first() or Worker(self.target, self.directory, list(self.addresses))
+                worker = self._first() or self._new()
             try:
                 waited = worker.wait_ready(tick)
             except WorkerDied:
@@ -73,7 +74,7 @@ class Standbys:
             if self.ended or missing <= 0:
                 return
             for _ in range(missing):
-                self._waiting.append(Worker(self.target, self.directory, list(self.addresses)))
+                self._waiting.append(self._new())
 
     def retire(self, worker: Worker) -> None:
         """End a worker; on a GPU its context is cleared away while others work."""
@@ -99,6 +100,9 @@ class Standbys:
             left, self._waiting, self._dead = self._waiting + self._dead, [], []
         for worker in left:
             worker.join(5)
+
+    def _new(self) -> Worker:
+        return Worker(self.target, self.directory, list(self.addresses), self.start)
 
     def _first(self) -> Worker | None:
         """The first that is ready; else the one that was started first."""

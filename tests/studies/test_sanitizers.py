@@ -5,6 +5,11 @@ docs/sanitizers.md says what was kept, each difference from the emulated GPU wit
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +21,13 @@ from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.studies.sanitizers import page, runs
 from bitverdict.harness.studies.sanitizers.known_differences import Explained, meant
 from bitverdict.harness.studies.sanitizers.runs import cases_of, examine, name_of, read, told
+from bitverdict.harness.workers.journal import Journal
+from bitverdict.harness.workers.pool import WorkerPool
+from bitverdict.harness.workers.task import Task, measured
 from tests.faults import sanitizer_bait
+from tests.support.fragile_gpu import FRAGILE
+from tests.support.fragile_gpu import case as fragile_case
+from tests.workers.test_pool import runs as runs_still
 
 ROOT = Path(__file__).parents[2]
 HELD = ROOT / "tests" / "hardware_words" / "sanitizers_h200.json"
@@ -47,6 +58,9 @@ ASKED = """========= COMPUTE-SANITIZER
 ELSEWHERE = ASKED.replace("loadBinary", "launchKernel").replace("_init_handles in compiler.py", "run in jit.py")
 BOTH = ASKED.partition("========= ERROR SUMMARY")[0] + STORE.partition("\n")[2].replace("2 errors", "3 errors")
 REFUSED = Verdict(decision=Decision.FAIL, outcome=Outcome.LAUNCHER_ERROR, message="Triton Error [CUDA]: invalid argument")
+DIED = Verdict(
+    decision=Decision.FAIL, outcome=Outcome.SEGMENTATION_FAULT, message="the process died of SIGSEGV", details={"status": -11}
+)
 FAULTED = Verdict(decision=Decision.FAIL, outcome=Outcome.LAUNCH_FAILURE, message="launch failure")
 CONSAN = (
     f"{ROOT}/kernels/hopper_matmul.py:176: kernel: block: [0,0,0] Assertion `Buffer being accessed has outstanding writes` failed."
@@ -59,7 +73,7 @@ CONSAN = (
         ("memcheck", PASS, CLEAN, "pass", ""),
         ("memcheck", WRONG, CLEAN, "wrong words", ""),
         ("memcheck", PASS, STORE, "illegal address", "sanitizer_bait.py:35"),
-        ("memcheck", None, STORE, "illegal address", "sanitizer_bait.py:35"),
+        ("memcheck", DIED, STORE, "illegal address", "sanitizer_bait.py:35"),
         (
             "memcheck",
             WRONG,
@@ -69,7 +83,7 @@ CONSAN = (
         ),
         (
             "memcheck",
-            None,
+            DIED,
             STORE.replace("Invalid __global__ write of size 4 bytes", "Illegal instruction"),
             "illegal instruction",
             "sanitizer_bait.py:35",
@@ -98,7 +112,7 @@ CONSAN = (
             "",
         ),
         ("consan", ASSERTED, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
-        ("consan", None, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
+        ("consan", DIED, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
         ("consan", FAULTED, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
         ("consan", FAULTED, "", "launch failure", ""),
         ("consan", WRONG, CONSAN, "wrong words", ""),
@@ -108,7 +122,7 @@ CONSAN = (
         ("fpsan", ASSERTED, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
     ],
 )
-def test_what_is_printed_becomes_a_verdict(mode: str, judged: Verdict | None, said: str, outcome: str, location: str) -> None:
+def test_what_is_printed_becomes_a_verdict(mode: str, judged: Verdict, said: str, outcome: str, location: str) -> None:
     found = told(mode, judged, said)
     assert (found.outcome, found.location) == (outcome, location)
     assert found.failed is (outcome != "pass")
@@ -143,9 +157,14 @@ def test_a_summary_behind_a_line_that_nobody_ended_is_read(text: str, outcome: s
     assert told("memcheck", PASS, first + "a last line" + "".join(rest)).outcome == outcome
 
 
-def test_a_worker_that_leaves_no_verdict_is_told_by_how_it_ended() -> None:
-    assert told("iisan", None, "Traceback", 1).outcome is Outcome.LAUNCHER_ERROR
-    assert told("iisan", None, "", -9).outcome is Outcome.KILLED
+def test_a_worker_that_dies_in_silence_is_told_by_how_it_died() -> None:
+    assert told("iisan", DIED, "Traceback") == told("memcheck", DIED, CLEAN) == DIED
+
+
+def test_a_tool_that_starts_nothing_is_not_run_by_what_it_printed() -> None:
+    never = Verdict(decision=Decision.ERROR, outcome=Outcome.ERROR, message="3 processes died", details={"layer": "machine"})
+    found = told("memcheck", never, "========= Error: Device not supported. Please refer to the documentation\n")
+    assert found.decision is Decision.NOT_RUN and "Device not supported" in found.message and found.details["judge"] == ""
 
 
 def test_fpsan_s_words_rest_on_nothing() -> None:
@@ -191,7 +210,7 @@ def test_cases_of_one_worker_are_told_apart_and_a_worker_that_dies_takes_no_othe
     dead = replace(innocent, contract=f"{deadly}:CONTRACT")
     found = runs.examine_together([innocent, bait, dead, innocent], HOPPER, "bare", timeout=120)
     assert [v.outcome for v in found] == [Outcome.PASS, Outcome.ILLEGAL_ADDRESS, Outcome.LAUNCHER_ERROR, Outcome.PASS]
-    assert "status 7" in found[2].message
+    assert found[2].details["status"] == 7
 
 
 def test_a_case_that_never_answers_is_a_timeout_and_the_next_is_judged(tmp_path: Path) -> None:
@@ -202,32 +221,121 @@ def test_a_case_that_never_answers_is_a_timeout_and_the_next_is_judged(tmp_path:
         "class Slow(sanitizer_bait.BaitContract):\n    def launch(self, *given):\n        time.sleep(600)\n\n\n"
         "CONTRACT = Slow()\n"
     )
-    found = runs.examine_together([replace(innocent, contract=f"{slow}:CONTRACT"), innocent], HOPPER, "bare", timeout=20)
+    found = runs.examine_together([replace(innocent, contract=f"{slow}:CONTRACT"), innocent], HOPPER, "bare", timeout=4)
     assert [v.outcome for v in found] == [Outcome.TIMEOUT, Outcome.PASS]
 
 
-@pytest.mark.parametrize(("printed", "alone"), [(CLEAN, 0), (STORE, 3), ("", 3)])
-def test_what_compute_sanitizer_finds_among_several_is_looked_for_in_each_alone(monkeypatch, printed: str, alone: int) -> None:
-    asked: list[int] = []
+TOOL = """
+import subprocess, sys
+print("========= COMPUTE-SANITIZER", flush=True)
+words = sys.argv[sys.argv.index("20") + 1 :]
+open({asked!r}, "a").write(sys.argv[2] + "\\n")
+status = subprocess.run(words).returncode  # a tool is the parent of what it watches
+print({printed!r}, flush=True)
+sys.exit(status)
+"""
 
-    def run(cases, machine, mode, around, timeout):
-        asked.append(len(cases))
-        return [PASS] * len(cases), printed, 0
 
-    monkeypatch.setattr(runs, "_run", run)
-    monkeypatch.setattr(runs.shutil, "which", lambda name: name)
-    cases = [sanitizer_bait.CONTRACT.required(HOPPER)[0]] * 3
-    found = runs.examine_together(cases, Target("cuda:0", "sm_90", 0), "memcheck")
-    assert asked == [3, *[1] * alone]
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
+    """Stands a program in for compute-sanitizer that prints a text at the end; the tools that were started, one a worker."""
+    started = tmp_path / "started"
+    started.touch()
+    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    def stands_in(printed: str) -> Callable[[], list[str]]:
+        program = tmp_path / "compute-sanitizer"
+        text = TOOL.format(asked=str(started), printed=printed.partition("\n")[2])
+        program.write_text(f"#!{sys.executable}\n{text}")
+        program.chmod(0o755)
+        return lambda: started.read_text().split()
+
+    return stands_in
+
+
+@pytest.mark.parametrize(("printed", "workers"), [(CLEAN, 1), (STORE, 3), ("", 3)])
+def test_what_a_tool_finds_among_several_is_looked_for_in_each_alone(
+    tool: Callable[[str], Callable[[], list[str]]], printed: str, workers: int
+) -> None:
+    """The worker is a program under the tool, on a target that is not emulated: the tool's end is in what it printed."""
+    started = tool(printed)
+    found = runs.examine_together([fragile_case(n=n) for n in range(2)], FRAGILE, "memcheck", timeout=60)
+    assert started() == ["memcheck"] * workers
     assert {str(v.outcome) for v in found} == {{CLEAN: "pass", STORE: "illegal address", "": "not run"}[printed]}
 
 
-def test_after_a_dead_device_the_rest_is_judged_by_another_worker(monkeypatch) -> None:
-    answers = [[PASS, ASSERTED], [PASS]]
-    monkeypatch.setattr(runs, "_run", lambda *given: (answers.pop(0), CONSAN, 0))
-    cases = [sanitizer_bait.CONTRACT.required(HOPPER)[0]] * 3
-    found = runs.examine_together(cases, Target("cuda:0", "sm_90", 0), "consan")
-    assert [str(v.outcome) for v in found] == ["pass", "device assert", "pass"] and "outstanding writes" in found[1].message
+@pytest.mark.parametrize(("does", "outcome"), [("fault", "illegal instruction"), ("leave", "launcher error")])
+def test_a_fault_under_a_tool_is_told_and_the_others_are_judged(
+    tool: Callable[[str], Callable[[], list[str]]], does: str, outcome: str
+) -> None:
+    tool(CLEAN)
+    found = runs.examine_together([fragile_case(n=1), fragile_case(does)], FRAGILE, "memcheck", timeout=60)
+    assert [str(v.outcome) for v in found] == ["pass", outcome]
+
+
+def test_a_hang_under_a_tool_is_told_with_its_line_and_leaves_no_process(
+    tool: Callable[[str], Callable[[], list[str]]], tmp_path: Path
+) -> None:
+    """The line: the tool's process is not the one that hangs."""
+    tool(CLEAN)
+    slow = tmp_path / "slow.py"
+    slow.write_text(
+        "import os, time\nfrom tests.support import fragile_gpu\n\n\n"
+        "class Slow(type(fragile_gpu.CONTRACT)):\n    def launch(self, *given):\n"
+        f"        open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n        time.sleep(600)\n\n\nCONTRACT = Slow()\n"
+    )
+    found = examine(replace(fragile_case(), contract=f"{slow}:CONTRACT"), FRAGILE, "memcheck", timeout=4)
+    assert (found.outcome, found.location) == (Outcome.TIMEOUT, "slow.py:8")
+    deadline = time.monotonic() + 10
+    while runs_still(int((tmp_path / "pid").read_text())):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+KILLED = """
+import sys
+from bitverdict.harness.studies.sanitizers.runs import examine
+from dataclasses import replace
+from tests.support.fragile_gpu import FRAGILE, case
+
+examine(replace(case(), contract=sys.argv[1]), FRAGILE, "memcheck", timeout=60)
+"""
+
+
+def test_a_run_that_is_killed_leaves_no_tool_and_no_program(tool: Callable[[str], Callable[[], list[str]]], tmp_path: Path) -> None:
+    tool(CLEAN)
+    slow = tmp_path / "slow.py"
+    slow.write_text(
+        "import os, time\nfrom tests.support import fragile_gpu\n\n\n"
+        "class Slow(type(fragile_gpu.CONTRACT)):\n    def launch(self, *given):\n"
+        f"        open({str(tmp_path / 'pid')!r}, 'w').write(f'{{os.getpid()}} {{os.getppid()}} ')\n        time.sleep(600)\n\n\n"
+        "CONTRACT = Slow()\n"
+    )
+    run = subprocess.Popen([sys.executable, "-c", KILLED, f"{slow}:CONTRACT"], cwd=ROOT)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().endswith(" "):
+        assert time.monotonic() < deadline and run.poll() is None
+        time.sleep(0.05)
+    run.kill()
+    run.wait()
+    left = [int(pid) for pid in (tmp_path / "pid").read_text().split()]
+    while any(map(runs_still, left)):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def test_each_mode_is_in_the_worker_s_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TRITON_INSTRUMENTATION_MODE", "consan")
+    told_by = Task(function="tests.support.worker_tasks:variables", contract="")
+    with WorkerPool(journal=Journal(tmp_path / "j.jsonl")) as pool:
+        for mode in ("bare", "iisan"):
+            start = runs.start_of(HOPPER, mode, "", 1)
+            found = measured(pool.judge(told_by, HOPPER, start=start))
+            assert found["TRITON_INSTRUMENTATION_MODE"] == ("" if mode == "bare" else mode)
+        assert measured(pool.judge(told_by, HOPPER))["TRITON_INSTRUMENTATION_MODE"] == "consan"
+        assert len({slot.process.pid for slot in pool.slots.values()}) == 3
+        assert pool.release(HOPPER, start=runs.start_of(HOPPER, "iisan", "", 1)) == [] and len(pool.slots) == 2
 
 
 def test_a_kernel_that_lacks_something_is_not_run_with_the_reason() -> None:

@@ -29,3 +29,8 @@ def doubled(target: Target, given: Mapping) -> Verdict:
     return Verdict(
         decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: {"target": target.name, "twice": 2 * given["number"]}}
     )
+
+
+def variables(target: Target, given: Mapping) -> Verdict:
+    """The environment of this process."""
+    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: dict(os.environ)})

@@ -1,4 +1,4 @@
-"""A case under a sanitizer, in a worker of its own, and what the sanitizer said as a verdict.
+"""A case under a sanitizer, in a worker that is started for it, and what the sanitizer said as a verdict.
 
     bare                     no sanitizer: what the others are held against
     iisan, consan, fpsan     Triton's instrumentation, compiled into the kernel (`TRITON_INSTRUMENTATION_MODE`)
@@ -16,10 +16,6 @@ import json
 import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,12 +25,12 @@ from bitverdict.harness.judge.classify import failure
 from bitverdict.harness.judge.devices import device_of
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.contract import case_from_record
-from bitverdict.harness.model.paths import IMPORTED_FROM, shown
-from bitverdict.harness.model.targets import Target, visible_device
+from bitverdict.harness.model.paths import shown
+from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
-from bitverdict.harness.workers.slot import DEVICE_FAULTS
+from bitverdict.harness.model.verdict import DEVICE_FAULTS, Basis, Decision, Outcome, Verdict
+from bitverdict.harness.workers.pool import WorkerPool
+from bitverdict.harness.workers.start import Start
 
 COMPILED, AROUND = ("iisan", "consan", "fpsan"), ("memcheck", "racecheck")
 MODES = ("bare", *COMPILED, *AROUND)
@@ -69,12 +65,14 @@ def examine(case: Case, machine: Target, mode: str, *, timeout: float = 300.0) -
     return examine_together([case], machine, mode, timeout=timeout)[0]
 
 
-def examine_together(cases: Sequence[Case], machine: Target, mode: str, *, timeout: float = 300.0) -> list[Verdict]:
+def examine_together(
+    cases: Sequence[Case], machine: Target, mode: str, *, timeout: float = 300.0, pool: WorkerPool | None = None, place: int = 0
+) -> list[Verdict]:
     """The verdicts on `cases` under `mode`, in as few workers as they allow. ValueError for a mode that there is not.
 
-    A worker that ends before its last case, or whose device is dead, is followed by one for the rest; `timeout` is the most seconds
-    from one verdict to the next. What compute-sanitizer prints does not say of which case: where it finds anything in a worker of
-    several, or a verdict is missing, each is examined alone.
+    They are judged at `place` of `pool`; without one, in a pool made for them, in which a case may take `timeout` seconds. What
+    compute-sanitizer prints does not say of which case: where it finds anything in a worker of several, or needed more than one
+    worker, each is examined alone.
     """
     if mode not in MODES:
         raise UsageError(f"sanitizer {mode!r}: there is none of that name; one of {', '.join(MODES)}")
@@ -83,116 +81,55 @@ def examine_together(cases: Sequence[Case], machine: Target, mode: str, *, timeo
     tool = shutil.which("compute-sanitizer") or _beside_cuda("compute-sanitizer")
     if mode in AROUND and tool is None:
         return [_not_run("compute-sanitizer is not installed; it comes with the CUDA toolkit")] * len(cases)
-    around = [tool, "--tool", mode, "--target-processes", "all", "--print-limit", "20"] if mode in AROUND and tool else []
-    found: list[Verdict] = []
-    while len(found) < len(cases):
-        rest, begun = cases[len(found) :], time.perf_counter()
-        judged, said, status = _run(rest, machine, mode, around, timeout)
-        if around and len(rest) > 1 and (len(judged) < len(rest) or not _found_nothing(said)):
-            return found + [examine(case, machine, mode, timeout=timeout) for case in rest]
-        came = [told(mode, verdict, said, status) for verdict in judged]
-        if status is None and len(judged) < len(rest):
-            came.append(
-                Verdict(
-                    decision=Decision.FAIL,
-                    outcome=Outcome.TIMEOUT,
-                    message=f"no verdict within {timeout:g} s under {mode}",
-                    basis=Basis.OBSERVED_FAULT,
-                    details={"said": _tail(said)},
-                )
-            )
-        elif len(judged) < len(rest) and not (judged and judged[-1].outcome in DEVICE_FAULTS):
-            came.append(told(mode, None, said, status))
-        share = round((time.perf_counter() - begun) / len(came), 2)
-        found += [replace(verdict, seconds=verdict.seconds | {"worker": share}) for verdict in came]
-    return found
+    if pool is None:
+        with WorkerPool(timeout=timeout) as made:
+            return examine_together(cases, machine, mode, pool=made)
+    start, begun = start_of(machine, mode, tool or "", len(cases)), time.perf_counter()
+    judged = [pool.judge(case, machine, place=place, start=start) for case in cases]
+    printed = pool.release(machine, place=place, start=start)
+    if mode in AROUND and len(cases) > 1 and not (len(printed) == 1 and _found_nothing(printed[0])):
+        return [examine_together([case], machine, mode, pool=pool, place=place)[0] for case in cases]
+    share = round((time.perf_counter() - begun) / len(cases), 2)
+    found = [told(mode, verdict, printed[-1] if printed else said_over(verdict)) for verdict in judged]
+    return [replace(verdict, seconds=verdict.seconds | {"worker": share}) for verdict in found]
 
 
-def _run(
-    cases: Sequence[Case], machine: Target, mode: str, around: list[str], timeout: float
-) -> tuple[list[Verdict], str, int | None]:
-    """One worker: its verdicts as far as it came, what was printed, and its status: None where it was ended for its silence."""
-    paths = [str(IMPORTED_FROM), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"TRITON_INSTRUMENTATION_MODE": mode if mode in COMPILED else ""}
-    environment["PYTHONPATH"] = os.pathsep.join(paths)
-    environment.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
-    if not machine.emulated:
-        environment |= {"CUDA_VISIBLE_DEVICES": visible_device(machine.index), "HARNESS_ONE_GPU": "1"}
+def start_of(machine: Target, mode: str, tool: str, cases: int) -> Start:
+    """How a worker for `mode` is started, and for how many cases."""
+    variables = {"TRITON_INSTRUMENTATION_MODE": mode if mode in COMPILED else ""}
+    around: tuple[str, ...] = ()
     if mode in AROUND:
-        environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # an allocation a tensor, or its neighbour is the allocator's block
-    with tempfile.TemporaryDirectory() as folder:
-        asked, answers, printed = (Path(folder) / name for name in ("cases.json", "verdicts.jsonl", "printed"))
-        asked.write_text(json.dumps([case.to_json() for case in cases]))
-        answers.touch()
-        command = [
-            *around,
-            sys.executable,
-            "-m",
-            "bitverdict.harness.studies.sanitizers.runs",
-            str(asked),
-            machine.name,
-            machine.arch,
-            str(answers),
-        ]
-        with printed.open("w") as out:
-            worker = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                cwd=IMPORTED_FROM,
-                start_new_session=True,
-            )
-            status = _waited(worker, answers, timeout)
-        lines = answers.read_text().splitlines(keepends=True)
-        verdicts = [Verdict.from_json(json.loads(line)) for line in lines if line.endswith("\n")]
-        return verdicts, printed.read_text(errors="replace"), status
+        variables["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # an allocation a tensor, or its neighbour is the allocator's block
+        around = (tool, "--tool", mode, "--target-processes", "all", "--print-limit", "20")
+    prepare = "" if machine.emulated else f"{__name__}:allocate_scratch"
+    return Start(name=mode, variables=variables, prepare=prepare, around=around, cases=cases)
 
 
-def _waited(worker: subprocess.Popen, answers: Path, timeout: float) -> int | None:
-    """The worker's status; None where it gave no further verdict for `timeout` seconds, and was ended."""
-    size, since = 0, time.perf_counter()
-    while True:
-        try:
-            return worker.wait(timeout=0.1)
-        except subprocess.TimeoutExpired:
-            now = answers.stat().st_size
-            if now != size:
-                size, since = now, time.perf_counter()
-            elif time.perf_counter() - since > timeout:
-                os.killpg(worker.pid, signal.SIGKILL)
-                worker.wait()
-                return None
+def said_over(verdict: Verdict) -> str:
+    """What the worker printed over the case of a verdict that tells it: of a fault, a death, a hang."""
+    return "\n".join(verdict.details.get("stderr", ()))
 
 
-def told(mode: str, judged: Verdict | None, said: str, status: int | None = 0) -> Verdict:
-    """What the worker's verdict and everything that was printed come to. `judged` is None where the worker left no verdict."""
+def told(mode: str, judged: Verdict, said: str) -> Verdict:
+    """What the worker pool's verdict and everything that was printed come to."""
     lines = _lines(said)
-    parsed = _around(mode, lines) if mode in AROUND else _asserted(lines)
-    if parsed is not None and (mode in AROUND or judged is None or judged.outcome in DEVICE_FAULTS):
+    no_verdict = "status" in judged.details or judged.details.get("layer") == "machine"  # of a worker that died, or never came
+    parsed = None if judged.outcome is Outcome.TIMEOUT else _around(mode, lines) if mode in AROUND else _asserted(lines)
+    if parsed is not None and (mode in AROUND or no_verdict or judged.outcome in DEVICE_FAULTS):
         outcome, message, location = parsed
+        details = {"said": _tail(said), "judge": "" if no_verdict else str(judged.outcome)}
         if outcome is Outcome.NOT_RUN:
-            return replace(_not_run(message), details={"said": _tail(said), "judge": str(judged.outcome) if judged else ""})
+            return replace(_not_run(message), details=details)
         return Verdict(
             decision=Decision.FAIL,
             outcome=outcome,
             message=message,
             location=location,
             basis=Basis.OBSERVED_FAULT,
-            details={"said": _tail(said), "judge": str(judged.outcome) if judged else ""},
+            details=details,
         )
-    if judged is not None and mode in AROUND and _refused_calls(lines):
+    if mode in AROUND and not no_verdict and _refused_calls(lines):
         judged = replace(judged, details=judged.details | {"besides": BESIDES})
-    if judged is None:
-        killed = status is not None and status < 0
-        return Verdict(
-            decision=Decision.FAIL,
-            outcome=Outcome.KILLED if killed else Outcome.LAUNCHER_ERROR,
-            message=f"the worker left no verdict (status {status})",
-            details={"said": _tail(said)},
-            basis=Basis.OBSERVED_FAULT,
-        )
     if mode == "fpsan" and judged.outcome in OF_WORDS:
         return replace(
             judged,
@@ -287,34 +224,12 @@ def _tail(said: str) -> list[str]:
     return said.splitlines()[-40:]
 
 
-def _allocate_scratch(machine: Target) -> None:
+def allocate_scratch(machine: Target) -> None:
     """consan keeps the state of barriers and buffers in global memory, which Triton asks of whoever launches."""
     import torch
     import triton
 
     triton.set_allocator(lambda size, alignment, stream: torch.zeros(size, dtype=torch.int8, device=device_of(machine)))
-
-
-def _worker(words: Sequence[str]) -> None:
-    """Judge the cases of a file in this process and leave their verdicts in another, a line each as they come."""
-    records, name, arch, answers = json.loads(Path(words[0]).read_text()), *words[1:]
-    from bitverdict.harness.judge.judge import judge
-
-    machine = Target(name, arch) if name.startswith("emulated:") else Target(name, arch, int(name.partition(":")[2]))
-    if not machine.emulated:
-        _allocate_scratch(machine)
-    with Path(answers).open("a") as out:
-        for record in records:
-            try:
-                contract = resolve(record["contract"])
-                verdict = judge(case_from_record(contract, record), machine, contract)
-            except Exception as error:  # the contract's fault or ours: it says nothing about a kernel
-                verdict = failure(error)
-            out.write(json.dumps(verdict.to_json(), default=str) + "\n")
-            out.flush()
-            sys.stdout.flush()
-            if not machine.emulated and verdict.outcome in DEVICE_FAULTS:
-                os._exit(0)  # the context is dead: an ordinary end would only report that again
 
 
 def chosen(address: str, machine: Target, count: int | None) -> list[Case]:
@@ -371,7 +286,3 @@ def cases_of(rows: Sequence[dict], address: str) -> list[Case]:
     contract = resolve(address)
     records = [row["case"] | {"contract": address} for row in rows if name_of(row["contract"]) == name_of(address)]
     return list({case.key: case for case in map(contract.case_from_json, records)}.values())
-
-
-if __name__ == "__main__":
-    _worker(sys.argv[1:])

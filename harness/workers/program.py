@@ -1,0 +1,12 @@
+"""The worker that a tool starts: ``python -m bitverdict.harness.workers.program ADDRESS``, where ADDRESS is the run's socket."""
+
+from __future__ import annotations
+
+import sys
+
+from bitverdict.harness.workers.process import serve
+from bitverdict.harness.workers.start import connected
+
+if __name__ == "__main__":
+    connection = connected(sys.argv[1])
+    serve(connection, *connection.recv())
