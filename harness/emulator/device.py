@@ -29,7 +29,7 @@ from bitverdict.harness.emulator.compiled_kernel import returned
 from bitverdict.harness.emulator.cuda_runtime import LAUNCH, answering
 from bitverdict.harness.emulator.cuda_tensors import CUDA, outside
 from bitverdict.harness.emulator.execution.async_ops import READ_BY, Schedule
-from bitverdict.harness.emulator.execution.cta import FENCE_READ, PARITY, Machine
+from bitverdict.harness.emulator.execution.cta import PARITY, Machine
 from bitverdict.harness.emulator.execution.interleaving import Programs
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
 from bitverdict.harness.emulator.frontend.access_widths import Access, accesses
@@ -43,6 +43,7 @@ from bitverdict.harness.emulator.frontend.translate import Translated, translate
 from bitverdict.harness.emulator.memory.global_atomics import RELEASED, ROUNDS
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.memory.global_order import EQUAL
+from bitverdict.harness.emulator.memory.proxy_fences import FENCE_READ
 from bitverdict.harness.emulator.memory.undefined_lanes import NOTE
 from bitverdict.harness.emulator.mlir_reader import Program
 from bitverdict.harness.emulator.residency import Registers, Residency, check_grid, limit_of, most_registers, residency

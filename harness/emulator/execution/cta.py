@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.async_rules import CP_ASYNC, AsyncKind, Proxy, rule_of
+from bitverdict.harness.emulator.async_rules import CP_ASYNC, AsyncKind, Proxy
 from bitverdict.harness.emulator.execution.async_ops import Flights, InFlight, Schedule
 from bitverdict.harness.emulator.execution.mbarriers import Barriers
 from bitverdict.harness.emulator.execution.partitions import MOST_AGENTS, Agent, Footprints, Thread, drive
 from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorOperations
 from bitverdict.harness.emulator.execution.tma import BulkCopies
-from bitverdict.harness.emulator.faults import EmulatedFault, OnChipFault
+from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.global_atomics import GlobalAtomics
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.memory.global_order import ORDINARY
-from bitverdict.harness.emulator.memory.onchip import Hidden, Outside, Space, View
+from bitverdict.harness.emulator.memory.onchip import Outside, Space, View
+from bitverdict.harness.emulator.memory.proxy_fences import ProxyVisibility
 from bitverdict.harness.emulator.memory.tensor_maps import Descriptor
 from bitverdict.harness.emulator.timeline import Timeline
 
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
 
 TENSOR_BYTES = 128 * 512 * 4
-FENCE = "ttng.fence_async_shared"
-FENCE_READ = f"{FENCE} after a read"
 PARITY = "parity of a wait"
 
 
@@ -62,6 +61,7 @@ class Machine(BulkCopies, GlobalAtomics, TensorOperations):
         self.runs = [0] * blocks
         self.steps, self.step_limit = 0, step_limit
         self.notes = memory.order.notes
+        self.proxies = ProxyVisibility(shared, self.notes)
         self.false_hints: dict[tuple[str, str], str] = {}  # (line, what was promised) -> what is not so
         self.start(0)
 
@@ -71,6 +71,7 @@ class Machine(BulkCopies, GlobalAtomics, TensorOperations):
         self.number = number
         self.program = (number % x, number // x % y, number // (x * y))
         self.shared.reset()
+        self.proxies.reset()
         if self.tensor.size:
             self.tensor.reset()
         self.timeline = Timeline()
@@ -87,6 +88,7 @@ class Machine(BulkCopies, GlobalAtomics, TensorOperations):
         """A machine for another program of the launch: it has on-chip memories of its own, and counts and notes where this does."""
         made = copy.copy(self)
         made.shared = Space(self.shared.name, self.shared.size)
+        made.proxies = ProxyVisibility(self.shared.size, self.notes)
         made.tensor = Space(self.tensor.name, self.tensor.size)
         return made
 
@@ -261,14 +263,14 @@ class Machine(BulkCopies, GlobalAtomics, TensorOperations):
         for view in reads:
             self._touch(op, view, write=False, keep=False)
             if through_async and view.space is self.shared:
-                self._async_reads(op, view)
+                self.proxies.async_read(op, view, self.agent)
         for view in writes:
             if self.footprints:
                 self.footprints[view.space.name].touch(self.agent, op, view, write=True, keep=False)
             if view.space is self.shared:
                 self.barriers.overwritten(op, view)
                 if through_async:
-                    self._async_writes(op, view)
+                    self.proxies.async_write(op, view, self.agent, partitions=bool(self.footprints))
         return InFlight(op, kind, self.agent.number, reads=(*reads, *in_turn), writes=writes, barriers=barriers)
 
     def issue(self, flight: InFlight, land: Callable[[], None]) -> InFlight:
@@ -295,7 +297,7 @@ class Machine(BulkCopies, GlobalAtomics, TensorOperations):
     def read(self, op: Operation, view: View) -> np.ndarray:
         self._touch(op, view, write=False)
         if self.footprints and view.space is self.shared:
-            self.shared.unfenced_read(view, op, self.agent.number, int(self.agent.clock[self.agent.number]))
+            self.proxies.generic_read(op, view, self.agent)
         return view.get()
 
     def write(self, op: Operation, view: View, value: np.ndarray) -> None:
@@ -309,52 +311,14 @@ class Machine(BulkCopies, GlobalAtomics, TensorOperations):
     def wrote(self, op: Operation, view: View) -> None:
         """Ordinary stores (or cp.async) wrote `view`: the async proxy may not read it before a proxy fence."""
         if not self.schedule.timeless:
-            self.shared.unfenced(view, op, self.agent.number, int(self.agent.clock[self.agent.number]))
+            self.proxies.generic_write(op, view, self.agent)
 
     def fence(self, op: Operation, written: bool = False) -> None:
         """fence.proxy.async of shared memory: what this agent knows to be written becomes visible to the async proxy. `written`: by
         the author, which else follows from its line."""
         self.tell("proxy fence", op, "generic reads and writes so far are ordered before the async proxy")
         alone = len(self.flights.agents) == 1
-        self.shared.fence(self.agent.number, self.agent.clock, written=written or op.location in self.written, alone=alone)
-
-    def _async_reads(self, op: Operation, view: View) -> None:
-        """The async proxy is asked to read `view` of shared memory."""
-        if (found := self.shared.hidden(view, self.agent.clock)) is not None:
-            self._unfenced(op, view, "reads", "ordinary store", *found)
-
-    def _async_writes(self, op: Operation, view: View) -> None:
-        """The async proxy is asked to write `view` of shared memory. What it writes needs no fence to be read again."""
-        if self.footprints:  # within one partition the compiler's fence stands between them
-            for earlier, found in (
-                ("ordinary store", self.shared.hidden(view, self.agent.clock)),
-                ("ordinary load", self.shared.still_read(view, self.agent.clock)),
-            ):
-                if found is not None:
-                    self._unfenced(op, view, "writes", earlier, *found)
-        self.shared.clean(view)
-
-    def _unfenced(self, op: Operation, view: View, does: str, earlier: str, hidden: Hidden, repaired: bool) -> None:
-        """The async proxy `does` something to `view` after a generic access that no fence of the author's follows: an advice where
-        the compiler has `repaired` it, else a race."""
-        if repaired:
-            self.notes.add((FENCE if earlier == "ordinary store" else FENCE_READ, hidden.op.location))
-            return
-        other, did = hidden.op, "wrote" if earlier == "ordinary store" else "read"
-        place = "between them" if hidden.agent == self.agent.number else f"after {other.location}, before the arrival behind it"
-        raise OnChipFault(
-            "race",
-            f"{op.name} {does} {view} through the async proxy, which {other.name} at {other.location} {did} through the "
-            "generic one: no proxy fence (fence_async_shared) between them",
-            op.location,
-            {
-                "rule": rule_of(earlier),
-                "remedy": f"fence_async_shared() {place}",
-                "operation": op.brief,
-                "other operation": other.brief,
-                "other location": other.location,
-            },
-        )
+        self.proxies.proxy_fence(self.agent, by_author=written or op.location in self.written, alone=alone)
 
     # -- cp.async (PTX ISA 9.7.9.25.3) --------------------------------------------------------------------------------
     def copy(self, op: Operation, pointer: np.ndarray, view: View, mask: np.ndarray | None, undefined: bool) -> None:

@@ -100,6 +100,11 @@ class Agent:
         """The part of the clock that tells of all programs."""
         return self.clock[MOST_AGENTS:]
 
+    @property
+    def epoch(self) -> int:
+        """What it does now belongs to this epoch of its own."""
+        return int(self.clock[self.number])
+
     def release(self) -> np.ndarray:
         """What others learn by acquiring now; later acts of this agent are a new epoch."""
         known = self.clock.copy()

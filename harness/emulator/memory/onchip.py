@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from bitverdict.harness.emulator.faults import OnChipFault
 
 if TYPE_CHECKING:
-    from bitverdict.harness.emulator.mlir_reader import Operation
+    pass
 
 SPREAD = 2  # of fp4 beside fp8: of 16 bytes of shared memory 8 hold elements (PTX ISA, tensor memory map: .b4x16_p64)
 POISON = 0xFF  # a NaN in every float format we hold, and conspicuous as an integer
@@ -33,23 +32,6 @@ def zeros(count: int, dtype: type) -> np.ndarray:
     return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE), dtype)
 
 
-@dataclass
-class Hidden:
-    """A use through the generic proxy by `agent` in `epoch`; `fences` are those that followed, by agent the epoch of its first,
-    `repairs` those that the author has not written."""
-
-    op: Operation
-    agent: int
-    epoch: int
-    fences: dict[int, int] = field(default_factory=dict)
-    repairs: dict[int, int] = field(default_factory=dict)
-
-    @staticmethod
-    def shown(fences: dict[int, int], clock: np.ndarray) -> bool:
-        """Whether one of `fences` is known to whoever knows `clock`: a fence after the arrival that hands a tile on is not."""
-        return any(epoch <= clock[agent] for agent, epoch in fences.items())
-
-
 class Space:
     """One on-chip memory of one program: its bytes, and for each byte whether it was written since it was allocated."""
 
@@ -60,70 +42,11 @@ class Space:
         self.undefined_by: set[str] = set()  # the lines of those loads
         self.known = np.zeros(size, np.uint8)  # (size,) 0xFF where written
 
-        self.hiding = np.zeros(size, np.uint16)  # (size,) 1 + the generic write that no proxy fence has followed, 0 for none
-        self.hidden_by: list[Hidden] = []
-        self.used: dict[tuple, tuple[View, Hidden]] = {}  # by agent and place: its last generic read, in a program of partitions
-
     def reset(self) -> None:
         """Fresh: poisoned, nothing known."""
         self.data.fill(POISON)
         self.undefined = None
         self.known.fill(0)
-        self.hiding.fill(0)
-        self.hidden_by = []
-        self.used = {}
-
-    def unfenced_read(self, view: View, op: Operation, agent: int, epoch: int) -> None:
-        """`view` was read through the generic proxy."""
-        self.used[agent, view.low, view.high, view.shape, view.strides] = view, Hidden(op, agent, epoch)
-
-    def still_read(self, view: View, clock: np.ndarray) -> tuple[Hidden, bool] | None:
-        """The generic read of `view` that no proxy fence orders before one who knows `clock`, or none but the compiler's (then
-        True); None where there is none."""
-        found = [entry for seen, entry in self.used.values() if not entry.shown(entry.fences, clock) and seen.overlaps(view)]
-        missed = next((entry for entry in found if not entry.shown(entry.repairs, clock)), None)
-        return (missed, False) if missed is not None else (found[0], True) if found else None
-
-    def unfenced(self, view: View, op: Operation, agent: int, epoch: int) -> None:
-        """`view` was written through the generic proxy."""
-        if len(self.hidden_by) >= 0xFFFE:
-            self.hidden_by = []
-            self.hiding.fill(0)
-        self.hidden_by.append(Hidden(op, agent, epoch))
-        self.hiding[view.extent] = len(self.hidden_by)
-
-    def fence(self, agent: int, clock: np.ndarray, *, written: bool, alone: bool) -> None:
-        """A proxy fence by `agent`, who knows `clock`: the writes it knows of become visible to the async proxy, and the reads it
-        knows of are over, for whoever knows of the fence. One that the author has not `written` is remembered by what it repairs.
-        `alone`: there is no other agent."""
-        for _, read in self.used.values():
-            if read.epoch <= clock[read.agent]:
-                (read.fences if written else read.repairs).setdefault(agent, int(clock[agent]))  # the first says most
-        if not self.hidden_by:
-            return
-        if written and alone:  # who is alone knows of all
-            self.hiding.fill(0)
-            self.hidden_by = []
-            return
-        for entry in self.hidden_by:
-            if entry.epoch <= clock[entry.agent]:
-                fences = entry.fences if written else entry.repairs
-                fences.setdefault(agent, int(clock[agent]))  # the first says most
-
-    def hidden(self, view: View, clock: np.ndarray) -> tuple[Hidden, bool] | None:
-        """The generic write that the async proxy would miss in `view` for one who knows `clock`, or would but for the compiler's
-        fence (then True); None where there is none."""
-        if not self.hidden_by:
-            return None
-        numbers = np.unique(self.hiding[view.extent])
-        found = [entry for n in numbers.tolist() if n and not (entry := self.hidden_by[n - 1]).shown(entry.fences, clock)]
-        missed = next((entry for entry in found if not entry.shown(entry.repairs, clock)), None)
-        return (missed, False) if missed is not None else (found[0], True) if found else None
-
-    def clean(self, view: View) -> None:
-        """The async proxy wrote `view` itself."""
-        if self.hidden_by:
-            self.hiding[view.extent] = 0
 
 
 class View:

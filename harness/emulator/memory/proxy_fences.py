@@ -1,0 +1,152 @@
+"""Whether the async proxy sees what ordinary accesses did to shared memory (PTX ISA 8.6, proxies; 9.7.13.4, fence.proxy.async).
+
+TMA, wgmma and tcgen05 reach shared memory through the async proxy. Ordinary loads and stores, and cp.async, take the generic one.
+A proxy fence must stand between a generic write and an async access to the same bytes, and between a generic read and an async
+write. In global memory the same rule goes by the clocks of its events (`global_order.GlobalOrder.fence_proxy`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bitverdict.harness.emulator.async_rules import rule_of
+from bitverdict.harness.emulator.faults import OnChipFault
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.execution.partitions import Agent
+    from bitverdict.harness.emulator.memory.onchip import View
+    from bitverdict.harness.emulator.mlir_reader import Operation
+
+FENCE = "ttng.fence_async_shared"
+FENCE_READ = f"{FENCE} after a read"
+MOST = 0xFFFE  # generic writes that a byte can name
+
+
+@dataclass(eq=False)
+class GenericAccess:
+    """A generic write or read by partition `agent` in `epoch`. `fences` are the proxy fences behind it, by partition the epoch of
+    its first: those of the author, and those that the compiler inserted."""
+
+    op: Operation
+    agent: int
+    epoch: int
+    authors: dict[int, int] = field(default_factory=dict)
+    compilers: dict[int, int] = field(default_factory=dict)
+
+    def fence(self, agent: Agent, *, by_author: bool) -> None:
+        """`agent` executes a proxy fence: it orders this access if `agent` knows of it. Of several fences the first says most."""
+        if self.epoch <= agent.clock[self.agent]:
+            (self.authors if by_author else self.compilers).setdefault(agent.number, agent.epoch)
+
+    def ordered(self, clock: np.ndarray, *, by_author: bool) -> bool:
+        """Whether whoever knows `clock` knows of a fence behind this access: not of one after the release that it acquired."""
+        fences = self.authors if by_author else self.compilers
+        return any(epoch <= clock[agent] for agent, epoch in fences.items())
+
+
+class ProxyVisibility:
+    """The bytes of one program's shared memory, as the async proxy may rely on them.
+
+    Each byte is in one of three states (a generic read is followed likewise, by view, while there are several partitions):
+
+                    generic write w                   proxy fence f by a partition that knows w
+        ORDERED ----------------------> UNFENCED ------------------------------------------------> FENCED by f
+           ^                               |                                                           |
+           |                               | async access: race                                        | async access by a partition
+           |                               |                                                           | that knows f: ordered;
+           |         async write           |                       async write                         | by another: race
+           +-------------------------------+-----------------------------------------------------------+
+
+    A partition knows what it did itself, and what it has acquired. A release (an arrival on an mbarrier) makes known what came
+    before it to each partition that acquires it (a wait for the phase that it completes). A fence of the compiler's orders as the
+    author's does, and an advice in `notes` names the access. Between a generic access and an async write of one partition the
+    compiler inserts the fence, so async writes are held across partitions only.
+    """
+
+    def __init__(self, size: int, notes: set[tuple[str, str]]) -> None:
+        self.notes = notes
+        self.last_write = np.zeros(size, np.uint16)  # (size,) 1 + the generic write that is not ordered, 0 for none
+        self.writes: list[GenericAccess] = []
+        self.reads: dict[tuple, tuple[View, GenericAccess]] = {}  # by partition and place: its last generic read
+
+    def reset(self) -> None:
+        """All bytes are ordered."""
+        self.last_write.fill(0)
+        self.writes = []
+        self.reads = {}
+
+    def generic_write(self, op: Operation, view: View, agent: Agent) -> None:
+        """`agent` wrote `view` by ordinary stores, or waited for a cp.async that did."""
+        if len(self.writes) >= MOST:
+            self.writes = []
+            self.last_write.fill(0)
+        self.writes.append(GenericAccess(op, agent.number, agent.epoch))
+        self.last_write[view.extent] = len(self.writes)
+
+    def generic_read(self, op: Operation, view: View, agent: Agent) -> None:
+        """`agent`, one of several partitions, read `view` by ordinary loads."""
+        place = agent.number, view.low, view.high, view.shape, view.strides
+        self.reads[place] = view, GenericAccess(op, agent.number, agent.epoch)
+
+    def proxy_fence(self, agent: Agent, *, by_author: bool, alone: bool) -> None:
+        """`agent` executes fence.proxy.async. `alone`: there is no other partition, so that it knows of all."""
+        for _, read in self.reads.values():
+            read.fence(agent, by_author=by_author)
+        if not self.writes:
+            return
+        if by_author and alone:
+            self.last_write.fill(0)
+            self.writes = []
+            return
+        for write in self.writes:
+            write.fence(agent, by_author=by_author)
+
+    def async_read(self, op: Operation, view: View, agent: Agent) -> None:
+        """`agent` lets the async proxy read `view`. Raises OnChipFault "race" where it may miss a generic write."""
+        if self.writes:
+            self._hold(op, view, agent, "reads", "ordinary store", self._written(view))
+
+    def async_write(self, op: Operation, view: View, agent: Agent, *, partitions: bool) -> None:
+        """`agent`, one of several `partitions` or alone, lets the async proxy write `view`. Raises OnChipFault "race" where that
+        may come before a generic access. What the async proxy wrote needs no fence to be read again."""
+        if partitions:
+            if self.writes:
+                self._hold(op, view, agent, "writes", "ordinary store", self._written(view))
+            read = [access for seen, access in self.reads.values() if seen.overlaps(view)]
+            self._hold(op, view, agent, "writes", "ordinary load", read)
+        if self.writes:
+            self.last_write[view.extent] = 0
+
+    def _written(self, view: View) -> list[GenericAccess]:
+        """The generic writes that the bytes of `view` hold, and that the async proxy did not write over."""
+        return [self.writes[number - 1] for number in np.unique(self.last_write[view.extent]).tolist() if number]
+
+    def _hold(self, op: Operation, view: View, agent: Agent, does: str, earlier: str, accesses: Iterable[GenericAccess]) -> None:
+        """The async proxy `does` something to `view` after generic `accesses`. A race where `agent` knows of no fence behind one of
+        them, an advice where it knows only of the compiler's."""
+        unfenced = [access for access in accesses if not access.ordered(agent.clock, by_author=True)]
+        if not unfenced:
+            return
+        missed = next((access for access in unfenced if not access.ordered(agent.clock, by_author=False)), None)
+        if missed is None:
+            self.notes.add((FENCE if earlier == "ordinary store" else FENCE_READ, unfenced[0].op.location))
+            return
+        other, did = missed.op, "wrote" if earlier == "ordinary store" else "read"
+        place = "between them" if missed.agent == agent.number else f"after {other.location}, before the arrival behind it"
+        raise OnChipFault(
+            "race",
+            f"{op.name} {does} {view} through the async proxy, which {other.name} at {other.location} {did} through the "
+            "generic one: no proxy fence (fence_async_shared) between them",
+            op.location,
+            {
+                "rule": rule_of(earlier),
+                "remedy": f"fence_async_shared() {place}",
+                "operation": op.brief,
+                "other operation": other.brief,
+                "other location": other.location,
+            },
+        )
