@@ -1,4 +1,4 @@
-"""Contract under test: docs/kernels.md says what the kernels' clauses say, and every clause of every kernel can be broken.
+"""Contract under test: every clause of every kernel, which docs/kernels.md prints, can be broken.
 
 A clause that no case of the contract breaks would be a rule that nobody ever saw hold.
 """
@@ -6,21 +6,15 @@ A clause that no case of the contract breaks would be a rule that nobody ever sa
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 
 import pytest
 
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.studies.pages.kernels import STEMS, page
+from bitverdict.harness.studies.pages.kernels import STEMS
 from bitverdict.kernels.clauses import Clause, broken, require
 
-PAGE = Path(__file__).parents[2] / "docs" / "kernels.md"
 MACHINES = {"ampere_gemm": "sm_80", "hopper_matmul": "sm_90"}
-
-
-def test_the_page_is_what_the_clauses_print() -> None:
-    assert PAGE.read_text() == page(), "write it anew: python -m bitverdict.harness.studies.pages.kernels > docs/kernels.md"
 
 
 @pytest.mark.parametrize("stem", STEMS)

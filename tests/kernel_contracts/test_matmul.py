@@ -26,14 +26,16 @@ from triton.runtime.errors import OutOfResources
 import bitverdict.kernels.matmul
 from bitverdict.harness.contracts.matmul import CONTRACT
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product
-from bitverdict.harness.contracts.oracle.matmul_support import ARCHS, KINDS, render, row
+from bitverdict.harness.contracts.oracle.matmul_support import KINDS
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, words
 from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.architectures import EMULATED
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.launcher_limits import FAR_PAD
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Decision
+from bitverdict.harness.studies.pages.matmul_support import row
 from bitverdict.kernels.element_types import ELEMENT_TYPES
 from bitverdict.kernels.features import Feature, features_of
 from bitverdict.kernels.matmul import CONFIGS, Config, Problem, View
@@ -44,14 +46,14 @@ SMALL = CONFIGS["cuda"][-1]
 
 
 def emulated_targets() -> list[Target]:
-    return [target(f"emulated:{arch}") for arch in ARCHS]
+    return [target(f"emulated:{arch}") for arch in EMULATED]
 
 
 def case(**fields) -> Case:
     return Case(contract="matmul", problem=Problem(**fields), config=SMALL)
 
 
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("arch", EMULATED)
 def test_the_required_cases_meets_every_class_of_every_dimension(arch: str) -> None:
     where = target(f"emulated:{arch}")
     seen: dict[str, Counter] = {}
@@ -88,7 +90,7 @@ def test_the_required_cases_starts_with_a_cheap_case() -> None:
         assert first.config in CONFIGS["cuda"][-2:]
 
 
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("arch", EMULATED)
 @pytest.mark.parametrize("kind", KINDS, ids=" ".join)
 def test_each_row_of_the_table_of_outcomes_is_what_the_compiler_makes(arch: str, kind: tuple[str, str]) -> None:
     dtype, precision = kind
@@ -125,10 +127,6 @@ def test_a_wrong_row_does_not_agree_with_the_compiler() -> None:
     assert agree("out of resources: 294912 of 232448 bytes", "out of resources: 294928 of 232448 bytes")
 
 
-def test_the_page_of_outcomes_is_the_rule() -> None:
-    assert (CHECKOUT / "docs" / "matmul_support.md").read_text() == render()
-
-
 def test_one_k_block_known_to_the_compiler_needs_no_ring() -> None:
     """K = 1 is a constant of the program, so what is out of resources otherwise fits."""
     where = target("emulated:sm_90")
@@ -140,7 +138,7 @@ def test_one_k_block_known_to_the_compiler_needs_no_ring() -> None:
         assert (verdict.decision, verdict.outcome) == (Decision.PASS, expected_outcome)
 
 
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("arch", EMULATED)
 def test_an_empty_sum_is_the_activation_of_zero(arch: str) -> None:
     with emulated(arch):
         for activation, value in (("", 0.0), ("leaky_relu", 1.0)):
@@ -273,7 +271,7 @@ def test_every_user_case_is_one_that_a_plain_launcher_takes() -> None:
         assert asked.problem.a == asked.problem.b == View()
 
 
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("arch", EMULATED)
 def test_the_plans_words_lie_within_the_bound_that_a_users_launcher_gets(arch: str) -> None:
     where, shares = target(f"emulated:{arch}"), []
     for required in CONTRACT.required(where):

@@ -1,7 +1,4 @@
-"""docs/kernels.md: what each kernel asks, and what a launch that ignored it would cost, printed from the clauses themselves.
-
-``python -m bitverdict.harness.studies.pages.kernels > docs/kernels.md`` writes it; a test holds the file to what this prints.
-"""
+"""docs/kernels.md: what each kernel asks, and what a launch that ignored it would cost, printed from the clauses themselves."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ Each launcher takes the device from its operands and refuses what is listed here
 and the remedy, before anything is compiled. "Noticed by" says who would stop a launch that ignored the rule; *nobody* means a wrong
 result.
 
-Printed from the clauses in `kernels/` by `python -m bitverdict.harness.studies.pages.kernels`.
+Printed from the clauses in `kernels/` by `bitverdict pages`.
 """
 
 
@@ -57,7 +54,3 @@ def section(module: Any, stem: str) -> str:
     ]
     lines += [f"| {clause.name} | {clause.rule} | {clause.remedy} | {clause.cost} | {clause.layer} |" for clause in module.CLAUSES]
     return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    print(page(), end="")

@@ -1,9 +1,9 @@
 """docs/sanitizers.md: what each sanitizer said of each case on a GPU, beside the emulated GPU's verdict on the same case.
 
-    python -m bitverdict.harness.studies.sanitizers.page --keep HELD.json FILE ...     the files of `sanitize --json`, cut down to
-    what the page needs python -m bitverdict.harness.studies.sanitizers.page HELD.json > docs/sanitizers.md
+    python -m bitverdict.harness.studies.sanitizers.page --keep HELD.json FILE ...
 
-The page is made from what was kept, and asks nothing: a test holds the file to what this prints.
+cuts the files of `sanitize --json` down to what the page needs. The page is made from what was kept, and asks nothing:
+``bitverdict pages sanitizers.md``.
 """
 
 from __future__ import annotations
@@ -128,9 +128,7 @@ def _head(origin: dict[str, str]) -> Iterator[str]:
         "cases",
         "under every mode: [benchmarks.md](benchmarks.md#under-the-sanitizers).",
         "",
-        "Made by `python -m bitverdict.harness.studies.sanitizers.page tests/hardware_words/sanitizers_h200.json > "
-        "docs/sanitizers.md`; "
-        "the verdicts",
+        "Printed by `bitverdict pages` from `tests/hardware_words/sanitizers_h200.json`; the verdicts",
         "are from `bash benchmarks/sanitizers.sh DIRECTORY hazards` and `bash harness/studies/tma_limits/on_a_gpu.sh "
         "DIRECTORY` on a GPU,",
         "and, for the emulated one, from `python -m tests.faults.hazards_for_sanitizers --out FILE` and `sanitize STEM",
