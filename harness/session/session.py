@@ -209,14 +209,18 @@ class Session:
             if cache(case).failed:
                 raise failure_class(cache(case).signature)
 
+        def visit_in_time(case: Case) -> None:
+            """Past the time only what is judged already: Hypothesis runs a case that failed once more, and it must fail again."""
+            if case.key in cache.known or not time_is_over.enough(0):
+                visit(case)
+
         try:
             if database is not None:
                 walk(source, 1, visit, phases=("reuse",), database=database)
             for case in required:
                 visit(case)
             time_is_over = LiveDeadline.from_now(self.profile.node_seconds, self.clock)
-            draws = -(-self.profile.draws // shares)
-            walk(source, draws, lambda case: None if time_is_over.enough(0) else visit(case), database=database)
+            walk(source, -(-self.profile.draws // shares), visit_in_time, database=database)
         except KernelFailed as failed:
             return self.bugs[source.address, source.target.name, failed.signature]
         return None

@@ -286,6 +286,21 @@ def test_a_node_generates_for_its_time_once_its_required_cases_are_judged() -> N
         assert new == generated if seconds is not None else new > generated
 
 
+def test_a_generated_case_that_fails_after_the_time_of_its_node_is_its_bug() -> None:
+    """Hypothesis runs what failed once more; a hang takes longer than a node has."""
+    source, clock = CaseSource(ADDRESS, HOST), FakeClock()
+    required = {case.key for case in source.required()}
+    hung = replace(verdict(Decision.FAIL, "no verdict within 120 s"), outcome=Outcome.TIMEOUT)
+
+    def judged(case: Case, where: Target) -> Verdict:
+        clock.now += 0.0 if case.key in required else 120.0
+        return verdict(Decision.PASS) if case.key in required else hung
+
+    pool = FakePool(judged=judged, clock=clock)
+    bug = Session(pool, replace(PLAIN, node_seconds=2.5), clock=clock).first_failure(source)
+    assert bug is not None and bug.verdict is hung and pool.asked[-1] == bug.case and len(pool.asked) == len(required) + 1
+
+
 def test_the_shares_of_a_node_have_each_required_case_once() -> None:
     asked: list[int] = []
     for share in range(3):
