@@ -173,7 +173,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("words", "said"), BAD, ids=[" ".join(words) for words, _ in BAD])
-def test_bad_input_is_one_line_with_value_rule_and_remedy_and_leaves_no_file(
+def test_bad_input_is_one_line_with_a_remedy_and_leaves_no_file(
     capsys: pytest.CaptureFixture, tmp_path: Path, state: Path, words: list[str], said: str
 ) -> None:
     (tmp_path / "mine.py").write_text("x = 3\ndef f(a, b): ...\ndef g0(): ...\n")

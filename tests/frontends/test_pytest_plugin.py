@@ -114,7 +114,7 @@ def test_a_node_passes_where_the_command_line_ends_with_status_0(
     assert [value for name, value in properties if name == "replay"] == [f"bitverdict replay {path}" for path in stored]
 
 
-def test_our_profiles_have_no_database_and_no_deadline_even_where_ci_is_set() -> None:
+def test_our_profiles_have_no_database_and_no_deadline_even_in_ci() -> None:
     for name in PROFILES:
         profile = hypothesis.settings.get_profile(f"harness-{name}")
         assert (profile.database, profile.deadline, profile.derandomize) == (None, None, False)
@@ -142,9 +142,7 @@ def test_a_session_that_compiled_gluon_ends_below_its_report() -> None:
     assert "leaked" not in done.stdout + done.stderr  # the page that Triton's bindings print when the interpreter ends
 
 
-def test_a_directory_of_reproducers_is_judged_and_each_failure_prints_its_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_of_reproducers_is_judged_and_failures_print_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failing = case(9, fault="wrong")
     path = reproducers.write(reproducers.reproducer_of(failing, "emulated:sm_90", judge(failing, HOST)), tmp_path)
     done = run_pytest(
@@ -163,7 +161,7 @@ def test_a_replay_directory_that_is_not_there_is_a_usage_error(tmp_path: Path) -
     assert done.returncode == 4 and "must be a directory of reproducers" in done.stderr
 
 
-def test_a_gpu_that_is_asked_for_and_not_here_is_a_usage_error_that_names_those_that_are() -> None:
+def test_a_gpu_that_is_not_here_is_a_usage_error_that_names_those_here() -> None:
     here = {"visible": "0", "gpus": [{"arch": "sm_80", "model": "one", "uuid": "u", "free": 1, "total": 1}]}
     none: dict = {"visible": "0", "gpus": []}
     for name, gpus, workers in (("cuda", none, "0"), ("cuda:sm_90", here, "0"), ("cuda:sm_90", here, "auto")):
@@ -178,7 +176,7 @@ def test_an_emulated_target_that_is_misspelt_is_a_usage_error() -> None:
     assert done.returncode == 4 and "did you mean 'emulated:sm_90'?" in done.stderr and "Traceback" not in done.stderr
 
 
-def test_the_gpu_line_collects_contracts_and_large_products_and_others_no_large_ones() -> None:
+def test_the_gpu_line_alone_collects_large_products() -> None:
     here = {"visible": "0", "gpus": [{"arch": "sm_90", "model": "one", "uuid": "u", "free": 1, "total": 1}]}
     both = ["--collect-only", "tests/kernel_contracts/test_contracts.py", "tests/kernel_contracts/test_large.py"]
     found = {"HARNESS_GPUS_SEEN": json.dumps(here), "CUDA_VISIBLE_DEVICES": "0"}
@@ -187,7 +185,7 @@ def test_the_gpu_line_collects_contracts_and_large_products_and_others_no_large_
     assert "8192" not in run_pytest(*both, "--harness-target", "emulated:sm_90").stdout
 
 
-def test_a_large_product_is_judged_in_a_worker_and_one_that_lacks_a_feature_is_told_as_not_run(node_judge: NodeJudge) -> None:
+def test_a_large_product_is_judged_in_a_worker_or_told_as_not_run(node_judge: NodeJudge) -> None:
     nodes = large_nodes("48x40x64", 1, ["emulated:sm_90"])
     ampere = next(node for node in nodes if node.case.contract == "ampere_gemm")
     told: list[tuple[str, object]] = []
@@ -213,7 +211,7 @@ def test_a_wrong_large_product_fails_and_its_words_are_not_counted(node_judge: N
     assert "tally" not in dict(told) and "bitverdict large" in str(dict(told)["replay"])
 
 
-def test_the_last_lines_count_words_of_nodes_that_passed_alone_and_name_what_did_not_run() -> None:
+def test_the_last_lines_count_words_of_passed_nodes_and_name_the_rest() -> None:
     def report(outcome: str, **told: object) -> SimpleNamespace:
         return SimpleNamespace(passed=outcome == "passed", failed=outcome == "failed", user_properties=list(told.items()))
 
@@ -319,9 +317,7 @@ def test_a_drawn_case_that_failed_is_judged_first_in_the_next_run(
     assert kept.data
 
 
-def test_the_database_is_hypothesis_own_a_profiles_or_none_where_draws_are_asked_for(
-    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_database_is_hypothesis_own_a_profiles_or_none(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = InMemoryExampleDatabase()
     hypothesis.settings.register_profile("shared-database", database=mine)
     given = {"--hypothesis-seed": None, "--hypothesis-profile": None}

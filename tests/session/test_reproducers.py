@@ -114,7 +114,7 @@ def test_a_launcher_whose_file_is_gone_is_judged_from_the_stored_text(tmp_path: 
         ('{"version": 1, "case": {}}', "lacks signature, target, verdict"),
     ],
 )
-def test_a_broken_file_or_one_of_another_version_is_refused_with_the_remedy(tmp_path: Path, text: str, said: str) -> None:
+def test_a_broken_file_or_one_of_another_version_is_refused(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "bad.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=said):
@@ -150,7 +150,7 @@ def test_a_failure_that_does_not_repeat_is_called_nondeterministic(tmp_path: Pat
         assert rerun(case(100), HOST, verdict, pool) == "nondeterministic: 1 of 5 runs show it"
 
 
-def test_a_file_of_a_draw_holds_its_blob_and_one_of_the_required_cases_says_why_not(state: Path) -> None:
+def test_a_file_of_a_draw_holds_its_blob_and_others_say_why_not(state: Path) -> None:
     source = CaseSource("tests.support.vector_add:WRONG", HOST)
     drawn = next(c for c in source.drawn(20) if judge(c, HOST).failed)
     seed = reproducers.read(reproducers.write(reproducers.reproducer_of(drawn, "host", judge(drawn, HOST))))

@@ -118,7 +118,7 @@ def test_stems_are_the_contracts_that_are_there() -> None:
     assert "matmul" in kernels_with_a_contract()
 
 
-def test_what_raised_is_kept_in_a_database_visited_first_and_dropped_once_it_passes() -> None:
+def test_what_raised_is_kept_visited_first_and_dropped_once_it_passes() -> None:
     kept = InMemoryExampleDatabase()
     source, wrong = CaseSource(ADDRESS, HOST), {c.key for c in CaseSource(ADDRESS, HOST).drawn(40)[20:]}
 

@@ -118,7 +118,7 @@ def test_the_wall_runs_from_the_tallys_birth_to_its_last_verdict() -> None:
     assert 10 <= tally.wall < 20
 
 
-def test_a_failure_shows_words_clusters_picture_and_the_line_that_replays_it() -> None:
+def test_a_failure_shows_words_clusters_picture_and_its_replay_line() -> None:
     heat = {"cell": [8, 8], "tile": [8, 8], "percent": [[0, 100], [10, 0]]}
     details = {
         "clusters": ["only in the last row of tiles"],
