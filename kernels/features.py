@@ -32,16 +32,19 @@ _AMPERE = frozenset({Feature.MMA_SYNC, Feature.CP_ASYNC})
 _ADA = _AMPERE | {Feature.FP8_E4M3}
 _SM90 = _ADA | {Feature.MBARRIER, Feature.TMA, Feature.CLUSTERS}
 _TCGEN05 = frozenset({Feature.TCGEN05, Feature.TENSOR_MEMORY, Feature.TMA_GATHER, Feature.TMA_SCATTER, Feature.BLOCK_SCALED_MMA})
+_SM120 = _SM90 | {Feature.TMA_GATHER, Feature.BLOCK_SCALED_MMA}  # gather4 without scatter4, no tcgen05
 
 _FEATURES: dict[str, frozenset[Feature]] = {
     "sm_80": _AMPERE,
     "sm_86": _AMPERE,
+    "sm_87": _AMPERE,
     "sm_89": _ADA,
     "sm_90": _SM90 | {Feature.WGMMA},
     "sm_100": _SM90 | _TCGEN05,
     "sm_103": _SM90 | _TCGEN05,
     "sm_110": _SM90 | _TCGEN05,
-    "sm_120": _SM90 | {Feature.TMA_GATHER, Feature.BLOCK_SCALED_MMA},  # gather4 without scatter4, no tcgen05
+    "sm_120": _SM120,
+    "sm_121": _SM120,
 }
 
 
@@ -49,12 +52,14 @@ _SMALL, _A100, _LARGE = 99 * 1024, 163 * 1024, 227 * 1024
 _SHARED_MEMORY: dict[str, int] = {
     "sm_80": _A100,
     "sm_86": _SMALL,
+    "sm_87": _A100,
     "sm_89": _SMALL,
     "sm_90": _LARGE,
     "sm_100": _LARGE,
     "sm_103": _LARGE,
     "sm_110": _LARGE,
     "sm_120": _SMALL,
+    "sm_121": _SMALL,
 }
 """Bytes one program may use (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 

@@ -16,8 +16,8 @@ import numpy as np
 import bitverdict.kernels.matmul
 from bitverdict.harness.contracts.base.single_config import EXACT_SIZES, edges
 from bitverdict.harness.contracts.inputs import regimes
-from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, words_rest_on
-from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions
+from bitverdict.harness.contracts.oracle.dot_lowering import FMA, accumulator_words, dot_plan, words_rest_on
+from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled
 from bitverdict.harness.contracts.oracle.matmul_support import KINDS, has_type, outcome
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.case_fields import check_record
@@ -277,6 +277,7 @@ class MatmulContract(Contract):
         if case.launcher or (config is None and p.m and p.n):
             return [bounded_product(p, a, b, target.arch, launched=launched_instructions(recorded))]
         tile = config or self.module.configurations("cuda")[0]  # an empty result has no tile, and no words either
+        how: dict[str, Any] = {"tile": (tile.block_m, tile.block_n), "k_block": tile.block_k}
         plan = dot_plan(
             target.arch,
             p.dtype,
@@ -286,6 +287,8 @@ class MatmulContract(Contract):
             block_k=tile.block_k,
             num_warps=tile.num_warps,
         )
+        if plan.family != FMA and not modelled(target.arch):
+            return [dataclasses.replace(bounded_product(p, a, b, target.arch, launched=launched_instructions(recorded)), **how)]
         words = epilogue(accumulator_words(plan, a, b), p, target.arch)
         return [
             ExpectedOutput(
@@ -293,8 +296,7 @@ class MatmulContract(Contract):
                 format=p.out,
                 shape=(p.m, p.n),
                 words=words,
-                tile=(tile.block_m, tile.block_n),
-                k_block=tile.block_k,
+                **how,
                 basis=words_rest_on(plan.rule),
             )
         ]

@@ -104,8 +104,10 @@ def summed(rows: list, name: str, model: str, seconds: float) -> dict:
         "not_run": sorted({f"{r.contract}: {r.message}" for r in rows if r.decision is Decision.NOT_RUN}),
         "seconds": round(seconds, 1),
     }
+    bounded = [r for r in ran if r.basis.startswith("bound")]
+    how = "bit for bit" if not bounded else f"(in {len(bounded)} cases with a bound: the target has no tensor-core model)"
     told["sentence"] = (
-        f"{len(ran)} large cases, {words:,} words compared bit for bit, {deep:,} of them with K of 4,096 or more, "
+        f"{len(ran)} large cases, {words:,} words compared {how}, {deep:,} of them with K of 4,096 or more, "
         f"{told['fewest_words_of_a_kernel_and_type']:,} or more in every kernel and type; {told['differ']:,} differ; "
         f"{len(told['not_run'])} kernels not run; {seconds:.0f} s"
     )

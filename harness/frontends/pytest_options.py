@@ -26,7 +26,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="T",
-        help="emulated:sm_NN, cuda:N; cuda or cuda:sm_NN: a GPU, of that architecture, on which each worker leases a slot",
+        help="emulated:sm_NN, cuda:N; cuda, cuda:FAMILY (ampere, ada, hopper, blackwell) or cuda:sm_NN: a GPU, of that family or "
+        "architecture, on which each worker leases a slot",
     )
     group.addoption(
         "--harness-shards", type=int, default=1, metavar="N", help="split each node in N, for long profiles on many cores"

@@ -44,17 +44,7 @@ def compare(
     if got.dtype.itemsize != due:
         message = f"{expected.name}: words of {8 * got.dtype.itemsize} bits, expected {8 * due} ({expected.format})"
         return Comparison(Outcome.WRONG_SHAPE, 0, message=message)
-    decided = np.ones(got.shape, bool) if expected.inconclusive is None else ~expected.inconclusive
-    used = None
-    by_bound = _by_bound(expected, got)
-    differs = np.zeros(got.shape, bool)
-    if expected.words is not None:
-        differs = _words_differ(expected, got) & ~by_bound
-    if by_bound.any() or expected.words is None:
-        outside, used, decidable = _outside_bound(expected, got, by_bound & decided)
-        decided = decided & (decidable | ~by_bound)
-        differs = differs | (outside & by_bound)
-    differs = differs & decided
+    differs, decided, by_bound, used = held(expected, got)
     count, inconclusive = int(decided.sum()), int(got.size - decided.sum())
     if not differs.any():
         return Comparison(Outcome.PASS if count or not got.size else Outcome.INCONCLUSIVE, count, inconclusive, bound_used=used)
@@ -70,6 +60,22 @@ def compare(
         "heat": heat(expected, differs),
     }
     return Comparison(outcome, count, inconclusive, _message(outcome, expected, details), used, details)
+
+
+def held(expected: ExpectedOutput, got: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float | None]:
+    """(differs, decided, by bound, largest used share of the bound): of each element of `got`, words of the shape that is due.
+    `differs` only where `decided`."""
+    decided = np.ones(got.shape, bool) if expected.inconclusive is None else ~expected.inconclusive
+    used = None
+    by_bound = _by_bound(expected, got)
+    differs = np.zeros(got.shape, bool)
+    if expected.words is not None:
+        differs = _words_differ(expected, got) & ~by_bound
+    if by_bound.any() or expected.words is None:
+        outside, used, decidable = _outside_bound(expected, got, by_bound & decided)
+        decided = decided & (decidable | ~by_bound)
+        differs = differs | (outside & by_bound)
+    return differs & decided, decided, by_bound, used
 
 
 def _itemsize(expected: ExpectedOutput) -> int:

@@ -46,11 +46,13 @@ class Chip:
 class Architecture:
     """What an architecture has. An architecture with a `chip` is emulated.
 
-    `families`: its matrix instructions for `tl.dot`, in the order in which Triton tries them. `mma_sync_fp8`: mma.sync takes e4m3
-    as it is; elsewhere the compiler widens e4m3 to fp16. `tcgen05_int8`: Triton uses tcgen05 for int8.
+    `family` is the name that NVIDIA gives its generation, in lower case. `families`: its matrix instructions for `tl.dot`, in the
+    order in which Triton tries them. `mma_sync_fp8`: mma.sync takes e4m3 as it is; elsewhere the compiler widens e4m3 to fp16.
+    `tcgen05_int8`: Triton uses tcgen05 for int8.
     """
 
     name: str
+    family: str
     families: tuple[str, ...]
     mma_sync_fp8: bool = False
     tcgen05_int8: bool = False
@@ -80,6 +82,7 @@ _TCGEN05 = ("tcgen05", "mma.sync")
 _RECORDS = (
     Architecture(
         name="sm_80",
+        family="ampere",
         families=("mma.sync",),
         chip=Chip(
             model="NVIDIA A100-SXM4-80GB",
@@ -91,10 +94,12 @@ _RECORDS = (
             bus=5120,
         ),
     ),
-    Architecture(name="sm_86", families=("mma.sync",)),
-    Architecture(name="sm_89", families=("mma.sync",), mma_sync_fp8=True),
+    Architecture(name="sm_86", family="ampere", families=("mma.sync",)),
+    Architecture(name="sm_87", family="ampere", families=("mma.sync",)),
+    Architecture(name="sm_89", family="ada", families=("mma.sync",), mma_sync_fp8=True),
     Architecture(
         name="sm_90",
+        family="hopper",
         families=("wgmma", "mma.sync"),
         chip=Chip(
             model="NVIDIA H100 80GB HBM3",
@@ -108,6 +113,7 @@ _RECORDS = (
     ),
     Architecture(
         name="sm_100",
+        family="blackwell",
         families=_TCGEN05,
         tcgen05_int8=True,
         chip=Chip(
@@ -120,14 +126,16 @@ _RECORDS = (
             bus=8192,
         ),
     ),
-    Architecture(name="sm_103", families=_TCGEN05),
-    Architecture(name="sm_110", families=_TCGEN05),
-    Architecture(name="sm_120", families=("mma.sync",), mma_sync_fp8=True),
+    Architecture(name="sm_103", family="blackwell", families=_TCGEN05),
+    Architecture(name="sm_110", family="blackwell", families=_TCGEN05),
+    Architecture(name="sm_120", family="blackwell", families=("mma.sync",), mma_sync_fp8=True),
+    Architecture(name="sm_121", family="blackwell", families=("mma.sync",), mma_sync_fp8=True),
 )
 ARCHITECTURES: dict[str, Architecture] = {each.name: each for each in _RECORDS}
 CHIPS: dict[str, Chip] = {each.name: each.chip for each in _RECORDS if each.chip}
 """Of the emulated architectures."""
 EMULATED: tuple[str, ...] = tuple(CHIPS)
+FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(each.family for each in _RECORDS))
 
 
 def emulated_with(feature: Feature) -> tuple[str, ...]:
@@ -146,6 +154,7 @@ __all__ = [
     "ARCHITECTURES",
     "CHIPS",
     "EMULATED",
+    "FAMILIES",
     "Architecture",
     "Chip",
     "Feature",

@@ -31,7 +31,7 @@ def test_the_gpu_environments_judge_the_python_they_are_given_and_install_nothin
     gpu = tox["testenv:{ampere,hopper,blackwell}"]
     assert "deps" not in gpu and "HARNESS_PYTHON" in tox["gpu"]["judge"]
     asked = [line.split("--harness-target ")[1].split()[0] for line in gpu["commands"].split("\n") if line]
-    assert asked == ["cuda:sm_80", "cuda:sm_90", "cuda:sm_100"]
+    assert asked == ["cuda:ampere", "cuda:hopper", "cuda:blackwell"]
 
 
 def test_a_run_for_an_architecture_that_is_not_there_fails() -> None:

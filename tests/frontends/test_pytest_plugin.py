@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ import hypothesis
 import pytest
 from hypothesis.database import InMemoryExampleDatabase
 
+from bitverdict.harness.frontends import pytest_targets
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.frontends.pytest_large import large_nodes
 from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge, base_seed, database
@@ -26,6 +28,7 @@ from bitverdict.harness.frontends.pytest_summary import lines, tallied, tally_ro
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.profiles import PROFILES
@@ -169,6 +172,38 @@ def test_a_gpu_that_is_not_here_is_a_usage_error_that_names_those_here() -> None
         done = run_pytest("--collect-only", "-n", workers, "--harness-target", name, **found)
         assert done.returncode == 4 and f"target '{name}': no such GPU is visible" in done.stderr
         assert ("cuda:0 (sm_80)" in done.stderr) == (gpus is here) and "Traceback" not in done.stderr
+
+
+def test_a_family_means_each_of_its_chips_and_a_worker_leases_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    arches = ("sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121", "sm_999")
+    here = [Target(f"cuda:{place}", arch, place) for place, arch in enumerate(arches)]
+    monkeypatch.setattr(pytest_targets, "targets", lambda: here)
+    found = {
+        name: [gpu.arch for gpu in pytest_targets.gpus_called(f"cuda:{name}")] for name in ("ampere", "ada", "hopper", "blackwell")
+    }
+    assert [*found.values()] == [
+        ["sm_80", "sm_86", "sm_87"],
+        ["sm_89"],
+        ["sm_90"],
+        ["sm_100", "sm_103", "sm_110", "sm_120", "sm_121"],
+    ]
+    assert [pytest_targets.is_leased(name) for name in ("cuda:ampere", "cuda:sm_86", "cuda", "cuda:1", "emulated:sm_80")] == [
+        *[True] * 3,
+        False,
+        False,
+    ]
+    for name in ("cuda:volta", "cuda:Ampere", "cuda:"):
+        with pytest.raises(UsageError, match="no such GPU is visible") if name != "cuda:" else nullcontext():
+            pytest_targets.gpus_called(name)
+
+
+def test_a_family_without_a_chip_here_is_a_usage_error() -> None:
+    here = {"visible": "0", "gpus": [{"arch": "sm_86", "model": "one", "uuid": "u", "free": 1, "total": 1}]}
+    found = {"HARNESS_GPUS_SEEN": json.dumps(here), "CUDA_VISIBLE_DEVICES": "0"}
+    node = "tests/kernel_contracts/test_contracts.py"
+    assert "[matmul-cuda:ampere]" in run_pytest("--collect-only", node, "--harness-target", "cuda:ampere", **found).stdout
+    done = run_pytest("--collect-only", node, "--harness-target", "cuda:hopper", **found)
+    assert done.returncode == 4 and "target 'cuda:hopper': no such GPU is visible; GPUs here: cuda:0 (sm_86)" in done.stderr
 
 
 def test_an_emulated_target_that_is_misspelt_is_a_usage_error() -> None:

@@ -42,7 +42,7 @@ def bounded_scaled_product(
         grid=products_grid(left, right),
         lost=lost,
     )
-    return allowed("c", out, sums, left, right, inconclusive=inconclusive, basis=bound_rests_on(rules))
+    return allowed("c", out, sums, left, right, inconclusive=inconclusive, basis=bound_rests_on(rules, arch))
 
 
 def instructions(f: ScaledFormat, arch: str, launched: Launched = frozenset()) -> list[Instruction]:
@@ -55,7 +55,7 @@ def instructions(f: ScaledFormat, arch: str, launched: Launched = frozenset()) -
         if rule.d == "fp32"
         and ((rule.a, rule.b, rule.scale) == (f.a, f.b, f.scale) or (rule.scale is None and rule.a == rule.b and rule.a in wide))
     ]
-    return chosen(able, launched)
+    return chosen(able, arch, launched)
 
 
 def _scaled(element: str, scale: str, block_size: int, side: Side) -> tuple[np.ndarray, np.ndarray]:

@@ -77,7 +77,7 @@ def bounded_product(
     if narrow:
         inconclusive |= narrow.hollow | (narrow.unsettled & ~np.isnan(exact.value))
     return allowed(name, problem.out, sums, left, right, inconclusive=inconclusive, activation=bool(problem.activation),
-                   basis=bound_rests_on(rules))  # fmt: skip
+                   basis=bound_rests_on(rules, arch))  # fmt: skip
 
 
 def accumulations(rules: Iterable[Instruction], k: int, *, accumulator: bool = False) -> list[Accumulation]:
@@ -86,10 +86,11 @@ def accumulations(rules: Iterable[Instruction], k: int, *, accumulator: bool = F
     return [*(of_instruction(rule, k, accumulator=accumulator, full=False) for rule in rules), plain_fp32()]
 
 
-def bound_rests_on(rules: Iterable[Instruction]) -> str:
-    """What a bound over `rules` rests on, and what it cannot see, for a verdict."""
+def bound_rests_on(rules: Iterable[Instruction], arch: str) -> str:
+    """What a bound over `rules` on `arch` rests on, before the colon as a report counts it, and what it cannot see."""
     names = sorted({f"{rule.name} ({rule.basis.value})" for rule in rules}) or ["fp32 multiply-adds"]
-    return f"{Basis.BOUND}, for any order of sums by {', '.join(names)}; not seen: the sign of a zero, a NaN's payload"
+    basis = str(Basis.BOUND) if modelled(arch) else f"bound, no tensor-core model of {arch}: as weak as any known instruction"
+    return f"{basis}, for any order of sums by {', '.join(names)}; not seen: the sign of a zero, a NaN's payload"
 
 
 def _may_overflow(left: np.ndarray, right: np.ndarray, added: np.ndarray | None) -> np.ndarray:
@@ -103,7 +104,8 @@ def _may_overflow(left: np.ndarray, right: np.ndarray, added: np.ndarray | None)
 
 def instructions(arch: str, dtype: str, launched: Launched = frozenset()) -> list[Instruction]:
     """The instructions into fp32 that may have multiplied operands in `dtype` on `arch`: of all that hold them exactly (fp32: tf32)
-    those that were launched. All of them where nothing is known of the launch, or nothing launched is among them."""
+    those that were launched. All of them where nothing is known of the launch, or nothing launched is among them; of a chip that is
+    not modelled the weakest ones that any chip has (`chosen`)."""
     fmt = FORMATS[dtype]
     able = [
         rule
@@ -111,7 +113,12 @@ def instructions(arch: str, dtype: str, launched: Launched = frozenset()) -> lis
         if rule.d == "fp32" and rule.a == rule.b and rule.scale is None
         and (rule.a == "tf32" if dtype == "fp32" else _held(fmt, FORMATS.get(rule.a)))
     ]  # fmt: skip
-    return chosen(able, launched)
+    return chosen(able, arch, launched)
+
+
+def modelled(arch: str) -> bool:
+    """Whether the reference has the tensor cores of `arch`. Without them a product is held to the bound."""
+    return any(rule.arch == arch for rule in INSTRUCTIONS)
 
 
 def of_arch(arch: str) -> list[Instruction]:
@@ -119,12 +126,27 @@ def of_arch(arch: str) -> list[Instruction]:
     return [rule for rule in INSTRUCTIONS if rule.arch == arch] or list(INSTRUCTIONS)
 
 
-def chosen(able: list[Instruction], launched: Launched) -> list[Instruction]:
-    """Those of `able` that were launched; none where only fp32 multiply-adds were."""
+def chosen(able: list[Instruction], arch: str, launched: Launched) -> list[Instruction]:
+    """Those of `able` that were launched; none where only fp32 multiply-adds were.
+
+    On a chip that is not modelled, what was launched tells the operands alone: an instruction there may be as weak as any known one
+    that takes them, of whatever family. Of each weakness one stands for all."""
     if launched and all(family == "fma" for family, *_ in launched):
         return []
-    asked = [rule for rule in able if any(_is(rule, one) for one in launched)]
-    return asked or able
+    known = modelled(arch)
+    asked = [rule for rule in able if any(_is(rule, one if known else ("", "", *one[2:])) for one in launched)] or able
+    return asked if known else weakest(asked)
+
+
+def weakest(rules: Iterable[Instruction]) -> list[Instruction]:
+    """Of `rules` those that no other one bounds: they cut terms to the fewest bits, or a block's result.
+
+    All of them cut toward zero. How many products a block holds does not matter to `accumulations`, which lets each hold one."""
+    kept: list[Instruction] = []
+    for rule in sorted(rules, key=lambda rule: (rule.fraction_bits, rule.output_fraction_bits)):
+        if not kept or rule.output_fraction_bits < kept[-1].output_fraction_bits:
+            kept.append(rule)
+    return kept
 
 
 def launched_instructions(recorded: Mapping) -> Launched:

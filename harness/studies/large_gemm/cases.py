@@ -3,7 +3,8 @@
 The kernel runs whole. Of the result, chosen rows are crossed with chosen columns: the first and the last of every tile, so that
 each tile's four corners, its edges and both sides of every seam are among the words, and others drawn from all. Every tile of the
 result holds chosen words (while there are enough of them for two a tile). What they must be is the contract's answer to the small
-problem of those rows and columns (`bitverdict.harness.studies.large_gemm.operands`). A result small enough is compared whole.
+problem of those rows and columns (`bitverdict.harness.studies.large_gemm.operands`). A result small enough is compared whole. On a
+target without a tensor-core model the words are held to the bound, and the row's basis says so.
 
 A case is launched and held to its words in a worker of the worker pool, several cases at a time: a fault, a death or a hang is the
 verdict of its own case."""
@@ -18,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.judge.clock import Clock
+from bitverdict.harness.judge.compare import held
 from bitverdict.harness.judge.decide import UNABLE
 from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.model.addresses import resolve
-from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.studies.large_gemm import operands as large_operands
@@ -189,20 +191,49 @@ def large_row(case: Case, target: Target, products: int = PRODUCTS) -> Row:
     count = products // max(p.k, 1)
     rows, columns = sample((p.m, p.n), tile, count, np.random.default_rng(case.data_seed))
     got = words if words.size == len(rows) * len(columns) else words[np.ix_(rows, columns)]  # (rows, columns)
-    expected = np.empty(got.shape, got.dtype)  # (rows, columns)
+    came = Came.of(got, (rows, columns), (rows // tile[0], columns // tile[1]))
     with clock.on("expected words, core seconds"):
         step = max(1, math.isqrt(PRODUCTS_AT_ONCE // max(p.k, 1)))
         for top in range(0, len(rows), step):
             for left in range(0, len(columns), step):
                 place = slice(top, top + step), slice(left, left + step)
                 smaller, chosen = large_operands.part(case, operands, rows[place[0]], columns[place[1]])
-                expected_words, row.basis = words_of(smaller, target, contract, chosen, seen.recorded)
-                expected[place] = expected_words.view(got.dtype)
+                expected = contract.expected(smaller, target, chosen, seen.recorded)[0]
+                row.basis = str(expected.basis)
+                came.hold(place, expected)
     row.seconds = clock.seconds()
-    tiles = rows // tile[0], columns // tile[1]
-    row.tiles = len(np.unique(tiles[0])) * len(np.unique(tiles[1])), -(-p.m // tile[0]) * -(-p.n // tile[1])
-    _decide(row, got, expected, seen.details[f"poison of {name}"], (rows, columns), tiles)
+    row.tiles = came.tiles_held, -(-p.m // tile[0]) * -(-p.n // tile[1])
+    _decide(row, came, seen.details[f"poison of {name}"])
     return row
+
+
+@dataclass
+class Came:
+    """The words at chosen rows and columns, and of each whether it differs and whether it is decided: (rows, columns) all.
+
+    `due` is the expected word, or the lowest that a bound allows. `places` and `tiles`: of the rows and of the columns."""
+
+    got: np.ndarray
+    due: np.ndarray
+    differs: np.ndarray
+    decided: np.ndarray
+    places: tuple[np.ndarray, np.ndarray]
+    tiles: tuple[np.ndarray, np.ndarray]
+
+    @classmethod
+    def of(cls, got: np.ndarray, places: tuple[np.ndarray, np.ndarray], tiles: tuple[np.ndarray, np.ndarray]) -> Came:
+        return cls(got, np.zeros_like(got), np.zeros(got.shape, bool), np.zeros(got.shape, bool), places, tiles)
+
+    def hold(self, place: tuple[slice, slice], expected: ExpectedOutput) -> None:
+        """Hold the words at `place` to what is expected of them: words, or a bound where the target's arithmetic is not known."""
+        self.differs[place], self.decided[place], _, _ = held(expected, self.got[place])
+        due = expected.words if expected.words is not None else expected.low
+        assert due is not None
+        self.due[place] = due.view(self.got.dtype)
+
+    @property
+    def tiles_held(self) -> int:
+        return len(np.unique(self.tiles[0])) * len(np.unique(self.tiles[1]))
 
 
 def _row(case: Case) -> Row:
@@ -235,42 +266,29 @@ def _chosen(size: int, tile: int, count: int, rng: np.random.Generator) -> np.nd
     return np.sort(np.concatenate([ends, rng.choice(others, count - len(ends), replace=False)]))
 
 
-def words_of(
-    case: Case, target: Target, contract: Contract, operands: Mapping[str, Operand], recorded: Mapping
-) -> tuple[np.ndarray, str]:
-    """Expected words of a small problem, and what they rest on. ValueError where the contract has no plan for it."""
-    expected = contract.expected(case, target, operands, recorded)[0]
-    if expected.words is None:
-        raise ValueError(f"{case.contract} on {target.name}: has no plan for {case.key}: large cases are judged by words")
-    return expected.words, str(expected.basis)
-
-
-def _decide(
-    row: Row,
-    got: np.ndarray,
-    expected: np.ndarray,
-    poison: int,
-    places: tuple[np.ndarray, np.ndarray],
-    tiles: tuple[np.ndarray, np.ndarray],
-) -> None:
-    """Fill in what `got` and `expected`, both (rows, columns), come to; `places` and `tiles` are of the rows and of the columns."""
-    differ = got != expected  # (rows, columns)
-    row.words, row.differ = int(differ.size), int(differ.sum())
+def _decide(row: Row, came: Came, poison: int) -> None:
+    """Fill in what `came` comes to."""
+    row.words, row.differ = int(came.decided.sum()), int(came.differs.sum())
     row.decision, row.outcome = Decision.PASS, str(Outcome.PASS)
+    if not row.words:
+        row.decision, row.outcome = Decision.INCONCLUSIVE, str(Outcome.INCONCLUSIVE)
+        row.message = "no word is decided: the bound allows what a missing product would change"
     if not row.differ:
         return
-    found = np.argwhere(differ)  # (differ, 2)
+    found = np.argwhere(came.differs)  # (differ, 2)
     for i, j in found[:SHOWN]:
-        at = int(places[0][i]), int(places[1][j])
-        row.first.append({"at": at, "got": hex(got[i, j]), "expected": hex(expected[i, j])})
-    wrong = {(int(tiles[0][i]), int(tiles[1][j])) for i, j in found}
+        at = int(came.places[0][i]), int(came.places[1][j])
+        row.first.append({"at": at, "got": hex(came.got[i, j]), "expected": hex(came.due[i, j])})
+    wrong = {(int(came.tiles[0][i]), int(came.tiles[1][j])) for i, j in found}
     row.wrong_tiles = len(wrong)
-    row.never_written = int((differ & (got == got.dtype.type(poison))).sum())
+    row.never_written = int((came.differs & (came.got == came.got.dtype.type(poison))).sum())
     (r0, r1), (c0, c1) = ((min(axis), max(axis)) for axis in zip(*wrong, strict=True))
-    row.decision, row.outcome = Decision.FAIL, str(Outcome.WRONG_WORDS)
+    by_bound = row.basis.startswith("bound")
+    row.decision, row.outcome = Decision.FAIL, str(Outcome.OUTSIDE_BOUND if by_bound else Outcome.WRONG_WORDS)
     row.message = (
-        f"{row.differ:,} of {row.words:,} words differ, {row.never_written:,} of them never written, in {len(wrong)} of "
-        f"{row.tiles[1]} tiles: tile rows {r0} to {r1}, tile columns {c0} to {c1}; the first {row.first[0]}"
+        f"{row.differ:,} of {row.words:,} words {'lie outside the bound' if by_bound else 'differ'}, {row.never_written:,} of them "
+        f"never written, in {len(wrong)} of {row.tiles[1]} tiles: tile rows {r0} to {r1}, tile columns {c0} to {c1}; the first "
+        f"{row.first[0]}"
     )
 
 
