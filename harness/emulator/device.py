@@ -29,8 +29,10 @@ from bitverdict.harness.emulator.compiled_kernel import returned
 from bitverdict.harness.emulator.cuda_runtime import LAUNCH, answering
 from bitverdict.harness.emulator.cuda_tensors import CUDA, outside
 from bitverdict.harness.emulator.execution.async_ops import READ_BY, Schedule
-from bitverdict.harness.emulator.execution.cta import PARITY, Machine
+from bitverdict.harness.emulator.execution.cta import Cta
+from bitverdict.harness.emulator.execution.cta_state import LaunchContext
 from bitverdict.harness.emulator.execution.interleaving import Programs
+from bitverdict.harness.emulator.execution.mbarriers import PARITY
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
 from bitverdict.harness.emulator.frontend.access_widths import Access, accesses
 from bitverdict.harness.emulator.frontend.arguments import bytes_of, flatten, passed, refuse_cpu_tensors
@@ -207,45 +209,45 @@ class Device:
         if untrue := untrue_arguments(ready.program, arguments):
             ready = self.translated(program, metadata, doubted=True)
         memory.begin(prod(grid), ready.facts, arguments)
-        machine = Machine(
-            memory,
-            grid,
-            self.schedule,
+        context = LaunchContext(
+            memory=memory,
+            grid=grid,
+            schedule=self.schedule,
             shared=ready.program.integer("ttg.shared"),
             tensor=ready.program.integer("ttg.tensor_memory_size"),
-            blocks=len(ready.blocks),
+            runs=[0] * len(ready.blocks),
             step_limit=STEP_LIMIT,
             end=ready.program.entry.blocks[-1].operations[-1].location,
             written=frozenset(program.decode().split("\n", 1)[0].removeprefix(WRITTEN).split(";")),
+            compiled=language_of(program) == "triton",
+            either_row=self.either_row,
+            false_hints=dict(untrue),
         )
-        machine.either_row = self.either_row
-        machine.compilers = language_of(program) == "triton"
-        machine.false_hints |= untrue
         resident = self._residency(ready, metadata, prod(grid))
-        programs = Programs(machine, self.schedule, resident, lambda m: m.run(ready.entry(m, *arguments)))
+        programs = Programs(Cta(context), self.schedule, resident, lambda m: m.run(ready.entry(m, *arguments)))
         try:
             with np.errstate(all="ignore"):
                 self._run_programs(programs, ready.facts, prod(grid))
-            for (location, _), said in machine.false_hints.items():
+            for (location, _), said in context.false_hints.items():
                 self._advice.add(f"{location}{': ' if location else ''}{said}; no access of this launch relies on it")
         except EmulatedFault as fault:
-            machine = programs.current
+            cta = programs.current
             found = _read_by(fault, ready.running(fault)) if fault.details.pop(READ_BY, False) else fault
             if not found.location and (running := ready.running(fault)) is not None:
                 found.location = running.location
                 found.details.setdefault("operation", running.brief)
             blame(found, language_of(program))
-            machine.timeline.add(machine.steps, machine.agent.name, found.outcome, found.location, "found here")
-            for name, value in machine.state(found.location, found.details.get("other location", "")).items():
+            cta.state.timeline.add(cta.state.steps, cta.state.agent.name, found.outcome, found.location, "found here")
+            for name, value in cta.report(found.location, found.details.get("other location", "")).items():
                 found.details.setdefault(name, value)
             if found is fault:
                 raise
             raise found from None
         finally:
-            launch.operations = ready.counts(machine.runs)
-            launch.timeline = programs.current.timeline.lines()
-            self._advice |= {f"{location}: {_ADVICE[name]}" for name, location in machine.notes if name in _ADVICE}
-            self._advice |= {said for name, said in machine.notes if name == NOTE}
+            launch.operations = ready.counts(context.runs)
+            launch.timeline = programs.current.state.timeline.lines()
+            self._advice |= {f"{location}: {_ADVICE[name]}" for name, location in context.notes if name in _ADVICE}
+            self._advice |= {said for name, said in context.notes if name == NOTE}
 
     def _run_programs(self, programs: Programs, facts: ProgramFacts, count: int) -> None:
         """Each of `count` programs by itself where none can wait for another or choose by what an atomic finds, else turn by turn.

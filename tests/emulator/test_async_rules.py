@@ -249,9 +249,9 @@ def test_every_kind_has_a_hazard_that_fails_by_its_rule(kind: AsyncKind, aside: 
 def test_every_kind_has_an_idiom_that_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     issued, issue = set(), Flights.issue
 
-    def noted(flights: Flights, agent: Any, flight: Any) -> Any:
+    def noted(flights: Flights, flight: Any, land: Any) -> Any:
         issued.add(flight.kind)
-        return issue(flights, agent, flight)
+        return issue(flights, flight, land)
 
     monkeypatch.setattr(Flights, "issue", noted)
     assert {outcome(idiom, load(idioms.source_of(idiom)), "eager") for idiom in idioms.IDIOMS} == {"passed"}

@@ -17,6 +17,7 @@ from bitverdict.harness.emulator.faults import BadArgument, OnChipFault
 from bitverdict.harness.emulator.memory.onchip import View
 
 if TYPE_CHECKING:
+    from bitverdict.harness.emulator.execution.cta_state import CtaState
     from bitverdict.harness.emulator.execution.partitions import Agent
     from bitverdict.harness.emulator.mlir_reader import Operation
 
@@ -146,13 +147,25 @@ class Schedule:
 class Flights:
     """All operations in flight of one program. `agents` are its partitions while it is specialised, or its one agent."""
 
-    def __init__(self, schedule: Schedule, record: Callable[[str, InFlight], None]) -> None:
-        self.schedule, self.record = schedule, record
+    def __init__(self, cta: CtaState) -> None:
+        self.cta, self.schedule = cta, cta.schedule
         self.pending: list[InFlight] = []
         self.agents: list[Agent] = []
 
-    def issue(self, agent: Agent, flight: InFlight) -> InFlight:
-        """Put `flight` in the air; a race when what it touches is still touched by another that nothing orders before it."""
+    def reset(self, agents: list[Agent]) -> None:
+        """Nothing is in flight in a program of `agents`."""
+        self.pending, self.agents = [], agents
+
+    def known_to(self, agent: Agent) -> list[InFlight]:
+        """What is in flight for others, and has been waited for by `agent`."""
+        return [flight for flight in self.pending if agent.number in flight.known]
+
+    def issue(self, flight: InFlight, land: Callable[[], None]) -> InFlight:
+        """Put `flight`, whose data `land` moves, in the air; a race when what it touches is still touched by another that nothing
+        orders before it."""
+        agent = self.cta.agent
+        self.cta.acts += 1
+        flight.landing = land
         for earlier in self.pending:
             if agent.number in earlier.known or (earlier.pipe and earlier.pipe == flight.pipe):
                 continue  # waited for; or of one pipe, which hands accumulators on in order
@@ -161,11 +174,11 @@ class Flights:
             for view in flight.writes:
                 self._collide(earlier.writes, view, flight.op, earlier, "writes", "writes")
                 self._collide(earlier.reads, view, flight.op, earlier, "overwrites", "reads")
-        flight.after = [f for f in self.pending if agent.number in f.known]
+        flight.after = self.known_to(agent)
         self.pending.append(flight)
         if flight.kind.completes_by is Completion.WAIT_GROUP:
             agent.groups.add(flight)
-        self.record("issued", flight)
+        self.cta.issued(flight)
         if self.schedule.lands_now():
             self.land(flight)
             if self.schedule.timeless:
@@ -191,7 +204,7 @@ class Flights:
     def _land(self, flight: InFlight) -> None:
         flight.landed = True
         flight.landing()
-        self.record("landed", flight)
+        self.cta.landed(flight)
 
     def before(self, flight: InFlight) -> list[InFlight]:
         """`flight` and everything before it in its pipe that a commit completes: what an arrival of `flight` stands for."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from bitverdict.harness.emulator.execution.async_ops import Schedule
-from bitverdict.harness.emulator.execution.cta import Machine
+from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.partitions import Blocked, Stuck, Thread, Turn
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.residency import Residency
@@ -24,9 +24,9 @@ MOST_LOOKS = 20_000  # at the same words, one after another, while no program do
 
 @dataclass(eq=False)
 class Running:
-    """A program that is resident: its machine, and what it waits for (by agent) or that it only looks for a change."""
+    """A program that is resident: its CTA, and what it waits for (by agent) or that it only looks for a change."""
 
-    machine: Machine
+    cta: Cta
     thread: Thread
     waits: dict[str, Blocked] = field(default_factory=dict)
     spins: bool = False
@@ -36,12 +36,12 @@ class Running:
 
 
 class Programs:
-    """The programs of one launch, `resident` of them at once. `begin` makes the thread of a program on a machine."""
+    """The programs of one launch, `resident` of them at once. `begin` makes the thread of a program on a CTA."""
 
-    def __init__(self, machine: Machine, schedule: Schedule, resident: Residency, begin: Callable[[Machine], Thread]) -> None:
+    def __init__(self, cta: Cta, schedule: Schedule, resident: Residency, begin: Callable[[Cta], Thread]) -> None:
         self.schedule, self.resident, self.begin = schedule, resident, begin
-        self.current = machine
-        self.idle = [machine]
+        self.current = cta
+        self.idle = [cta]
         self.live: list[Running] = []
         self.steps = self.looks = 0
 
@@ -77,21 +77,21 @@ class Programs:
         return None if room else busy[-1]
 
     def _admit(self, number: int) -> Running:
-        machine = self.idle.pop() if self.idle else self.current.another()
-        machine.start(number)
-        machine.together = True
-        found = Running(machine, self.begin(machine))
+        cta = self.idle.pop() if self.idle else self.current.another()
+        cta.start(number)
+        cta.state.together = True
+        found = Running(cta, self.begin(cta))
         self.live.append(found)
         return found
 
     def _turn(self, running: Running) -> None:
-        self.current = running.machine
-        self.current.steps = self.steps
+        self.current = running.cta
+        self.current.state.steps = self.steps
         try:
             said = next(running.thread)
         except StopIteration:
             self.live.remove(running)
-            self.idle.append(running.machine)
+            self.idle.append(running.cta)
             self._progress()
         else:
             running.waits = said.waits if isinstance(said, Stuck) else {}
@@ -101,12 +101,12 @@ class Programs:
                 self.live.append(self.live.pop(self.live.index(running)))
             else:
                 self._progress()
-        self.steps = self.current.steps
+        self.steps = self.current.state.steps
 
     def _look(self) -> None:
         self.looks += 1
         if self.looks > MOST_LOOKS:
-            agent = self.current.agent
+            agent = self.current.state.agent
             message = f"{MOST_LOOKS} times in a row programs found the words they had found before, program {agent.program} last"
             raise EmulatedFault("timeout", message)
 
@@ -117,14 +117,14 @@ class Programs:
 
     def _land(self) -> bool:
         """Let what is in flight come, where everybody waits; whether anything was."""
-        flying = [(each.machine, f) for each in self.live for f in each.machine.flights.pending if not f.landed]
-        for machine, flight in flying:
-            machine.flights.land(flight)
+        flying = [(each.cta, f) for each in self.live for f in each.cta.flights.pending if not f.landed]
+        for cta, flight in flying:
+            cta.flights.land(flight)
         return bool(flying)
 
     def _deadlock(self, waiting: deque[int]) -> NoReturn:
         waits = {
-            f"program {each.machine.number}, {name}": f"{blocked.op.location}: {blocked.describe()}"
+            f"program {each.cta.number}, {name}": f"{blocked.op.location}: {blocked.describe()}"
             for each in self.live
             for name, blocked in each.waits.items()
         }

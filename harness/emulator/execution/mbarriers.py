@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
 from bitverdict.harness.emulator.async_rules import Completion
 from bitverdict.harness.emulator.execution.async_ops import Flights, InFlight
-from bitverdict.harness.emulator.execution.partitions import Agent, Blocked, Thread
+from bitverdict.harness.emulator.execution.cta_state import CtaState
+from bitverdict.harness.emulator.execution.partitions import Blocked, Thread
 from bitverdict.harness.emulator.faults import OnChipFault
 from bitverdict.harness.emulator.memory.onchip import View
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
+
+
+PARITY = "parity of a wait"
 
 
 class Barrier:
@@ -35,11 +38,15 @@ class Barrier:
         return f"phase {self.phase}, {self.arrivals} of {self.count} arrivals and {self.bytes} bytes missing"
 
 
-class Barriers:
-    """The mbarriers of one program, by the byte of shared memory they lie at."""
+class Mbarriers:
+    """The unit of a CTA that holds its mbarriers, by the byte of shared memory they lie at."""
 
-    def __init__(self, flights: Flights, tell: Callable[[str, Operation, str], None]) -> None:
-        self.flights, self.tell = flights, tell
+    def __init__(self, cta: CtaState, flights: Flights) -> None:
+        self.cta, self.flights = cta, flights
+        self.reset()
+
+    def reset(self) -> None:
+        """None is initialised."""
         self.live: dict[int, Barrier] = {}
         self.ended: dict[int, Operation] = {}  # by whom the last barrier at a byte was invalidated
 
@@ -63,20 +70,23 @@ class Barriers:
         """Each live barrier, for a person to read."""
         return {f"byte {offset}": f"{bar} (initialised at {bar.op.location})" for offset, bar in sorted(self.live.items())}
 
-    def init(self, agent: Agent, op: Operation, view: View, count: int) -> None:
+    def init(self, op: Operation, view: View, count: int) -> None:
+        """mbarrier.init for `count` arrivals a phase."""
+        agent = self.cta.agent
+        self.cta.touch(op, view, write=True, keep=True)
         if view.offset in self.live:
             self._misuse(op, f"{op.name} on {view}, where a barrier lives already: invalidate it first", self.live[view.offset].op)
         self.flights.write(agent, op, view)
         view.array[...] = count
         view.known[...] = view.full
         self.live[view.offset] = Barrier(op, count, len(agent.clock))
-        self.tell("mbarrier", op, f"initialised at byte {view.offset} for {count} arrivals a phase")
+        self.cta.tell("mbarrier", op, f"initialised at byte {view.offset} for {count} arrivals a phase")
 
     def invalidate(self, op: Operation, view: View) -> None:
         self.at(op, view)
         del self.live[view.offset]
         self.ended[view.offset] = op
-        self.tell("mbarrier", op, f"invalidated at byte {view.offset}")
+        self.cta.tell("mbarrier", op, f"invalidated at byte {view.offset}")
 
     def overwritten(self, op: Operation, view: View) -> None:
         """A write to `view`: no barrier may live there."""
@@ -90,7 +100,24 @@ class Barriers:
             if view.low <= offset < view.high:
                 self._misuse(op, f"{op.name} reads {view}, where a barrier lives", self.live[offset].op)
 
-    def arrive(self, op: Operation, view: View, count: int, carried: list[InFlight], told: np.ndarray | None = None) -> None:
+    def arrive(self, op: Operation, view: View, count: int) -> None:
+        """mbarrier.arrive by one thread, behind a barrier of all (as compiled: bar.sync). It releases what the agent knows."""
+        agent = self.cta.agent
+        self.cta.acts += 1
+        self.cta.meet()
+        self.signal(op, view, count, self.flights.known_to(agent), agent.release())
+
+    def expect(self, op: Operation, view: View, size: int) -> None:
+        """mbarrier.arrive.expect_tx, as `arrive`: `size` bytes more, then one arrival."""
+        agent = self.cta.agent
+        self.cta.acts += 1
+        self.cta.meet()
+        known, released = self.flights.known_to(agent), agent.release()
+        self.at(op, view).bytes += size
+        self.cta.tell("mbarrier", op, f"at byte {view.offset} told to expect {size} bytes")
+        self.signal(op, view, 1, known, released)
+
+    def signal(self, op: Operation, view: View, count: int, carried: list[InFlight], told: np.ndarray | None = None) -> None:
         """`count` arrivals that stand for the completion of `carried`, and for what an agent has `told`."""
         barrier = self.at(op, view)
         if count > barrier.arrivals:
@@ -100,12 +127,6 @@ class Barriers:
         if told is not None:
             np.maximum(barrier.told, told, out=barrier.told)
         self._settle(op, view, barrier)
-
-    def expect(self, op: Operation, view: View, size: int, carried: list[InFlight], told: np.ndarray) -> None:
-        """mbarrier.arrive.expect_tx: `size` bytes more, then one arrival."""
-        self.at(op, view).bytes += size
-        self.tell("mbarrier", op, f"at byte {view.offset} told to expect {size} bytes")
-        self.arrive(op, view, 1, carried, told)
 
     def receive(self, op: Operation, view: View, size: int, flight: InFlight) -> None:
         """complete_tx: `size` bytes of `flight` are in."""
@@ -127,11 +148,16 @@ class Barriers:
             barrier.finished += barrier.carried
             barrier.carried = []
             barrier.known = np.maximum(barrier.known, barrier.told)
-            self.tell("mbarrier", op, f"at byte {view.offset} completes phase {barrier.phase - 1}")
+            self.cta.tell("mbarrier", op, f"at byte {view.offset} completes phase {barrier.phase - 1}")
 
-    def wait(self, agent: Agent, op: Operation, view: View, parity: int) -> Thread:
+    def wait(self, op: Operation, view: View, parity: int) -> Thread:
         """try_wait.parity in a loop: passes when the last completed phase has `parity`; the phase before the first has parity 1. A
-        parity other than 0 or 1 is misuse (PTX ISA 9.7.13.15, mbarrier.try_wait: phaseParity)."""
+        parity other than 0 or 1 is misuse (PTX ISA 9.7.13.15, mbarrier.try_wait: phaseParity). ptxas shifts the parity left by 31,
+        so that its lowest bit decides: what the compiler writes is executed as that, with a note."""
+        agent = self.cta.agent
+        if self.cta.launch.compiled and parity not in (0, 1):
+            self.cta.notes.add((PARITY, op.location))
+            parity &= 1
         barrier = self.at(op, view)
         if parity not in (0, 1):
             self._misuse(op, f"{op.name} for parity {parity} at {view}: must be 0 or 1; pass the phase modulo 2", barrier.op)
@@ -140,10 +166,13 @@ class Barriers:
             return (barrier.phase - 1) & 1 == parity
 
         if not passes():
-            self.tell("mbarrier", op, f"waits for parity {parity} at byte {view.offset}: {barrier}")
+            self.cta.tell("mbarrier", op, f"waits for parity {parity} at byte {view.offset}: {barrier}")
             yield Blocked(op, passes, lambda: f"parity {parity} of the barrier at {view} ({barrier})", view.offset, barrier.op)
-        self.tell("mbarrier", op, f"wait for parity {parity} at byte {view.offset} passes, {barrier.phase} phases complete")
+        self.cta.tell("mbarrier", op, f"wait for parity {parity} at byte {view.offset} passes, {barrier.phase} phases complete")
         for flight in barrier.finished:
             self.flights.complete(agent, flight)
         barrier.finished = [f for f in barrier.finished if f in self.flights.pending]
         agent.acquire(barrier.known)
+
+
+Barriers = Mbarriers  # as lowerings call it until they name the unit

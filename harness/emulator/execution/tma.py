@@ -2,62 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bitverdict.harness.emulator.async_rules import TMA_GATHER, TMA_LOAD, TMA_SCATTER, TMA_STORE, AsyncKind
-from bitverdict.harness.emulator.execution.async_ops import Flights, InFlight
+from bitverdict.harness.emulator.execution.async_ops import Flights
+from bitverdict.harness.emulator.execution.cta_state import CtaState
+from bitverdict.harness.emulator.execution.mbarriers import Mbarriers
+from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
 from bitverdict.harness.emulator.faults import EmulatedFault
-from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.memory.global_order import BULK
 from bitverdict.harness.emulator.memory.onchip import View
 from bitverdict.harness.emulator.memory.tensor_maps import Descriptor, check_alignment, check_sign
 from bitverdict.harness.emulator.memory.undefined_lanes import NOTE, told
 
 if TYPE_CHECKING:
-    from bitverdict.harness.emulator.execution.async_ops import Schedule
-    from bitverdict.harness.emulator.execution.mbarriers import Barriers
-    from bitverdict.harness.emulator.execution.partitions import Agent
     from bitverdict.harness.emulator.mlir_reader import Operation
 
 
-class BulkCopies:
-    """The part of a program that issues TMA operations."""
+class Tma:
+    """The unit of a CTA that copies tiles and rows through tensor descriptors."""
 
-    memory: GlobalMemory
-    flights: Flights
-    barriers: Barriers
-    schedule: Schedule
-    agent: Agent
-    program: tuple[int, int, int]
-    number: int
-    notes: set[tuple[str, str]]
-    either_row: bool
+    def __init__(self, cta: CtaState, flights: Flights, mbarriers: Mbarriers, onchip: OnChipMemory) -> None:
+        self.cta, self.flights, self.mbarriers, self.onchip = cta, flights, mbarriers, onchip
+        self.memory = cta.launch.memory
 
-    def begin(  # type: ignore[empty-body]
-        self,
-        op: Operation,
-        kind: AsyncKind,
-        *,
-        reads: tuple[View, ...] = (),
-        writes: tuple[View, ...] = (),
-        in_turn: tuple[View, ...] = (),
-        barriers: tuple[int, ...] = (),
-    ) -> InFlight: ...
-    def issue(self, flight: InFlight, land: Callable[[], None]) -> InFlight: ...  # type: ignore[empty-body]
-
-    def bulk_load(
-        self, op: Operation, descriptor: Descriptor, starts: tuple[int, ...], barrier: View, target: View, when: Any
-    ) -> None:
+    def load(self, op: Operation, descriptor: Descriptor, starts: tuple[int, ...], barrier: View, target: View, when: Any) -> None:
         """A tile into shared memory; its bytes, those outside the tensor included, are counted by `barrier`."""
         if when:
             check_alignment(op, starts[-1], descriptor.itemsize)
             lead = (1,) * (len(starts) - len(target.shape))
             self._load(op, TMA_LOAD, descriptor, *descriptor.box(starts, (*lead, *target.shape)), barrier, target)
 
-    def bulk_gather(
+    def gather(
         self, op: Operation, descriptor: Descriptor, rows: np.ndarray, column: int, barrier: View, target: View, when: Any
     ) -> None:
         """Chosen rows into shared memory, from `column` on."""
@@ -75,41 +53,41 @@ class BulkCopies:
         barrier: View,
         target: View,
     ) -> None:
-        self.barriers.at(op, barrier)
-        flight = self.begin(op, kind, writes=(target,), barriers=(barrier.offset,))
-        padding, agent = descriptor.padding(target.dtype), self.agent
+        self.mbarriers.at(op, barrier)
+        flight = self.onchip.begin(op, kind, writes=(target,), barriers=(barrier.offset,))
+        padding, agent = descriptor.padding(target.dtype), self.cta.agent
         self.memory.look(op, addresses, inside, target.dtype.itemsize, agent, BULK, kind.proxy)
 
         def land() -> None:
             found = self.memory.load(op, addresses, inside, padding, target.dtype, agent, None)
             target.put(descriptor.loaded(found).reshape(target.shape))
-            self.barriers.receive(op, barrier, addresses.size * target.dtype.itemsize, flight)
+            self.mbarriers.receive(op, barrier, addresses.size * target.dtype.itemsize, flight)
 
-        self.issue(flight, land)
+        self.flights.issue(flight, land)
 
-    def bulk_store(self, op: Operation, descriptor: Descriptor, starts: tuple[int, ...], source: View) -> None:
+    def store(self, op: Operation, descriptor: Descriptor, starts: tuple[int, ...], source: View) -> None:
         """A tile from shared memory; nothing is written outside the tensor but what is left of a row's last 16 bytes."""
         check_alignment(op, starts[-1], descriptor.itemsize)
         check_sign(op, starts, "coordinates")
         lead = (1,) * (len(starts) - len(source.shape))
         self._store(op, TMA_STORE, *descriptor.written.box(starts, (*lead, *source.shape)), source)
 
-    def bulk_scatter(self, op: Operation, descriptor: Descriptor, rows: np.ndarray, column: int, source: View) -> None:
+    def scatter(self, op: Operation, descriptor: Descriptor, rows: np.ndarray, column: int, source: View) -> None:
         """Rows of shared memory to chosen rows. Nothing orders two rows that go to one place: the schedule does."""
         check_alignment(op, column, descriptor.itemsize)
         check_sign(op, [column], "column")
         check_sign(op, [int(np.min(rows, initial=0))], "row")
         reached = rows[(rows >= 0) & (rows < descriptor.shape[0])]
         if np.unique(reached).size != reached.size:
-            self.notes.add(("duplicate rows", op.location))
+            self.cta.notes.add(("duplicate rows", op.location))
             self._differing_rows(op, rows, (rows >= 0) & (rows < descriptor.shape[0]), source)
         self._store(op, TMA_SCATTER, *descriptor.written.rows(rows, column, source.shape[-1]), source, np.array(rows))
 
     def _differing_rows(self, op: Operation, rows: np.ndarray, inside: np.ndarray, source: View) -> None:
         """Two rows of one scatter that go to one place: nothing orders them, a race where they differ and that matters."""
-        if self.either_row or self.schedule.timeless:
+        if self.cta.launch.either_row or self.cta.schedule.timeless:
             return
-        self.begin(op, TMA_SCATTER, reads=(source,))
+        self.onchip.begin(op, TMA_SCATTER, reads=(source,))
         held, first = source.get(), dict[int, int]()
         for place in np.flatnonzero(inside).tolist():
             earlier = first.setdefault(int(rows[place]), place)
@@ -136,34 +114,34 @@ class BulkCopies:
         source: View,
         rows: np.ndarray | None = None,
     ) -> None:
-        flight = self.begin(op, kind, reads=(source,))
-        agent = self.agent
+        flight = self.onchip.begin(op, kind, reads=(source,))
+        agent = self.cta.agent
         landings = self.memory.issue(op, addresses, inside, source.dtype.itemsize, agent, kind.proxy)
         if (lanes := source.undefined()) is not None and (inside is None or (lanes.reshape(inside.shape) & inside).any()):
-            self.notes.add((NOTE, told(op, source.space.undefined_by)))
+            self.cta.notes.add((NOTE, told(op, source.space.undefined_by)))
 
         def land() -> None:
             values, order = source.get().reshape(addresses.shape), [slice(None)]
             if rows is not None and np.unique(rows).size != rows.size:
-                order = [slice(row, row + 1) for row in self.schedule.order(len(rows))]
+                order = [slice(row, row + 1) for row in self.cta.schedule.order(len(rows))]
             self.memory.land(op, landings, values, order, agent)
 
-        self.issue(flight, land)
+        self.flights.issue(flight, land)
         agent.groups.commit(kind.group)
         agent.groups.unwritten.append([each.event for each in landings])
-        if self.schedule.timeless:
+        if self.cta.schedule.timeless:
             self._written(0)
 
-    def bulk_store_wait(self, most: int, *, read: bool) -> None:
+    def store_wait(self, most: int, *, read: bool) -> None:
         """cp.async.bulk.wait_group: all but the last `most` have read their source, and have written unless the wait is for the
         `read` only. What they wrote may be touched after that."""
-        self.flights.wait_group(self.agent, TMA_STORE.group, most)
+        self.flights.wait_group(self.cta.agent, TMA_STORE.group, most)
         if not read:
             self._written(most)
 
     def _written(self, most: int) -> None:
         """All bulk stores of this agent but the last `most` have written."""
-        unwritten = self.agent.groups.unwritten
+        unwritten = self.cta.agent.groups.unwritten
         while len(unwritten) > most:
             for event in unwritten.pop(0):
-                self.memory.order.complete(event, self.agent)
+                self.memory.order.complete(event, self.cta.agent)

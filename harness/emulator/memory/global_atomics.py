@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.execution.async_ops import Schedule
-from bitverdict.harness.emulator.execution.partitions import GLOBAL, Agent, Blocked, Poll, Thread, Turn
-from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
+from bitverdict.harness.emulator.execution.cta_state import CtaState
+from bitverdict.harness.emulator.execution.partitions import GLOBAL, Blocked, Poll, Thread, Turn
 from bitverdict.harness.emulator.memory.global_order import ACQUIRES, CTA, RELEASES
 from bitverdict.harness.emulator.memory.onchip import View
 
@@ -30,14 +29,10 @@ RELEASED = "released behind the compiler's barrier"
 
 
 class GlobalAtomics:
-    """The part of a program that makes atomics."""
+    """The unit of a CTA that makes atomics, and volatile loads."""
 
-    memory: GlobalMemory
-    schedule: Schedule
-    agent: Agent
-    notes: set[tuple[str, str]]
-    together: bool
-    acts: int
+    def __init__(self, cta: CtaState) -> None:
+        self.cta, self.memory = cta, cta.launch.memory
 
     def atomic(
         self,
@@ -56,13 +51,13 @@ class GlobalAtomics:
         expected: Any = None,
     ) -> Thread:
         """tt.atomic_rmw, _cas, _load, _store: what was there. `meets`: the result goes to all threads, behind a barrier."""
-        if self.together and self.schedule.interrupts():
+        if self.cta.together and self.cta.schedule.interrupts():
             yield Turn.PAUSES
         addresses = np.atleast_1d(np.asarray(pointer, np.int64))
         inside, values, wanted = (
             _spread(given, kind, addresses.shape) for given, kind in ((mask, np.bool_), (value, dtype), (expected, dtype))
         )
-        order, agent = self.memory.order, self.agent
+        order, agent = self.memory.order, self.cta.agent
         while True:
             repaired = sem in RELEASES and agent.wrote
             if sem in RELEASES:
@@ -77,8 +72,8 @@ class GlobalAtomics:
             if sem in ACQUIRES or meets:
                 order.meet(agent)
             if repaired and changed and op.name != "tt.atomic_cas":  # which takes a lock rather than gives it back
-                self.notes.add((RELEASED, op.location))
-            self.acts += changed
+                self.cta.notes.add((RELEASED, op.location))
+            self.cta.acts += changed
             if not polls or changed or not (yield from self._waits(op, addresses, inside, found, sys._getframe(1))):
                 break
         if not single:
@@ -90,7 +85,7 @@ class GlobalAtomics:
         held = np.dtype(np.uint8) if dtype == np.bool_ else dtype
         addresses = np.atleast_1d(np.asarray(pointer, np.int64))
         inside = _spread(mask, np.bool_, addresses.shape)
-        found, _ = self.memory.atomic(op, addresses, inside, held, self.agent, sem=RELAXED, scope=SYSTEM)
+        found, _ = self.memory.atomic(op, addresses, inside, held, self.cta.agent, sem=RELAXED, scope=SYSTEM)
         if inside is not None and other is not None:
             found = np.where(inside, found, np.asarray(other, held))
         if dtype == np.bool_:
@@ -115,34 +110,34 @@ class GlobalAtomics:
         addresses = np.atleast_1d(np.asarray(pointer, np.int64))
         wanted = _spread(expected, dtype, addresses.shape)
         while True:
-            found, _ = self.memory.atomic(op, addresses, None, dtype, self.agent, sem=sem, scope=scope)
+            found, _ = self.memory.atomic(op, addresses, None, dtype, self.cta.agent, sem=sem, scope=scope)
             if (found == wanted).all():
                 break
             yield self._watch(op, addresses, None, found)
         if sem in ACQUIRES and scope != CTA:
-            self.memory.order.fence(self.agent, acquires=True, releases=False)
-        self.memory.order.meet(self.agent)
+            self.memory.order.fence(self.cta.agent, acquires=True, releases=False)
+        self.memory.order.meet(self.cta.agent)
         return np.ones(addresses.shape, np.bool_) if np.ndim(pointer) else True
 
-    def fence_memory(self, acquires: bool, releases: bool) -> None:
+    def fence(self, acquires: bool, releases: bool) -> None:
         """A fence that the author wrote, of scope gpu or sys, by each thread."""
-        self.memory.order.fence(self.agent, acquires=acquires, releases=releases)
+        self.memory.order.fence(self.cta.agent, acquires=acquires, releases=releases)
 
-    def fence_global_proxy(self) -> None:
+    def fence_proxy(self) -> None:
         """fence.proxy.async for global memory, which no operation of Triton's is."""
-        self.memory.order.fence_proxy(self.agent)
+        self.memory.order.fence_proxy(self.cta.agent)
 
     # -- loops that wait ----------------------------------------------------------------------------------------------
     def _waits(self, op: Operation, addresses: np.ndarray, inside: np.ndarray | None, found: np.ndarray, loop: FrameType) -> Thread:
         """Whether `op` must look again: it found the same words as the last time, and nothing else in the `loop` has moved on, so
         that only another program can end it. Then it has waited for them to change."""
-        agent = self.agent
+        agent = self.cta.agent
         last = agent.polls.get(id(op))
-        now = agent.polls[id(op)] = Poll(addresses, found, self.acts)
+        now = agent.polls[id(op)] = Poll(addresses, found, self.cta.acts)
         if last is None or not (_same(last.addresses, addresses) and _same(last.found, found)):
             return False
         now.state = {name: value for name, value in loop.f_locals.items() if name != "m"}
-        if last.acts != self.acts or last.state is None or not _same_state(last.state, now.state):
+        if last.acts != self.cta.acts or last.state is None or not _same_state(last.state, now.state):
             yield Turn.SPINS
             return False
         yield self._watch(op, addresses, inside, found)
@@ -150,7 +145,7 @@ class GlobalAtomics:
 
     def _watch(self, op: Operation, addresses: np.ndarray, inside: np.ndarray | None, found: np.ndarray) -> Blocked:
         dtype = np.dtype(np.uint8) if found.dtype == np.bool_ else found.dtype
-        zero, agent = np.zeros((), dtype), self.agent
+        zero, agent = np.zeros((), dtype), self.cta.agent
         inside = np.ones(addresses.shape, np.bool_) if inside is None else inside
         words = np.where(inside, found, zero).astype(dtype)
 

@@ -17,7 +17,7 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
-from bitverdict.harness.emulator.execution.cta import Machine
+from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
 from bitverdict.harness.emulator.frontend.lowerings import shared_memory
 from bitverdict.harness.emulator.memory import onchip as emulated_memory
 from bitverdict.kernels.block_scaled_matmul import Config, block_scaled_matmul
@@ -133,7 +133,7 @@ def test_the_wait_that_the_compiler_forgot_would_pass_it() -> None:
 def reached(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Ends of all shared memory that a launch lays out, operands and scratch."""
     ends: list[int] = []
-    allocate, scratch = Machine.allocate, Machine.scratch
+    allocate, scratch = OnChipMemory.allocate, OnChipMemory.scratch
 
     def allocated(self, op, tensor, *rest):
         view = allocate(self, op, tensor, *rest)
@@ -144,8 +144,8 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         ends.append(at + size)
         scratch(self, op, at, size)
 
-    monkeypatch.setattr(Machine, "allocate", allocated)
-    monkeypatch.setattr(Machine, "scratch", used)
+    monkeypatch.setattr(OnChipMemory, "allocate", allocated)
+    monkeypatch.setattr(OnChipMemory, "scratch", used)
     return ends
 
 

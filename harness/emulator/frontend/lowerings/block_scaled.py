@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.async_rules import TCGEN05_MMA
-from bitverdict.harness.emulator.faults import OnChipFault
 from bitverdict.harness.emulator.frontend.lowerings.shared_memory import TENSOR_ROW
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.onchip import View
@@ -19,7 +17,7 @@ from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.reference import packing
 from bitverdict.reference.formats import E2M1, FORMATS, decode, encode
-from bitverdict.reference.tensor_core import Instruction, instruction, scaled_product
+from bitverdict.reference.tensor_core import Instruction, instruction
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.execution.cta import Machine
@@ -114,32 +112,5 @@ def issue(
     m: Machine, op: Operation, model: Instruction, a: View, a_scales: View, b: View, b_scales: View, d: View, use: Any,
     signals: tuple, is_async: bool,
 ) -> None:  # fmt: skip
-    """tcgen05.mma with block scales: as without, and the scales are read, in the order of the pipe that a copy filled them in."""
-    flights, signalled = m.flights, tuple(barrier.offset for barrier, when in signals if when)
-    flight = m.begin(op, TCGEN05_MMA, reads=(a, b), in_turn=(a_scales, b_scales), writes=(d,), barriers=signalled)
-
-    def land() -> None:
-        for view, wanted in ((a_scales, True), (b_scales, True), (d, use)):
-            if wanted and (missing := view.unknown()):
-                raise OnChipFault(
-                    "uninitialised read",
-                    f"{op.name} reads {view}, of which {missing} elements were never written",
-                    op.location,
-                    {"operation": op.brief},
-                )
-        left, right = _codes(model.a, a.get(), 1), _codes(model.b, b.get(), 0)  # (M, K), (K, N)
-        before = d.get().view(np.uint32) if use else None
-        rows, columns = a_scales.get().view(np.uint8), b_scales.get().view(np.uint8)
-        d.put(scaled_product(model, left, rows, right, columns, before).view(np.float32))
-        for barrier, when in signals:
-            if when:
-                m.barriers.arrive(op, barrier, 1, flights.before(flight))
-
-    m.issue(flight, land)
-    if not is_async:
-        flights.complete(m.agent, flight)
-
-
-def _codes(element: str, held: np.ndarray, axis: int) -> np.ndarray:
-    held = held.view(np.uint8)
-    return packing.unpack(held, axis) if element == "e2m1" else held
+    """tcgen05.mma with block scales."""
+    m.tensor_core.scaled_mma(op, model, a, a_scales, b, b_scales, d, use, signals, is_async)

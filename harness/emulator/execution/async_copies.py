@@ -1,0 +1,50 @@
+"""cp.async: copies from global to shared memory that each thread issues (PTX ISA 9.7.9.25.3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bitverdict.harness.emulator.async_rules import CP_ASYNC, Proxy
+from bitverdict.harness.emulator.execution.async_ops import Flights
+from bitverdict.harness.emulator.execution.cta_state import CtaState
+from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
+from bitverdict.harness.emulator.memory.global_order import ORDINARY
+from bitverdict.harness.emulator.memory.onchip import View
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.mlir_reader import Operation
+
+
+class AsyncCopies:
+    """The unit of a CTA that makes cp.async."""
+
+    def __init__(self, cta: CtaState, flights: Flights, onchip: OnChipMemory) -> None:
+        self.cta, self.flights, self.onchip = cta, flights, onchip
+        self.memory = cta.launch.memory
+
+    def copy(self, op: Operation, pointer: np.ndarray, view: View, mask: np.ndarray | None, undefined: bool) -> None:
+        """cp.async: addresses are checked at issue, the source is read at landing. `undefined`: where the mask is False, by the
+        language, whatever the instruction writes there."""
+        zero, agent = np.zeros((), view.dtype), self.cta.agent
+        self.memory.look(op, pointer, mask, view.dtype.itemsize, agent, ORDINARY, CP_ASYNC.proxy)
+        flight = self.onchip.begin(op, CP_ASYNC, writes=(view,))
+
+        def land() -> None:
+            view.put(self.memory.load(op, pointer, mask, zero, view.dtype, agent, None))
+            if undefined and mask is not None and not mask.all():
+                view.leave_undefined(~mask, (op.location,))
+
+        self.flights.issue(flight, land)
+
+    def commit(self) -> None:
+        """cp.async.commit_group."""
+        self.cta.agent.groups.commit(CP_ASYNC.group)
+
+    def wait(self, most: int) -> None:
+        """cp.async.wait_group: all but the last `most` committed groups are complete. What they wrote counts as written by whoever
+        waited for them."""
+        for flight in self.flights.wait_group(self.cta.agent, CP_ASYNC.group, most):
+            if flight.kind.proxy is Proxy.GENERIC:
+                self.onchip.generic_write(flight.op, flight.writes[0])

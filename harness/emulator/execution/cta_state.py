@@ -1,0 +1,96 @@
+"""What the units of one program (CTA) share: the launch, the agent that runs, what the program has done, and its timeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
+from bitverdict.harness.emulator.timeline import Timeline
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.execution.async_ops import InFlight, Schedule
+    from bitverdict.harness.emulator.execution.partitions import Agent, Footprints
+    from bitverdict.harness.emulator.memory.onchip import View
+    from bitverdict.harness.emulator.mlir_reader import Operation
+
+
+@dataclass(eq=False, kw_only=True)
+class LaunchContext:
+    """What all programs of one launch have in common, the counts of what they did included."""
+
+    memory: GlobalMemory
+    grid: tuple[int, int, int]
+    schedule: Schedule
+    shared: int
+    """Bytes of shared memory of each program."""
+    tensor: int
+    """Columns of tensor memory of each program; it has none where this is 0."""
+    runs: list[int]
+    """How often each block of the code ran."""
+    step_limit: int
+    written: frozenset[str] = frozenset()
+    """Lines where the author wrote a proxy fence."""
+    end: str = ""
+    """The line where a program ends."""
+    compiled: bool = False
+    """The kernel is written in Triton: what happens on the chip is the compiler's doing."""
+    either_row: bool = False
+    """The caller does not care which of two rows scattered to one place stays."""
+    false_hints: dict[tuple[str, str], str] = field(default_factory=dict)
+    """(line, what was promised) -> what is not so."""
+
+    @property
+    def notes(self) -> set[tuple[str, str]]:
+        """(name of a note, line): what is not wrong but rests on something."""
+        return self.memory.order.notes
+
+
+class CtaState:
+    """Program `number` of `launch` while it runs. `agent` is the partition whose turn it is. `acts` counts what the program has
+    done that another agent or program can notice. `footprints` are there while it is specialised."""
+
+    agent: Agent
+
+    def __init__(self, launch: LaunchContext) -> None:
+        self.launch, self.schedule, self.notes = launch, launch.schedule, launch.notes
+        self.acts = self.steps = 0
+        self.together = False  # programs of the launch run turn by turn
+        self.footprints: dict[str, Footprints] = {}
+
+    def start(self, number: int, agent: Agent) -> None:
+        """Become program `number` of the grid, which `agent` runs alone."""
+        x, y, _ = self.launch.grid
+        self.number, self.program = number, (number % x, number // x % y, number // (x * y))
+        self.timeline = Timeline()
+        self.footprints = {}
+        self.admit(agent)
+        self.agent = agent
+
+    def admit(self, agent: Agent) -> None:
+        """`agent` is one of this program from here on."""
+        agent.place = self.program
+        self.launch.memory.order.admit(agent, self.number)
+
+    def meet(self) -> None:
+        """bar.sync: all threads of the running agent meet."""
+        self.launch.memory.order.meet(self.agent)
+
+    def touch(self, op: Operation, view: View, *, write: bool, keep: bool) -> None:
+        """The running agent accesses `view`: held against other partitions, and remembered for them where `keep`."""
+        if self.footprints:
+            self.footprints[view.space.name].touch(self.agent, op, view, write=write, keep=keep)
+
+    # -- the timeline -------------------------------------------------------------------------------------------------
+    def tell(self, what: str, op: Operation, said: str) -> None:
+        """What the running agent did."""
+        self.timeline.add(self.steps, self.agent.name, what, op.location, said)
+
+    def issued(self, flight: InFlight) -> None:
+        flight.number = self.steps
+        touched = [f"reads {view}" for view in flight.reads] + [f"writes {view}" for view in flight.writes]
+        self.tell(flight.kind.name, flight.op, f"issued: {', '.join(touched)}" if touched else "issued")
+
+    def landed(self, flight: InFlight) -> None:
+        said = f"landed, issued at step {flight.number}"
+        self.timeline.add(self.steps, "the hardware", flight.kind.name, flight.op.location, said)
