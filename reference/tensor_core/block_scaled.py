@@ -1,5 +1,8 @@
 """Words of a block-scaled product: tcgen05 mxf8f6f4, mxf4 and mxf4nvf4.
 
+Equal to the definition because a scaled element is exact in float64, and its exponent is the element's field plus the scale's: what
+`definition.factors` says. The chain is that of the other kinds.
+
 The scale is part of the operand, before the sum and exactly: its exponent is added to the product's, its significand multiplies
 (PTX ISA, `tcgen05.mma`, block scaling; docs/arithmetic.md).
 """

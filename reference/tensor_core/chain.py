@@ -1,4 +1,8 @@
-"""K of a product as one chain of block steps: each result, rounded, is the next step's c."""
+"""`definition.element` for many elements: K as one chain of block steps, each result, rounded, the next step's c.
+
+Equal to the definition because a tile runs the same steps in the same order, elements are independent of each other, and the two
+shortcuts are taken only where a proof says that no step rounds or cuts: `_mostly_exact` for a block, `_exact_product` for a chain.
+"""
 
 from __future__ import annotations
 
@@ -115,10 +119,10 @@ def _fused(
 def _mostly_exact(
     rule: Instruction, a: Terms, b: Terms, k: slice | np.ndarray, c: np.ndarray, grid: int, scratch: Scratch
 ) -> np.ndarray:
-    """A block whose products alone lose no bit: a matrix product, and `fused_sum` only where c's exponent is too high for that.
+    """Equal to the definition because nothing is cut: every term is a multiple of 2^grid, and no exponent exceeds grid + F.
 
-    Every term is a multiple of 2^grid; where no exponent exceeds grid + F, the cut at E - F removes nothing, and the sum is below
-    2^(grid + F + 8): exact in float64 in any order.
+    So the cut at E - F removes nothing, and the sum is below 2^(grid + F + 8): a matrix product in float64 is exact in any order.
+    Where c's exponent is too high for that, the element takes `fused_sum`.
     """
     exact = a.values[k].T @ b.values[k] + c  # (M, N)
     if _highest(c, rule) <= grid + rule.fraction_bits:
@@ -168,7 +172,10 @@ def _special_terms(a: Terms, b: Terms, k: slice | np.ndarray, left: tuple, right
 
 
 def _ieee_add(total: np.ndarray, c: np.ndarray, rule: Instruction) -> np.ndarray:
-    """`total + c` as one addition of the output format, to nearest even."""
+    """Equal to the definition's `ieee_add` because NumPy's float32 addition is IEEE's, and float64 holds the sum of two fp16.
+
+    `total + c` as one addition of the output format, to nearest even.
+    """
     wide = np.float32 if rule.d == "fp32" else np.float64  # the sum of two fp16 is exact in float64
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         added = total.astype(wide) + c.astype(wide)  # (...)
@@ -176,7 +183,7 @@ def _ieee_add(total: np.ndarray, c: np.ndarray, rule: Instruction) -> np.ndarray
 
 
 def _exact_product(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.ndarray | None:
-    """A B + C by matrix multiplication where it is proven that the chain drops nothing; None where it is not.
+    """Equal to the definition because the chain is proven to drop nothing: A B + C by one matrix product. None where it is not.
 
     Let 2^low divide every product and every c. If the sum of all magnitudes is below 2^(low + p), p the significand bits of
     the output, every partial sum of any subset in any order is a multiple of 2^low below 2^(low + p): a number of the output

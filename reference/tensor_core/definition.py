@@ -7,8 +7,11 @@ The papers' letters, and where an `Instruction` has them:
     F    fraction bits that are kept below E          `fraction_bits`
     RZ   toward zero, RN to nearest, ties to even     `rounding`, keeping `output_fraction_bits`
 
-This is the form to read beside the sources (docs/arithmetic.md, "The block step"; reference/SOURCES.md). It is slow: every other
-file of this package is a fast form, and tests hold each of them to this one. Groups of mxf4 and mxf4nvf4 are in `grouped_sum`.
+`element` is the whole of it. `block_step` is one block of every kind but mxf4 and mxf4nvf4, whose block is `grouped_step`.
+A block scale is part of its operand (`factors`). Integers are `integer_element`.
+
+This is the form to read beside the sources (docs/arithmetic.md, "The block step" and "Block scaling (tcgen05)";
+reference/SOURCES.md). It is slow. Every other way to compute words in this package is a fast form, and tests hold each to this one.
 """
 
 from __future__ import annotations
@@ -21,67 +24,130 @@ from math import inf, nan
 import numpy as np
 
 from bitverdict.reference.formats import FORMATS, Format, Rounding, decode
-from bitverdict.reference.tensor_core.record import Accumulator, ExponentFloor, Instruction, ZeroTerms
+from bitverdict.reference.tensor_core.record import (
+    Accumulator,
+    ExponentFloor,
+    InfiniteAccumulator,
+    Instruction,
+    ScaledGroups,
+    ScaledWindow,
+    ZeroTerms,
+)
 
 Number = Fraction | float
 """A finite value is a Fraction; a float is an infinity or NaN."""
 
-ZERO_EXPONENT = -126  # of a zero that takes part in E, where a choice says that it does
+ZERO_EXPONENT = -126  # of a zero that takes part in E, where a choice says that it does [MS]
+ABSENT = -(1 << 14)  # exponent of what is not there: below every other
+HEADROOM = 4  # mxf4, mxf4nvf4: exponents that the cut lies below the largest product's, less F: R - 39 = R - 35 - 4 [SF]
+LEFT_OUT_BELOW = Fraction(2) ** -174  # mxf4, mxf4nvf4 with e8m0: groups of a lower scale in a subnormal result [SF]
 
 
 @dataclass(frozen=True)
 class Factor:
-    """One operand of a product: its value, and the exponent field of its code. A scale adds its own exponent to the field."""
+    """One operand of a product: its value, scale included, and the exponent field of its code, to which the scale's is added."""
 
     value: Number
     exponent: int
+    scale_exponent: int = 0  # the part of `exponent` that the block scale brought
 
 
 def element(rule: Instruction, a: Sequence[Factor], b: Sequence[Factor], c: Number) -> Number:
-    """D of one element: K as one chain of blocks, in the order of `rule.steps`; each result, rounded, is the next block's c."""
+    """D of one element: K as one chain of blocks, in the order of `rule.steps`; each result, rounded, is the next block's c.
+
+    ValueError for an infinite c where `InfiniteAccumulator.REFUSED` says that the model does not know it.
+    """
+    if rule.grouped and isinstance(c, float) and c == c and rule.choices.infinite_accumulator is InfiniteAccumulator.REFUSED:
+        raise ValueError(f"{rule.name}: c is infinite, which this model does not know; choose InfiniteAccumulator.PASSES")
     padding = [Factor(Fraction(0), ZERO_EXPONENT)] * (-len(a) % rule.span)
     a, b = [*a, *padding], [*b, *padding]
+    step = grouped_step if rule.grouped else block_step
     for start in range(0, len(a), rule.span):
         total = c if rule.accumulator is Accumulator.IN_SUM else Fraction(0)
         for taken in rule.steps:
-            total = block_step(rule, [(a[start + k], b[start + k]) for k in taken], total)
+            total = step(rule, [(a[start + k], b[start + k]) for k in taken], total)
         c = total if rule.accumulator is Accumulator.IN_SUM else ieee_add(rule.output, total, c)
     return c
 
 
 def block_step(rule: Instruction, pairs: Sequence[tuple[Factor, Factor]], c: Number) -> Number:
     """One block: multiply exactly, align, cut, add exactly, round once."""
-    terms: list[tuple[Number, int]] = [(times(x.value, y.value), x.exponent + y.exponent) for x, y in pairs]
-    terms.append((c, accumulator_exponent(rule, c)))
-    if (special := special_sum([value for value, _ in terms])) is not None:
+    products = [times(x.value, y.value) for x, y in pairs]
+    if (special := special_sum([*products, c])) is not None:
         return special
-    finite = [(Fraction(value), exponent) for value, exponent in terms]
-    largest = max([exponent for value, exponent in finite if value or takes_part(rule, value)] + floor(rule), default=0)  # E
-    unit = Fraction(2) ** (largest - rule.fraction_bits)
-    exact = sum((int(value / unit) * unit for value, _ in finite), Fraction(0))  # int() cuts toward zero, for either sign
+    terms = [Fraction(value) for value in (*products, c)]
+    largest = max(*product_exponents(rule, pairs), accumulator_exponent(rule, c))  # E
+    exact = sum((cut(term, largest - rule.fraction_bits) for term in terms), Fraction(0))
     return rounded(rule.output, exact, rule.output_fraction_bits, rule.rounding)
 
 
-def takes_part(rule: Instruction, value: Fraction) -> bool:
-    """Whether a term that is zero can raise E (`ZeroTerms`)."""
-    return not value and rule.choices.zero_terms is ZeroTerms.TAKE_PART
+def grouped_step(rule: Instruction, pairs: Sequence[tuple[Factor, Factor]], c: Number) -> Number:
+    """One block of mxf4 or mxf4nvf4: small groups of products are added exactly, and the groups are cut.
+
+    A group of 16 has one pair of scales. R is the largest exponent of a scaled product that is not zero, S the largest exponent of
+    a pair of scales whose group has one, C the exponent of c.
+    """
+    products = [times(x.value, y.value) for x, y in pairs]
+    if (special := special_sum([*products, c])) is not None:
+        return special
+    terms, start = [Fraction(value) for value in products], Fraction(c)
+    groups = [sum(terms[k : k + 16], Fraction(0)) for k in range(0, len(terms), 16)]
+    highest = product_exponents(rule, pairs)
+    of_group = [max(highest[k : k + 16]) for k in range(0, len(terms), 16)]
+    scale = [x.scale_exponent + y.scale_exponent for x, y in pairs[::16]]  # of a group
+    r, c_exponent = max(of_group), accumulator_exponent(rule, c)  # R, C
+    s = max(each if there != ABSENT else ABSENT for each, there in zip(scale, of_group, strict=True))  # S
+
+    if rule.choices.scaled_window is ScaledWindow.BY_SCALE:
+        place = max(*scale, c_exponent) - rule.fraction_bits
+        exact = sum((cut(term, place) for term in (*groups, start)), Fraction(0))
+        return rounded(rule.output, exact, rule.output_fraction_bits, rule.rounding)
+
+    c_leads = c_exponent >= r
+    place = (c_exponent if c_leads else max(r - HEADROOM, c_exponent - HEADROOM, s)) - rule.fraction_bits
+    if rule.scale == "ue4m3":
+        if not c_leads and rule.choices.scaled_groups is ScaledGroups.OF_FOUR:
+            groups = [sum(terms[k : k + 4], Fraction(0)) for k in range(0, len(terms), 4)]
+        kept = [cut(group, place) for group in groups]
+    else:  # e8m0: a group that c exceeds is cut where c would be cut alone
+        behind_c = [not c_leads and each <= c_exponent for each in of_group]
+        places = [max(place, c_exponent - rule.fraction_bits) if behind else place for behind in behind_c]
+        kept = [cut(group, each) for group, each in zip(groups, places, strict=True)]
+        if abs(sum(kept, cut(start, place))) < Fraction(2) ** rule.output.smallest_exponent:
+            kept = [each for each, of in zip(kept, scale, strict=True) if of >= s or abs(each) >= LEFT_OUT_BELOW]
+    exact = sum(kept, cut(start, place))
+    return rounded(rule.output, exact, rule.output_fraction_bits, rule.rounding)
+
+
+def integer_element(rule: Instruction, a: Sequence[int], b: Sequence[int], c: int) -> int:
+    """D of one element of integers: the exact sum, clamped where the instruction saturates, else modulo 2^32."""
+    exact = sum(x * y for x, y in zip(a, b, strict=True)) + c
+    if rule.saturates:
+        return min(max(exact, -(1 << 31)), (1 << 31) - 1)
+    return (exact + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def cut(term: Fraction, place: int) -> Fraction:
+    """`term` without its bits below 2^place: toward zero, for either sign."""
+    unit = Fraction(2) ** place
+    return int(term / unit) * unit
+
+
+def product_exponents(rule: Instruction, pairs: Sequence[tuple[Factor, Factor]]) -> list[int]:
+    """What each product brings to E. A zero brings nothing, or its exponent where a choice says so (`ZeroTerms`)."""
+    left_out = rule.choices.zero_terms is ZeroTerms.LEFT_OUT
+    return [ABSENT if left_out and not (x.value and y.value) else x.exponent + y.exponent for x, y in pairs]
 
 
 def accumulator_exponent(rule: Instruction, c: Number) -> int:
-    """c's exponent field: that of the smallest normal number for a subnormal."""
-    if not isinstance(c, Fraction) or not c:
-        return ZERO_EXPONENT
-    return max(exponent_of(c), rule.output.smallest_exponent)
-
-
-def floor(rule: Instruction) -> list[int]:
-    """What E is held up at (`ExponentFloor`)."""
+    """What c brings to E: its exponent field, not below what E is held up at (`ExponentFloor`). A zero c brings that alone."""
+    found = max(exponent_of(Fraction(c)), rule.output.smallest_exponent) if c else ABSENT
     match rule.choices.exponent_floor:
         case ExponentFloor.PROBED:
-            return [rule.floor]
+            return max(found, rule.floor)
         case ExponentFloor.ZERO_ACCUMULATOR:
-            return [ZERO_EXPONENT]
-    return []
+            return max(found, ZERO_EXPONENT)
+    return found
 
 
 def rounded(output: Format, exact: Fraction, fraction_bits: int, rounding: Rounding) -> Number:
@@ -124,12 +190,31 @@ def exponent_of(value: Fraction) -> int:
     return exponent if abs(value) >= Fraction(2) ** exponent else exponent - 1
 
 
-def factors(rule: Instruction, name: str, codes: np.ndarray) -> list[Factor]:
-    """The operand `codes` (K,) of format `name`; the exponent field of a subnormal is that of the smallest normal number."""
+def factors(rule: Instruction, name: str, codes: np.ndarray, scales: np.ndarray | None = None) -> list[Factor]:
+    """The operand `codes` (K,) of format `name`, each `rule.scale_block` of them under one code of `scales` (blocks,).
+
+    The exponent field of a subnormal, of an element or of a scale, is that of the smallest normal number.
+    """
     smallest = FORMATS[rule.widened or name].smallest_exponent
+    per = 1
+    of_scales: list[tuple[Number, int]] = [(Fraction(1), 0)] * len(codes)
+    if scales is not None and rule.scale is not None and rule.scale_block is not None:
+        per, of_scales = rule.scale_block, [scale_of(FORMATS[rule.scale], code) for code in scales]
     found = []
-    for decoded in decode(FORMATS[name], np.asarray(codes)).tolist():
-        value: Number = Fraction(decoded) if abs(decoded) < inf else decoded
-        exponent = max(exponent_of(value), smallest) if isinstance(value, Fraction) and value else ZERO_EXPONENT
-        found.append(Factor(value, exponent))
+    for k, decoded in enumerate(decode(FORMATS[name], np.asarray(codes)).tolist()):
+        value, (scale, scale_exponent) = exact_value(decoded), of_scales[k // per]
+        scaled = times(value, scale)
+        finite = isinstance(value, Fraction) and isinstance(scaled, Fraction) and scaled
+        exponent = max(exponent_of(Fraction(value)), smallest) if finite else ZERO_EXPONENT
+        found.append(Factor(scaled, exponent + scale_exponent, scale_exponent))
     return found
+
+
+def scale_of(fmt: Format, code: np.generic) -> tuple[Number, int]:
+    """Value and exponent field of one scale; the field of a zero or NaN is 0."""
+    value = exact_value(float(decode(fmt, np.array([code]))[0]))
+    return value, max(exponent_of(value), fmt.smallest_exponent) if isinstance(value, Fraction) and value else 0
+
+
+def exact_value(decoded: float) -> Number:
+    return Fraction(decoded) if abs(decoded) < inf else decoded

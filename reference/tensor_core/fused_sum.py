@@ -1,8 +1,8 @@
-"""The block step every NVIDIA tensor core performs: align, truncate, add exactly, round once.
+"""`definition.block_step` in float64, many elements at a time.
 
-Source: docs/arithmetic.md, "The block step". In float64 every quantity is exact: a
-product has at most 48 significant bits, a truncated term is an integer below 2^(F+2) times a power of two, and a sum of 65 of them
-stays below 2^53.
+Equal to the definition because float64 holds every quantity of it exactly. A product has at most 48 significant bits. A cut term is
+an integer below 2^(F + 2) times 2^(E - F). F is at most 25 and a block has at most 64 products, so the sum of 65 terms stays below
+2^53 such units, and no order of adding rounds it. `round_sum` is then the only rounding.
 """
 
 from __future__ import annotations
@@ -59,10 +59,11 @@ def fused_sum(
     rule: Instruction,
     scratch: Scratch,
 ) -> np.ndarray:
-    """sum_k a[k] b[k] + c with every term truncated at 2^(E - F): the exact sum of the truncated terms, in float64.
+    """Equal to the definition's exact sum because E is the same maximum, and `cut_and_add` loses nothing.
 
-    `a`, `b`: (block, ...) finite, of the dtype of `scratch.products`, that broadcast to `c` (...), finite float64; the exponents
-    are int16 of the shapes of `a` and `b`.
+    The result is sum_k a[k] b[k] + c with every term truncated at 2^(E - F), in float64. A zero product has exponent `NO_EXPONENT`,
+    below all others, which is to take no part. `a`, `b`: (block, ...) finite, of the dtype of `scratch.products`, that broadcast to
+    `c` (...), finite float64; the exponents are int16 of the shapes of `a` and `b`.
     """
     np.add(a_exponents, b_exponents, out=scratch.pairs)
     np.multiply(a, b, out=scratch.products)
@@ -71,9 +72,10 @@ def fused_sum(
 
 
 def cut_and_add(terms: np.ndarray, largest: np.ndarray, c: np.ndarray, fraction_bits: int) -> np.ndarray:
-    """Exact sum over axis 0 of `terms` (block, ...) and `c` (...), each truncated toward zero at 2^(largest - fraction_bits).
+    """Equal to the definition's cut and sum because the unit is a power of two: dividing by it, `trunc` and multiplying are exact.
 
-    Overwrites `terms`.
+    Sum over axis 0 of `terms` (block, ...) and `c` (...), each truncated toward zero at 2^(largest - fraction_bits). float32 terms
+    are those that `terms.fits_float32` proved exact, before the cut and after it. Overwrites `terms`.
     """
     unit = largest.astype(np.int64) - fraction_bits  # (...)
     inverse = power_of_two(-unit)  # (...)
@@ -102,9 +104,10 @@ def lowest_alignment(rule: Instruction) -> int:
 
 
 def round_sum(total: np.ndarray, output: Format, fraction_bits: int, rounding: Rounding) -> np.ndarray:
-    """`total` (float64) rounded once to `output` keeping `fraction_bits`; a zero is +0, what is too large infinite.
+    """Equal to the definition's `rounded` because clearing low bits of a float64 is truncation, and a cast or `rint` ties to even.
 
-    Truncation too overflows to infinity: at 2^(largest exponent + 1), never to the largest finite number.
+    `total` (float64) is rounded once to `output`, keeping `fraction_bits`. A zero is +0. Truncation too overflows to infinity: at
+    2^(largest exponent + 1), never to the largest finite number.
     """
     if rounding is Rounding.TOWARD_ZERO:
         kept = (total.view(np.int64) & np.int64(-1 << (52 - fraction_bits))).view(np.float64)  # (...)

@@ -1,8 +1,11 @@
-"""The step of mxf4 and mxf4nvf4: small groups of products are added exactly, and only the groups are cut.
+"""`definition.grouped_step` in float64: the step of mxf4 and mxf4nvf4, many elements at a time.
 
-Source: docs/arithmetic.md, "Block scaling (tcgen05)". Few hardware words rest on it;
-where its sources differ the side is chosen in `Choices`. R is the largest exponent of a non-zero scaled product, S the largest
-exponent of a pair of scales whose group has one, C the exponent of c.
+Equal to the definition because float64 holds every sum exactly. A group has one pair of scales, so its products are multiples of
+one power of two: 12 bits hold a sum of 16 under e8m0, and 20 bits under ue4m3, whose scales have 4 bits each. The cut lies at most
+F + 4 = 39 below R or C, and no group exceeds 2^(R + 6): all that is added afterwards is below 2^53 units of the lowest cut.
+
+R is the largest exponent of a non-zero scaled product, S the largest exponent of a pair of scales whose group has one, C the
+exponent of c. Few hardware words rest on this step. Where its sources differ the side is chosen in `Choices`.
 """
 
 from __future__ import annotations
@@ -18,14 +21,15 @@ from bitverdict.reference.tensor_core.fused_sum import (
 )
 from bitverdict.reference.tensor_core.record import Instruction, ScaledGroups, ScaledWindow
 
-HEADROOM = 4  # a product may reach 2^(F + 4) units: 39 = 35 + 4
-SUBNORMAL_CUT = -174  # below this a group of a lower scale is left out of a subnormal result (ue8m0)
+HEADROOM = 4  # the cut lies below the largest product by F + 4 = 39 [SF]
+SUBNORMAL_CUT = -174  # below this a group of a lower scale is left out of a subnormal result (e8m0) [SF]
 SUBNORMAL_RESULT = 2.0**-126
 
 
 def grouped_sum(products: np.ndarray, pairs: np.ndarray, scale_pairs: np.ndarray, c: np.ndarray, rule: Instruction) -> np.ndarray:
-    """Exact sum, in float64, of c (...) and the cut groups of `products` (64, ...), scales applied, all finite.
+    """Equal to the definition's sum because the file's proof holds for every side of `Choices`.
 
+    The sum, in float64, of c (...) and the cut groups of `products` (64, ...), scales applied, all finite.
     `pairs`, `scale_pairs` (64, ...): exponents of the scaled products and the part that the scales brought, int16.
     """
     fraction = rule.fraction_bits

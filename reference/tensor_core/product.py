@@ -1,4 +1,7 @@
-"""Words of a matrix product, as the instruction's hardware leaves them."""
+"""Words of a matrix product, as the instruction's hardware leaves them.
+
+Equal to the definition because codes are decoded exactly, `chain` computes `definition.element`, and fp32 or fp16 holds its value.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,7 @@ def accumulator(rule: Instruction, c: np.ndarray | None, shape: tuple[int, ...])
 
 
 def _integers(rule: Instruction, exact: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """int8 products: below 2^14 each, so float64 holds the sum of up to 2^39 of them exactly."""
+    """Equal to the definition because float64 holds the sum of up to 2^39 int8 products, each at most 2^14, exactly."""
     total = exact.astype(np.int64) + c  # (...)
     if rule.saturates:
         total = np.clip(total, np.iinfo(np.int32).min, np.iinfo(np.int32).max)  # (...)

@@ -1,4 +1,8 @@
-"""Operands made ready for the block step: values, exponent fields, lowest bits, and what is not finite, k first."""
+"""Operands made ready for the block step: values, exponent fields, lowest bits, and what is not finite, k first.
+
+Equal to the definition because `decode` is exact in float64, and tables hold what `definition.factors` computes for each code.
+float32 stands in for float64 only where `fits_float32` proves products exact.
+"""
 
 from __future__ import annotations
 

@@ -149,8 +149,43 @@ TRITON_FUNCTIONS = _mutants(
         ),
     },
 )
+_ROUNDED = "(int(exact / unit) if rounding is Rounding.TOWARD_ZERO else round(exact / unit))"
+_OF_C = "max(exponent_of(Fraction(c)), rule.output.smallest_exponent) if c"
+DEFINITION = _mutants(
+    "tensor_core/definition.py",
+    {
+        "cut toward minus infinity": ("return int(term / unit) * unit", "return (term // unit) * unit"),
+        "cut to nearest": ("return int(term / unit) * unit", "return round(term / unit) * unit"),
+        "truncated to nearest": (
+            _ROUNDED,
+            "round(exact / unit)",
+        ),
+        "nearest truncated": (
+            _ROUNDED,
+            "int(exact / unit)",
+        ),
+        "zeros raise E": ("ABSENT if left_out and not (x.value and y.value) else", ""),
+        "c aligned as a subnormal": (
+            _OF_C,
+            "exponent_of(Fraction(c)) if c",
+        ),
+        "subnormal operands aligned by their value": (
+            "exponent_of(Fraction(value)), smallest) if",
+            "exponent_of(Fraction(value)), -999) if",
+        ),
+        "overflow one exponent late": ("(output.bias + 1)", "(output.bias + 2)"),
+        "c added to the first block": ("total = c if rule.accumulator is Accumulator.IN_SUM else Fraction(0)", "total = c"),
+        "groups of 8": ("range(0, len(terms), 4)]", "range(0, len(terms), 8)]"),
+        "no headroom": ("max(r - HEADROOM,", "max(r,"),
+        "S left out of the window": ("c_exponent - HEADROOM, s))", "c_exponent - HEADROOM))"),
+        "groups behind c cut like the others": ("if behind else place for", "if False else place for"),
+        "subnormal results keep every group": ("if of >= s or", "if True or"),
+        "c does not lead": ("c_leads = c_exponent >= r", "c_leads = False"),
+    },
+)
 
 MUTANTS = (
+    *DEFINITION,
     *ENCODE,
     *SCALAR,
     *CONVERT,

@@ -14,7 +14,7 @@ def settling_row(rule: Instruction, other: Instruction) -> tuple[np.ndarray, np.
     """a (1, K), b (1, K), c (1,) for which the two models differ, with as few terms as can be; None where none was found."""
     for round_ in range(4):
         rng = np.random.default_rng(round_)
-        for draw in (_powers, _dense, _tiny):
+        for draw in (powers, dense, tiny):
             a, b, c = draw(rng, rule)  # (R, K), (R, K), (R,)
             differ = np.nonzero(elements(rule, a, b, c) != elements(other, a, b, c))[0]  # (found,)
             if differ.size:
@@ -41,7 +41,7 @@ def _pruned(rule: Instruction, other: Instruction, *row: np.ndarray) -> tuple[np
     return a, b, c
 
 
-def _powers(rng: np.random.Generator, rule: Instruction) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def powers(rng: np.random.Generator, rule: Instruction) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A few powers of two at the distances where something is cut or tied, c among them."""
     k = 2 * rule.span
     p, f = rule.output_fraction_bits, rule.fraction_bits
@@ -58,7 +58,7 @@ def _powers(rng: np.random.Generator, rule: Instruction) -> tuple[np.ndarray, np
     return a, b, encode(rule.output, c_value, overflow=Overflow.SATURATE)
 
 
-def _tiny(rng: np.random.Generator, rule: Instruction) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def tiny(rng: np.random.Generator, rule: Instruction) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Powers of two around the smallest result and around the lowest cut there is; c zero or the smallest number."""
     k = 2 * rule.span
     smallest, cut = rule.output.smallest_exponent - rule.output.mantissa_bits, rule.floor - rule.fraction_bits
@@ -78,7 +78,7 @@ def _highest(fmt: Format) -> int:
     return int(np.frexp(fmt.largest)[1]) - 1
 
 
-def _dense(rng: np.random.Generator, rule: Instruction) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def dense(rng: np.random.Generator, rule: Instruction) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Random codes, finite and not far apart, with a random c."""
     k = 2 * rule.span
     sides = []

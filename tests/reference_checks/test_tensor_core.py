@@ -7,15 +7,13 @@ Three layers: words worked by hand, an independent prototype in Python integers 
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from bitverdict.reference.formats import FORMATS, FP16, Format, Overflow, Rounding, decode, encode
+from bitverdict.reference.formats import FORMATS, FP16, Overflow, decode, encode
 from bitverdict.reference.tensor_core import (
     INSTRUCTIONS,
-    Accumulator,
     Basis,
     Choices,
     ExponentFloor,
@@ -156,65 +154,6 @@ def test_an_unknown_instruction_is_refused_with_what_there_is() -> None:
         product(HOPPER, np.zeros((2, 3), np.uint16), np.zeros((2, 3), np.uint16))
 
 
-# --------------------------------------------------------------------------------------------- an independent prototype
-def prototype(rule: Instruction, a: np.ndarray, b: np.ndarray, c: int) -> int:
-    """One element by the written rule, in Python's integers and fractions; finite operands, no scales."""
-    out = rule.output
-    infinite = 0  # sign of an infinity that c has become
-    total = Fraction(float(decode(out, np.array([c], out.storage))[0]))
-    pairs = [(_parts(rule, rule.a, x), _parts(rule, rule.b, y)) for x, y in zip(a, b, strict=True)]
-    pairs += [((Fraction(0), 0), (Fraction(0), 0))] * (-len(pairs) % rule.span)
-    for start in range(0, len(pairs), rule.span):
-        late = rule.accumulator is Accumulator.ADDED_AFTER
-        outside, inner = (total, Fraction(0)) if late else (Fraction(0), total)
-        beyond = 0 if late else infinite
-        for taken in rule.steps:
-            block = [pairs[start + k] for k in taken]
-            terms = [(x[0] * y[0], x[1] + y[1]) for x, y in block if x[0] and y[0]]
-            if inner:
-                terms.append((inner, max(_exponent(inner), out.smallest_exponent)))
-            top = max([exponent for _, exponent in terms] + ([rule.floor] if _floored(rule) else []), default=0)
-            unit = Fraction(2) ** (top - rule.fraction_bits)
-            exact = sum((int(term / unit) * unit for term, _ in terms), Fraction(0))  # int() cuts toward zero
-            inner = _rounded(exact, out.smallest_exponent, rule.output_fraction_bits, rule.rounding)
-            beyond = beyond or _overflow(inner, out)
-            inner = Fraction(0) if beyond else inner
-        total = _rounded(inner + outside, out.smallest_exponent, out.mantissa_bits, Rounding.NEAREST_EVEN) if late else inner
-        if beyond * infinite < 0:
-            return int(out.nan_code or 0)
-        infinite = infinite or beyond or _overflow(total, out)
-    if infinite:
-        return int(out.infinity_code or 0) | (out.sign_bit if infinite < 0 else 0)
-    return int(encode(out, np.array([float(total)]))[0])
-
-
-def _overflow(exact: Fraction, out: Format) -> int:
-    """The sign of the infinity that `exact` is in format `out`, or 0."""
-    return 0 if abs(exact) < Fraction(2) ** (out.bias + 1) else 1 if exact > 0 else -1
-
-
-def _floored(rule: Instruction) -> bool:
-    return rule.choices.exponent_floor is ExponentFloor.PROBED
-
-
-def _parts(rule: Instruction, name: str, code: int) -> tuple[Fraction, int]:
-    found = Fraction(float(decode(FORMATS[name], np.array([code]))[0]))
-    smallest = FORMATS[rule.widened or name].smallest_exponent
-    return found, max(_exponent(found), smallest) if found else 0
-
-
-def _exponent(found: Fraction) -> int:
-    exponent = abs(found).numerator.bit_length() - found.denominator.bit_length()
-    return exponent if abs(found) >= Fraction(2) ** exponent else exponent - 1
-
-
-def _rounded(exact: Fraction, smallest: int, bits: int, rounding: Rounding) -> Fraction:
-    if not exact:
-        return exact
-    unit = Fraction(2) ** (max(_exponent(exact), smallest) - bits)
-    return (int(exact / unit) if rounding is Rounding.TOWARD_ZERO else round(exact / unit)) * unit  # round() ties to even
-
-
 def drawn(rule: Instruction, rows: int, k: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Finite codes of all exponents in one half of the rows, near 1 in the other; c likewise."""
     rng = np.random.default_rng(seed)
@@ -229,22 +168,6 @@ def drawn(rule: Instruction, rows: int, k: int, seed: int) -> tuple[np.ndarray, 
         pick = rng.random((rows,) + (1,) * (len(shape) - 1)) < 0.5
         sides.append(np.where(finite & pick, anywhere, near).astype(fmt.storage))
     return sides[0], sides[1], sides[2]
-
-
-SOME = [rule for rule in DENSE if rule.a == rule.b and (rule.arch, rule.kind) != ("sm_89", "wgmma")]
-
-
-@pytest.mark.parametrize("rule", SOME, ids=lambda rule: rule.name)
-def test_the_prototype_in_integers_agrees(rule: Instruction) -> None:
-    a, b, c = drawn(rule, 24, 2 * rule.span - 3, seed=hash_of(rule))
-    got = elements(rule, a, b, c)  # (R,)
-    finite = [row for row in range(24) if np.isfinite(decode(rule.output, c[row : row + 1]))[0]]
-    for row in finite:
-        assert got[row] == prototype(rule, a[row], b[row], int(c[row])), (rule.name, row)
-
-
-def hash_of(rule: Instruction) -> int:
-    return sum(ord(letter) * 31**place for place, letter in enumerate(rule.name)) % 2**32
 
 
 # ---------------------------------------------------------------------------------------------------- paths of one model

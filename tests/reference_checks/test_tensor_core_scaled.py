@@ -1,13 +1,12 @@
 """Contract under test: block scales enter the sum exactly, before it; the compiler's upcast rounds first.
 
 Each public disagreement is a switch, and the test prints a row that would settle it.
-Hardware words for scaled kinds are few (`test_hardware_words`): here the rule is held by hand and by an independent prototype.
+Hardware words for scaled kinds are few (`test_hardware_words`): the rule is held by hand here, and by `test_definition`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -125,41 +124,6 @@ def test_a_whole_scaled_product_is_its_elements(rule: Instruction) -> None:
     c = encode(FP32, np.random.default_rng(4).standard_normal(400))
     whole = scaled_product(rule, a, scale_a, b.T, scale_b, c.reshape(20, 20))
     assert (whole.ravel() == scaled_elements(rule, a[row], scale_a[row], b[column], scale_b[column], c)).all()
-
-
-@pytest.mark.parametrize("rule", [MXFP8, KINDS[3]], ids=lambda rule: rule.name)
-def test_mxf8f6f4_agrees_with_a_prototype_in_integers(rule: Instruction) -> None:
-    a, scale_a, b, scale_b, c = drawn(rule, 60, 5)
-    got = scaled_elements(rule, a, scale_a, b, scale_b, c)
-    for row in range(60):
-        total = Fraction(float(decode(FP32, c[row : row + 1])[0]))
-        for block in range(2):
-            k = slice(32 * block, 32 * block + 32)
-            scaling = int(scale_a[row, block]) + int(scale_b[row, block]) - 254
-            terms = _scaled_terms(rule, a[row, k], b[row, k], scaling)
-            terms += [(total, _exponent(total))] if total else []
-            unit = Fraction(2) ** (max(exponent for _, exponent in terms) - 25)
-            exact = sum((int(term / unit) * unit for term, _ in terms), Fraction(0))
-            place = Fraction(2) ** (max(_exponent(exact), -126) - 23) if exact else Fraction(1)
-            total = int(exact / place) * place
-        assert decode(FP32, got[row : row + 1])[0] == float(total)
-
-
-def _scaled_terms(rule: Instruction, a: np.ndarray, b: np.ndarray, scaling: int) -> list[tuple[Fraction, int]]:
-    sides = [(FORMATS[name], decode(FORMATS[name], codes)) for name, codes in ((rule.a, a), (rule.b, b))]
-    found = []
-    for left, right in zip(sides[0][1], sides[1][1], strict=True):
-        if left and right:
-            exponent = sum(
-                max(_exponent(Fraction(float(x))), fmt.smallest_exponent) for fmt, x in ((sides[0][0], left), (sides[1][0], right))
-            )
-            found.append((Fraction(float(left)) * Fraction(float(right)) * Fraction(2) ** scaling, exponent + scaling))
-    return found
-
-
-def _exponent(found: Fraction) -> int:
-    exponent = abs(found).numerator.bit_length() - found.denominator.bit_length()
-    return exponent if abs(found) >= Fraction(2) ** exponent else exponent - 1
 
 
 # --------------------------------------------------------------------------------------------------- named choices
