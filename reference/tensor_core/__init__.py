@@ -5,11 +5,11 @@ One step (`fused_sum`), chained over K (`chain`), with one file of numbers an ar
 """
 
 from bitverdict.reference.tensor_core.block_scaled import scaled_elements, scaled_product
+from bitverdict.reference.tensor_core.evidence import Evidence, EvidenceKind
 from bitverdict.reference.tensor_core.lookup import INSTRUCTIONS, instruction
 from bitverdict.reference.tensor_core.product import elements, product
 from bitverdict.reference.tensor_core.record import (
     Accumulator,
-    Basis,
     Choices,
     ExponentFloor,
     InfiniteAccumulator,
@@ -23,8 +23,9 @@ from bitverdict.reference.tensor_core.upcast import ScaleModel, upcast_operand, 
 __all__ = [
     "INSTRUCTIONS",
     "Accumulator",
-    "Basis",
     "Choices",
+    "Evidence",
+    "EvidenceKind",
     "ExponentFloor",
     "InfiniteAccumulator",
     "Instruction",

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from bitverdict.reference.tensor_core import sm_80, sm_89, sm_90, sm_100
 from bitverdict.reference.tensor_core.constructors import register_halves
+from bitverdict.reference.tensor_core.evidence import analogy, hardware
 from bitverdict.reference.tensor_core.record import Accumulator, Choices, Instruction
 
 INSTRUCTIONS: tuple[Instruction, ...] = sm_80.INSTRUCTIONS + sm_89.INSTRUCTIONS + sm_90.INSTRUCTIONS + sm_100.INSTRUCTIONS
@@ -45,6 +46,7 @@ def instruction(
     if k is None or k >= rule.span:
         return rule
     if rule.accumulator is Accumulator.ADDED_AFTER:
-        evidence = rule.evidence + ", this shape too" if arch == "sm_90" else "by analogy with k32"
+        measured = arch == "sm_90" and a == b
+        evidence = hardware(f"h200_own_mmasync_k{k}_{a}") if measured else analogy(f"sm_90 k{k}", "this shape", "H200")
         return replace(rule, block=k // 2, passes=register_halves(k), evidence=evidence)
     return replace(rule, block=k)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from bitverdict.reference.formats import FORMATS, Format, Rounding
+from bitverdict.reference.tensor_core.evidence import Evidence
 
 
 class Accumulator(Enum):
@@ -64,17 +65,6 @@ class InfiniteAccumulator(Enum):
     REFUSED = "a ValueError: the model does not know [MS]"
 
 
-class Basis(Enum):
-    """What the numbers of an instruction rest on, in the words of a report; `Instruction.evidence` has the details."""
-
-    HARDWARE = "hardware"
-    ONE_BLOCK = "hardware, chain by a model"
-    MODELS = "two models"
-    MODEL = "one model"
-    ANALOGY = "analogy"
-    SPECIFICATION = "specification"
-
-
 @dataclass(frozen=True)
 class Choices:
     """The side taken in each public disagreement. Only the first two are settled by words in reach, and on sm_90 alone."""
@@ -105,8 +95,7 @@ class Instruction:
     fraction_bits: int
     rounding: Rounding
     output_fraction_bits: int
-    basis: Basis
-    evidence: str
+    evidence: Evidence
     passes: tuple[tuple[int, ...], ...] | None = None
     accumulator: Accumulator = Accumulator.IN_SUM
     widened: str | None = None  # format that a and b are widened to (exactly) before anything else

@@ -6,64 +6,123 @@ from dataclasses import replace
 
 from bitverdict.reference.formats import Rounding
 from bitverdict.reference.tensor_core.constructors import dense, emulated_fp8, integers
-from bitverdict.reference.tensor_core.record import Basis, Choices, ExponentFloor, Instruction
+from bitverdict.reference.tensor_core.evidence import EVERY, Evidence, EvidenceKind, analogy, hardware, model_only
+from bitverdict.reference.tensor_core.record import Choices, ExponentFloor, Instruction
 
 ARCH = "sm_100"
 FP8 = ("e4m3", "e5m2")
 NO_FLOOR = Choices(exponent_floor=ExponentFloor.NONE)  # tcgen05, as its random words say [SF]
 NARROW = ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")
 
-_FINITE = "; finite operands near 1, specials and floor by analogy with sm_90"
-_MMA_WORDS = {
-    ("fp16", "fp32"): "hardware words (B200)" + _FINITE,
-    ("bf16", "fp32"): "hardware words (B200)" + _FINITE,
-    ("fp16", "fp16"): "hardware words (B200), F one-sided: not below 25" + _FINITE,
-    ("tf32", "fp32"): "hardware words (B200), K = 4: n not settled" + _FINITE,
+# What [TB]'s words of mma.sync leave open, by operand and result: they are near 1, and K is one instruction's.
+_MMA_OPEN = {
+    ("fp16", "fp32"): {"chain", "specials"},
+    ("bf16", "fp32"): {"chain", "specials", "floor"},
+    ("fp16", "fp16"): {"chain", "specials", "floor", "F from below", "F from above"},
+    ("tf32", "fp32"): {"chain", "specials", "floor", "n"},  # K = 4
 }
-_TWO_MODELS = "MMA-Sim and sf-tensor agree; "
-_TCGEN05_WORDS = {
-    ("f16", "fp16", "fp32"): _TWO_MODELS + "15 hardware words (B200) settle decoding and specials, no constant",
-    ("f16", "bf16", "fp32"): _TWO_MODELS + "15 hardware words (B200) settle decoding and specials, no constant",
-    ("f16", "fp16", "fp16"): _TWO_MODELS + "no hardware words",
-    ("tf32", "tf32", "fp32"): _TWO_MODELS + "8 hardware words (B200) settle that F is not below 25",
+_EMULATED_OPEN = {
+    ("e4m3", "fp32"): {"F from below", "F from above", "n", "chain", "output bits", "rounding", "specials"},
+    ("e4m3", "fp16"): {"F from below", "F from above", "specials"},
+    ("e5m2", "fp32"): {"F from below", "F from above", "chain", "rounding", "specials"},
+    ("e5m2", "fp16"): {"F from below", "F from above", "specials"},
 }
+# What [SF]'s words of tcgen05 settle, by kind; how many there are of it.
+_TCGEN05_SETTLED = {
+    "f16": (15, {"specials"}),
+    "tf32": (8, {"F from below", "rounding", "place of c", "specials"}),
+    "f8f6f4": (20, {"F from above", "output bits", "rounding", "specials"}),
+    "mxf8f6f4": (7, {"specials"}),
+    "mxf4": (2, {"rounding"}),
+    "mxf4nvf4": (9, {"output bits", "rounding", "specials"}),
+}
+
+
+def _mma(operand: str, d: str) -> Evidence:
+    note = "F is at least 23" if d == "fp16" else ""
+    return hardware(f"b200_{operand}", open=_MMA_OPEN[operand, d], read_from="sm_90", note=note)
+
+
+def _mma_fp8(a: str, b: str, d: str) -> Instruction:
+    if a != b:
+        return emulated_fp8(ARCH, a, b, d, analogy("sm_90 e5m2 x e4m3", "mixed operands", "H200"))
+    return emulated_fp8(ARCH, a, b, d, hardware(f"b200_{a}", open=_EMULATED_OPEN[a, d], read_from="sm_90"))
+
+
+def _tcgen05(kind: str, *, measured: bool = True, note: str = "") -> Evidence:
+    """[MS] and [SF] agree but in the corners that `Choices` names; [SF] has a few words of each kind."""
+    if not measured:
+        return model_only("MS", "SF", note=note)
+    words, settled = _TCGEN05_SETTLED[kind]
+    rows = ("b200_tcgen05_words",)
+    return Evidence(kind=EvidenceKind.MODEL_ONLY, sources=("MS", "SF"), rows=rows, open=EVERY - settled, words=words, note=note)
+
+
+def _dense(operand: str, d: str) -> Instruction:
+    kind = "tf32" if operand == "tf32" else "f16"
+    return replace(dense(ARCH, "tcgen05", kind, operand, d, _tcgen05(kind, measured=d == "fp32")), choices=NO_FLOOR)
 
 
 def _narrow(a: str, b: str, d: str) -> Instruction:
     nearest = d == "fp16"
-    words = "20 hardware words (B200) settle that F is not above 25, and the output bits"
     return Instruction(
-        arch=ARCH, family="tcgen05", kind="f8f6f4", a=a, b=b, d=d, block=32, fraction_bits=25,
-        rounding=Rounding.NEAREST_EVEN if nearest else Rounding.TOWARD_ZERO, output_fraction_bits=10 if nearest else 23,
-        basis=Basis.MODELS, evidence=_TWO_MODELS + (words if a == b and not nearest else "no hardware words"), choices=NO_FLOOR,
-    )  # fmt: skip
+        arch=ARCH,
+        family="tcgen05",
+        kind="f8f6f4",
+        a=a,
+        b=b,
+        d=d,
+        block=32,  # [MS] [SF]
+        fraction_bits=25,  # [MS] [SF]; words: b200_tcgen05_words, not above
+        rounding=Rounding.NEAREST_EVEN if nearest else Rounding.TOWARD_ZERO,  # [MS] [SF]; words: b200_tcgen05_words
+        output_fraction_bits=10 if nearest else 23,  # [MS] [SF]; words: b200_tcgen05_words
+        evidence=_tcgen05("f8f6f4", measured=a == b and not nearest),
+        choices=NO_FLOOR,
+    )
 
 
 def _mx(a: str, b: str) -> Instruction:
-    words = "7 hardware words (B200) settle decoding and NaN, no constant"
     return Instruction(
-        arch=ARCH, family="tcgen05", kind="mxf8f6f4", a=a, b=b, d="fp32", block=32, fraction_bits=25,
-        rounding=Rounding.TOWARD_ZERO, output_fraction_bits=23, scale="e8m0", scale_block=32,
-        basis=Basis.MODELS, evidence=_TWO_MODELS + words, choices=NO_FLOOR,
-    )  # fmt: skip
+        arch=ARCH,
+        family="tcgen05",
+        kind="mxf8f6f4",
+        a=a,
+        b=b,
+        d="fp32",
+        block=32,  # [MS] [SF]
+        fraction_bits=25,  # [MS] [SF]
+        rounding=Rounding.TOWARD_ZERO,  # [MS] [SF]
+        output_fraction_bits=23,  # [MS] [SF]
+        scale="e8m0",
+        scale_block=32,
+        evidence=_tcgen05("mxf8f6f4"),
+        choices=NO_FLOOR,
+    )
 
 
 def _fp4(kind: str, scale: str, scale_block: int) -> Instruction:
-    words = "11 hardware words (B200) settle decoding, output bits, RZ; F, window and groups: sf-tensor, MMA-Sim differs in corners"
     return Instruction(
-        arch=ARCH, family="tcgen05", kind=kind, a="e2m1", b="e2m1", d="fp32", block=64, fraction_bits=35,
-        rounding=Rounding.TOWARD_ZERO, output_fraction_bits=23, scale=scale, scale_block=scale_block,
-        basis=Basis.MODELS, evidence=words, choices=NO_FLOOR,
-    )  # fmt: skip
+        arch=ARCH,
+        family="tcgen05",
+        kind=kind,
+        a="e2m1",
+        b="e2m1",
+        d="fp32",
+        block=64,  # [MS] [SF]
+        fraction_bits=35,  # [SF], where [MS] differs: `ScaledWindow`
+        rounding=Rounding.TOWARD_ZERO,  # [MS] [SF]; words: b200_tcgen05_words
+        output_fraction_bits=23,  # [MS] [SF]; words: b200_tcgen05_words, of mxf4nvf4
+        scale=scale,
+        scale_block=scale_block,
+        evidence=_tcgen05(kind, note="F, window and groups from sf-tensor, MMA-Sim differs in corners"),
+        choices=NO_FLOOR,
+    )
 
 
 INSTRUCTIONS = (
-    *(dense(ARCH, "mma.sync", "mma.sync", *key, words) for key, words in _MMA_WORDS.items()),
-    *(
-        emulated_fp8(ARCH, a, b, d, "hardware words (B200)" + _FINITE if a == b else "by analogy: mixed operands")
-        for d in ("fp32", "fp16") for a in FP8 for b in FP8
-    ),
-    *(replace(dense(ARCH, "tcgen05", *key, words, Basis.MODELS), choices=NO_FLOOR) for key, words in _TCGEN05_WORDS.items()),
+    *(dense(ARCH, "mma.sync", "mma.sync", *key, _mma(*key)) for key in _MMA_OPEN),
+    *(_mma_fp8(a, b, d) for d in ("fp32", "fp16") for a in FP8 for b in FP8),
+    *(_dense(*key) for key in (("fp16", "fp32"), ("bf16", "fp32"), ("fp16", "fp16"), ("tf32", "fp32"))),
     *(_narrow(a, b, d) for d in ("fp32", "fp16") for a in NARROW for b in NARROW),
     *(_mx(a, b) for a in NARROW for b in NARROW),
     _fp4("mxf4", "e8m0", 32),
@@ -72,4 +131,4 @@ INSTRUCTIONS = (
     _fp4("mxf4nvf4", "ue4m3", 16),
     integers(ARCH, "mma.sync", "mma.sync"),
     integers(ARCH, "tcgen05", "i8"),
-)  # fmt: skip
+)

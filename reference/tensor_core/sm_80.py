@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 from bitverdict.reference.formats import Rounding
-from bitverdict.reference.tensor_core.record import Basis, Instruction
+from bitverdict.reference.tensor_core.constructors import integers
+from bitverdict.reference.tensor_core.evidence import Evidence, hardware
+from bitverdict.reference.tensor_core.record import Instruction
 
 ARCH = "sm_80"
-_SPLIT = "; the 8 + 8 chain, specials and subnormal results: model only (MMA-Sim)"
-F_ONE_SIDED = "F one-sided: not below 24"
+ONE_BLOCK = frozenset({"chain", "specials"})  # K of the words is one block, their operands are near 1
+F_OF_HALVES = frozenset({"F from below", "F from above", "floor"})
+LEAST_F = "F is at least 22"  # rounding straight to fp16 hides the rest
+OPERANDS = (("fp16", "fp32"), ("bf16", "fp32"), ("fp16", "fp16"), ("tf32", "fp32"))
 
 
-def _mma(operand: str, d: str, block: int, evidence: str) -> Instruction:
+def mma(arch: str, operand: str, d: str, evidence: Evidence) -> Instruction:
+    """fp16, bf16 or tf32 as Ampere and Ada run it."""
     nearest = d == "fp16"
     return Instruction(
-        arch=ARCH, family="mma.sync", kind="mma.sync", a=operand, b=operand, d=d, block=block, fraction_bits=24,
-        rounding=Rounding.NEAREST_EVEN if nearest else Rounding.TOWARD_ZERO, output_fraction_bits=10 if nearest else 23,
-        basis=Basis.ONE_BLOCK, evidence=evidence,
-    )  # fmt: skip
+        arch=arch,
+        family="mma.sync",
+        kind="mma.sync",
+        a=operand,
+        b=operand,
+        d=d,
+        block=4 if operand == "tf32" else 8,  # [TB] [MS]; words: a100_*, ada_*, not below
+        fraction_bits=24,  # [TB] [MS]; words: a100_*, ada_*, of fp32 results
+        rounding=Rounding.NEAREST_EVEN if nearest else Rounding.TOWARD_ZERO,  # [TB]; words: a100_*, ada_*
+        output_fraction_bits=10 if nearest else 23,  # [TB]; words: a100_*, ada_*
+        evidence=evidence,
+    )
 
 
-INSTRUCTIONS = (
-    _mma("fp16", "fp32", 8, "hardware words (A100), one block" + _SPLIT),
-    _mma("bf16", "fp32", 8, "hardware words (A100), one block" + _SPLIT),
-    _mma("fp16", "fp16", 8, "hardware words (A100), one block, " + F_ONE_SIDED + _SPLIT),
-    _mma("tf32", "fp32", 4, "hardware words (A100), one block" + _SPLIT.replace("8", "4")),
-    Instruction(
-        arch=ARCH, family="mma.sync", kind="mma.sync", a="int8", b="int8", d="int32", block=16, fraction_bits=0,
-        rounding=Rounding.TOWARD_ZERO, output_fraction_bits=31, basis=Basis.SPECIFICATION, evidence="exact integers (PTX ISA)",
-    ),
-)  # fmt: skip
+def words_of(gpus: tuple[str, ...], operand: str, d: str) -> Evidence:
+    """[TB] has one block of each; the chain of two, specials and the floor are a model's [MS]."""
+    floor = {"floor"} if operand != "fp16" else set()
+    opened = ONE_BLOCK | floor | (F_OF_HALVES if d == "fp16" else set())
+    rows = (f"{gpu}_{operand}" for gpu in gpus)
+    return hardware(*rows, open=opened, note=LEAST_F if d == "fp16" else "", sources=("MS",))
+
+
+INSTRUCTIONS = (*(mma(ARCH, *key, words_of(("a100",), *key)) for key in OPERANDS), integers(ARCH, "mma.sync", "mma.sync", block=16))

@@ -4,11 +4,11 @@ Instructions only: there is no emulated GPU of this architecture, and none of it
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from bitverdict.reference.formats import Rounding
 from bitverdict.reference.tensor_core import sm_80
-from bitverdict.reference.tensor_core.record import Basis, Instruction
+from bitverdict.reference.tensor_core.constructors import integers
+from bitverdict.reference.tensor_core.evidence import hardware, model_only
+from bitverdict.reference.tensor_core.record import Instruction
 
 ARCH = "sm_89"
 FP8 = ("e4m3", "e5m2")
@@ -16,15 +16,24 @@ FP8 = ("e4m3", "e5m2")
 
 def _mma_fp8(a: str, b: str, d: str) -> Instruction:
     nearest = d == "fp16"
-    words = "hardware words (Ada" + ("" if nearest else ", L40S") + "), chain of two included"
+    words = hardware(f"ada_{a}", *(() if nearest else (f"l40s_{a}",)), open={"specials"}, sources=("MS",))
     return Instruction(
-        arch=ARCH, family="mma.sync", kind="mma.sync", a=a, b=b, d=d, block=16, fraction_bits=13,
-        rounding=Rounding.NEAREST_EVEN if nearest else Rounding.TOWARD_ZERO, output_fraction_bits=10 if nearest else 13,
-        basis=Basis.HARDWARE if a == b else Basis.MODEL, evidence=words if a == b else "model only (MMA-Sim): mixed operands",
-    )  # fmt: skip
+        arch=ARCH,
+        family="mma.sync",
+        kind="mma.sync",
+        a=a,
+        b=b,
+        d=d,
+        block=16,  # [MS]; words: ada_e4m3, a chain of two
+        fraction_bits=13,  # [TB] [MS] [ME]; words: ada_e4m3
+        rounding=Rounding.NEAREST_EVEN if nearest else Rounding.TOWARD_ZERO,  # [TB]; words: ada_e4m3
+        output_fraction_bits=10 if nearest else 13,  # [TB] [ME]; words: ada_e4m3
+        evidence=words if a == b else model_only("MS", note="mixed operands"),
+    )
 
 
-INSTRUCTIONS = tuple(
-    replace(known, arch=ARCH, evidence=known.evidence.replace("A100", "Ada, L40S").replace(sm_80.F_ONE_SIDED, "F not settled"))
-    for known in sm_80.INSTRUCTIONS
-) + tuple(_mma_fp8(a, b, d) for d in ("fp32", "fp16") for a in FP8 for b in FP8)
+INSTRUCTIONS = (
+    *(sm_80.mma(ARCH, *key, sm_80.words_of(("ada", "l40s"), *key)) for key in sm_80.OPERANDS),
+    integers(ARCH, "mma.sync", "mma.sync", block=16),
+    *(_mma_fp8(a, b, d) for d in ("fp32", "fp16") for a in FP8 for b in FP8),
+)

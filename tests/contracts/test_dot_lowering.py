@@ -165,7 +165,7 @@ def test_no_products_leave_a_zero_accumulator(fmt, dtype: str) -> None:
 def test_words_say_what_their_instruction_rests_on(arch: str, dtype: str, tile: tuple, basis: str) -> None:
     plan = dot_plan(arch, dtype, block_m=tile[0], block_n=tile[1], block_k=tile[2], num_warps=4)
     said = words_rest_on(plan.rule)
-    assert said.partition(":")[0] == basis and plan.rule is not None and plan.rule.evidence in said
+    assert said.partition(":")[0] == basis and plan.rule is not None and str(plan.rule.evidence) in said
     assert words_rest_on(None).startswith("words by specification: fp32 fused multiply-adds")
 
 

@@ -14,7 +14,6 @@ import pytest
 from bitverdict.reference.formats import FORMATS, FP16, Overflow, decode, encode
 from bitverdict.reference.tensor_core import (
     INSTRUCTIONS,
-    Basis,
     Choices,
     ExponentFloor,
     Instruction,
@@ -255,24 +254,3 @@ def test_zero_terms_are_switchable_and_decide_whether_a_zero_can_push_c_out() ->
     assert value(HOPPER_BF16, a, b, 2.0**-100) == 2.0**-100
     taking_part = replace(HOPPER_BF16, choices=Choices(zero_terms=ZeroTerms.TAKE_PART))
     assert value(taking_part, a, b, 2.0**-100) == 0
-
-
-SAID = {
-    Basis.HARDWARE: ("hardware words",),
-    Basis.ONE_BLOCK: ("hardware words", "one block", "model only"),
-    Basis.MODELS: ("hardware words",),
-    Basis.MODEL: ("model only",),
-    Basis.ANALOGY: ("by analogy",),
-    Basis.SPECIFICATION: ("exact integers",),
-}
-
-
-def test_every_instruction_says_what_it_rests_on() -> None:
-    for rule in INSTRUCTIONS:
-        assert all(mark in rule.evidence for mark in SAID[rule.basis]), (rule.name, rule.evidence)
-    chips = {(rule.arch, rule.family, rule.basis) for rule in INSTRUCTIONS if rule.a == rule.b and rule.d == "fp32"}
-    assert chips == {
-        ("sm_80", "mma.sync", Basis.ONE_BLOCK), ("sm_89", "mma.sync", Basis.ONE_BLOCK), ("sm_89", "mma.sync", Basis.HARDWARE),
-        ("sm_90", "mma.sync", Basis.HARDWARE), ("sm_90", "wgmma", Basis.HARDWARE), ("sm_100", "mma.sync", Basis.HARDWARE),
-        ("sm_100", "tcgen05", Basis.MODELS),
-    }  # fmt: skip

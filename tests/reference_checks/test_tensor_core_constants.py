@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bitverdict.reference.tensor_core import INSTRUCTIONS, Basis, Instruction
+from bitverdict.reference.tensor_core import INSTRUCTIONS, EvidenceKind, Instruction
 from tests.faults.instruction_constants import mutants_of
 from tests.faults.mutants import mutant_record
 from tests.reference_checks.settling_operands import settling_row, written
@@ -160,7 +160,7 @@ def test_the_words_of_tcgen05_settle_what_is_listed_and_nothing_else() -> None:
     assert sum(row.words for row in rows.values()) == 61
     for rule in INSTRUCTIONS:
         if rule.family == "tcgen05" and rule.d != "int32":
-            assert rule.basis is Basis.MODELS, "no word settles its block, its order or where c enters"
+            assert rule.evidence.kind is EvidenceKind.MODEL_ONLY, "no word settles its block, its order or where c enters"
 
 
 def test_with_our_own_words_nothing_more_is_open() -> None:

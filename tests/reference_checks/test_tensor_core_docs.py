@@ -1,9 +1,11 @@
-"""Contract under test: every example in docs/arithmetic.md gives the words it shows."""
+"""Contract under test: every example in docs/arithmetic.md gives the words it shows, and its table is that of the records."""
 
 from __future__ import annotations
 
 import doctest
 from pathlib import Path
+
+from bitverdict.reference.tensor_core import INSTRUCTIONS, evidence_page
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "arithmetic.md"
 
@@ -11,6 +13,20 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "arithmetic.md"
 def test_the_examples_of_the_document_run() -> None:
     result = doctest.testfile(str(DOCUMENT), module_relative=False)
     assert result.attempted > 10 and not result.failed
+
+
+def test_the_table_of_evidence_is_what_the_records_print() -> None:
+    _, _, after = DOCUMENT.read_text().partition(f"{evidence_page.BEGIN}\n")
+    printed, end, _ = after.partition(f"\n{evidence_page.END}\n")
+    assert end and printed == evidence_page.table()
+
+
+def test_each_instruction_has_one_row_of_the_table() -> None:
+    rows = evidence_page.table().splitlines()[2:]
+    for rule in INSTRUCTIONS:
+        chip, name, basis, evidence = evidence_page.row_of(rule)
+        (row,) = [row for row in rows if row.startswith(f"| {chip} | {name} | ") and row.endswith(f" | {basis} | {evidence} |")]
+        assert rule.a in row and rule.d in row
 
 
 def test_a_wrong_example_would_be_seen(tmp_path: Path) -> None:

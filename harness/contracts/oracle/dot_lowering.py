@@ -90,7 +90,7 @@ def words_rest_on(rule: Instruction | None, how: str = "") -> str:
     which is None for fused multiply-adds."""
     if rule is None:
         return "words by specification: fp32 fused multiply-adds, each rounded once (IEEE 754, fusedMultiplyAdd)"
-    return f"words by {rule.basis.value}: {how + '; ' if how else ''}{rule.name}: {rule.evidence}"
+    return f"words by {rule.evidence.basis}: {how + '; ' if how else ''}{rule.name}: {rule.evidence}"
 
 
 def family(arch: str, dtype: str, *, block_m: int, block_n: int, block_k: int, num_warps: int) -> str:

@@ -88,7 +88,7 @@ def accumulations(rules: Iterable[Instruction], k: int, *, accumulator: bool = F
 
 def bound_rests_on(rules: Iterable[Instruction], arch: str) -> str:
     """What a bound over `rules` on `arch` rests on, before the colon as a report counts it, and what it cannot see."""
-    names = sorted({f"{rule.name} ({rule.basis.value})" for rule in rules}) or ["fp32 multiply-adds"]
+    names = sorted({f"{rule.name} ({rule.evidence.basis})" for rule in rules}) or ["fp32 multiply-adds"]
     basis = str(Basis.BOUND) if modelled(arch) else f"bound, no tensor-core model of {arch}: as weak as any known instruction"
     return f"{basis}, for any order of sums by {', '.join(names)}; not seen: the sign of a zero, a NaN's payload"
 
