@@ -2,7 +2,7 @@
 
     python -m bitverdict.reference.tensor_core.evidence_page
 
-prints it; it stands in the page between the two lines `BEGIN` and `END`.
+prints it; `bitverdict pages arithmetic.md` puts it into the page, between the two lines `BEGIN` and `END`.
 """
 
 from __future__ import annotations
@@ -45,6 +45,15 @@ def table() -> str:
         chip, instruction, basis, evidence = shared
         lines.append(f"| {chip} | {instruction} | {operands_of(list(rules))} | {basis} | {evidence} |")
     return "\n".join(lines)
+
+
+def page(text: str) -> str:
+    """`text`, the page, with the table as it is now. ValueError where the two lines are not there once each, in their order."""
+    before, begun, after = text.partition(f"{BEGIN}\n")
+    _, ended, rest = after.partition(f"\n{END}\n")
+    if not begun or not ended or BEGIN in rest or END in rest:
+        raise ValueError(f"the page must hold these two lines once, in this order: {BEGIN} and {END}")
+    return before + begun + table() + ended + rest
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ from __future__ import annotations
 import doctest
 from pathlib import Path
 
+import pytest
+
 from bitverdict.reference.tensor_core import INSTRUCTIONS, evidence_page
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "arithmetic.md"
@@ -16,9 +18,14 @@ def test_the_examples_of_the_document_run() -> None:
 
 
 def test_the_table_of_evidence_is_what_the_records_print() -> None:
-    _, _, after = DOCUMENT.read_text().partition(f"{evidence_page.BEGIN}\n")
-    printed, end, _ = after.partition(f"\n{evidence_page.END}\n")
-    assert end and printed == evidence_page.table()
+    text = DOCUMENT.read_text()
+    assert evidence_page.page(text) == text and evidence_page.table() in text
+    assert evidence_page.page(text.replace("hardware words (A100)", "hardware words (A10)")) == text
+
+
+def test_a_page_without_its_marks_is_refused() -> None:
+    with pytest.raises(ValueError, match="these two lines once"):
+        evidence_page.page(DOCUMENT.read_text().replace(evidence_page.END, ""))
 
 
 def test_each_instruction_has_one_row_of_the_table() -> None:

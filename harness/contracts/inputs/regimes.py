@@ -15,7 +15,7 @@ from bitverdict.reference.formats import FORMATS, Format, Overflow, encode
 
 REGIMES = ("normal", "integers", "wide", "planted", "subnormals", "largest")
 """normal: deviates of unit variance. integers: -2..2, of which no sum of up to 2^8 products is ever rounded in fp16. wide: any
-mantissa, exponents over the middle half of the format. mutated: normal, with NaN, Inf, both zeros, the subnormals' ends, the
+mantissa, exponents over the middle half of the format. planted: normal, with NaN, Inf, both zeros, the subnormals' ends, the
 smallest normal and the largest number at drawn positions. subnormals: half of them, next to wide ones. largest: magnitudes in
 the top binade, so that sums overflow."""
 
@@ -26,7 +26,7 @@ small whole numbers."""
 
 INTEGERS: dict[str, type[np.signedinteger]] = {"int8": np.int8, "int32": np.int32}
 WHOLE = 1023  # the largest of the whole numbers that go beside an exact product, times 2^-6
-_MUTATED_SHARE = 64  # one element in so many, and at least one of each finite special where there is room
+_SPECIAL_SHARE = 64  # one element in so many, and at least one of each finite special where there is room
 _DECISIVE = 2  # at most so many NaN or Inf in one operand: each takes a whole row or column of the product
 
 
@@ -59,7 +59,7 @@ def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.G
         case "largest":
             return _largest(fmt, shape, rng)
         case "planted":
-            return _write_mutant(fmt, _normal(fmt, shape, rng), rng)
+            return _with_specials(fmt, _normal(fmt, shape, rng), rng)
     return _normal(fmt, shape, rng)
 
 
@@ -141,12 +141,12 @@ def _assemble(fmt: Format, exponent: np.ndarray, mantissa: np.ndarray, rng: np.r
     return codes.astype(fmt.storage)
 
 
-def _write_mutant(fmt: Format, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _with_specials(fmt: Format, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     if codes.size == 0:
         return codes
     flat = codes.reshape(-1).copy()
     finite, decisive = list(special_codes(fmt).values()), list(decisive_codes(fmt).values())
-    count = min(flat.size, max(len(finite), flat.size // _MUTATED_SHARE))
+    count = min(flat.size, max(len(finite), flat.size // _SPECIAL_SHARE))
     places = rng.integers(0, flat.size, count)
     flat[places] = np.array(finite, fmt.storage)[(np.arange(count) + rng.integers(0, len(finite))) % len(finite)]
     if decisive:

@@ -34,6 +34,13 @@ def _matmul_support() -> str:
     return page()
 
 
+def _arithmetic() -> str:
+    """The page as it is, with the table of evidence printed anew."""
+    from bitverdict.reference.tensor_core import evidence_page
+
+    return evidence_page.page((DOCS / "arithmetic.md").read_text())
+
+
 def _sanitizers() -> str:
     from bitverdict.harness.studies.sanitizers import page
 
@@ -44,6 +51,7 @@ PAGES = (
     Page("kernels.md", "the clauses in kernels/", _kernels),
     Page("matmul_support.md", "the rule in harness/contracts/oracle/matmul_support.py", _matmul_support),
     Page("sanitizers.md", SANITIZERS, _sanitizers),
+    Page("arithmetic.md", "the records in reference/tensor_core, its table of evidence alone", _arithmetic),
 )
 BY_RUNS = {
     "tma_limits.md": "bitverdict tma-limits --merge tests/hardware_words/tma_limits_h200.json --page docs/tma_limits.md",

@@ -27,11 +27,14 @@ EMULATED = ("emulated", "emulated iisan")
 UNEXPLAINED = "not explained"
 _NAMELESS = ("not run", "timeout", "killed", "launcher error", "launch failure")  # nothing that a sanitizer has named
 _LEGEND = (
-    "Hazards are those that the emulated GPU fails, clean cases those that it passes: the kernels as they are, and",
-    "hazards that the compiler repairs (a missing barrier or fence inside one partition). So its own row is no measurement;",
-    "where others contradict it is [below](#where-they-differ-from-the-emulated-gpu). A launch that does not return, faults",
-    "or leaves wrong words fails in every mode; a name is a race, a barrier's misuse, a deadlock, an uninitialised or",
-    "stray access: consan's assertions are read as what they say. An alarm is what the mode says of the kernel as it is too.",
+    "A hazard is a changed kernel that the emulator fails. The emulator's own row is therefore complete by construction. Other",
+    "tools contradict it in the cases listed [below](#where-they-differ-from-the-emulated-gpu). A clean case is one that the",
+    "emulator passes: an unmodified kernel, or a hazard that the compiler repairs. Such a repair is a barrier or fence inside one",
+    "partition.",
+    "",
+    "A launch that does not return, faults or leaves wrong results counts as a failure in every mode. A tool names a hazard where",
+    "it identifies the same kind of error: a race, misuse of a barrier, a deadlock, an uninitialised read, or a stray access. The",
+    "text of a consan assertion says which. A report that also appears on the unmodified kernel is a false alarm.",
 )
 
 
@@ -119,19 +122,18 @@ def _head(origin: dict[str, str]) -> Iterator[str]:
     yield from (
         "# Sanitizers, and the emulated GPU, on the same cases",
         "",
-        "Each case is judged in a worker of its own: bare; compiled with Triton's iisan, consan or fpsan; under "
-        "compute-sanitizer's",
-        "memcheck or racecheck; and on the emulated GPU, plain and with iisan, under six schedules (eager, latest, four drawn).",
-        "Kernels and launches made to be caught come first; then hazards, each one text replaced in a kernel",
-        "(`tests/faults/hazards_for_sanitizers.py`), beside the same launch of the kernel as it is. **Bold** is what the",
-        "sanitizer itself named; the rest is the judge's verdict on what the launch left behind. Every kernel's whole required "
-        "cases",
-        "under every mode: [benchmarks.md](benchmarks.md#under-the-sanitizers).",
+        "The harness judges each case in a worker of its own, in these modes: bare; compiled with Triton's iisan, consan or fpsan;",
+        "under compute-sanitizer's memcheck or racecheck; and on the emulated GPU, plain and with iisan. The emulated GPU runs six",
+        "schedules: eager, latest, and four drawn.",
         "",
-        "Printed by `bitverdict pages` from `tests/hardware_words/sanitizers_h200.json`; the verdicts",
-        "are from `bash benchmarks/sanitizers.sh DIRECTORY hazards` and `bash harness/studies/tma_limits/on_a_gpu.sh "
-        "DIRECTORY` on a GPU,",
-        "and, for the emulated one, from `python -m tests.faults.hazards_for_sanitizers --out FILE` and `sanitize STEM",
+        "Kernels, and launches that a sanitizer should report, come first. Hazards follow. A hazard is a kernel with one text",
+        "replaced (`tests/faults/hazards_for_sanitizers.py`), beside the same launch of the unmodified kernel. **Bold** marks what",
+        "the sanitizer itself reported. Other entries are the judge's verdict on the results of the launch.",
+        "[benchmarks.md](benchmarks.md#under-the-sanitizers) has all required cases of every kernel under every mode.",
+        "",
+        "`bitverdict pages` prints this page from `tests/hardware_words/sanitizers_h200.json`. The verdicts of a GPU come from",
+        "`bash benchmarks/sanitizers.sh DIRECTORY hazards` and `bash harness/studies/tma_limits/on_a_gpu.sh DIRECTORY`. Those of",
+        "the emulated GPU come from `python -m tests.faults.hazards_for_sanitizers --out FILE` and from `bitverdict sanitize STEM",
         "--target emulated:sm_90 --schedule eager --schedule latest --cases-of FILE --json FILE`.",
         "",
         "- " + ", ".join(f"{name} {value}" for name, value in origin.items()),
@@ -214,7 +216,7 @@ def _counts(held: dict) -> Iterator[str]:
     yield from (
         f"## {hazards} hazards and {clean} clean cases",
         "",
-        f"| mode | fails, of {hazards} hazards | of these by an alarm of the clean kernel "
+        f"| mode | fails, of {hazards} hazards | of these by a false alarm "
         f"| names it as the emulated GPU does | fails, of {clean} clean cases |",
         "| --- | ---: | ---: | ---: | ---: |",
     )
@@ -297,7 +299,7 @@ def _differences(held: dict) -> Iterator[str]:
     yield from (
         "## Where they differ from the emulated GPU",
         "",
-        f"{compared} verdicts of the GPU; {same} are the emulated GPU's on the same case (under one of its schedules).",
+        f"The GPU gave {compared} verdicts. {same} of them equal the emulated GPU's on the same case, under one of its schedules.",
         "",
     )
     for why, lines in found.items():
