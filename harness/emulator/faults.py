@@ -6,7 +6,10 @@ never a verdict on the kernel."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.mlir_reader import Operation
 
 
 class BadArgument(ValueError):
@@ -40,3 +43,14 @@ def raise_for_the_launcher(error: Exception) -> NoReturn:
 
 class OnChipFault(EmulatedFault):
     """A fault whose place is on the chip: shared or tensor memory, an mbarrier, or registers that an operation in flight writes."""
+
+
+class NotModelled(EmulatedFault):
+    """An operation, or a form of it, that the emulator does not know: nothing of the launch has run."""
+
+    def __init__(self, op: Operation, why: str = "") -> None:
+        said = f"{op.name}{': ' + why if why else ' is no operation the emulator knows'}"
+        super().__init__("not modelled", said, op.location, {"operation": op.brief, "text": op.text})
+
+    def __reduce__(self) -> tuple:
+        return EmulatedFault, (self.outcome, self.message, self.location, self.details)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from bitverdict.harness.emulator.faults import NotModelled
 from bitverdict.harness.emulator.mlir_types import Type, closing, parse_type, split_top
 
 
@@ -59,13 +60,37 @@ class Operation:
     def flag(self, name: str) -> bool:
         return self.attributes.get(name, "false") != "false"
 
-    def segments(self) -> list[list[str]]:
-        """Operands by the groups that `operandSegmentSizes` counts."""
-        groups, at = [], 0
-        for size in self.integers("operandSegmentSizes"):
-            groups.append(self.operands[at : at + size])
+    def named(self, *names: str) -> dict[str, list[str]]:
+        """Operands by name: one name for each group that `operandSegmentSizes` counts, or for each operand where there is none. A
+        name that ends in "?" is of at most one operand, in "*" of any number; without groups one name may. NotModelled where the
+        operation has other groups or operands: nothing is taken for something else."""
+        if "operandSegmentSizes" in self.attributes:
+            sizes, counted = self.integers("operandSegmentSizes"), "operand groups"
+        else:
+            spare, counted = len(self.operands) - sum(name[-1] not in "?*" for name in names), "operands"
+            sizes = [1 if name[-1] not in "?*" else spare for name in names]
+            if sum(sizes) != len(self.operands):
+                sizes = [1] * len(self.operands)
+        bounds = {"?": range(2), "*": range(len(self.operands) + 1)}
+        fits = len(sizes) == len(names) and sum(sizes) == len(self.operands)
+        if not fits or any(size not in bounds.get(name[-1], (1,)) for name, size in zip(names, sizes)):
+            raise NotModelled(self, f"with {counted} {sizes}, where it is known with {', '.join(names) or 'none'}")
+        groups, at = {}, 0
+        for name, size in zip(names, sizes):
+            groups[name.rstrip("?*")] = self.operands[at : at + size]
             at += size
         return groups
+
+    def handed(self) -> list[list[str]]:
+        """For each successor of a branch the values that it is given. NotModelled where it is neither `cf.br` nor `cf.cond_br`."""
+        if not self.successors:
+            return []
+        if self.name == "cf.br":
+            return [self.operands]
+        if self.name != "cf.cond_br":
+            raise NotModelled(self)
+        groups = self.named("condition", "true*", "false*")
+        return [groups["true"], groups["false"]]
 
     @cached_property
     def inputs(self) -> list[Type | None]:

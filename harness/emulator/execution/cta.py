@@ -20,7 +20,6 @@ from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
 from bitverdict.harness.emulator.execution.tma import Tma
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.global_atomics import GlobalAtomics
-from bitverdict.harness.emulator.memory.onchip import View
 from bitverdict.harness.emulator.memory.tensor_maps import Descriptor
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ class Cta:
         self.async_copies = AsyncCopies(self.state, self.flights, self.onchip)
         self.tma = Tma(self.state, self.flights, self.mbarriers, self.onchip)
         self.tensor_core = TensorCore(self.state, self.flights, self.mbarriers, self.onchip)
-        self.barriers, self.tensor = self.mbarriers, self.onchip.tensor
         self.start(0)
 
     def start(self, number: int) -> None:
@@ -138,106 +136,6 @@ class Cta:
     def meet_warps(self) -> None:
         """Values go from thread to thread, but none from one warp to another."""
         self.launch.memory.order.meet_warps(self.state.agent)
-
-    # -- what lowerings call until they name the units ---------------------------------------------------------------
-    def load(self, *given: Any) -> Any:
-        return self.global_access.load(*given)
-
-    def store(self, *given: Any) -> None:
-        self.global_access.store(*given)
-
-    def atomic(self, *given: Any, **named: Any) -> Thread:
-        return self.atomics.atomic(*given, **named)
-
-    def volatile(self, *given: Any) -> Any:
-        return self.atomics.volatile(*given)
-
-    def poll(self, *given: Any) -> Thread:
-        return self.atomics.poll(*given)
-
-    def await_words(self, *given: Any) -> Thread:
-        return self.atomics.await_words(*given)
-
-    def fence_memory(self, *given: Any) -> None:
-        self.atomics.fence(*given)
-
-    def fence_global_proxy(self) -> None:
-        self.atomics.fence_proxy()
-
-    def allocate(self, *given: Any) -> View:
-        return self.onchip.allocate(*given)
-
-    def scratch(self, *given: Any) -> None:
-        self.onchip.scratch(*given)
-
-    def index(self, *given: Any) -> View:
-        return self.onchip.index(*given)
-
-    def read(self, *given: Any) -> Any:
-        return self.onchip.read(*given)
-
-    def write(self, *given: Any) -> None:
-        self.onchip.write(*given)
-
-    def fence(self, *given: Any, **named: Any) -> None:
-        self.onchip.fence(*given, **named)
-
-    def copy(self, *given: Any) -> None:
-        self.async_copies.copy(*given)
-
-    def commit_copies(self) -> None:
-        self.async_copies.commit()
-
-    def wait_copies(self, *given: Any) -> None:
-        self.async_copies.wait(*given)
-
-    def init_barrier(self, *given: Any) -> None:
-        self.mbarriers.init(*given)
-
-    def arrive(self, *given: Any) -> None:
-        self.mbarriers.arrive(*given)
-
-    def expect(self, *given: Any) -> None:
-        self.mbarriers.expect(*given)
-
-    def wait(self, *given: Any) -> Thread:
-        return self.mbarriers.wait(*given)
-
-    def bulk_load(self, *given: Any) -> None:
-        self.tma.load(*given)
-
-    def bulk_gather(self, *given: Any) -> None:
-        self.tma.gather(*given)
-
-    def bulk_store(self, *given: Any) -> None:
-        self.tma.store(*given)
-
-    def bulk_scatter(self, *given: Any) -> None:
-        self.tma.scatter(*given)
-
-    def bulk_store_wait(self, *given: Any, **named: Any) -> None:
-        self.tma.store_wait(*given, **named)
-
-    def warp_group_dot(self, *given: Any) -> Any:
-        return self.tensor_core.wgmma(*given)
-
-    def wait_dots(self, *given: Any) -> None:
-        self.tensor_core.wgmma_wait(*given)
-
-    def arrived(self, *given: Any) -> Any:
-        return self.tensor_core.arrived(*given)
-
-    def tensor_core_mma(self, *given: Any) -> None:
-        self.tensor_core.mma(*given)
-
-    def tensor_core_copy(self, *given: Any) -> None:
-        self.tensor_core.copy(*given)
-
-    def tensor_core_commit(self, *given: Any) -> None:
-        self.tensor_core.commit(*given)
-
-
-Machine = Cta  # as lowerings call it until they name the units
 
 
 def _first_clock(others: int) -> np.ndarray:

@@ -173,6 +173,3 @@ class Mbarriers:
             self.flights.complete(agent, flight)
         barrier.finished = [f for f in barrier.finished if f in self.flights.pending]
         agent.acquire(barrier.known)
-
-
-Barriers = Mbarriers  # as lowerings call it until they name the unit

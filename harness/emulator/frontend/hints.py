@@ -20,7 +20,7 @@ from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.access_widths import Access
 
 if TYPE_CHECKING:
-    from bitverdict.harness.emulator.execution.cta import Machine
+    from bitverdict.harness.emulator.execution.cta import Cta
     from bitverdict.harness.emulator.mlir_reader import Operation, Program
     from bitverdict.harness.emulator.mlir_types import Type
 
@@ -82,7 +82,7 @@ def _numbers(text: str, kind: Type) -> tuple[int, ...]:
 
 
 def untrue_arguments(program: Program, values: list[Any]) -> dict[tuple[str, str], str]:
-    """Arguments (one value each, as the program takes them) that are not what it was compiled for, as `Machine.false_hints` holds
+    """Arguments (one value each, as the program takes them) that are not what it was compiled for, as `Cta.false_hints` holds
     them. Triton compiles for the arguments of a launch, so there are none unless a compiled kernel is launched itself."""
     found = {}
     for (name, _), value, told in zip(program.entry.blocks[0].arguments, values, program.entry.told, strict=False):
@@ -107,14 +107,14 @@ def compiled_in(source: Any, values: tuple[Any, ...]) -> EmulatedFault | None:
     return None
 
 
-def note(m: Machine, op: Operation, hints: list[Hint], value: Any) -> None:
+def note(m: Cta, op: Operation, hints: list[Hint], value: Any) -> None:
     """Remember which of `hints` about the result of `op` is not true."""
     for hint in hints:
         if said := hint.untrue(value):
             m.false_hints.setdefault((op.location, hint.name), f"{WRITTEN_AS[hint.name]} {list(hint.values)} is not true: {said}")
 
 
-def assume(m: Machine, op: Operation, condition: Any) -> None:
+def assume(m: Cta, op: Operation, condition: Any) -> None:
     """tl.assume: from a false one on anything may happen."""
     if not np.all(condition):
         raise EmulatedFault(
@@ -126,7 +126,7 @@ def assume(m: Machine, op: Operation, condition: Any) -> None:
         )  # fmt: skip
 
 
-def check(m: Machine, op: Operation, access: Access, size: int, pointer: np.ndarray, mask: np.ndarray | None) -> None:
+def check(m: Cta, op: Operation, access: Access, size: int, pointer: np.ndarray, mask: np.ndarray | None) -> None:
     """Hold the vectors of one access to its elements: `size` bytes each, at `pointer` (any shape), where `mask` (that shape)."""
     count, each = access.run // size, access.width // size
     along = np.moveaxis(pointer, access.axis, -1)
@@ -161,7 +161,7 @@ def check(m: Machine, op: Operation, access: Access, size: int, pointer: np.ndar
         raise _fault(m, op, "false hint", f"{said}{wanted[row, column]}, that of {element(row, first)} is {wanted[row, first]}")
 
 
-def _fault(m: Machine, op: Operation, outcome: str, said: str) -> EmulatedFault:
+def _fault(m: Cta, op: Operation, outcome: str, said: str) -> EmulatedFault:
     """What an access came to, with the promises that were not kept so far."""
     untrue = [f"{place + ': ' if place else ''}{what}" for (place, _), what in m.false_hints.items()]
     details: dict[str, Any] = {"rule": ALIGNED if outcome == "misaligned address" else VECTORS}

@@ -94,7 +94,7 @@ class ProgramFacts:
         labels = {block.label: block for block in blocks}
         for block in blocks:
             for op in block.operations:
-                for label, given in zip(op.successors, _handed(op), strict=True):
+                for label, given in zip(op.successors, op.handed(), strict=True):
                     for (value, text), operand in zip(labels[label].arguments, given, strict=True):
                         if points(text):
                             self._join(value, operand)
@@ -197,7 +197,7 @@ class ProgramFacts:
         if op.successors:
             if op.name == "cf.cond_br" and place == 0:
                 return True
-            handed = zip(op.successors, _handed(op), strict=True)
+            handed = zip(op.successors, op.handed(), strict=True)
             return any(
                 self._leaves(self._argument(op, label, at)) for label, given in handed for at, v in enumerate(given) if v == value
             )
@@ -211,13 +211,6 @@ class ProgramFacts:
                 if any(op in block.operations for block in blocks):
                     return next(block for block in blocks if block.label == label).arguments[at][0]
         return ANY
-
-
-def _handed(op: Operation) -> list[list[str]]:
-    """For each successor of a branch, the values it is given."""
-    if not op.successors:
-        return []
-    return [op.operands] if op.name == "cf.br" else op.segments()[1:]
 
 
 def _all(blocks: list[Block]) -> Iterator[Operation]:

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
+from bitverdict.harness.emulator.execution.cta import Cta
+from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
 from bitverdict.harness.emulator.execution.threads import Owners, owners
-from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.faults import EmulatedFault, NotModelled
 from bitverdict.harness.emulator.frontend.access_widths import Access
 from bitverdict.harness.emulator.frontend.contraction import Contraction
+from bitverdict.harness.emulator.frontend.generated_code import Code, Writer, gives_nothing
 from bitverdict.harness.emulator.frontend.hints import check, hints_of, note
 from bitverdict.harness.emulator.frontend.instruction_sets import check_instructions
 from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
@@ -27,6 +30,7 @@ from bitverdict.harness.emulator.mlir_types import Type, parse_type
 
 Lowering = Callable[["Translator", Operation], None]
 LOWERINGS: dict[str, Lowering] = {}
+P = ParamSpec("P")
 TRANSLATED = "__translated__"  # the name by which the generated code's globals hold its `Translated`
 
 
@@ -39,18 +43,6 @@ def lowers(*names: str) -> Callable[[Lowering], Lowering]:
         return function
 
     return register
-
-
-class NotModelled(EmulatedFault):
-    """An operation, or a form of it, that the emulator does not know: nothing of the launch has run."""
-
-    def __init__(self, op: Operation, why: str = "") -> None:
-        super().__init__(
-            "not modelled",
-            f"{op.name}{': ' + why if why else ' is no operation the emulator knows'}",
-            op.location,
-            {"operation": op.brief, "text": op.text},
-        )
 
 
 @dataclass(eq=False)
@@ -94,22 +86,21 @@ class Translated:
         return found
 
 
-class Translator:
-    """The state of one translation: names of values, constants of the generated code, the text so far."""
+class Translator(Writer):
+    """The state of one translation: names of values, constants of the generated code, the text so far.
+
+    Tokens order operations for the compiler. The machine keeps for itself what orders them, so no token is in the code."""
 
     def __init__(self, program: Program, *, arch: str, fused: bool, accesses: dict[int, Access] | None = None) -> None:
+        super().__init__()
         self.program, self.arch, self.fused = program, arch, fused
         self.facts = ProgramFacts(program)
         self.accesses = accesses  # by line, where something that the compiler was told may be untrue
-        self.constants: dict[str, Any] = {}
         self.begin()
-        self.lines: list[str] = []
-        self.indent = ""
         self.blocks: list[list[Operation]] = []
         self.products: Counter = Counter()
-        self.names: dict[str, str] = {}
+        self.names: dict[str, Code] = {}
         self.numbers = 0
-        self.last = ""
         self.done: list[Operation] = []  # operations in the order of their translation: the code's lines end in their number
 
     def begin(self) -> None:
@@ -126,55 +117,92 @@ class Translator:
         """What the compiler made of this program's sums."""
         return Contraction(self.program, int(self.arch.removeprefix("sm_")))
 
-    # -- what lowerings use -------------------------------------------------------------------------------------------
-    def constant(self, value: Any) -> str:
-        """A name by which the generated code reaches `value`."""
-        name = f"k{len(self.constants)}"
-        self.constants[name] = value
-        return name
-
-    def value(self, name: str) -> str:
-        """The local variable that holds the value `name`."""
+    # -- what lowerings use: values -----------------------------------------------------------------------------------
+    def value(self, name: str) -> Any:
+        """The local variable that holds the value `name`, as `Code`: `Any`, so that mypy takes it for what it holds at run time."""
+        if self.kind_of(name) == "token":
+            return Code("None")
         if name not in self.names:
-            self.names[name] = f"v{len(self.names)}"
+            self.names[name] = Code(f"{'u' if name.endswith('~undefined') else ''}v{len(self.names)}")
         return self.names[name]
 
-    def values(self, names: list[str]) -> str:
-        return ", ".join(self.value(n) for n in names)
+    def values(self, names: Iterable[str]) -> Any:
+        """The variables of `names`, tokens left out, with commas between."""
+        return Code(", ".join(self.value(name) for name in names if self.kind_of(name) != "token"))
 
-    def emit(self, line: str) -> None:
-        self.lines.append(f"{self.indent}{line}  #@{len(self.done) - 1}")
+    def operands(self, op: Operation, *names: str) -> tuple[Any, ...]:
+        """The values of the operands of `op` by name (`Operation.named`): for "x" its variable, for "x?" that or None, for "x*" a
+        tuple. NotModelled where the operation has others."""
+        found: list[Any] = []
+        for name, group in zip(names, op.named(*names).values(), strict=True):
+            values = tuple(self.value(each) for each in group)
+            found.append(values if name.endswith("*") else values[0] if values else None)
+        return tuple(found)
 
-    def call(self, op: Operation, function: Callable, *extra: str) -> None:
-        """`results = function(operands..., extra...)`."""
-        arguments = ", ".join([self.value(n) for n in op.operands] + list(extra))
-        self.emit(f"{self.target(op)}{self.constant(function)}({arguments})")
+    # -- what lowerings use: code -------------------------------------------------------------------------------------
+    def machine(
+        self, op: Operation, function: Callable[Concatenate[Any, Operation, P], Any], *given: P.args, **named: P.kwargs
+    ) -> None:
+        """`results = function(op, given...)`, of a method of the program that runs or of one of its units (`UNIT_OF`), or of a
+        function that takes the program first. mypy holds `given` to the parameters, and so does the translation."""
+        self._call(op, function, op, *given, **named)
 
-    def check_vectors(self, op: Operation, pointer: str, mask: str) -> None:
-        """Hold what `op` moves at once to the addresses in the local variable `pointer`, where `mask` (or "None")."""
+    def machine_without_op(
+        self, op: Operation, function: Callable[Concatenate[Any, P], Any], *given: P.args, **named: P.kwargs
+    ) -> None:
+        """As `machine`, of a method that need not know the operation."""
+        self._call(op, function, *given, **named)
+
+    def _call(self, op: Operation, function: Callable, *given: Any, **named: Any) -> None:
+        called = self.calls(function, *given, **named)
+        if not (targets := self.values(op.results)):
+            self.emit("{}", called)
+            return
+        if gives_nothing(function):
+            raise TypeError(f"{function.__qualname__} gives nothing, and {op.name} has results")
+        self.emit("{} = {}", targets, called)
+
+    def call(self, op: Operation, function: Callable, *extra: Any) -> None:
+        """`results = function(operands..., extra...)`, of a function that needs no machine."""
+        self.assign(op, self.apply(function, *(self.value(name) for name in op.operands), *extra))
+
+    def apply(self, function: Callable, *given: Any) -> Any:
+        """The expression `function(given...)`, of a function that needs no machine."""
+        return Code(f"{self.constant(function)}({', '.join(map(self.text, given))})")
+
+    def assign(self, op: Operation, value: Any) -> None:
+        """`results = value`."""
+        self.emit("{} = {}", self.values(op.results), value)
+
+    def check_vectors(self, op: Operation, pointer: Any, mask: Any) -> None:
+        """Hold what `op` moves at once to the addresses in the variable `pointer`, where `mask` (or None)."""
         access = self.accesses.get(op.line) if self.accesses else None
         if access is not None:
-            names = [self.constant(each) for each in (check, op, access)]
-            self.emit(f"{names[0]}(m, {names[1]}, {names[2]}, {self.operand(op, 0).itemsize}, {pointer}, {mask})")
+            self.emit("{}", self.calls(check, op, access, self.operand(op, 0).itemsize, pointer, mask))
 
     def meet(self, *, warps: bool = False) -> None:
         """The lowering of the operation has a barrier of all threads, or only moves values from thread to thread inside `warps`.
         Where no program touches again what it wrote, threads that meet in their warp order nothing."""
         if not warps:
-            self.emit("m.meet()")
+            self.emit("{}", self.calls(Cta.meet))
         elif self.facts.returns_to:
-            self.emit("m.meet_warps()")
+            self.emit("{}", self.calls(Cta.meet_warps))
+
+    def scratch(self, op: Operation, size: int = 0) -> bool:
+        """Whether the compiled form of `op` goes through shared memory, `size` bytes unless it says how many: then the code says
+        that what lay there is lost."""
+        if "allocation.offset" not in op.attributes or not (size := op.integer("allocation.size", 0) or size):
+            return False
+        self.emit("{}", self.calls(OnChipMemory.scratch, op, op.integer("allocation.offset"), size))
+        return True
 
     def owners(self, kind: Type) -> Owners:
         """Which thread holds each element of a value of the type `kind`."""
         return owners(kind, self.program.expand(kind.layout))
 
-    def target(self, op: Operation) -> str:
-        return f"{self.values(op.results)} = " if op.results else ""
-
     def alias(self, op: Operation, name: str) -> None:
         """The one result of `op` is the value `name` itself."""
-        self.emit(f"{self.value(op.results[0])} = {self.value(name)}")
+        self.assign(op, self.value(name))
 
     def result(self, op: Operation) -> Type:
         """Type of the one result; refused when it is not modelled."""
@@ -189,7 +217,19 @@ class Translator:
             raise NotModelled(op, "a type of " + op.text[:160])
         return found
 
+    def name_of(self, function: Function) -> Code:
+        """What the generated code calls `function`."""
+        return Code(f"f_{list(self.program.functions).index(function.name)}")
+
     # -- the translation ----------------------------------------------------------------------------------------------
+    def emit(self, template: str, *given: Any) -> None:
+        super().emit(template, *given)
+        self.lines[-1] += f"  #@{len(self.done) - 1}"
+
+    def type_of(self, op: Operation, name: str, names: tuple[str, ...]) -> Type:
+        """Type of the operand `name` of `names` (`Operation.named`)."""
+        return self.typed(op, self.types.get(op.named(*names)[name][0]))
+
     def number(self) -> int:
         """A number that names something new."""
         self.numbers += 1
@@ -200,36 +240,39 @@ class Translator:
         found = self.types.get(name)
         return found.kind if found else ""
 
-    def nested(self, name: str, blocks: list[Block]) -> None:
-        """A generator function inside the one being written, which sees its values; `last` is its name."""
-        depth = self.indent
-        lines = self.function(name, blocks)
-        for line in lines:
-            self.lines.append(depth + line)
-        self.indent = depth
-        self.last = name
+    def starts(self, name: Any, given: Iterable[str] = ()) -> Any:
+        """The expression that starts the generator function `name` on the values `given`."""
+        return Code(f"{name}({', '.join(['m', *filter(None, [self.values(given)])])})")
 
-    def function(self, name: str, blocks: list[Block]) -> list[str]:
-        """The lines of a generator function that runs `blocks`."""
-        outer, depth = self.lines, self.indent
-        self.lines, self.indent = [], "    "
-        arguments = [self.value(a) for a, _ in blocks[0].arguments]
+    def nested(self, blocks: list[Block]) -> Any:
+        """The name of a generator function inside the one being written, which sees its values and runs `blocks`."""
+        name = Code(f"f{self.number()}")
+        self.function(name, blocks)
+        return name
+
+    def function(self, name: str, blocks: list[Block]) -> None:
+        """Write the generator function `name` that runs `blocks`."""
+        arguments = self.values(a for a, _ in blocks[0].arguments)
         labels = {block.label: i for i, block in enumerate(blocks)}
-        self.emit("if False: yield")
-        if len(blocks) > 1:
+        self.emit("def {}(m{}):", name, Code(f", {arguments}" if arguments else ""))
+        with self.indented():
+            self.emit("if False: yield")
+            if len(blocks) == 1:
+                self.block(blocks[0], blocks, labels)
+                return
             self.emit("b = 0")
             self.emit("while True:")
-        for i, block in enumerate(blocks):
-            if len(blocks) > 1:
-                self.indent = "        "
-                self.emit(f"{'if' if i == 0 else 'elif'} b == {i}:")
-                self.indent = "            "
-            self.emit(f"m.tick({len(self.blocks)}, {len(block.operations)})")
-            self.blocks.append(block.operations)
-            for operation in block.operations:
-                self.operation(operation, blocks, labels)
-        body, self.lines, self.indent = self.lines, outer, depth
-        return [f"def {name}({', '.join(['m', *arguments])}):", *body]
+            with self.indented():
+                for i, block in enumerate(blocks):
+                    self.emit("if b == {}:" if i == 0 else "elif b == {}:", i)
+                    with self.indented():
+                        self.block(block, blocks, labels)
+
+    def block(self, block: Block, blocks: list[Block], labels: dict[str, int]) -> None:
+        self.emit("{}", self.calls(Cta.tick, len(self.blocks), len(block.operations)))
+        self.blocks.append(block.operations)
+        for operation in block.operations:
+            self.operation(operation, blocks, labels)
 
     def operation(self, op: Operation, blocks: list[Block], labels: dict[str, int]) -> None:
         self.done.append(op)
@@ -245,28 +288,32 @@ class Translator:
         except (KeyError, ValueError, IndexError) as error:
             raise NotModelled(op, f"in this form ({error})") from error
         if self.accesses is not None and (hints := hints_of(op)):
-            self.emit(f"{self.constant(note)}(m, {self.constant(op)}, {self.constant(hints)}, {self.value(op.results[0])})")
+            self.emit("{}", self.calls(note, op, hints, self.value(op.results[0])))
         if self.undefined:
             self.undefined.follow(op)
 
     def branch(self, op: Operation, blocks: list[Block], labels: dict[str, int]) -> None:
-        def go(label: str, given: list[str]) -> str:
+        def go(label: str, given: list[str]) -> None:
             at = labels[label]
             arguments = [a for a, _ in blocks[at].arguments]
-            move = f"{self.values(arguments)} = {self.values(given)}; " if arguments else ""
-            lanes = self.undefined.handed(arguments, given) if self.undefined else ""
-            return f"{lanes}{move}b = {at}"
-
-        if op.name == "cf.br":
-            self.emit(go(op.successors[0], op.operands))
-        elif op.name == "cf.cond_br":
-            condition, first, second = op.segments()
             if self.undefined:
-                self.undefined.branched(op, condition[0])
-            self.emit(f"if {self.value(condition[0])}: {go(op.successors[0], first)}")
-            self.emit(f"else: {go(op.successors[1], second)}")
-        else:
-            raise NotModelled(op)
+                self.undefined.handed(arguments, given)
+            if moved := self.values(arguments):
+                self.emit("{} = {}", moved, self.values(given))
+            self.emit("b = {}", at)
+
+        ways = op.handed()
+        if len(ways) == 1:
+            go(op.successors[0], ways[0])
+            return
+        condition = op.operands[0]
+        if self.undefined:
+            self.undefined.branched(op, condition)
+        with self.when(self.value(condition)):
+            go(op.successors[0], ways[0])
+        self.emit("else:")
+        with self.indented():
+            go(op.successors[1], ways[1])
 
     def scan(self, blocks: list[Block]) -> None:
         """Note who defines and who uses each value, regions included."""
@@ -280,8 +327,8 @@ class Translator:
                 for value, found in zip(op.results, op.outputs, strict=True):
                     self.defined[value] = op
                     self.types[value] = found
-                for label, given in zip(op.successors, op.segments()[1:] if len(op.successors) > 1 else [op.operands]):
-                    for argument, value in zip(arguments[label], given):
+                for label, given in zip(op.successors, op.handed(), strict=True):
+                    for argument, value in zip(arguments[label], given, strict=True):
                         self.incoming.setdefault(argument, []).append(value)
                 for region in op.regions:
                     self.scan(region)
@@ -315,7 +362,7 @@ def translate(
         translator.begin()
         translator.scan(function.blocks)
         translator.undefined = UndefinedLanes(translator, function.blocks, program) or None
-        translator.lines += translator.function(f"f_{function.name}", function.blocks)
+        translator.function(translator.name_of(function), function.blocks)
     source = "\n".join(translator.lines)
     namespace = dict(translator.constants)
     name = hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -323,7 +370,7 @@ def translate(
         compile(source, f"<tile program {name}>", "exec"), namespace
     )  # the text is ours: made by this module from a parsed program
     entry = program.entry
-    run, types = namespace[f"f_{entry.name}"], _entry_types(entry)
+    run, types = namespace[translator.name_of(entry)], _entry_types(entry)
     ready = Translated(program, run, types, translator.blocks, source, translator.facts, translator.products, translator.done)
     namespace[TRANSLATED] = ready  # whoever looks at a running frame finds the operation by it
     return ready

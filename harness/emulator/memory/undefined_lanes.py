@@ -12,7 +12,7 @@ followed: there is no advice then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from bitverdict.harness.emulator.memory.onchip import View
 from bitverdict.harness.emulator.mlir_reader import Block, Operation, Program
 
 if TYPE_CHECKING:
-    from bitverdict.harness.emulator.execution.cta import Machine
+    from bitverdict.harness.emulator.execution.cta import Cta
     from bitverdict.harness.emulator.frontend.translate import Translator
 
 NOTE = "undefined lanes"
@@ -48,9 +48,9 @@ def _masked(op: Operation) -> bool:
     """Whether `op` leaves lanes undefined: it has a mask and no `other`."""
     if op.name not in ("tt.load", "ttg.async_copy_global_to_local"):
         return False
-    groups = op.segments()
-    at = 1 if op.name == "tt.load" else 2
-    return bool(groups[at]) and not groups[at + 1]
+    names = ("pointer", "mask?", "other?") if op.name == "tt.load" else ("pointer", "view", "mask?", "other?")
+    groups = op.named(*names)
+    return bool(groups["mask"]) and not groups["other"]
 
 
 class UndefinedLanes:
@@ -85,7 +85,8 @@ class UndefinedLanes:
                     told |= self.memory if any(self.t.kind_of(name) == "memdesc" for name in op.operands) else set()
                 if told and _followed(op):
                     for name in op.results:
-                        self.sources.setdefault(name, set()).update(told)
+                        if self.t.kind_of(name) != "token":
+                            self.sources.setdefault(name, set()).update(told)
             for name, given in self.t.incoming.items():
                 told = set[str]().union(*(self.sources.get(each, ()) for each in given))
                 if told:
@@ -94,14 +95,15 @@ class UndefinedLanes:
                 return
 
     # -- the code -----------------------------------------------------------------------------------------------------
-    def lanes(self, name: str) -> str:
-        """The variable that holds the undefined lanes of the value `name`, or "None"."""
-        return f"u{self.t.value(name)}" if name in self.sources else "None"
+    def lanes(self, name: str) -> Any:
+        """The variable that holds the undefined lanes of the value `name`, or None."""
+        return self.t.value(f"{name}~undefined") if name in self.sources else None
 
-    def handed(self, arguments: Iterable[str], given: Iterable[str]) -> str:
+    def handed(self, arguments: Iterable[str], given: Iterable[str]) -> None:
         """What a branch does besides handing over values."""
         pairs = [(self.lanes(a), self.lanes(g)) for a, g in zip(arguments, given, strict=True) if a in self.sources]
-        return f"{', '.join(a for a, _ in pairs)} = {', '.join(g for _, g in pairs)}; " if pairs else ""
+        if pairs:
+            self.t.emit("{} = {}", tuple(a for a, _ in pairs), tuple(g for _, g in pairs))
 
     def follow(self, op: Operation) -> None:
         """The code that carries lanes past `op`, after its own."""
@@ -109,56 +111,55 @@ class UndefinedLanes:
         told = sorted(set[str]().union(*(self.sources.get(name, ()) for name in op.operands)))
         if op.name in ("tt.store", "tt.atomic_rmw", "tt.atomic_cas") and told:
             groups = [op.operands] if op.name == "tt.atomic_cas" else [op.operands[:2], op.operands[2:]]
-            lanes = f"{t.constant(union)}({', '.join(self.lanes(name) for name in groups[0])})"
-            masks = "".join(f", {t.value(name)}, {self.lanes(name)}" for name in groups[-1]) if len(groups) > 1 else ""
-            t.emit(f"{t.constant(noted)}(m, {t.constant(op)}, {t.constant(told)}, {lanes}{masks})")
+            lanes = t.apply(union, *(self.lanes(name) for name in groups[0]))
+            masks = [each for name in groups[1] for each in (t.value(name), self.lanes(name))] if len(groups) > 1 else []
+            t.emit("{}", t.calls(noted, op, told, lanes, *masks))
         elif op.name in _WRITES and op.operands and self.memory:
             source, into = _WRITES[op.name]
             target = op.results[0] if into is None else op.operands[into]
             if op.operands[source] in self.sources:
-                guard = f"if {t.value(op.operands[-1])}: " if op.name == "ttng.tmem_store" else ""
-                t.emit(f"{guard}{t.constant(mark)}({t.value(target)}, {self.lanes(op.operands[source])}, {t.constant(told)})")
+                with t.when(t.value(op.operands[-1]) if op.name == "ttng.tmem_store" else None):
+                    t.emit("{}", t.apply(mark, t.value(target), self.lanes(op.operands[source]), told))
         elif op.results and op.results[0] in self.sources:
-            t.emit(f"{', '.join(self.lanes(name) for name in op.results)} = {self._rule(op)}")
+            targets = [self.lanes(name) for name in op.results if name in self.sources]
+            t.emit("{} = {}", targets if len(targets) > 1 else targets[0], self._rule(op))
 
     def branched(self, op: Operation, condition: str) -> None:
         """The code that looks at what a branch depends on."""
         if condition in self.sources:
-            names = [self.t.constant(each) for each in (noted, op, sorted(self.sources[condition]))]
-            self.t.emit(f"{names[0]}(m, {names[1]}, {names[2]}, {self.lanes(condition)})")
+            self.t.emit("{}", self.t.calls(noted, op, sorted(self.sources[condition]), self.lanes(condition)))
 
-    def _rule(self, op: Operation) -> str:
+    def _rule(self, op: Operation) -> Any:
         t = self.t
         given = [self.lanes(name) for name in op.operands]
 
-        def call(function: Callable, *arguments: str) -> str:
-            return f"{t.constant(function)}({', '.join(arguments)})"
-
-        def all_of(lanes: str) -> str:
-            return lanes if len(op.results) == 1 else f"({lanes},) * {len(op.results)}"
+        def all_of(lanes: Any) -> Any:
+            return lanes if len(op.results) == 1 else t.code("({},) * {}", lanes, len(op.results))
 
         if op.name == "tt.load":
-            pointer, mask, other = op.segments()[:3]
-            parts = [part for g in (mask, other) for part in ((t.value(g[0]), self.lanes(g[0])) if g else ("None", "None"))]
-            return call(loaded, self.lanes(pointer[0]), *parts)
+            pointer, mask, other = (group[0] if group else None for group in op.named("pointer", "mask?", "other?").values())
+            parts = [None if name is None else of(name) for name in (mask, other) for of in (t.value, self.lanes)]
+            return t.apply(loaded, self.lanes(pointer or ""), *parts)
         if op.name in _READS:
-            return ", ".join([call(held, t.value(op.operands[0])), *["None"] * (len(op.results) - 1)])
+            return t.apply(held, t.value(op.operands[0]))
         if op.name in _DOTS:
-            parts = [call(held, t.value(n)) if t.kind_of(n) == "memdesc" else self.lanes(n) for n in op.operands[:3]]
-            return call(multiplied, *parts, str(t.result(op).shape))
+            parts = [t.apply(held, t.value(n)) if t.kind_of(n) == "memdesc" else self.lanes(n) for n in op.operands[:3]]
+            return t.apply(multiplied, *parts, t.result(op).shape)
         if op.name == "arith.select":
-            return call(chosen, t.value(op.operands[0]), *given)
+            return t.apply(chosen, t.value(op.operands[0]), *given)
         if op.name in ("arith.andi", "arith.ori") and t.result(op).bits == 1:
-            both = ", ".join(f"{t.value(name)}, {lanes}" for name, lanes in zip(op.operands, given, strict=True))
-            return call(decided, str(op.name == "arith.ori"), both)
+            both = [each for name, lanes in zip(op.operands, given, strict=True) for each in (t.value(name), lanes)]
+            return t.apply(decided, op.name == "arith.ori", *both)
         if op.name in _FOLDS:
             run = reduced if op.name == "tt.reduce" else scanned
-            return all_of(call(run, call(union, *given), str(op.integer("axis")), str(op.flag("reverse"))))
+            return all_of(t.apply(run, t.apply(union, *given), op.integer("axis"), op.flag("reverse")))
         if op.name in _SHAPES:
             order = tuple(op.integers("order")) if op.name == "tt.trans" else ()
             shapes = t.operand(op, 0).shape, () if op.outputs[0] is None else op.outputs[0].shape
-            return call(moved, repr(op.name), str(shapes[0]), str(shapes[1]), str(order), *given)
-        return ", ".join(given[: len(op.results)]) if op.name in _MOVES else all_of(call(union, *given))
+            return t.apply(moved, op.name, *shapes, order, *given)
+        if op.name in _MOVES:
+            return given[0] if len(op.results) == 1 else tuple(given[: len(op.results)])
+        return all_of(t.apply(union, *given))
 
 
 def _followed(op: Operation) -> bool:
@@ -263,7 +264,7 @@ def mark(view: View, lanes: Lanes, loads: list[str]) -> None:
         view.leave_undefined(np.broadcast_to(lanes, view.shape), loads)
 
 
-def noted(m: Machine, op: Operation, loads: Iterable[str], lanes: Lanes, mask: Any = None, of_mask: Lanes = None) -> None:
+def noted(m: Cta, op: Operation, loads: Iterable[str], lanes: Lanes, mask: Any = None, of_mask: Lanes = None) -> None:
     """Note that `op`, a store or a branch, depends on a lane that the `loads` left undefined: one of `lanes` where `mask`."""
     if mask is not None and lanes is not None:
         lanes = lanes & np.asarray(mask, np.bool_)

@@ -6,10 +6,10 @@ column, columns of the row's quarters side by side, tiles first, then the next f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 
+from bitverdict.harness.emulator.execution.cta import Cta
+from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
 from bitverdict.harness.emulator.frontend.lowerings.shared_memory import TENSOR_ROW
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.onchip import View
@@ -18,9 +18,6 @@ from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.reference import packing
 from bitverdict.reference.formats import E2M1, FORMATS, decode, encode
 from bitverdict.reference.tensor_core import Instruction, instruction
-
-if TYPE_CHECKING:
-    from bitverdict.harness.emulator.execution.cta import Machine
 
 LANES, QUARTER_COLUMNS = 32, 4  # rows of one column of scales, bytes of K in it
 _ELEMENTS = {0: "e4m3", 1: "e5m2", 2: "e2m3", 3: "e3m2", 4: "e2m1"}  # Triton's ScaleDotElemType
@@ -49,17 +46,24 @@ def allocate_scales(t: Translator, op: Operation, kind: Type) -> None:
     products that still read it."""
     pieces, strides = scale_pieces(kind)
     offset = op.integer("tensor_memory_row_offset") * TENSOR_ROW + op.integer("tensor_memory_col_offset") * 4
-    view = f"{t.constant(View)}(m.tensor, {offset}, {kind.shape}, {strides}, {t.constant(kind.dtype)}, {pieces})"
-    t.emit(f"{t.value(op.results[0])} = {view}")
-    if op.operands:
-        t.emit(f"m.write({t.constant(op)}, {t.value(op.results[0])}, {t.value(op.operands[0])})")
-    for token in op.results[1:]:
-        t.emit(f"{t.value(token)} = None")
+    (value,) = t.operands(op, "source?")
+    t.machine(op, allocated, offset, kind.shape, strides, kind.dtype, pieces, value)
+
+
+def allocated(
+    m: Cta, op: Operation, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype,
+    pieces: tuple[int, ...], value: np.ndarray | None,
+) -> View:  # fmt: skip
+    """A view of scales at `offset` of tensor memory, written when there is a `value`."""
+    view = View(m.onchip.tensor, offset, shape, strides, dtype, pieces)
+    if value is not None:
+        m.onchip.write(op, view, value)
+    return view
 
 
 @lowers("ttg.memdesc_reshape")
 def reshape(t: Translator, op: Operation) -> None:
-    t.emit(f"{t.target(op)}{t.constant(reshaped)}({t.value(op.operands[0])}, {t.result(op).shape})")
+    t.call(op, reshaped, t.result(op).shape)
 
 
 def reshaped(view: View, shape: tuple[int, ...]) -> View:
@@ -76,8 +80,9 @@ def reshaped(view: View, shape: tuple[int, ...]) -> View:
 
 @lowers("ttng.tc_gen5_mma_scaled")
 def scaled_mma(t: Translator, op: Operation) -> None:
-    left, right, into, _token, left_scale, right_scale, use, enabled, barriers, conditions = op.segments()
-    scales = t.types[left_scale[0]], t.types[right_scale[0]]
+    names = "a", "b", "d", "token?", "a_scale", "b_scale", "use", "enabled", "barriers*", "conditions*"
+    left, right, into, _token, left_scale, right_scale, use, enabled, barriers, conditions = t.operands(op, *names)
+    scales = t.type_of(op, "a_scale", names), t.type_of(op, "b_scale", names)
     elements = _ELEMENTS.get(op.integer("a_type")), _ELEMENTS.get(op.integer("b_type"))
     if op.flag("two_ctas") or "two_ctas" in op.attributes or None in elements or None in scales:
         raise NotModelled(op, "over two CTAs, or on these elements")
@@ -85,14 +90,11 @@ def scaled_mma(t: Translator, op: Operation) -> None:
     a, b = t.operand(op, 0), t.operand(op, 1)
     k = a.shape[1] * (2 if elements[0] == "e2m1" else 1)
     t.products[("tcgen05", model.a, model.b, model.d, a.shape[0], b.shape[1], k)] += 1
-    signals = "".join(f"({t.value(bar)}, {t.value(when)}), " for bar, when in zip(barriers, conditions, strict=True))
-    views = ", ".join(t.value(group[0]) for group in (left, left_scale, right, right_scale, into))
-    t.emit(
-        f"if {t.value(enabled[0])}: {t.constant(issue)}(m, {t.constant(op)}, {t.constant(model)}, {views}, "
-        f"{t.value(use[0])}, ({signals}), {'is_async' in op.attributes})"
-    )
-    for token in op.results:
-        t.emit(f"{t.value(token)} = None")
+    signals = tuple(zip(barriers, conditions, strict=True))
+    with t.when(enabled):
+        t.machine(
+            op, TensorCore.scaled_mma, model, left, left_scale, right, right_scale, into, use, signals, "is_async" in op.attributes
+        )
 
 
 def _model(t: Translator, op: Operation, elements: tuple, scales: tuple, a: Type) -> Instruction:
@@ -106,11 +108,3 @@ def _model(t: Translator, op: Operation, elements: tuple, scales: tuple, a: Type
     kind = "mxf8f6f4" if not both_fp4 else "mxf4" if scale == "e8m0" else "mxf4nvf4"
     size = k // scales[0].shape[1]
     return instruction(t.arch, "tcgen05", elements[0], elements[1], "fp32", scale=scale, scale_block=size, kind=kind)
-
-
-def issue(
-    m: Machine, op: Operation, model: Instruction, a: View, a_scales: View, b: View, b_scales: View, d: View, use: Any,
-    signals: tuple, is_async: bool,
-) -> None:  # fmt: skip
-    """tcgen05.mma with block scales."""
-    m.tensor_core.scaled_mma(op, model, a, a_scales, b, b_scales, d, use, signals, is_async)

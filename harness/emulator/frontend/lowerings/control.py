@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.frontend.hints import assume
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
@@ -9,32 +10,38 @@ from bitverdict.harness.emulator.mlir_reader import Operation
 
 @lowers("tt.return")
 def finish(t: Translator, op: Operation) -> None:
-    t.emit(f"return {t.values(op.operands)}")
+    t.emit("return {}", t.values(op.operands))
 
 
 @lowers("tt.call")
 def call(t: Translator, op: Operation) -> None:
     callee = op.attributes["callee"].lstrip("@").strip('"')
-    if callee not in t.program.functions or not callee.isidentifier():
+    if callee not in t.program.functions:
         raise NotModelled(op, f"callee {callee}")
-    t.emit(f"{t.target(op)}yield from f_{callee}({', '.join(['m', *(t.value(n) for n in op.operands)])})")
+    called = t.code("yield from {}", t.starts(t.name_of(t.program.functions[callee]), op.operands))
+    if op.results:
+        t.assign(op, called)
+    else:
+        t.emit("{}", called)
 
 
 @lowers("ttg.barrier", "gpu.barrier", "tt.debug_barrier")
 def barrier(t: Translator, op: Operation) -> None:
     """bar.sync of all threads of the partition, the author's or the compiler's. In shared memory order among threads is membar's
     duty, and no agent of its own; in global memory it is the author's."""
-    t.emit("m.meet()")
+    t.meet()
 
 
 @lowers("llvm.intr.assume")
 def assumption(t: Translator, op: Operation) -> None:
-    t.emit(f"{t.constant(assume)}(m, {t.constant(op)}, {t.value(op.operands[0])})")
+    (condition,) = t.operands(op, "condition")
+    t.machine(op, assume, condition)
 
 
 @lowers("cf.assert", "tt.assert")
 def check(t: Translator, op: Operation) -> None:
-    t.emit(f"m.check({t.constant(op)}, {t.value(op.operands[0])})")
+    (condition,) = t.operands(op, "condition")
+    t.machine(op, Cta.check, condition)
 
 
 @lowers("tt.print", "ttg.remark")

@@ -2,79 +2,68 @@
 
 from __future__ import annotations
 
+from bitverdict.harness.emulator.execution.async_copies import AsyncCopies
+from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
+from bitverdict.harness.emulator.execution.tma import Tma
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
-
-
-def _tokens(t: Translator, op: Operation) -> None:
-    """Tokens order operations for the compiler; what orders them for the machine it keeps itself."""
-    for token in op.results:
-        t.emit(f"{t.value(token)} = None")
 
 
 @lowers("ttg.async_copy_global_to_local")
 def copy(t: Translator, op: Operation) -> None:
     """Elements whose mask is False become zero: the instruction is issued with a source size of 0, whatever `other` says."""
-    pointer, view, mask, _other = op.segments()[:4]
-    masked = t.value(mask[0]) if mask else "None"
-    t.check_vectors(op, t.value(pointer[0]), masked)
+    pointer, view, mask, _other = t.operands(op, "pointer", "view", "mask?", "other?")
+    t.check_vectors(op, pointer, mask)
     undefined = t.undefined is not None and op.location in t.undefined.memory
-    t.emit(f"m.copy({t.constant(op)}, {t.value(pointer[0])}, {t.value(view[0])}, {masked}, {undefined})")
-    _tokens(t, op)
+    t.machine(op, AsyncCopies.copy, pointer, view, mask, undefined)
 
 
 @lowers("ttg.async_commit_group")
 def commit(t: Translator, op: Operation) -> None:
-    t.emit("m.commit_copies()")
-    _tokens(t, op)
+    t.machine_without_op(op, AsyncCopies.commit)
 
 
 @lowers("ttg.async_wait")
 def wait(t: Translator, op: Operation) -> None:
-    t.emit(f"m.wait_copies({op.integer('num')})")
-    _tokens(t, op)
+    t.machine_without_op(op, AsyncCopies.wait, op.integer("num"))
 
 
 @lowers("ttng.async_tma_copy_global_to_local")
 def bulk_load(t: Translator, op: Operation) -> None:
-    descriptor, starts, offsets, barrier, target, when = op.segments()[:6]
+    names = "descriptor", "starts*", "offsets*", "barrier", "target", "enabled"
+    descriptor, starts, offsets, barrier, target, enabled = t.operands(op, *names)
     if offsets or op.flag("multicast"):
         raise NotModelled(op, "im2col or multicast")
-    where = "".join(f"{t.value(s)}, " for s in starts)
-    t.emit(
-        f"m.bulk_load({t.constant(op)}, {t.value(descriptor[0])}, ({where}), {t.value(barrier[0])}, {t.value(target[0])}, "
-        f"{t.value(when[0])})"
-    )
-    _tokens(t, op)
+    t.machine(op, Tma.load, descriptor, starts, barrier, target, enabled)
 
 
 @lowers("ttng.async_tma_gather")
 def bulk_gather(t: Translator, op: Operation) -> None:
-    t.emit(f"m.bulk_gather({t.constant(op)}, {t.values(op.operands[:6])})")
+    names = "descriptor", "rows", "column", "barrier", "target", "enabled"
+    descriptor, rows, column, barrier, target, enabled = t.operands(op, *names)
+    t.machine(op, Tma.gather, descriptor, rows, column, barrier, target, enabled)
 
 
 @lowers("ttng.async_tma_copy_local_to_global")
 def bulk_store(t: Translator, op: Operation) -> None:
-    descriptor, *starts, source = (t.value(n) for n in op.operands if t.kind_of(n) != "token")
-    t.emit(f"m.bulk_store({t.constant(op)}, {descriptor}, ({''.join(s + ', ' for s in starts)}), {source})")
-    _tokens(t, op)
+    descriptor, starts, source = t.operands(op, "descriptor", "starts*", "source")
+    t.machine(op, Tma.store, descriptor, starts, source)
 
 
 @lowers("ttng.async_tma_scatter")
 def bulk_scatter(t: Translator, op: Operation) -> None:
-    t.emit(f"m.bulk_scatter({t.constant(op)}, {t.values(op.operands[:4])})")
-    _tokens(t, op)
+    descriptor, rows, column, source = t.operands(op, "descriptor", "rows", "column", "source")
+    t.machine(op, Tma.scatter, descriptor, rows, column, source)
 
 
 @lowers("ttng.async_tma_store_wait")
 def bulk_store_wait(t: Translator, op: Operation) -> None:
-    t.emit(f"m.bulk_store_wait({op.integer('pendings')}, read={'read_only' in op.attributes})")
+    t.machine_without_op(op, Tma.store_wait, op.integer("pendings"), read="read_only" in op.attributes)
 
 
 @lowers("ttng.tmem_copy")
 def tensor_core_copy(t: Translator, op: Operation) -> None:
-    source, target = t.operand(op, 0), t.operand(op, 1)
-    if source.shape != target.shape:
+    source, target, barrier = t.operands(op, "source", "target", "barrier?")
+    if t.operand(op, 0).shape != t.operand(op, 1).shape:
         raise NotModelled(op, "between shapes")
-    barrier = t.value(op.operands[2]) if len(op.operands) > 2 else "None"
-    t.emit(f"m.tensor_core_copy({t.constant(op)}, {t.values(op.operands[:2])}, {barrier})")
+    t.machine(op, TensorCore.copy, source, target, barrier)

@@ -13,7 +13,8 @@ from bitverdict.harness.emulator.mlir_types import Type, element_dtype
 from bitverdict.harness.emulator.numerics.scalar_ops import divide, divide_scalar, remainder, remainder_scalar, wrap
 
 _UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
-COMPARISONS = ["==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">="]  # arith.cmpi: eq ne slt sle sgt sge ult ule ugt uge
+_SIGNS = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")  # arith.cmpi: eq ne slt sle sgt sge ult ule ugt uge
+COMPARISONS = tuple(f"{{}} {sign} {{}}" for sign in _SIGNS)
 
 
 @lowers("arith.constant")
@@ -27,8 +28,7 @@ def constant(t: Translator, op: Operation) -> None:
         if not found or found[1].startswith(("[", '"')):
             raise NotModelled(op, "a constant tensor of different elements")
         value = np.broadcast_to(np.asarray(scalar(found[1], kind), kind.dtype), kind.shape)
-    t.constants[t.value(op.results[0])] = value
-    t.emit(f"{t.value(op.results[0])} = {t.constant(value)}")
+    t.assign(op, value)
 
 
 def scalar(text: str, kind: Type) -> int | np.ndarray:
@@ -142,23 +142,21 @@ def shift(t: Translator, op: Operation) -> None:
 def compare(t: Translator, op: Operation) -> None:
     predicate = op.integer("predicate")
     kind = t.operand(op, 0)
-    sign = COMPARISONS[predicate]
     a, b = (t.value(n) for n in op.operands)
     if predicate >= 6:
         if kind.kind == "scalar":
             mask = (1 << kind.bits) - 1
-            a, b = f"({a} & {mask})", f"({b} & {mask})"
+            a, b = (t.code("({} & {})", each, mask) for each in (a, b))
         elif kind.bits > 1:
-            unsigned = t.constant(_UNSIGNED[kind.bits])
-            a, b = f"{a}.view({unsigned})", f"{b}.view({unsigned})"
-    t.emit(f"{t.target(op)}{a} {sign} {b}")
+            a, b = (t.code("{}.view({})", each, _UNSIGNED[kind.bits]) for each in (a, b))
+    t.assign(op, t.code(COMPARISONS[predicate], a, b))
 
 
 @lowers("arith.select")
 def select(t: Translator, op: Operation) -> None:
     if t.operand(op, 0).kind == "scalar":
-        condition, yes, no = (t.value(n) for n in op.operands)
-        t.emit(f"{t.target(op)}{yes} if {condition} else {no}")
+        condition, yes, no = t.operands(op, "condition", "true", "false")
+        t.assign(op, t.code("{} if {} else {}", yes, condition, no))
     else:
         t.call(op, np.where)
 
@@ -168,13 +166,12 @@ def resize(t: Translator, op: Operation) -> None:
     source, target = t.operand(op, 0), t.result(op)
     zero = op.name in ("arith.extui", "arith.index_castui")
     if target.kind == "scalar":
-        mask = (1 << source.bits) - 1
-        value = f"int({t.value(op.operands[0])})"
+        value = t.code("int({})", t.value(op.operands[0]))
         if source.bits == 1:
-            value = f"{value} & 1" if zero else f"-({value} & 1)"
+            value = t.code("{} & 1" if zero else "-({} & 1)", value)
         elif zero:
-            value = f"{value} & {mask}"
-        t.emit(f"{t.target(op)}{t.constant(wrap)}({value}, {target.bits})")
+            value = t.code("{} & {}", value, (1 << source.bits) - 1)
+        t.assign(op, t.apply(wrap, value, target.bits))
         return
     if source.bits == 1:
         t.call(op, (lambda a: a.astype(target.dtype)) if zero else (lambda a: -a.astype(target.dtype)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
@@ -77,18 +78,15 @@ def warp_group_dot(t: Translator, op: Operation) -> None:
             return partial_product(arch, formats, left, right, c, most)
         return product(arch, "wgmma", formats, left, right, c)
 
-    use = t.value(op.operands[3]) if len(op.operands) > 3 else "True"
-    left, right, c = (t.value(n) for n in op.operands[:3])
-    t.emit(
-        f"{t.target(op)}m.warp_group_dot({t.constant(op)}, {t.constant(run)}, {left}, {right}, {c}, {use}, {op.flag('isAsync')})"
-    )
+    left, right, before, use = t.operands(op, "a", "b", "c", "use?")
+    t.machine(op, TensorCore.wgmma, run, left, right, before, True if use is None else use, op.flag("isAsync"))
 
 
 @lowers("ttng.warp_group_dot_wait")
 def warp_group_dot_wait(t: Translator, op: Operation) -> None:
-    t.emit(f"m.wait_dots({op.integer('pendings')})")
+    t.emit("{}", t.calls(TensorCore.wgmma_wait, op.integer("pendings")))
     for result, operand in zip(op.results, op.operands, strict=True):
-        t.emit(f"{t.value(result)} = m.arrived({t.value(operand)})")
+        t.emit("{} = {}", t.value(result), t.calls(TensorCore.arrived, t.value(operand)))
 
 
 @lowers("ttng.tc_gen5_mma")
@@ -103,11 +101,8 @@ def tensor_core_mma(t: Translator, op: Operation) -> None:
     def run(left: np.ndarray, right: np.ndarray, c: np.ndarray) -> np.ndarray:
         return product(arch, "tcgen05", formats, left, right, c)
 
-    left, right, into, _token, use, enabled, barriers, conditions = op.segments()
-    signals = "".join(f"({t.value(bar)}, {t.value(when)}), " for bar, when in zip(barriers, conditions, strict=True))
-    t.emit(
-        f"if {t.value(enabled[0])}: m.tensor_core_mma({t.constant(op)}, {t.constant(run)}, {t.value(left[0])}, "
-        f"{t.value(right[0])}, {t.value(into[0])}, {t.value(use[0])}, ({signals}))"
-    )
-    for token in op.results:
-        t.emit(f"{t.value(token)} = None")
+    names = "a", "b", "d", "token?", "use", "enabled", "barriers*", "conditions*"
+    left, right, into, _token, use, enabled, barriers, conditions = t.operands(op, *names)
+    signals = tuple(zip(barriers, conditions, strict=True))
+    with t.when(enabled):
+        t.machine(op, TensorCore.mma, run, left, right, into, use, signals)

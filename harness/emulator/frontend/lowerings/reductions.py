@@ -6,9 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from bitverdict.harness.emulator.frontend.generated_code import Code
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Block, Operation
 
@@ -24,22 +26,19 @@ def fold(t: Translator, op: Operation) -> None:
     if op.name == "tt.reduce" and "reduction_ordering" in op.attributes:
         raise NotModelled(op, "in a given order")
     name = _combination(t, op, op.regions[0])
-    axis, count = op.integer("axis"), len(op.operands)
-    single = op.name == "tt.reduce" and t.result(op).kind == "scalar"
-    run = t.constant(_reduce if op.name == "tt.reduce" else _scan)
-    reverse = op.flag("reverse")
-    target = ", ".join(t.value(r) for r in op.results)
-    found = f"{run}({name}, ({t.values(op.operands)},), {axis}, {reverse}, {single})"
-    t.emit(f"{target} = {found}" if count > 1 else f"{target}, = {found}")
-    if (size := op.integer("allocation.size", 0)) and "allocation.offset" in op.attributes:
-        t.emit(f"m.scratch({t.constant(op)}, {op.integer('allocation.offset')}, {size})")
+    axis, single = op.integer("axis"), op.name == "tt.reduce" and t.result(op).kind == "scalar"
+    run = _reduce if op.name == "tt.reduce" else _scan
+    operands = tuple(t.value(name) for name in op.operands)
+    found = t.apply(run, name, operands, axis, op.flag("reverse"), single)
+    t.emit("{}, = {}" if len(op.results) == 1 else "{} = {}", t.values(op.results), found)
+    if t.scratch(op):
         t.meet()  # values go from warp to warp behind a barrier
     else:
         t.meet(warps=True)
 
 
-def _combination(t: Translator, op: Operation, region: list[Block]) -> str:
-    """A function of the generated code that combines whole arrays as the region combines two elements."""
+def _combination(t: Translator, op: Operation, region: list[Block]) -> Any:
+    """The name of a function of the generated code that combines whole arrays as the region combines two elements."""
     (block,) = region
     *body, last = block.operations
     for inner in body:
@@ -50,13 +49,12 @@ def _combination(t: Translator, op: Operation, region: list[Block]) -> str:
         return [f"tensor<1x{text}>" if _SCALAR.match(text) else text for text in texts]
 
     lifted = [replace(inner, operand_types=whole(inner.operand_types), result_types=whole(inner.result_types)) for inner in body]
-    name = f"c{t.number()}"
-    t.emit(f"def {name}({', '.join(t.value(a) for a, _ in block.arguments)}):")
-    outer, t.indent = t.indent, t.indent + "    "
-    for inner in lifted:
-        t.operation(inner, [], {})
-    t.emit(f"return ({t.values(last.operands)},)")
-    t.indent = outer
+    name = Code(f"c{t.number()}")
+    t.emit("def {}({}):", name, t.values(argument for argument, _ in block.arguments))
+    with t.indented():
+        for inner in lifted:
+            t.operation(inner, [], {})
+        t.emit("return {}", tuple(t.value(each) for each in last.operands))
     return name
 
 

@@ -6,6 +6,7 @@ from math import prod
 
 import numpy as np
 
+from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.threads import stays_in_warp
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
@@ -13,15 +14,22 @@ from bitverdict.harness.emulator.mlir_reader import Operation
 
 @lowers("tt.get_program_id", "tt.get_num_programs")
 def identity(t: Translator, op: Operation) -> None:
-    axis = op.integer("axis")
-    t.emit(f"{t.target(op)}m.{'program' if op.name == 'tt.get_program_id' else 'grid'}[{axis}]")
+    t.machine(op, _program if op.name == "tt.get_program_id" else _programs, op.integer("axis"))
+
+
+def _program(m: Cta, op: Operation, axis: int) -> int:
+    return m.program[axis]
+
+
+def _programs(m: Cta, op: Operation, axis: int) -> int:
+    return m.grid[axis]
 
 
 @lowers("tt.make_range")
 def make_range(t: Translator, op: Operation) -> None:
     values = np.arange(op.integer("start"), op.integer("end"), dtype=np.int32)
     values.flags.writeable = False
-    t.emit(f"{t.target(op)}{t.constant(values)}")
+    t.assign(op, values)
 
 
 @lowers("tt.splat", "tt.unsplat")
@@ -36,13 +44,12 @@ def splat(t: Translator, op: Operation) -> None:
 
 @lowers("tt.expand_dims")
 def expand_dims(t: Translator, op: Operation) -> None:
-    shape = t.result(op).shape
-    t.emit(f"{t.target(op)}{t.value(op.operands[0])}.reshape({shape})")
+    _reshaped(t, op)
 
 
 @lowers("tt.broadcast")
 def broadcast(t: Translator, op: Operation) -> None:
-    t.emit(f"{t.target(op)}{t.constant(np.broadcast_to)}({t.value(op.operands[0])}, {t.result(op).shape})")
+    t.call(op, np.broadcast_to, t.result(op).shape)
 
 
 def _order_is_free(t: Translator, op: Operation) -> bool:
@@ -57,12 +64,16 @@ def _order_is_free(t: Translator, op: Operation) -> bool:
 def reshape(t: Translator, op: Operation) -> None:
     if "allow_reorder" in op.attributes and op.operand_types != op.result_types and not _order_is_free(t, op):
         raise NotModelled(op, "allow_reorder: which element lands where is the layout's choice")
-    t.emit(f"{t.target(op)}{t.value(op.operands[0])}.reshape({t.result(op).shape})")
+    _reshaped(t, op)
+
+
+def _reshaped(t: Translator, op: Operation) -> None:
+    t.assign(op, t.code("{}.reshape({})", t.value(op.operands[0]), t.result(op).shape))
 
 
 @lowers("tt.trans")
 def transpose(t: Translator, op: Operation) -> None:
-    t.emit(f"{t.target(op)}{t.value(op.operands[0])}.transpose({tuple(op.integers('order'))})")
+    t.assign(op, t.code("{}.transpose({})", t.value(op.operands[0]), tuple(op.integers("order"))))
 
 
 @lowers("tt.join")
@@ -85,9 +96,7 @@ def convert_layout(t: Translator, op: Operation) -> None:
     """The identity on values; where it goes through shared memory, it overwrites what lies there, and the threads meet: all of
     them, or those of each warp where nothing moves between warps (`bar.warp.sync`)."""
     kind = t.result(op)
-    if "allocation.offset" in op.attributes:
-        size = op.integer("allocation.size", 0) or prod(kind.shape) * kind.itemsize
-        t.emit(f"m.scratch({t.constant(op)}, {op.integer('allocation.offset')}, {size})")
+    if t.scratch(op, prod(kind.shape) * kind.itemsize):
         t.meet(warps=t.facts.returns_to and stays_in_warp(*(t.owners(found) for found in (t.operand(op, 0), kind))))
     elif op.operand_types != op.result_types:
         t.meet(warps=True)
@@ -97,13 +106,12 @@ def convert_layout(t: Translator, op: Operation) -> None:
 @lowers("tt.addptr")
 def add_pointer(t: Translator, op: Operation) -> None:
     size = t.result(op).itemsize
-    pointer, offset = (t.value(n) for n in op.operands)
+    pointer, offset = t.operands(op, "pointer", "offset")
     if t.result(op).kind == "pointer":
-        t.emit(f"{t.target(op)}{pointer} + {offset} * {size}")
-    elif size == 1:
-        t.emit(f"{t.target(op)}{pointer} + {offset}")
-    else:
-        t.emit(f"{t.target(op)}{pointer} + {t.constant(np.multiply)}({offset}, {size}, dtype={t.constant(np.int64)})")
+        offset = t.code("{} * {}", offset, size)
+    elif size != 1:
+        offset = t.code("{}({}, {}, dtype={})", np.multiply, offset, size, np.int64)
+    t.assign(op, t.code("{} + {}", pointer, offset))
 
 
 @lowers("tt.ptr_to_int", "tt.int_to_ptr")
@@ -115,10 +123,10 @@ def pointer_bits(t: Translator, op: Operation) -> None:
 @lowers("ub.poison")
 def poison(t: Translator, op: Operation) -> None:
     kind = t.result(op)
-    if kind.kind in ("token", "memdesc"):
-        t.emit(f"{t.target(op)}None")
+    if kind.kind == "memdesc":
+        t.assign(op, None)
     elif kind.kind in ("scalar", "pointer"):
-        t.emit(f"{t.target(op)}{-1 if not kind.is_float else t.constant(np.full((), 0xFF, np.uint8))}")
-    else:
+        t.assign(op, -1 if not kind.is_float else np.full((), 0xFF, np.uint8))
+    elif kind.kind != "token":
         value = np.full(prod(kind.shape) * kind.dtype.itemsize, 0xFF, np.uint8).view(kind.dtype).reshape(kind.shape)
-        t.emit(f"{t.target(op)}{t.constant(value)}")
+        t.assign(op, value)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bitverdict.harness.emulator.execution.cta import Cta
+from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
-from bitverdict.harness.emulator.memory.onchip import SPREAD, row_major
+from bitverdict.harness.emulator.memory.onchip import SPREAD, View, row_major
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.matrix_products import layout_number
@@ -16,11 +18,11 @@ def allocate(t: Translator, op: Operation) -> None:
     """fp4 beside fp8 lies at half its density: each byte takes two, which is where the compiler puts its neighbours. Which of the
     two holds it is a bijection, as the swizzle is."""
     kind = t.result(op)
-    source = t.value(op.operands[0]) if op.operands else "None"
+    (source,) = t.operands(op, "source?")
     spread = SPREAD if "fp4Padded = true" in t.program.expand(kind.layout) else 1
-    t.emit(
-        f"{t.target(op)}m.allocate({t.constant(op)}, False, {op.integer('allocation.offset')}, {kind.shape}, "
-        f"{row_major(kind.shape, kind.itemsize * spread)}, {t.constant(kind.dtype)}, None, {source}, {spread})"
+    strides = row_major(kind.shape, kind.itemsize * spread)
+    t.machine(
+        op, OnChipMemory.allocate, False, op.integer("allocation.offset"), kind.shape, strides, kind.dtype, None, source, spread
     )
 
 
@@ -31,31 +33,32 @@ def release(t: Translator, op: Operation) -> None:
 
 @lowers("ttg.local_load")
 def local_load(t: Translator, op: Operation) -> None:
-    t.emit(f"{t.target(op)}m.read({t.constant(op)}, {t.value(op.operands[0])})")
+    view, _token = t.operands(op, "view", "token?")
+    t.machine(op, OnChipMemory.read, view)
 
 
 @lowers("ttg.local_store")
 def local_store(t: Translator, op: Operation) -> None:
-    value, view = (t.value(n) for n in op.operands[:2])
-    t.emit(f"m.write({t.constant(op)}, {view}, {value})")
+    value, view = t.operands(op, "value", "view")
+    t.machine(op, OnChipMemory.write, view, value)
 
 
 @lowers("ttg.memdesc_index")
 def index(t: Translator, op: Operation) -> None:
-    view, at = (t.value(n) for n in op.operands)
-    t.emit(f"{t.target(op)}m.index({t.constant(op)}, {view}, {at})")
+    view, at = t.operands(op, "view", "at")
+    t.machine(op, OnChipMemory.index, view, at)
 
 
 @lowers("ttg.memdesc_subslice", "ttng.tmem_subslice")
 def subslice(t: Translator, op: Operation) -> None:
     shape = t.result(op).shape
     offsets = op.integers("offsets") if "offsets" in op.attributes else [0] * (len(shape) - 1) + [op.integer("N")]
-    t.emit(f"{t.target(op)}{t.value(op.operands[0])}.subslice({offsets}, {shape})")
+    t.call(op, View.subslice, offsets, shape)
 
 
 @lowers("ttg.memdesc_trans")
 def transpose(t: Translator, op: Operation) -> None:
-    t.emit(f"{t.target(op)}{t.value(op.operands[0])}.transposed({op.integers('order')})")
+    t.call(op, View.transposed, op.integers("order"))
 
 
 def tensor_pieces(kind: Type, layout: str, op: Operation) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -95,38 +98,32 @@ def allocate_tensor(t: Translator, op: Operation) -> None:
     pieces, strides = tensor_pieces(kind, layout, op)
     row = op.integer("tensor_memory_row_offset")
     offset = (row // 16 * 64 if row % 32 else row) * TENSOR_ROW + op.integer("tensor_memory_col_offset") * 4
-    source = t.value(op.operands[0]) if op.operands else "None"
-    t.emit(
-        f"{t.values(op.results[:1])} = m.allocate({t.constant(op)}, True, {offset}, {kind.shape}, {strides}, "
-        f"{t.constant(kind.dtype)}, {pieces if pieces != kind.shape else None}, {source})"
-    )
-    for token in op.results[1:]:
-        t.emit(f"{t.value(token)} = None")
+    (source,) = t.operands(op, "source?")
+    held = pieces if pieces != kind.shape else None
+    t.machine(op, OnChipMemory.allocate, True, offset, kind.shape, strides, kind.dtype, held, source)
 
 
 @lowers("ttng.tmem_load")
 def tensor_load(t: Translator, op: Operation) -> None:
     if len(op.results) > 1 and t.typed(op, op.outputs[1]).kind != "token":
         raise NotModelled(op, "with a reduction")
-    t.emit(f"{t.value(op.results[0])} = m.read({t.constant(op)}, {t.value(op.operands[0])})")
-    for token in op.results[1:]:
-        t.emit(f"{t.value(token)} = None")
+    view, _token = t.operands(op, "view", "token?")
+    t.machine(op, OnChipMemory.read, view)
 
 
 @lowers("ttng.tmem_store")
 def tensor_store(t: Translator, op: Operation) -> None:
-    view, value = t.value(op.operands[0]), t.value(op.operands[-2])
-    t.emit(f"if {t.value(op.operands[-1])}: m.write({t.constant(op)}, {view}, {value})")
-    for token in op.results:
-        t.emit(f"{t.value(token)} = None")
+    view, _token, value, enabled = t.operands(op, "view", "token?", "value", "enabled")
+    with t.when(enabled):
+        t.machine(op, OnChipMemory.write, view, value)
 
 
 @lowers("ttng.fence_async_shared")
 def proxy_fence(t: Translator, op: Operation) -> None:
-    t.emit(f"m.fence({t.constant(op)})")
+    t.machine(op, OnChipMemory.fence)
 
 
 @lowers("ttng.tmem_wait", "ttng.fence", "ttng.fence_mbarrier_init_release_cluster")
 def ordered(t: Translator, op: Operation) -> None:
     """Inserted, or checked, by the compiler for one partition: noted for the advice."""
-    t.emit(f"m.note({t.constant(op)})")
+    t.machine(op, Cta.note)

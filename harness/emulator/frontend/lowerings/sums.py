@@ -7,7 +7,9 @@ than the rest.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -69,9 +71,9 @@ def _sum(t: Translator, op: Operation, result: str, operands: list[str], kind: T
     """The sum or difference of `operands` in the format of `kind`, which the compiled program makes of `op`."""
     products = [_product(t, name) for name in operands]
     which = _fused_operand(t, op, kind, products, [_may_be_product(t, name) for name in operands], fate)
-    target = f"{t.value(result)} = "
     if which is None:
-        t.emit(f"{target}{t.constant(binary(_NUMPY[op.name], kind.format))}({t.values(operands)})")
+        run: Callable = binary(_NUMPY[op.name], kind.format)
+        t.emit("{} = {}", t.value(result), t.apply(run, *(t.value(each) for each in operands)))
         return
     product = products[which]
     assert product is not None
@@ -79,13 +81,13 @@ def _sum(t: Translator, op: Operation, result: str, operands: list[str], kind: T
         raise NotModelled(op, "a fused multiply-add of fp64")
     left, right = (_moved(t, product, name) for name in product.factors)
     other = t.value(operands[1 - which])
-    minus = t.constant(negative(kind.format))
+    minus = negative(kind.format)
     if product.negative ^ (op.name == "arith.subf" and which == 1):
-        left = f"{minus}({left})"
+        left = t.apply(minus, left)
     if op.name == "arith.subf" and which == 0:
-        other = f"{minus}({other})"
+        other = t.apply(minus, other)
     run = fma if kind.format == "fp32" else narrow_fma(kind.format)
-    t.emit(f"{target}{t.constant(run)}({left}, {right}, {other})")
+    t.emit("{} = {}", t.value(result), t.apply(run, left, right, other))
 
 
 def _narrowed(t: Translator, op: Operation) -> Operation | None:
@@ -132,7 +134,7 @@ def _unclear(op: Operation, what: str) -> NotModelled:
     return NotModelled(op, f"a sum that takes a product, where the compiler {what}; compile with enable_fp_fusion=False")
 
 
-def _moved(t: Translator, product: _Product, name: str) -> str:
+def _moved(t: Translator, product: _Product, name: str) -> Any:
     """The local variable that holds factor `name` of `product`, moved as the product is on its way to the sum."""
     for move in reversed(product.moves):
         if move.name in _SHAPES:

@@ -3,15 +3,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.tensor_maps import ALIGNMENT, Descriptor
 from bitverdict.harness.emulator.mlir_reader import Operation
-
-if TYPE_CHECKING:
-    from bitverdict.harness.emulator.execution.cta import Machine
 
 SCRATCH = 1 << 62  # addresses that no tensor has
 SPREAD_FP4 = 14  # Triton's element type of fp4 that lands one a byte: sizes count nibbles, coordinates bytes
@@ -19,25 +15,21 @@ SPREAD_FP4 = 14  # Triton's element type of fp4 that lands one a byte: sizes cou
 
 @lowers("ttg.global_scratch_alloc")
 def scratch(t: Translator, op: Operation) -> None:
-    t.emit(f"{t.target(op)}{SCRATCH + 4096 * t.number()}")
+    t.assign(op, SCRATCH + 4096 * t.number())
 
 
 @lowers("ttng.tensormap_create")
 def create(t: Translator, op: Operation) -> None:
-    place, base, _box, sizes, strides, steps = op.segments()
+    place, base, _box, sizes, strides, steps = t.operands(op, "place", "base", "box*", "sizes*", "strides*", "steps*")
     pointer = t.typed(op, op.inputs[1])
     spread = op.integer("elem_type") == SPREAD_FP4
     if op.integer("interleave_layout", 0) or len(sizes) != len(strides) + 1:
         raise NotModelled(op, "interleaved")
-    listed = ["".join(f"{t.value(n)}, " for n in group) for group in (sizes, strides, steps)]
-    t.emit(
-        f"{t.constant(make)}(m, {t.constant(op)}, {t.value(place[0])}, {t.value(base[0])}, ({listed[0]}), ({listed[1]}), "
-        f"({listed[2]}), {pointer.itemsize}, {spread}, {op.integer('fill_mode', 0) == 1})"
-    )
+    t.machine(op, make, place, base, sizes, strides, steps, pointer.itemsize, spread, op.integer("fill_mode", 0) == 1)
 
 
 def make(
-    m: Machine, op: Operation, place: int, base: int, sizes: tuple[int, ...], strides: tuple[int, ...], steps: tuple[int, ...],
+    m: Cta, op: Operation, place: int, base: int, sizes: tuple[int, ...], strides: tuple[int, ...], steps: tuple[int, ...],
     itemsize: int, spread: bool, nan: bool,
 ) -> None:  # fmt: skip
     """Encode: sizes innermost first, strides of the others in bytes.
@@ -77,15 +69,21 @@ def make(
 
 @lowers("ttng.tensormap_fenceproxy_acquire")
 def acquire(t: Translator, op: Operation) -> None:
-    t.emit(f"m.unfenced_maps.discard({t.value(op.operands[0])})")
+    (place,) = t.operands(op, "place")
+    t.machine(op, fenced, place)
+
+
+def fenced(m: Cta, op: Operation, place: int) -> None:
+    m.unfenced_maps.discard(place)
 
 
 @lowers("ttng.reinterpret_tensor_descriptor")
 def as_descriptor(t: Translator, op: Operation) -> None:
-    t.emit(f"{t.target(op)}{t.constant(found)}(m, {t.constant(op)}, {t.value(op.operands[0])})")
+    (place,) = t.operands(op, "place")
+    t.machine(op, found, place)
 
 
-def found(m: Machine, op: Operation, place: int) -> Descriptor:
+def found(m: Cta, op: Operation, place: int) -> Descriptor:
     """The descriptor at `place`, which must have been made, and fenced, by this program."""
     if place not in m.tensor_maps:
         raise EmulatedFault("uninitialised read", f"{op.name}: no descriptor was made there", op.location, {"operation": op.brief})

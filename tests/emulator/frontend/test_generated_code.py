@@ -1,0 +1,159 @@
+"""Contract under test: a lowering calls the machine through functions that exist with arguments that they take, and takes operands
+by names whose number is checked, so that what changed is an error at the translation and never another program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator.execution.async_ops import Schedule
+from bitverdict.harness.emulator.execution.cta import Cta
+from bitverdict.harness.emulator.execution.cta_state import LaunchContext
+from bitverdict.harness.emulator.execution.global_access import GlobalAccess
+from bitverdict.harness.emulator.execution.mbarriers import Mbarriers
+from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
+from bitverdict.harness.emulator.execution.tma import Tma
+from bitverdict.harness.emulator.frontend import generated_code
+from bitverdict.harness.emulator.frontend.generated_code import UNIT_OF, Writer, bound, suspends
+from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
+from bitverdict.harness.emulator.frontend.translate import LOWERINGS, translate
+from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
+from bitverdict.harness.emulator.mlir_reader import Operation, parse_program
+from bitverdict.kernels.ampere_gemm import ampere_gemm
+from bitverdict.kernels.blocked_matmul import blocked_matmul
+from tests.support import tile_kernels
+
+
+@cache
+def program(name: str) -> tuple[str, str]:
+    """(tile program, architecture) of one launch that is not executed."""
+    a, b = torch.zeros(64, 64, dtype=torch.float16), torch.zeros(64, 64, dtype=torch.float16)
+    arch = {"tcgen05": "sm_100"}.get(name, "sm_80")
+    with emulated(arch) as device:
+        device.dry = True
+        if name == "tcgen05":
+            blocked_matmul(a, b, torch.zeros(64, 64, dtype=torch.float16), 64, 64, 64)
+        elif name == "cp.async":
+            ampere_gemm(a, b, stages=3)
+        else:
+            tile_kernels.copy[(1,)](torch.zeros(64), torch.zeros(64), 64, 60, BLOCK=64)
+    return device.launches[-1].program, arch
+
+
+def operation(text: str, name: str) -> Operation:
+    return next(op for op in parse_program(text).operations() if op.name == name)
+
+
+def edited(text: str, name: str, edit: Callable[[str], str]) -> str:
+    """`text` with the line of the first operation `name` edited."""
+    lines = text.splitlines()
+    at = operation(text, name).line
+    lines[at] = edit(lines[at])
+    assert lines != text.splitlines()
+    return "\n".join(lines)
+
+
+# -- calls --------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(("given", "named"), [((), {}), ((1, 2, 3), {}), ((1, 2), {"size": 3})], ids=str)
+def test_a_call_with_other_arguments_fails_at_the_translation(
+    monkeypatch: pytest.MonkeyPatch, given: tuple[int, ...], named: dict[str, int]
+) -> None:
+    text, arch = program("tcgen05")
+    translate(text, arch=arch, fused=True)
+    lowering: Any = lambda t, op: t.machine(op, Mbarriers.init, *given, **named)
+    monkeypatch.setitem(LOWERINGS, "ttng.init_barrier", lowering)
+    with pytest.raises(TypeError, match=r"a lowering calls Mbarriers\.init\(self, op.*argument"):
+        translate(text, arch=arch, fused=True)
+
+
+def test_a_function_that_gives_nothing_is_no_value_of_an_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    text, arch = program("tcgen05")
+    lowering: Any = lambda t, op: t.machine(op, Cta.note)
+    monkeypatch.setitem(LOWERINGS, "ttg.local_alloc", lowering)
+    with pytest.raises(TypeError, match=r"Cta\.note gives nothing, and ttg\.local_alloc has results"):
+        translate(text, arch=arch, fused=True)
+
+
+class Unit:
+    """A unit of a program, as a composed one would have."""
+
+    def load(self, address: int, *, wide: bool = False) -> int:
+        return address + wide
+
+
+def test_a_method_of_a_unit_is_called_where_the_table_says_it_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TypeError, match=r"cannot reach Unit\.load: its class is not in UNIT_OF"):
+        Writer().calls(Unit.load, 1)
+    monkeypatch.setitem(generated_code.UNIT_OF, Unit, "m.unit")
+    assert Writer().calls(Unit.load, 1, wide=True) == "m.unit.load(1, wide=True)"
+
+
+def test_each_unit_lies_where_the_table_says() -> None:
+    memory = GlobalMemory()
+    memory.begin(1, ProgramFacts(parse_program(program("loads")[0])), [0] * 8)
+    launch = LaunchContext(memory=memory, grid=(1, 1, 1), schedule=Schedule("eager"), shared=0, tensor=0, runs=[0], step_limit=1)
+    for unit, path in UNIT_OF.items():
+        assert isinstance(eval(path, {"m": Cta(launch)}), unit)
+    assert bound(Tma.load) == "m.tma.load" and bound(Cta.meet) == "m.meet"
+
+
+def test_what_may_wait_is_waited_for_and_nothing_else_is() -> None:
+    methods = {method for unit in UNIT_OF for method in vars(unit).values() if callable(method) and hasattr(method, "__code__")}
+    generators = {method for method in methods if method.__code__.co_flags & 0x20}
+    assert generators and all(suspends(method) for method in (*generators, Mbarriers.wait))
+    assert not any(suspends(method) for method in (GlobalAccess.load, Mbarriers.arrive, OnChipMemory.read, Tma.load, Cta.meet))
+
+
+# -- operands -----------------------------------------------------------------------------------------------------------
+GROUPED = [
+    ("tcgen05", "ttng.tc_gen5_mma"),
+    ("tcgen05", "ttng.tc_gen5_commit"),
+    ("tcgen05", "ttng.wait_barrier"),
+    ("tcgen05", "ttng.async_tma_copy_global_to_local"),
+    ("tcgen05", "cf.cond_br"),
+    ("cp.async", "ttg.async_copy_global_to_local"),
+    ("loads", "tt.load"),
+]
+UNGROUPED = [
+    ("tcgen05", "ttng.barrier_expect"),
+    ("tcgen05", "ttng.init_barrier"),
+    ("tcgen05", "ttg.local_store"),
+    ("tcgen05", "ttng.tmem_load"),
+    ("cp.async", "ttg.memdesc_index"),
+    ("loads", "tt.store"),
+]
+
+
+@pytest.mark.parametrize(("name", "op"), GROUPED)
+def test_an_operation_with_one_group_of_operands_more_is_refused_by_name(name: str, op: str) -> None:
+    text, arch = program(name)
+    sizes = operation(text, op).integers("operandSegmentSizes")
+    for place in range(len(sizes) + 1):
+        wider = [*sizes[:place], 0, *sizes[place:]]
+        changed = edited(
+            text, op, lambda line: re.sub(r"(operandSegmentSizes = array<i32: )[\d, ]*", rf"\g<1>{str(wider)[1:-1]}", line)
+        )
+        with pytest.raises(EmulatedFault, match=rf"{re.escape(op)}: with operand groups .*, where it is known with \w+") as raised:
+            translate(changed, arch=arch, fused=True)
+        assert raised.value.outcome == "not modelled"
+
+
+@pytest.mark.parametrize(("name", "op"), UNGROUPED)
+def test_an_operation_with_two_operands_more_is_refused_by_name(name: str, op: str) -> None:
+    """One more may be the optional one."""
+    text, arch = program(name)
+    first, kind = operation(text, op).operands[0], operation(text, op).operand_types[0]
+
+    def widened(line: str) -> str:
+        return line.replace(f"({first}", f"({first}, {first}, {first}", 1).replace(f" : ({kind}", f" : ({kind}, {kind}, {kind}", 1)
+
+    changed = edited(text, op, widened)
+    with pytest.raises(EmulatedFault, match=rf"{re.escape(op)}: with operands .*, where it is known with \w+") as raised:
+        translate(changed, arch=arch, fused=True)
+    assert raised.value.outcome == "not modelled"
