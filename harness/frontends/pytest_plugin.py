@@ -98,6 +98,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return WorkStealingScheduling(config, log)
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """``-n auto``: one worker a core, but no more than the GPUs' free memory has room for, where GPUs are asked for."""
     asked = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS", "")

@@ -128,3 +128,9 @@ def test_the_plugin_does_nothing_until_it_is_asked(tmp_path: Path) -> None:
 def test_the_plugin_is_there_when_it_is_asked(asked: str, tmp_path: Path) -> None:
     done = run_pytest(tmp_path, *([asked] if asked.startswith("-") else ["-o", asked]))
     assert done.returncode == 0 and "plugin True" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_plugin_works_where_pytest_xdist_is_not(tmp_path: Path) -> None:
+    """An installation brings pytest alone: each hook of pytest-xdist's must be optional."""
+    done = run_pytest(tmp_path, "--bitverdict", "-p", "no:xdist")
+    assert done.returncode == 0 and "plugin True" in done.stdout, done.stdout + done.stderr
