@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import os
 import re
 import subprocess
 import sys
@@ -109,3 +110,12 @@ def test_no_tracked_file_names_a_place_of_one_machine() -> None:
             text = path.read_text(errors="ignore")
             wrong += [f"{name}:{number}" for number, line in enumerate(text.splitlines(), 1) if place.search(line)]
     assert not wrong, wrong
+
+
+@pytest.mark.parametrize(("said", "status"), [("", 2), ("0", 2), ("1", 1)])
+def test_ci_fails_without_hardware_words_unless_told_otherwise(said: str, status: int, tmp_path: Path) -> None:
+    """Told so, it goes on to its first step, which the interpreter given here does not survive."""
+    words = {"TENSOR_CORE_WORDS": str(tmp_path), "HARNESS_WITHOUT_WORDS": said, "PYTHON": "false"}
+    done = subprocess.run([".ci/run"], cwd=CHECKOUT, env=os.environ | words, capture_output=True, text=True, check=False)
+    assert done.returncode == status and "no hardware words (*.npz) there" in done.stderr
+    assert ("HARNESS_WITHOUT_WORDS=1 to skip" in done.stderr) == (status == 2) and ("== install" in done.stdout) == (status == 1)
