@@ -97,7 +97,7 @@ def test_where_no_widening_was_launched_all_of_it_is_decided() -> None:
     assert bounded_scaled_product(f, "fp32", signed, b, "sm_100").inconclusive.all(), "unknown: it may have been either"
 
 
-def test_the_instructions_of_a_scaled_product_are_scaled_or_hold_its_operands() -> None:
+def test_instructions_of_a_scaled_product_are_scaled_or_hold_its_operands() -> None:
     every = instructions(FORMATS["nvfp4"], "sm_100")
     assert {rule.kind for rule in every} == {"mxf4nvf4", "f16", "tf32", "mma.sync"}
     assert {rule.a for rule in instructions(FORMATS["mxfp4"], "sm_90")} == {"bf16", "tf32"}

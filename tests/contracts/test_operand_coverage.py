@@ -86,7 +86,8 @@ def test_a_row_under_a_nan_scale_counts_for_that_scale_only() -> None:
     assert seen.element_codes == set()
 
 
-def test_bit_7_of_an_nvfp4_scale_is_no_code_of_its_own_for_the_instruction_but_is_read_by_the_widening() -> None:
+def test_bit_7_of_an_nvfp4_scale_is_no_code_of_its_own() -> None:
+    """For the instruction it makes no other code; the compiler's widening reads it."""
     codes, scales = np.full((1, 64), 2, np.uint8), np.full((1, 4), 0x38, np.uint8)
     for arch, differs in (("sm_100", False), ("sm_90", True)):
         plan = scaled_plan(arch, "e2m1", "e2m1", "ue4m3", 16)

@@ -102,7 +102,7 @@ def test_an_unknown_regime_or_format_is_refused_with_the_known_ones(name: str, r
         drawn(name, regime)
 
 
-def test_the_integers_regime_would_not_show_a_rounding_and_the_wide_one_does() -> None:
+def test_the_integers_regime_shows_no_rounding_and_the_wide_one_does() -> None:
     """Why there is more than one regime: half-precision accumulation is exact on small integers."""
     for regime, same in (("integers", True), ("wide", False)):
         a, b = (decode(FORMATS["fp16"], draw("fp16", (8, 40), regime, generator(1, name))) for name in "ab")

@@ -26,7 +26,8 @@ def test_tox_passes_the_variables_that_decide_what_is_judged() -> None:
         assert set(block.split()) >= PASSED, block
 
 
-def test_the_gpu_environments_judge_the_python_they_are_given_and_install_nothing() -> None:
+def test_the_gpu_environments_judge_their_python_and_install_nothing() -> None:
+    """It is the Python that they are given."""
     tox = configparser.ConfigParser(interpolation=None)
     tox.read(CHECKOUT / "tox.ini")
     gpu = tox["testenv:{ampere,hopper,blackwell}"]
@@ -58,7 +59,8 @@ def test_readme_has_two_lines_that_do_all_the_set_up() -> None:
     assert "requirements.txt" in testing and testing.endswith("-m pytest -n auto")
 
 
-def test_ci_runs_the_test_command_of_readme_after_the_pinned_torch_and_then_lints() -> None:
+def test_ci_runs_the_test_command_of_readme_and_then_lints() -> None:
+    """The pinned torch is installed first."""
     script = (CHECKOUT / ".ci" / "run").read_text()
     order = [script.index(text) for text in ('"torch==2.13.0"', "-r requirements.txt\n", "-m pytest -n auto", "ruff check", "mypy")]
     assert order == sorted(order) and "TENSOR_CORE_WORDS" in script
@@ -119,3 +121,37 @@ def test_ci_fails_without_hardware_words_unless_told_otherwise(said: str, status
     done = subprocess.run([".ci/run"], cwd=CHECKOUT, env=os.environ | words, capture_output=True, text=True, check=False)
     assert done.returncode == status and "no hardware words (*.npz) there" in done.stderr
     assert ("HARNESS_WITHOUT_WORDS=1 to skip" in done.stderr) == (status == 2) and ("== install" in done.stdout) == (status == 1)
+
+
+LONGEST_NAME = 70
+OF_TRITON = ("upstream_tutorials.md", "emulator.md")
+
+
+def long_names(source: str) -> list[str]:
+    """Names of tests that nobody can type after `-k` or read in a column: `test_` included."""
+    return [name for name in re.findall(r"^\s*(?:async )?def (test_\w+)", source, re.MULTILINE) if len(name) > LONGEST_NAME]
+
+
+def test_no_test_has_a_name_of_more_than_70_characters() -> None:
+    """The second half of a long sentence goes into the docstring."""
+    assert {path.name: names for path in (CHECKOUT / "tests").rglob("*.py") if (names := long_names(path.read_text()))} == {}
+
+
+def unknown_tests(page: str, sources: str) -> list[str]:
+    """Tests that a page names in backquotes and that are not there."""
+    return [name for name in re.findall(r"`(test_\w+)`", page) if not re.search(rf"\bdef {name}\b", sources)]
+
+
+def test_each_test_that_a_page_names_is_there() -> None:
+    """A name may also be a file's. Two pages name Triton's own tests."""
+    paths = sorted((CHECKOUT / "tests").rglob("*.py"))
+    sources = "\n".join([*(path.read_text() for path in paths), *(f"def {path.stem}(" for path in paths)])
+    pages = [*(CHECKOUT / "docs").glob("*.md"), *CHECKOUT.glob("*.md")]
+    lost = {page.name: unknown_tests(page.read_text(), sources) for page in pages if page.name not in OF_TRITON}
+    assert {name: names for name, names in lost.items() if names} == {}
+    assert unknown_tests("see `test_a` and `test_ab`", "def test_ab() -> None:") == ["test_a"]
+
+
+def test_a_name_of_71_characters_is_found() -> None:
+    fits, long = f"test_{'a' * 65}", f"test_{'a' * 66}"
+    assert long_names(f"def {fits}() -> None:\n    pass\n\n\ndef {long}(\n") == [long]

@@ -24,9 +24,9 @@ WAITS_FOR_NOTHING = Mutant(
 DRAWN = "drawn:937"
 
 
-def test_a_race_that_eager_landing_hides_shrinks_to_the_latest_and_replays_from_its_reproducer(tmp_path: Path) -> None:
-    """Eagerly the phase has flipped when the wait comes, which then waits for ever: a deadlock, another bug. At the latest the wait
-    passes at once, before the data: the race that a drawn schedule found."""
+def test_a_race_that_eager_landing_hides_shrinks_to_the_latest(tmp_path: Path) -> None:
+    """It replays from its reproducer. Eagerly the phase has flipped when the wait comes, which then waits for ever: a deadlock,
+    another bug. At the latest the wait passes at once, before the data: the race that a drawn schedule found."""
     where = target("emulated:sm_100")
     source = CaseSource(write_mutant(WAITS_FOR_NOTHING, tmp_path), where)
     case = min(

@@ -18,7 +18,7 @@ from tests.support import tile_kernels as kernels
 from tests.support.emulated_products import ARCHITECTURES, FAMILIES, multiply, operands
 
 
-def test_an_unknown_operation_is_refused_by_name_and_line_before_anything_runs():
+def test_an_unknown_operation_is_refused_by_name_and_line_before_it_runs():
     destination = torch.full((32,), 5.0)
     with emulated("sm_90"), pytest.raises(EmulatedFault) as raised:
         kernels.sine[(1,)](torch.zeros(32), destination, BLOCK=32)
@@ -55,7 +55,7 @@ def test_driver_and_hooks_are_restored_even_after_a_fault():
     assert before == (driver._active, triton.knobs.runtime.add_stages_inspection_hook, triton.runtime.autotuner.Autotuner.run)
 
 
-def test_the_autotuner_takes_the_first_configuration_that_fits_and_executes_it_once():
+def test_the_autotuner_executes_the_first_configuration_that_fits_once():
     configs = [
         triton.Config({"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64}, num_stages=4, num_warps=8),
         triton.Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}, num_stages=2, num_warps=4),
@@ -81,7 +81,7 @@ def test_an_unknown_target_or_schedule_is_a_value_error(arch, schedule):
         pass
 
 
-def test_a_finding_names_the_file_that_was_launched_not_the_one_that_was_compiled(tmp_path):
+def test_a_finding_names_the_launched_file_and_not_the_compiled_one(tmp_path):
     for name in ("first.py", "second.py"):
         path = tmp_path / name
         path.write_text(

@@ -73,7 +73,7 @@ def test_masked_lanes_touch_nothing(size):
 
 
 @pytest.mark.parametrize(("size", "reach", "outcome"), [(64, 65, "stray write"), (65, 64, "stray read")])
-def test_an_access_outside_its_tensor_but_inside_the_storage_fails_with_its_line(size, reach, outcome):
+def test_an_access_outside_its_tensor_inside_the_storage_fails_by_line(size, reach, outcome):
     storage = torch.zeros(2, 256)
     source, destination = storage[0, 100:164], torch.zeros(256)[64:128]
     with emulated("sm_80") as device, pytest.raises(EmulatedFault) as raised:
@@ -146,7 +146,8 @@ def test_a_product_that_feeds_a_sum_is_contracted_as_the_option_says(fused):
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_host_descriptors_are_tma_where_the_target_has_it_and_pointers_where_not(arch, schedule):
+def test_host_descriptors_are_tma_where_there_is_tma_and_pointers_else(arch, schedule):
+    """The target decides."""
     a, b = operands("fp16", 100, 72, 136)
     c = torch.full((100, 72), float("nan"), dtype=torch.float16)
     with emulated(arch, schedule) as device:

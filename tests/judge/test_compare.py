@@ -42,7 +42,7 @@ def test_minus_zero_is_not_zero() -> None:
     assert compare(expected_outcome(np.zeros(3)), got(-np.zeros(3))).outcome is Outcome.WRONG_WORDS
 
 
-def test_a_nan_of_another_payload_counts_only_where_the_payload_is_expected() -> None:
+def test_a_nan_of_another_payload_counts_only_where_one_is_expected() -> None:
     due, other = expected_outcome([np.nan, 1.0]), np.array([0x7FFFFFFF, 0x3F800000], np.uint32)
     assert compare(due, other).outcome is Outcome.WRONG_WORDS
     assert compare(expected_outcome([np.nan, 1.0], any_nan=True), other).outcome is Outcome.PASS

@@ -168,7 +168,7 @@ def test_a_launcher_is_asked_a_far_case_where_it_claims_one(text: str, claims: s
         assert judge(asked, where, contract).outcome is outcome
 
 
-def test_a_launcher_of_another_kernel_is_asked_a_far_case_where_it_claims_one(tmp_path: Path) -> None:
+def test_a_launcher_of_another_kernel_is_asked_a_far_case_it_claims(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def near(*operands): ...\ndef far(*operands): ...\nfar.claims = 'far'\n")
     contract = resolve("ampere_gemm")
     (case,) = far_cases(contract, target("emulated:sm_80"))

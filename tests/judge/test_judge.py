@@ -137,7 +137,7 @@ def test_another_dtype_of_the_same_width_fails_by_its_name() -> None:
     assert (verdict.outcome, verdict.message) == (Outcome.WRONG_SHAPE, "c: dtype torch.int32, expected torch.float32 (fp32)")
 
 
-def test_on_hardware_the_launch_that_is_judged_comes_after_the_one_that_tunes() -> None:
+def test_on_hardware_the_judged_launch_comes_after_the_one_that_tunes() -> None:
     class Machine(type(HOST)):
         @property
         def emulated(self) -> bool:

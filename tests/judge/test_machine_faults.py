@@ -192,7 +192,7 @@ sys.addaudithook(refuse)
 
 
 @pytest.mark.parametrize("elsewhere", [True, False])
-def test_a_checkout_that_is_read_only_serves_where_the_state_lies_elsewhere(elsewhere: bool, tmp_path: Path) -> None:
+def test_a_read_only_checkout_serves_where_the_state_lies_elsewhere(elsewhere: bool, tmp_path: Path) -> None:
     """Every process of the run is refused each write below the checkout, as a read-only mount would."""
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(READ_ONLY.format(checkout=str(CHECKOUT)))

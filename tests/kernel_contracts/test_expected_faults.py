@@ -66,7 +66,8 @@ def test_a_launch_that_does_not_trap_where_it_expects_it_fails(tmp_path: Path) -
     assert "expects: illegal instruction by the hardware" in found.message
 
 
-def test_past_the_clauses_a_legal_column_expects_its_result_and_a_user_s_launcher_decides_for_itself() -> None:
+def test_past_the_clauses_a_legal_column_expects_its_result() -> None:
+    """A user's launcher decides for itself."""
     case = CASES[0]
     contract = resolve(case.contract)
     legal = replace(case, problem=replace(case.problem, column_offset=8))

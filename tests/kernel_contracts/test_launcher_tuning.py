@@ -40,7 +40,7 @@ def test_a_missing_reset_shows_in_the_first_call_alone(tmp_path: Path) -> None:
     assert found == dict.fromkeys(KINDS[:3], Outcome.PASS) | {"runs": Outcome.OUTSIDE_BOUND}
 
 
-def test_a_reset_that_stands_for_the_launchers_own_shows_in_every_later_call(tmp_path: Path) -> None:
+def test_a_reset_in_place_of_the_launchers_own_shows_in_each_later_call(tmp_path: Path) -> None:
     found = outcomes(edited("torch.zeros((M, N)", "torch.empty((M, N)"), tmp_path)
     assert found == dict.fromkeys(KINDS[:3], Outcome.OUTSIDE_BOUND) | {"runs": Outcome.PASS}
 

@@ -214,7 +214,7 @@ def test_int8_results_are_the_sum_modulo_256_and_e4m3_results_saturate() -> None
         assert bitverdict.kernels.matmul.matmul_configured(large, large.T, "", torch.float8_e4m3fn, SMALL).float()[0, 0] == 448
 
 
-def test_the_list_of_configurations_follows_the_target_and_not_this_machine() -> None:
+def test_the_configurations_follow_the_target_and_not_this_machine() -> None:
     assert bitverdict.kernels.matmul.configurations("hip") is CONFIGS["hip"]
     assert all(config.waves_per_eu for config in CONFIGS["hip"])
     assert not any(config.waves_per_eu for config in bitverdict.kernels.matmul.configurations("cuda"))
@@ -223,8 +223,9 @@ def test_the_list_of_configurations_follows_the_target_and_not_this_machine() ->
 
 
 @pytest.mark.parametrize("config", CONFIGS["hip"], ids=lambda config: config.name.replace(" ", "-"))
-def test_each_amd_configuration_compiles_to_machine_code_with_wrapped_offsets(config: Config, tmp_path: Path, monkeypatch) -> None:
-    """The tutorial's AMD branch has no modulo and reads past a ragged operand; here there is one path, compiled for gfx942."""
+def test_each_amd_configuration_compiles_with_wrapped_offsets(config: Config, tmp_path: Path, monkeypatch) -> None:
+    """It compiles to machine code. The tutorial's AMD branch has no modulo and reads past a ragged operand; here there is one path,
+    compiled for gfx942."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     function = bitverdict.kernels.matmul.matmul_kernel.fn
     constants = {

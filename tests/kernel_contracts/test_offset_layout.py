@@ -28,7 +28,7 @@ TWO_LANES = gl.SliceLayout(0, gl.BlockedLayout([1, 4], [16, 2], [1, 4], [1, 0]))
 ROWS = 256
 
 
-def test_the_three_layouts_of_the_prose_have_the_bases_and_verdicts_it_gives() -> None:
+def test_the_three_layouts_of_the_prose_have_its_bases_and_verdicts() -> None:
     spread = linear_layout(SPREAD, [ROWS])
     assert spread.registers == ((1,), (2,), (16,), (32,), (64,), (128,))
     assert (spread.lanes, spread.warps) == (((0,),) * 5, ((4,), (8,)))
@@ -88,7 +88,7 @@ def test_rows_that_registers_repeat_are_gathered_once(registers: list[list[int]]
     assert verdict.legal and gathers(layout, 8) == verdict.instructions_per_warp, verdict
 
 
-def test_the_kernels_own_layout_is_legal_for_every_number_of_rows_and_warps() -> None:
+def test_the_kernels_own_layout_is_legal_for_all_rows_and_warps() -> None:
     for warps in (1, 2, 4, 8):
         for rows in (8, 16, 32, 64, 128, 256):
             assert offset_verdict(offset_layout(warps), rows).legal

@@ -37,9 +37,8 @@ def test_the_tutorial_is_right_on_three_machines(outside: Path, capsys: pytest.C
     assert "30 cases judged" in out and out.count("│ bound 10") == 3
 
 
-def test_without_its_k_mask_it_fails_and_its_reproducer_replays_where_the_file_is_gone(
-    outside: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_without_its_k_mask_it_fails_and_replays_without_its_file(outside: Path, capsys: pytest.CaptureFixture) -> None:
+    """The reproducer replays where the file is gone."""
     broken = outside / "forgotten_mask.py"
     text, removed = MASK.subn(")", TUTORIAL.read_text())
     broken.write_text(text)
@@ -70,7 +69,7 @@ HINTED = {  # b's rows begin at multiples of 16 bytes, and its columns end with 
 }
 
 
-def test_a_promise_holds_where_the_launcher_requires_it_and_fails_elsewhere(outside: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_promise_holds_where_the_launcher_requires_it_and_not_elsewhere(outside: Path, capsys: pytest.CaptureFixture) -> None:
     text = TUTORIAL.read_text()
     for plain, hinted in HINTED.items():
         assert plain in text
@@ -113,9 +112,8 @@ def test_a_launcher_without_a_kernel_is_inconclusive_and_told_so(outside: Path, 
     assert "3 inconclusive" in out and "inconclusive (3 cases): no Triton kernel was launched: what was judged is no kernel" in out
 
 
-def test_a_launcher_that_asserts_what_it_takes_is_told_how_to_say_it_and_is_then_right(
-    outside: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_launcher_that_asserts_what_it_takes_is_told_how_to_say_it(outside: Path, capsys: pytest.CaptureFixture) -> None:
+    """Once it says so, it is right."""
     text = TUTORIAL.read_text().replace("    K, N = b.shape\n", "    K, N = b.shape\n    assert K % 32 == 0\n")
     (outside / "mine.py").write_text(text)
     words = ["--target", "emulated:sm_90", "--max-cases", "6", "--jobs", "1", "--shrink-seconds", "0"]
@@ -134,7 +132,7 @@ def test_a_launcher_with_other_operands_is_refused_with_status_2(outside: Path, 
     assert "is matmul(a), must be a function (a, b, activation='', *, out_dtype=None): too many positional arguments" in told
 
 
-def test_a_launcher_of_another_kernel_is_judged_by_a_bound_and_given_its_tile(outside: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_launcher_of_another_kernel_gets_a_bound_and_its_tile(outside: Path, capsys: pytest.CaptureFixture) -> None:
     own = "from bitverdict.kernels.ampere_gemm import ampere_gemm\n\n\ndef gemm(a, bt, d, block_m, block_n):\n"
     (outside / "mine.py").write_text(own + "    return ampere_gemm(a, bt, d, block_m=block_m, block_n=block_n, block_k=32)\n")
     words = ["--launcher", "mine.py:gemm", "--target", "emulated:sm_80", "--max-cases", "6", "--jobs", "1"]
@@ -160,7 +158,7 @@ def test_a_file_that_cannot_be_imported_is_told_in_one_line_with_status_2(
     assert said in told and told.count("\n") == 1 and "mend the file" in told
 
 
-def test_a_module_that_cannot_be_imported_is_told_in_one_line_with_status_2(
+def test_a_module_that_cannot_be_imported_is_told_in_a_line_with_status_2(
     outside: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(outside))
@@ -203,7 +201,7 @@ def test_a_launcher_that_claims_strides_and_types_is_given_them(outside: Path, c
     ("stem", "arch"),
     [("ampere_gemm", "sm_80"), ("hopper_matmul", "sm_90"), ("blocked_matmul", "sm_100"), ("blocked_matmul_pipelined", "sm_100")],
 )
-def test_the_words_of_a_kernels_plan_lie_within_the_bound_that_a_launcher_gets(stem: str, arch: str) -> None:
+def test_the_words_of_a_kernels_plan_lie_within_a_launchers_bound(stem: str, arch: str) -> None:
     contract, where, shares, seen = resolve(stem), target(f"emulated:{arch}"), [], 0
     for required in contract.required(where):
         asked = contract.for_launcher(required, f"bitverdict.kernels.{stem}:{stem}")

@@ -73,7 +73,8 @@ def test_triton_differs_around_midpoints_only_as_pinned() -> None:
     assert (near[differ] > 0).all() and (near[differ] < 1e-6).all()
 
 
-def test_triton_keeps_the_sign_of_a_nan_where_ptx_makes_it_the_positive_largest() -> None:
+def test_triton_keeps_the_sign_of_a_nan_where_ptx_makes_it_positive() -> None:
+    """PTX makes it the largest positive."""
     values = np.array([0x7FC00000, 0xFFC00000], np.uint32).view(np.float32)
     assert encode(E2M1, values).tolist() == [0x7, 0x7]
     assert triton_elements(values).tolist() == [0x7, 0xF], PINNED

@@ -57,7 +57,7 @@ def test_the_words_tell_a_wrong_rule(wrong: dict) -> None:
     assert (codes != WORDS["cvt_rn_satfinite_e4m3x2_f32"]).sum() > 20
 
 
-def test_the_tensor_core_reads_tf32_by_dropping_bits_and_the_conversion_rounds() -> None:
+def test_the_tensor_core_drops_bits_of_tf32_and_the_conversion_rounds() -> None:
     values = decode(FORMATS["fp32"], FP32)
     normal = np.isfinite(values) & (np.abs(values) < 3e38)
     for instruction, rounding in (("cvt_rna_tf32_f32", Rounding.NEAREST_AWAY), ("cvt_rn_tf32_f32", Rounding.NEAREST_EVEN)):

@@ -24,7 +24,8 @@ def request(direction: Direction = Direction.LOAD, **changes: object) -> Request
 
 
 @pytest.mark.parametrize("column_offset", [*range(-48, 64, 4), -(2**31) + 16, 2**31 - 64])
-def test_a_gather_has_data_inside_and_zeros_outside_for_every_row_and_column(column_offset: int) -> None:
+def test_a_gather_has_data_inside_and_zeros_outside(column_offset: int) -> None:
+    """For every row and column."""
     got = gather_scatter.gather(TABLE, EVERY_ROW, column_offset, 16)
     low, high = max(0, column_offset), min(column_offset + 16, COLUMNS)  # as in the tutorial's own test
     expected = np.zeros((len(EVERY_ROW), 16), np.float32)
@@ -96,7 +97,8 @@ def test_repeated_rows_may_hold_any_of_their_writers_and_nothing_else(column: in
     assert scattered.wrong(got).sum() == 1
 
 
-def test_words_are_compared_so_that_a_nan_is_itself_and_minus_zero_is_not_zero() -> None:
+def test_a_nan_equals_itself_and_minus_zero_is_not_zero() -> None:
+    """Words are compared."""
     source = np.full((8, 8), np.nan, np.float32)
     scattered = gather_scatter.scatter(TABLE, np.zeros(8, np.int32), 0, source)
     assert not scattered.wrong(scattered.table).any()
@@ -108,9 +110,8 @@ def test_words_are_compared_so_that_a_nan_is_itself_and_minus_zero_is_not_zero()
 
 @pytest.mark.parametrize("direction", list(Direction))
 @pytest.mark.parametrize(("element_bytes", "aligned"), [(1, 16), (2, 8), (4, 4)])
-def test_every_unaligned_column_is_an_illegal_instruction_and_every_aligned_one_is_not(
-    direction: Direction, element_bytes: int, aligned: int
-) -> None:
+def test_every_unaligned_column_is_an_illegal_instruction(direction: Direction, element_bytes: int, aligned: int) -> None:
+    """No aligned one is."""
     asked = request(direction, element_bytes=element_bytes)
     for column in range(64):
         fault = gather_scatter.fault(asked, np.arange(8), column)

@@ -144,7 +144,7 @@ def test_the_interpreter_has_no_nan_among_nvfp4_scales(interpreted: dict) -> Non
 
 
 @pytest.mark.parametrize("case", possible())
-def test_the_compilers_widening_agrees_with_the_model_but_for_the_sign_of_a_scale(case: str) -> None:
+def test_the_compilers_widening_is_the_models_but_for_a_scales_sign(case: str) -> None:
     rows = differ(widened(case), model(case)).any(axis=1)
     assert np.flatnonzero(rows).tolist() == ([3] if case == "nvfp4 negative scale" else [])
 

@@ -49,7 +49,8 @@ def test_formula_and_permutation_agree_and_invert_each_other(rows: int, columns:
 
 
 @pytest.mark.parametrize(("rows", "columns"), SIZES)
-def test_the_permutation_is_one_and_moves_the_padded_array_to_the_packed_one(rows: int, columns: int) -> None:
+def test_the_permutation_is_one_and_moves_the_padded_array(rows: int, columns: int) -> None:
+    """It moves it to the packed one."""
     order = scale_layout.permutation(rows, columns)
     assert (np.sort(order) == np.arange(order.size)).all()
     tiles_m, tiles_k, *_ = scale_layout.packed_shape(rows, columns)

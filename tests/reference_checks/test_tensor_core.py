@@ -44,7 +44,7 @@ def value(rule: Instruction, a: list[float], b: list[float], c: float = 0.0) -> 
 
 
 # ------------------------------------------------------------------------------------------------------------- by hand
-def test_a_term_below_the_cut_is_lost_even_when_it_would_be_the_whole_result() -> None:
+def test_a_term_below_the_cut_is_lost_even_where_it_is_the_whole_result() -> None:
     """1 - 1 + 2^-26: the last term lies below 2^(0 - 25). On sm_80 2^-25 is lost too, F being 24."""
     assert value(HOPPER, [1, -1, 2.0**-13], [1, 1, 2.0**-12]) == 2.0**-25
     assert value(HOPPER, [1, -1, 2.0**-13], [1, 1, 2.0**-13]) == 0
@@ -105,7 +105,7 @@ def test_special_values_follow_the_table(rule: Instruction) -> None:
         assert word(rule, [np.inf, -np.inf], [1.0, 1.0]) == nan
 
 
-def test_overflow_truncated_gives_infinity_and_inside_a_step_nothing_overflows() -> None:
+def test_truncated_overflow_is_infinite_and_no_step_overflows_inside() -> None:
     huge = 2.0**100
     assert word(HOPPER_BF16, [huge], [-huge]) == 0xFF800000
     assert value(HOPPER_BF16, [huge, -huge], [huge, huge], 3.0) == 0  # c lies below the cut at 2^175
@@ -196,7 +196,7 @@ def test_a_whole_product_is_its_elements(rule: Instruction, regime: str) -> None
     assert (product(rule, a, b, c).ravel() == elements(rule, a[row], b.T[column], c.ravel())).all()
 
 
-def test_the_proof_is_taken_for_integers_and_refused_where_a_bit_could_be_cut() -> None:
+def test_the_proof_is_taken_for_integers_and_not_where_a_bit_may_be_cut() -> None:
     def proven(values: np.ndarray, c: float = 0.0) -> bool:
         codes = encode(FP16, values)
         sides = operand(HOPPER, "fp16", codes.T), operand(HOPPER, "fp16", codes.T)
@@ -237,7 +237,7 @@ def test_ragged_k_is_padded_with_terms_that_take_no_part() -> None:
 
 
 # --------------------------------------------------------------------------------------------------- named choices
-def test_the_exponent_floor_is_switchable_and_decides_sums_near_the_smallest_number() -> None:
+def test_the_exponent_floor_is_a_switch_and_decides_the_smallest_sums() -> None:
     """2^-149 - 2^-160: a floor of -133 cuts at 2^-158 and loses the second term; without one the result is truncated to zero."""
     a, b = [2.0**-75, -(2.0**-80)], [2.0**-74, 2.0**-80]
     assert word(HOPPER_BF16, a, b) == 1
@@ -249,7 +249,7 @@ def test_the_exponent_floor_is_switchable_and_decides_sums_near_the_smallest_num
     assert word(zero, *near) == 1
 
 
-def test_zero_terms_are_switchable_and_decide_whether_a_zero_can_push_c_out() -> None:
+def test_zero_terms_are_a_switch_that_decides_if_a_zero_pushes_c_out() -> None:
     a, b = [0.0], [2.0**127]
     assert value(HOPPER_BF16, a, b, 2.0**-100) == 2.0**-100
     taking_part = replace(HOPPER_BF16, choices=Choices(zero_terms=ZeroTerms.TAKE_PART))

@@ -65,7 +65,7 @@ def one(
 
 
 # ------------------------------------------------------------------------------------------------------------- by hand
-def test_a_scale_is_part_of_the_operand_and_not_a_multiplication_of_the_sum() -> None:
+def test_a_scale_is_part_of_the_operand_and_does_not_multiply_the_sum() -> None:
     """The products meet c aligned at their scaled exponents: 2^-26 beside 1 is cut, however it came about."""
     assert one(MXFP8, {0: (1, 1)}, [2.0**-13], [2.0**-12], c=1) == 1
     assert one(MXFP8, {0: (1, 1)}, [2.0**-13], [2.0**-12]) == 2.0**-25
@@ -206,7 +206,7 @@ def test_scales_of_another_shape_are_refused() -> None:
 
 
 # ------------------------------------------------------------------------------------------------- the compiler's upcast
-def test_the_upcast_multiplies_in_bf16_and_so_differs_from_the_scaled_product() -> None:
+def test_the_upcast_in_bf16_differs_from_the_scaled_product() -> None:
     big, one_code = encode(E4M3, np.array([[448.0]])), encode(E4M3, np.array([[1.0]]))
     top, least, middle = (np.array([[code]], np.uint8) for code in (254, 0, 127))
     assert upcast_operand("e4m3", big, "e8m0", top, 32)[0, 0] == BF16.infinity_code  # 448 * 2^127

@@ -10,7 +10,8 @@ from bitverdict.reference.tile_order import blocks_loaded, grouped, row_major
 SIZES = [(m, n, group) for m in range(1, 13) for n in range(1, 8) for group in (1, 2, 3, 5, 8, 13)]
 
 
-def test_the_first_nine_tiles_of_nine_by_nine_load_90_blocks_row_by_row_and_54_grouped_by_three() -> None:
+def test_nine_tiles_of_nine_by_nine_load_90_blocks_and_54_grouped() -> None:
+    """The first nine tiles, row by row, and grouped by three."""
     first = np.arange(9)
     assert blocks_loaded(row_major(first, 9), tiles_k=9) == 90
     assert blocks_loaded(grouped(first, 9, 9, 3), tiles_k=9) == 54
@@ -36,7 +37,7 @@ def test_every_tile_is_computed_once_for_all_sizes(inner_modulo: bool) -> None:
         assert rows.max() < tiles_m and columns.max() < tiles_n
 
 
-def test_leaving_out_the_inner_modulo_changes_only_the_order_within_the_last_group() -> None:
+def test_without_the_inner_modulo_only_the_last_groups_order_changes() -> None:
     program = np.arange(5 * 5)
     with_modulo, without = grouped(program, 5, 5, 3), grouped(program, 5, 5, 3, inner_modulo=False)
     whole_groups = program < 3 * 5
@@ -45,7 +46,7 @@ def test_leaving_out_the_inner_modulo_changes_only_the_order_within_the_last_gro
     assert (with_modulo[1] == without[1]).all()
 
 
-def test_an_order_that_does_not_shorten_its_last_group_is_seen_to_miss_tiles() -> None:
+def test_an_order_that_does_not_shorten_its_last_group_misses_tiles() -> None:
     tiles_m, tiles_n, group = 5, 2, 4
     program = np.arange(tiles_m * tiles_n)
     first_row, inside = program // (group * tiles_n) * group, program % (group * tiles_n)

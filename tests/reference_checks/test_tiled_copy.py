@@ -70,7 +70,8 @@ def test_a_store_writes_its_part_inside_and_nothing_else(origin: tuple[int, int]
     assert (got[row, column] == source[row - origin[0], column - origin[1]]).all()
 
 
-def test_the_bytes_past_a_row_s_end_are_those_measured_for_every_width_and_element_size() -> None:
+def test_the_bytes_past_a_rows_end_are_those_measured() -> None:
+    """For every width and element size."""
     held = json.loads(EDGES.read_text())
     rows = [dict(zip(held["fields"], row, strict=True)) for row in held["summary"]]
     assert (held["launches"], held["unlawful"], len(rows)) == (5170, 0, 56)
@@ -107,7 +108,7 @@ def test_there_is_no_tiled_copy_before_hopper() -> None:
     assert fault is not None and fault.outcome == "refused"
 
 
-def test_an_unknown_architecture_name_is_an_error_that_says_how_to_write_it() -> None:
+def test_an_unknown_architecture_is_an_error_that_says_how_to_write_it() -> None:
     with pytest.raises(ValueError, match="like 'sm_90'"):
         tiled_copy.fault(Direction.LOAD, (0, 0), 4, "hopper")
 

@@ -82,7 +82,7 @@ def test_a_repaired_launcher_is_right_and_a_worse_one_another_bug(tmp_path: Path
     assert "another bug" in again(path).sentence
 
 
-def test_a_replay_that_is_passes_now_prints_what_has_changed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_replay_that_passes_now_prints_what_has_changed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     under_test = tmp_path / "mine.py"
     under_test.write_text(LAUNCHER.format(error=1))
     path = stored(fault="", launcher=f"{under_test}:add")

@@ -134,7 +134,7 @@ def test_the_hopper_environment_is_shown_as_pytest_ended_it(tmp_path: Path) -> N
     assert pages.page(tmp_path).count("Not run.") == 6
 
 
-def test_both_workloads_of_two_gpus_are_shown_with_the_rule_of_their_workers(tmp_path: Path) -> None:
+def test_both_workloads_of_two_gpus_are_shown_with_their_workers_rule(tmp_path: Path) -> None:
     run = {"gpus": ["0"], "seconds": 10.0, "shards": 240, "cases": 9, "words": 9, "status": 0}
     told = {"model": "a GPU", "date": "today", "command": "python", "goal": 0.6, "warming": run, "one": [run], "two": [run]}
     (tmp_path / "two_gpus_cases.json").write_text(json.dumps(told | {"ratio": 1.14, "sentence": "small"}))
@@ -149,7 +149,7 @@ def test_both_workloads_of_two_gpus_are_shown_with_the_rule_of_their_workers(tmp
     assert "32 workers judge on one GPU and 32 on two" in (page := pages.page(tmp_path)) and "the second GPU brings nothing" in page
 
 
-def test_the_suite_under_memcheck_is_taken_from_its_own_file_where_there_is_one(tmp_path: Path) -> None:
+def test_the_suite_under_memcheck_comes_from_its_own_file_if_there_is(tmp_path: Path) -> None:
     row = {"contract": "matmul", "case": {"schedule": "eager"}, "mode": "memcheck", "target": "cuda:0"}
     for name, outcome in (("suite", "wrong words"), ("memcheck", "pass")):
         verdict = {"outcome": outcome, "message": "", "location": "", "details": {}, "seconds": {}}

@@ -42,7 +42,7 @@ def case(**fields: object) -> Case:
     return Case(**({"contract": "matmul", "problem": problem, "config": config, "regime": "wide", "data_seed": 3} | fields))  # type: ignore[arg-type]
 
 
-def test_a_right_kernel_differs_nowhere_and_every_moved_model_would_have_shown() -> None:
+def test_a_right_kernel_differs_nowhere_and_each_moved_model_would_show() -> None:
     row = compare(case())
     assert (row["wrong"], row["words"], row["differ"]) == ("", 33 * 40, {"plan": 0, "emulation": 0})
     assert all(row["moved"][model] > row["words"] // 10 for model in crosscheck.MOVED), row["moved"]
@@ -57,7 +57,7 @@ def test_a_plan_with_a_wrong_constant_is_told_by_its_first_words(model: str) -> 
     assert "words differ" in row["wrong"]
 
 
-def test_an_outcome_that_is_not_expected_is_wrong_and_an_expected_refusal_is_not() -> None:
+def test_an_unexpected_outcome_is_wrong_and_an_expected_refusal_is_not() -> None:
     problem = MATMUL.module.Problem  # type: ignore[attr-defined]
     refused = compare(case(problem=problem(m=4, n=4, k=4, activation="gelu")))
     assert (refused["wrong"], refused["words"], refused["outcome"]) == ("", 0, "refused")
@@ -65,12 +65,12 @@ def test_an_outcome_that_is_not_expected_is_wrong_and_an_expected_refusal_is_not
 
 def test_what_a_comparison_raises_is_in_its_row_and_counts_as_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
-        raise RuntimeError("planted")
+        raise RuntimeError("deliberate")
 
     monkeypatch.setattr(crosscheck, "launch", broken)
     tally = crosscheck.Tally()
     tally.add(compare(case()))
-    assert len(tally.wrong) == 1 and "planted" in tally.wrong[0]["wrong"]
+    assert len(tally.wrong) == 1 and "deliberate" in tally.wrong[0]["wrong"]
 
 
 def test_a_crosscheck_goes_on_to_its_words_on_one_thread_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ def test_a_hazard_fails_under_its_name_and_a_kernel_as_it_is_is_not(hazard: Muta
     assert found <= set(hazard.expected)
 
 
-def test_there_are_hazards_of_many_classes_in_each_kernel_and_no_two_have_one_name() -> None:
+def test_each_kernel_has_hazards_of_many_classes_and_no_two_one_name() -> None:
     faulty = [hazard for hazard in HAZARDS if hazard.kind != "none" and hazard.expected != ("pass",)]
     assert len(faulty) >= 40 and len({hazard.kind for hazard in faulty}) >= 12
     assert min(Counter(hazard.kernel for hazard in faulty).values()) >= 5

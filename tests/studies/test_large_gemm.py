@@ -137,7 +137,8 @@ def test_one_wrong_tile_fails_and_named(mutant: Mutant, tiles: int, unwritten: b
     assert at in row.message and row.first[0]["got"] != row.first[0]["expected"]
 
 
-def test_a_kernel_that_the_target_lacks_features_for_is_not_run_and_counts_nothing() -> None:
+def test_a_kernel_whose_features_the_target_lacks_is_not_run() -> None:
+    """It counts nothing."""
     lacking = [case for case in cases([(64, 64, 64)], HOPPER) if case.contract == "blocked_matmul"]
     (row,) = judge_large(lacking, HOPPER, jobs=0)
     told = cli_large.summed([row], "emulated:sm_90", "", 1.0)

@@ -128,7 +128,8 @@ def test_what_is_printed_becomes_a_verdict(mode: str, judged: Verdict, said: str
     assert found.failed is (outcome != "pass")
 
 
-def test_what_triton_s_loader_asks_is_told_beside_the_verdict_and_sends_no_case_to_a_worker_of_its_own() -> None:
+def test_what_tritons_loader_asks_is_told_beside_the_verdict() -> None:
+    """It sends no case to a worker of its own."""
     assert told("memcheck", PASS, ASKED).details["besides"] == runs.BESIDES
     assert "besides" not in told("memcheck", PASS, CLEAN).details
     assert runs._found_nothing(ASKED) and not runs._found_nothing(ELSEWHERE) and not runs._found_nothing(BOTH)
@@ -198,7 +199,8 @@ def test_the_bait_fails_in_a_worker_by_the_line_of_its_store() -> None:
     assert found.outcome is Outcome.ILLEGAL_ADDRESS and found.location.startswith("tests/faults/sanitizer_bait.py:")
 
 
-def test_cases_of_one_worker_are_told_apart_and_a_worker_that_dies_takes_no_other_case_with_it(tmp_path: Path) -> None:
+def test_cases_of_one_worker_are_told_apart(tmp_path: Path) -> None:
+    """A worker that dies takes no other case with it."""
     innocent, bait = sanitizer_bait.CONTRACT.required(HOPPER)
     deadly = tmp_path / "deadly.py"
     deadly.write_text(
@@ -344,7 +346,7 @@ def test_a_kernel_that_lacks_something_is_not_run_with_the_reason() -> None:
     assert runs.lacking("hopper_matmul", HOPPER) is None and len(runs.chosen("tma_gather", HOPPER, None)) == 1
 
 
-def test_what_cannot_be_had_on_a_target_is_not_run_and_an_unknown_mode_is_an_error() -> None:
+def test_what_a_target_lacks_is_not_run_and_an_unknown_mode_is_an_error() -> None:
     case = sanitizer_bait.CONTRACT.required(HOPPER)[0]
     for mode in ("consan", "fpsan", "memcheck", "racecheck"):
         assert examine(case, HOPPER, mode).decision is Decision.NOT_RUN
@@ -366,14 +368,15 @@ def rows(path: Path, *verdicts: tuple[str, str, Verdict]) -> list[Path]:
     return [path]
 
 
-def test_the_cases_of_a_file_are_judged_again_under_another_place_of_the_contract(tmp_path: Path) -> None:
+def test_the_cases_of_a_file_are_judged_again_where_the_contract_moved(tmp_path: Path) -> None:
     [path] = rows(tmp_path / "rows.json", ("cuda:0", "bare", WRONG), ("cuda:0", "iisan", WRONG))
     again = cases_of(read(path), sanitizer_bait.ADDRESS)
     assert again == [sanitizer_bait.CONTRACT.required(HOPPER)[1]]
     assert name_of("a/b/kernel.py:CONTRACT") == "kernel.py:CONTRACT" and name_of("matmul") == "matmul"
 
 
-def test_a_file_from_before_the_loader_s_question_was_known_is_read_as_it_is_understood_now(tmp_path: Path) -> None:
+def test_a_file_from_before_the_loaders_question_is_read_as_of_now(tmp_path: Path) -> None:
+    """From before it was known."""
     lines = ASKED.splitlines()
     old = Verdict(decision=Decision.FAIL, outcome=Outcome.LAUNCH_FAILURE, message=lines[1].removeprefix("========= "))
     cut = lines[4:]  # of a long backtrace the file has the end
@@ -406,7 +409,8 @@ def test_the_page_is_what_was_kept_and_nothing_in_it_lacks_a_reason() -> None:
     assert asked >= {(case, mode) for case in range(len(held["cases"])) for mode in (*runs.MODES, *page.EMULATED)}
 
 
-def test_the_summary_counts_what_the_rows_say_and_an_alarm_of_the_clean_kernel_names_nothing() -> None:
+def test_the_summary_counts_what_the_rows_say() -> None:
+    """A false alarm, which the clean kernel gets too, names nothing."""
     held = page.read(HELD)
     counted = page.summary(held)
     hazards, _, _, clean = counted["all"]
@@ -435,7 +439,8 @@ def test_a_reason_fits_by_its_words_and_an_assertion_means_what_it_says() -> Non
     assert meant("device assert", "async_load innermost coordinate must be aligned") == "device assert"
 
 
-def test_a_mutated_difference_is_shown_without_a_reason_and_an_old_misnomer_is_put_right(tmp_path: Path) -> None:
+def test_a_new_difference_is_shown_without_a_reason(tmp_path: Path) -> None:
+    """An old misnomer is put right."""
     misnamed = replace(ASSERTED, details={"text": "CUDA error: unspecified launch failure\nand so on"})
     files = rows(
         tmp_path / "rows.json",
@@ -449,7 +454,8 @@ def test_a_mutated_difference_is_shown_without_a_reason_and_an_old_misnomer_is_p
     assert page.UNEXPLAINED in page.page(held)
 
 
-def test_what_was_kept_is_kept_again_beside_new_verdicts_without_what_they_replace(tmp_path: Path) -> None:
+def test_what_was_kept_is_kept_again_beside_new_verdicts(tmp_path: Path) -> None:
+    """Without what they replace."""
     [path] = rows(tmp_path / "rows.json", ("cuda:0", "bare", WRONG))
     held = page.kept([HELD, path], {"machine": "another"}, ["hopper_matmul"])
     before = page.read(HELD)

@@ -85,7 +85,8 @@ def test_what_the_driver_refuses_is_told_by_its_layer_and_its_width() -> None:
     assert "8 bytes" in found.message
 
 
-def test_iisan_on_the_emulated_gpu_names_the_unaligned_column_and_misses_the_negative_row() -> None:
+def test_iisan_on_the_emulated_gpu_names_the_unaligned_column() -> None:
+    """It misses the negative row."""
     named = judge(case_of(replace(LOAD, column=2), "iisan"), HOPPER, CONTRACT)
     assert named.outcome == "device assert" and "16-byte aligned" in named.message
     assert judge(case_of(replace(STORE, row=-8), "iisan"), HOPPER, CONTRACT).outcome == "illegal instruction"
@@ -120,7 +121,8 @@ def test_a_mutated_miss_and_a_mutated_false_alarm_of_iisan_are_told_apart() -> N
     assert len(found["iisan misses (hardware)"]) == len(found["iisan's false alarms (hardware)"]) == 1
 
 
-def test_no_disagreement_of_the_page_lacks_a_reason_and_no_path_of_a_machine_is_in_it() -> None:
+def test_no_disagreement_of_the_page_lacks_a_reason() -> None:
+    """No path of a machine is in it."""
     text = PAGE.read_text()
     assert page.UNEXPLAINED not in text
     assert not any(place in text for place in ("/work", "/tmp", "/root", "/home", "/opt"))
@@ -184,7 +186,7 @@ def test_a_compiler_that_dies_costs_its_point_and_no_other() -> None:
     assert found[point_key.key(grid[2])]["message"].startswith("SIGABRT")
 
 
-def test_the_compiler_compiles_what_faults_and_refuses_what_is_no_power_of_two() -> None:
+def test_the_compiler_takes_what_faults_and_refuses_no_power_of_two() -> None:
     grid = [replace(STORE, row=-8), replace(STORE, block_rows=24), replace(STORE, offset=1)]
     assert [a["outcome"] for a in by_compiler(grid, "sm_90").values()] == ["compiles", "refused", "refused"]
 

@@ -53,7 +53,7 @@ def test_a_slot_comes_back_when_its_holder_is_killed(tmp_path: Path) -> None:
     assert lease([A], wait=5, directory=tmp_path).place.slot == 0
 
 
-def test_two_runs_that_see_the_gpus_in_another_order_or_by_other_names_share_them(tmp_path: Path) -> None:
+def test_runs_that_see_the_gpus_in_another_order_or_names_share_them(tmp_path: Path) -> None:
     """Locked by index, the second run would take slot 0 of the GPU that the first one holds."""
     first = lease([A, B], directory=tmp_path)  # 0 is A
     holder = other(tmp_path, "gpu(0, 'bb-b'), gpu(1, 'aa-a')", "time.sleep(60)")
@@ -63,7 +63,7 @@ def test_two_runs_that_see_the_gpus_in_another_order_or_by_other_names_share_the
     holder.kill(), holder.wait()
 
 
-def test_a_gpu_without_a_uuid_is_locked_by_its_entry_of_the_visible_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_without_a_uuid_is_locked_by_its_visible_devices_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-7a/1,3")
     found = places([Target("cuda:0", "sm_90", 0), Target("cuda:1", "sm_90", 1)])
     assert [str(place) for place in found] == ["MIG-7a_1.0", "3.0"]

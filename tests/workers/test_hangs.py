@@ -209,7 +209,7 @@ HANG = Verdict(decision=Decision.FAIL, outcome=Outcome.TIMEOUT, message="no verd
 REFUSED = Verdict(
     decision=Decision.FAIL, outcome=Outcome.REFUSED, message="no such name", location="a.py:9", details={"layer": "front end"}
 )
-OWED = replace(REFUSED, decision=Decision.PASS, basis=Basis.EXPECTED_REFUSAL)
+EXPECTED_REFUSAL = replace(REFUSED, decision=Decision.PASS, basis=Basis.EXPECTED_REFUSAL)
 PASS = Verdict(decision=Decision.PASS, outcome=Outcome.PASS, basis=Basis.WORDS)
 FULL = Verdict(decision=Decision.ERROR, outcome=Outcome.ERROR, message="the machine failed: full", details={"layer": "machine"})
 
@@ -223,7 +223,7 @@ FULL = Verdict(decision=Decision.ERROR, outcome=Outcome.ERROR, message="the mach
         ([HANG, replace(HANG, message="no verdict within 3 s; it was in g")], False),
         ([REFUSED], False),
         ([REFUSED, REFUSED], True),
-        ([REFUSED, OWED, REFUSED], True),  # what must be refused was not compiled either
+        ([REFUSED, EXPECTED_REFUSAL, REFUSED], True),  # what must be refused was not compiled either
         ([REFUSED, replace(REFUSED, location="a.py:7")], False),
         ([PASS, REFUSED, REFUSED, REFUSED], False),  # another specialisation may be compiled again
         ([replace(REFUSED, details={"layer": "launcher"})] * 3, False),

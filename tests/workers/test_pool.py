@@ -161,7 +161,8 @@ def test_a_parent_that_ends_leaves_no_orphan_and_the_case_it_was_at(tmp_path: Pa
     assert [record["case"]["problem"]["fault"] for record in unfinished(journal)] == ["hang"]
 
 
-def test_the_forkserver_never_touches_cuda_and_takes_tritons_digest_for_its_workers() -> None:
+def test_the_forkserver_never_touches_cuda() -> None:
+    """It takes Triton's digest for its workers."""
     check = (
         "from bitverdict.harness.workers.slot import PRELOADED; import importlib, torch; "
         "[importlib.import_module(m) for m in PRELOADED]; from triton.runtime.cache import triton_key; "

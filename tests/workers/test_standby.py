@@ -142,9 +142,8 @@ def test_a_worker_s_status_is_its_own_though_another_thread_starts_one(tmp_path:
     worker.end()
 
 
-def test_a_worker_forked_by_a_server_that_then_failed_does_not_speak_for_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_of_a_server_that_failed_does_not_speak_for_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server failed after it had forked the worker."""
     kind, failures = multiprocessing.context.ForkServerProcess, [EOFError()]
 
     def start(process: multiprocessing.context.ForkServerProcess) -> None:
@@ -162,7 +161,9 @@ def test_a_worker_forked_by_a_server_that_then_failed_does_not_speak_for_the_nex
     worker.end()
 
 
-def test_a_run_that_ends_while_a_case_is_out_leaves_its_answer_to_no_other_case(tmp_path: Path) -> None:
+def test_a_run_that_ends_leaves_an_answer_to_no_other_case(tmp_path: Path) -> None:
+    """It ends while the case is out."""
+
     def ends() -> None:
         raise KeyboardInterrupt
 
@@ -241,7 +242,8 @@ def test_the_first_worker_that_is_ready_is_taken_and_killed_ones_removed(tmp_pat
 
 
 @pytest.mark.parametrize("text", ["x", "-1", ""])
-def test_a_number_of_standby_workers_that_is_none_is_refused_with_the_remedy(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_of_standby_workers_that_is_none_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error has the remedy."""
     monkeypatch.setenv("HARNESS_SPARES", text)
     with pytest.raises(ValueError, match=r"HARNESS_SPARES=.*must be a number, 0 or more; unset it for 3"):
         asked_for()

@@ -81,7 +81,7 @@ def test_a_descriptor_may_lie_on_a_reinterpreted_tensor(arch: str, held: torch.d
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-def test_a_descriptor_of_wider_elements_than_its_tensor_holds_reads_past_it(arch: str) -> None:
+def test_a_descriptor_of_wider_elements_than_its_tensors_reads_past_it(arch: str) -> None:
     with emulated(arch):
         x, y = torch.zeros(16, 16, dtype=torch.int16, device="cuda"), torch.zeros(16, 16, dtype=torch.int32, device="cuda")
         desc = TensorDescriptor(triton.reinterpret(x, tl.uint32), [16, 16], [16, 1], [16, 16])

@@ -147,7 +147,7 @@ def matmul(a, b):
 """
 
 
-def test_a_verdict_on_a_compiler_fault_is_inconclusive_and_its_workaround_passes(tmp_path: Path) -> None:
+def test_a_compiler_fault_is_inconclusive_and_its_workaround_passes(tmp_path: Path) -> None:
     problem = Problem(m=40, n=40, k=128, dtype="fp32", out="fp32")
     verdicts = {}
     for stages in (3, 1):

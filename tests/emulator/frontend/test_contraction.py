@@ -317,7 +317,7 @@ def test_a_program_that_the_compiler_no_longer_takes_is_refused(tmp_path):
         kernel[(1,)](*operands(0, F32), torch.zeros(OUTPUTS, LANES), STEPS, BLOCK=LANES, num_warps=WARPS, enable_fp_fusion=True)
 
 
-def test_a_sum_whose_line_the_compiler_drops_is_read_with_the_others_of_none(tmp_path):
+def test_a_sum_whose_line_the_compiler_drops_is_read_with_others_of_none(tmp_path):
     """LLVM computes it before the branch, and forgets where it came from."""
     lines = ["p = x * y", "if n > 3:", "    z += p", "    tl.store(out + 3 * BLOCK + at, z)"]
     kernel = load(drawn_sums.text(lines, ["p"]), tmp_path, "moved")

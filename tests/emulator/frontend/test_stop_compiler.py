@@ -30,7 +30,8 @@ REPAIRED = "only by a proxy fence that the compiler inserts"
 
 
 @pytest.mark.parametrize("kernel", FENCED)
-def test_a_missing_fence_that_the_compiler_repairs_is_an_advice_and_no_failure(kernel: str, tmp_path: Path) -> None:
+def test_a_missing_fence_that_the_compiler_repairs_is_an_advice(kernel: str, tmp_path: Path) -> None:
+    """It is no failure."""
     faulty, fences = FENCE.subn("", source_of(kernel).read_text())
     assert fences == 1
     path = tmp_path / f"{kernel}_unfenced.py"
@@ -86,8 +87,9 @@ FP32, FP16 = (torch.float32, torch.float32), (torch.float16, torch.float16)
 
 
 @pytest.mark.parametrize("schedule", ["eager", "latest", "drawn:0"])
-def test_triton_3_9_turns_a_tile_into_the_buffer_that_the_product_before_still_reads(schedule: str) -> None:
-    """The one buffer for turned tiles is stored to before the loop waits for the product of the step before (docs/emulator.md)."""
+def test_triton_3_9_turns_a_tile_into_a_buffer_that_is_still_read(schedule: str) -> None:
+    """The product before reads it. The one buffer for turned tiles is stored to before the loop waits for the product of the step
+    before (docs/emulator.md)."""
     with emulated("sm_100", schedule) as device, pytest.raises(EmulatedFault) as caught:
         multiply(FP32, stages=3)
     fault = caught.value
@@ -150,7 +152,8 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_what_a_launch_lays_out_fills_the_shared_memory_that_the_compiler_asked_for(kernel: str, reached: list[int]) -> None:
+def test_what_a_launch_lays_out_fills_the_shared_memory_asked_for(kernel: str, reached: list[int]) -> None:
+    """The compiler asked for it."""
     run, arch = KERNELS[kernel]
     with emulated(arch) as device:
         run(load(source_of(kernel)))
@@ -196,7 +199,9 @@ def barrier_into_operand(text: str) -> str:
     return text.replace(f"allocation.offset = {last} ", f"allocation.offset = {start + 128 * 128 - 64} ")
 
 
-def test_what_lies_in_the_upper_half_of_a_padded_operand_fails_and_was_not_when_it_was_laid_at_half(monkeypatch) -> None:
+def test_what_lies_in_the_upper_half_of_a_padded_operand_fails(monkeypatch) -> None:
+    """It did not when the operand was laid out at half its size."""
+
     def failed() -> str:
         with emulated("sm_100", "latest") as device:
             device.rewrite(barrier_into_operand)

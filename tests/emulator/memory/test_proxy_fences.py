@@ -36,7 +36,8 @@ def line_of(place: Path, text: str) -> str:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_refill_without_a_fence_after_the_read_is_told_with_both_lines_the_rule_and_the_remedy(tmp_path: Path, schedule) -> None:
+def test_a_refill_without_a_fence_after_the_read_is_told(tmp_path: Path, schedule) -> None:
+    """The failure has both lines, the rule and the remedy."""
     with pytest.raises(EmulatedFault) as raised:
         launched(tmp_path, REFILLED, READ, READ.replace("    fence_async_shared()  # between", "    # between"), schedule)
     fault = raised.value

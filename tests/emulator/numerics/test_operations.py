@@ -51,7 +51,8 @@ def test_division_and_root_with_rounding_are_correctly_rounded():
     np.testing.assert_array_equal(root.numpy(), np.sqrt(np.abs(exact)).astype(np.float32))
 
 
-def test_floats_become_integers_toward_zero_through_the_width_of_the_instruction():
+def test_floats_become_integers_toward_zero_through_the_instruction():
+    """The width of the instruction decides what is out of range."""
     a = torch.tensor([300.0, -300.7, 1e6, -1e10, float("nan"), 2.9, -2.9, float("inf")] * 4)
     small, large = torch.empty(32, dtype=torch.int8), torch.empty(32, dtype=torch.int32)
     with emulated("sm_90"):

@@ -20,7 +20,7 @@ from tests.support.emulated_launches import SCHEDULES
         (3, "race", "the program ends while the tcgen05.cp"),
     ],
 )
-def test_a_copy_without_the_predicate_of_its_product_fails_in_a_drained_tail(schedule, turns, outcome, said) -> None:
+def test_a_copy_without_its_products_predicate_fails_in_a_drained_tail(schedule, turns, outcome, said) -> None:
     with emulated("sm_100", schedule) as device, pytest.raises(EmulatedFault) as caught:
         product(turns, last=1, guarded=False)
     assert caught.value.outcome == outcome and said in caught.value.message
