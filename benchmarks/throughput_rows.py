@@ -84,6 +84,7 @@ def asked(sizes: list[tuple[int, int, int]], *, probe: bool = True) -> Iterator[
     deep = ampere_gemm.Config(block_m=128, block_n=128, block_k=32, stages=4, num_warps=8)
     yield ask("ampere_gemm", ampere_gemm.Problem(**side), "bf16", (ampere_gemm.Config(),))
     yield ask("ampere_gemm", ampere_gemm.Problem(**side), "bf16", (deep, replace(deep, num_warps=4)))
+    yield ask("ampere_gemm", ampere_gemm.Problem(**side), "bf16, ld.shared", (ampere_gemm.Config(fragments="ld.shared"),))
     for name in ("mxfp8", "mxfp4", "nvfp4", "mixed"):
         configs = block_scaled_matmul.configurations(name, block_scaled_mma=False)
         yield ask("block_scaled_matmul", block_scaled_matmul.Problem(**side, format=name), name, configs)

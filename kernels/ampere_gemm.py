@@ -12,6 +12,12 @@ That is the *drain rule*. This ring needs it, because it commits nothing once no
 group in every turn would keep the steady number. With fewer blocks than stages the rule is the same: the ring is in its drain from
 the start.
 
+Fragments come from shared memory in one of two ways (`Config.fragments`). Words are the same:
+
+- ldmatrix: 16 bytes of a row lie together. One copy moves them, and one instruction of a warp reads four 8x8 matrices of them.
+- ld.shared: 8 bytes of a row lie together. Each thread computes where its own pairs of elements lie, and loads them 4 bytes at a
+  time: 20 loads where ldmatrix takes 5, for a tile of 64x64x16 and four warps.
+
 Preconditions, and what each costs when broken:
 
 - Rows of A and BT start on 16-byte boundaries, because a cp.async moves 16 bytes: otherwise the copy faults with a misaligned
@@ -53,6 +59,7 @@ from bitverdict.kernels.features import Feature, shared_memory_of
 REQUIRES = frozenset({Feature.CP_ASYNC, Feature.MMA_SYNC})
 DTYPES = ("fp16", "bf16")
 COPY_ELEMENTS = 8  # 16 bytes, the widest cp.async, in 16-bit elements
+VECTORS = {"ldmatrix": COPY_ELEMENTS, "ld.shared": 4}  # elements of a row that lie together: the compiler takes ldmatrix from 8 on
 SHARED_LIMIT = shared_memory_of("sm_80")  # sm_90 and sm_100 have more
 
 
@@ -73,13 +80,14 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The tile of one program, the K elements of one buffer, buffers, warps."""
+    """The tile of one program, the K elements of one buffer, buffers, warps, and what brings fragments to registers."""
 
     block_m: int = 64
     block_n: int = 64
     block_k: int = 16
     stages: int = 2
     num_warps: int = 4
+    fragments: str = "ldmatrix"
 
 
 def matrices(problem: Problem, config: Config) -> list[Matrix]:
@@ -121,6 +129,14 @@ CLAUSES = (
         cost="nothing is ever loaded",
     ),
     Clause(
+        name="fragments",
+        holds=lambda p, c: c.fragments in VECTORS,
+        value=lambda p, c: f"fragments = {c.fragments}",
+        rule=f"fragments come by one of {', '.join(VECTORS)}",
+        remedy="take ldmatrix",
+        cost="the buffers have no layout",
+    ),
+    Clause(
         name="warps",
         holds=lambda p, c: 1 <= c.num_warps <= 16,
         value=lambda p, c: f"num_warps = {c.num_warps}",
@@ -144,17 +160,21 @@ CLAUSES = (
 
 
 @gluon.constexpr_function
-def swizzled(block_k):
-    """Rows of 16-byte chunks, the chunk number mixed with the row number so that ldmatrix reads eight rows from eight banks."""
-    chunks = min(block_k // 8, 8)
-    return gl.SwizzledSharedLayout(vec=8, per_phase=8 // chunks, max_phase=chunks, order=[1, 0])
+def swizzled(block_k, vector):
+    """Rows of chunks of `vector` elements, the chunk number mixed with the row number.
+
+    The 16 bytes that an instruction takes of each of eight rows then lie in different banks; with chunks of 8 bytes, and rows of
+    128 bytes or more, in half as many.
+    """
+    chunks = min(block_k // vector, 8)
+    return gl.SwizzledSharedLayout(vec=vector, per_phase=8 // chunks, max_phase=chunks, order=[1, 0])
 
 
 @gluon.constexpr_function
-def copied(block_k, num_warps):
-    """Eight elements, one 16-byte copy, a thread; neighbouring threads along K."""
-    across = min(block_k // 8, 32)
-    return gl.BlockedLayout([1, 8], [32 // across, across], [num_warps, 1], [1, 0])
+def copied(block_k, num_warps, vector):
+    """`vector` elements, one copy, a thread; neighbouring threads along K."""
+    across = min(block_k // vector, 32)
+    return gl.BlockedLayout([1, vector], [32 // across, across], [num_warps, 1], [1, 0])
 
 
 @gluon.constexpr_function
@@ -169,7 +189,7 @@ def copy_block(operand, chunks_in_row, first_row, rows, k, buffer):
     """Starts the copies of a whole K block: (ROWS, BLOCK_K) from (first_row, k); rows past `rows` become zeros."""
     ROWS: gl.constexpr = buffer.shape[0]
     BLOCK_K: gl.constexpr = buffer.shape[1]
-    layout: gl.constexpr = copied(BLOCK_K, gl.num_warps())
+    layout: gl.constexpr = copied(BLOCK_K, gl.num_warps(), buffer.layout.vec)
     row = first_row + gl.arange(0, ROWS, gl.SliceLayout(1, layout))  # (ROWS,)
     column = k + gl.arange(0, BLOCK_K, gl.SliceLayout(0, layout))  # (BLOCK_K,)
     # Strides come in chunks of 8 elements: the compiler then knows that every row starts on 16 bytes.
@@ -182,7 +202,7 @@ def place_remainder(operand, chunks_in_row, first_row, rows, k, columns, buffer)
     """Puts the K elements after the last whole block into `buffer`, through registers: (ROWS, BLOCK_K), zeros outside."""
     ROWS: gl.constexpr = buffer.shape[0]
     BLOCK_K: gl.constexpr = buffer.shape[1]
-    layout: gl.constexpr = copied(BLOCK_K, gl.num_warps())
+    layout: gl.constexpr = copied(BLOCK_K, gl.num_warps(), buffer.layout.vec)
     row = first_row + gl.arange(0, ROWS, gl.SliceLayout(1, layout))  # (ROWS,)
     column = k + gl.arange(0, BLOCK_K, gl.SliceLayout(0, layout))  # (BLOCK_K,)
     places = row.to(gl.int64)[:, None] * (chunks_in_row * 8) + column[None, :]  # (ROWS, BLOCK_K)
@@ -213,14 +233,15 @@ def ampere_gemm_kernel(
     BLOCK_N: gl.constexpr,
     BLOCK_K: gl.constexpr,
     STAGES: gl.constexpr,
+    VECTOR: gl.constexpr,
 ):
     row = gl.program_id(1) * BLOCK_M
     column = gl.program_id(0) * BLOCK_N
     a_ring = gl.allocate_shared_memory(
-        a.dtype.element_ty, [STAGES, BLOCK_M, BLOCK_K], swizzled(BLOCK_K)
+        a.dtype.element_ty, [STAGES, BLOCK_M, BLOCK_K], swizzled(BLOCK_K, VECTOR)
     )  # (STAGES, BLOCK_M, BLOCK_K)
     b_ring = gl.allocate_shared_memory(
-        bt.dtype.element_ty, [STAGES, BLOCK_N, BLOCK_K], swizzled(BLOCK_K)
+        bt.dtype.element_ty, [STAGES, BLOCK_N, BLOCK_K], swizzled(BLOCK_K, VECTOR)
     )  # (STAGES, BLOCK_N, BLOCK_K)
     in_registers: gl.constexpr = accumulated(BLOCK_M, gl.num_warps())
     sums = gl.zeros([BLOCK_M, BLOCK_N], gl.float32, in_registers)  # (BLOCK_M, BLOCK_N)
@@ -272,6 +293,7 @@ def ampere_gemm(
     block_k: int = 16,
     stages: int = 2,
     num_warps: int = 4,
+    fragments: str = "ldmatrix",
 ) -> torch.Tensor:
     """A BT^T on the operands' device, in `d` (M, N) fp32 (allocated when None). A (M, K) and BT (N, K): fp16 or bf16, one type.
 
@@ -299,7 +321,7 @@ def ampere_gemm(
         a_offset=misalignment(a),
         b_offset=misalignment(bt),
     )
-    config = Config(block_m=block_m, block_n=block_n, block_k=block_k, stages=stages, num_warps=num_warps)
+    config = Config(block_m=block_m, block_n=block_n, block_k=block_k, stages=stages, num_warps=num_warps, fragments=fragments)
     require("ampere_gemm", CLAUSES, problem, config)
     grid = (triton.cdiv(n, block_n), triton.cdiv(m, block_m))
     ampere_gemm_kernel[grid](
@@ -316,6 +338,7 @@ def ampere_gemm(
         block_n,
         block_k,
         stages,
+        VECTORS[fragments],
         num_warps=num_warps,
     )
     return d

@@ -26,11 +26,13 @@ TUTORIAL: dict[str, Any] = {
     )
 }
 
+FRAGMENTS = ("ldmatrix", "ld.shared")
+
 
 class AmpereGemmContract(BlockedContract):
     family = "mma.sync"
     always_transposed = True
-    parameters = "(a, bt, d=None, *, block_m=64, block_n=64, block_k=16, stages=2, num_warps=4)"
+    parameters = "(a, bt, d=None, *, block_m=64, block_n=64, block_k=16, stages=2, num_warps=4, fragments='ldmatrix')"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         tiles = [
@@ -42,16 +44,25 @@ class AmpereGemmContract(BlockedContract):
             (32, 16, 16, 5, 4),
         ]
         names = ("block_m", "block_n", "block_k", "stages", "num_warps")
-        return [({"dtype": dtype}, dict(zip(names, tile, strict=True))) for dtype in ("bf16", "fp16") for tile in tiles]
+        return [
+            ({"dtype": dtype}, dict(zip(names, tile, strict=True)) | {"fragments": FRAGMENTS[(place + turn) % 2]})
+            for turn, dtype in enumerate(("bf16", "fp16"))
+            for place, tile in enumerate(tiles)
+        ]
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
-        for blocks in range(5):  # of a ring of four: fewer than stages, as many, more; with and without a remainder
-            for rest in (0, 9):
-                if blocks or rest:
-                    yield self.sized({}, 40, 33, 16 * blocks + rest), {"stages": 4}
+        yield from self.ring("ldmatrix")
         yield from self.corners(self.pool(target))
+        yield from self.ring("ld.shared")
         for sizes in TUTORIAL["m, n, k"]:
             yield self.stored_case(sizes)
+
+    def ring(self, fragments: str) -> Iterable[tuple[Fields, Fields]]:
+        """K blocks for a ring of four: fewer than stages, as many, more; with and without a remainder."""
+        for blocks in range(6):
+            for rest in (0, 9):
+                if blocks or rest:
+                    yield self.sized({}, 40, 33, 16 * blocks + rest), {"stages": 4, "fragments": fragments}
 
     def stored_case(self, sizes: tuple) -> tuple[Fields, Fields]:
         """The seed's sizes; past the budget, smaller by whole tiles, so that every residue stays."""
@@ -64,6 +75,7 @@ class AmpereGemmContract(BlockedContract):
         yield sizes | {"b_pad": 3}, {}
         yield sizes | {"b_offset": 2}, {}
         yield sizes, {"stages": 0}
+        yield sizes, {"fragments": "ld.global"}
         yield sizes, {"num_warps": 32}
         yield sizes, {"stages": 64, "block_k": 32}
 
@@ -75,6 +87,9 @@ class AmpereGemmContract(BlockedContract):
 
     def out_format(self, problem: Any) -> str:
         return "fp32"
+
+    def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
+        return super().coverage(case, target) | {"fragments": case.config.fragments}
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, g = case.problem, case.config
@@ -89,6 +104,7 @@ class AmpereGemmContract(BlockedContract):
             block_k=g.block_k,
             stages=g.stages,
             num_warps=g.num_warps,
+            fragments=g.fragments,
         )
         return {"c": got}
 

@@ -48,6 +48,8 @@ def failure_report(mutant: Mutant, directory: Path) -> tuple[Case, Verdict] | No
     cases = contract.required(machine)
     if mutant.name.endswith("not checked"):  # shows where the right kernel refuses
         cases.sort(key=lambda case: resolve(mutant.kernel).expected_outcome(case, machine).result)
+    wanted = set(mutant.shows_in)
+    cases.sort(key=lambda case: not wanted <= {(name, str(value)) for name, value in contract.coverage(case, machine).items()})
     for case in cases:
         verdict = judge(case, machine, contract)
         if verdict.failed:

@@ -43,10 +43,11 @@ LOSSES = (
     Loses(
         "ampere_gemm",
         "sm_80",
-        "min(block_k // 8, 8)\n    return gl.SwizzledSharedLayout(vec=8,",
-        "min(block_k // 8, 8)\n    return gl.SwizzledSharedLayout(vec=2,",
+        "return gl.SwizzledSharedLayout(vec=vector,",
+        "return gl.SwizzledSharedLayout(vec=2,",
         r"cp\.async\.cg",
     ),
+    Loses("ampere_gemm", "sm_80", '"ld.shared": 4}', '"ld.shared": 8}', r"lacks ld\.shared"),
     Loses("ampere_gemm", "sm_80", "            async_copy.wait_group(STAGES - 1 - consumed)  #", "            #", "wait_group"),
     Loses(
         "hopper_matmul",

@@ -142,7 +142,7 @@ def _by_family(family: str, dtype: str, operand: str) -> dict[str, Any]:
 
 
 def _ampere_gemm() -> Iterator[Row]:
-    tiles: list[dict[str, int]] = [
+    tiles: list[dict[str, Any]] = [
         {},
         {"block_m": 128, "block_n": 64, "block_k": 32, "stages": 3, "num_warps": 8},
         {"block_k": 64, "stages": 4},
@@ -150,6 +150,11 @@ def _ampere_gemm() -> Iterator[Row]:
     for arch in NVIDIA:
         for place, config in enumerate(tiles):
             dtype = ("bf16", "fp16")[place % 2]
+            warps = config.get("num_warps", 4)
+            down = min(warps, config.get("block_m", 64) // 16)
+            fragment = (config.get("block_m", 64) // down + config.get("block_n", 64) // (warps // down)) * config.get(
+                "block_k", 16
+            )
             k_steps = config.get("block_k", 16) // 16
             per_product = config.get("block_m", 64) * config.get("block_n", 64) // (16 * 8) // config.get("num_warps", 4) * k_steps
             stages = config.get("stages", 2)
@@ -161,6 +166,20 @@ def _ampere_gemm() -> Iterator[Row]:
                 must=(r"cp\.async\.cg\.shared\.global", r"cp\.async\.commit_group", r"ldmatrix\.sync\.aligned", MMA_SYNC[dtype]),
                 counts={MMA_SYNC[dtype]: per_product * (stages + 2), r"cp\.async\.wait_group": stages + 1},
                 must_not=(*LOCAL, r"cp\.async\.ca", ANY_WGMMA, ANY_TCGEN05),
+            )
+            yield Row(
+                stem="ampere_gemm",
+                arch=arch,
+                problem={"m": 200, "n": 136, "k": 304, "dtype": dtype},
+                config=config | {"fragments": "ld.shared"},
+                must=(r"ld\.shared\.b32", r"cp\.async\.ca\.shared\.global", r"cp\.async\.commit_group", MMA_SYNC[dtype]),
+                counts={
+                    r"ld\.shared\.b32": fragment // 64 * (stages + 2),  # 32 threads, two elements each
+                    MMA_SYNC[dtype]: per_product * (stages + 2),
+                    r"cp\.async\.wait_group": stages + 1,
+                },
+                must_not=(*LOCAL, r"ldmatrix", ANY_WGMMA, ANY_TCGEN05),
+                most_stack=16 if warps == 8 and arch == "sm_90" else 0,
             )
 
 

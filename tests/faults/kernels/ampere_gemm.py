@@ -1,4 +1,6 @@
-"""The mutants of `kernels/ampere_gemm.py`: what a person gets wrong in a ring of cp.async buffers, one text each."""
+"""The mutants of `kernels/ampere_gemm.py`: what a person gets wrong in a ring of cp.async buffers, one text each.
+
+Those of `_OF_LD_SHARED` leave the kernel right where fragments come by ldmatrix."""
 
 from __future__ import annotations
 
@@ -63,8 +65,62 @@ _TEXTS = (
         "",
         ("not refused", "wrong words", "misaligned address", "stray read", "launcher error", "launch failure"),
     ),
+    (
+        "fragments not checked",
+        '    Clause(\n        name="fragments",\n        holds=lambda p, c: c.fragments in VECTORS,',
+        '    Clause(\n        name="fragments",\n        holds=lambda p, c: True,',
+        ("launcher error",),
+    ),
+)
+_OF_LD_SHARED = (
+    (
+        "first wait for a group too few",
+        "        async_copy.wait_group(STAGES - 1)\n",
+        "        async_copy.wait_group(STAGES if VECTOR == 4 else STAGES - 1)\n",
+        ("uninitialised read", "race", "wrong words"),
+    ),
+    (
+        "drain for a group too few",
+        "async_copy.wait_group(STAGES - 1 - consumed)",
+        "async_copy.wait_group(STAGES - consumed if VECTOR == 4 else STAGES - 1 - consumed)",
+        ("uninitialised read", "race", "wrong words"),
+    ),
+    (
+        "rows outside are copied",
+        "mask=(row < rows)[:, None])\n\n",
+        "mask=(row < rows + buffer.layout.vec % 8)[:, None])\n\n",
+        ("stray read", "wrong words"),
+    ),
+    (
+        "remainder of K one too long",
+        "(column < columns)",
+        "(column < columns + buffer.layout.vec // 4 % 2)",
+        ("wrong words", "stray read"),
+    ),
+    (
+        "refilled with the block after",
+        "copy_block(a, a_chunks, row, m, (block + STAGES) * BLOCK_K,",
+        "copy_block(a, a_chunks, row, m, (block + STAGES + VECTOR // 4 % 2) * BLOCK_K,",
+        ("wrong words", "stray read"),
+    ),
+    (
+        "buffer of another block",
+        "sums = multiplied(a_ring.index(stage), b_ring.index(stage), sums)\n",
+        "sums = multiplied(a_ring.index((block + VECTOR // 4 % 2) % STAGES), b_ring.index(stage), sums)\n",
+        ("wrong words", "race", "uninitialised read"),
+    ),
 )
 
-MUTANTS = tuple(
-    Mutant(kernel="ampere_gemm", name=name, edits=once(replace, by), expected=named) for name, replace, by, named in _TEXTS
+MUTANTS = (
+    *(Mutant(kernel="ampere_gemm", name=name, edits=once(replace, by), expected=named) for name, replace, by, named in _TEXTS),
+    *(
+        Mutant(
+            kernel="ampere_gemm",
+            name=f"by ld.shared {name}",
+            edits=once(replace, by),
+            expected=named,
+            shows_in=(("fragments", "ld.shared"),),
+        )
+        for name, replace, by, named in _OF_LD_SHARED
+    ),
 )
