@@ -83,7 +83,7 @@ class WorkerSlot:
         """
         try:
             first, before = self._once(work, tick)
-            if not self._may_be_anothers(first, before):
+            if not may_be_anothers(first, before, self.target):
                 return first
             again(first)
             if first.details.get("status") == UNKNOWN:
@@ -165,13 +165,6 @@ class WorkerSlot:
                 self.close()
         raise WorkerDied
 
-    def _may_be_anothers(self, verdict: Verdict, before: int) -> bool:
-        if _from_outside(verdict):
-            return True
-        died = "status" in verdict.details
-        faulted = not self.target.emulated and verdict.outcome in DEVICE_FAULTS and verdict.outcome is not Outcome.TIMEOUT
-        return bool(before) and (died or faulted)
-
     def _lost(self) -> None:
         self.standbys.faults += 1
         self.close()
@@ -195,6 +188,15 @@ class WorkerSlot:
             details={"status": status, "stderr": said},
             seconds={"total": seconds},
         )
+
+
+def may_be_anothers(verdict: Verdict, before: int, target: Target) -> bool:
+    """Whether what came may be another's doing: of the `before` cases of its process, or of a kill from outside."""
+    if _from_outside(verdict):
+        return True
+    died = "status" in verdict.details
+    faulted = not target.emulated and verdict.outcome in DEVICE_FAULTS and verdict.outcome is not Outcome.TIMEOUT
+    return bool(before) and (died or faulted)
 
 
 def _from_outside(verdict: Verdict) -> bool:

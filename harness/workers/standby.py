@@ -26,10 +26,18 @@ class Standbys:
     """The workers of one target that wait, and those that are being cleared away. Safe for the threads of a worker pool.
 
     `count`: how many wait after a fault; None: `HARNESS_SPARES` or `MOST` on a GPU, none on an emulated target, where a start is
-    the 25 ms of a fork, and none of a start of its own (`bitverdict.harness.workers.start`).
+    the 25 ms of a fork, and none of a start of its own (`bitverdict.harness.workers.start`). `make` starts a
+    worker; None: one of `target`.
     """
 
-    def __init__(self, target: Target, directory: Path, count: int | None = None, start: Start = PLAIN) -> None:
+    def __init__(
+        self,
+        target: Target,
+        directory: Path,
+        count: int | None = None,
+        start: Start = PLAIN,
+        make: Callable[[], Worker] | None = None,
+    ) -> None:
         self.target, self.directory, self.start = target, directory, start
         self.count = count if count is not None else 0 if target.emulated or start.name else asked_for()
         self.addresses: dict[str, None] = {}  # contracts that a worker has imported and lived
@@ -39,9 +47,16 @@ class Standbys:
         self.starts: list[float] = []  # the seconds each worker that was taken had needed to be ready
         self.last_words: list[str] = []  # what the last worker that died before its first case had printed
         self.failures: list[str] = []  # why workers could not warm up
+        self._make = make or self._new
         self._waiting: list[Worker] = []
         self._dead: list[Worker] = []
         self._lock = threading.Lock()
+
+    @property
+    def waiting(self) -> tuple[Worker, ...]:
+        """The workers that wait, ready or not, the oldest first."""
+        with self._lock:
+            return tuple(self._waiting)
 
     def take(self, tick: Callable[[], None] = lambda: None) -> Worker:
         """A worker that is ready: the first standby worker to be, or a new one. Gone when none comes to life."""
@@ -49,7 +64,7 @@ class Standbys:
             with self._lock:
                 if self.ended:
                     raise WorkerDied
-                worker = self._first() or self._new()
+                worker = self._first() or self._make()
             try:
                 waited = worker.wait_ready(tick)
             except WorkerDied:
@@ -74,7 +89,7 @@ class Standbys:
             if self.ended or missing <= 0:
                 return
             for _ in range(missing):
-                self._waiting.append(self._new())
+                self._waiting.append(self._make())
 
     def retire(self, worker: Worker) -> None:
         """End a worker; on a GPU its context is cleared away while others work."""

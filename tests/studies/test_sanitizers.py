@@ -132,7 +132,7 @@ def test_what_tritons_loader_asks_is_told_beside_the_verdict() -> None:
     """It sends no case to a worker of its own."""
     assert told("memcheck", PASS, ASKED).details["besides"] == runs.BESIDES
     assert "besides" not in told("memcheck", PASS, CLEAN).details
-    assert runs._found_nothing(ASKED) and not runs._found_nothing(ELSEWHERE) and not runs._found_nothing(BOTH)
+    assert runs.found_nothing(ASKED) and not runs.found_nothing(ELSEWHERE) and not runs.found_nothing(BOTH)
 
 
 @pytest.mark.parametrize(

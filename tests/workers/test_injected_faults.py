@@ -4,7 +4,6 @@ case, a wrong name and a missing reproducer."""
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.workers.journal import Journal, records
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.process import Worker
-from bitverdict.harness.workers.slot import WorkerSlot
 from tests.faults.crashes.injected import CONTRACT, EVERY, NAMES, fault_of, kinds
 
 CASES = 2 * EVERY
@@ -36,14 +34,13 @@ def test_a_kill_from_outside_at_a_retry_is_not_the_verdict(tmp_path: Path, monke
     """A case of its own fault is looked at again, and there its clean worker is killed; here by what the worker is handed."""
     where, benign, handed = target("emulated:sm_90"), CONTRACT.case(0), list[str]()
     faulty = replace(benign, problem=replace(benign.problem, fault="segfault"))
-    over = WorkerSlot._handed_over
+    send = Worker.send
 
-    def with_a_kill(slot: WorkerSlot, case: Case, tick: Callable[[], None]) -> Worker:
+    def with_a_kill(worker: Worker, case: Case) -> None:
         handed.append(case.problem.fault)
-        hit = replace(case, problem=replace(case.problem, fault="kill")) if len(handed) == 3 else case
-        return over(slot, hit, tick)
+        send(worker, replace(case, problem=replace(case.problem, fault="kill")) if len(handed) == 3 else case)
 
-    monkeypatch.setattr(WorkerSlot, "_handed_over", with_a_kill)
+    monkeypatch.setattr(Worker, "send", with_a_kill)
     with WorkerPool(timeout=60, journal=Journal(tmp_path / "j.jsonl")) as pool:
         assert pool.judge(benign, where).decision is Decision.PASS
         verdict = pool.judge(faulty, where)

@@ -42,7 +42,7 @@ def pool(tmp_path: Path) -> Iterator[WorkerPool]:
 
 
 def waiting(pool: WorkerPool) -> list:
-    return pool.standbys["cuda:0"]._waiting
+    return list(pool.standbys["cuda:0"].waiting)
 
 
 def events(pool: WorkerPool) -> list[str]:
@@ -90,7 +90,7 @@ def test_a_process_damaged_by_one_case_does_not_fail_the_next(pool: WorkerPool) 
 
 
 def test_without_the_retry_a_collateral_fault_fails(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots.WorkerSlot, "_may_be_anothers", lambda self, verdict, before: False)
+    monkeypatch.setattr(slots, "may_be_anothers", lambda verdict, before, target: False)
     pool.judge(case(n=1), FRAGILE)
     pool.judge(case("damage"), FRAGILE)
     assert pool.judge(case(n=2), FRAGILE).outcome is Outcome.SEGMENTATION_FAULT
@@ -220,6 +220,8 @@ def test_a_worker_that_cannot_warm_up_says_why_and_judges(pool: WorkerPool) -> N
 class Waiting:
     """A worker that waits: ready, not ready yet, or (None) killed while it waited."""
 
+    start_seconds, failed = 0.0, ""
+
     def __init__(self, ready: bool | None) -> None:
         self.ready, self.ended = ready, False
 
@@ -228,17 +230,26 @@ class Waiting:
             raise workers.WorkerDied
         return self.ready
 
+    def wait_ready(self, tick: object) -> float:
+        return 0.0
+
     def end(self) -> None:
         self.ended = True
 
+    def join(self, seconds: float) -> bool:
+        return True
+
 
 def test_the_first_worker_that_is_ready_is_taken_and_killed_ones_removed(tmp_path: Path) -> None:
-    standbys = Standbys(HOST, tmp_path, 3)
-    killed, slow, ready, later = (Waiting(how) for how in (None, False, True, True))
-    standbys._waiting = [killed, slow, ready, later]
-    assert standbys._first() is ready and standbys._waiting == [slow, later]
-    assert standbys._dead == [killed] and killed.ended and not slow.ended
-    assert [standbys._first() for _ in range(3)] == [later, slow, None]
+    killed, slow, ready, later, new = (Waiting(how) for how in (None, False, True, True, False))
+    started = iter((killed, slow, ready, later, new))
+    standbys = Standbys(HOST, tmp_path, 4, make=lambda: next(started))  # type: ignore[arg-type, return-value]
+    standbys.faults = 1  # from then on all four wait
+    standbys.refill()
+    assert standbys.waiting == (killed, slow, ready, later)
+    assert standbys.take() is ready and standbys.waiting == (slow, later)
+    assert killed.ended and not slow.ended
+    assert [standbys.take() for _ in range(3)] == [later, slow, new]
 
 
 @pytest.mark.parametrize("text", ["x", "-1", ""])

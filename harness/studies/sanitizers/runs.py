@@ -87,7 +87,7 @@ def examine_together(
     start, begun = start_of(machine, mode, tool or "", len(cases)), time.perf_counter()
     judged = [pool.judge(case, machine, place=place, start=start) for case in cases]
     printed = pool.release(machine, place=place, start=start)
-    if mode in AROUND and len(cases) > 1 and not (len(printed) == 1 and _found_nothing(printed[0])):
+    if mode in AROUND and len(cases) > 1 and not (len(printed) == 1 and found_nothing(printed[0])):
         return [examine_together([case], machine, mode, pool=pool, place=place)[0] for case in cases]
     share = round((time.perf_counter() - begun) / len(cases), 2)
     found = [told(mode, verdict, printed[-1] if printed else said_over(verdict)) for verdict in judged]
@@ -142,7 +142,7 @@ def told(mode: str, judged: Verdict, said: str) -> Verdict:
     return judged
 
 
-def _found_nothing(said: str) -> bool:
+def found_nothing(said: str) -> bool:
     """Whether compute-sanitizer summed up, and had nothing to say of the kernel."""
     lines = _lines(said)
     counts = _counted(lines)
