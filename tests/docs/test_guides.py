@@ -16,7 +16,14 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-GUIDES = ("adding_a_kernel", "adding_a_format", "adding_an_operation", "adding_an_architecture", "a_new_triton_release")
+GUIDES = (
+    "adding_a_kernel",
+    "adding_a_format",
+    "adding_an_operation",
+    "adding_an_asynchronous_operation",
+    "adding_an_architecture",
+    "a_new_triton_release",
+)
 _BLOCK = re.compile(r"^```(?P<kind>\w+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"^File `([^`]+)`")
 _BELOW = re.compile(r"^In `([^`]+)`, below the line `([^`]+)`")
