@@ -7,8 +7,13 @@ completes it, and whether a program may end before it has. A finding quotes the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.memory.onchip import View
 
 SHARED, TENSOR, REGISTERS = "shared memory", "tensor memory", "registers"
 
@@ -76,18 +81,19 @@ class AsyncKind:
         """The pipe that it goes through when partition `agent` issues it."""
         return f"{self.pipe} {agent}" if self.pipe_per_agent else self.pipe
 
-    def check(self, reads: tuple[str, ...], writes: tuple[str, ...]) -> None:
-        """An operation of this kind uses these memories. ValueError where the record does not say so: its rule would be untrue."""
-        if not (set(reads) <= set(self.reads) and set(writes) <= set(self.writes)):
-            raise ValueError(
-                f"{self.name} reads {_listed(reads)} and writes {_listed(writes)}: its record says {self.rule.touches}; "
-                "name each memory in `reads` or `writes`"
-            )
+    def check(self, reads: Iterable[View], writes: Iterable[View]) -> None:
+        """An operation of this kind uses these views. ValueError where the record does not say so: its rule would be untrue."""
+        for verb, views, places in (("reads", reads, self.reads), ("writes", writes, self.writes)):
+            for view in views:
+                if view.space.name not in places:
+                    raise ValueError(
+                        f"{self.name} {verb} {view.space.name}: its record says {self.rule.touches}; name the memory in `{verb}`"
+                    )
 
 
 def _listed(places: tuple[str, ...]) -> str:
     """ "shared and tensor memory" of ("shared memory", "tensor memory")."""
-    return " and ".join(places).replace(" memory and", " and") or "nothing"
+    return " and ".join(places).replace(" memory and", " and")
 
 
 CP_ASYNC = AsyncKind(

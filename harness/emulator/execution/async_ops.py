@@ -44,7 +44,7 @@ class InFlight:
         writes: tuple[View, ...] = (),
         barriers: tuple[int, ...] = (),
     ) -> None:
-        kind.check(tuple(view.space.name for view in reads), tuple(view.space.name for view in writes))
+        kind.check(reads, writes)
         self.op, self.kind, self.pipe = op, kind, kind.pipe_of(agent)
         self.reads, self.writes, self.barriers = reads, writes, barriers
         self.landing: Callable[[], None] = _nothing
