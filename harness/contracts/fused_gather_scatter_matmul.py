@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import bitverdict.kernels.fused_gather_scatter_matmul
-from bitverdict.harness.contracts.base.row_indices import RowsContract, row_numbers
+from bitverdict.harness.contracts.base.row_indices import RowsContract
 from bitverdict.harness.contracts.base.single_config import (
     BUDGET,
     Fields,
@@ -29,10 +29,12 @@ from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled
 from bitverdict.harness.contracts.tma_scatter import several_writers
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput
+from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, IndexList
 from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.element_types import bits_of
 
+MOST_TABLE_ROWS = 200  # of a drawn case
+MOST_BLOCKS = 4  # of a drawn case, in M
 TUTORIAL: dict[str, Any] = {
     "m, n, k": ((1024, 1024, 2048), (4096, 4096, 4096)),
     "block_m, block_n": ((128, 128), (128, 64)),
@@ -61,17 +63,20 @@ class FusedContract(RowsContract):
         from hypothesis import strategies as st
 
         tile = (config.block_m, config.block_n, config.block_k)
-        sizes = [draw(st.integers(1, count * t)) for count, t in zip((4, 3, 4), tile, strict=True)]
+        sizes = [draw(st.integers(1, count * t)) for count, t in zip((MOST_BLOCKS, 3, 4), tile, strict=True)]
         rows, n, k = strategies.within(sizes, tile, BUDGET)
         return self.sized(
             problem,
             max(rows, 1),
             max(n, 1),
             max(k, 1),
-            draw(st.integers(1, 200)),
-            draw(st.integers(12, 200)),
+            draw(st.integers(1, MOST_TABLE_ROWS)),
+            draw(st.integers(12, MOST_TABLE_ROWS)),
             draw(st.integers(0, 1)),
         )
+
+    def most_rows(self, config: Any) -> int:
+        return max(MOST_TABLE_ROWS, MOST_BLOCKS * config.block_m)
 
     def sized(self, problem: Fields, rows: int, n: int, k: int, table_rows: int, out_rows: int, extra: int = 0) -> Fields:
         dtype = problem.get("dtype", "bf16")
@@ -151,7 +156,7 @@ class FusedContract(RowsContract):
 
     def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
         expected_outcome = super().expected_outcome(case, target)
-        if expected_outcome.result and case.regime.endswith("/negative"):
+        if expected_outcome.result and self.scatters_below_zero(case):
             return ExpectedOutcome(
                 result=False, outcome="illegal instruction", layer="hardware", reason="a scatter's row number is negative"
             )
@@ -160,14 +165,19 @@ class FusedContract(RowsContract):
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
         return super().for_launcher(self.with_regime_of_a_launcher(case), launcher)
 
+    def index_lists(self, case: Case) -> tuple[IndexList, ...]:
+        return (
+            IndexList("gather", "rows", "table_rows"),
+            IndexList("scatter", "rows", "out_rows", (case.config or self.module.Config()).block_m),
+        )
+
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
         return [
             drawn_operand(case, "x", p.dtype, (p.table_rows, p.k), pad=p.x_pad, offset=p.x_offset, side="a"),
             drawn_operand(case, "w", p.dtype, (p.k, p.n), pad=p.w_pad, side="b", k_axis=0),
             drawn_operand(case, "out", p.dtype, (p.out_rows, p.n), pad=p.out_pad),
-            row_numbers(case, "gather", p.rows, p.table_rows),
-            row_numbers(case, "scatter", p.rows, p.out_rows, scattered_in_blocks_of=case.config.block_m),
+            *self.row_operands(case),
         ]
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:

@@ -13,15 +13,17 @@ from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.tma_gather
-from bitverdict.harness.contracts.base.row_indices import RowsContract, row_numbers
+from bitverdict.harness.contracts.base.row_indices import MISALIGNED, RowsContract
 from bitverdict.harness.contracts.base.single_config import Fields, aligned_pad, drawn_operand, far_pad, launched
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput
+from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, IndexList
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis
 from bitverdict.kernels.element_types import bits_of
 
 UNCHECKED = "unchecked"  # behind a regime: the launcher's clauses are not asked
+MOST_TABLE_ROWS = 70  # of a drawn case
+MOST_BLOCKS = 8  # of a drawn case: up to 1024 row numbers
 TUTORIAL: dict[str, Any] = {
     "dtype": ("bf16", "fp32"),
     "block_x": (8, 128),
@@ -51,12 +53,15 @@ class TmaGatherContract(RowsContract):
         columns = self.columns(draw(st.integers(1, 3 * config.block_y)), unit)
         low = 0 if self.stem == "tma_scatter" else -2 * config.block_y // unit
         return {
-            "table_rows": draw(st.integers(1 if self.stem == "tma_gather" else 12, 70)),
+            "table_rows": draw(st.integers(1 if self.stem == "tma_gather" else 12, MOST_TABLE_ROWS)),
             "table_columns": columns,
-            "offsets": draw(st.integers(1, 2 * config.block_x + 1)),
-            "column_offset": unit * draw(st.integers(low, (columns + config.block_y) // unit)),
+            "offsets": draw(st.integers(1, 2 * config.block_x + 1) | st.integers(1, MOST_BLOCKS * config.block_x)),
+            "column_offset": unit * draw(st.integers(low, (columns + config.block_y) // unit)) + off_the_boundary(draw, unit),
             "table_pad": aligned_pad(columns, problem["dtype"], draw(st.integers(0, 1))),
         } | self.source_fields(config.block_y)
+
+    def most_rows(self, config: Any) -> int:
+        return max(MOST_TABLE_ROWS, MOST_BLOCKS * config.block_x)
 
     def columns(self, drawn: int, unit: int) -> int:
         """Columns of a table, `drawn` or near it; `unit` columns are 16 bytes."""
@@ -141,7 +146,7 @@ class TmaGatherContract(RowsContract):
 
         p, c = case.problem, case.config
         direction = Direction.LOAD if self.stem == "tma_gather" else Direction.STORE
-        rows = next(o.codes for o in self.operands(case) if o.name == "row_offsets")  # (offsets,)
+        rows = self.row_operands(case)[0].codes  # (offsets,)
         found = fault(
             Request(direction, c.block_x, c.block_y, bits_of(p.dtype) // 8, target.arch),
             rows,
@@ -152,11 +157,14 @@ class TmaGatherContract(RowsContract):
             None if found is None else ExpectedOutcome(result=False, outcome=found.outcome, layer="hardware", reason=found.reason)
         )
 
+    def index_lists(self, case: Case) -> tuple[IndexList, ...]:
+        return (IndexList("row_offsets", "offsets", "table_rows"),)
+
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
         return [
             drawn_operand(case, "table", p.dtype, (p.table_rows, p.table_columns), pad=p.table_pad, offset=p.table_offset),
-            row_numbers(case, "row_offsets", p.offsets, p.table_rows),
+            *self.row_operands(case),
         ]
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
@@ -188,6 +196,13 @@ class TmaGatherContract(RowsContract):
                 basis=Basis.EXACT,
             )
         ]
+
+
+def off_the_boundary(draw: Callable, unit: int) -> int:
+    """Columns past a boundary of 16 bytes (`unit` columns): 0 but in one case of `MISALIGNED`, which the launcher must refuse."""
+    from hypothesis import strategies as st
+
+    return draw(st.integers(1, unit - 1)) if unit > 1 and draw(st.integers(0, MISALIGNED - 1)) == MISALIGNED - 1 else 0
 
 
 def unchecked(case: Case) -> bool:

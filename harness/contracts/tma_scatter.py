@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import bitverdict.kernels.tma_scatter
-from bitverdict.harness.contracts.base.row_indices import ROW_KINDS, row_numbers
+from bitverdict.harness.contracts.base.row_indices import ROW_KINDS, distinct
 from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, empty, far_pad, launched
 from bitverdict.harness.contracts.tma_gather import TmaGatherContract, clauses, unchecked
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput
+from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, IndexList
 from bitverdict.harness.model.launcher_limits import claimed
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis
@@ -47,6 +47,9 @@ class TmaScatterContract(TmaGatherContract):
         if asked is None or "distinct rows" not in claimed(launcher, (*self.claims, *WAIVES)):
             return asked
         values, _, rows = asked.regime.partition("/")
+        if asked.indices:
+            once = tuple((name, distinct(numbers, asked.problem.table_rows)) for name, numbers in asked.indices)
+            return dataclasses.replace(asked, indices=once)
         return dataclasses.replace(asked, regime=f"{values}/permuted") if rows in ROW_KINDS else asked
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
@@ -86,15 +89,18 @@ class TmaScatterContract(TmaGatherContract):
 
     def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
         expected_outcome = super().expected_outcome(case, target)
-        if expected_outcome.result and case.regime.endswith("/negative"):
+        if expected_outcome.result and self.scatters_below_zero(case):
             return self.fault(case, target) or expected_outcome
         return expected_outcome
+
+    def index_lists(self, case: Case) -> tuple[IndexList, ...]:
+        return (IndexList("row_offsets", "offsets", "table_rows", (case.config or self.module.Config()).block_x),)
 
     def operands(self, case: Case) -> list[Operand]:
         p, c = case.problem, case.config
         return [
             drawn_operand(case, "table", p.dtype, (p.table_rows, p.table_columns), pad=p.table_pad, offset=p.table_offset),
-            row_numbers(case, "row_offsets", p.offsets, p.table_rows, scattered_in_blocks_of=c.block_x),
+            *self.row_operands(case),
             drawn_operand(case, "source", p.dtype, (p.offsets, c.block_y), pad=p.source_pad),
         ]
 

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 CASE_VERSION = 1
+Indices = tuple[tuple[str, tuple[int, ...]], ...]
+"""Row numbers of a case, each list behind the name of its operand."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +23,7 @@ class Case:
     user's own launcher). `schedule` is "eager", "latest" or "drawn:<schedule_seed>", and may end in " on
     <multiprocessors>"; hardware ignores it. `tuning` says which configuration autotuners take ("first", "config <n>") and whether
     their tuning runs are judged too ("runs"); "" leaves it to the target. `calls`: 2 calls the launcher again on other operands.
+    `indices` are operands of row numbers, each written out; an operand that it does not name is drawn from regime and `data_seed`.
     """
 
     contract: str  # address of the contract, as `resolve` takes it
@@ -32,6 +35,7 @@ class Case:
     launcher: str = ""  # address of a user's launcher; empty: the kernel's own
     tuning: str = ""
     calls: int = 1
+    indices: Indices = ()
 
     @property
     def schedule_kind(self) -> str:
@@ -40,7 +44,11 @@ class Case:
 
     def to_json(self) -> dict:
         config = dataclasses.asdict(self.config) if dataclasses.is_dataclass(self.config) else self.config  # type: ignore[arg-type]
-        more = {name: value for name, value in (("tuning", self.tuning), ("calls", self.calls)) if value != _PLAIN[name]}
+        more: dict[str, Any] = {
+            name: value for name, value in (("tuning", self.tuning), ("calls", self.calls)) if value != _PLAIN[name]
+        }
+        if self.indices:
+            more["indices"] = {name: list(numbers) for name, numbers in self.indices}
         return {
             "version": CASE_VERSION,
             "contract": self.contract,

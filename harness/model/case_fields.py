@@ -53,6 +53,7 @@ def check_case(record: Any) -> None:
             raise UsageError(f"case.{name} is {record[name]!r:.100}: must be an object of JSON")
     if not record.get("contract"):
         raise UsageError("case.contract is missing: must be a kernel's name or the address of a contract")
+    check_indices(record.get("indices", {}))
     if not _SCHEDULE.fullmatch(record.get("schedule", "eager")):
         known = "'eager', 'latest' or 'drawn:<integer>', and may end in ' on <count>'"
         raise UsageError(f"case.schedule is {record['schedule']!r:.100}: must be {known}")
@@ -62,6 +63,15 @@ def check_case(record: Any) -> None:
         raise UsageError(f"case.calls is {record['calls']}: must be 1 or 2")
     if record.get("data_seed", 0) < 0:
         raise UsageError(f"case.data_seed is {record['data_seed']}: must be an integer of at least 0")
+
+
+def check_indices(given: Any) -> None:
+    """UsageError unless `given` is a mapping from names of operands to lists of 32-bit integers."""
+    if not isinstance(given, dict):
+        raise UsageError(f"case.indices is {given!r:.100}: must be an object of JSON with a list for each operand")
+    for name, numbers in given.items():
+        if not isinstance(numbers, list) or not all(type(number) is int and -(2**31) <= number < 2**31 for number in numbers):
+            raise UsageError(f"case.indices.{name} is {numbers!r:.100}: must be a list of integers of 32 bits")
 
 
 def _is(value: Any, kinds: Collection[type]) -> bool:

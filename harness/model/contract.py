@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # the harness draws and launches; a contract is read without 
     from hypothesis.strategies import SearchStrategy
 
     from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.case import _PLAIN, Case, Operand
+from bitverdict.harness.model.case import _PLAIN, Case, Indices, Operand
 
 
 def case_from_record(contract: Contract, record: Mapping) -> Case:
@@ -81,6 +81,20 @@ class Tile:
     group: int = 8
 
 
+@dataclass(frozen=True)
+class IndexList:
+    """An operand of row numbers that a case may write out (`Case.indices`).
+
+    Its length is the field `length` of Problem. The table that it points into has as many rows as the field `rows` says. `block`:
+    rows of one program, where two programs must not name one row of the table; 0 where any may.
+    """
+
+    name: str
+    length: str
+    rows: str
+    block: int = 0
+
+
 class Contract:
     """Base of all contracts; a kernel's contract overrides what it needs. See the module's docstring for the order of play."""
 
@@ -126,6 +140,14 @@ class Contract:
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         """One `ExpectedOutput` per output. `recorded` holds what the run knew, e.g. the autotuner's winning configuration."""
         raise TypeError(f"{type(self).__name__} has no expected")
+
+    def index_lists(self, case: Case) -> tuple[IndexList, ...]:
+        """The operands of row numbers that a case of this shape can write out."""
+        return ()
+
+    def indices(self, case: Case) -> Indices:
+        """The row numbers that `case` is fed, whether it writes them out or draws them from its seed."""
+        return ()
 
     def recorded(self, case: Case) -> dict:
         """What only the run just made knows (JSON values): the autotuner's winner, for one."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ TYPES = ("dtype", "format")  # fields that are told even where they have their d
 SHADES = " ·░▒▓█"
 _PARTS = [f"{shade} below {25 * place}%" for place, shade in enumerate(SHADES[1:-1], 1)]
 LEGEND = ", ".join(["blank none", *_PARTS, f"{SHADES[-1]} all"])
+MOST_RUNS = 12  # equal neighbours of a list of row numbers, told as one each
 MOST_LINES, LONGEST = 10, 300  # lines of one detail, characters of a line
 TOLD_ELSEWHERE = {"first", "clusters", "heat", "heat_before", "output", "wrong", "of", "never_written", "inconclusive_words"}
 TOLD_ELSEWHERE |= {"traceback", "raised", "buffer", "first_byte", "last_byte", "bytes", "written", "status", "layer"}
@@ -90,8 +93,22 @@ def describe(case: Case) -> str:
         f"schedule={case.schedule}",
         *([f"tuning={case.tuning}"] if case.tuning else []),
         *([f"calls={case.calls}"] if case.calls > 1 else []),
+        *(f"{name}={in_runs(numbers)}" for name, numbers in case.indices),
     ]
     return " ".join(told)
+
+
+def in_runs(numbers: Sequence[int]) -> str:
+    """A list of integers in one expression, equal neighbours as one: ``[0]*7+[41]``. Of more than `MOST_RUNS` runs the first."""
+    runs = [(number, len(list(same))) for number, same in itertools.groupby(numbers)]
+    parts: list[str] = []
+    for alone, group in itertools.groupby(runs[:MOST_RUNS], lambda run: run[1] == 1):
+        if alone:
+            parts.append(str([number for number, _ in group]))
+        else:
+            parts += [f"[{number}]*{count}" for number, count in group]
+    told = "+".join(parts).replace(" ", "")
+    return told if len(runs) <= MOST_RUNS else f"{told}+... ({len(numbers)} numbers)"
 
 
 def _told(record: Any) -> list[str]:

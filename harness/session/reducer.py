@@ -6,8 +6,8 @@ goes no lower than there. So two runs that begin at different cases of one bug w
 case.
 
 The order: plainest choices (schedule, regime, element types, flags), then sizes of the problem and of the launch nearer to 0, then
-gaps and offsets (fields whose default is 0), then the data seed. A field that was made smaller may need others to stay legal: rows
-of another length need another gap to end on 16 bytes, so gaps follow by themselves.
+row numbers that are written out, then gaps and offsets (fields whose default is 0), then the data seed. A field that was made
+smaller may need others to stay legal: rows of another length need another gap to end on 16 bytes, so gaps follow by themselves.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.contract import Contract, IndexList
 from bitverdict.harness.model.targets import Target
+from bitverdict.harness.session import smaller_lists
 
 Field = tuple[str, ...]  # the names that lead to a value: ("problem", "a", "pad")
 SMALL = 17  # values below it are tried one by one: a residue modulo 16 decides much
@@ -28,27 +29,31 @@ MOST_REPAIRS = 1000  # combinations of gaps asked for one candidate; asking cost
 
 
 class Reducer:
-    """The way down from a case of `contract` on `target`. `shows` says whether a legal case shows the same bug; where it answers
-    None there is no time left, and the descent ends with what it has."""
+    """The way down from a case of `contract` on `target`. `shows` says whether a candidate shows the same bug; where it answers
+    None there is no time left, and the descent ends with what it has. Candidates are legal as the case is that was begun with: they
+    expect a result as it does, or the same fault or refusal."""
 
     def __init__(self, contract: Contract, target: Target, shows: Callable[[Case], bool | None]) -> None:
         self.contract, self.target, self.shows = contract, target, shows
         self.listed = contract.required(target)
-        self.choices: dict[Field, list[Any]] = {}
+        self.choices: dict[tuple[Field, bool], list[Any]] = {}
         self.floors: dict[Field, int] = {}
         self.owing: dict[Case, bool] = {}
         self.repaired: dict[Case, Case | None] = {}
         self.begun: Case | None = None
+        self.aim = ""  # what is said of the case that was begun with: of a legal one nothing
         self.rules: set[str] | None = None
         self.ended = False
 
     def least(self, case: Case) -> Case:
         """The case that no move makes smaller, or the smallest met when time ran out."""
-        before, self.begun = None, case
+        before, self.begun, self.aim = None, case, self._broken(case)
+        case = self._written_out(case)
         while case != before and not self.ended:
             before = case
             for field in fields_of(case):
                 case = self._lowered(case, field)
+            case = self._with_smaller_lists(case)
             if case == before:  # nothing simple is left: look closer
                 for field in fields_of(case):
                     case = self._searched(case, field)
@@ -60,10 +65,10 @@ class Reducer:
         """One field as small as powers of two and bisection between them find it."""
         value = value_at(case, field)
         if not is_number(value):
-            return self._first(case, [with_value(case, field, less) for less in self.lesser(case, field)])
+            return self._first(case, [made for less in self.lesser(case, field) for made in self._moves(case, field, less)])
         below, steps = self.floor(case, field) - 1, self.lesser(case, field)
         for step in steps:
-            if (candidate := self._legal_and_shown(with_value(case, field, step))) is not None:
+            if (candidate := self._any_shown(self._moves(case, field, step))) is not None:
                 case = candidate
                 break
             below = step
@@ -72,7 +77,7 @@ class Reducer:
             return case
         while value - below > 1 and not self.ended:
             middle = (below + value) // 2
-            if (candidate := self._legal_and_shown(with_value(case, field, middle))) is not None:
+            if (candidate := self._any_shown(self._moves(case, field, middle))) is not None:
                 case, value = candidate, middle
             else:
                 below = middle
@@ -85,7 +90,63 @@ class Reducer:
             return case
         near = {value - step * times for step in (1, 2, 4, 8, 16, 32, 64) for times in (1, 2, 3)} | set(range(SMALL))
         near = {less for less in near if self.floor(case, field) <= less < abs(value)}
-        return self._first(case, [with_value(case, field, less) for less in sorted(near)])
+        return self._first(case, [made for less in sorted(near) for made in self._moves(case, field, less)])
+
+    def _moves(self, case: Case, field: Field, value: Any) -> list[Case]:
+        """`case` with `value` at `field`. Lists of row numbers follow their length; where a table got another number of rows, they
+        are tried as they are, and then with their distance from its end."""
+        moved = with_value(case, field, value)
+        if not case.indices:
+            return [moved]
+        moved = smaller_lists.resized(self.contract, moved)
+        along = smaller_lists.carried(self.contract, moved, case)
+        return [moved] if along == moved else [moved, along]
+
+    def _written_out(self, case: Case) -> Case:
+        """`case` with its row numbers written out, where it draws them from its seed and still shows the bug then. What stands
+        behind its regime says nothing any more."""
+        if case.indices or not (indices := self.contract.indices(case)):
+            return case
+        written = dataclasses.replace(case, indices=indices)
+        return self._first(case, [dataclasses.replace(written, regime=case.regime.partition("/")[0]), written])
+
+    def _with_smaller_lists(self, case: Case) -> Case:
+        """`case` with fewer row numbers, and those that are left as simple as they can be."""
+        if not case.indices:
+            return case
+        for pieces in (2, 4, 8, 16, smaller_lists.PIECES):
+            for how in smaller_lists.shorter(self.contract, case, pieces=pieces):
+                case = self._changed(case, how)
+        for pieces in (1, 2, 4, 8, 16, smaller_lists.PIECES):
+            for how in smaller_lists.plainer(self.contract, case, pieces=pieces):
+                case = self._changed(case, how)
+        for of, place in smaller_lists.numbers_that_matter(self.contract, case):
+            case = self._with_simpler_number(case, of, place)
+        return case
+
+    def _changed(self, case: Case, how: Callable[[Case], Case | None]) -> Case:
+        made = None if self.ended else how(case)
+        return case if made is None else self._first(case, [made])
+
+    def _with_simpler_number(self, case: Case, of: IndexList, place: int) -> Case:
+        """One row number as near to 0 as powers of two, the table's ends and bisection between them find it."""
+        below = 0
+        for number in smaller_lists.simpler_numbers(case, of, place):
+            candidate = self._legal_and_shown(smaller_lists.with_number(case, of, place, number))
+            if candidate is not None:
+                case = candidate
+                break
+            below = abs(number)
+        number = dict(case.indices)[of.name][place]
+        sign = -1 if number < 0 else 1
+        while abs(number) - below > 1 and not self.ended:
+            middle = (below + abs(number)) // 2
+            candidate = self._legal_and_shown(smaller_lists.with_number(case, of, place, sign * middle))
+            if candidate is not None:
+                case, number = candidate, sign * middle
+            else:
+                below = middle
+        return case
 
     def _exchanged(self, case: Case, field: Field, other: Field) -> Case:
         """One field made smaller that cannot be alone: another one gives way. Both are sizes, or legality ties them together."""
@@ -95,14 +156,14 @@ class Reducer:
         now, before = value_at(case, other), value_at(case, field)
         sizes = field[0] == other[0] == "problem" and is_number(before) and is_number(now) and field not in slack
         for less in self.lesser(case, field):
-            moved = with_value(case, field, less)
+            moved = self._moves(case, field, less)[-1]
             if self.legal(moved) is None:
                 others = [*self.lesser(case, other), 2 * now, 4 * now] if is_number(now) else self._choices(case, other)
             elif sizes and less in (self.floor(case, field), max(before // 2, 1)):
                 others = [now + before - less, -(-now * before // max(less, 1))]  # of the same sum, of the same product
             else:
                 continue  # it was tried by itself
-            ways = [with_value(moved, other, step) for step in others if step != now]
+            ways = [way for step in others if step != now for way in self._moves(moved, other, step)]
             found = self._first(case, [way for way in ways if self.rank(way) < self.rank(case)])
             if found is not case:
                 return found
@@ -114,6 +175,9 @@ class Reducer:
                 return found
         return case
 
+    def _any_shown(self, candidates: list[Case]) -> Case | None:
+        return next((found for made in candidates if (found := self._legal_and_shown(made)) is not None), None)
+
     def _legal_and_shown(self, candidate: Case) -> Case | None:
         legal = None if self.ended else self.legal(candidate)
         if legal is None:
@@ -123,7 +187,7 @@ class Reducer:
         return legal if shown else None
 
     def legal(self, case: Case) -> Case | None:
-        """`case`, with the smallest gaps and offsets under which it expects a result; None where there are none."""
+        """`case`, with the smallest gaps and offsets under which it is legal; None where there are none."""
         if case not in self.owing:
             self.owing[case] = self._expects(case)
         if self.owing[case]:
@@ -161,11 +225,11 @@ class Reducer:
         if self.rules is None:
             legal = self.begun or case
             longer = [with_value(legal, field, value_at(legal, field) + 1) for field in slack_of(legal)]
-            self.rules = {self._broken(one) for one in longer} - {""}
+            self.rules = {self._broken(one) for one in longer} - {self.aim}
         return self.rules
 
     def _expects(self, case: Case) -> bool:
-        return not self._broken(case)
+        return self._broken(case) == self.aim
 
     def lesser(self, case: Case, field: Field) -> list[Any]:
         """The values of one field below its own, the least first."""
@@ -204,11 +268,14 @@ class Reducer:
         choices = [field for field in fields if not is_number(value_at(case, field))]
         later = [field for field in numbers if field in slack]
         sizes = [field for field in numbers if field not in slack]
-        return tuple(tuple(map(place, group)) for group in (choices, sizes, later, [("data_seed",)]))
+        lists = tuple(smaller_lists.simplicity(number) for _, numbers in case.indices for number in numbers)
+        first, second, *last = (tuple(map(place, group)) for group in (choices, sizes, later, [("data_seed",)]))
+        return first, second, (not case.indices, lists), *last
 
     def _choices(self, case: Case, field: Field) -> list[Any]:
         """What a field that is no number may be: its default, then what the required cases have, in its order."""
-        if field not in self.choices:
+        plain_regime = field == ("regime",) and bool(case.indices) and "/" not in case.regime  # row numbers have no kind there
+        if (field, plain_regime) not in self.choices:
             seen = dict.fromkeys(default_at(case, field))
             for listed in self.listed:
                 try:
@@ -216,8 +283,9 @@ class Reducer:
                 except AttributeError:  # a case without a configuration
                     continue
             plain = [str(value) if isinstance(value, str) else value for value in seen]  # a worker need not know an enum's class
-            self.choices[field] = [value for value in plain if type(value) is not int]
-        return self.choices[field]
+            plain = list(dict.fromkeys(value.partition("/")[0] for value in plain)) if plain_regime else plain
+            self.choices[field, plain_regime] = [value for value in plain if type(value) is not int]
+        return self.choices[field, plain_regime]
 
 
 def fields_of(case: Case) -> list[Field]:

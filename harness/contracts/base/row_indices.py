@@ -1,40 +1,96 @@
-"""What contracts of kernels that pick rows by number share."""
+"""What contracts of kernels that pick rows by number share: row numbers of a kind, and row numbers drawn one by one.
+
+Required cases name a kind behind their regime, and draw it from `data_seed`. Generated cases write their numbers out
+(`Case.indices`): Hypothesis draws them one by one, so the reducer and Hypothesis can make each of them simpler.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bitverdict.harness.contracts.base.single_config import KernelContract
 from bitverdict.harness.contracts.inputs import regimes
-from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.case import Case, Indices, Operand
+from bitverdict.harness.model.usage import UsageError
 
 if TYPE_CHECKING:
+    from bitverdict.harness.model.contract import ExpectedOutcome, IndexList
     from bitverdict.harness.model.targets import Target
-from bitverdict.harness.contracts.base.single_config import KernelContract
-
-
-class RowsContract(KernelContract):
-    """A kernel that takes row numbers: their kind stands behind the regime."""
-
-    def draw_regime(self, draw: Callable) -> str:
-        from hypothesis import strategies as st
-
-        return super().draw_regime(draw) + "/" + draw(st.sampled_from(ROW_KINDS))
-
-    def regime(self, place: int) -> str:
-        return super().regime(place) + "/" + ROW_KINDS[place % len(ROW_KINDS)]
-
-    def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
-        values, _, rows = case.regime.partition("/")
-        return super().coverage(case, target) | {"regime": values, "row numbers": rows or "permuted"}
-
 
 ROW_KINDS = ("permuted", "anywhere", "repeated", "edges")
 """What row numbers look like; a case names one behind its regime, as in ``normal/repeated``. permuted: each once as far as they go.
 anywhere: from below 0 to past the end, by at most the table's length and 3. repeated: a few rows over and over. edges: first, last,
 one past it, far past it."""
+SPREADS = ("in the table", "anywhere", "few", "distinct")
+"""Where row numbers lie that are drawn one by one. in the table: any row. anywhere: half in the table, a quarter at its ends and at
+those of int32, a quarter as the kind of that name. few: a third of the rows. distinct: each once as far as they go."""
+MISALIGNED = 32  # of so many drawn cases one has a column off its boundary
+FAULTING = 16  # of so many drawn cases with a scatter one has a negative row number
+
+
+class RowsContract(KernelContract):
+    """A kernel that takes row numbers. Required cases name their kind behind the regime; generated ones write them out."""
+
+    def regime(self, place: int) -> str:
+        return super().regime(place) + "/" + ROW_KINDS[place % len(ROW_KINDS)]
+
+    def with_drawn_indices(self, draw: Callable, case: Case) -> Case:
+        most = self.most_rows(case.config)
+        return dataclasses.replace(
+            case, indices=tuple((each.name, drawn_rows(draw, case, each, most)) for each in self.index_lists(case))
+        )
+
+    def most_rows(self, config: Any) -> int:
+        """No drawn case of `config` has more row numbers in a list, or more rows in the table that they point into."""
+        raise TypeError(f"{type(self).__name__} does not say how many row numbers it draws")
+
+    def indices(self, case: Case) -> Indices:
+        return tuple((each.name, tuple(self.rows(case, each).codes.tolist())) for each in self.index_lists(case))
+
+    def rows(self, case: Case, of: IndexList) -> Operand:
+        """The operand of row numbers `of`: those that the case writes out, else those that its regime and seed give."""
+        written = dict(case.indices).get(of.name)
+        if written is not None:
+            return Operand(name=of.name, format="int32", codes=np.array(written, np.int32))
+        count, rows = getattr(case.problem, of.length), getattr(case.problem, of.rows)
+        return row_numbers(case, of.name, count, rows, scattered_in_blocks_of=of.block)
+
+    def row_operands(self, case: Case) -> list[Operand]:
+        return [self.rows(case, each) for each in self.index_lists(case)]
+
+    def check_indices(self, case: Case) -> None:
+        super().check_indices(case)
+        for each in self.index_lists(case) if case.indices else ():
+            codes, rows = self.rows(case, each).codes, getattr(case.problem, each.rows)
+            if not each.block:
+                continue
+            again = np.flatnonzero(named_elsewhere(codes, each.block) & (codes >= 0) & (codes < rows))
+            if again.size:
+                place = int(again[0])
+                first = int(np.argmax(codes == codes[place]))
+                raise UsageError(
+                    f"case.indices.{each.name}: row {codes[place]} at {first} and {place}: two programs that write one row race, "
+                    f"so nothing is expected; name a row again only inside a block of {each.block}"
+                )
+
+    def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
+        self.check_indices(case)
+        return super().expected_outcome(case, target)
+
+    def scatters_below_zero(self, case: Case) -> bool:
+        """Whether a row number of a scatter is negative: the hardware faults."""
+        if case.regime.endswith("/negative"):
+            return True
+        scattered = {each.name for each in self.index_lists(case) if each.block}
+        return any(min(numbers, default=0) < 0 for name, numbers in case.indices if name in scattered)
+
+    def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
+        values, _, rows = case.regime.partition("/")
+        return super().coverage(case, target) | {"regime": values, "row numbers": "drawn" if case.indices else rows or "permuted"}
 
 
 def row_numbers(case: Case, name: str, count: int, rows: int, *, scattered_in_blocks_of: int = 0) -> Operand:
@@ -46,21 +102,73 @@ def row_numbers(case: Case, name: str, count: int, rows: int, *, scattered_in_bl
     negative = not scattered_in_blocks_of
     kind = case.regime.partition("/")[2] or "permuted"
     rng = regimes.generator(case.data_seed, name)
-    low = -rows - 3 if negative else 0
     if kind == "permuted":
         codes = rng.permutation(max(count, rows))[:count]  # those past the end are ignored, or give zeros
     elif kind == "anywhere":
-        codes = rng.integers(low, 2 * rows + 3, count)
+        codes = rng.integers(-rows - 3 if negative else 0, 2 * rows + 3, count)
     elif kind == "repeated":
         codes = rng.integers(0, rows, max(rows // 3, 1))[rng.integers(0, max(rows // 3, 1), count)]
     elif kind == "negative":  # for a scatter: one of them is below 0
         codes = rng.integers(0, rows, count)
         codes[rng.integers(0, count)] = -1
     else:
-        ends = np.array([0, rows - 1, rows, rows + 1, 2**31 - 1, *((-1, -2, -(2**31)) if negative else ())])
+        ends = table_ends(rows, negative=negative)
         codes = ends[rng.integers(0, len(ends), count)]
-    if scattered_in_blocks_of:
-        _, first, which = np.unique(codes, return_index=True, return_inverse=True)
-        elsewhere = np.arange(count) // scattered_in_blocks_of != first[which] // scattered_in_blocks_of  # (count,)
-        codes = np.where(elsewhere & (codes >= 0), rows + 1, codes)
-    return Operand(name=name, format="int32", codes=codes.astype(np.int32))
+    return Operand(name=name, format="int32", codes=once_a_block(codes, scattered_in_blocks_of, rows).astype(np.int32))
+
+
+def table_ends(rows: int, *, negative: bool) -> np.ndarray:
+    """Row numbers at the ends of a table of `rows` and of int32, the simplest first; those below 0 with `negative`."""
+    return np.array([0, rows - 1, rows, rows + 1, 2**31 - 1, *((-1, -2, -(2**31)) if negative else ())])
+
+
+def named_elsewhere(codes: np.ndarray, block: int) -> np.ndarray:
+    """(count,) bool: whether a number stands first in another block of `block` numbers."""
+    _, first, which = np.unique(codes, return_index=True, return_inverse=True)
+    return np.arange(len(codes)) // block != first[which] // block
+
+
+def once_a_block(codes: np.ndarray, block: int, rows: int) -> np.ndarray:
+    """(count,) `codes`, those that another block names already replaced by a row past the end; unchanged where `block` is 0."""
+    return np.where(named_elsewhere(codes, block) & (codes >= 0), rows + 1, codes) if block else codes
+
+
+def distinct(numbers: tuple[int, ...], rows: int) -> tuple[int, ...]:
+    """`numbers`, each that stood before replaced by a number of its own past the end of a table of `rows`."""
+    codes = np.array(numbers, np.int64)  # (count,)
+    _, first = np.unique(codes, return_index=True)
+    again = np.setdiff1d(np.arange(len(codes)), first)
+    unused = np.setdiff1d(np.arange(rows, rows + 2 * len(codes)), codes)  # at least `count` of them
+    codes[again] = unused[: len(again)]
+    return tuple(codes.tolist())
+
+
+def drawn_rows(draw: Callable, case: Case, of: IndexList, most: int) -> tuple[int, ...]:
+    """Row numbers for the list `of`, each from 16 bits that Hypothesis draws; bits of 0 give row 0.
+
+    The bits of `most` numbers are drawn at once: a thousand draws of one number each take milliseconds. They are read from the end,
+    so that a list becomes shorter without moving. One scatter in `FAULTING` has one negative number.
+    """
+    from hypothesis import strategies as st
+
+    count, rows = getattr(case.problem, of.length), getattr(case.problem, of.rows)
+    spread = draw(st.sampled_from(SPREADS))
+    bits = np.frombuffer(draw(st.binary(min_size=2 * most, max_size=2 * most)), ">u2")[::-1].astype(np.int64)  # (most,)
+    codes = once_a_block(rows_of_bits(bits, count, rows, spread, negative=not of.block), of.block, rows)  # (count,)
+    if of.block and draw(st.integers(0, FAULTING - 1)) == FAULTING - 1:
+        codes[draw(st.integers(0, count - 1))] = -draw(st.integers(1, 2**31))
+    return tuple(codes.tolist())
+
+
+def rows_of_bits(bits: np.ndarray, count: int, rows: int, spread: str, *, negative: bool) -> np.ndarray:
+    """(count,) row numbers from (most,) integers below 2^16, one of each, as `spread` says; `count`, `rows` <= `most`."""
+    if spread == "distinct":  # those past the end are ignored, or give zeros
+        return np.argsort(bits[: max(count, rows)], kind="stable")[:count]
+    if spread == "in the table":
+        return bits[:count] % rows
+    if spread == "few":
+        return bits[:count] % max(rows // 3, 1)
+    part, low = bits[:count] >> 13, bits[:count] & 0x1FFF  # 3 bits, 13 bits
+    ends, lowest = table_ends(rows, negative=negative), -rows - 3 if negative else 0
+    anywhere = lowest + low % (2 * rows + 3 - lowest)
+    return np.where(part < 4, low % rows, np.where(part < 6, ends[low % len(ends)], anywhere))

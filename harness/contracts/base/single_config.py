@@ -18,7 +18,7 @@ import numpy as np
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.model.architectures import architecture
 from bitverdict.harness.model.case import CASE_VERSION, Case, Operand
-from bitverdict.harness.model.case_fields import check_record
+from bitverdict.harness.model.case_fields import check_indices, check_record
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, Tile
 from bitverdict.harness.model.launcher_limits import FAR_CLAIM, FAR_PAD, claims_far, nearest
 from bitverdict.harness.model.usage import UsageError
@@ -65,6 +65,10 @@ class KernelContract(Contract):
 
         return draw(strategies.regimes())
 
+    def with_drawn_indices(self, draw: Callable, case: Case) -> Case:
+        """`case` with its row numbers drawn, where the kernel takes some."""
+        return case
+
     def regime(self, place: int) -> str:
         """The regime of the case at `place` of the list that every run judges."""
         return regimes.REGIMES[place % len(regimes.REGIMES)]
@@ -99,13 +103,14 @@ class KernelContract(Contract):
             problem, fields = draw(st.sampled_from(pool))
             config = self.module.Config(**fields)
             problem = problem | self.draw_problem(draw, problem, config, target)
-            return self.case(
+            case = self.case(
                 problem,
                 fields,
                 regime=self.draw_regime(draw),
                 data_seed=draw(strategies.data_seeds()),
                 schedule=draw(strategies.schedules(target.emulated)),
             )
+            return self.with_drawn_indices(draw, case)
 
         return drawn()
 
@@ -176,7 +181,24 @@ class KernelContract(Contract):
             ) from error
         check_record(problem, "problem", self.signed)
         check_record(config, "config", self.signed)
-        return Case(contract=record.get("contract", self.address), problem=problem, config=config, **rest)
+        check_indices(listed := record.get("indices", {}))
+        indices = tuple((name, tuple(numbers)) for name, numbers in listed.items())
+        case = Case(contract=record.get("contract", self.address), problem=problem, config=config, indices=indices, **rest)
+        self.check_indices(case)
+        return case
+
+    def check_indices(self, case: Case) -> None:
+        """UsageError where the case writes out row numbers that it cannot be fed."""
+        known = {each.name: each for each in self.index_lists(case)}
+        for name, numbers in case.indices:
+            if name not in known:
+                has = f"it has {', '.join(known)}" if known else "it has none"
+                raise UsageError(f"case.indices.{name}: {self.stem} has no such operand of row numbers; {has}")
+            due = getattr(case.problem, known[name].length)
+            if len(numbers) != due:
+                raise UsageError(
+                    f"case.indices.{name} has {len(numbers)} numbers: must have {due}, as problem.{known[name].length} says"
+                )
 
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
         seen: dict[str, str | int] = {"target": target.name, "regime": case.regime, "schedule": case.schedule_kind}

@@ -43,6 +43,18 @@ _TEXTS = (
         ("wrong words",),
     ),
     (
+        "last row taken as missing",
+        "wanted = gl.convert_layout(wanted,",
+        "wanted = gl.convert_layout(gl.where(wanted == table.shape[0] - 1, -1, wanted),",
+        ("wrong words",),
+    ),
+    (
+        "the row after the last taken from the last",
+        "wanted = gl.convert_layout(wanted,",
+        "wanted = gl.convert_layout(gl.where(wanted == table.shape[0], wanted - 1, wanted),",
+        ("wrong words",),
+    ),
+    (
         "second block starts too late",
         "first = gl.program_id(0) * BLOCK_X",
         "first = gl.program_id(0) * (BLOCK_X + 4)",

@@ -25,6 +25,12 @@ _TEXTS = (
         "targets = gl.convert_layout(gl.minimum(targets, table.shape[0] - 1),",
         ("wrong words", "race"),
     ),
+    (
+        "last row of several not written",
+        "targets = gl.convert_layout(targets,",
+        "targets = gl.convert_layout(gl.where((targets > 0) & (targets == table.shape[0] - 1), table.shape[0], targets),",
+        ("wrong words",),
+    ),
     ("source taken as contiguous", "block_y + source_pad,\n        block_x", "block_y, block_x", ("wrong words", "stray read")),
     ("nothing in the buffer", "    tile.store(values)\n", "", ("uninitialised read", "wrong words")),
     (
