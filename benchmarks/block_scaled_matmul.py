@@ -5,14 +5,19 @@
     python benchmarks/block_scaled_matmul.py --format mxfp8 --K_range 8192 16384 --K_step 2048 --bench
 
 M = N = 8192 (`--size`). The check takes chosen elements of the result and holds them to the words of the machine's own model:
-scaled tcgen05 where there is one, the compiler's widening elsewhere. Exit status 1 when a word differs, 2 without a GPU. `--proton
-NAME` has Triton's profiler count launches by their metadata too, into NAME.hatchet (of a range NAME_K512.hatchet, ...): look at it
-with `proton-viewer -m tflop/s NAME.hatchet`."""
+scaled tcgen05 where there is one, the compiler's widening elsewhere. Exit status 1 when a word differs, 2 without a GPU.
+
+`--proton NAME` profiles as the tutorial does: one session of Triton's profiler, active around `--repetitions` launches of each K
+and nowhere else, which counts them by their metadata. It writes NAME.hatchet and prints its tree with the tutorial's two metrics;
+`proton-viewer`, of the package llnl-hatchet, shows others."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -20,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 CHECKED = 4096  # elements of the result
+SESSION = 0  # of the profiler: the first of a process
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,15 +36,22 @@ def main(arguments: list[str] | None = None) -> int:
         print("this benchmark times launches and needs a CUDA GPU; emulated ones: bitverdict run block_scaled_matmul")
         return 2
     arch = "sm_{}{}".format(*torch.cuda.get_device_capability())
-    first, last = given.K_range or (given.K, given.K)
     wrong = 0
-    for k in range(first, last + 1, given.K_step):
-        wrong += measured(given, k, arch, "cuda")
+    with profiled(given.proton):
+        for k in depths(given):
+            wrong += measured(given, k, arch, "cuda")
+    if given.proton:
+        print(tree(Path(f"{given.proton}.hatchet")))
     return 1 if wrong else 0
 
 
+def depths(given: argparse.Namespace) -> range:
+    first, last = given.K_range or (given.K, given.K)
+    return range(first, last + 1, given.K_step)
+
+
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
-    """The tutorial's options, and three more."""
+    """The tutorial's options, and more."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-K", type=int, default=512)
     parser.add_argument("--K_range", type=int, nargs=2, metavar=("FIRST", "LAST"))
@@ -49,10 +62,13 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--regime", default="codes", help="what is multiplied: see bitverdict.harness.contracts.inputs.block_scaled_inputs.REGIMES"
     )
-    parser.add_argument("--proton", metavar="NAME", help="count by launch metadata too, into NAME.hatchet")
+    parser.add_argument("--proton", metavar="NAME", help="profile into NAME.hatchet and print its tree")
+    parser.add_argument("--repetitions", type=int, default=10_000, help="launches of each K that are profiled: the tutorial's")
     given = parser.parse_args(arguments)
     if given.K_step < 1:
         parser.error(f"--K_step {given.K_step}: must be at least 1")
+    if given.repetitions < 1:
+        parser.error(f"--repetitions {given.repetitions}: must be at least 1")
     if given.proton and not given.bench:
         parser.error(f"--proton {given.proton}: counts timed launches, and --no-bench times none; leave one of them out")
     if given.proton and not (place := Path(given.proton).absolute().parent).is_dir():
@@ -83,7 +99,7 @@ def measured(given: argparse.Namespace, k: int, arch: str, device: str) -> int:
     if given.bench:
         flops = 2.0 * size * size * case.problem.k
         if given.proton:
-            profiled(run, f"{given.proton}_K{case.problem.k}" if given.K_range else given.proton)
+            active(run, given.repetitions)
         ours = do_bench(run)
         left, right = (torch.randn(size, case.problem.k, device=device, dtype=torch.bfloat16) for _ in range(2))
         peer = do_bench(lambda: left @ right.T)
@@ -119,16 +135,52 @@ def expected_outcome(case, a, b, rows: np.ndarray, columns: np.ndarray, arch: st
     return element_words(plan, "fp16", arch, a.codes[rows], a.scales[rows], b.codes[columns], b.scales[columns])
 
 
-def profiled(run, name: str) -> None:
-    """A hundred launches under Triton's profiler, whose hook asks each for its metadata: NAME.hatchet."""
+@contextmanager
+def profiled(name: str | None) -> Iterator[None]:
+    """A session of Triton's profiler into NAME.hatchet, whose hook asks each launch for its metadata; not active yet."""
+    if name is None:
+        yield
+        return
     import triton.profiler as proton
 
     proton.start(name, hook="triton")
+    proton.deactivate(SESSION)  # operands are made outside it
     try:
-        for _ in range(100):
-            run()
+        yield
     finally:
         proton.finalize()
+
+
+def active(run: Callable[[], object], repetitions: int) -> None:
+    """Launches that the session counts. What is launched around them it does not see."""
+    import triton.profiler as proton
+
+    proton.activate(SESSION)
+    try:
+        for _ in range(repetitions):
+            run()
+    finally:
+        proton.deactivate(SESSION)
+
+
+def tree(path: Path) -> str:
+    """The tree of a profile: TFLOP/s, milliseconds and launches of each node that ran, all that is below it included."""
+    root = json.loads(path.read_text())[0]
+    return "\n".join(["tflop/s   time/ms  launches", *_branch(root, 0)])
+
+
+def _branch(node: dict, depth: int) -> list[str]:
+    flops, took, count = (_total(node, metric) for metric in ("flops", "time (ns)", "count"))
+    if not took:  # what the profiler's hook launched for itself, for one
+        return []
+    shown = f"{flops / took / 1e3:7.1f} {took / 1e6:9.3f} {count:9,.0f}"
+    return [f"{shown}  {'  ' * depth}{node['frame']['name']}"] + [
+        line for child in node["children"] for line in _branch(child, depth + 1)
+    ]
+
+
+def _total(node: dict, metric: str) -> float:
+    return float(node["metrics"].get(metric, 0)) + sum(_total(child, metric) for child in node["children"])
 
 
 if __name__ == "__main__":

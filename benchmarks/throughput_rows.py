@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 SIZES = ("1024", "2048", "4096", "8192", "9728x8192x65536")  # the tutorial's
+LAUNCHES, GRAPH = "launches", "graph"
+GROUPS = (8, 1, 4, 16)  # tile rows of a group: the tutorial's, none, and others
+SMALL = 2048**3  # products up to which a launch takes the host longer than the GPU
+
+Size = tuple[int, int, int]
 
 
 @dataclass
 class Timed:
     """One row: a kernel at a size, its peer, both in milliseconds (median, 0.2, 0.8), TFLOP/s of the medians, their ratio, and how
-    many words of the same launch were compared."""
+    many words of the same launch were compared. `timed`: each launch by itself with the L2 cache cleared before it ("launches"), or
+    many in one CUDA graph, whose operands stay in the cache ("graph"). `part`: the part of the list it belongs to."""
 
     kernel: str
     dtype: str
@@ -27,6 +34,8 @@ class Timed:
     words: int = 0
     differ: int = 0
     not_run: str = ""
+    timed: str = LAUNCHES
+    part: str = ""
 
     @property
     def size(self) -> str:
@@ -62,37 +71,86 @@ def size_of(text: str) -> tuple[int, int, int]:
     return m, n, k
 
 
-def asked(sizes: list[tuple[int, int, int]], *, probe: bool = True) -> Iterator[Ask]:
-    """The rows, in the order of what matters most."""
+def asked(sizes: list[Size], parts: Iterable[str] = ()) -> Iterator[Ask]:
+    """The rows of `parts` (all of `PARTS` when empty), in the order of what matters most."""
+    chosen = tuple(parts) or tuple(PARTS)
+    for name, rows in PARTS.items():
+        for ask in rows(sizes) if name in chosen else ():
+            ask.row.part = name
+            yield ask
+
+
+def asked_of(contract: str, problem: Any, dtype: str, configs: tuple[Any, ...], *, timed: str = LAUNCHES) -> Ask:
     from bitverdict.harness.model.case import Case
-    from bitverdict.kernels import ampere_gemm, block_scaled_matmul, hopper_matmul, matmul
 
-    def ask(contract: str, problem: Any, dtype: str, configs: tuple[Any, ...]) -> Ask:
-        row = Timed(kernel=contract, dtype=dtype, m=problem.m, n=problem.n, k=problem.k)
-        return Ask(row, Case(contract=contract, problem=problem, config=configs[0], data_seed=8192), configs)
+    row = Timed(kernel=contract, dtype=dtype, m=problem.m, n=problem.n, k=problem.k, timed=timed)
+    return Ask(row, Case(contract=contract, problem=problem, config=configs[0], data_seed=8192), configs)
 
-    largest = max((s for s in sizes if s[0] * s[2] <= 1 << 26), key=lambda s: s[0] * s[1] * s[2], default=sizes[0])
-    side = dict(zip("mnk", largest, strict=True))
-    for size in sorted(sizes, key=lambda s: s != largest):
-        yield ask("matmul", matmul.Problem(**dict(zip("mnk", size, strict=True))), "fp16", (None,))
+
+def largest_of(sizes: list[Size]) -> Size:
+    """The largest of `sizes` that every kernel is timed at."""
+    return max((s for s in sizes if s[0] * s[2] <= 1 << 26), key=math.prod, default=sizes[0])
+
+
+def autotuned(sizes: list[Size]) -> Iterator[Ask]:
+    """`matmul` as it is launched without a configuration, at every size, the goal's first."""
+    from bitverdict.kernels import matmul
+
+    for m, n, k in sorted(sizes, key=lambda size: size != largest_of(sizes)):
+        yield asked_of("matmul", matmul.Problem(m=m, n=n, k=k), "fp16", (None,))
+
+
+def small(sizes: list[Size]) -> Iterator[Ask]:
+    """Sizes whose launch takes longer than their product, through one graph: `matmul` as it is tuned, and `hopper_matmul`."""
+    from bitverdict.kernels import hopper_matmul, matmul
+
+    tiles = [
+        hopper_matmul.Config(block_m=m, block_n=n, block_k=k, stages=stages, num_warps=warps)
+        for m, n, k, warps, stages in (
+            (64, 128, 64, 4, 6), (128, 64, 64, 4, 6), (64, 128, 128, 4, 4), (128, 64, 128, 4, 4), (128, 128, 64, 4, 4),
+            (128, 128, 64, 8, 4), (128, 256, 64, 8, 4),
+        )
+    ]  # fmt: skip
+    for m, n, k in sizes:
+        if m * n * k <= SMALL:
+            yield asked_of("matmul", matmul.Problem(m=m, n=n, k=k), "fp16", (None,), timed=GRAPH)
+            yield asked_of("hopper_matmul", hopper_matmul.Problem(m=m, n=n, k=k), "fp16", tuple(tiles), timed=GRAPH)
+
+
+def grouping(sizes: list[Size]) -> Iterator[Ask]:
+    """What taking tiles in groups of rows is worth: the tutorial's first tile by pointers, and the same by TMA, in each group size,
+    at the largest size and at one of a larger K."""
+    from bitverdict.kernels import matmul
+
+    by_pointers = matmul.CONFIGS["cuda"][0]
+    by_tma = replace(by_pointers, num_stages=4, loads="descriptors")
+    deepest = max(sizes, key=math.prod)
+    for m, n, k in dict.fromkeys((largest_of(sizes), deepest)):
+        for config in (by_pointers, by_tma):
+            for group in GROUPS:
+                yield asked_of("matmul", matmul.Problem(m=m, n=n, k=k), "fp16", (replace(config, group_m=group),))
+
+
+def others(sizes: list[Size]) -> Iterator[Ask]:
+    """The other kernels that run on this GPU, at the largest size."""
+    from bitverdict.kernels import ampere_gemm, block_scaled_matmul, hopper_matmul
+
+    side = dict(zip("mnk", largest_of(sizes), strict=True))
     wide = hopper_matmul.Config(block_m=128, block_n=256, block_k=64, stages=4, num_warps=8)
-    if probe:
-        yield from probed(sizes)
     tiles = hopper_matmul.Config(stages=4), wide, replace(wide, stages=3)
-    yield ask("hopper_matmul", hopper_matmul.Problem(**side), "fp16", tiles)
-    yield ask("hopper_matmul", hopper_matmul.Problem(**side, dtype="bf16", out="bf16"), "bf16", (wide,))
+    yield asked_of("hopper_matmul", hopper_matmul.Problem(**side), "fp16", tiles)
+    yield asked_of("hopper_matmul", hopper_matmul.Problem(**side, dtype="bf16", out="bf16"), "bf16", (wide,))
     deep = ampere_gemm.Config(block_m=128, block_n=128, block_k=32, stages=4, num_warps=8)
-    yield ask("ampere_gemm", ampere_gemm.Problem(**side), "bf16", (ampere_gemm.Config(),))
-    yield ask("ampere_gemm", ampere_gemm.Problem(**side), "bf16", (deep, replace(deep, num_warps=4)))
-    yield ask("ampere_gemm", ampere_gemm.Problem(**side), "bf16, ld.shared", (ampere_gemm.Config(fragments="ld.shared"),))
+    yield asked_of("ampere_gemm", ampere_gemm.Problem(**side), "bf16", (ampere_gemm.Config(),))
+    yield asked_of("ampere_gemm", ampere_gemm.Problem(**side), "bf16", (deep, replace(deep, num_warps=4)))
+    yield asked_of("ampere_gemm", ampere_gemm.Problem(**side), "bf16, ld.shared", (ampere_gemm.Config(fragments="ld.shared"),))
     for name in ("mxfp8", "mxfp4", "nvfp4", "mixed"):
         configs = block_scaled_matmul.configurations(name, block_scaled_mma=False)
-        yield ask("block_scaled_matmul", block_scaled_matmul.Problem(**side, format=name), name, configs)
+        yield asked_of("block_scaled_matmul", block_scaled_matmul.Problem(**side, format=name), name, configs)
 
 
-def probed(sizes: list[tuple[int, int, int]]) -> Iterator[Ask]:
-    """Configurations that `matmul` might come to try, each timed once at the goal's size (`--probe`)."""
-    from bitverdict.harness.model.case import Case
+def probed(sizes: list[Size]) -> Iterator[Ask]:
+    """Configurations that `matmul` might come to try, each timed once at the goal's size."""
     from bitverdict.kernels import matmul
 
     tiles = (
@@ -105,21 +163,19 @@ def probed(sizes: list[tuple[int, int, int]]) -> Iterator[Ask]:
         for group in ((4, 6, 8, 12, 16) if (m, n, stages) == (128, 256, 4) else (8,))
     ]
     m, n, k = max((size for size in sizes if size[2] <= 8192), key=lambda size: size[0], default=sizes[0])
-    row = Timed(kernel="matmul", dtype="fp16, configurations given", m=m, n=n, k=k)
-    case = Case(contract="matmul", problem=matmul.Problem(m=m, n=n, k=k), config=configs[0], data_seed=8192)
-    yield Ask(row, case, tuple(configs))
+    yield asked_of("matmul", matmul.Problem(m=m, n=n, k=k), "fp16, configurations given", tuple(configs))
 
 
-def blackwell() -> Iterator[Ask]:
-    """The tutorials' tables for Blackwell, row by row: they run where there is tcgen05."""
-    from bitverdict.harness.model.case import Case
+def blackwell(sizes: list[Size]) -> Iterator[Ask]:
+    """The tutorials' tables for Blackwell, row by row, whatever `sizes` are: they run where there is tcgen05."""
     from bitverdict.kernels import block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined
     from bitverdict.kernels.features import Feature
 
     def ask(contract: str, problem: Any, dtype: str, config: Any) -> Ask:
-        row = Timed(kernel=contract, dtype=dtype, m=problem.m, n=problem.n, k=problem.k, config=named(config))
-        case = Case(contract=contract, problem=problem, config=config, data_seed=8192)
-        return Ask(row, case, (config,), frozenset({Feature.BLOCK_SCALED_MMA} if "scaled" in contract else {Feature.TCGEN05}))
+        made = asked_of(contract, problem, dtype, (config,))
+        made.row.config = named(config)
+        made.needs = frozenset({Feature.BLOCK_SCALED_MMA} if "scaled" in contract else {Feature.TCGEN05})
+        return made
 
     size = {"m": 8192, "n": 8192, "k": 16384}
     for side in (64, 128):
@@ -130,7 +186,8 @@ def blackwell() -> Iterator[Ask]:
         for warps in (4, 8):
             half = blocked_matmul_pipelined.Config(block_m=128, block_n=128, block_k=depth, num_warps=warps)
             yield ask("blocked_matmul_pipelined", blocked_matmul_pipelined.Problem(**size), "fp16", half)
-    ranges = (("nvfp4", range(512, 513, 512)), ("mxfp4", range(512, 8193, 512)), ("mxfp8", range(8192, 16385, 2048)))
+    ranges = (("nvfp4", range(512, 513, 512)), ("mxfp4", range(512, 8193, 512)), ("mxfp8", range(8192, 16385, 2048)),
+              ("mixed", range(512, 513, 512)))  # fmt: skip  # of nvfp4 and mixed the tutorial's default K
     for name, depths in ranges:
         best = block_scaled_matmul.configurations(name, block_scaled_mma=True)[0]
         for k in depths:
@@ -141,3 +198,14 @@ def named(config: Any) -> str:
     from bitverdict.harness.studies.large_gemm.cases import _named
 
     return _named(config)
+
+
+PARTS: dict[str, Callable[[list[Size]], Iterator[Ask]]] = {
+    "autotuned": autotuned,
+    "small": small,
+    "grouping": grouping,
+    "probed": probed,
+    "others": others,
+    "blackwell": blackwell,
+}
+"""The parts of the list, by name."""

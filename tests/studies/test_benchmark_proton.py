@@ -1,9 +1,10 @@
-"""Contract under test: `benchmarks/block_scaled_matmul.py --proton` asks Triton's profiler as it is, writes a file for each K, and
-refuses what would profile nothing before it does anything."""
+"""Contract under test: `benchmarks/block_scaled_matmul.py --proton` profiles as the tutorial does, prints the tree of what it
+counted, and refuses what would profile nothing before it does anything."""
 
 from __future__ import annotations
 
 import inspect
+import json
 from pathlib import Path
 
 import pytest
@@ -13,20 +14,29 @@ from benchmarks import block_scaled_matmul as benchmark
 
 
 class Recorder:
-    """In the profiler's place: what it was asked, and how many launches came between."""
+    """In the profiler's place: what it was asked, and how many launches came while it was active and while it was not."""
 
     def __init__(self) -> None:
         self.asked: list[tuple] = []
-        self.launches = 0
+        self.active, self.seen, self.unseen = False, 0, 0
 
     def start(self, name: str, **options: str) -> None:
+        self.active = True
         self.asked.append(("start", name, options))
 
+    def activate(self, session: int) -> None:
+        self.active = True
+        self.asked.append(("activate", session))
+
+    def deactivate(self, session: int) -> None:
+        self.active = False
+        self.asked.append(("deactivate", session))
+
     def finalize(self) -> None:
-        self.asked.append(("finalize", self.launches))
+        self.asked.append(("finalize",))
 
     def launch(self) -> None:
-        self.launches += 1
+        self.seen, self.unseen = self.seen + self.active, self.unseen + (not self.active)
 
 
 @pytest.fixture
@@ -34,23 +44,51 @@ def profiler(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     import triton.profiler
 
     made = Recorder()
-    for name in ("start", "finalize"):
+    for name in ("start", "activate", "deactivate", "finalize"):
         monkeypatch.setattr(triton.profiler, name, getattr(made, name))
     return made
 
 
-def test_a_hundred_launches_lie_between_start_and_finalize(profiler: Recorder) -> None:
-    benchmark.profiled(profiler.launch, "told")
-    assert profiler.asked == [("start", "told", {"hook": "triton"}), ("finalize", 100)]
+def test_the_session_is_active_around_the_counted_launches_alone(profiler: Recorder) -> None:
+    with benchmark.profiled("told"):
+        profiler.launch()
+        benchmark.active(profiler.launch, 100)
+        profiler.launch()
+    assert (profiler.seen, profiler.unseen) == (100, 2)
+    around = [("activate", 0), ("deactivate", 0)]
+    assert profiler.asked == [("start", "told", {"hook": "triton"}), ("deactivate", 0), *around, ("finalize",)]
 
 
 def test_a_launch_that_fails_still_ends_the_session(profiler: Recorder) -> None:
     def fails() -> None:
         raise RuntimeError("no such kernel")
 
-    with pytest.raises(RuntimeError, match="no such kernel"):
-        benchmark.profiled(fails, "told")
-    assert profiler.asked[-1] == ("finalize", 0)
+    with pytest.raises(RuntimeError, match="no such kernel"), benchmark.profiled("told"):
+        benchmark.active(fails, 100)
+    assert profiler.asked[-2:] == [("deactivate", 0), ("finalize",)]
+
+
+def test_without_a_name_nothing_is_profiled(profiler: Recorder) -> None:
+    with benchmark.profiled(None):
+        assert not profiler.asked
+    assert benchmark.parsed(["--proton", "told"]).repetitions == 10_000
+
+
+def test_the_tree_shows_rate_time_and_launches_with_all_below(tmp_path: Path) -> None:
+    def node(name: str, metrics: dict, *children: dict) -> dict:
+        return {"frame": {"name": name, "type": "function"}, "metrics": metrics, "children": list(children)}
+
+    whole = node("matmul [K=512]", {"time (ns)": 2_000_000, "flops": 4e11, "count": 10})
+    apart = node("matmul [K=1024]", {"flops": 2e11}, node("matmul", {"time (ns)": 1_000_000, "count": 5}))
+    kept = tmp_path / "told.hatchet"
+    kept.write_text(json.dumps([node("ROOT", {}, node("__proton_launch_metadata", {}), whole, apart), {"CUDA": {}}]))
+    assert benchmark.tree(kept).splitlines() == [
+        "tflop/s   time/ms  launches",
+        "  200.0     3.000        15  ROOT",
+        "  200.0     2.000        10    matmul [K=512]",
+        "  200.0     1.000         5    matmul [K=1024]",
+        "    0.0     1.000         5      matmul",
+    ]
 
 
 def test_the_profiler_of_this_triton_takes_what_it_is_asked() -> None:
@@ -58,6 +96,8 @@ def test_the_profiler_of_this_triton_takes_what_it_is_asked() -> None:
 
     inspect.signature(triton.profiler.start).bind("told", hook="triton")
     inspect.signature(triton.profiler.finalize).bind()
+    for name in ("activate", "deactivate"):
+        inspect.signature(getattr(triton.profiler, name)).bind(benchmark.SESSION)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +106,7 @@ def test_the_profiler_of_this_triton_takes_what_it_is_asked() -> None:
         (["--proton", "told", "--no-bench"], "leave one of them out"),
         (["--proton", "no/such/place/told"], "must be in a directory that exists"),
         (["--K_step", "0"], "must be at least 1"),
+        (["--proton", "told", "--repetitions", "0"], "must be at least 1"),
     ],
 )
 def test_what_would_profile_nothing_is_refused_with_the_remedy(words: list[str], said: str, capsys: pytest.CaptureFixture) -> None:
@@ -83,18 +124,29 @@ def test_without_a_gpu_it_says_what_it_needs_and_writes_nothing(
     assert "needs a CUDA GPU" in capsys.readouterr().out and not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("words", "names"), [(["-K", "128"], ["told"]), (["--K_range", "128", "256", "--K_step", "128"],
-                                                                          ["told_K128", "told_K256"])])  # fmt: skip
-def test_each_k_of_a_range_has_a_file_of_its_own(
-    words: list[str], names: list[str], profiler: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_k_of_a_range_is_counted_in_one_session(profiler: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     from bitverdict.harness.emulator import emulated
 
+    counted: list[int] = []
     monkeypatch.setattr("triton.testing.do_bench", lambda call: 1.0)
-    monkeypatch.setattr(benchmark, "profiled", lambda run, name: profiler.start(name))
-    given = benchmark.parsed(["--format", "mxfp8", "--size", "128", "--proton", "told", *words])
-    first, last = given.K_range or (given.K, given.K)
-    with emulated("sm_100"):
-        for k in range(first, last + 1, given.K_step):
-            assert benchmark.measured(given, k, "sm_100", "cpu") == 0
-    assert [name for _, name, _ in profiler.asked] == names
+    monkeypatch.setattr(benchmark, "active", lambda run, repetitions: counted.append(repetitions))
+    given = benchmark.parsed(
+        [
+            "--format",
+            "mxfp8",
+            "--size",
+            "128",
+            "--proton",
+            "told",
+            "--K_range",
+            "128",
+            "256",
+            "--K_step",
+            "128",
+            "--repetitions",
+            "3",
+        ]
+    )
+    with emulated("sm_100"), benchmark.profiled("told"):
+        assert [benchmark.measured(given, k, "sm_100", "cpu") for k in benchmark.depths(given)] == [0, 0]
+    assert counted == [3, 3] and [what for what, *_ in profiler.asked] == ["start", "deactivate", "finalize"]

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import pages, throughput, throughput_operands, throughput_rows, two_gpus
-from benchmarks.throughput import GOAL_SIZE
-from benchmarks.throughput_rows import Timed
+from benchmarks.pages import GOALS
+from benchmarks.throughput_rows import GRAPH, PARTS, Timed
+from benchmarks.tutorial_figures import TABLES
 from bitverdict.harness.model.targets import target
 
 HOPPER = target("emulated:sm_90")
@@ -32,15 +33,22 @@ def test_speed_is_two_operations_a_product_and_the_ratio_is_of_speeds() -> None:
 
 
 def test_a_missed_goal_or_a_wrong_word_is_a_failing_status() -> None:
-    assert throughput.status([ROW]) == 0 and GOAL_SIZE == (8192, 8192, 8192)
+    assert throughput.status([ROW]) == 0 and GOALS == {("8192", "launches"): 0.95, ("1024", "graph"): 0.6, ("2048", "graph"): 0.85}
     assert throughput.status([replace(ROW, ms=(2.01, 1.9, 2.2))]) == 1
     assert throughput.status([replace(ROW, differ=1)]) == 1
+    small = replace(ROW, m=2048, n=2048, k=2048, timed=GRAPH, peer_ms=(1.7, 1.7, 1.7))
+    assert throughput.status([small]) == 0 and throughput.status([replace(small, peer_ms=(1.69, 1.6, 1.8))]) == 1
+    by_launches, one_of_grouping = replace(small, timed="launches", ms=(9.0,) * 3), replace(ROW, part="grouping", ms=(9.0,) * 3)
+    assert throughput.status([by_launches, one_of_grouping]) == 0  # no goal is theirs
 
 
 def test_every_row_has_a_case_that_its_contract_takes_back() -> None:
     from bitverdict.harness.model.addresses import resolve
 
-    asks = [*throughput_rows.asked([throughput_rows.size_of(text) for text in throughput_rows.SIZES]), *throughput_rows.blackwell()]
+    asks = list(throughput_rows.asked([throughput_rows.size_of(text) for text in throughput_rows.SIZES]))
+    assert list(dict.fromkeys(ask.row.part for ask in asks)) == list(PARTS)
+    assert {(ask.row.size, ask.row.timed) for ask in asks if ask.row.part == "small"} == {("1024", GRAPH), ("2048", GRAPH)}
+    assert {ask.row.dtype for ask in asks if ask.row.part == "blackwell"} == {"fp16", "nvfp4", "mxfp4", "mxfp8", "mixed"}
     kinds = {ask.row.kernel for ask in asks}
     assert kinds == {"matmul", "hopper_matmul", "ampere_gemm", "block_scaled_matmul", "blocked_matmul", "blocked_matmul_pipelined"}
     for ask in asks:
@@ -50,7 +58,7 @@ def test_every_row_has_a_case_that_its_contract_takes_back() -> None:
 
 
 def test_a_row_is_measured_and_one_that_lacks_a_feature_is_not() -> None:
-    asks = [*throughput_rows.asked([(64, 64, 64)], probe=False), *throughput_rows.blackwell()]
+    asks = list(throughput_rows.asked([(64, 64, 64)], ("others", "blackwell")))
     ampere = next(ask for ask in asks if ask.row.kernel == "ampere_gemm")
     throughput.measure(ampere, HOPPER, 1, 0.01)
     assert len(ampere.row.ms) == 3 and ampere.row.peer_ms[0] > 0 and not ampere.row.not_run
@@ -87,12 +95,15 @@ def test_dequantised_operands_are_the_elements_times_their_scales() -> None:
 
 
 def test_a_page_says_what_was_not_run_and_shows_what_was(tmp_path: Path) -> None:
-    assert pages.page(tmp_path).count("Not run.") == 6
+    assert pages.page(tmp_path).count("Not run.") == 9
     told = {"date": "today", "command": "python", "model": "a GPU", "versions": {"triton": "3.9.0"}, "seconds": 1.0}
-    rows = [ROW.to_json(), Timed(kernel="blocked_matmul", dtype="fp16", m=1, n=1, k=1, not_run="it lacks tcgen05").to_json()]
+    lacking = Timed(
+        kernel="blocked_matmul", dtype="fp16", m=8192, n=8192, k=16384, config="64x64x64 w4", not_run="it lacks tcgen05"
+    )
+    rows = [ROW.to_json(), lacking.to_json()]
     (tmp_path / "throughput.json").write_text(json.dumps(told | {"rows": rows}))
     page = pages.page(tmp_path)
-    assert page.count("Not run.") == 5 and "**0.950** of cuBLAS (goal 0.95: met)" in page and "it lacks tcgen05" in page
+    assert page.count("Not run.") == 7 and "**0.950** of cuBLAS (goal 0.95: met)" in page and "it lacks tcgen05" in page
     drawn = pages.svg(told | {"rows": rows})
     assert drawn.startswith("<svg") and "matmul fp16 8192" in drawn and "blocked_matmul" not in drawn
     assert pages.main([str(tmp_path / "nowhere")]) == 2
@@ -131,7 +142,46 @@ def test_the_hopper_environment_is_shown_as_pytest_ended_it(tmp_path: Path) -> N
     )
     assert kept + "\n- not run: small_mma: it lacks" in shown and "created" not in shown
     log.write_text("created: 16/16 workers\n")  # ended before its summary
-    assert pages.page(tmp_path).count("Not run.") == 6
+    assert pages.page(tmp_path).count("Not run.") == 9
+
+
+def test_grouping_is_shown_as_the_gain_over_the_same_tile_without_it(tmp_path: Path) -> None:
+    rows = [
+        replace(ROW, config=f"128x256x64 g{group} w8 s3 {loads}", part="grouping", peer_ms=(peer, peer, peer)).to_json()
+        for group, loads, peer in ((8, "pointers", 1.8), (1, "pointers", 1.5), (8, "descriptors", 1.9))
+    ]
+    told = {"date": "today", "command": "python", "model": "a GPU", "versions": {}, "seconds": 1.0, "rows": rows}
+    (tmp_path / "throughput.json").write_text(json.dumps(told))
+    page = pages.page(tmp_path)
+    shown = page.partition("## Tiles in groups of rows")[2].partition("\n## ")[0]
+    assert "| 8192 | 128x256x64 w8 s3 pointers | 1 |" in shown and "| 0.750 | +0.0% |" in shown
+    assert "| 0.900 | +20.0% |" in shown and "| 0.950 | - |" in shown and "220 to 245 TFLOP/s on an A100 (11%)" in shown
+    assert "pointers" not in page.partition("## Tiles")[0]  # they are in no other table
+
+
+def test_each_figure_of_the_tutorials_stands_beside_a_row_of_ours(tmp_path: Path) -> None:
+    asks = list(throughput_rows.asked([(64, 64, 64)], ("blackwell",)))
+    asks[0].row.ms = asks[0].row.peer_ms = (3.0, 3.0, 3.0)
+    for ask in asks[1:]:
+        ask.row.not_run = "it lacks tcgen05"
+    rows = [ask.row.to_json() for ask in asks]
+    told = {"date": "today", "command": "python", "model": "a GPU", "versions": {}, "seconds": 1.0, "rows": rows}
+    (tmp_path / "throughput.json").write_text(json.dumps(told))
+    shown = pages.page(tmp_path).partition("## The tutorials' figures beside ours")[2].partition("\n## ")[0]
+    assert len(TABLES) == 10 and shown.count("Blackwell, not named | not run: it lacks tcgen05") == 9 and "not asked" not in shown
+    assert f"| 671.77 | Blackwell, not named | {asks[0].row.tflops(3.0):.1f} |" in shown and "| 1113.49 |" in shown
+
+
+def test_sections_without_a_run_are_kept_from_the_page_there_is(tmp_path: Path) -> None:
+    old = "# What\n\n## Two GPUs\n\nmeasured before\n\n## The hopper environment\n\nalso before\n\n## Gone\n\nx\n"
+    into = tmp_path / "page.md"
+    into.write_text(old)
+    (tmp_path / "hopper.log").write_text("output words compared and equal, by kernel\nwhere 9 s\n== 2 passed in 8.55s ==\n")
+    assert pages.main([str(tmp_path), "--into", str(into)]) == 0
+    page = into.read_text()
+    assert "measured before" in page and "also before" not in page and "2 passed" in page and "## Gone" not in page
+    assert page.startswith("# What the GPUs said\n") and page.count("## Two GPUs") == 1 and "\n\n\n" not in page
+    assert pages.main([str(tmp_path), "--into", str(tmp_path / "nowhere.md")]) == 2
 
 
 def test_both_workloads_of_two_gpus_are_shown_with_their_workers_rule(tmp_path: Path) -> None:
