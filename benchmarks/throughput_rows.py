@@ -168,7 +168,7 @@ def probed(sizes: list[Size]) -> Iterator[Ask]:
 
 def blackwell(sizes: list[Size]) -> Iterator[Ask]:
     """The tutorials' tables for Blackwell, row by row, whatever `sizes` are: they run where there is tcgen05."""
-    from bitverdict.kernels import block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined
+    from bitverdict.kernels import block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined, warp_specialized_matmul
     from bitverdict.kernels.features import Feature
 
     def ask(contract: str, problem: Any, dtype: str, config: Any) -> Ask:
@@ -186,6 +186,12 @@ def blackwell(sizes: list[Size]) -> Iterator[Ask]:
         for warps in (4, 8):
             half = blocked_matmul_pipelined.Config(block_m=128, block_n=128, block_k=depth, num_warps=warps)
             yield ask("blocked_matmul_pipelined", blocked_matmul_pipelined.Problem(**size), "fp16", half)
+    specialised = warp_specialized_matmul.Config()
+    for schedule in warp_specialized_matmul.SCHEDULES:
+        by_order = replace(specialised, schedule=schedule)
+        yield ask("warp_specialized_matmul", warp_specialized_matmul.Problem(**size), f"fp16, {schedule}", by_order)
+    wide = replace(specialised, block_n=256, stages=3)
+    yield ask("warp_specialized_matmul", warp_specialized_matmul.Problem(**size), "fp16", wide)
     ranges = (("nvfp4", range(512, 513, 512)), ("mxfp4", range(512, 8193, 512)), ("mxfp8", range(8192, 16385, 2048)),
               ("mixed", range(512, 513, 512)))  # fmt: skip  # of nvfp4 and mixed the tutorial's default K
     for name, depths in ranges:

@@ -52,7 +52,7 @@ from bitverdict.kernels.element_types import bits_of
 from bitverdict.kernels.features import Feature, shared_memory_of
 from bitverdict.kernels.mma_wrapper import Accumulator
 from bitverdict.kernels.offset_layout import offset_layout
-from bitverdict.kernels.tile_scheduler import GroupedTiles
+from bitverdict.kernels.tile_scheduler import GroupedTiles, grid_of
 from bitverdict.kernels.tma_gather import described_rows, row_offsets_of
 
 REQUIRES = frozenset(
@@ -226,12 +226,6 @@ def fused_gather_scatter_matmul_kernel(
     tma.store_wait(pendings=0)
 
 
-def multiprocessors(device: torch.device) -> int:
-    """Multiprocessors of the operands' device, as the active driver reports them: of the GPU, or of the model of one."""
-    driver = triton.runtime.driver.active
-    return driver.utils.get_device_properties(device.index or 0)["multiprocessor_count"]
-
-
 def fused_gather_scatter_matmul(
     x: torch.Tensor,
     gather: torch.Tensor,
@@ -288,8 +282,7 @@ def fused_gather_scatter_matmul(
     target = store_target(out, keep=True)
     require_bases("fused_gather_scatter_matmul", W=w, out=target)
     tiles = triton.cdiv(rows, block_m) * triton.cdiv(problem.n, block_n)
-    grid = (min(programs or multiprocessors(x.device), tiles),)
-    fused_gather_scatter_matmul_kernel[grid](
+    fused_gather_scatter_matmul_kernel[grid_of("grouped", tiles, programs, x.device)](
         described_rows(x, block_m, block_k),
         described(w, [block_k, block_n]),
         described_rows(target, block_m, block_n),

@@ -7,12 +7,59 @@ last group may have fewer rows.
 A number past the last tile is answered with the last tile: a program asks one ahead, to start its loads early, and only its
 predicate knows that there is no such tile. Unclamped, the group number would run past the last group, whose height is then zero or
 negative, and divide by it.
+
+The launcher's choice (`SCHEDULES`) is one of groups and programs alone. Groups of one row are row-major order. With a program for
+each tile nothing is persistent: each takes one tile.
 """
 
 from __future__ import annotations
 
+import torch
+import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+
+from bitverdict.kernels.clauses import Clause
+
+SCHEDULES = ("grouped", "row-major", "one tile")
+
+
+def schedule_clauses() -> tuple[Clause, ...]:
+    """The rules of `schedule` and `group_size_m` of a configuration."""
+    return (
+        Clause(
+            name="schedule",
+            holds=lambda p, c: c.schedule in SCHEDULES,
+            value=lambda p, c: f"schedule = {c.schedule}",
+            rule=f"tiles are taken in one of the orders {', '.join(SCHEDULES)}",
+            remedy=f"take {SCHEDULES[0]}",
+            cost="the order of tiles would be a guess",
+        ),
+        Clause(
+            name="group",
+            holds=lambda p, c: c.group_size_m >= 1,
+            value=lambda p, c: f"group_size_m = {c.group_size_m}",
+            rule="at least one row of tiles",
+            remedy="take group_size_m=8",
+            cost="a division by zero in the tile order",
+        ),
+    )
+
+
+def multiprocessors(device: torch.device) -> int:
+    """Multiprocessors of the operands' device, as the active driver reports them: of the GPU, or of the model of one."""
+    driver = triton.runtime.driver.active
+    return driver.utils.get_device_properties(device.index or 0)["multiprocessor_count"]
+
+
+def grid_of(schedule: str, tiles: int, programs: int, device: torch.device) -> tuple[int]:
+    """The grid for `tiles`: a program each in "one tile", else `programs` (0: one a multiprocessor), never more than tiles."""
+    return (tiles if schedule == "one tile" else min(programs or multiprocessors(device), tiles),)
+
+
+def group_of(schedule: str, group_size_m: int) -> int:
+    """Rows of tiles in a group: one where the order is row-major."""
+    return group_size_m if schedule == "grouped" else 1
 
 
 @gluon.aggregate

@@ -283,6 +283,30 @@ def _blocked_matmul_pipelined() -> Iterator[Row]:
     return _blocked("blocked_matmul_pipelined")
 
 
+def _warp_specialized_matmul() -> Iterator[Row]:
+    """Three partitions, and one program for the orders of tiles, which are the launcher's."""
+    forms: list[tuple[str, bool, dict[str, Any]]] = [
+        ("fp16", False, {}),
+        ("bf16", True, {"block_m": 64, "stages": 2, "accumulators": 1}),
+        ("e4m3", False, {"num_warps": 8, "schedule": "row-major"}),
+    ]
+    for arch in BLACKWELL:
+        for dtype, transposed, config in forms:
+            steps = 64 // (16 if dtype in ("fp16", "bf16") else 32)
+            yield Row(
+                stem="warp_specialized_matmul",
+                arch=arch,
+                problem={"m": 208, "n": 416, "k": 304, "dtype": dtype, "transpose_b": transposed},
+                config=config,
+                must=(TMA_LOAD, TMA_STORE, *TENSOR_MEMORY_TRAFFIC, r"tcgen05\.commit", r"mbarrier\.arrive", r"setmaxnreg"),
+                counts={TMA_STORE: 1, r"fence\.proxy\.async": 1, TCGEN05[dtype]: steps},
+                must_not=(*LOCAL, ANY_MMA_SYNC),
+            )
+    yield Row(
+        stem="warp_specialized_matmul", arch="sm_120", problem={"m": 128, "n": 64, "k": 64}, expected_outcome=("compiler", "")
+    )
+
+
 def _tma_gather() -> Iterator[Row]:
     for arch in (*BLACKWELL, "sm_120"):
         for dtype, config, count in (
@@ -426,6 +450,7 @@ TABLES = (
     _small_mma,
     _blocked_matmul,
     _blocked_matmul_pipelined,
+    _warp_specialized_matmul,
     _tma_gather,
     _tma_scatter,
     _fused_gather_scatter_matmul,

@@ -16,6 +16,7 @@ STEMS = (
     "small_mma",
     "blocked_matmul",
     "blocked_matmul_pipelined",
+    "warp_specialized_matmul",
     "ampere_gemm",
     "hopper_matmul",
     "tma_gather",
