@@ -189,7 +189,7 @@ def blackwell(sizes: list[Size]) -> Iterator[Ask]:
     specialised = warp_specialized_matmul.Config()
     for schedule in warp_specialized_matmul.SCHEDULES:
         by_order = replace(specialised, schedule=schedule)
-        yield ask("warp_specialized_matmul", warp_specialized_matmul.Problem(**size), f"fp16, {schedule}", by_order)
+        yield ask("warp_specialized_matmul", warp_specialized_matmul.Problem(**size), "fp16", by_order)
     wide = replace(specialised, block_n=256, stages=3)
     yield ask("warp_specialized_matmul", warp_specialized_matmul.Problem(**size), "fp16", wide)
     ranges = (("nvfp4", range(512, 513, 512)), ("mxfp4", range(512, 8193, 512)), ("mxfp8", range(8192, 16385, 2048)),

@@ -299,7 +299,14 @@ def _named(config: Any) -> str:
     tile = "x".join(str(fields[name]) for name in ("block_m", "block_n", "block_k") if name in fields)
     rest = [
         f"{short}{fields[name]}"
-        for short, name in (("g", "group_m"), ("w", "num_warps"), ("s", "num_stages"), ("s", "stages"), ("", "loads"))
+        for short, name in (
+            ("g", "group_m"),
+            ("w", "num_warps"),
+            ("s", "num_stages"),
+            ("s", "stages"),
+            ("", "loads"),
+            ("", "schedule"),
+        )
         if fields.get(name)
     ]
     return " ".join([tile, *rest])
