@@ -40,14 +40,14 @@ from bitverdict.harness.emulator.frontend.assembly import NotAssembled, register
 from bitverdict.harness.emulator.frontend.compiler_faults import blame
 from bitverdict.harness.emulator.frontend.hints import compiled_in, hinted, untrue_arguments
 from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
-from bitverdict.harness.emulator.frontend.stop_compiler import FENCE, WRITTEN, Stages, check_release, language_of
+from bitverdict.harness.emulator.frontend.stop_compiler import FENCE, Stages, check_release, fences_of, language_of
 from bitverdict.harness.emulator.frontend.translate import Translated, translate
 from bitverdict.harness.emulator.memory.global_atomics import RELEASED, ROUNDS
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.memory.global_order import EQUAL
 from bitverdict.harness.emulator.memory.proxy_fences import FENCE_READ
 from bitverdict.harness.emulator.memory.undefined_lanes import NOTE
-from bitverdict.harness.emulator.mlir_reader import Program
+from bitverdict.harness.emulator.mlir_reader import Program, escaped
 from bitverdict.harness.emulator.residency import Registers, Residency, check_grid, limit_of, most_registers, residency
 from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS
 
@@ -69,7 +69,8 @@ _translations: dict[tuple[bytes, str, bool, bool], Translated] = {}
 
 @dataclass(eq=False)
 class Launch:
-    """What one launch was: its grid, Triton's metadata, the tile program, operations executed, matrix products in the program."""
+    """What one launch was: its grid, Triton's metadata, the tile program and the Python that it was translated to, operations
+    executed, matrix products in the program."""
 
     name: str
     grid: tuple[int, int, int]
@@ -79,6 +80,7 @@ class Launch:
     products: Counter = field(default_factory=Counter)  # (family, a, b, d, m, n, k) -> how many the program has
     timeline: list[str] = field(default_factory=list)
     constants: dict[str, int] = field(default_factory=dict)  # integers compiled in, by parameter
+    python: str = ""
 
     @property
     def tile(self) -> tuple[int, ...]:
@@ -198,7 +200,7 @@ class Device:
                 "not modelled", f"num_ctas = {metadata.num_ctas}: clusters are not modelled, launch with num_ctas=1"
             )
         ready = self.translated(program, metadata)
-        launch.program, launch.products = ready.program.text, Counter(ready.products)
+        launch.program, launch.python, launch.products = ready.program.text, ready.source, Counter(ready.products)
         self.launches.append(launch)
         if self.dry or prod(grid) == 0:
             return
@@ -218,7 +220,7 @@ class Device:
             runs=[0] * len(ready.blocks),
             step_limit=STEP_LIMIT,
             end=ready.program.entry.blocks[-1].operations[-1].location,
-            written=frozenset(program.decode().split("\n", 1)[0].removeprefix(WRITTEN).split(";")),
+            written=fences_of(program),
             compiled=language_of(program) == "triton",
             either_row=self.either_row,
             false_hints=dict(untrue),
@@ -359,9 +361,10 @@ def _relocated(program: bytes, file: str) -> bytes:
     been compiled from a copy of the file that lay elsewhere."""
     end = re.search(rb"^  \}\).*loc\((#loc\d*)\)$", program, re.MULTILINE)  # of the first function: the kernel
     found = end and re.search(rb"^" + end[1] + rb' = loc\("([^"]+)":', program, re.MULTILINE)
-    if not file or not found or found[1] == file.encode():
+    here = escaped(file).encode()
+    if not file or not found or found[1] == here:
         return program
-    return program.replace(b'"' + found[1] + b'":', b'"' + file.encode() + b'":').replace(found[1] + b":", file.encode() + b":")
+    return program.replace(b'"' + found[1] + b'":', b'"' + here + b'":').replace(found[1] + b":", here + b":")
 
 
 class EmulatedDriver(DriverBase):

@@ -6,6 +6,7 @@ operation that nobody has seen before is still read, and refused by name rather 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -56,6 +57,10 @@ class Operation:
             int(n)
             for n in re.findall(r"-?\d+", text.split(":", 1)[1] if text.startswith("array<") else re.sub(r": i\d+", "", text))
         ]
+
+    def string(self, name: str) -> str:
+        """String attribute `name`, empty when it is absent."""
+        return unescaped(self.attributes.get(name, '""')[1:-1])
 
     def flag(self, name: str) -> bool:
         return self.attributes.get(name, "false") != "false"
@@ -195,8 +200,23 @@ class _Locations:
         return "", False
 
 
+def escaped(text: str) -> str:
+    """`text` as MLIR writes it between quotes: printable, without a quote."""
+    plain = (chr(byte) if 0x20 <= byte < 0x7F and byte != 0x22 else f"\\{byte:02X}" for byte in os.fsencode(text))
+    return "".join("\\\\" if each == "\\" else each for each in plain)
+
+
+def unescaped(text: str) -> str:
+    """What MLIR wrote as `text` between quotes."""
+    if "\\" not in text:
+        return text
+    parts = re.split(r"\\(\\|[0-9A-Fa-f]{2})", text)
+    found = [p.encode() if i % 2 == 0 else b"\\" if p == "\\" else bytes.fromhex(p) for i, p in enumerate(parts)]
+    return os.fsdecode(b"".join(found))
+
+
 def places(text: str, name: str) -> list[str]:
-    """``file:line`` of each operation `name` in a module's text, in either assembly."""
+    """``file:line`` of each operation `name` in a module's text, in either assembly; the file as MLIR writes it between quotes."""
     lines = text.splitlines()
     locations = _Locations(lines)
     return [locations.resolve(line.rpartition(" loc(")[2][:-1])[0] for line in lines if re.search(rf"\b{re.escape(name)}\b", line)]
@@ -252,7 +272,7 @@ class _Reader:
             inputs,
             outputs,
             [s.strip() for s in (successors or "").split(",") if s.strip()],
-            self.locations.resolve(place[:-1])[0],
+            unescaped(self.locations.resolve(place[:-1])[0]),
             line.strip(),
             regions,
             number,

@@ -112,3 +112,20 @@ def test_a_pass_that_is_missing_is_named(monkeypatch):
     monkeypatch.setattr(stop_compiler, "_PASSES", (*stop_compiler._PASSES, ("passes.ttgpuir", object(), "add_something", "")))
     with pytest.raises(RuntimeError, match="add_something"), emulated("sm_90"):
         pass
+
+
+@triton.jit(noinline=True)
+def summed(p):
+    return tl.sum(tl.load(p + tl.arange(0, 256)), axis=0)
+
+
+@triton.jit
+def calling(p, out):
+    tl.store(out, summed(p))
+
+
+def test_a_function_that_is_not_inlined_and_uses_shared_memory_is_refused():
+    """One that uses none runs (`frontend/test_program_text.py`)."""
+    with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"summed.*, which is not inlined and uses shared memory") as raised:
+        calling[(1,)](torch.zeros(256, dtype=torch.int32), torch.zeros(1, dtype=torch.int32))
+    assert raised.value.outcome == "not modelled"

@@ -126,7 +126,7 @@ class Cta:
 
     def check(self, op: Operation, condition: np.ndarray | bool) -> None:
         if not np.all(condition):
-            message = op.attributes.get("message", op.attributes.get("msg", "")).strip('"')
+            message = op.string("message") or op.string("msg")
             raise EmulatedFault("device assert", message, op.location, {"operation": op.brief, "program": str(self.program)})
 
     def meet(self) -> None:

@@ -1,16 +1,24 @@
 """The text of generated Python: lines whose parts are names made here, literals, or constants.
 
-Nothing of the tile program is text of the code by itself. A template is written in a lowering, a `Code` is made by `Writer`, an
-integer is a literal, and any other object is a constant of the generated module.
+No string of the tile program is code. A template is written in a lowering, an integer is a literal, and any other object is a
+constant of the generated module. Names are made of letters, digits and underscores, whatever the program calls a value, and no name
+is given twice. A comment is one line of printable characters.
 """
 
 from __future__ import annotations
 
+import builtins
 import inspect
+import keyword
+import linecache
+import re
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
+
+import numpy as np
 
 from bitverdict.harness.emulator.execution.async_copies import AsyncCopies
 from bitverdict.harness.emulator.execution.cta import Cta
@@ -20,6 +28,7 @@ from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
 from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
 from bitverdict.harness.emulator.execution.tma import Tma
 from bitverdict.harness.emulator.memory.global_atomics import GlobalAtomics
+from bitverdict.harness.emulator.mlir_reader import Operation
 
 UNIT_OF: dict[type, str] = {
     Cta: "m",
@@ -32,6 +41,9 @@ UNIT_OF: dict[type, str] = {
     TensorCore: "m.tensor_core",
 }
 """The classes whose methods generated code calls -> where it finds their instance; `m` is the program (CTA) that runs."""
+
+
+LONGEST = 60  # characters of a name, those that tell it from an equal one apart
 
 
 class Code(str):
@@ -47,19 +59,33 @@ class Writer:
         self.constants: dict[str, Any] = {}
         self.lines: list[str] = []
         self.indent = ""
+        self._taken = {*keyword.kwlist, *dir(builtins), "m", "block"}
         self._constant_of: dict[int, Code] = {}  # by id: a constant keeps its value alive
 
-    def constant(self, value: Any) -> Code:
-        """A name by which the generated code reaches `value`."""
+    def name(self, wished: str) -> Code:
+        """A name that nothing else has, of what is a letter, a digit or an underscore in `wished`."""
+        plain = re.sub(r"[^A-Za-z0-9]+", "_", wished).strip("_")[:LONGEST]
+        plain = plain if plain[:1].isalpha() else f"v{plain}"
+        name, count = plain, 1
+        while name in self._taken:
+            count += 1
+            name = f"{plain}_{count}"
+        self._taken.add(name)
+        return Code(name)
+
+    def constant(self, value: Any, wished: str = "") -> Code:
+        """A name by which the generated code reaches `value`, like `wished`."""
         if (name := self._constant_of.get(id(value))) is None:
-            name = self._constant_of[id(value)] = Code(f"k{len(self.constants)}")
+            name = self._constant_of[id(value)] = self.name(wished or _called(value))
             self.constants[name] = value
         return name
 
     def text(self, given: Any) -> str:
         """`given` as generated code: a `Code` as it is, None, bools and integers as literals, tuples and lists of such as such, and
         all else as a constant."""
-        if isinstance(given, Code) or given is None or type(given) in (bool, int):
+        if type(given) is Code:
+            return given
+        if given is None or type(given) in (bool, int):
             return str(given)
         if type(given) is tuple:
             return f"({', '.join(map(self.text, given))}{',' if len(given) == 1 else ''})"
@@ -74,6 +100,12 @@ class Writer:
     def emit(self, template: str, *given: Any) -> None:
         """One line of code, by `code`."""
         self.lines.append(self.indent + template.format(*map(self.text, given)))
+
+    def remark(self, said: str) -> None:
+        """Put the comment `said` behind the last line."""
+        if not said.isprintable():
+            said = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in said)
+        self.lines[-1] += f"  # {said}"
 
     @contextmanager
     def indented(self) -> Iterator[None]:
@@ -96,14 +128,42 @@ class Writer:
         """The expression that calls `function` on `given` and `named`: a method of a class in `UNIT_OF` on its instance, any other
         function on the program first. What may wait (it returns a `Thread`) is waited for. TypeError for arguments that `function`
         does not take."""
-        signature, path = _signature(function), bound(function)
-        try:
-            signature.bind(None, *given, **named)
-        except TypeError as error:
-            raise TypeError(f"a lowering calls {function.__qualname__}{signature}: {error}") from None
+        head = _head(function, len(given), *named)
         parts = [self.text(each) for each in given] + [f"{name}={self.text(each)}" for name, each in named.items()]
-        called = path or self.constant(function)
-        return Code(f"{'yield from ' if suspends(function) else ''}{called}({', '.join(parts if path else ['m', *parts])})")
+        if not bound(function):
+            return Code(f"{head}{self.constant(function)}({', '.join(['m', *parts])})")
+        return Code(f"{head}({', '.join(parts)})")
+
+
+@cache
+def _head(function: Callable, count: int, *names: str) -> str:
+    """What stands before the arguments of a call of `function` on `count` values and `names`, and before a constant that it is."""
+    signature = _signature(function)
+    try:
+        signature.bind(None, *[None] * count, **dict.fromkeys(names))
+    except TypeError as error:
+        raise TypeError(f"a lowering calls {function.__qualname__}{signature}: {error}") from None
+    return f"{'yield from ' if suspends(function) else ''}{bound(function)}"
+
+
+def _called(value: Any) -> str:
+    """What the constant `value` is called: an operation by its line of the tile program, from 1."""
+    if isinstance(value, Operation):
+        return f"op{value.line + 1}"
+    if isinstance(value, np.dtype):
+        return value.name
+    said = getattr(value, "__qualname__", None) or getattr(value, "__name__", None) or "constant"
+    return said.replace("<locals>.", "").replace("<lambda>", "function")
+
+
+def run(source: str, name: str, constants: dict[str, Any], owner: object) -> dict[str, Any]:
+    """The globals of `source` after its run among `constants`. Tracebacks and debuggers show its lines under the file name `name`
+    as long as `owner` lives."""
+    globals_ = dict(constants)
+    exec(compile(source, name, "exec"), globals_)
+    linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
+    weakref.finalize(owner, linecache.cache.pop, name, None).atexit = False
+    return globals_
 
 
 @cache
@@ -111,6 +171,7 @@ def _signature(function: Callable) -> inspect.Signature:
     return inspect.signature(function)
 
 
+@cache
 def suspends(function: Callable) -> bool:
     """Whether a call of `function` gives a generator that must be run to its end."""
     told = str(_signature(function).return_annotation)
@@ -136,4 +197,4 @@ def bound(function: Callable) -> Any:
     return Code("")
 
 
-__all__ = ["UNIT_OF", "Code", "Writer", "bound", "gives_nothing", "suspends"]
+__all__ = ["UNIT_OF", "Code", "Writer", "bound", "gives_nothing", "run", "suspends"]

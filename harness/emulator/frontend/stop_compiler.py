@@ -15,12 +15,13 @@ from typing import Any
 import triton
 from triton._C.libtriton import ir, nvidia, passes
 
-from bitverdict.harness.emulator.mlir_reader import places
+from bitverdict.harness.emulator.mlir_reader import places, unescaped
 
 FENCE = "ttng.fence_async_shared"
 WRITTEN = "// fences before lowering: "  # first line of a tile program's text
 LANGUAGE = "// written in: "  # second line
 SUPPORTED = ("3.9.",)
+_SEMICOLON = "\\3B"  # as MLIR would write it between quotes
 _UNVERIFIED = "nvvm.kernel"  # an attribute that no module may have
 _PASSES: tuple[tuple[str, Any, str, str], ...] = (
     ("passes.ttgpuir", passes.ttgpuir, "add_combine_tensor_select_and_if", ""),
@@ -108,7 +109,7 @@ def tile_program(options: Any, capability: int, language: str) -> Callable[[Any,
             "capability": (capability,),
             "capability, ptx": (capability, get_ptx_version_from_options(options, capability)),
         }
-        written = places(module.str(), FENCE)
+        written = ";".join(each.replace(";", _SEMICOLON) for each in places(module.str(), FENCE))
         manager = ir.pass_manager(module.context)
         for _, place, name, arguments in _PASSES:
             getattr(place, name)(manager, *given[arguments])
@@ -125,9 +126,14 @@ def tile_program(options: Any, capability: int, language: str) -> Callable[[Any,
             profile_scratch_size=0,
             profile_scratch_align=1,
         )
-        return f"{WRITTEN}{';'.join(written)}\n{LANGUAGE}{language}\n{generic_text(module)}".encode()
+        return f"{WRITTEN}{written}\n{LANGUAGE}{language}\n{generic_text(module)}".encode()
 
     return stage
+
+
+def fences_of(program: bytes) -> frozenset[str]:
+    """``file:line`` of each proxy fence that stood in a tile program before the compiler added its own."""
+    return frozenset(map(unescaped, program.split(b"\n", 1)[0].decode().removeprefix(WRITTEN).split(";")))
 
 
 def language_of(program: bytes) -> str:

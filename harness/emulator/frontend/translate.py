@@ -2,16 +2,17 @@
 
 Every operation has an entry in `LOWERINGS`, the table that says what its lowering decides. An operation without one, or in a form
 that is not known, is refused here, before anything runs. The code is straight lines of calls, one local variable a value, one
-branch a block; it yields where the program may have to wait for another agent.
+branch a block; it yields where the program may have to wait for another agent. Variables have the names of the program's values,
+and the first line of each operation ends in its name and line. `bitverdict translate` prints it.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import count
 from typing import Any, Concatenate, ParamSpec
 
 from bitverdict.harness.emulator.execution.cta import Cta
@@ -20,7 +21,7 @@ from bitverdict.harness.emulator.execution.threads import Owners, owners
 from bitverdict.harness.emulator.faults import EmulatedFault, NotModelled
 from bitverdict.harness.emulator.frontend.access_widths import Access
 from bitverdict.harness.emulator.frontend.contraction import Contraction
-from bitverdict.harness.emulator.frontend.generated_code import Code, Writer, gives_nothing
+from bitverdict.harness.emulator.frontend.generated_code import Code, Writer, gives_nothing, run
 from bitverdict.harness.emulator.frontend.hints import check, hints_of, note
 from bitverdict.harness.emulator.frontend.instruction_sets import check_instructions
 from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
@@ -31,6 +32,8 @@ from bitverdict.harness.emulator.mlir_types import Type, parse_type
 Lowering = Callable[["Translator", Operation], None]
 LOWERINGS: dict[str, Lowering] = {}
 P = ParamSpec("P")
+_numbers = count(1)  # of translated programs
+_TOKEN = Code("None")
 TRANSLATED = "__translated__"  # the name by which the generated code's globals hold its `Translated`
 
 
@@ -51,13 +54,14 @@ class Translated:
     counts."""
 
     program: Program
-    entry: Callable
+    entry: Callable[..., Any]
     arguments: list[Type]
     blocks: list[list[Operation]]
     source: str
     facts: ProgramFacts
     products: Counter = field(default_factory=Counter)  # (family, a, b, d, m, n, k) -> operations in the program
     operations: list[Operation] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)  # of the operation that each line of `source` is of, in `operations`
 
     def running(self, error: BaseException) -> Operation | None:
         """The operation that was running when `error` was raised."""
@@ -70,11 +74,9 @@ class Translated:
         return found
 
     def at(self, line: int) -> Operation | None:
-        """The operation of a line of the generated code; of one that only counts, the operation behind it."""
-        lines = self.source.splitlines()
-        behind = (text for text in lines[line - 1 :] if "m.tick(" not in text)
-        number = next(behind, "").rpartition("#@")[2]
-        return self.operations[int(number)] if number.isdigit() else None
+        """The operation of a line (from 1) of the generated code; of one that only counts, the operation behind it."""
+        number = self.numbers[line - 1] if 0 < line <= len(self.numbers) else -1
+        return self.operations[number] if 0 <= number < len(self.operations) else None
 
     def counts(self, runs: list[int]) -> Counter:
         """Operations executed, by name, when block i ran `runs[i]` times."""
@@ -99,12 +101,15 @@ class Translator(Writer):
         self.begin()
         self.blocks: list[list[Operation]] = []
         self.products: Counter = Counter()
-        self.names: dict[str, Code] = {}
-        self.numbers = 0
-        self.done: list[Operation] = []  # operations in the order of their translation: the code's lines end in their number
+        self.functions: dict[str, Code] = {}
+        self.done: list[Operation] = []  # operations in the order of their translation
+        self.numbers: list[int] = []  # for each line of code the number of its operation in `done`
+        self.current = 0
+        self.comment = ""  # for the next line
 
     def begin(self) -> None:
         """Know no value: names of values are a function's own."""
+        self.names: dict[str, Code] = {}
         self.types: dict[str, Type | None] = {}
         self.defined: dict[str, Operation] = {}
         self.users: dict[str, list[Operation]] = {}
@@ -117,18 +122,22 @@ class Translator(Writer):
         """What the compiler made of this program's sums."""
         return Contraction(self.program, int(self.arch.removeprefix("sm_")))
 
+    def constant(self, value: Any, wished: str = "") -> Code:
+        """A name by which the generated code reaches `value`; a function that a lowering made is called as its operation."""
+        if "<locals>" in getattr(value, "__qualname__", "") and self.current < len(self.done):
+            wished = wished or self.done[self.current].name.rpartition(".")[2]
+        return super().constant(value, wished)
+
     # -- what lowerings use: values -----------------------------------------------------------------------------------
     def value(self, name: str) -> Any:
         """The local variable that holds the value `name`, as `Code`: `Any`, so that mypy takes it for what it holds at run time."""
-        if self.kind_of(name) == "token":
-            return Code("None")
-        if name not in self.names:
-            self.names[name] = Code(f"{'u' if name.endswith('~undefined') else ''}v{len(self.names)}")
-        return self.names[name]
+        if (found := self.names.get(name)) is None:
+            found = self.names[name] = _TOKEN if self.kind_of(name) == "token" else self.name(name)
+        return found
 
     def values(self, names: Iterable[str]) -> Any:
         """The variables of `names`, tokens left out, with commas between."""
-        return Code(", ".join(self.value(name) for name in names if self.kind_of(name) != "token"))
+        return Code(", ".join(value for value in map(self.value, names) if value is not _TOKEN))
 
     def operands(self, op: Operation, *names: str) -> tuple[Any, ...]:
         """The values of the operands of `op` by name (`Operation.named`): for "x" its variable, for "x?" that or None, for "x*" a
@@ -219,21 +228,21 @@ class Translator(Writer):
 
     def name_of(self, function: Function) -> Code:
         """What the generated code calls `function`."""
-        return Code(f"f_{list(self.program.functions).index(function.name)}")
+        if function.name not in self.functions:
+            self.functions[function.name] = self.name(function.name)
+        return self.functions[function.name]
 
     # -- the translation ----------------------------------------------------------------------------------------------
     def emit(self, template: str, *given: Any) -> None:
         super().emit(template, *given)
-        self.lines[-1] += f"  #@{len(self.done) - 1}"
+        self.numbers.append(self.current)
+        if self.comment:
+            self.remark(self.comment)
+            self.comment = ""
 
     def type_of(self, op: Operation, name: str, names: tuple[str, ...]) -> Type:
         """Type of the operand `name` of `names` (`Operation.named`)."""
         return self.typed(op, self.types.get(op.named(*names)[name][0]))
-
-    def number(self) -> int:
-        """A number that names something new."""
-        self.numbers += 1
-        return self.numbers
 
     def kind_of(self, name: str) -> str:
         """Kind of the type of the value `name`; empty when it is not modelled."""
@@ -244,14 +253,16 @@ class Translator(Writer):
         """The expression that starts the generator function `name` on the values `given`."""
         return Code(f"{name}({', '.join(['m', *filter(None, [self.values(given)])])})")
 
-    def nested(self, blocks: list[Block]) -> Any:
+    def nested(self, wished: str, blocks: list[Block]) -> Any:
         """The name of a generator function inside the one being written, which sees its values and runs `blocks`."""
-        name = Code(f"f{self.number()}")
+        before, name = self.current, self.name(wished)
         self.function(name, blocks)
+        self.current = before
         return name
 
     def function(self, name: str, blocks: list[Block]) -> None:
         """Write the generator function `name` that runs `blocks`."""
+        self.current = len(self.done)
         arguments = self.values(a for a, _ in blocks[0].arguments)
         labels = {block.label: i for i, block in enumerate(blocks)}
         self.emit("def {}(m{}):", name, Code(f", {arguments}" if arguments else ""))
@@ -260,22 +271,31 @@ class Translator(Writer):
             if len(blocks) == 1:
                 self.block(blocks[0], blocks, labels)
                 return
-            self.emit("b = 0")
+            self.emit("block = 0")
             self.emit("while True:")
             with self.indented():
                 for i, block in enumerate(blocks):
-                    self.emit("if b == {}:" if i == 0 else "elif b == {}:", i)
+                    self.current = len(self.done)
+                    self.emit("if block == {}:" if i == 0 else "elif block == {}:", i)
                     with self.indented():
                         self.block(block, blocks, labels)
 
     def block(self, block: Block, blocks: list[Block], labels: dict[str, int]) -> None:
+        """Write the code of `block`, behind the count of what it executes."""
         self.emit("{}", self.calls(Cta.tick, len(self.blocks), len(block.operations)))
         self.blocks.append(block.operations)
         for operation in block.operations:
             self.operation(operation, blocks, labels)
 
     def operation(self, op: Operation, blocks: list[Block], labels: dict[str, int]) -> None:
+        """Write the code of `op`, a comment behind its first line."""
+        before, self.current = self.current, len(self.done)
         self.done.append(op)
+        self.comment = f"{op.name}  {op.location.rpartition('/')[2]}".rstrip()
+        self._operation(op, blocks, labels)
+        self.current, self.comment = before, ""
+
+    def _operation(self, op: Operation, blocks: list[Block], labels: dict[str, int]) -> None:
         if op.successors:
             self.branch(op, blocks, labels)
             return
@@ -300,7 +320,7 @@ class Translator(Writer):
                 self.undefined.handed(arguments, given)
             if moved := self.values(arguments):
                 self.emit("{} = {}", moved, self.values(given))
-            self.emit("b = {}", at)
+            self.emit("block = {}", at)
 
         ways = op.handed()
         if len(ways) == 1:
@@ -334,6 +354,10 @@ class Translator(Writer):
                     self.scan(region)
 
 
+def _unset() -> None:
+    """In the place of an entry that is not made yet."""
+
+
 def _entry_types(function: Function) -> list[Type]:
     found = []
     for value, text in function.blocks[0].arguments:
@@ -364,13 +388,10 @@ def translate(
         translator.undefined = UndefinedLanes(translator, function.blocks, program) or None
         translator.function(translator.name_of(function), function.blocks)
     source = "\n".join(translator.lines)
-    namespace = dict(translator.constants)
-    name = hashlib.sha256(text.encode()).hexdigest()[:12]
-    exec(
-        compile(source, f"<tile program {name}>", "exec"), namespace
-    )  # the text is ours: made by this module from a parsed program
-    entry = program.entry
-    run, types = namespace[translator.name_of(entry)], _entry_types(entry)
-    ready = Translated(program, run, types, translator.blocks, source, translator.facts, translator.products, translator.done)
+    entry, types = translator.name_of(program.entry), _entry_types(program.entry)
+    facts, numbers = translator.facts, translator.numbers
+    ready = Translated(program, _unset, types, translator.blocks, source, facts, translator.products, translator.done, numbers)
+    namespace = run(source, f"<tile program {entry} {next(_numbers)}>", translator.constants, ready)
+    ready.entry = namespace[entry]
     namespace[TRANSLATED] = ready  # whoever looks at a running frame finds the operation by it
     return ready

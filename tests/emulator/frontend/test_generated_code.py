@@ -3,7 +3,10 @@ by names whose number is checked, so that what changed is an error at the transl
 
 from __future__ import annotations
 
+import gc
+import linecache
 import re
+import traceback
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -157,3 +160,37 @@ def test_an_operation_with_two_operands_more_is_refused_by_name(name: str, op: s
     with pytest.raises(EmulatedFault, match=rf"{re.escape(op)}: with operands .*, where it is known with \w+") as raised:
         translate(changed, arch=arch, fused=True)
     assert raised.value.outcome == "not modelled"
+
+
+# -- what is read -------------------------------------------------------------------------------------------------------
+def test_a_variable_has_the_name_of_its_value_and_each_operation_its_line() -> None:
+    text, arch = program("loads")
+    made = translate(text, arch=arch, fused=True)
+    lines = made.source.splitlines()
+    assert lines[0].startswith("def copy(m, source, destination, ")
+    (load,) = [line for line in lines if "global_access.load(" in line]
+    location = operation(text, "tt.load").location.rpartition("/")[2]
+    assert re.fullmatch(rf" +\w+ = m\.global_access\.load\(op\d+, .*\)  # tt\.load  {re.escape(location)}", load)
+    assert len(made.numbers) == len(lines)
+    for number, line in enumerate(lines, 1):
+        if found := re.search(r"  # ([\w.]+)", line):
+            at = made.at(number)
+            assert at is not None and at.name == found[1]
+    assert made.at(0) is None and made.at(len(lines) + 1) is None
+
+
+def test_a_traceback_shows_the_line_of_generated_code() -> None:
+    """By linecache, as debuggers do; not any longer than the code lives."""
+    source = torch.zeros(64)
+    with emulated("sm_80") as device, pytest.raises(EmulatedFault) as raised:
+        tile_kernels.copy[(1,)](source, torch.zeros(8), 64, 64, BLOCK=64)
+    shown = "".join(traceback.format_exception(raised.value))
+    assert re.search(r'File "<tile program copy \d+>", line \d+, in copy\n +m\.global_access\.store\(', shown), shown
+    assert "m.global_access.store(" in device.launches[-1].python
+
+
+def test_the_lines_of_code_that_is_gone_are_forgotten() -> None:
+    text, arch = program("loads")
+    name = translate(text, arch=arch, fused=True).entry.__code__.co_filename
+    gc.collect()
+    assert name not in linecache.cache

@@ -56,12 +56,12 @@ def commit(t: Translator, op: Operation) -> None:
 def specialize(t: Translator, op: Operation) -> None:
     """The default region sees the program's values; the partitions get theirs by name."""
     inner = op.regions[1][0].operations[0]
-    default = t.starts(t.nested(op.regions[0]))
-    partitions = [t.starts(t.nested(region), inner.operands) for region in inner.regions]
+    default = t.starts(t.nested("default", op.regions[0]))
+    partitions = [t.starts(t.nested(f"partition_{i}", region), inner.operands) for i, region in enumerate(inner.regions)]
     t.scratch(op)
     t.machine(op, Cta.specialize, default, partitions)
 
 
 @lowers("ttg.warp_yield", "ttg.warp_return")
 def end(t: Translator, op: Operation) -> None:
-    t.emit("return {}", t.values(op.operands))
+    t.emit("return {}" if op.operands else "return", t.values(op.operands))

@@ -10,7 +10,7 @@ from bitverdict.harness.emulator.mlir_reader import Operation
 
 @lowers("tt.return")
 def finish(t: Translator, op: Operation) -> None:
-    t.emit("return {}", t.values(op.operands))
+    t.emit("return {}" if op.operands else "return", t.values(op.operands))
 
 
 @lowers("tt.call")
@@ -18,6 +18,8 @@ def call(t: Translator, op: Operation) -> None:
     callee = op.attributes["callee"].lstrip("@").strip('"')
     if callee not in t.program.functions:
         raise NotModelled(op, f"callee {callee}")
+    if "allocation.offset" in op.attributes:  # which shifts every place in shared memory that the callee names
+        raise NotModelled(op, f"callee {callee}, which is not inlined and uses shared memory")
     called = t.code("yield from {}", t.starts(t.name_of(t.program.functions[callee]), op.operands))
     if op.results:
         t.assign(op, called)

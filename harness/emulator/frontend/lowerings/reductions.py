@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.frontend.generated_code import Code
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Block, Operation
 
@@ -49,7 +48,7 @@ def _combination(t: Translator, op: Operation, region: list[Block]) -> Any:
         return [f"tensor<1x{text}>" if _SCALAR.match(text) else text for text in texts]
 
     lifted = [replace(inner, operand_types=whole(inner.operand_types), result_types=whole(inner.result_types)) for inner in body]
-    name = Code(f"c{t.number()}")
+    name = t.name("combine")
     t.emit("def {}({}):", name, t.values(argument for argument, _ in block.arguments))
     with t.indented():
         for inner in lifted:

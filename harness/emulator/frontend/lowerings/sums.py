@@ -138,7 +138,7 @@ def _moved(t: Translator, product: _Product, name: str) -> Any:
     """The local variable that holds factor `name` of `product`, moved as the product is on its way to the sum."""
     for move in reversed(product.moves):
         if move.name in _SHAPES:
-            fresh = f"{name}~{t.number()}"
+            fresh = f"{name}~{t.name('moved')}"
             LOWERINGS[move.name](t, replace(move, operands=[name], results=[fresh]))
             name = fresh
     return t.value(name)

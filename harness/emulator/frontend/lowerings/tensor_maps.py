@@ -15,7 +15,7 @@ SPREAD_FP4 = 14  # Triton's element type of fp4 that lands one a byte: sizes cou
 
 @lowers("ttg.global_scratch_alloc")
 def scratch(t: Translator, op: Operation) -> None:
-    t.assign(op, SCRATCH + 4096 * t.number())
+    t.assign(op, SCRATCH + 4096 * op.line)
 
 
 @lowers("ttng.tensormap_create")
