@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import bitverdict.kernels.fused_gather_scatter_matmul
-from bitverdict.harness.contracts.base.row_indices import RowsContract
+from bitverdict.harness.contracts.base.row_indices import RowsContract, under_iisan
 from bitverdict.harness.contracts.base.single_config import (
     BUDGET,
     Fields,
@@ -157,10 +157,21 @@ class FusedContract(RowsContract):
     def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
         expected_outcome = super().expected_outcome(case, target)
         if expected_outcome.result and self.scatters_below_zero(case):
-            return ExpectedOutcome(
-                result=False, outcome="illegal instruction", layer="hardware", reason="a scatter's row number is negative"
-            )
+            return self.fault(case, target) or expected_outcome
         return expected_outcome
+
+    def fault(self, case: Case, target: Target) -> ExpectedOutcome | None:
+        """The fault that the hardware expects of the scatter, under iisan the assertion instead of it; None: a result."""
+        from bitverdict.reference.gather_scatter import Request, fault
+        from bitverdict.reference.tiled_copy import Direction
+
+        c = case.config or self.module.Config()
+        _, scattered_to = self.row_operands(case)  # (rows,) each
+        request = Request(Direction.STORE, c.block_m, c.block_n, bits_of(case.problem.dtype) // 8, target.arch)
+        found = fault(request, scattered_to.codes, 0, iisan=under_iisan())
+        return (
+            None if found is None else ExpectedOutcome(result=False, outcome=found.outcome, layer="hardware", reason=found.reason)
+        )
 
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
         return super().for_launcher(self.with_regime_of_a_launcher(case), launcher)

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.tma_gather
-from bitverdict.harness.contracts.base.row_indices import MISALIGNED, RowsContract
+from bitverdict.harness.contracts.base.row_indices import MISALIGNED, RowsContract, under_iisan
 from bitverdict.harness.contracts.base.single_config import Fields, aligned_pad, drawn_operand, far_pad, launched
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, IndexList
@@ -139,8 +139,6 @@ class TmaGatherContract(RowsContract):
 
     def fault(self, case: Case, target: Target) -> ExpectedOutcome | None:
         """The fault that the hardware expects for the case's offsets, under iisan the assertion instead of it; None: a result."""
-        from triton import knobs
-
         from bitverdict.reference.gather_scatter import Request, fault
         from bitverdict.reference.tiled_copy import Direction
 
@@ -151,7 +149,7 @@ class TmaGatherContract(RowsContract):
             Request(direction, c.block_x, c.block_y, bits_of(p.dtype) // 8, target.arch),
             rows,
             p.column_offset,
-            iisan=knobs.compilation.instrumentation_mode == "iisan",
+            iisan=under_iisan(),
         )
         return (
             None if found is None else ExpectedOutcome(result=False, outcome=found.outcome, layer="hardware", reason=found.reason)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
+from bitverdict.harness.judge.instrumentation import own_instrumentation
 from bitverdict.harness.model import addresses
 from bitverdict.harness.model.targets import GPU_NODES, Target
 
@@ -49,11 +50,18 @@ def entered(target: Target, schedule: str = "eager", tuning: str = "") -> Iterat
 
 
 @contextmanager
-def importing() -> Iterator[None]:
-    """While a user's file is imported, `torch.cuda` answers as when the file is launched.
+def importing(address: str) -> Iterator[None]:
+    """While the user's file at `address` is imported, `torch.cuda` answers as when the file is launched.
 
-    It answers for the emulated GPU that is entered, else for a real GPU; where there is none for an emulated sm_90.
+    It answers for the emulated GPU that is entered, else for a real GPU; where there is none for an emulated sm_90. What the file
+    sets of Triton's instrumentation holds for its own launches alone.
     """
+    with own_instrumentation(address), _answering():
+        yield
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
     if any(map(os.path.exists, GPU_NODES)):
         yield
         return

@@ -18,6 +18,7 @@ from bitverdict.harness.judge.compare import Comparison, compare
 from bitverdict.harness.judge.decide import against_fault, against_words
 from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.judge.guarded_buffers import TORCH_DTYPES
+from bitverdict.harness.judge.instrumentation import own_instrumentation
 from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.model.addresses import load, load_afresh, resolve
 from bitverdict.harness.model.case import Case
@@ -35,7 +36,8 @@ def judge(case: Case, target: Target, contract: Contract | None = None) -> Verdi
     lacking = ", ".join(sorted(str(feature) for feature in contract.requires - target.features))
     if lacking and not case.launcher:
         return replace(_not_run(f"{target.name} lacks {lacking}"), seconds=clock.seconds())
-    verdict = _of_its_calls(case, target, contract, clock)
+    with own_instrumentation(case.launcher or case.contract):
+        verdict = _of_its_calls(case, target, contract, clock)
     needs_it = verdict.outcome is Outcome.REFUSED and verdict.details.get("layer") in ("emulator", "verifier", "ptxas", "launcher")
     if lacking and verdict.failed and needs_it:  # a user's launcher may need what the shipped kernel does, or may not
         verdict = _not_run(f"{target.name} lacks {lacking}: {verdict.message}")

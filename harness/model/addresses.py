@@ -16,8 +16,9 @@ from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.supervision import stage
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 
-while_importing: Callable[[], AbstractContextManager[None]] = nullcontext
-"""Entered while a user's file is imported; the judge puts in what `torch.cuda` then says (`bitverdict.harness.judge.devices`)."""
+while_importing: Callable[[str], AbstractContextManager[None]] = lambda address: nullcontext()
+"""Entered with an address while its file is imported. The judge puts in what `torch.cuda` then says, and keeps to the file what it
+sets of Triton (`bitverdict.harness.judge.devices`)."""
 
 
 def resolve(address: str) -> Contract:
@@ -57,6 +58,12 @@ def current(address: str) -> str:
     if place.partition(".")[0] in ("harness", "kernels", "reference") and place not in _EARLIER and not place.endswith(".py"):
         place = f"bitverdict.{place}"
     return f"{_EARLIER.get(place, place)}{colon}{name}" if colon else address
+
+
+def place_of(address: str) -> str:
+    """The module or the absolute path that `address` leads to; a kernel's stem is its own place."""
+    place = current(address).rpartition(":")[0] or address
+    return str(Path(place).resolve()) if place.endswith(".py") else place
 
 
 def load(address: str) -> Any:
@@ -112,7 +119,7 @@ def _where(error: BaseException, path: Path) -> str:
 
 def _import(place: str, address: str) -> Any:
 
-    with stage(f"address {address!r}: importing {place}", "mend the module"), while_importing():
+    with stage(f"address {address!r}: importing {place}", "mend the module"), while_importing(address):
         return importlib.import_module(place)
 
 
@@ -129,7 +136,7 @@ def _load_file(path: Path, address: str, *, again: str | None = None) -> Any:
     sys.modules[name] = module  # before execution: triton.jit and dataclasses look their module up
 
     try:
-        with stage(f"address {address!r}: importing {path.name}", "mend the file"), while_importing():
+        with stage(f"address {address!r}: importing {path.name}", "mend the file"), while_importing(address):
             spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]

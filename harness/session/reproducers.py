@@ -20,6 +20,7 @@ from importlib import metadata
 from pathlib import Path
 
 from bitverdict import __version__
+from bitverdict.harness.judge.instrumentation import read_again
 from bitverdict.harness.judge.machine_faults import writing
 from bitverdict.harness.model import verdict as verdicts
 from bitverdict.harness.model.addresses import resolve
@@ -32,7 +33,14 @@ from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session.case_source import reproduction
 
 VERSION = 2
-KNOBS = ("TRITON_DEFAULT_FP_FUSION", "TRITON_F32_DEFAULT", "TRITON_DISABLE_LINE_INFO", "DISABLE_PTXAS_OPT", "HARNESS_POOL_SEED")
+KNOBS = (
+    "TRITON_DEFAULT_FP_FUSION",
+    "TRITON_F32_DEFAULT",
+    "TRITON_DISABLE_LINE_INFO",
+    "TRITON_INSTRUMENTATION_MODE",
+    "DISABLE_PTXAS_OPT",
+    "HARNESS_POOL_SEED",
+)
 _FIELDS = {"version", "case", "target", "verdict", "signature"}
 
 
@@ -182,6 +190,8 @@ def restored(seed: Reproducer, *, embedded: bool = False) -> tuple[Case, list[st
     for name, value in seed.knobs.items():
         if name in KNOBS:  # a file may name others
             os.environ[name] = value
+    if seed.knobs:
+        read_again()
     contract = resolve(record["contract"])
     try:
         case = case_from_record(contract, record)

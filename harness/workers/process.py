@@ -25,6 +25,7 @@ from typing import Any
 
 from bitverdict.harness.judge import hang_report
 from bitverdict.harness.judge.classify import failure
+from bitverdict.harness.judge.instrumentation import read_again
 from bitverdict.harness.judge.machine_faults import writing
 from bitverdict.harness.model.addresses import load
 from bitverdict.harness.model.case import Case
@@ -218,6 +219,7 @@ def serve(connection: Any, target: Target, log: str, variables: dict[str, str], 
     os.environ.update(variables)
     from bitverdict.harness.workers.warmup import settled, warm
 
+    read_again()
     failed, dead = "", False
     try:
         if start.prepare:

@@ -93,6 +93,13 @@ class RowsContract(KernelContract):
         return super().coverage(case, target) | {"regime": values, "row numbers": "drawn" if case.indices else rows or "permuted"}
 
 
+def under_iisan() -> bool:
+    """Whether launches are compiled with Triton's iisan, which asserts what the hardware faults on."""
+    from triton import knobs
+
+    return "iisan" in [name.strip() for name in knobs.compilation.instrumentation_mode.split(",")]
+
+
 def row_numbers(case: Case, name: str, count: int, rows: int, *, scattered_in_blocks_of: int = 0) -> Operand:
     """`count` int32 row numbers for a table of `rows`, of the kind that the case's regime names.
 

@@ -74,6 +74,12 @@ _TEXTS = (
         "tma.async_scatter(out, gl.where(targets == out.shape[0] - 1, out.shape[0], targets), tile_n",
         ("wrong words",),
     ),
+    (
+        "negative rows put into the first",
+        "tma.async_scatter(out, targets, tile_n",
+        "tma.async_scatter(out, gl.maximum(targets, 0), tile_n",
+        ("not refused",),
+    ),
     ("phase of the tile", "step // BUFFERS & 1", "turn & 1", ("race", "uninitialised read", "wrong words", "deadlock")),
     ("result before the last product is over", "        sums.settle()\n        result", "        result", ("race", "wrong words")),
     ("what follows a row overwritten", "target = store_target(out, keep=True)", "target = out", ("stray write",)),
