@@ -8,8 +8,8 @@ Rule (measured on an H200, sm_90, driver 580; PTX ISA, ``cp.async.bulk.tensor``,
   residue of the width, 5,170 launches, byte by byte, kept in tests/hardware_words/tma_edges_h200.json; sm_100 assumed alike, no
   word). Any negative coordinate of a store is an illegal instruction;
 - the innermost coordinate must be a multiple of 16 bytes, for both, or it is an illegal instruction;
-- a load through a tensor map of TFLOAT32 rounds each fp32 element (`rounded_to_tf32`; Triton's own test of it, pull request 11751,
-  passes on sm_120; no word of ours). A store through one is taken to round nothing (assumed).
+- a load through a tensor map of TFLOAT32 rounds each fp32 element (`rounded_to_tf32`: 39,424 words of an H100, every exponent, none
+  differs; sm_100 assumed alike). A store through one is taken to round nothing (assumed).
 
 With Triton's iisan instrumentation the unaligned case becomes a device assert; a negative store stays an illegal instruction, since
 iisan does not look at its sign. Before sm_90 there is no such instruction: refused.
@@ -22,6 +22,8 @@ from enum import Enum
 
 import numpy as np
 
+INFINITY = np.uint32(0x7F800000)  # the code of fp32
+TF32_NAN = np.uint32(0x7FFFE000)  # of either sign and any payload
 ALIGNMENT = 16  # bytes, of the innermost coordinate, and of what a store cuts off at the end of a row
 
 
@@ -56,10 +58,12 @@ def unaligned(innermost: int, element_bytes: int, *, iisan: bool) -> Fault | Non
 
 
 def rounded_to_tf32(codes: np.ndarray) -> np.ndarray:
-    """fp32 `codes` (any shape, uint32) with 10 bits of fraction: to nearest even, infinities and NaN as they are."""
+    """fp32 `codes` (any shape, uint32) as TMA rounds them to 10 bits of fraction: to nearest even. Infinities stay; every NaN
+    becomes `TF32_NAN`. Source: words of an H100 (tests/emulator/numerics/test_rounding_loads.py)."""
     half_less_one = (codes >> np.uint32(13) & np.uint32(1)) + np.uint32(0xFFF)  # (...) a carry moves on into the exponent
-    special = codes & np.uint32(0x7F800000) == np.uint32(0x7F800000)  # (...)
-    return np.where(special, codes, codes + half_less_one & np.uint32(0xFFFFE000))  # (...)
+    rounded = codes + half_less_one & np.uint32(0xFFFFE000)  # (...)
+    magnitude = codes & np.uint32(0x7FFFFFFF)  # (...)
+    return np.where(magnitude < INFINITY, rounded, np.where(magnitude == INFINITY, codes, TF32_NAN))  # (...)
 
 
 def fault(direction: Direction, origin: tuple[int, ...], element_bytes: int, arch: str, *, iisan: bool = False) -> Fault | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 import torch
@@ -9,10 +11,12 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from bitverdict.harness.emulator import emulated
 from bitverdict.reference.formats import FORMATS, Rounding, decode, encode
-from bitverdict.reference.tiled_copy import rounded_to_tf32
+from bitverdict.reference.tiled_copy import TF32_NAN, rounded_to_tf32
 from tests.support import tile_kernels as kernels
 
 ROWS, COLUMNS = 16, 32
+OF_AN_H100 = "f0e4ce8b6142e984f32b8a72d6ce44a58d51cb56a0787d2a3c7d13a6a88b7814"
+"""sha256 of what an H100 loaded of `recorded_words`, as little-endian uint32."""
 SPECIAL = [
     0x3F801000, 0x3F803000,  # ties: down to even, up to even
     0x3F800FFF, 0x3F801001,  # beside one
@@ -38,13 +42,37 @@ def loaded(arch: str, schedule: str = "eager", *, rounds: bool) -> np.ndarray:
     return out.numpy().view(np.uint32)
 
 
+def is_nan(codes: np.ndarray) -> np.ndarray:
+    return codes & np.uint32(0x7FFFFFFF) > np.uint32(0x7F800000)
+
+
+def recorded_words() -> np.ndarray:
+    """(39424,) what an H100 was asked: `words`, each exponent with twelve low parts under three high ones, drawn words, zeros."""
+    low = np.array([0, 1, 0xFFF, 0x1000, 0x1001, 0x1FFF, 0x2000, 0x2001, 0x2FFF, 0x3000, 0x3001, 0x3FFF], np.uint32)
+    high = np.array([0, 0x3FC000, 0x7FC000], np.uint32)
+    each_exponent = (np.arange(512, dtype=np.uint32) << 23)[:, None, None] | high[None, :, None] | low[None, None, :]
+    drawn = np.random.default_rng(1).integers(0, 1 << 32, 40 * 512, dtype=np.uint32)
+    asked = np.concatenate([words().ravel(), each_exponent.ravel(), drawn])
+    return np.concatenate([asked, np.zeros(-len(asked) % 512, np.uint32)])
+
+
+def test_the_rule_gives_the_words_that_an_h100_gave():
+    """NVIDIA H100 80GB HBM3, Triton 3.9.0, 2026-11-22: `test_a_gpu_rounds_what_it_loads_and_not_what_it_stores` repeats it."""
+    asked = recorded_words()
+    assert hashlib.sha256(rounded_to_tf32(asked).tobytes()).hexdigest() == OF_AN_H100
+    kept = np.where(is_nan(asked), asked, rounded_to_tf32(asked))  # another rule: NaN stays
+    assert hashlib.sha256(kept.tobytes()).hexdigest() != OF_AN_H100
+
+
 def test_the_rule_is_to_nearest_even_but_for_infinities_and_nan():
     fp32, tf32 = FORMATS["fp32"], FORMATS["tf32"]
     codes = words()
     finite = codes & np.uint32(0x7F800000) != np.uint32(0x7F800000)
     values = decode(fp32, codes)
     assert (rounded_to_tf32(codes)[finite] == encode(tf32, values, rounding=Rounding.NEAREST_EVEN)[finite]).all()
-    assert (rounded_to_tf32(codes)[~finite] == codes[~finite]).all()
+    infinite = ~finite & ~is_nan(codes)
+    assert (rounded_to_tf32(codes)[infinite] == codes[infinite]).all()
+    assert (rounded_to_tf32(codes)[is_nan(codes)] == TF32_NAN).all()
     for other in (Rounding.NEAREST_AWAY, Rounding.TOWARD_ZERO):  # which the words tell apart
         assert (rounded_to_tf32(codes)[finite] != encode(tf32, values, rounding=other)[finite]).any()
 
@@ -52,8 +80,9 @@ def test_the_rule_is_to_nearest_even_but_for_infinities_and_nan():
 @pytest.mark.parametrize("schedule", ["eager", "latest"])
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
 def test_what_is_loaded_is_rounded_where_the_descriptor_says_so(arch, schedule):
-    """On sm_80 Triton rewrites the descriptor to pointers and writes out the rounding itself."""
-    assert (loaded(arch, schedule, rounds=True) == rounded_to_tf32(words())).all()
+    """On sm_80 Triton rewrites the descriptor to pointers and writes out the rounding itself, which leaves NaN as it is."""
+    by_pointers = np.where(is_nan(words()), words(), rounded_to_tf32(words()))
+    assert (loaded(arch, schedule, rounds=True) == (by_pointers if arch == "sm_80" else rounded_to_tf32(words()))).all()
     assert (loaded(arch, schedule, rounds=False) == words()).all()
     assert (rounded_to_tf32(words()) != words()).sum() > 400
 
