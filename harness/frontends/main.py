@@ -1,4 +1,5 @@
-"""The command line: ``bitverdict run | replay FILE | promote FILE | targets | crosscheck STEM | large | record | compile | pages``.
+"""The command line: ``bitverdict run | replay FILE | promote FILE | targets | crosscheck STEM | large | record | compile | pages |
+translate KERNEL``.
 
 Exit status: 0 all right, 1 fail, 2 usage, 3 too much inconclusive, an error or cancelled, 5 nothing ran.
 """
@@ -44,7 +45,16 @@ def parser() -> argparse.ArgumentParser:
     made = Parser(prog="bitverdict", description=told)
     commands = made.add_subparsers(dest="command", required=True)
 
-    from bitverdict.harness.frontends import cli_crosscheck, cli_large, cli_pages, cli_replay, cli_run, cli_sanitize, cli_tma_limits
+    from bitverdict.harness.frontends import (
+        cli_crosscheck,
+        cli_large,
+        cli_pages,
+        cli_replay,
+        cli_run,
+        cli_sanitize,
+        cli_tma_limits,
+        cli_translate,
+    )
     from bitverdict.harness.studies.hardware_words import record
     from bitverdict.harness.studies.offline_compile import compile_all
 
@@ -60,6 +70,9 @@ def parser() -> argparse.ArgumentParser:
     cli_tma_limits.add_arguments(commands.add_parser("tma-limits", help="where the legality of TMA operations ends"))
     cli_sanitize.add_arguments(commands.add_parser("sanitize", help="cases under iisan, consan, fpsan and compute-sanitizer"))
     cli_pages.add_arguments(commands.add_parser("pages", help="print the pages of docs/ that come from the code, or check them"))
+    cli_translate.add_arguments(
+        commands.add_parser("translate", help="print the Python that an emulated GPU executes for a kernel")
+    )
     commands.add_parser("targets", help="list the machines that are here and what they have")
     return made
 
@@ -70,7 +83,16 @@ def main(words: list[str] | None = None) -> int:
     arguments = parser().parse_args(words)
 
     import bitverdict.harness.judge.devices  # noqa: F401  (what torch.cuda says to a user's file)
-    from bitverdict.harness.frontends import cli_crosscheck, cli_large, cli_pages, cli_replay, cli_run, cli_sanitize, cli_tma_limits
+    from bitverdict.harness.frontends import (
+        cli_crosscheck,
+        cli_large,
+        cli_pages,
+        cli_replay,
+        cli_run,
+        cli_sanitize,
+        cli_tma_limits,
+        cli_translate,
+    )
     from bitverdict.harness.studies.hardware_words import record
     from bitverdict.harness.studies.offline_compile import compile_all
 
@@ -85,6 +107,7 @@ def main(words: list[str] | None = None) -> int:
         "tma-limits": cli_tma_limits.run,
         "sanitize": cli_sanitize.run,
         "pages": cli_pages.run,
+        "translate": cli_translate.run,
         "targets": _targets,
     }
     if arguments.command != "run":  # which says itself from when there is something to cancel

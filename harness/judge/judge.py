@@ -50,7 +50,7 @@ def _not_run(why: str) -> Verdict:
 
 def _of_its_calls(case: Case, target: Target, contract: Contract, clock: Clock) -> Verdict:
     """The verdict on the one call of the case, or on both."""
-    launcher = _launcher(case, target)
+    launcher = launcher_of(case, target)
     expected_outcome = contract.expected_outcome(case, target)
     try:
         if case.calls == 1:
@@ -58,7 +58,7 @@ def _of_its_calls(case: Case, target: Target, contract: Contract, clock: Clock) 
         again = CalledAgain(contract)
 
         def alone() -> Verdict:
-            return _judge(second(case), target, contract, _launcher(case, target, afresh=True), expected_outcome, clock)
+            return _judge(second(case), target, contract, launcher_of(case, target, afresh=True), expected_outcome, clock)
 
         return again.told(_judge(case, target, again, launcher, expected_outcome, clock), alone)
     except MemoryError as error:  # of the reference: a launch's own is an outcome already
@@ -82,7 +82,7 @@ def _judge(
     return replace(verdict, advice=seen.advice, recorded=seen.recorded)
 
 
-def _launcher(case: Case, target: Target, *, afresh: bool = False) -> Callable | None:
+def launcher_of(case: Case, target: Target, *, afresh: bool = False) -> Callable | None:
     """The user's launcher, imported where its file finds `target` when it asks for its GPU. None: the kernel's own. `afresh`: one
     that remembers no earlier call.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,24 +26,27 @@ from bitverdict.harness.model.verdict import Outcome
 
 
 def launch(
-    case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock
-) -> Seen:
+    case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock,
+    entering: Callable[..., AbstractContextManager[Any]] = entered,
+) -> Seen:  # fmt: skip
     """Upload the operands, run the launcher once on the target, and say what came; where memory is short, once more. Far operands
-    (`bitverdict.harness.judge.far_views`) need room first: without it the outcome is "not run"."""
+    (`bitverdict.harness.judge.far_views`) need room first: without it the outcome is "not run". `entering` is `entered`, or one
+    that also sees the device."""
     far = far_bytes(operands.values())
     with admitted(far and far + contract.result_bytes(case), target) as short:
         if short:
             return Seen(Outcome.NOT_RUN, "machine", short)
-        seen = _launch_once(case, target, contract, launcher, operands, clock)
+        seen = _launch_once(case, target, contract, launcher, operands, clock, entering)
         if seen.outcome is Outcome.OUT_OF_MEMORY:
             free_memory()
-            seen = _launch_once(case, target, contract, launcher, operands, clock)
+            seen = _launch_once(case, target, contract, launcher, operands, clock, entering)
         return seen
 
 
 def _launch_once(
-    case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock
-) -> Seen:
+    case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock,
+    entering: Callable[..., AbstractContextManager[Any]],
+) -> Seen:  # fmt: skip
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in 3.9 and may flip in 3.10: it decides bits
     guard = Guard(Poison.of(case.data_seed))
     device: Any = None
@@ -61,7 +64,7 @@ def _launch_once(
             _compilations(clock),
             _own_cache(case),
             guarded_allocations(guard),  # around the target, whose tensors are made of what this one allocates
-            entered(target, case.schedule, case.tuning) as device,
+            entering(target, case.schedule, case.tuning) as device,
             _tuned(case, target) as told,
             watched() as launched,
         ):

@@ -1,0 +1,87 @@
+"""``bitverdict translate``: print the Python that the emulated GPU executes for a kernel, or its tile program."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.launcher_limits import check_launcher
+from bitverdict.harness.model.targets import Target, target, targets
+from bitverdict.harness.model.usage import UsageError
+
+PRINTED, FAULT, NOTHING = 0, 1, 5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", metavar="STEM | FILE", help="a kernel that has a contract, or a Python file that launches kernels")
+    parser.add_argument("--target", default="", metavar="T", help="emulated:sm_NN (default: the first that serves the kernel)")
+    parser.add_argument(
+        "--launcher", default="", metavar="FILE:FUNCTION", help="your own launcher, on the first required case of the kernel"
+    )
+    parser.add_argument("--tile-program", action="store_true", help="print the tile program that the compiler made instead")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print each kernel that was launched. Status 1 where a fault ended the launches, 5 where nothing was launched. UsageError for
+    anything asked that cannot be."""
+    from bitverdict.harness.studies import translations
+
+    where = _emulated(arguments.target)
+    path = Path(arguments.what)
+    if path.suffix == ".py":
+        if arguments.launcher:
+            raise UsageError(f"--launcher {arguments.launcher}: is called with a kernel's operands; name the kernel, not {path}")
+        if not path.is_file():
+            raise UsageError(f"{path}: no such file; give a Python file that launches kernels, or a kernel: translate matmul")
+        where = where or target("emulated:sm_90")
+        found: translations.Translations | None = translations.of_script(path, where)
+    else:
+        if path.name.partition(":")[0].endswith(".py") and not _is_contract(arguments.what):
+            said = "a launcher needs operands; name the kernel whose it takes"
+            raise UsageError(f"{arguments.what}: {said}: translate matmul --launcher {arguments.what}")
+        contract = resolve(arguments.what)
+        if arguments.launcher:
+            check_launcher(contract, arguments.launcher)
+        able = [each for each in targets() if each.emulated and (arguments.launcher or contract.requires <= each.features)]
+        where = where or able[0]
+        found = translations.of_launcher(arguments.what, where, arguments.launcher)
+    if found is None or not found.found:
+        print(f"error: {arguments.what} launches nothing on {where}{_why(found)}", file=sys.stderr)
+        return FAULT if found is not None and found.fault else NOTHING
+    for each in found.found:
+        times = f", launched {each.launches} times" if each.launches > 1 else ""
+        sign = "//" if arguments.tile_program else "#"
+        print(f"{sign} kernel {each.kernel} on {where}{times}")
+        print(each.program if arguments.tile_program else each.python, end="\n\n")
+    if found.fault:
+        print(f"error: the launches end in {found.fault}", file=sys.stderr)
+        return FAULT
+    return PRINTED
+
+
+def _why(found: object) -> str:
+    fault = getattr(found, "fault", "")
+    return f": {fault}" if fault else "; name a target that it serves with --target emulated:sm_NN"
+
+
+def _emulated(name: str) -> Target | None:
+    """The emulated target `name`, None for no name. UsageError for a real GPU."""
+    if not name:
+        return None
+    found = target(name)
+    if not found.emulated:
+        here = ", ".join(each.name for each in targets() if each.emulated)
+        raise UsageError(f"--target {name}: executes machine code, and nothing is translated for it; give one of {here}")
+    return found
+
+
+def _is_contract(address: str) -> bool:
+    try:
+        resolve(address)
+    except UsageError as error:
+        if "must be a bitverdict.harness.model.contract.Contract" not in str(error):
+            raise
+        return False
+    return True
