@@ -226,6 +226,35 @@ def fused_gather_scatter_matmul_kernel(
     tma.store_wait(pendings=0)
 
 
+def problem_of(
+    kernel: str, x: torch.Tensor, gather: torch.Tensor, w: torch.Tensor, scatter: torch.Tensor, out: torch.Tensor | None
+) -> tuple[Problem, torch.Tensor]:
+    """The `Problem` that these operands pose, and `out`, allocated where it is None. ValueError where they do not go together."""
+    rows, targets = row_offsets_of(kernel, gather), row_offsets_of(kernel, scatter)
+    if x.dim() != 2 or w.dim() != 2 or x.shape[1] != w.shape[0] or rows != targets:
+        raise ValueError(
+            f"{kernel}: shapes X {tuple(x.shape)}, W {tuple(w.shape)}, gather ({rows},), "
+            f"scatter ({targets},): must be (R, K), (K, N) and two of one length; slice an operand"
+        )
+    out = torch.empty((x.shape[0], w.shape[1]), dtype=x.dtype, device=x.device) if out is None else out
+    same_place(x, gather, w, scatter, out)
+    if out.dim() != 2 or out.shape[1] != w.shape[1]:
+        raise ValueError(f"{kernel}: out is {tuple(out.shape)}: must have {w.shape[1]} columns; allocate it so")
+    problem = Problem(
+        table_rows=x.shape[0],
+        rows=rows,
+        out_rows=out.shape[0],
+        n=w.shape[1],
+        k=x.shape[1],
+        dtype=same_type(x, w, out),
+        x_pad=row_padding(x),
+        w_pad=row_padding(w),
+        out_pad=row_padding(out),
+        x_offset=misalignment(x),
+    )
+    return problem, out
+
+
 def fused_gather_scatter_matmul(
     x: torch.Tensor,
     gather: torch.Tensor,
@@ -247,28 +276,7 @@ def fused_gather_scatter_matmul(
     `out` is allocated with as many rows as X when None; its rows that `scatter` does not name are then undefined. `programs` limits
     the persistent grid (0: one a multiprocessor). ValueError names the broken clause with its value, rule and remedy.
     """
-    rows, targets = row_offsets_of("fused_gather_scatter_matmul", gather), row_offsets_of("fused_gather_scatter_matmul", scatter)
-    if x.dim() != 2 or w.dim() != 2 or x.shape[1] != w.shape[0] or rows != targets:
-        raise ValueError(
-            f"fused_gather_scatter_matmul: shapes X {tuple(x.shape)}, W {tuple(w.shape)}, gather ({rows},), "
-            f"scatter ({targets},): must be (R, K), (K, N) and two of one length; slice an operand"
-        )
-    out = torch.empty((x.shape[0], w.shape[1]), dtype=x.dtype, device=x.device) if out is None else out
-    same_place(x, gather, w, scatter, out)
-    if out.dim() != 2 or out.shape[1] != w.shape[1]:
-        raise ValueError(f"fused_gather_scatter_matmul: out is {tuple(out.shape)}: must have {w.shape[1]} columns; allocate it so")
-    problem = Problem(
-        table_rows=x.shape[0],
-        rows=rows,
-        out_rows=out.shape[0],
-        n=w.shape[1],
-        k=x.shape[1],
-        dtype=same_type(x, w, out),
-        x_pad=row_padding(x),
-        w_pad=row_padding(w),
-        out_pad=row_padding(out),
-        x_offset=misalignment(x),
-    )
+    problem, out = problem_of("fused_gather_scatter_matmul", x, gather, w, scatter, out)
     config = Config(
         block_m=block_m,
         block_n=block_n,
@@ -281,14 +289,14 @@ def fused_gather_scatter_matmul(
     require("fused_gather_scatter_matmul", CLAUSES, problem, config)
     target = store_target(out, keep=True)
     require_bases("fused_gather_scatter_matmul", W=w, out=target)
-    tiles = triton.cdiv(rows, block_m) * triton.cdiv(problem.n, block_n)
+    tiles = triton.cdiv(problem.rows, block_m) * triton.cdiv(problem.n, block_n)
     fused_gather_scatter_matmul_kernel[grid_of("grouped", tiles, programs, x.device)](
         described_rows(x, block_m, block_k),
         described(w, [block_k, block_n]),
         described_rows(target, block_m, block_n),
         gather,
         scatter,
-        rows,
+        problem.rows,
         block_m,
         group_size_m,
         num_buffers,

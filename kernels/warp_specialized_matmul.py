@@ -26,6 +26,7 @@ Preconditions, and what each costs when broken:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import triton
@@ -75,7 +76,7 @@ class Config:
     programs: int = 0
 
 
-def allocations(problem: Problem, config: Config) -> list[tensor_memory.Allocation]:
+def allocations(problem: Any, config: Any) -> list[tensor_memory.Allocation]:
     tile = config.block_m, config.block_n, config.block_m, config.block_n, 32
     return [tensor_memory.Allocation(f"accumulator {place}", *tile) for place in range(config.accumulators)]
 
@@ -86,18 +87,23 @@ def shared_bytes(problem: Problem, config: Config) -> int:
     return elements * bits_of(problem.dtype) // 8 + 16 * (config.stages + config.accumulators) + 256
 
 
-CLAUSES = (
-    dtype_clause(DTYPES, "tcgen05.mma has no kind for it with an fp32 accumulator"),
-    positive_clause("m", "n", "k"),
-    *TILE_CLAUSES,
-    Clause(
+def ring_clause() -> Clause:
+    """The rule of `stages` and `accumulators` of a configuration."""
+    return Clause(
         name="rings",
         holds=lambda p, c: c.stages >= 1 and c.accumulators >= 1,
         value=lambda p, c: f"stages = {c.stages}, accumulators = {c.accumulators}",
         rule="at least one buffer and one accumulator",
         remedy="take stages=4, accumulators=2",
         cost="nothing is ever loaded, or nothing is multiplied into",
-    ),
+    )
+
+
+CLAUSES = (
+    dtype_clause(DTYPES, "tcgen05.mma has no kind for it with an fp32 accumulator"),
+    positive_clause("m", "n", "k"),
+    *TILE_CLAUSES,
+    ring_clause(),
     *tensor_memory.clauses(allocations),
     *schedule_clauses(),
     Clause(

@@ -40,6 +40,7 @@ UNREACHED = {  # by a case: an earlier clause covers what would break them
     "blocked_matmul": {"block columns", "whole blocks", "capacity"},
     "blocked_matmul_pipelined": {"block columns", "whole blocks", "capacity"},
     "warp_specialized_matmul": {"block columns", "whole blocks"},
+    "warp_specialized_gather_scatter_matmul": {"block columns", "whole blocks"},
     "fused_gather_scatter_matmul": {"boxes", "block columns", "whole blocks", "capacity"},
     "tma_gather": {"element type"},
     "tma_scatter": {"element type"},

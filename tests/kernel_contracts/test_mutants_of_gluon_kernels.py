@@ -30,6 +30,7 @@ MACHINES = {
     "tma_scatter": "sm_100",
     "fused_gather_scatter_matmul": "sm_100",
     "warp_specialized_matmul": "sm_100",
+    "warp_specialized_gather_scatter_matmul": "sm_100",
 }
 FEWEST = 8
 

@@ -381,6 +381,35 @@ def _fused_gather_scatter_matmul() -> Iterator[Row]:
     yield Row(stem="fused_gather_scatter_matmul", arch="sm_120", problem=sizes, expected_outcome=("compiler", ""))
 
 
+def _warp_specialized_gather_scatter_matmul() -> Iterator[Row]:
+    sizes = {"table_rows": 300, "rows": 500, "out_rows": 400, "n": 208, "k": 304}
+    for arch in BLACKWELL:
+        for dtype, config in (
+            ("bf16", {}),
+            ("bf16", {"block_n": 64, "load_warps": 1}),
+            ("e4m3", {"num_warps": 8}),
+        ):
+            yield Row(
+                stem="warp_specialized_gather_scatter_matmul",
+                arch=arch,
+                problem=sizes | {"dtype": dtype},
+                config=config,
+                must=(
+                    GATHER,
+                    SCATTER,
+                    TMA_LOAD,
+                    TCGEN05[dtype],
+                    *TENSOR_MEMORY_TRAFFIC,
+                    r"fence\.proxy\.async",
+                    r"cp\.async\.bulk\.wait_group",
+                    r"setmaxnreg",
+                ),
+                counts={GATHER: 32 // config.get("load_warps", 4)},  # of four rows each, by every warp of the load partition
+                must_not=(*LOCAL, ANY_MMA_SYNC),
+            )
+    yield Row(stem="warp_specialized_gather_scatter_matmul", arch="sm_120", problem=sizes, expected_outcome=("compiler", ""))
+
+
 SCALED_KINDS = {
     "mxfp4": r"kind::mxf4\.block_scale\.block32",
     "nvfp4": r"kind::mxf4nvf4\.block_scale\.block16",
@@ -454,5 +483,6 @@ TABLES = (
     _tma_gather,
     _tma_scatter,
     _fused_gather_scatter_matmul,
+    _warp_specialized_gather_scatter_matmul,
     _block_scaled_matmul,
 )

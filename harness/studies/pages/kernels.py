@@ -22,6 +22,7 @@ STEMS = (
     "tma_gather",
     "tma_scatter",
     "fused_gather_scatter_matmul",
+    "warp_specialized_gather_scatter_matmul",
 )
 _HEAD = """# The kernels, and what they ask
 

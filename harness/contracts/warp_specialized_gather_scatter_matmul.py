@@ -1,0 +1,84 @@
+"""What `kernels/warp_specialized_gather_scatter_matmul.py` expects: the words of `fused_gather_scatter_matmul`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import product
+from types import ModuleType
+
+import bitverdict.kernels.warp_specialized_gather_scatter_matmul
+from bitverdict.harness.contracts.base.single_config import Fields, empty, launched
+from bitverdict.harness.contracts.fused_gather_scatter_matmul import FusedContract
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.targets import Target
+from bitverdict.kernels.tile_scheduler import SCHEDULES
+
+NAMES = ("block_m", "block_n", "block_k", "stages", "accumulators", "num_warps", "load_warps")
+SMALL = dict(zip(NAMES, (64, 32, 32, 3, 2, 4, 2), strict=True))
+
+
+class WarpSpecializedFusedContract(FusedContract):
+    parameters = (
+        "(x, gather, w, scatter, *, block_m=128, block_n=128, block_k=64, stages=3, accumulators=2, num_warps=4, load_warps=4, "
+        "schedule='grouped', group_size_m=8, programs=0, out=None)"
+    )
+
+    def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
+        tiles = [(64, 32, 32, 3, 2, 4, 4), (128, 64, 32, 2, 1, 8, 2), (64, 64, 64, 1, 2, 4, 1), (64, 32, 32, 4, 3, 8, 4)]
+        forms = product(("bf16", "fp16", "e4m3", "e5m2"), (0, 1))
+        return [
+            (
+                {"dtype": dtype},
+                dict(zip(NAMES, tiles[(place + shift) % 4], strict=True))
+                | {"schedule": SCHEDULES[place % 3], "group_size_m": 1 + place % 3, "programs": 1 + place % 4},
+            )
+            for place, (dtype, shift) in enumerate(forms)
+        ]
+
+    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        yield self.sized({}, 1, 1, 1, 1, 20), SMALL | {"programs": 2}
+        for blocks in (1, 2, 3, 7):  # of K, in a ring of three: fewer, as many, more, and the second turn of a phase
+            yield self.sized({}, 70, 40, 32 * blocks - 3 * (blocks % 2), 90, 170), SMALL | {"programs": 1}
+        for schedule, accumulators in product(SCHEDULES, (1, 3)):  # five tiles a program: an accumulator's phase turns
+            yield (
+                self.sized({}, 64 * 5 - 3, 40, 40, 90, 400),
+                SMALL | {"schedule": schedule, "accumulators": accumulators, "group_size_m": 2, "programs": 2},
+            )
+        for place, (problem, config) in enumerate(self.pool(target)):
+            rows = config["block_m"] * (1 + place % 3) + (-1, 0, 1, 7)[place % 4]
+            n, k = config["block_n"] * (1 + place % 3) + place % 2, config["block_k"] * (1 + place % 5) - place % 2
+            yield self.sized(problem, rows, n, k, 1 + 31 * place % 140, 40 + 57 * place % 150, place % 2), config
+
+    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        sizes = {"table_rows": 64, "rows": 64, "out_rows": 64, "n": 64, "k": 64}
+        yield sizes | {"dtype": "fp32"}, {}
+        yield sizes | {"rows": 0}, {}
+        yield sizes, {"block_n": 48}
+        yield sizes, {"block_k": 8}
+        yield sizes, {"block_n": 8}
+        yield sizes, {"block_n": 512}
+        yield sizes, {"accumulators": 0}
+        yield sizes, {"load_warps": 3}
+        yield sizes, {"num_warps": 2}
+        yield sizes, {"block_m": 32}
+        yield sizes, {"block_n": 256, "block_k": 16, "accumulators": 3}
+        yield sizes, {"schedule": "by columns"}
+        yield sizes, {"group_size_m": 0}
+        yield sizes, {"stages": 8}
+        yield sizes | {"x_pad": 1}, {}
+        yield sizes | {"x_offset": 1}, {}
+
+    def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
+        p = case.problem
+        out = empty(tensors["out"], (p.out_rows, p.n), pad=p.out_pad)
+        out.copy_(tensors["out"])
+        run = launcher or self.module.warp_specialized_gather_scatter_matmul
+        operands = (tensors[name] for name in ("x", "gather", "w", "scatter"))
+        return {"out": launched(run, *operands, **vars(case.config), out=out)}
+
+
+def contract(module: ModuleType) -> WarpSpecializedFusedContract:
+    return WarpSpecializedFusedContract(module, "warp_specialized_gather_scatter_matmul")
+
+
+CONTRACT = contract(bitverdict.kernels.warp_specialized_gather_scatter_matmul)
