@@ -177,8 +177,8 @@ TORCH_SAYS = (
 )
 SHORT = (
     (OutOfMemoryError(TORCH_SAYS), "on the GPU (20.00 GiB asked, 5.25 GiB free)", "HARNESS_GPU_SLOTS"),
-    (RuntimeError("Triton Error [CUDA]: out of memory"), "on the GPU: says nothing", "--jobs"),
-    (RuntimeError("CUDA error: out of memory\nCompile with TORCH_USE_CUDA_DSA"), "on the GPU: says nothing", "--jobs"),
+    (RuntimeError("Triton Error [CUDA]: out of memory"), "on the GPU", "--jobs"),
+    (RuntimeError("CUDA error: out of memory\nCompile with TORCH_USE_CUDA_DSA"), "on the GPU", "--jobs"),
     (MemoryError("Unable to allocate 8.00 TiB for an array"), "on the host (8.00 TiB asked)", "a smaller case"),
     (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes."), "(4 bytes asked)", "pytest -n"),
     (OSError(12, "Cannot allocate memory"), "on the host", "--jobs"),
@@ -205,6 +205,7 @@ def test_memory_that_stays_short_is_inconclusive_and_says_the_remedy(error: Exce
     verdict = judge(case(100), HOST, contract)
     assert (verdict.decision, verdict.outcome, verdict.basis) == (Decision.INCONCLUSIVE, Outcome.OUT_OF_MEMORY, "nothing")
     assert said in verdict.message and remedy in verdict.message and contract.launches == 2
+    assert "says nothing about the kernel" in verdict.message  # with the free memory before it where a GPU is
 
 
 @pytest.mark.parametrize("error", [error for error, *_ in SHORT], ids=lambda value: type(value).__name__)
