@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--arch", default="", metavar="sm_NN", help="every GPU of this architecture; an error when there is none")
     parser.add_argument(
-        "--profile", choices=sorted(PROFILES), default="quick", help="how long to draw; required cases are judged whole"
+        "--profile", choices=sorted(PROFILES), default="quick", help="how long to draw; whole: the tutorials' own sizes too"
     )
     parser.add_argument(
         "--launcher",
@@ -46,7 +46,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-cases", type=int, default=None, metavar="N", help="at most N cases per contract and target")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="base seed of the draws (default 0)")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
-    parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS", help="a case that takes longer is a timeout")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=None,
+        metavar="SECONDS",
+        help="a case that takes longer is a timeout (default: 120; whole: 7200)",
+    )
     parser.add_argument(
         "--first-configuration", action="store_true", help="a launcher's autotuners take their first configuration, and no other"
     )
@@ -80,7 +86,8 @@ def run(arguments: argparse.Namespace) -> int:
     records = Records(arguments.json, arguments.junit)
     records.begin({name: str(value) for name, value in vars(arguments).items() if name not in resume.NOT_ASKED})
     cancels_from_here()
-    with WorkerPool(jobs=arguments.jobs or len(os.sched_getaffinity(0)), timeout=arguments.timeout, journal=journal) as pool:
+    timeout = profile.case_seconds if arguments.timeout is None else arguments.timeout
+    with WorkerPool(jobs=arguments.jobs or len(os.sched_getaffinity(0)), timeout=timeout, journal=journal) as pool:
         watching = (Showing(shown), records)
         session = Session(pool, profile, max_cases=arguments.max_cases, past=past, observers=watching)
         session.run(case_sources)
@@ -136,7 +143,8 @@ def checked(arguments: argparse.Namespace) -> list[CaseSource]:
         value = getattr(arguments, name)
         if value is not None and not value >= least:
             raise UsageError(f"--{name.replace('_', '-')} {value}: must be at least {least}")
-    check_timeout(arguments.timeout)
+    if arguments.timeout is not None:
+        check_timeout(arguments.timeout)
     for path in (arguments.json, arguments.junit, arguments.html):
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
             raise UsageError(f"{path}: must be a file in a directory that exists; make {path.absolute().parent} first")

@@ -85,8 +85,8 @@ class NodeJudge:
     """The worker pool of this pytest process, and how a node is held to its contract."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.pool = WorkerPool()
         self.profile = PROFILES[config.getoption("--harness-profile")]
+        self.pool = WorkerPool(timeout=self.profile.case_seconds)
         draws = config.getoption("--harness-draws")
         if draws is not None:
             self.profile = replace(self.profile, draws=draws, node_seconds=None)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PLUGIN = "bitverdict.harness.frontends.pytest_plugin"
-PROFILES = ("ci", "exhaustive", "quick")  # their contents: `bitverdict.harness.session.case_source`
+PROFILES = ("ci", "exhaustive", "quick", "whole")  # their contents: `bitverdict.harness.session.profiles`
 SIZES = "4096x2048x128,8192x8192x8192,8176x8144x4128"  # whole; by chosen elements; ragged in every tile, rows still on 16 bytes
 
 

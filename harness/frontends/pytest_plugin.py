@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     for name, profile in PROFILES.items():  # names of our own: Hypothesis loads a profile "ci" by itself where CI is set
         hypothesis.settings.register_profile(
-            f"harness-{name}", database=None, deadline=None, derandomize=False, max_examples=profile.draws, print_blob=False
+            f"harness-{name}", database=None, deadline=None, derandomize=False, max_examples=max(profile.draws, 1), print_blob=False
         )
     hypothesis.settings.load_profile(f"harness-{config.getoption('--harness-profile')}")
     for name, least in (("--harness-shards", 1), ("--harness-draws", 1), ("--harness-large-seeds", 1), ("--harness-products", 1)):

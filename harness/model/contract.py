@@ -118,6 +118,10 @@ class Contract:
         """The required cases: run first in every profile, and gated on having been seen."""
         return []
 
+    def whole(self, target: Target) -> list[Case]:
+        """Cases at the tutorials' own sizes that are too large for `required`, the longest first: judged by the profile `whole`."""
+        return []
+
     def around(self, tile: Tile, target: Target) -> list[Case]:
         """Cases at the edges of a user's launcher that works in steps of `tile`; judged like `required`."""
         return []

@@ -65,12 +65,14 @@ class CaseSource:
         """What draws depend on: the GPUs of one architecture draw alike, whichever of them a worker leased."""
         return self.target.name if self.target.emulated else f"cuda:{self.target.arch}"
 
-    def required(self) -> list[Case]:
+    def required(self, *, whole: bool = False) -> list[Case]:
         """The cases that every run judges. Of a user's launcher also those at the edges of its own tile, as far as it is known.
 
-        Of its shape classes the first case each is called twice, and each configuration of its autotuners has a case.
+        Of its shape classes the first case each is called twice, and each configuration of its autotuners has a case. `whole`:
+        the cases at the tutorials' own sizes before them, so that short ones fill the time beside the last long one.
         """
-        cases = self._once(self.contract.required(self.target))
+        first = self.contract.whole(self.target) if whole else []
+        cases = self._once([*first, *self.contract.required(self.target)])
         if not self.launcher:
             return cases
         if self.shown is not None and self.shown.tile is not None:

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Profile:
-    """How far a run goes. Required cases are judged whole whatever the profile; `seconds` ends the drawn cases of a run,
-    `node_seconds` those of one pytest node (there are as many nodes as contracts times targets)."""
+    """How far a run goes. Every required case is judged whatever the profile; `seconds` ends the drawn cases of a run,
+    `node_seconds` those of one pytest node (there are as many nodes as contracts times targets). `case_seconds`: a case that takes
+    longer is a timeout. `whole`: the cases at the tutorials' own sizes are judged too (`Contract.whole`)."""
 
     name: str
     draws: int  # per contract and target
     seconds: float | None
     node_seconds: float | None
     shrink_seconds: float  # per bug
+    case_seconds: float = 120.0
+    whole: bool = False
 
 
 PROFILES = {
@@ -23,5 +26,6 @@ PROFILES = {
         Profile("quick", draws=40, seconds=45, node_seconds=8, shrink_seconds=20),
         Profile("ci", draws=300, seconds=240, node_seconds=25, shrink_seconds=60),
         Profile("exhaustive", draws=10_000, seconds=None, node_seconds=None, shrink_seconds=300),
+        Profile("whole", draws=0, seconds=None, node_seconds=None, shrink_seconds=300, case_seconds=7200, whole=True),
     )
 }

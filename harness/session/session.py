@@ -141,7 +141,7 @@ class Session:
         served = self._shown([source for source in sources if self._serves(source)])
         for source in served:
             self.tally.scope.narrow(source.name, source.narrowed())
-        required = [source.required()[: self.max_cases] for source in served]
+        required = [source.required(whole=self.profile.whole)[: self.max_cases] for source in served]
         for source, cases in zip(served, required, strict=True):
             self.tally.require(source.name, source.target.name, cases)
         yield from self._dealt(served, required)
@@ -202,7 +202,7 @@ class Session:
         if not self._serves(source):
             return None
         cache = self._known[source.address, source.target.name] = VerdictCache(lambda case: self._judged(source, case))
-        required = source.required()[share::shares]
+        required = source.required(whole=self.profile.whole)[share::shares]
         self.tally.require(source.name, source.target.name, required)
 
         def visit(case: Case) -> None:
@@ -220,7 +220,8 @@ class Session:
             for case in required:
                 visit(case)
             time_is_over = LiveDeadline.from_now(self.profile.node_seconds, self.clock)
-            walk(source, -(-self.profile.draws // shares), visit_in_time, database=database)
+            if self.profile.draws:
+                walk(source, -(-self.profile.draws // shares), visit_in_time, database=database)
         except KernelFailed as failed:
             return self.bugs[source.address, source.target.name, failed.signature]
         return None

@@ -249,3 +249,11 @@ def test_the_command_writes_its_rows_and_its_status_says_what_came(tmp_path: Pat
     assert main(["large", "blocked_matmul", "--target", "emulated:sm_90", "--sizes", "64", "--jobs", "0"]) == 5
     for bad in (["--sizes", "8x8"], ["--sizes", "0"], ["tmem_copy"]):
         assert main(["large", "--target", "emulated:sm_90", *bad]) == 2
+
+
+def test_a_case_whose_words_cost_more_has_more_time() -> None:
+    case = Case(contract="matmul", problem=Problem(m=4096, n=4096, k=4096), config=CONFIGS["cuda"][0])
+    assert large_cases.timeout_of(case, large_cases.PRODUCTS) == large_cases.TIMEOUT
+    whole = large_cases.timeout_of(case, 1 << 50)
+    assert whole == large_cases.task_of(case, 4096**3).timeout
+    assert whole > 4096**3 / 1e8, "an arithmetic model of a hundred million products a second"

@@ -36,7 +36,8 @@ from bitverdict.kernels.features import Feature
 PRODUCTS = 1 << 30  # of one case: what its expected words may cost, about ten seconds of a core
 PRODUCTS_AT_ONCE = 1 << 27  # of one piece of work
 SHOWN = 4  # wrong words told
-TIMEOUT = 240.0  # seconds of one case, compilation and expected words included
+TIMEOUT = 240.0  # seconds of one case, compilation and expected words included, where those cost `PRODUCTS` or less
+PRODUCTS_A_SECOND = 1 << 25  # of expected words beyond that: a third of what one quiet core does
 DATA_SEED = 8192
 
 
@@ -133,7 +134,13 @@ def _in_order(asked: list[Case], target: Target, products: int, pool: WorkerPool
 def task_of(case: Case, products: int = PRODUCTS) -> Task:
     """The work of judging one large case in a worker; `row_of` reads what came."""
     given = {"case": case.to_json(), "products": products}
-    return Task(function=f"{__name__}:judged", contract=case.contract, given=given, timeout=TIMEOUT)
+    return Task(function=f"{__name__}:judged", contract=case.contract, given=given, timeout=timeout_of(case, products))
+
+
+def timeout_of(case: Case, products: int) -> float:
+    """Seconds that the case may take where its expected words may cost `products`."""
+    p = case.problem
+    return TIMEOUT + max(min(products, p.m * p.n * p.k) - PRODUCTS, 0) / PRODUCTS_A_SECOND
 
 
 def judged(target: Target, given: Mapping) -> Verdict:
