@@ -12,6 +12,8 @@ An e4m3 scale with its sign bit set is negative there; Blackwell ignores the bit
 Preconditions, and what each costs when broken:
 
 - Rows of A and B start on 16-byte boundaries (a mixed B: 32, and K a multiple of 128): a tensor map has no other unit. Refused.
+- B in e4m3 may run along N as well as along K: tcgen05 and wgmma read 8-bit operands of either order through their descriptors, and
+  TMA brings (BLOCK_K, BLOCK_N) as it lies. Packed e2m1 run along K only, two of one row a byte. Refused otherwise.
 - The last dimension of the scales is contiguous; with 2D loads all of a 512-byte tile is, and tiles follow each other. Refused.
 - Scales are loaded only from tiles that exist, and those of a block of K past the end are replaced by one: a byte of padding, or
   past the buffer, may be a NaN, and the zeros that TMA supplies for the elements there do not silence it.
@@ -97,6 +99,9 @@ CLAUSES: tuple[Clause, ...] = (
     Clause(name="whole bytes", holds=lambda p, c: p.k % 2 == 0 or "e2m1" not in (FORMATS[p.format].a, FORMATS[p.format].b),
            value=lambda p, c: f"k = {p.k} in {p.format}", rule="two e2m1 share a byte, so k must be even",
            remedy="append a zero element to every row", cost="the last nibble of a row would be the next row's"),
+    Clause(name="packed along K", holds=lambda p, c: p.b_order == "column" or FORMATS[p.format].b == "e4m3",
+           value=lambda p, c: f"B in {FORMATS[p.format].b} runs along N", rule="packed e2m1 run along K, two of one row a byte",
+           remedy="pack B along K", cost="a byte would hold elements of two columns", layer="front end"),
     Clause(name="whole spread rows", holds=lambda p, c: not spread(p.format) or p.k % SPREAD_UNIT == 0,
            value=lambda p, c: f"k = {p.k} in {p.format}",
            rule=f"e2m1 beside e4m3 is spread to bytes by TMA, which takes rows of a multiple of {SPREAD_UNIT} elements",
@@ -185,7 +190,8 @@ def load_scales(base, rows, columns, stride_row, stride_tile, stride_lane, strid
 @triton.jit
 def multiply_tile(a_desc, a_scale, b_desc, b_scale, c_desc, m, n, k, a_strides, b_strides,
                   A: tl.constexpr, B: tl.constexpr, BLOCK_SIZE: tl.constexpr, ONE: tl.constexpr, BLOCK_M: tl.constexpr,
-                  BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, NUM_STAGES: tl.constexpr, FLAT: tl.constexpr, WHOLE: tl.constexpr):
+                  BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, NUM_STAGES: tl.constexpr, FLAT: tl.constexpr, WHOLE: tl.constexpr,
+                  B_ALONG_N: tl.constexpr):
     A_PACKED: tl.constexpr = 2 if A == "e2m1" else 1
     B_PACKED: tl.constexpr = 2 if B == "e2m1" else 1
     STEPS: tl.constexpr = BLOCK_K // BLOCK_SIZE // 4
@@ -198,12 +204,15 @@ def multiply_tile(a_desc, a_scale, b_desc, b_scale, c_desc, m, n, k, a_strides, 
     accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for block in tl.range(0, tl.cdiv(k, BLOCK_K), num_stages=NUM_STAGES):
         a = a_desc.load([row * BLOCK_M, block * (BLOCK_K // A_PACKED)])  # (BLOCK_M, BLOCK_K / A_PACKED)
-        b = b_desc.load([column * BLOCK_N, block * (BLOCK_K // B_PACKED)])  # (BLOCK_N, BLOCK_K / B_PACKED)
+        if B_ALONG_N:
+            b = b_desc.load([block * BLOCK_K, column * BLOCK_N])  # (BLOCK_K, BLOCK_N)
+        else:
+            b = b_desc.load([column * BLOCK_N, block * (BLOCK_K // B_PACKED)]).T  # (BLOCK_K / B_PACKED, BLOCK_N)
         scale_a = load_scales(a_scale, m, columns, a_strides[0], a_strides[1], a_strides[2], a_strides[3],
                               row * (BLOCK_M // 128), block * STEPS, BLOCK_M // 128, STEPS, WHOLE, ONE, FLAT)
         scale_b = load_scales(b_scale, n, columns, b_strides[0], b_strides[1], b_strides[2], b_strides[3],
                               column * (BLOCK_N // 128), block * STEPS, BLOCK_N // 128, STEPS, WHOLE, ONE, FLAT)
-        accumulator = tl.dot_scaled(a, scale_a, A, b.T, scale_b, B, accumulator)
+        accumulator = tl.dot_scaled(a, scale_a, A, b, scale_b, B, accumulator)
     c_desc.store([row * BLOCK_M, column * BLOCK_N], accumulator.to(c_desc.dtype))
 
 
@@ -211,25 +220,28 @@ def multiply_tile(a_desc, a_scale, b_desc, b_scale, c_desc, m, n, k, a_strides, 
 def block_scaled_matmul_kernel(
     a_desc, a_scale, b_desc, b_scale, c_desc, m, n, k, a_strides, b_strides,  # strides of the scales: (row, tile, lane, quarter)
     A: tl.constexpr, B: tl.constexpr, BLOCK_SIZE: tl.constexpr, ONE: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, NUM_STAGES: tl.constexpr, FLAT: tl.constexpr, WHOLE: tl.constexpr,
+    BLOCK_K: tl.constexpr, NUM_STAGES: tl.constexpr, FLAT: tl.constexpr, WHOLE: tl.constexpr, B_ALONG_N: tl.constexpr,
 ):
     multiply_tile(a_desc, a_scale, b_desc, b_scale, c_desc, m, n, k, a_strides, b_strides, A, B, BLOCK_SIZE, ONE,
-                  BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES, FLAT, WHOLE)
+                  BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES, FLAT, WHOLE, B_ALONG_N)
 
 
 @triton.jit(launch_metadata=launch_metadata)
 def block_scaled_matmul_device_kernel(
     a_ptr, a_scale, b_ptr, b_scale, c_ptr, m, n, k, a_strides, b_strides, a_stride, b_stride, c_stride,
     A: tl.constexpr, B: tl.constexpr, BLOCK_SIZE: tl.constexpr, ONE: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, NUM_STAGES: tl.constexpr, FLAT: tl.constexpr, WHOLE: tl.constexpr,
+    BLOCK_K: tl.constexpr, NUM_STAGES: tl.constexpr, FLAT: tl.constexpr, WHOLE: tl.constexpr, B_ALONG_N: tl.constexpr,
 ):
     A_PACKED: tl.constexpr = 2 if A == "e2m1" else 1
     B_PACKED: tl.constexpr = 2 if B == "e2m1" else 1
     a_desc = tl.make_tensor_descriptor(a_ptr, [m, k // A_PACKED], [a_stride, 1], [BLOCK_M, BLOCK_K // A_PACKED])
-    b_desc = tl.make_tensor_descriptor(b_ptr, [n, k // B_PACKED], [b_stride, 1], [BLOCK_N, BLOCK_K // B_PACKED])
+    if B_ALONG_N:
+        b_desc = tl.make_tensor_descriptor(b_ptr, [k, n], [b_stride, 1], [BLOCK_K, BLOCK_N])
+    else:
+        b_desc = tl.make_tensor_descriptor(b_ptr, [n, k // B_PACKED], [b_stride, 1], [BLOCK_N, BLOCK_K // B_PACKED])
     c_desc = tl.make_tensor_descriptor(c_ptr, [m, n], [c_stride, 1], [BLOCK_M, BLOCK_N])
     multiply_tile(a_desc, a_scale, b_desc, b_scale, c_desc, m, n, k, a_strides, b_strides, A, B, BLOCK_SIZE, ONE,
-                  BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES, FLAT, WHOLE)
+                  BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES, FLAT, WHOLE, B_ALONG_N)
 # fmt: on
 
 
@@ -246,7 +258,8 @@ def block_scaled_matmul(
 ) -> torch.Tensor:
     """C (m, n) in `out_dtype` on the operands' device; rows of C lie a multiple of 16 bytes apart.
 
-    a (m, k) and b (n, k): float8_e4m3fn, or uint8 with two e2m1 a byte; a host `TensorDescriptor` stands for its base. Scales:
+    a (m, k) and b (n, k): float8_e4m3fn, or uint8 with two e2m1 a byte; k runs fastest, for b in float8_e4m3fn it may be n (the
+    transpose of a contiguous (k, n)); a host `TensorDescriptor` stands for its base. Scales:
     (ceil(rows / 128), ceil(k / V / 4), 32, 4, 4), uint8 for e8m0 (V = 32), float8_e4m3fn for nvfp4 (V = 16). The types name the
     format. m, n, k: by default the operands'. configs: a `Config`, or a dictionary with BLOCK_SIZE_M, BLOCK_SIZE_N, BLOCK_SIZE_K,
     num_stages; by default the first of `configurations`. ValueError with value, rule and remedy for anything else.
@@ -279,6 +292,8 @@ def _launch(a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: to
     output = padded[:, : p.n]
     meta = {"A": f.a, "B": f.b, "BLOCK_SIZE": f.block_size, "ONE": f.one, "FLAT": c.scale_load == "2D", "NUM_STAGES": c.num_stages}
     meta |= {"BLOCK_M": c.block_m, "BLOCK_N": c.block_n, "BLOCK_K": c.block_k, "num_warps": c.num_warps}
+    meta["B_ALONG_N"] = p.b_order == "row"
+    b = b.T if p.b_order == "row" else b  # what follows each other lies last
     meta["WHOLE"] = triton.cdiv(p.k, f.block_size) % (c.block_k // f.block_size) == 0
     grid = (triton.cdiv(p.m, c.block_m) * triton.cdiv(p.n, c.block_n),)
     tail = (p.m, p.n, p.k, a_scale.stride()[:4], b_scale.stride()[:4])
@@ -287,7 +302,8 @@ def _launch(a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: to
         strides = a.stride(0), b.stride(0), output.stride(0)
         block_scaled_matmul_device_kernel[grid](a, a_scale, b, b_scale, padded, *tail, *strides, **meta)
         return output
-    boxes = [c.block_m, c.block_k // packing(f.a)], [c.block_n, c.block_k // packing(f.b)], [c.block_m, c.block_n]
+    b_box = [c.block_k, c.block_n] if p.b_order == "row" else [c.block_n, c.block_k // packing(f.b)]
+    boxes = [c.block_m, c.block_k // packing(f.a)], b_box, [c.block_m, c.block_n]
     a_desc, b_desc, c_desc = (
         TensorDescriptor(tensor, shape, [tensor.stride(0), 1], box)
         for tensor, shape, box in zip((a, b, padded), (list(a.shape), list(b.shape), [p.m, p.n]), boxes, strict=True)

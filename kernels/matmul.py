@@ -201,12 +201,16 @@ def matmul_kernel(
     program = tl.program_id(axis=0)
     tile_rows = tl.cdiv(m, BLOCK_M)
     tile_columns = tl.cdiv(n, BLOCK_N)
-    group_tiles = GROUP_M * tile_columns
-    first_row = (program // group_tiles) * GROUP_M
-    group_rows = min(tile_rows - first_row, GROUP_M)
-    in_group = program % group_tiles
-    tile_row = first_row + in_group % group_rows
-    tile_column = in_group // group_rows
+    if GROUP_M == 1:  # row by row: the same tiles as below, without the divisions of a group
+        tile_row = program // tile_columns
+        tile_column = program % tile_columns
+    else:
+        group_tiles = GROUP_M * tile_columns
+        first_row = (program // group_tiles) * GROUP_M
+        group_rows = min(tile_rows - first_row, GROUP_M)
+        in_group = program % group_tiles
+        tile_row = first_row + in_group % group_rows
+        tile_column = in_group // group_rows
 
     rows = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)  # (BLOCK_M,)
     columns = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)  # (BLOCK_N,)

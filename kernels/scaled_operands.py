@@ -39,7 +39,10 @@ FORMATS: dict[str, ScaledFormat] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Sizes, format, output; bytes after each row of A and B, after each row of scale tiles, and after each tile of scales."""
+    """Sizes, format, output; bytes after each row of A and B, after each row of scale tiles, and after each tile of scales.
+
+    `b_order`: how B lies as the right-hand side (k, n). "column": elements along K follow each other; "row": those along N do, and
+    `b_pad` follows each of k rows."""
 
     m: int
     n: int
@@ -54,6 +57,7 @@ class Problem:
     b_tile_pad: int = 0
     a_offset: int = 0  # bytes past a 16-byte boundary
     b_offset: int = 0
+    b_order: str = "column"
 
 
 def packing(element: str) -> int:
@@ -75,10 +79,16 @@ def scale_shape(rows: int, k: int, block_size: int) -> tuple[int, int, int, int,
 def matrices(problem: Problem, config: object) -> list[Matrix]:
     p, f = problem, FORMATS[problem.format]
     a_row, b_row = p.k // packing(f.a), p.k // packing(f.b)
+    b_rows, b_row = (p.k, p.n) if p.b_order == "row" else (p.n, b_row)
     return [
         Matrix("A", "int8", p.m, a_row, a_row + p.a_pad, p.a_offset),
-        Matrix("B", "int8", p.n, b_row, b_row + p.b_pad, p.b_offset),
+        Matrix("B", "int8", b_rows, b_row, b_row + p.b_pad, p.b_offset),
     ]
+
+
+def runs_along_n(b: torch.Tensor) -> bool:
+    """Whether the elements of B (n, k) that follow each other in memory are those along N."""
+    return b.dim() == 2 and b.stride(0) == 1 and b.stride(1) != 1
 
 
 def problem_of(
@@ -103,14 +113,15 @@ def problem_of(
     if any(size not in (None, there) for size, there in zip(sizes, (m, n, k), strict=True)):
         raise ValueError(f"block_scaled_matmul: m, n, k = {sizes} for operands of {(m, n, k)}: must be the same; slice them")
     pads = {}
-    for side, operand, scale, rows in (("a", a, a_scale, m), ("b", b, b_scale, n)):
+    turned = runs_along_n(b)
+    for side, operand, scale, rows in (("a", a, a_scale, m), ("b", b.T if turned else b, b_scale, n)):
         pads[f"{side}_pad"] = _row_pad(operand)
         pads[f"{side}_offset"] = misalignment(operand) if side == "a" or f.a == f.b else operand.data_ptr() % 32
         pads |= {
             f"{side}_{kind}_pad": pad for kind, pad in zip(("scale", "tile"), _scale_pads(side, scale, rows, k, f), strict=True)
         }
     out = next((entry.name for entry in ELEMENT_TYPES.values() if entry.torch == out_dtype), str(out_dtype))
-    return Problem(m=m, n=n, k=k, format=name, out=out, **pads)
+    return Problem(m=m, n=n, k=k, format=name, out=out, b_order="row" if turned else "column", **pads)
 
 
 def format_of(a: torch.dtype, b: torch.dtype, a_scale: torch.dtype, b_scale: torch.dtype) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import bitverdict.kernels.ampere_gemm
 from bitverdict.harness.contracts.base.single_config import BUDGET, Fields, empty, launched
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract, tiled_refusals
-from bitverdict.harness.contracts.inputs import strategies
+from bitverdict.harness.contracts.inputs.regimes import TENTH
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 
@@ -25,13 +25,14 @@ TUTORIAL: dict[str, Any] = {
         (4096, 4096, 4096),
     )
 }
-
 FRAGMENTS = ("ldmatrix", "ld.shared")
 
 
 class AmpereGemmContract(BlockedContract):
     family = "mma.sync"
     always_transposed = True
+    every_run = BUDGET
+    tutorial_regime = TENTH
     parameters = "(a, bt, d=None, *, block_m=64, block_n=64, block_k=16, stages=2, num_warps=4, fragments='ldmatrix')"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
@@ -54,8 +55,6 @@ class AmpereGemmContract(BlockedContract):
         yield from self.ring("ldmatrix")
         yield from self.corners(self.pool(target))
         yield from self.ring("ld.shared")
-        for sizes in TUTORIAL["m, n, k"]:
-            yield self.stored_case(sizes)
 
     def ring(self, fragments: str) -> Iterable[tuple[Fields, Fields]]:
         """K blocks for a ring of four: fewer than stages, as many, more; with and without a remainder."""
@@ -64,9 +63,13 @@ class AmpereGemmContract(BlockedContract):
                 if blocks or rest:
                     yield self.sized({}, 40, 33, 16 * blocks + rest), {"stages": 4, "fragments": fragments}
 
-    def stored_case(self, sizes: tuple) -> tuple[Fields, Fields]:
-        """The seed's sizes; past the budget, smaller by whole tiles, so that every residue stays."""
-        return self.sized({"dtype": "bf16"}, *strategies.within(sizes, (64, 64, 16), BUDGET)), {}
+    def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        for sizes in TUTORIAL["m, n, k"]:
+            yield self.sized({"dtype": "bf16"}, *sizes), {}
+
+    def whole(self, target: Target) -> list[Case]:
+        """On a real GPU, and of the emulated ones on the tutorial's chip alone: a size takes up to twenty minutes of a core."""
+        return super().whole(target) if target.arch == "sm_80" or not target.emulated else []
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"m": 64, "n": 64, "k": 64}

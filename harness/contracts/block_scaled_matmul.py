@@ -28,6 +28,7 @@ from bitverdict.reference.scale_layout import TILE_BYTES
 
 if TYPE_CHECKING:
     import torch
+    from hypothesis.strategies import SearchStrategy
 
     from bitverdict.harness.model.targets import Target
 
@@ -62,6 +63,23 @@ class BlockScaledMatmulContract(KernelContract):
                     made.append(({"format": name, "out": out}, tile | {"scale_load": load, "descriptors": where}))
         return made
 
+    def along_n(self, target: Target) -> list[tuple[Fields, Fields]]:
+        """B in e4m3 whose elements along N follow each other: both ways to load, and the tutorial's tile."""
+        if not has_format("mxfp8", "fp32", target):
+            return []
+        fields, wide = {"format": "mxfp8", "b_order": "row"}, {"block_n": 256, "num_stages": 4}
+        return [
+            (fields | {"out": "fp32"}, {"scale_load": "5D", "descriptors": "device"}),
+            (fields | {"out": "fp16"}, wide | {"scale_load": "2D", "descriptors": "host"}),
+        ]
+
+    def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        """The tutorial's tile of each format, in whole tiles: four blocks of K in a ring of four, of e2m1 two that are as deep."""
+        for name in (name for name in FORMATS if has_format(name, "fp32", target)):
+            tile = bitverdict.kernels.block_scaled_matmul.configurations(name, block_scaled_mma=True)[0]
+            config = {"block_m": tile.block_m, "block_n": tile.block_n, "block_k": tile.block_k, "num_stages": tile.num_stages}
+            yield self.sized(name, tile.block_m, tile.block_n, 512) | {"format": name, "out": "fp16"}, config
+
     def draw_problem(self, draw: Callable, problem: Fields, config: Any, target: Target) -> Fields:
         from hypothesis import strategies as st
 
@@ -72,7 +90,7 @@ class BlockScaledMatmulContract(KernelContract):
         sizes = [draw(strategies.sizes(t, count, draw(st.sampled_from(KINDS)))) for t, count in zip(tile, counts, strict=True)]
         m, n, k = strategies.within(sizes, tile, BUDGET if target.emulated else HARDWARE_BUDGET)
         extra = {side: draw(st.integers(0, 2)) for side in "ab"}
-        fields = self.sized(problem["format"], max(m, 1), max(n, 1), max(k, 1), extra["a"], extra["b"])
+        fields = self.sized(problem["format"], max(m, 1), max(n, 1), max(k, 1), extra["a"], extra["b"], problem.get("b_order", ""))
         pads = {f"{side}_scale_pad": draw(st.sampled_from(ROW_PADS)) for side in "ab"}
         if config.scale_load == "5D":
             pads |= {f"{side}_tile_pad": draw(st.sampled_from(TILE_PADS)) for side in "ab"}
@@ -83,7 +101,10 @@ class BlockScaledMatmulContract(KernelContract):
 
         return draw(st.sampled_from(block_scaled_inputs.REGIMES))
 
-    def sized(self, name: str, m: int, n: int, k: int, a_extra: int = 0, b_extra: int = 0) -> Fields:
+    def cases(self, target: Target) -> SearchStrategy[Case]:
+        return self.drawn_from(self.pool(target) + self.along_n(target), target)
+
+    def sized(self, name: str, m: int, n: int, k: int, a_extra: int = 0, b_extra: int = 0, b_order: str = "") -> Fields:
         """Sizes near those asked for that the format can have, rows of operands that begin on the boundaries TMA needs."""
         f = FORMATS[name]
         if spread(name):
@@ -91,8 +112,9 @@ class BlockScaledMatmulContract(KernelContract):
         elif f.a == "e2m1":
             k += k % 2
         b_unit = 32 if spread(name) else 16
+        b_row = n if b_order == "row" else k // packing(f.b)
         return {"m": m, "n": n, "k": k, "a_pad": -(k // packing(f.a)) % 16 + 16 * a_extra,
-                "b_pad": -(k // packing(f.b)) % b_unit + b_unit * b_extra}  # fmt: skip
+                "b_pad": -b_row % b_unit + b_unit * b_extra}  # fmt: skip
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         """The cover cases, then the pool at the tiles' edges, then every residue of m, n and k."""
@@ -133,6 +155,13 @@ class BlockScaledMatmulContract(KernelContract):
             regime = COVER[place % 2] if place < cover else block_scaled_inputs.REGIMES[place % len(block_scaled_inputs.REGIMES)]
             schedule = strategies.cycled(schedules, place // 2)
             made.append(self.case(problem, config, regime=regime, data_seed=place, schedule=schedule))
+        for place, (problem, config) in enumerate(self.tutorial(target)):
+            schedule = strategies.cycled(schedules, place)
+            made.append(self.case(problem, config, regime=block_scaled_inputs.UNIFORM, data_seed=place, schedule=schedule))
+        for place, (problem, config) in enumerate(self.along_n(target)):
+            sizes = self.sized("mxfp8", 130 - place, 259 - 20 * place, 300 + 33 * place, 0, place, "row")
+            schedule, regime = strategies.cycled(schedules, place), block_scaled_inputs.REGIMES[2 + place]
+            made.append(self.case(problem | sizes, config, regime=regime, data_seed=place, schedule=schedule))
         sizes = self.sized("mxfp4", 130, 40, 64) | {"format": "mxfp4", "out": "fp32"}
         made.append(Case(contract=self.address, problem=self.module.Problem(**sizes), regime="layer"))
         made += [self.case(problem, config, regime=block_scaled_inputs.REGIMES[0], data_seed=1) for problem, config in self.far()]
@@ -164,6 +193,9 @@ class BlockScaledMatmulContract(KernelContract):
         yield fields | {"k": 256, "a_tile_pad": 64}, {"scale_load": "2D"}
         yield fields | {"a_pad": 8}, {}
         yield fields | {"a_offset": 8}, {}
+        for name in ("mxfp4", "nvfp4", "mixed"):
+            yield self.sized(name, 64, 64, 128) | {"format": name, "out": "fp32", "b_order": "row"}, {}
+        yield fields | {"b_order": "row", "b_pad": 8}, {}
         mixed = self.sized("mixed", 64, 64, 128) | {"format": "mixed", "out": "fp32"}
         yield mixed | {"k": 64, "b_pad": 0}, {}
         yield mixed | {"b_pad": 16}, {}
@@ -200,7 +232,8 @@ class BlockScaledMatmulContract(KernelContract):
         made = []
         for name, element, side in (("a", f.a, a), ("b", f.b, b)):
             pad, offset, row_pad, tile_pad = (getattr(p, f"{name}_{what}") for what in ("pad", "offset", "scale_pad", "tile_pad"))
-            made.append(block_scaled_inputs.element_operand(name, element, side, pad=pad, offset=offset))
+            along_k = name == "a" or p.b_order == "column"
+            made.append(block_scaled_inputs.element_operand(name, element, side, pad=pad, offset=offset, along_k=along_k))
             pads = {"row_pad": row_pad, "tile_pad": tile_pad, "zero_padding": bool(case.launcher)}
             made.append(block_scaled_inputs.scale_operand(f"{name}_scale", f.scale, side, case.data_seed, **pads))
         return made
@@ -265,6 +298,7 @@ class BlockScaledMatmulContract(KernelContract):
             seen["scale tiles of K"] = "whole" if -(-p.k // size) % (c.block_k // size) == 0 else "ragged"
             seen["last block"] = "whole" if p.k % size == 0 else "short"
             seen["loads"] = f"{c.scale_load} {c.descriptors}"
+            seen["B"] = "along K" if p.b_order == "column" else "along N"
             alike = p.a_tile_pad == p.b_tile_pad and (p.a_scale_pad == p.b_scale_pad or p.n <= TILE_ROWS)
             seen["scale strides"] = "one for both" if alike else "of their own"
             rows = [-(-rows // TILE_ROWS) for rows in (p.m, p.n)]

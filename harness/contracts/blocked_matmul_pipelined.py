@@ -8,9 +8,9 @@ from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.blocked_matmul_pipelined
-from bitverdict.harness.contracts.base.single_config import BUDGET, Fields, empty
+from bitverdict.harness.contracts.base.single_config import Fields, empty
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract, tiled_refusals
-from bitverdict.harness.contracts.inputs import strategies
+from bitverdict.harness.contracts.blocked_matmul import tile_of
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 
@@ -40,13 +40,13 @@ class PipelinedContract(BlockedContract):
         for blocks in (1, 2, 3):  # of K: the ring's drain alone, and one turn of its loop
             yield self.sized({}, 130, 64, 32 * blocks), {"block_m": 64, "block_n": 64, "block_k": 32}
         yield from self.corners(self.pool(target))
-        for sizes, tile, warps in product(*TUTORIAL.values()):
-            yield self.stored_case(sizes, tile, warps)
 
-    def stored_case(self, sizes: tuple, tile: tuple, num_warps: int) -> tuple[Fields, Fields]:
-        """The seed's parameters; sizes past the budget are made smaller by whole tiles, so that every residue stays."""
-        problem = self.sized({}, *strategies.within(sizes, tile, 4 * BUDGET))
-        return problem, dict(zip(("block_m", "block_n", "block_k"), tile, strict=True)) | {"num_warps": num_warps}
+    def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        for sizes, tile, warps in product(*TUTORIAL.values()):
+            yield self.sized({}, *sizes), tile_of(tile, warps)
+        for warps in (4, 8):  # the tile of the tutorial's best figures, and the launcher's own: whole, and ragged in all three
+            yield self.sized({}, 512, 128, 192), tile_of((128, 128, 64), warps)
+            yield self.sized({}, 272, 120, 240), tile_of((128, 128, 64), warps)
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"m": 64, "n": 64, "k": 64}

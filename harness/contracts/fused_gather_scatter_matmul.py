@@ -45,6 +45,7 @@ TUTORIAL: dict[str, Any] = {
 class FusedContract(RowsContract):
     parameters = "(x, gather, w, scatter, block_m, block_n, block_k, group_size_m, num_buffers, *, out, num_warps=4, programs=0)"
     either_row = True
+    tutorial_regime = "normal/permuted"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         tiles = [(64, 32, 32, 2, 2), (128, 64, 32, 1, 3), (64, 64, 64, 8, 4), (64, 32, 32, 3, 3)]
@@ -113,14 +114,16 @@ class FusedContract(RowsContract):
                 ),
                 config,
             )
-        for sizes, tile, depth in product(*TUTORIAL.values()):
-            yield self.stored_case(sizes, tile, depth)
 
-    def stored_case(self, sizes: tuple, tile: tuple, depth: tuple) -> tuple[Fields, Fields]:
-        """The seed's parameters; sizes past the budget are made smaller by whole tiles, so that every residue stays."""
-        m, n, k = strategies.within(sizes, (*tile, depth[0]), 4 * BUDGET)
-        config = {"block_m": tile[0], "block_n": tile[1], "block_k": depth[0], "num_buffers": depth[1]}
-        return self.sized({}, m, n, k, m, m), config
+    def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        for (m, n, k), (block_m, block_n), (block_k, buffers) in product(*TUTORIAL.values()):
+            config = {"block_m": block_m, "block_n": block_n, "block_k": block_k, "num_buffers": buffers}
+            yield self.sized({}, m, n, k, m, m), config
+
+    def cut(self, problem: Fields, config: Fields) -> Fields:
+        sizes, tile = (problem["rows"], problem["n"], problem["k"]), (config["block_m"], config["block_n"], config["block_k"])
+        m, n, k = strategies.within(sizes, tile, 4 * BUDGET)
+        return self.sized({}, m, n, k, m, m)
 
     def far(self) -> Iterable[tuple[Fields, Fields]]:
         rows, n, k = 12, 32, 32

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import bitverdict.kernels.matmul
-from bitverdict.harness.contracts.base.single_config import EXACT_SIZES, edges
+from bitverdict.harness.contracts.base.single_config import EXACT_SIZES, aligned_pad, edges
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle.dot_lowering import FMA, accumulator_words, dot_plan, words_rest_on
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled
@@ -50,6 +50,22 @@ CLAIMS = {
     "refusals": "operands that do not belong together, which must be refused",
 }
 """What a user's launcher may say that it takes besides contiguous fp16 operands."""
+TUTORIAL: dict[str, Any] = {
+    "m, n, k": (
+        (128, 256, 32),
+        (128, 16, 32),
+        (32, 128, 64),
+        (128, 128, 64),
+        (64, 128, 128),
+        (64, 64, 32),
+        (32, 32, 128),
+        (512, 512, 512),
+        (1024, 1024, 1024),
+    ),
+    "dtype, out": (("int8", "int8"), ("fp16", "fp16"), ("bf16", "bf16"), ("fp16", "fp32"), ("fp32", "fp32")),
+}
+"""Of the tutorial's own test: sizes, and types of operands and result."""
+EVERY_RUN = 1 << 21  # products of such a case that every run judges
 _TILES = (10, 3, 5)  # largest counts of tiles and K blocks drawn, before the budget: more rows of tiles than one group has
 
 
@@ -72,7 +88,7 @@ class MatmulContract(Contract):
 
         from bitverdict.harness.contracts.inputs import strategies
 
-        pool = self.pool(target, strategies.pool_seed())
+        pool = self.pool(target, strategies.pool_seed()) + self.ungrouped(target) + self.described(target)
 
         @st.composite
         def drawn(draw: Callable) -> Case:
@@ -125,7 +141,81 @@ class MatmulContract(Contract):
             schedule = strategies.cycled(strategies.listed_schedules(target.emulated, place), turn)
             regime = strategies.cycled(regimes.REGIMES, turn)
             cases.append(self._case(target, special, sizes, regime, rng.randrange(1 << 31), schedule))
-        return _interleaved(cases) + self._small() + [self._far()] + self._refused()
+        more = self._tutorial() + self._ungrouped(target) + self._described(target)
+        return _interleaved(cases) + self._small() + more + [self._far()] + self._refused()
+
+    def _tutorial(self) -> list[Case]:
+        """The sizes of the tutorial's own test that cost little, with each pair of types; one small configuration a pair."""
+        problem, configs = self.module.Problem, self.module.configurations("cuda")
+        return [
+            Case(
+                contract=self.address,
+                problem=problem(m=m, n=n, k=k, dtype=dtype, out=out),
+                config=configs[-1 - place],
+                data_seed=m + n,
+            )
+            for place, (dtype, out) in enumerate(TUTORIAL["dtype, out"])
+            for m, n, k in TUTORIAL["m, n, k"]
+            if m * n * k <= EVERY_RUN
+        ]
+
+    def whole(self, target: Target) -> list[Case]:
+        """The tutorial's large sizes with each pair of types: 1024 cubed in one configuration a pair, 512 cubed in every one."""
+        problem, configs = self.module.Problem, self.module.configurations("cuda")
+        made = []
+        for m, n, k in sorted(TUTORIAL["m, n, k"], reverse=True):
+            for place, (dtype, out) in enumerate(TUTORIAL["dtype, out"]):
+                taken = configs if m == 512 else (configs[place],) if m * n * k > EVERY_RUN else ()
+                asked = problem(m=m, n=n, k=k, dtype=dtype, out=out)
+                made += [Case(contract=self.address, problem=asked, config=config, data_seed=place) for config in taken]
+        return made
+
+    def ungrouped(self, target: Target) -> list[dict]:
+        """Specialisations whose tiles are taken row by row, and in groups of 4: AMD's configurations have both."""
+        small, kinds = self.module.configurations("cuda")[-1], (KINDS[0], KINDS[1])
+        return [
+            _special(kind, dataclasses.replace(small, group_m=group), random.Random(group), target)
+            for group in (1, 4)
+            for kind in kinds
+        ]
+
+    def _ungrouped(self, target: Target) -> list[Case]:
+        """Ten rows of tiles by three: two groups of 4 and one of 2."""
+        return [
+            self._case(target, special, [32 * 9 + 5, 64 * 2 + 7, 40 + place], regimes.REGIMES[0], place, "eager")
+            for place, special in enumerate(self.ungrouped(target))
+        ]
+
+    def described(self, target: Target) -> list[dict]:
+        """Specialisations whose tiles come by TMA; none where the target has none. `aligned`: rows start on 16 bytes."""
+        if Feature.TMA not in target.features:
+            return []
+        wide = self.module.HOPPER_CONFIGS
+        small = dataclasses.replace(wide[0], block_m=64, block_n=64, block_k=32, group_m=2, num_warps=4)
+        kinds = (("fp16", "row"), ("e4m3", "column"), ("fp32", "column"), ("bf16", "column"), ("int8", "column"))
+        asked = [(small, *kind) for kind in kinds] + list(
+            zip(wide, ("fp16", "bf16", "fp16"), ("row", "column", "column"), strict=True)
+        )
+        made = []
+        for place, (config, dtype, order) in enumerate(asked):
+            special = _special((dtype, "tf32"), config, random.Random(place), target)
+            views = {"a": {"order": "row", "pad": 0}, "b": {"order": order, "pad": 0}}
+            made.append(special | views | {"aligned": True})
+        return made
+
+    def _described(self, target: Target) -> list[Case]:
+        """One ragged problem each, and what no tensor map can hold: rows off 16 bytes, a turned A, rows of B in 8 bits."""
+        specials, problem, view = self.described(target), self.module.Problem, self._view
+        cases = []
+        for place, special in enumerate(specials):
+            m, n, k = _tile(special["config"])
+            sizes = [m + 5, n - 3, 2 * k + 9 + place]
+            cases.append(self._case(target, special, sizes, regimes.REGIMES[place % 3], place, "eager"))
+        small = dataclasses.replace(self.module.HOPPER_CONFIGS[0], block_m=64, block_n=64, block_k=32, num_warps=4)
+        wrong = ({"k": 33}, {"a": view({"order": "column"})}, {"dtype": "int8", "out": "int32"}, {"b": view({"offset": 1})})
+        return cases + [
+            Case(contract=self.address, problem=problem(**{"m": 64, "n": 64, "k": 64} | fields), config=small) for fields in wrong
+        ]
 
     def _small(self) -> list[Case]:
         problem, small = self.module.Problem, self.module.configurations("cuda")[-1]
@@ -187,7 +277,12 @@ class MatmulContract(Contract):
         m, n, k = (
             strategies.within(sizes, tile, BUDGET) if target.emulated else strategies.within(sizes, _RESIDUES, HARDWARE_BUDGET)
         )
-        problem = self.module.Problem(m=m, n=n, k=k, a=self._view(special["a"]), b=self._view(special["b"]), **special["types"])
+        views = {side: self._view(special[side]) for side in "ab"}
+        if special.get("aligned"):
+            lines = {"a": k, "b": n if views["b"].order == "row" else k}  # elements that follow each other
+            pads = {side: aligned_pad(lines[side], special["types"]["dtype"]) for side in "ab"}
+            views = {side: dataclasses.replace(view, pad=pads[side]) for side, view in views.items()}
+        problem = self.module.Problem(m=m, n=n, k=k, **views, **special["types"])
         return Case(
             contract=self.address, problem=problem, config=special["config"], regime=regime, data_seed=data_seed, schedule=schedule
         )
@@ -242,6 +337,9 @@ class MatmulContract(Contract):
             return ExpectedOutcome(any_refusal=True)  # an answer, which is then held to be right, or a refusal
         if clause:
             return ExpectedOutcome(result=False, outcome="refused", layer="launcher", message=clause[0].rule, reason=clause[0].cost)
+        if case.config is not None and case.config.loads == "descriptors" and not _describable(p, target):
+            reason = "a tensor map has no such operand"
+            return ExpectedOutcome(result=False, outcome="refused", layer="launcher", message="tiles come by TMA", reason=reason)
         return outcome(case.problem, case.config, target)
 
     def operands(self, case: Case) -> list[Operand]:
@@ -407,6 +505,22 @@ def _special(kind: tuple[str, str], config: Any, rng: random.Random, target: Tar
         "b": views[1],
         "kinds": [rng.choice(_KINDS_OF_SIZES if axis < 2 else ("16", "odd", "odd")) for axis in range(3)],
     }
+
+
+def _describable(p: Any, target: Target) -> bool:
+    """Whether tensor maps of A (m, k) and of B (k, n), or of B's transpose where its columns lie in consecutive elements, can be
+    made: rows of consecutive elements that start on 16 bytes; B in rows only in 16 bits (wgmma and tcgen05 read other types with K
+    running fastest). True where the result is empty, which is no launch."""
+    if 0 in (p.m, p.n):
+        return True
+    unit = 128 // ELEMENT_TYPES[p.dtype].bits
+    (a_row, a_step), (b_row, b_step) = p.a.strides(p.m, p.k), p.b.strides(p.k, p.n)
+    turned = b_row == 1 and b_step != 1
+    rows = ((a_row, a_step, p.k, p.a.offset), (b_step, b_row, p.k, p.b.offset) if turned else (b_row, b_step, p.n, p.b.offset))
+    able = Feature.TMA in target.features and p.k > 0 and (turned or unit == 8)
+    return able and all(
+        step == 1 and pitch >= columns and pitch % unit == offset % unit == 0 for pitch, step, columns, offset in rows
+    )
 
 
 def _tile(config: Any) -> tuple[int, int, int]:

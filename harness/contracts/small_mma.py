@@ -56,6 +56,8 @@ class SmallMmaContract(KernelContract):
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield from self.pool(target)[::3]
+
+    def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         for (m, n, k), left, commit, warps in product(*TUTORIAL.values()):
             yield (
                 {"m": m, "n": n, "k": k},

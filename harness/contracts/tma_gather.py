@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.tma_gather
-from bitverdict.harness.contracts.base.row_indices import MISALIGNED, RowsContract, under_iisan
+from bitverdict.harness.contracts.base.row_indices import MISALIGNED, SPANNED, RowsContract, under_iisan
 from bitverdict.harness.contracts.base.single_config import Fields, aligned_pad, drawn_operand, far_pad, launched
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, IndexList
@@ -36,6 +36,8 @@ TUTORIAL: dict[str, Any] = {
 class TmaGatherContract(RowsContract):
     parameters = "(table, row_offsets, column_offset, block_x, block_y, *, num_warps=4)"
     signed = frozenset({"column_offset"})
+    tutorial_regime = f"normal/{SPANNED}"
+    tutorial_parameters = TUTORIAL
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         blocks = [(8, 32, 4), (16, 64, 8), (32, 128, 1), (64, 32, 2), (128, 64, 4), (8, 256, 4)]
@@ -90,7 +92,9 @@ class TmaGatherContract(RowsContract):
                 | self.source_fields(place),
                 config,
             )
-        for dtype, x, y, column, table in product(*TUTORIAL.values()):
+
+    def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        for dtype, x, y, column, table in product(*self.tutorial_parameters.values()):
             yield self.stored_case(dtype, x, y, column, table)
 
     def stored_case(self, dtype: str, block_x: int, block_y: int, column_offset: int, table: tuple) -> tuple[Fields, Fields]:

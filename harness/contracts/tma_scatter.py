@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from itertools import product
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import bitverdict.kernels.tma_scatter
-from bitverdict.harness.contracts.base.row_indices import ROW_KINDS, distinct
+from bitverdict.harness.contracts.base.row_indices import ROW_KINDS, SPANNED, distinct
 from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, empty, far_pad, launched
 from bitverdict.harness.contracts.tma_gather import TmaGatherContract, clauses, unchecked
 from bitverdict.harness.model.case import Case, Operand
@@ -40,6 +39,7 @@ class TmaScatterContract(TmaGatherContract):
     parameters = "(table, row_offsets, column_offset, source, block_x, block_y, *, num_warps=4)"
     either_row = True
     waives = WAIVES
+    tutorial_parameters = TUTORIAL
 
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
         """As of any launcher; one that claims "distinct rows" is given each row at most once."""
@@ -50,12 +50,7 @@ class TmaScatterContract(TmaGatherContract):
         if asked.indices:
             once = tuple((name, distinct(numbers, asked.problem.table_rows)) for name, numbers in asked.indices)
             return dataclasses.replace(asked, indices=once)
-        return dataclasses.replace(asked, regime=f"{values}/permuted") if rows in ROW_KINDS else asked
-
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
-        yield from [made for made in super().listed(target) if made[0]["table_rows"] < 1000]
-        for dtype, x, y, column, table in product(*TUTORIAL.values()):
-            yield self.stored_case(dtype, x, y, column, table)
+        return dataclasses.replace(asked, regime=f"{values}/permuted") if rows in (*ROW_KINDS, SPANNED) else asked
 
     def columns(self, drawn: int, unit: int) -> int:
         return drawn if drawn % 8 == 0 else -(-drawn // unit) * unit  # rows that end inside a unit are refused

@@ -46,6 +46,10 @@ class TmemCopyContract(KernelContract):
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield from self.pool(target)[::9]  # 28 of a tile: a step that meets each type, packed and not
+        for m, n, warps in product(*TUTORIAL.values()):  # twelve, so each regime twice: the tutorial's own is normal
+            yield {"m": m, "n": n}, {"num_warps": warps}
+
+    def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         for m, n, warps in product(*TUTORIAL.values()):
             yield {"m": m, "n": n}, {"num_warps": warps}
 

@@ -49,6 +49,10 @@ class WarpSpecializedFusedContract(FusedContract):
             n, k = config["block_n"] * (1 + place % 3) + place % 2, config["block_k"] * (1 + place % 5) - place % 2
             yield self.sized(problem, rows, n, k, 1 + 31 * place % 140, 40 + 57 * place % 150, place % 2), config
 
+    def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        """None: the tutorial names this form of the kernel, and has no test of it."""
+        return ()
+
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"table_rows": 64, "rows": 64, "out_rows": 64, "n": 64, "k": 64}
         yield sizes | {"dtype": "fp32"}, {}

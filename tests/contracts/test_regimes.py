@@ -8,10 +8,10 @@ import hashlib
 import numpy as np
 import pytest
 
-from bitverdict.harness.contracts.base.row_indices import ROW_KINDS, row_numbers
+from bitverdict.harness.contracts.base.row_indices import ROW_KINDS, SPANNED, row_numbers
 from bitverdict.harness.contracts.inputs import block_scaled_inputs
 from bitverdict.harness.contracts.inputs.block_scaled_inputs import ONE, REACHES
-from bitverdict.harness.contracts.inputs.regimes import REGIMES, decisive_codes, draw, generator, special_codes
+from bitverdict.harness.contracts.inputs.regimes import REGIMES, TENTH, decisive_codes, draw, generator, special_codes
 from bitverdict.harness.model.case import Case
 from bitverdict.reference import scale_layout
 from bitverdict.reference.formats import E4M3, FORMATS, decode
@@ -153,3 +153,34 @@ def test_the_padding_of_packed_scales_holds_every_byte_or_zeros(zeros: bool) -> 
     padding = scale_layout.padding_mask(*side.scales.shape)
     assert set(packed[padding].tolist()) == ({0} if zeros else set(range(256)))
     assert np.array_equal(packed[~padding], scale_layout.pack(side.scales)[~padding])
+
+
+def test_the_tenth_is_the_normal_regime_at_a_tenth_of_its_width() -> None:
+    for name in ("bf16", "fp16"):
+        wide, narrow = (decode(FORMATS[name], drawn(name, regime, shape=(200, 100))) for regime in ("normal", TENTH))
+        assert 0.98 < wide.std() < 1.02 and 0.098 < narrow.std() < 0.102
+        assert np.allclose(narrow, wide / 10, rtol=2.0**-6), "the same deviates"
+
+
+def test_spanned_rows_reach_from_below_the_table_to_past_it_shuffled() -> None:
+    gathered, scattered = (numbered(SPANNED, 1024, block, 128) for block in (0, 128))
+    assert (gathered.min(), gathered.max(), scattered.min(), scattered.max()) == (-1024, 2048, 0, 2048)
+    for codes in (gathered, scattered):
+        steps = np.diff(np.sort(codes))
+        assert np.ptp(steps) <= 1 and len(set(codes.tolist())) == 128
+        assert not np.array_equal(codes, np.sort(codes))
+
+
+@pytest.mark.parametrize(("element", "scale", "block"), [("e2m1", "e8m0", 32), ("e2m1", "ue4m3", 16), ("e4m3", "e8m0", 32)])
+def test_uniform_operands_are_the_tutorials(element: str, scale: str, block: int) -> None:
+    """Values of e2m1, alike often; scales in (0, 1]: an e8m0 one rounded down, so a half of them is 1/2 and a quarter 1/4."""
+    side = block_scaled_inputs.draw(block_scaled_inputs.UNIFORM, element, scale, block, 256, 1024, 3, "a")
+    values = decode(FORMATS[element], side.codes)
+    assert set(np.abs(values).ravel().tolist()) == {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0}
+    assert 0.11 < (np.abs(values) == 6.0).mean() < 0.14
+    scales = decode(FORMATS[scale], side.scales)
+    assert scales.min() >= 0 and scales.max() <= 1
+    if scale == "e8m0":
+        assert 0.48 < (scales == 0.5).mean() < 0.52 and 0.23 < (scales == 0.25).mean() < 0.27
+    else:
+        assert 0.48 < scales.mean() < 0.52

@@ -192,7 +192,7 @@ def test_a_scatter_may_say_that_its_rows_are_distinct(claims: str, outcomes: set
     source = CaseSource("tma_scatter", machine, launcher=f"{tmp_path / 'mine.py'}:scatter")
     cases = [replace(case, calls=1) for case in source.required()]
     kinds = {case.regime.partition("/")[2] for case in cases}
-    assert kinds == ({"permuted"} if "distinct" in claims else {"permuted", "anywhere", "repeated", "edges"})
+    assert kinds == ({"permuted"} if "distinct" in claims else {"permuted", "anywhere", "repeated", "edges", "spanned"})
     assert {judge(case, machine, source.contract).outcome for case in cases[:4]} == outcomes
     assert any("so not asked: row numbers that come twice" in said for said in source.narrowed()) == ("distinct" in claims)
 

@@ -38,11 +38,12 @@ from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.studies.pages.matmul_support import row
 from bitverdict.kernels.element_types import ELEMENT_TYPES
 from bitverdict.kernels.features import Feature, features_of
-from bitverdict.kernels.matmul import CONFIGS, Config, Problem, View
+from bitverdict.kernels.matmul import CONFIGS, HOPPER_CONFIGS, Config, Problem, View
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TUTORIAL = CHECKOUT / "docs" / "examples" / "tutorial_matmul.py"
 SMALL = CONFIGS["cuda"][-1]
+GROUPS = {"sm_80": (8,), "sm_90": (2, 8), "sm_100": (2, 8)}  # of the described tile: refused alone where there is no TMA
 
 
 def emulated_targets() -> list[Target]:
@@ -60,7 +61,11 @@ def test_the_required_cases_meets_every_class_of_every_dimension(arch: str) -> N
     for required in CONTRACT.required(where):
         for dimension, value in CONTRACT.coverage(required, where).items():
             seen.setdefault(dimension, Counter())[value] += 1
-    assert set(seen["config"]) == {config.name for config in CONFIGS["cuda"]} | {"autotuned"}
+    always = {config.name for config in CONFIGS["cuda"]} | {"autotuned", "32x64x32 g1 w2 s5", "32x64x32 g4 w2 s5"}
+    assert set(seen["config"]) - {config.name for config in HOPPER_CONFIGS} == always | {
+        f"64x64x32 g{g} w4 s4 tma" for g in GROUPS[arch]
+    }
+    assert arch == "sm_80" or {config.name for config in HOPPER_CONFIGS} <= set(seen["config"])
     assert {"fp16", "bf16", "e4m3", "int8", "fp32 tf32", "fp32 ieee"} <= set(seen["dtype"])
     assert set(seen["EVEN_K"]) == {"True", "False"}
     for size in "mnk":

@@ -21,7 +21,7 @@ from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import tally
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.observer import Observer
-from bitverdict.harness.session.profiles import Profile
+from bitverdict.harness.session.profiles import PROFILES, Profile
 from bitverdict.harness.session.resume import Past, past
 from bitverdict.harness.session.session import MOST_BUGS, Session
 from bitverdict.harness.session.shrink import KernelFailed
@@ -50,7 +50,7 @@ class Listed(CaseSource):
 
     few: int = 4
 
-    def required(self) -> list[Case]:
+    def required(self, *, whole: bool = False) -> list[Case]:
         return [Case(contract=ADDRESS, problem=Problem(n=n)) for n in range(self.few)]
 
     def drawn(self, count: int) -> list[Case]:
@@ -127,6 +127,26 @@ def whole(profile: Profile, *few: int, places: int = 1, seed: int = 0, most: int
 def test_required_cases_come_first_in_turns_then_generated_ones() -> None:
     asked = [(where.name[-1], case.problem.n) for case, where in Session(FakePool(), PLAIN, max_cases=4).choose(sources(2, 3))]
     assert asked == [("0", 0), ("1", 0), ("0", 1), ("1", 1), ("1", 2), ("0", 100), ("1", 100), ("0", 101)]
+
+
+@pytest.mark.parametrize("front_end", ["run", "node"])
+def test_the_profile_whole_judges_the_large_cases_first_and_draws_none(front_end: str) -> None:
+    """The other profiles judge none of them."""
+    source = CaseSource("fused_gather_scatter_matmul", target("emulated:sm_100"))
+    large, required = (
+        [case.key for case in cases] for cases in (source.contract.whole(source.target), source.contract.required(source.target))
+    )
+    asked = {}
+    for name in ("whole", "quick"):
+        pool = FakePool(judged=lambda case, where: verdict(Decision.PASS))
+        session = Session(pool, replace(PROFILES[name], draws=0))
+        if front_end == "run":
+            session.run([source])
+        else:
+            assert session.first_failure(source) is None
+        asked[name] = [case.key for case in pool.asked]
+    assert asked == {"whole": large + required, "quick": required}
+    assert PROFILES["whole"].draws == 0 and len(large) == 8
 
 
 def test_cases_are_counted_in_the_order_dealt_whatever_arrives_first() -> None:

@@ -100,6 +100,11 @@ def under_iisan() -> bool:
     return "iisan" in [name.strip() for name in knobs.compilation.instrumentation_mode.split(",")]
 
 
+SPANNED = "spanned"
+"""A kind of its own, the tutorial's: evenly spaced from one table's length below 0 (a scatter: from 0) to two past the beginning,
+shuffled."""
+
+
 def row_numbers(case: Case, name: str, count: int, rows: int, *, scattered_in_blocks_of: int = 0) -> Operand:
     """`count` int32 row numbers for a table of `rows`, of the kind that the case's regime names.
 
@@ -115,6 +120,8 @@ def row_numbers(case: Case, name: str, count: int, rows: int, *, scattered_in_bl
         codes = rng.integers(-rows - 3 if negative else 0, 2 * rows + 3, count)
     elif kind == "repeated":
         codes = rng.integers(0, rows, max(rows // 3, 1))[rng.integers(0, max(rows // 3, 1), count)]
+    elif kind == SPANNED:
+        codes = rng.permutation(np.linspace(-rows if negative else 0, 2 * rows, count).astype(np.int64))
     elif kind == "negative":  # for a scatter: one of them is below 0
         codes = rng.integers(0, rows, count)
         codes[rng.integers(0, count)] = -1

@@ -44,6 +44,7 @@ class KernelContract(Contract):
     must_launch = True
     claims = FAR_CLAIM
     signed: frozenset[str] = frozenset()  # fields of Problem and Config that may be negative
+    tutorial_regime = "normal"  # what the tutorial's own test feeds the kernel
 
     def __init__(self, module: ModuleType, stem: str) -> None:
         self.module, self.stem = module, stem
@@ -74,8 +75,17 @@ class KernelContract(Contract):
         return regimes.REGIMES[place % len(regimes.REGIMES)]
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
-        """Problems and configurations that every run judges, those of the seed's own test among them."""
+        """Problems and configurations that every run judges."""
         return ()
+
+    def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        """Problems and configurations of the tutorial's own tests and tables of figures, at the sizes of its tests."""
+        return ()
+
+    def cut(self, problem: Fields, config: Fields) -> Fields:
+        """`problem` of `tutorial` as every run judges it: smaller by whole tiles where its own sizes would cost too much. Residues
+        stay."""
+        return problem
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         """One problem and configuration for each clause that can be broken."""
@@ -92,11 +102,13 @@ class KernelContract(Contract):
     # what follows from it
 
     def cases(self, target: Target) -> SearchStrategy[Case]:
+        return self.drawn_from(self.pool(target), target)
+
+    def drawn_from(self, pool: list[tuple[Fields, Fields]], target: Target) -> SearchStrategy[Case]:
+        """Cases of the specialisations in `pool`."""
         from hypothesis import strategies as st
 
         from bitverdict.harness.contracts.inputs import strategies
-
-        pool = self.pool(target)
 
         @st.composite
         def drawn(draw: Callable) -> Case:
@@ -118,12 +130,24 @@ class KernelContract(Contract):
         from bitverdict.harness.contracts.inputs import strategies
 
         schedules = strategies.listed_schedules(target.emulated, 1)
+        asked = [(problem, config, self.regime(place)) for place, (problem, config) in enumerate(self.listed(target))]
+        for problem, config in self.tutorial(target):
+            small = self.cut(problem, config)
+            asked.append((small, config, self.tutorial_regime if small == problem else self.regime(len(asked))))
         listed = [
-            self.case(problem, config, regime=self.regime(place), data_seed=place, schedule=strategies.cycled(schedules, place))
-            for place, (problem, config) in enumerate(self.listed(target))
+            self.case(problem, config, regime=regime, data_seed=place, schedule=strategies.cycled(schedules, place))
+            for place, (problem, config, regime) in enumerate(asked)
         ]
         listed += [self.case(problem, config, regime=self.regime(0), data_seed=1) for problem, config in self.far()]
         return listed + [self.case(problem, config) for problem, config in self.refused(target)]
+
+    def whole(self, target: Target) -> list[Case]:
+        asked = [
+            (problem, self.case(problem, config, regime=self.tutorial_regime, data_seed=place))
+            for place, (problem, config) in enumerate(self.tutorial(target))
+            if self.cut(problem, config) != problem
+        ]
+        return [case for problem, case in sorted(asked, key=lambda each: -products(each[0]))]
 
     def case(self, problem: Fields, config: Fields, **rest: Any) -> Case:
         return Case(contract=self.address, problem=self.module.Problem(**problem), config=self.module.Config(**config), **rest)
@@ -210,6 +234,11 @@ class KernelContract(Contract):
             if hasattr(case.problem, name):
                 seen[f"{name} mod 16"] = getattr(case.problem, name) % 16
         return seen
+
+
+def products(problem: Fields) -> int:
+    """Multiplications that a product of these sizes is, masked elements of its tiles left out."""
+    return problem.get("m", problem.get("rows", 1)) * problem.get("n", 1) * problem.get("k", 1)
 
 
 DEPTH = 4099  # K of a product of few elements: a launcher that drops the end of a long K shows

@@ -35,6 +35,15 @@ class BlockedContract(KernelContract):
 
     family = "tcgen05"
     always_transposed = False
+    every_run = 4 * BUDGET  # products of a case of `tutorial` that every run judges whole
+
+    def cut(self, problem: Fields, config: Fields) -> Fields:
+        from bitverdict.harness.contracts.inputs import strategies
+
+        made = self.module.Config(**config)
+        tile = made.block_m, made.block_n, made.block_k
+        sizes = strategies.within((problem["m"], problem["n"], problem["k"]), tile, self.every_run)
+        return self.sized({name: value for name, value in problem.items() if not name.endswith("_pad")}, *sizes)
 
     def draw_problem(self, draw: Callable, problem: Fields, config: Any, target: Target) -> Fields:
         from hypothesis import strategies as st

@@ -15,7 +15,7 @@ from bitverdict.harness.model.case import Operand
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.reference import packing, scale_layout
 from bitverdict.reference.block_scaling import BLOCK_FORMATS, Quantized, quantize
-from bitverdict.reference.formats import FORMATS
+from bitverdict.reference.formats import FORMATS, Overflow, Rounding, decode, encode
 
 REGIMES = ("normal", "integers", "codes", "wide", "ends", "nan", "layer")
 """normal: elements of normal deviates, scales near one. integers: elements -2..2, scales 1/2, 1 and 2, so that no sum is rounded
@@ -24,6 +24,10 @@ many exponents, so that within a sum products are cut into, and cut off. ends: t
 overflow and vanish; of ue4m3, where nearly all would, a large scale meets a small one in three lines of four. nan: as codes, with a
 few NaN scales, and NaN elements where the format has them. layer: weights and activations of a small transformer layer, quantized.
 ``cover a``, ``cover b``: see `bitverdict.harness.contracts.inputs.operand_coverage`."""
+
+UNIFORM = "uniform"
+"""A regime of its own, what the tutorial feeds its kernel: every e2m1 code alike often, exact in e4m3 where the format has that;
+scales uniform in (0, 1) with 1e-8 added, an e8m0 scale rounded down, a ue4m3 scale to nearest."""
 
 NEAR = {"e8m0": 4, "ue4m3": 24}  # codes to either side of one
 REACHES = (5, 9, 14, 40)  # exponents to either side of one, a row: about what a sum keeps, and far more
@@ -45,8 +49,10 @@ def draw(regime: str, element: str, scale: str, block_size: int, rows: int, k: i
     rng = plain.generator(data_seed, name)
     if regime == "layer":
         return _quantized(element, scale, block_size, rows, k, data_seed, name)
-    if regime not in REGIMES:
-        raise UsageError(f"regime {regime!r}: unknown; use one of {', '.join(REGIMES)}")
+    if regime not in (*REGIMES, UNIFORM):
+        raise UsageError(f"regime {regime!r}: unknown; use one of {', '.join((*REGIMES, UNIFORM))}")
+    if regime == UNIFORM:
+        return _uniform(element, scale, (rows, k), scale_layout.scale_columns(k, block_size), rng)
     if regime in ("normal", "integers"):
         codes = plain.draw(element, (rows, k), regime, rng)  # (rows, k)
     else:
@@ -59,6 +65,14 @@ def draw(regime: str, element: str, scale: str, block_size: int, rows: int, k: i
         _strike(codes, FORMATS[element].nan_code, rng)
         _strike(scales, FORMATS[scale].nan_code, rng)
     return Side(codes, scales)
+
+
+def _uniform(element: str, scale: str, shape: tuple[int, int], blocks: int, rng: np.random.Generator) -> Side:
+    pairs = rng.integers(0, 16, shape).astype(np.uint8)  # (rows, k)
+    codes = pairs if element == "e2m1" else encode(FORMATS[element], decode(FORMATS["e2m1"], pairs))  # (rows, k)
+    scales = rng.random((shape[0], blocks)) + 1e-8  # (rows, blocks)
+    rounding = Rounding.TOWARD_ZERO if scale == "e8m0" else Rounding.NEAREST_EVEN
+    return Side(codes, encode(FORMATS[scale], scales, rounding=rounding, overflow=Overflow.SATURATE))
 
 
 def _any_finite(element: str, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
@@ -118,11 +132,13 @@ def _side(made: Quantized) -> Side:
     return Side(made.elements, made.scales)
 
 
-def element_operand(name: str, element: str, side: Side, *, pad: int, offset: int) -> Operand:
-    """The elements as a launcher takes them: two e2m1 a byte, `pad` bytes after each row, `offset` bytes before the first."""
+def element_operand(name: str, element: str, side: Side, *, pad: int, offset: int, along_k: bool = True) -> Operand:
+    """The elements as a launcher takes them: two e2m1 a byte, `pad` bytes after each row, `offset` bytes before the first. Those
+    that follow each other lie along K, or along the rows."""
     packed = element == "e2m1"
     codes = packing.pack(side.codes) if packed else side.codes  # (rows, bytes)
-    return Operand(name=name, format="uint8" if packed else element, codes=codes, strides=(codes.shape[1] + pad, 1), offset=offset)
+    strides = (codes.shape[1] + pad, 1) if along_k else (1, codes.shape[0] + pad)
+    return Operand(name=name, format="uint8" if packed else element, codes=codes, strides=strides, offset=offset)
 
 
 def scale_operand(

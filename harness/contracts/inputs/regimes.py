@@ -24,6 +24,9 @@ EXACT = "exact"
 (`bitverdict.harness.contracts.inputs.exact_inputs`). Factors of a product are drawn in it by `factor`; what else a case has are
 small whole numbers."""
 
+TENTH = "tenth"
+"""A regime of its own: deviates of standard deviation 0.1, what the tutorial of the Ampere product feeds it."""
+
 INTEGERS: dict[str, type[np.signedinteger]] = {"int8": np.int8, "int32": np.int32}
 WHOLE = 1023  # the largest of the whole numbers that go beside an exact product, times 2^-6
 _SPECIAL_SHARE = 64  # one element in so many, and at least one of each finite special where there is room
@@ -40,8 +43,8 @@ def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.G
 
     ValueError (value, rule, remedy) for an unknown regime or format.
     """
-    if regime not in (*REGIMES, EXACT):
-        raise UsageError(f"regime {regime!r}: unknown; use one of {', '.join((*REGIMES, EXACT))}")
+    if regime not in (*REGIMES, EXACT, TENTH):
+        raise UsageError(f"regime {regime!r}: unknown; use one of {', '.join((*REGIMES, EXACT, TENTH))}")
     if format_name in INTEGERS:
         return _integers(INTEGERS[format_name], shape, regime, rng)
     if format_name not in FORMATS:
@@ -60,7 +63,7 @@ def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.G
             return _largest(fmt, shape, rng)
         case "planted":
             return _with_specials(fmt, _normal(fmt, shape, rng), rng)
-    return _normal(fmt, shape, rng)
+    return _normal(fmt, shape, rng, 0.1 if regime == TENTH else 1.0)
 
 
 def factor(
@@ -110,8 +113,8 @@ def decisive_codes(fmt: Format) -> dict[str, int]:
     return codes
 
 
-def _normal(fmt: Format, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    radius = np.sqrt(-2.0 * np.log1p(-rng.random(shape)))  # Box and Muller, one of the two
+def _normal(fmt: Format, shape: tuple[int, ...], rng: np.random.Generator, deviation: float = 1.0) -> np.ndarray:
+    radius = deviation * np.sqrt(-2.0 * np.log1p(-rng.random(shape)))  # Box and Muller, one of the two
     return encode(fmt, radius * np.cos(2.0 * np.pi * rng.random(shape)), overflow=Overflow.SATURATE)
 
 

@@ -26,13 +26,14 @@ def _mutant(name: str, replace: str, by: str, *expected: str, on: str = SM_90, *
 _B_LOAD = "load_scales(b_scale, n, columns, b_strides[0], b_strides[1], b_strides[2], b_strides[3],"
 _WHOLE = 'meta["WHOLE"] = triton.cdiv(p.k, f.block_size) % (c.block_k // f.block_size) == 0'
 _SELECT = "tl.where((column < columns)[None, :], scales.to(tl.uint8, bitcast=True), ONE)"
-_DOT = "tl.dot_scaled(a, scale_a, A, b.T, scale_b, B, accumulator)"
+_DOT = "tl.dot_scaled(a, scale_a, A, b, scale_b, B, accumulator)"
 _STORED = "accumulator.to(c_desc.dtype))"
 _PLACES_5D = "+ lane[None, None, :, None, None] * stride_lane + four[None, None, None, :, None] * stride_quarter"
 _FLAT_TILES = "packed = packed.reshape(TILES, STEPS, 32, 4, 4)"
 _UNPACKED = "packed.trans(0, 3, 2, 1, 4).reshape(TILES * 128, STEPS * 4)"
 _COLUMNS = "columns = tl.cdiv(k, BLOCK_SIZE)"
 _THERE = "there = tile < tl.cdiv(rows, 128)"
+_ALONG_N = "b_desc.load([block * BLOCK_K, column * BLOCK_N])"
 _GRID = "triton.cdiv(p.m, c.block_m) * triton.cdiv(p.n, c.block_n)"
 
 UNSEEN_BY_ITS_OWN_TEST = (
@@ -67,6 +68,14 @@ UNSEEN_BY_ITS_OWN_TEST = (
     _mutant("rows of a spread B not checked", "p.k % SPREAD_UNIT == 0", "p.k % 2 == 0", NOT_REFUSED, dtype="mixed"),
     _mutant("warps not checked", "c.num_warps in (4, 8)", "c.num_warps in (2, 4, 8)", NOT_REFUSED,
            config="128x128x128 s3 w2 2D host"),
+    _mutant("B along N read at its transposed place", _ALONG_N, "b_desc.load([column * BLOCK_N, block * BLOCK_K])", WRONG,
+            B="along N"),
+    _mutant("B along N read one block of K on", _ALONG_N, "b_desc.load([(block + 1) * BLOCK_K, column * BLOCK_N])", WRONG,
+            B="along N"),
+    _mutant("B along N turned by nobody", 'b = b.T if p.b_order == "row" else b', "b = b", WRONG, STRAY_READ, "refused",
+            "launcher error", B="along N"),
+    _mutant("nibbles along N not refused", 'p.b_order == "column" or FORMATS[p.format].b == "e4m3"', "True", NOT_REFUSED, "refused",
+            B="along N"),
 )  # fmt: skip
 
 SEEN_BY_ITS_OWN_TEST = (

@@ -10,6 +10,8 @@ from tests.faults.mutants import Mutant, once
 
 WRONG, STRAY_READ, STRAY_WRITE, NOT_REFUSED = "wrong words", "stray read", "stray write", "not refused"
 
+UNGROUPED, GROUPS_OF_4 = "32x64x32 g1 w2 s5", "32x64x32 g4 w2 s5"
+
 
 def _mutant(name: str, replace: str, by: str, *expected: str, on: tuple[str, ...] = (), **shows_in: str) -> Mutant:
     return Mutant(
@@ -104,7 +106,17 @@ UNSEEN_BY_ITS_OWN_TEST = (
         WRONG,
         clause="same K",
     ),
-)
+    _mutant("ungrouped tiles counted down the rows", "tile_row = program // tile_columns", "tile_row = program // tile_rows", WRONG,
+            config=UNGROUPED),
+    _mutant("ungrouped tile taken for its transpose", "tile_column = program % tile_columns", "tile_column = program % tile_rows",
+            WRONG, STRAY_WRITE, config=UNGROUPED),
+    _mutant("ungrouped tiles one column over", "tile_column = program % tile_columns",
+            "tile_column = (program + 1) % tile_columns + 1", WRONG, config=UNGROUPED),
+    _mutant("groups of eight rows whatever is asked", "group_rows = min(tile_rows - first_row, GROUP_M)",
+            "group_rows = min(tile_rows - first_row, 8)", WRONG, "race", config=GROUPS_OF_4),
+    _mutant("groups eight rows apart whatever is asked", "(program // group_tiles) * GROUP_M", "(program // group_tiles) * 8",
+            WRONG, STRAY_WRITE, config=GROUPS_OF_4),
+)  # fmt: skip
 
 OTHERS = (
     _mutant("rows not wrapped", "a_rows = rows % m", "a_rows = rows", STRAY_READ),
