@@ -1,85 +1,65 @@
-"""Contract under test: every parameter list of the seeds' own tests is among the cases that every run judges.
+"""Contract under test: every fact of the tutorials that `tests/tutorial_parameters.json` transcribes is held by what it names.
 
-`tests/tutorial_parameters.json` is the transcription. A combination that no required case stands for fails. Sizes that the emulator
-cannot afford are stood for by smaller ones with the same residues modulo the tile: everything but the number of whole tiles stays.
+`tutorial_rows.py` says what can hold a row. A case holds a combination of parameters only where it is that combination: a smaller
+size of the same residues does not. `test_tutorial_documents.py` holds the transcription to the tutorials themselves.
 """
 
 from __future__ import annotations
 
-import json
-from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bitverdict.harness.model.addresses import resolve
-from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.targets import Target
+from tests.kernel_contracts.tutorial_rows import DOCUMENTS, ROWS, missing
 
-PARAMETERS = json.loads((Path(__file__).parents[1] / "tutorial_parameters.json").read_text())
-ARCHITECTURES = {"ampere_gemm": "sm_80"}
-AFFORDED = 1 << 24  # products: up to here a size stands for itself only
-TILED = {"m": "block_m", "rows": "block_m", "n": "block_n", "k": "block_k"}
+KINDS = {"test", "configurations", "figures", "sizes", "types", "default", "error", "regime", "statement"}
+BY_ID = {row["id"]: row for row in ROWS}
 
 
-def combinations(stem: str) -> list[dict[str, Any]]:
-    """One record a combination, names of one tuple taken apart."""
-    names, values = zip(*PARAMETERS[stem].items(), strict=True)
-    return [flat(dict(zip(names, chosen, strict=True))) for chosen in product(*values)]
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"].replace(" ", "-"))
+def test_each_row_of_the_transcription_is_held(row: dict[str, Any]) -> None:
+    assert row["document"] in DOCUMENTS and row["kind"] in KINDS
+    assert not missing(row)
 
 
-def flat(chosen: dict[str, Any]) -> dict[str, Any]:
-    apart: dict[str, Any] = {}
-    for name, value in chosen.items():
-        parts = name.split(", ")
-        apart |= dict(zip(parts, value, strict=True)) if len(parts) > 1 else {name: value}
-    return apart
+def test_no_two_rows_have_one_id() -> None:
+    assert len(BY_ID) == len(ROWS)
 
 
-def stands_for(case: Case, asked: dict[str, Any], stem: str) -> bool:
-    """Whether `case` is this combination, its sizes cut to what is afforded."""
-    asked = dict(asked)
-    had = vars(case.problem) | vars(case.config)
-    if stem == "small_mma":
-        asked |= {
-            "left": "tensor memory" if asked.pop("lhs_in_tmem") else "shared",
-            "completion": "commit" if asked.pop("use_commit") else "barrier",
-        }
-    if "table" in asked:
-        asked["table_rows"], asked["table_columns"] = asked.pop("table")
-    if "m" in asked and "rows" in had:
-        asked["rows"] = asked.pop("m")
-    sizes = {name: asked.pop(name) for name in TILED if name in asked}
-    return all(had[name] == value for name, value in asked.items()) and same_sizes(had, sizes, stem)
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("gather", {"lists": {"y_offset": [8], "BLOCK_X": [8]}}),
+        ("blocked matmul", {"lists": {"M, N, K": [[2000, 1000, 1872]], "BLOCK_M, BLOCK_N, BLOCK_K": [[128, 128, 128]]}}),
+        ("blocked matmul", {"lists": {"num_warps": [2]}}),
+        ("fused matmul", {"lists": {"M, N, K": [[4096, 4096, 4096]], "BLOCK_M, BLOCK_N": [[64, 64]]}}),
+        ("operands of the Ampere product", {"held": {"cases": {**BY_ID["operands of the Ampere product"]["held"]["cases"],
+                                                               "also": {"regime": "hundredth"}}}}),
+        ("configurations, CUDA", {"lists": {"GROUP_SIZE_M": [5]}}),
+        ("blocked matmul, figures", {"figures": [[64, 64, 512, 4, 3.27, 671.77]]}),
+        ("blocked matmul, figures", {"size": [8192, 8192, 8192]}),
+        ("blocked matmul, figures", {"figures": [[64, 64, 64, 4, 3.27, 671.78]]}),
+        ("K of the figures, mxfp8", {"lists": {"K": [8193]}}),
+        ("sizes that are timed", {"lists": {"M, N, K": [[8191, 8192, 8192]]}}),
+        ("size of validation", {"held": {"large": {"kernel": "block_scaled_matmul", "formats": ["mxfp6"]}}}),
+        ("blockM", {"held": {"refused": {**BY_ID["blockM"]["held"]["refused"], "fields": {"block_m": 64}}}}),
+        ("illegal gather", {"held": {"fault": {"kernel": "tma_gather", "on": "sm_100", "fields": {"column_offset": 8},
+                                               "outcome": "illegal instruction"}}}),
+        ("layouts", {"held": {"test": "tests/kernel_contracts/test_offset_layout.py::test_there_is_no_such_test"}}),
+        ("layouts", {"held": {"test": "tests/kernel_contracts/tutorial_rows.py"}}),
+        ("use_acc", {"held": {"mutant": {"kernel": "blocked_matmul", "name": "there is no such mutant"}}}),
+        ("speed of groups", {"held": {"not run": "no time"}}),
+        ("gather", {"held": {"choice": "a reason is no stand-in for a test"}}),
+        ("layouts", {"held": {}}),
+        ("layouts", {"held": {"belief": "it is so"}}),
+    ],
+)  # fmt: skip
+def test_a_row_that_nothing_holds_is_noticed(name: str, changed: dict[str, Any]) -> None:
+    assert not missing(BY_ID[name])
+    assert missing(BY_ID[name] | changed)
 
 
-def same_sizes(had: dict[str, Any], sizes: dict[str, int], stem: str) -> bool:
-    work = 1
-    for size in sizes.values():
-        work *= size
-    if stem in ("small_mma", "tmem_copy") or work <= AFFORDED // 16:
-        return all(had[name] == size for name, size in sizes.items())
-    return all(had[name] <= size and (had[name] - size) % had[TILED[name]] == 0 for name, size in sizes.items())
-
-
-@pytest.mark.parametrize("stem", sorted(PARAMETERS))
-def test_each_combination_of_the_seeds_parameters_is_a_required_case(stem: str) -> None:
-    arch = ARCHITECTURES.get(stem, "sm_100")
-    required = resolve(stem).required(Target(f"emulated:{arch}", arch))
-    missing = [asked for asked in combinations(stem) if not any(stands_for(case, asked, stem) for case in required)]
-    assert not missing
-
-
-def test_a_combination_that_no_case_stands_for_is_noticed() -> None:
-    required = resolve("tma_gather").required(Target("emulated:sm_100", "sm_100"))
-    asked = combinations("tma_gather")[0]
-    assert any(stands_for(case, asked, "tma_gather") for case in required)
-    assert not any(stands_for(case, asked | {"column_offset": 8}, "tma_gather") for case in required)
-
-
-def test_a_smaller_size_with_another_residue_does_not_stand_for_it() -> None:
-    tile = {"block_m": 128, "block_n": 128, "block_k": 128}
-    asked = {"m": 2000, "n": 2000, "k": 2000}
-    assert same_sizes(tile | {"m": 80, "n": 208, "k": 80}, asked, "blocked_matmul")
-    assert not same_sizes(tile | {"m": 81, "n": 208, "k": 80}, asked, "blocked_matmul")
+def test_a_size_judged_by_the_profile_whole_alone_is_not_held_by_every_run() -> None:
+    row = BY_ID["pipelined matmul"]
+    every_run = {**row["held"]["cases"], "profile": "run"}
+    assert missing({**row, "held": {"cases": every_run}})
