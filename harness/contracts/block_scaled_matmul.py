@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import bitverdict.kernels.block_scaled_matmul
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, edges, far_pad
 from bitverdict.harness.contracts.inputs import block_scaled_inputs, operand_coverage
+from bitverdict.harness.contracts.oracle.block_scaled_gemm_bound import bounded_scaled_product, scaled_opinion
 from bitverdict.harness.contracts.oracle.dot_scaled_lowering import result_words, scaled_plan
 from bitverdict.harness.contracts.oracle.gemm_bound import launched_instructions, modelled
 from bitverdict.harness.model import addresses as contracts
@@ -260,14 +261,13 @@ class BlockScaledMatmulContract(KernelContract):
         p, f = case.problem, FORMATS[case.problem.format]
         a, b = self.sides(case, operands)
         if case.launcher or not modelled(target.arch):
-            from bitverdict.harness.contracts.oracle.block_scaled_gemm_bound import bounded_scaled_product
-
             return [bounded_scaled_product(f, p.out, a, b, target.arch, launched_instructions(recorded))]
         plan = scaled_plan(target.arch, f.a, f.b, f.scale, f.block_size)
         words = result_words(plan, p.out, target.arch, a.codes, a.scales, b.codes, b.scales)  # (M, N)
         tile = case.config or self.module.Config()
         return [ExpectedOutput(name="c", format=p.out, shape=(p.m, p.n), words=words, tile=(tile.block_m, tile.block_n),
-                         k_block=tile.block_k, basis=plan.basis)]  # fmt: skip
+                         k_block=tile.block_k, basis=plan.basis,
+                         opinion=scaled_opinion(f, p.out, words, a, b, target.arch, plan.family))]  # fmt: skip
 
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
         """`case` as a user's launcher can be asked it: operands and scales contiguous, but for rows TMA could not take; the default

@@ -26,7 +26,7 @@ from bitverdict.harness.contracts.base.single_config import (
 )
 from bitverdict.harness.contracts.inputs import strategies
 from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
-from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled
+from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
 from bitverdict.harness.contracts.tma_scatter import several_writers
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, IndexList
@@ -220,9 +220,9 @@ class FusedContract(RowsContract):
 
         p, g = case.problem, case.config
         picked = gather(operands["x"].codes, operands["gather"].codes, 0, p.k)  # (rows, k)
+        product = SimpleNamespace(m=p.rows, n=p.n, k=p.k, dtype=p.dtype, out=p.dtype, activation="")
         if case.launcher or not modelled(target.arch):  # whose order, or whose step, nobody knows
-            asked = SimpleNamespace(m=p.rows, n=p.n, k=p.k, dtype=p.dtype, out=p.dtype, activation="")
-            due = bounded_product(asked, picked, operands["w"].codes, target.arch, launched=launched_instructions(recorded))
+            due = bounded_product(product, picked, operands["w"].codes, target.arch, launched=launched_instructions(recorded))
             return [scattered(due, operands["out"].codes, operands["scatter"].codes)]
         words = multiplied(target.arch, "tcgen05", p.dtype, p.dtype, picked, operands["w"].codes)  # (rows, n)
         left = scatter(operands["out"].codes, operands["scatter"].codes, 0, words)
@@ -236,6 +236,7 @@ class FusedContract(RowsContract):
                 tile=(1, g.block_n),
                 k_block=g.block_k,
                 basis=words_rest_on(chain_of(target.arch, "tcgen05", p.dtype)),
+                opinion=product_opinion(product, words, picked, operands["w"].codes, target.arch, "tcgen05"),
             )
         ]
 

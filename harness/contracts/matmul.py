@@ -17,7 +17,7 @@ import bitverdict.kernels.matmul
 from bitverdict.harness.contracts.base.single_config import EXACT_SIZES, aligned_pad, edges
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle.dot_lowering import FMA, accumulator_words, dot_plan, words_rest_on
-from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled
+from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
 from bitverdict.harness.contracts.oracle.matmul_support import KINDS, has_type, outcome
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.case_fields import check_record
@@ -396,6 +396,7 @@ class MatmulContract(Contract):
                 words=words,
                 **how,
                 basis=words_rest_on(plan.rule),
+                opinion=product_opinion(p, words, a, b, target.arch, plan.family),
             )
         ]
 

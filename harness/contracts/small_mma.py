@@ -19,7 +19,7 @@ from bitverdict.harness.contracts.base.single_config import (
     multiplied,
 )
 from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
-from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled
+from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import Target
@@ -116,11 +116,11 @@ class SmallMmaContract(KernelContract):
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         p = case.problem
+        asked = SimpleNamespace(m=p.m, n=p.n, k=p.k, dtype=p.dtype, out="fp32", activation="")
+        a, b, c = (operands[name].codes for name in "abc")
         if case.launcher or not modelled(target.arch):  # whose order, or whose step, nobody knows, nor where C enters
-            asked = SimpleNamespace(m=p.m, n=p.n, k=p.k, dtype=p.dtype, out="fp32", activation="")
-            a, b, c = (operands[name].codes for name in "abc")
             return [bounded_product(asked, a, b, target.arch, c=c, name="d", launched=launched_instructions(recorded))]
-        words = multiplied(target.arch, "tcgen05", p.dtype, "fp32", *(operands[name].codes for name in "abc"))
+        words = multiplied(target.arch, "tcgen05", p.dtype, "fp32", a, b, c)
         tile = self.module.block(p, case.config)
         return [
             ExpectedOutput(
@@ -131,6 +131,7 @@ class SmallMmaContract(KernelContract):
                 tile=tile,
                 k_block=p.k,
                 basis=words_rest_on(chain_of(target.arch, "tcgen05", p.dtype)),
+                opinion=product_opinion(asked, words, a, b, target.arch, "tcgen05", c=c),
             )
         ]
 

@@ -78,6 +78,15 @@ def held(expected: ExpectedOutput, got: np.ndarray) -> tuple[np.ndarray, np.ndar
     return differs & decided, decided, by_bound, used
 
 
+def contradicted(expected: ExpectedOutput) -> str:
+    """How the expected words lie outside of what a bound lets them be; empty where they do not, or where there is no bound."""
+    if expected.opinion is None:
+        return ""
+    words = np.ascontiguousarray(expected.opinion.words)  # (R, C)
+    found = compare(expected.opinion.output, words.view(f"u{words.dtype.itemsize}"))
+    return "" if found.outcome in (Outcome.PASS, Outcome.INCONCLUSIVE) else found.message
+
+
 def _itemsize(expected: ExpectedOutput) -> int:
     """Bytes of an output's word; a format that is no floating-point one is named as NumPy names it."""
     if expected.words is not None:

@@ -82,6 +82,16 @@ def against_fault(expected_outcome: ExpectedOutcome, seen: Seen) -> Verdict:
     )
 
 
+def at_odds(said: str) -> Verdict:
+    """Expected words that a derived bound contradicts, as `said`: the contract's plan or the bound is wrong, whatever came."""
+    head, _, rest = said.partition("\n")
+    return Verdict(
+        decision=Decision.ERROR,
+        outcome=Outcome.ERROR,
+        message=f"plan and bound contradict each other: {head} (expected words, held to the bound that the operands give)\n{rest}",
+    )
+
+
 def against_words(expected: list[ExpectedOutput], found: list[Comparison]) -> Verdict:
     """The worst of the outputs; what it rests on is the weakest of what the expected outputs rest on."""
     wrong = next((c for c in found if c.outcome not in (Outcome.PASS, Outcome.INCONCLUSIVE)), None)
@@ -90,7 +100,7 @@ def against_words(expected: list[ExpectedOutput], found: list[Comparison]) -> Ve
     told: dict[str, Any] = {
         "words": counted,
         "bound_used": max(shares) if shares else None,
-        "basis": str(next((e.basis for e in expected if e.basis), Basis.NOTHING)),
+        "basis": next((_agreed(e) for e in expected if e.basis), str(Basis.NOTHING)),
     }
     left_out = sum(c.inconclusive for c in found)
     details = {"inconclusive_words": left_out} if left_out else {}
@@ -107,3 +117,12 @@ def against_words(expected: list[ExpectedOutput], found: list[Comparison]) -> Ve
             **told,
         )
     return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details=details, **told)
+
+
+def _agreed(expected: ExpectedOutput) -> str:
+    """What an output's verdict rests on; of words that a bound agrees with, this too."""
+    opinion = expected.opinion
+    if opinion is None:
+        return str(expected.basis)
+    kind, _, why = expected.basis.partition(":")
+    return f"{kind}, in bound:{why}; {opinion.words.size} of {opinion.of} words held to the derived bound too"

@@ -14,8 +14,8 @@ from dataclasses import replace
 from bitverdict.harness.judge.called_again import CalledAgain, second
 from bitverdict.harness.judge.classify import Seen, for_the_launcher, outcome_of
 from bitverdict.harness.judge.clock import Clock
-from bitverdict.harness.judge.compare import Comparison, compare
-from bitverdict.harness.judge.decide import against_fault, against_words
+from bitverdict.harness.judge.compare import Comparison, compare, contradicted
+from bitverdict.harness.judge.decide import against_fault, against_words, at_odds
 from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.judge.guarded_buffers import TORCH_DTYPES
 from bitverdict.harness.judge.instrumentation import own_instrumentation
@@ -75,7 +75,10 @@ def _judge(
     if verdict is None:
         with clock.on("reference"):
             expected = contract.expected(case, target, operands, seen.recorded)
-        verdict = against_words(expected, [_compared(each, seen) for each in expected])
+            contradiction = next((said for each in expected if (said := contradicted(each))), "")
+        verdict = (
+            against_words(expected, [_compared(each, seen) for each in expected]) if not contradiction else at_odds(contradiction)
+        )
         work = contract.must_launch and all(operand.codes.size for operand in operands.values())
         if work and not seen.launches and verdict.outcome is Outcome.PASS:
             verdict = Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.INCONCLUSIVE, message=NO_KERNEL)

@@ -35,6 +35,7 @@ class ExpectedOutput:
     (|got - value| <= bound per element, in float64). With `low` and `high`, which are words, the result must lie between them by
     value, or be NaN where `or_nan`; `value` and `bound` then only tell how far off it is. With `words` too, `bounded` marks the
     elements that the interval decides; the words decide the others. `inconclusive` marks elements that this case cannot decide.
+    `opinion` is a bound's on the words.
     `tile` is the (rows, columns) of one program's output, `k_block` the K elements of one step: they explain where errors cluster.
     """
 
@@ -53,6 +54,19 @@ class ExpectedOutput:
     tile: tuple[int, int] | None = None
     k_block: int | None = None
     basis: str = ""
+    opinion: SecondOpinion | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecondOpinion:
+    """What a bound says of some of an output's expected words: `words` (R, C), and the `output` (R, C) that they are held to.
+
+    `of`: how many words the output has. Words outside are the harness's own error: what is expected contradicts itself.
+    """
+
+    words: np.ndarray
+    output: ExpectedOutput
+    of: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -165,7 +165,7 @@ def test_the_autotuned_launch_records_its_winner_and_expects_its_words() -> None
     drawn = Case(contract="matmul", problem=Problem(m=40, n=33, k=48, dtype="e4m3", out="fp32"), regime="wide")
     verdict = judge(drawn, where)
     assert verdict.decision is Decision.PASS
-    assert verdict.basis.partition(":")[0] == "words by hardware"
+    assert verdict.basis.partition(":")[0] == "words by hardware, in bound"
     won = Config(**verdict.recorded["config"])
     assert won in CONFIGS["cuda"]
     operands = {operand.name: operand for operand in CONTRACT.operands(drawn)}

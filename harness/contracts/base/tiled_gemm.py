@@ -21,7 +21,7 @@ from bitverdict.harness.contracts.base.single_config import (
 )
 from bitverdict.harness.contracts.inputs.regimes import EXACT
 from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
-from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled
+from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput, Tile
 from bitverdict.harness.model.targets import Target
@@ -127,19 +127,14 @@ class BlockedContract(KernelContract):
         ]
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
-        p, c, b = case.problem, case.config, operands["b"].codes
+        p, c = case.problem, case.config
+        a, b = operands["a"].codes, operands["b"].codes
+        b = b.T if self.always_transposed or p.transpose_b else b  # (K, N)
         out = self.out_format(p)
+        asked = SimpleNamespace(m=p.m, n=p.n, k=p.k, dtype=p.dtype, out=out, activation="")
         if case.launcher or not modelled(target.arch):  # whose order, or whose step, nobody knows
-            asked = SimpleNamespace(m=p.m, n=p.n, k=p.k, dtype=p.dtype, out=out, activation="")
-            transposed = self.always_transposed or p.transpose_b
-            return [
-                bounded_product(
-                    asked, operands["a"].codes, b.T if transposed else b, target.arch, launched=launched_instructions(recorded)
-                )
-            ]
-        words = multiplied(
-            target.arch, self.family, p.dtype, out, operands["a"].codes, b.T if self.always_transposed or p.transpose_b else b
-        )
+            return [bounded_product(asked, a, b, target.arch, launched=launched_instructions(recorded))]
+        words = multiplied(target.arch, self.family, p.dtype, out, a, b)
         return [
             ExpectedOutput(
                 name="c",
@@ -149,6 +144,7 @@ class BlockedContract(KernelContract):
                 tile=(c.block_m, c.block_n),
                 k_block=c.block_k,
                 basis=words_rest_on(chain_of(target.arch, self.family, p.dtype)),
+                opinion=product_opinion(asked, words, a, b, target.arch, self.family),
             )
         ]
 

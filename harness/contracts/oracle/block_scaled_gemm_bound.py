@@ -12,7 +12,8 @@ import numpy as np
 from bitverdict.harness.contracts.inputs.block_scaled_inputs import Side
 from bitverdict.harness.contracts.oracle.allowed_results import allowed
 from bitverdict.harness.contracts.oracle.gemm_bound import Launched, accumulations, bound_rests_on, chosen, of_arch
-from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.contracts.oracle.second_opinion import second_opinion
+from bitverdict.harness.model.contract import ExpectedOutput, SecondOpinion
 from bitverdict.kernels.scaled_operands import ScaledFormat
 from bitverdict.reference.error_bound import accumulated_sums, field_powers, products_grid, raised_alignment
 from bitverdict.reference.exact_gemm import exact_gemm, scale_values
@@ -43,6 +44,17 @@ def bounded_scaled_product(
         lost=lost,
     )
     return allowed("c", out, sums, left, right, inconclusive=inconclusive, basis=bound_rests_on(rules, arch))
+
+
+def scaled_opinion(f: ScaledFormat, out: str, words: np.ndarray, a: Side, b: Side, arch: str, family: str) -> SecondOpinion | None:
+    """What the bound says of `words` (M, N) in `out` of a product by instructions of `family`; sides as for
+    `bounded_scaled_product`."""
+
+    def bound(rows: np.ndarray, columns: np.ndarray) -> ExpectedOutput:
+        left, right = (Side(side.codes[some], side.scales[some]) for side, some in ((a, rows), (b, columns)))
+        return bounded_scaled_product(f, out, left, right, arch, frozenset({(family, "", "", "", "")}))
+
+    return second_opinion(words, a.codes.shape[1], bound)
 
 
 def instructions(f: ScaledFormat, arch: str, launched: Launched = frozenset()) -> list[Instruction]:

@@ -7,13 +7,15 @@ all that the target has (`bitverdict.reference.error_bound` has the derivation);
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from bitverdict.harness.contracts.inputs.narrowed_inputs import narrowed
 from bitverdict.harness.contracts.oracle.allowed_results import allowed
-from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.contracts.oracle.second_opinion import second_opinion
+from bitverdict.harness.model.contract import ExpectedOutput, SecondOpinion
 from bitverdict.harness.model.verdict import Basis
 from bitverdict.reference.error_bound import (
     Accumulation,
@@ -114,6 +116,30 @@ def instructions(arch: str, dtype: str, launched: Launched = frozenset()) -> lis
         and (rule.a == "tf32" if dtype == "fp32" else _held(fmt, FORMATS.get(rule.a)))
     ]  # fmt: skip
     return chosen(able, arch, launched)
+
+
+def product_opinion(
+    problem: Any,
+    words: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    arch: str,
+    family: str,
+    *,
+    c: np.ndarray | None = None,
+) -> SecondOpinion | None:
+    """What the bound says of `words` (M, N) in `problem.out`, of a product by instructions of `family`; operands as for
+    `bounded_product`."""
+
+    def bound(rows: np.ndarray, columns: np.ndarray) -> ExpectedOutput:
+        some = SimpleNamespace(
+            m=len(rows), n=len(columns), k=a.shape[1], dtype=problem.dtype, out=problem.out, activation=problem.activation
+        )
+        left, right = np.ascontiguousarray(a[rows]), np.ascontiguousarray(b[:, columns])  # (R, K), (K, C)
+        added = None if c is None else c[np.ix_(rows, columns)]  # (R, C)
+        return bounded_product(some, left, right, arch, c=added, launched=frozenset({(family, "", "", "", "")}))
+
+    return second_opinion(words, a.shape[1], bound)
 
 
 def modelled(arch: str) -> bool:
