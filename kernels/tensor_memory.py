@@ -37,9 +37,10 @@ class Allocation(NamedTuple):
         """Columns of 32-bit cells that the blocks cover, before rounding."""
         down = -(-self.rows // self.block_rows)
         across = -(-self.columns // self.block_columns)
-        if self.block_rows == 64:  # two blocks of 64 rows stand one above the other
-            down = -(-down // 2)
-        return max(down * across * self.block_columns * self.column_stride * self.bits // 32, 1)
+        blocks = down * across
+        if self.block_rows == 64:  # two blocks of 64 rows share columns, whether they are neighbours down or across
+            blocks = -(-blocks // 2)
+        return max(blocks * self.block_columns * self.column_stride * self.bits // 32, 1)
 
 
 def allocated_columns(allocations: list[Allocation]) -> int:

@@ -18,7 +18,7 @@ TUTORIAL: dict[str, Any] = {"m": (64, 128, 256), "n": (64, 128), "num_warps": (4
 
 
 class TmemCopyContract(KernelContract):
-    parameters = "(source, *, num_warps=4, block_m=64, block_n=64, packed=False)"
+    parameters = "(source, *, num_warps=4, block_m=64, block_n=64, packed=False, atom='32x32b', parts=1, filled_by='tcgen05.st')"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         tiles = [
@@ -45,6 +45,7 @@ class TmemCopyContract(KernelContract):
         return {}
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        yield {"m": 64, "n": 64}, {"block_n": 32}  # two blocks of 64 rows share their columns
         yield from self.pool(target)[::9]  # 28 of a tile: a step that meets each type, packed and not
         for m, n, warps in product(*TUTORIAL.values()):  # twelve, so each regime twice: the tutorial's own is normal
             yield {"m": m, "n": n}, {"num_warps": warps}
@@ -53,24 +54,33 @@ class TmemCopyContract(KernelContract):
         for m, n, warps in product(*TUTORIAL.values()):
             yield {"m": m, "n": n}, {"num_warps": warps}
 
+        for m, n, bm, bn in ((128, 64, 128, 32), (64, 64, 64, 32), (128, 64, 64, 16), (256, 64, 64, 32), (256, 64, 128, 32)):
+            for place, atom in enumerate(self.module.ATOMS):
+                config = {"block_m": bm, "block_n": bn, "atom": atom, "num_warps": (4, 8)[place % 2]}
+                yield {"m": m, "n": n, "dtype": ("fp32", "int32")[place % 2]}, config | {"parts": (1, 2)[(place + m // 64) % 2]}
+        for n, warps, atom, parts in ((32, 4, "32x32b", 1), (64, 8, "16x256b", 2), (16, 4, "16x64b", 1)):
+            copied = {"block_m": 128, "block_n": 16, "num_warps": warps, "atom": atom, "parts": parts, "filled_by": "tcgen05.cp"}
+            yield {"m": 128, "n": n, "dtype": "int32" if parts > 1 else "fp32"}, copied
+
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield {"m": 64, "n": 64}, {"num_warps": 2}
         yield {"m": 64, "n": 64}, {"block_m": 32}
         yield {"m": 64, "n": 64}, {"block_n": 48}
         yield {"m": 96, "n": 64}, {}
+        yield {"m": 64, "n": 64}, {"atom": "16x32bx2"}
+        yield {"m": 64, "n": 64}, {"parts": 3}
+        yield {"m": 64, "n": 64}, {"filled_by": "tcgen05.cp"}
         yield {"m": 256, "n": 512}, {"block_m": 128, "block_n": 128}
 
     def operands(self, case: Case) -> list[Operand]:
         return [drawn_operand(case, "source", case.problem.dtype, (case.problem.m, case.problem.n))]
 
+    def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
+        return super().coverage(case, target) | {"filled by": case.config.filled_by, "atom": case.config.atom}
+
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
-        c = case.config
         run = launcher or self.module.tmem_copy
-        return {
-            "destination": launched(
-                run, tensors["source"], num_warps=c.num_warps, block_m=c.block_m, block_n=c.block_n, packed=c.packed
-            )
-        }
+        return {"destination": launched(run, tensors["source"], **vars(case.config))}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         source = operands["source"]

@@ -79,7 +79,14 @@ LOSSES = (
         "",
         r"has 0 of tcgen05\.mma",
     ),
-    Loses("tmem_copy", "sm_100", "stored = gl.convert_layout(tile.load(reachable), coalesced)", "stored = loaded", "lacks tcgen05"),
+    Loses(
+        "tmem_copy",
+        "sm_100",
+        "stored = gl.convert_layout(held.load(held.get_reg_layout(instr_variant=ATOM)), coalesced)",
+        "stored = gl.load(source + places_of(PARTS - 1 - step, M, N, PARTS, coalesced))",
+        "lacks tcgen05",
+    ),
+    Loses("tmem_copy", "sm_100", "held.load(held.get_reg_layout(instr_variant=ATOM))", "held.load()", r"has 0 of tcgen05\.ld"),
     Loses(
         "tma_gather",
         "sm_100",

@@ -169,12 +169,22 @@ class View:
         )
 
     def subslice(self, offsets: list[int], shape: tuple[int, ...]) -> View:
-        """`shape` elements from `offsets` on."""
+        """`shape` elements from `offsets` on. Along an axis in several pieces an offset is a multiple of how many it takes."""
         if self.pieces == self.shape:
             start = self.offset + sum(o * s for o, s in zip(offsets, self.strides, strict=True))
             return View(self.space, start, shape, self.strides, self.dtype, spread=self.spread)
-        pieces = (*self.pieces[:-1], shape[-1])
-        return View(self.space, self.offset + offsets[-1] * self.strides[-1], shape, self.strides, self.dtype, pieces)
+        pieces: list[int] = []
+        start, place = self.offset, len(self.pieces)
+        for size, offset, count in zip(reversed(self.shape), reversed(offsets), reversed(shape), strict=True):
+            held, at, left = 1, offset, count
+            while held < size:
+                place -= 1
+                factor = self.pieces[place]
+                start += at % factor * self.strides[place]
+                pieces.append(min(factor, left))
+                held, at, left = held * factor, at // factor, left // pieces[-1]
+        kept = (1,) * place + tuple(reversed(pieces))
+        return View(self.space, start, shape, self.strides, self.dtype, kept)
 
     def transposed(self, order: list[int]) -> View:
         """The axes in another order."""

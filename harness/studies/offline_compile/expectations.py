@@ -221,6 +221,24 @@ def _tmem_copy() -> Iterator[Row]:
                 must=(*TENSOR_MEMORY_TRAFFIC, r"tcgen05\.st", r"tcgen05\.wait::st"),
                 must_not=(*LOCAL, ANY_TCGEN05),
             )
+        for atom in ("16x64b", "16x128b", "16x256b"):
+            yield Row(
+                stem="tmem_copy",
+                arch=arch,
+                problem={"m": 128, "n": 64},
+                config={"block_n": 32, "atom": atom, "parts": 2},
+                must=(*TENSOR_MEMORY_TRAFFIC, r"tcgen05\.wait::st"),
+                counts={rf"tcgen05\.{moved}\.sync\.aligned\.{atom}": 4 for moved in ("ld", "st")},  # two a slice: 16 lanes each
+                must_not=(*LOCAL, ANY_TCGEN05),
+            )
+        yield Row(
+            stem="tmem_copy",
+            arch=arch,
+            problem={"m": 128, "n": 32},
+            config={"block_m": 128, "block_n": 32, "filled_by": "tcgen05.cp"},
+            must=(*TENSOR_MEMORY_TRAFFIC, r"tcgen05\.cp\.cta_group::1\.128x256b", r"tcgen05\.commit", r"fence\.proxy\.async"),
+            must_not=(*LOCAL, ANY_TCGEN05, r"tcgen05\.st"),
+        )
     for arch in NO_TENSOR_MEMORY:
         yield Row(stem="tmem_copy", arch=arch, problem={"m": 64, "n": 64}, expected_outcome=("compiler", ""))
 

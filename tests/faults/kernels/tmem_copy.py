@@ -4,48 +4,36 @@ from __future__ import annotations
 
 from tests.faults.mutants import Mutant, once
 
+_PLACES = "rows[:, None] * N + columns[None, :]"
+_STORE = "gl.store(destination + places_of(PARTS - 1 - step, M, N, PARTS, coalesced), stored)"
+_HELD = "            held.store(gl.convert_layout(loaded, held.get_reg_layout(instr_variant=ATOM)))\n"
 _TEXTS = (
-    ("never stored", "    tile.store(gl.convert_layout(loaded, reachable))\n", "", ("uninitialised read", "wrong words")),
-    (
-        "rows counted in rows",
-        "rows[:, None] * N + columns[None, :]",
-        "rows[:, None] * M + columns[None, :]",
-        ("wrong words", "stray read", "stray write"),
-    ),
-    (
-        "stored to the source",
-        "gl.store(destination + places, stored)",
-        "gl.store(source + places, stored)",
-        ("wrong words", "input changed"),
-    ),
+    ("never stored", _HELD, "", ("uninitialised read", "wrong words")),
+    ("rows counted in rows", _PLACES, "rows[:, None] * M + columns[None, :]", ("wrong words", "stray read", "stray write")),
+    ("stored to the source", _STORE, _STORE.replace("destination", "source"), ("wrong words", "input changed")),
     (
         "half the rows",
-        "gl.store(destination + places, stored)",
-        "gl.store(destination + places, stored, mask=(rows < M // 2)[:, None])",
+        _STORE,
+        _STORE[:-1] + ", mask=(gl.arange(0, M, gl.SliceLayout(1, coalesced)) < M // 2)[:, None])",
         ("wrong words",),
     ),
     (
         "a copy that computes",
-        "gl.convert_layout(loaded, reachable)",
-        "gl.convert_layout(loaded + loaded * 0, reachable)",
+        "gl.convert_layout(loaded, held",
+        "gl.convert_layout(loaded + loaded * 0, held",
         ("wrong words",),
     ),
     (
-        "stored transposed",
-        "gl.store(destination + places, stored)",
-        "gl.store(destination + rows[:, None] + columns[None, :] * M, stored)",
-        ("wrong words",),
+        "rows of the result as wide as high",
+        _STORE,
+        _STORE.replace("step, M, N,", "step, M, M,"),
+        ("wrong words", "stray write", "refused", "launcher error", "compiler abort", "race"),
     ),
-    (
-        "stored one place on",
-        "gl.store(destination + places, stored)",
-        "gl.store(destination + places + 1, stored)",
-        ("stray write", "wrong words"),
-    ),
+    ("stored one place on", _STORE, _STORE.replace("destination +", "destination + 1 +"), ("stray write", "wrong words")),
     (
         "last column twice",
-        "columns = gl.arange(0, N, gl.SliceLayout(0, coalesced))",
-        "columns = gl.minimum(gl.arange(0, N, gl.SliceLayout(0, coalesced)), N - 2)",
+        "gl.arange(0, N // PARTS, gl.SliceLayout(0, layout))",
+        "gl.minimum(gl.arange(0, N // PARTS, gl.SliceLayout(0, layout)), N // PARTS - 2)",
         ("wrong words", "race"),
     ),
     (
@@ -54,8 +42,60 @@ _TEXTS = (
         "",
         ("not refused", "refused", "out of resources", "compiler abort", "launcher error", "wrong words"),
     ),
+    (
+        "slice of the first columns",
+        "tile.slice((PARTS - 1 - step) * WIDE, WIDE)",
+        "tile.slice(0, WIDE)",
+        ("wrong words",),
+    ),
+    (
+        "slices in the other order",
+        "tile.slice((PARTS - 1 - step) * WIDE, WIDE)",
+        "tile.slice(step * WIDE, WIDE)",
+        ("wrong words",),
+    ),
+    (
+        "all slices stored to the last",
+        "held = tile.slice(part * WIDE, WIDE)",
+        "held = tile.slice((PARTS - 1) * WIDE, WIDE)",
+        ("uninitialised read", "wrong words"),
+    ),
+)
+_OF_TCGEN05_CP = (
+    ("nobody waits", "    mbarrier.wait(done, phase=0)\n", "", ("race", "uninitialised read", "wrong words")),
+    (
+        "the phase before is waited for",
+        "mbarrier.wait(done, phase=0)",
+        "mbarrier.wait(done, phase=1)",
+        ("race", "uninitialised read", "deadlock"),
+    ),
+    ("never committed", "    tcgen05_commit(done)\n", "", ("deadlock",)),
+    (
+        "committed before it is issued",
+        "    tcgen05_copy(staged, tile)\n    tcgen05_commit(done)\n",
+        "    tcgen05_commit(done)\n    tcgen05_copy(staged, tile)\n",
+        ("race", "uninitialised read"),
+    ),
+    ("two arrivals expected", "mbarrier.init(done, count=1)", "mbarrier.init(done, count=2)", ("deadlock",)),
+    ("shared memory never written", "    staged.store(loaded)\n", "", ("uninitialised read", "wrong words")),
+    (
+        "overwritten while it is read",
+        "    tcgen05_commit(done)\n",
+        "    tcgen05_commit(done)\n    staged.store(loaded)\n",
+        ("race",),
+    ),
 )
 
-MUTANTS = tuple(
-    Mutant(kernel="tmem_copy", name=name, edits=once(replace, by), expected=named) for name, replace, by, named in _TEXTS
+MUTANTS = (
+    *(Mutant(kernel="tmem_copy", name=name, edits=once(replace, by), expected=named) for name, replace, by, named in _TEXTS),
+    *(
+        Mutant(
+            kernel="tmem_copy",
+            name=f"by tcgen05.cp {name}",
+            edits=once(replace, by),
+            expected=named,
+            shows_in=(("filled by", "tcgen05.cp"),),
+        )
+        for name, replace, by, named in _OF_TCGEN05_CP
+    ),
 )

@@ -49,11 +49,21 @@ def index(t: Translator, op: Operation) -> None:
     t.machine(op, OnChipMemory.index, view, at)
 
 
-@lowers("ttg.memdesc_subslice", "ttng.tmem_subslice")
+@lowers("ttg.memdesc_subslice")
 def subslice(t: Translator, op: Operation) -> None:
-    shape = t.result(op).shape
-    offsets = op.integers("offsets") if "offsets" in op.attributes else [0] * (len(shape) - 1) + [op.integer("N")]
-    t.call(op, View.subslice, offsets, shape)
+    t.call(op, View.subslice, op.integers("offsets"), t.result(op).shape)
+
+
+@lowers("ttng.tmem_subslice")
+def tensor_subslice(t: Translator, op: Operation) -> None:
+    """Elements from `offset` on along axis `dim`: inside a block, or blocks from a multiple of how many they are."""
+    kind = t.result(op)
+    shape, dim, offset = kind.shape, op.integer("dim"), op.integer("offset")
+    if dim >= len(shape) - 2 and offset % shape[dim]:
+        block = layout_number(t.program.expand(kind.layout), "blockM" if dim == len(shape) - 2 else "blockN")
+        if not block or offset // block != (offset + shape[dim] - 1) // block:
+            raise NotModelled(op, f"{shape[dim]} rows or columns from {offset} on, across blocks of {block}")
+    t.call(op, View.subslice, [offset if axis == dim else 0 for axis in range(len(shape))], shape)
 
 
 @lowers("ttg.memdesc_trans")
@@ -62,28 +72,32 @@ def transpose(t: Translator, op: Operation) -> None:
 
 
 def tensor_pieces(kind: Type, layout: str, op: Operation) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(pieces, byte strides) of a tensor-memory allocation: a row a lane, elements along a lane's columns, blocks of rows one above
-    the other (64 rows), then side by side."""
-    block, column = layout_number(layout, "blockM"), layout_number(layout, "colStride") or 1
-    if len(kind.shape) < 2 or block not in (64, 128) or kind.shape != kind.allocation:
+    """(pieces, byte strides) of a tensor-memory allocation: a row a lane, elements along a lane's columns.
+
+    Blocks lie side by side, those below one another first. Of blocks of 64 rows every second lies in the other half of the rows,
+    beside its neighbour: the block below it, or the next along the columns where none is below. So does the compiler's own linear
+    layout (`GluonOpBuilder.to_linear_layout`; a test compares).
+    """
+    rows, columns, stride = (layout_number(layout, name) for name in ("blockM", "blockN", "colStride"))
+    if len(kind.shape) < 2 or rows not in (64, 128) or not columns or kind.shape != kind.allocation:
         raise NotModelled(op, f"the tensor-memory layout {layout[:100]}")
-    *outer, rows, columns = kind.shape
-    step = kind.itemsize * column
-    high = min(block, rows)
-    blocks = rows // high
-    above = 2 if block == 64 and blocks % 2 == 0 else 1
-    if block == 64 and blocks > 1 and above == 1:
-        raise NotModelled(op, f"{blocks} blocks of 64 rows")
-    across = blocks // above
-    pieces: list[int] = [high, columns]
-    strides: list[int] = [TENSOR_ROW, step]
-    if blocks > 1:
-        pieces, strides = [across, above, *pieces], [columns * step, 64 * TENSOR_ROW, *strides]
-    reach = across * columns * step
+    *outer, high, wide = kind.shape
+    step = kind.itemsize * (stride or 1)
+    tall, broad = min(rows, high), min(columns, wide)
+    down, across = high // tall, wide // broad
+    halves = 2 if rows == 64 and down * across > 1 else 1
+    if down % halves and across % halves:
+        raise NotModelled(op, f"{down} by {across} blocks of 64 rows")
+    below = halves if down > 1 else 1  # else the next along the columns
+    block = broad * step  # bytes of a lane
+    pieces = [down // below, below, tall, across * below // halves, halves // below, broad]
+    strides = [block, 64 * TENSOR_ROW, TENSOR_ROW, down // below * block, 64 * TENSOR_ROW, step]
+    held = [(size, stride) for size, stride in zip(pieces, strides, strict=True) if size > 1 or stride in (TENSOR_ROW, step)]
+    reach = down * across // halves * block
     for size in reversed(outer):
-        pieces, strides = [size, *pieces], [reach, *strides]
+        held.insert(0, (size, reach))
         reach *= size
-    return tuple(pieces), tuple(strides)
+    return tuple(size for size, _ in held), tuple(stride for _, stride in held)
 
 
 @lowers("ttng.tmem_alloc")
