@@ -96,14 +96,16 @@ def run_in_process(pipe: Any, log: str, folder: str, case: Case, schedule: str) 
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     import torch
 
-    from bitverdict.harness.emulator import emulated
+    from bitverdict.harness.emulator import LaunchOptions, emulated
 
     torch.set_num_threads(1)
     file = Path(folder, case.file)
     os.chdir(file.parent)
     sys.path.insert(0, str(file.parent))
-    with emulated(case.target.removeprefix("emulated:"), schedule) as device, _without_benchmarks():
-        device.takes_cpu_tensors = False
+    with (
+        emulated(case.target.removeprefix("emulated:"), schedule, options=LaunchOptions(takes_cpu_tensors=False)) as device,
+        _without_benchmarks(),
+    ):
         if file.name in POINTERS_IN_MEMORY:
             device.reach(_on_the_gpu)
         if case.place < 0:

@@ -31,15 +31,24 @@ def device_of(target: Target) -> torch.device:
 
 @singledispatch
 @contextmanager
-def entered(target: Target, schedule: str = "eager", tuning: str = "") -> Iterator[Any]:
+def entered(
+    target: Target,
+    schedule: str = "eager",
+    tuning: str = "",
+    *,
+    allow_duplicate_rows: bool = False,
+    takes_cpu_tensors: bool = True,
+) -> Iterator[Any]:
     """Make this the machine that launches run on; yields the emulated device, or None on hardware (synchronised at exit).
 
-    `schedule` and `tuning` are a case's; hardware ignores the schedule, and times where `tuning` says nothing.
+    `schedule` and `tuning` are a case's; hardware ignores the schedule, and times where `tuning` says nothing. The rest are
+    `LaunchOptions` of the emulated device.
     """
     if target.emulated:
-        from bitverdict.harness.emulator import emulated
+        from bitverdict.harness.emulator import LaunchOptions, emulated
 
-        with emulated(target.arch, schedule=schedule, tuning=tuning) as device:
+        options = LaunchOptions(allow_duplicate_rows=allow_duplicate_rows, takes_cpu_tensors=takes_cpu_tensors)
+        with emulated(target.arch, schedule, tuning, options) as device:
             yield device
         return
     import torch

@@ -64,12 +64,13 @@ def _launch_once(
             _compilations(clock),
             _own_cache(case),
             guarded_allocations(guard),  # around the target, whose tensors are made of what this one allocates
-            entering(target, case.schedule, case.tuning) as device,
+            entering(
+                target, case.schedule, case.tuning, allow_duplicate_rows=contract.either_row, takes_cpu_tensors=False
+            ) as device,
             _tuned(case, target) as told,
             watched() as launched,
         ):
             if device is not None:
-                device.either_row, device.takes_cpu_tensors = contract.either_row, False
                 tensors = {name: device.place(tensor) for name, tensor in tensors.items()}
                 if contract.pointers_in_memory:
                     device.reach(lambda: {buffer.name: buffer.view for buffer in guard.buffers})

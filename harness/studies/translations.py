@@ -48,8 +48,8 @@ def of_launcher(address: str, target: Target, launcher: str = "") -> Translation
     devices: list[Any] = []
 
     @contextmanager
-    def entering(*given: Any) -> Iterator[Any]:
-        with entered(*given) as device:
+    def entering(*given: Any, **options: Any) -> Iterator[Any]:
+        with entered(*given, **options) as device:
             devices.append(device)
             yield device
 

@@ -61,8 +61,8 @@ def _device_of(target: StandsIn) -> Any:
 
 @entered.register(StandsIn)
 @contextmanager
-def _entered(target: StandsIn, schedule: str = "eager", tuning: str = "") -> Iterator[object]:
-    with entered(Target(f"emulated:{target.runs_on}", target.runs_on), schedule, tuning) as device:
+def _entered(target: StandsIn, schedule: str = "eager", tuning: str = "", **options: bool) -> Iterator[object]:
+    with entered(Target(f"emulated:{target.runs_on}", target.runs_on), schedule, tuning, **options) as device:
         yield device
 
 

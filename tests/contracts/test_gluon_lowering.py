@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from bitverdict.harness.emulator import emulated
+from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.judge.devices import device_of
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison
 from bitverdict.harness.model.addresses import resolve
@@ -29,8 +29,7 @@ def program(contract, case: Case, arch: str):
     """The launch of `case`: compiled, not executed."""
     guard = Guard(Poison.of(0))
     machine = Target(f"emulated:{arch}", arch)
-    with emulated(arch) as device:
-        device.dry = True
+    with emulated(arch, options=LaunchOptions(dry=True)) as device:
         contract.launch(case, {o.name: guard.upload(o, device_of(machine)) for o in contract.operands(case)}, None)
     return device.launches[-1]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bitverdict.harness.emulator import EmulatedFault, async_rules, emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, async_rules, emulated
 from bitverdict.harness.emulator.async_rules import (
     CP_ASYNC,
     KINDS,
@@ -73,9 +73,8 @@ def outcome(name: str, module: ModuleType, schedule: str, without: str = "") -> 
     """What a launch of `name` ends in; `without` is cut from its tile program."""
     run, arch = KERNELS.get(name, (None, "")) if name in KERNELS else (None, idioms.arch_of(name))
     try:
-        with emulated(arch, schedule) as device:
-            if without:
-                device.rewrite(lambda text: re.sub(without, "", text, count=1))
+        cut = LaunchOptions(rewrite=lambda text: re.sub(without, "", text, count=1)) if without else None
+        with emulated(arch, schedule, options=cut):
             idioms.run(module, name) if run is None else run(module)
     except EmulatedFault as fault:
         return fault.outcome

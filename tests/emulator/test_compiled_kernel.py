@@ -13,7 +13,7 @@ import triton.language as tl
 from triton import knobs
 from triton.runtime.errors import PTXASError
 
-from bitverdict.harness.emulator import emulated, machine_code
+from bitverdict.harness.emulator import LaunchOptions, emulated, machine_code
 from bitverdict.harness.emulator.machine_code import cubin_resources
 from bitverdict.harness.studies.offline_compile.driver import compiling
 from tests.faults.idioms.gluon_partition_idioms import copy_is_refilled_by_the_partition_that_read_it
@@ -55,8 +55,7 @@ def test_the_machine_code_is_that_of_the_whole_compilation(arch: str, options: d
 def test_the_warps_of_partitions_are_counted_as_the_whole_compilation_does(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     tensors = [described(matrix(128, 64), [128, 64]), described(matrix(64, 64), [64, 64]), described(matrix(128, 64), [128, 64])]
-    with emulated("sm_90") as device:
-        device.dry = True
+    with emulated("sm_90", options=LaunchOptions(dry=True)) as device:
         copy_is_refilled_by_the_partition_that_read_it[(1,)](*tensors, num_warps=4)
     with compiling("sm_90") as kept:
         copy_is_refilled_by_the_partition_that_read_it[(1,)](*tensors, num_warps=4)

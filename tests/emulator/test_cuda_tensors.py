@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.cuda_tensors import CudaTensor
 
 
@@ -37,8 +37,10 @@ def test_tensors_of_the_cpu_and_of_the_gpu_are_launched_alike() -> None:
 
 
 def test_a_device_that_takes_no_cpu_tensors_refuses_them_as_a_gpu_does() -> None:
-    with emulated("sm_90") as device, pytest.raises(ValueError, match=r"Pointer argument \(at 0\) cannot be accessed"):
-        device.takes_cpu_tensors = False
+    with (
+        emulated("sm_90", options=LaunchOptions(takes_cpu_tensors=False)),
+        pytest.raises(ValueError, match=r"Pointer argument \(at 0\) cannot be accessed"),
+    ):
         double(torch.arange(100.0))
 
 

@@ -15,7 +15,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from bitverdict.harness.contracts.block_scaled_matmul import CONTRACT, COVER
 from bitverdict.harness.contracts.oracle.dot_scaled_lowering import element_words, scaled_plan
-from bitverdict.harness.emulator import Device, emulated
+from bitverdict.harness.emulator import Device, LaunchOptions, emulated
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import load
 from bitverdict.harness.model.targets import Target, target
@@ -45,9 +45,8 @@ def machine() -> Iterator:
     opened = []
 
     def enter(arch: str) -> Device:
-        manager = emulated(arch)
+        manager = emulated(arch, options=LaunchOptions(dry=True))
         device = manager.__enter__()
-        device.dry = True
         opened.append(manager)
         return device
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from bitverdict.harness.emulator import emulated
+from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.kernels.clauses import broken
@@ -33,8 +33,7 @@ def zeros(*shape: int, dtype: torch.dtype = HALF) -> torch.Tensor:
 
 def shared_memory(stem: str, tile: dict[str, int]) -> int:
     """Bytes that the compiler takes for a launch with this tile, fp16; nothing is executed."""
-    with emulated(TILED[stem]) as device:
-        device.dry = True
+    with emulated(TILED[stem], options=LaunchOptions(dry=True)) as device:
         getattr(kernel(stem), stem)(zeros(256, 64), zeros(64, 256), c=zeros(256, 256), **tile)
     return device.launches[-1].metadata["shared"]
 
@@ -149,8 +148,7 @@ OPERANDS = {  # operands in the order of the launcher, and the name that it give
 @pytest.mark.parametrize(("stem", "name"), [(stem, name) for stem, (_, names) in OPERANDS.items() for name in names if name])
 def test_an_operand_that_starts_off_16_bytes_is_named(stem: str, name: str) -> None:
     given, names = OPERANDS[stem]
-    with emulated(TILED.get(stem, "sm_100")) as device:
-        device.dry = True
+    with emulated(TILED.get(stem, "sm_100"), options=LaunchOptions(dry=True)):
         operands = [operand.clone() if operand.data_ptr() % 16 else operand for operand in given]
         getattr(kernel(stem), stem)(*operands)
         operands[names.index(name)] = past_a_boundary(operands[names.index(name)])

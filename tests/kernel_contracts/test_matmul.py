@@ -27,7 +27,7 @@ import bitverdict.kernels.matmul
 from bitverdict.harness.contracts.matmul import CONTRACT
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product
 from bitverdict.harness.contracts.oracle.matmul_support import KINDS
-from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, words
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.architectures import EMULATED
@@ -100,8 +100,7 @@ def test_the_required_cases_starts_with_a_cheap_case() -> None:
 def test_each_row_of_the_table_of_outcomes_is_what_the_compiler_makes(arch: str, kind: tuple[str, str]) -> None:
     dtype, precision = kind
     torch_dtype = ELEMENT_TYPES[dtype].torch
-    with emulated(arch) as device:
-        device.dry = True
+    with emulated(arch, options=LaunchOptions(dry=True)) as device:
         for config in CONFIGS["cuda"]:
             a, b = torch.zeros(128, 128, dtype=torch_dtype), torch.zeros(128, 128, dtype=torch_dtype)
             try:

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import bitverdict.kernels.matmul
-from bitverdict.harness.emulator import emulated
+from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
@@ -101,8 +101,7 @@ def own_test_launches(module, monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
     recorder = Recorder(module.matmul_kernel)
     monkeypatch.setattr(module, "matmul_kernel", recorder)
     seen = []
-    with emulated("sm_80") as device:
-        device.dry = True
+    with emulated("sm_80", options=LaunchOptions(dry=True)) as device:
         for m, n, k in OWN_TEST_SIZES:
             a, b = torch.zeros(m, k, dtype=torch.float16), torch.zeros(k, n, dtype=torch.float16)
             c = module.matmul_configured(a, b, "", None, bitverdict.kernels.matmul.CONFIGS["cuda"][2])

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bitverdict.harness.contracts.fused_gather_scatter_matmul import CONTRACT as FUSED
-from bitverdict.harness.emulator import emulated
+from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.model.architectures import CHIPS
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.studies.offline_compile.driver import compiling
@@ -74,8 +74,7 @@ def assembly_of_the_ampere_product() -> str:
 
 def products_of_the_ampere_program() -> int:
     """Products of a tile that the program has: of its loop, of each drained stage, of a ragged rest."""
-    with emulated("sm_80") as device:
-        device.dry = True
+    with emulated("sm_80", options=LaunchOptions(dry=True)) as device:
         ampere_gemm.ampere_gemm(torch.zeros(64, 64, dtype=BF16), torch.zeros(64, 64, dtype=BF16))
     (count,) = device.launches[-1].products.values()
     return count
@@ -106,8 +105,7 @@ def test_the_largest_fused_product_takes_148_persistent_programs() -> None:
     largest = max(FUSED.whole(target("emulated:sm_100")), key=lambda case: case.problem.k)
     rows, n, k, config = largest.problem.rows, largest.problem.n, largest.problem.k, largest.config
     numbers = torch.arange(rows, dtype=torch.int32)
-    with emulated("sm_100") as device:
-        device.dry = True
+    with emulated("sm_100", options=LaunchOptions(dry=True)) as device:
         fused_gather_scatter_matmul(
             torch.zeros(rows, k, dtype=BF16), numbers, torch.zeros(k, n, dtype=BF16), numbers, config.block_m, config.block_n,
             config.block_k, config.group_size_m, config.num_buffers, programs=config.programs,

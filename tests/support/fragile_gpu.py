@@ -39,7 +39,7 @@ def _device_of(target: FragileGpu) -> torch.device:
 
 @entered.register(FragileGpu)
 @contextmanager
-def _entered(target: FragileGpu, schedule: str = "eager", tuning: str = "") -> Iterator[Any]:
+def _entered(target: FragileGpu, schedule: str = "eager", tuning: str = "", **options: bool) -> Iterator[Any]:
     yield None
     if _broken:
         raise RuntimeError(f"CUDA error: {_broken[0]}")

@@ -192,7 +192,7 @@ class Host(Target):
 
 @entered.register(Host)
 @contextmanager
-def _entered(target: Host, schedule: str = "eager", tuning: str = "") -> Iterator[Any]:
+def _entered(target: Host, schedule: str = "eager", tuning: str = "", **options: bool) -> Iterator[Any]:
     yield None
 
 

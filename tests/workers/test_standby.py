@@ -201,7 +201,7 @@ class Modelled(FragileGpu):
 
 @entered.register(Modelled)
 @contextmanager
-def _entered(target: Modelled, schedule: str = "eager", tuning: str = "") -> Iterator[object]:
+def _entered(target: Modelled, schedule: str = "eager", tuning: str = "", **options: bool) -> Iterator[object]:
     with emulated("sm_90") as device:
         yield device
 

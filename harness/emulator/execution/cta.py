@@ -121,9 +121,6 @@ class Cta:
             limit = self.launch.step_limit
             raise EmulatedFault("timeout", f"program {self.program}: more than {limit} operations in one launch")
 
-    def note(self, op: Operation) -> None:
-        self.notes.add((op.name, op.location))
-
     def check(self, op: Operation, condition: np.ndarray | bool) -> None:
         if not np.all(condition):
             message = op.string("message") or op.string("msg")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bitverdict.harness.emulator.advice import Note
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.timeline import Timeline
 
@@ -35,14 +36,14 @@ class LaunchContext:
     """The line where a program ends."""
     compiled: bool = False
     """The kernel is written in Triton: what happens on the chip is the compiler's doing."""
-    either_row: bool = False
+    allow_duplicate_rows: bool = False
     """The caller does not care which of two rows scattered to one place stays."""
     false_hints: dict[tuple[str, str], str] = field(default_factory=dict)
     """(line, what was promised) -> what is not so."""
 
     @property
-    def notes(self) -> set[tuple[str, str]]:
-        """(name of a note, line): what is not wrong but rests on something."""
+    def notes(self) -> set[Note]:
+        """What is not wrong but rests on something."""
         return self.memory.order.notes
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
+from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.async_rules import Completion
 from bitverdict.harness.emulator.execution.async_ops import Flights, InFlight
 from bitverdict.harness.emulator.execution.cta_state import CtaState
@@ -15,9 +16,6 @@ from bitverdict.harness.emulator.memory.onchip import View
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
-
-
-PARITY = "parity of a wait"
 
 
 class Barrier:
@@ -156,7 +154,7 @@ class Mbarriers:
         so that its lowest bit decides: what the compiler writes is executed as that, with a note."""
         agent = self.cta.agent
         if self.cta.launch.compiled and parity not in (0, 1):
-            self.cta.notes.add((PARITY, op.location))
+            self.cta.notes.add(Note(Advice.PARITY, op.location))
             parity &= 1
         barrier = self.at(op, view)
         if parity not in (0, 1):

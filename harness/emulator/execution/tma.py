@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.async_rules import TMA_GATHER, TMA_LOAD, TMA_SCATTER, TMA_STORE, AsyncKind
 from bitverdict.harness.emulator.execution.async_ops import Flights
 from bitverdict.harness.emulator.execution.cta_state import CtaState
@@ -15,7 +16,7 @@ from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.global_order import BULK
 from bitverdict.harness.emulator.memory.onchip import View
 from bitverdict.harness.emulator.memory.tensor_maps import Descriptor, check_alignment, check_sign
-from bitverdict.harness.emulator.memory.undefined_lanes import NOTE, told
+from bitverdict.harness.emulator.memory.undefined_lanes import note_of
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
@@ -79,13 +80,13 @@ class Tma:
         check_sign(op, [int(np.min(rows, initial=0))], "row")
         reached = rows[(rows >= 0) & (rows < descriptor.shape[0])]
         if np.unique(reached).size != reached.size:
-            self.cta.notes.add(("duplicate rows", op.location))
+            self.cta.notes.add(Note(Advice.DUPLICATE_ROWS, op.location))
             self._differing_rows(op, rows, (rows >= 0) & (rows < descriptor.shape[0]), source)
         self._store(op, TMA_SCATTER, *descriptor.written.rows(rows, column, source.shape[-1]), source, np.array(rows))
 
     def _differing_rows(self, op: Operation, rows: np.ndarray, inside: np.ndarray, source: View) -> None:
         """Two rows of one scatter that go to one place: nothing orders them, a race where they differ and that matters."""
-        if self.cta.launch.either_row or self.cta.schedule.timeless:
+        if self.cta.launch.allow_duplicate_rows or self.cta.schedule.timeless:
             return
         self.onchip.begin(op, TMA_SCATTER, reads=(source,))
         held, first = source.get(), dict[int, int]()
@@ -118,7 +119,7 @@ class Tma:
         agent = self.cta.agent
         landings = self.memory.issue(op, addresses, inside, source.dtype.itemsize, agent, kind.proxy)
         if (lanes := source.undefined()) is not None and (inside is None or (lanes.reshape(inside.shape) & inside).any()):
-            self.cta.notes.add((NOTE, told(op, source.space.undefined_by)))
+            self.cta.notes.add(note_of(op, source.space.undefined_by))
 
         def land() -> None:
             values, order = source.get().reshape(addresses.shape), [slice(None)]

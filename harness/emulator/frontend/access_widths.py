@@ -63,6 +63,13 @@ def accesses(program: Program, capability: int, ptx: int) -> dict[int, Access]:
     return made
 
 
+def ptx_version(metadata: Any, capability: int) -> int:
+    """The PTX version that a kernel with the options `metadata` is compiled to."""
+    from triton.backends.nvidia.compiler import get_ptx_version_from_options
+
+    return get_ptx_version_from_options(metadata, capability)
+
+
 def _axes(module: Any) -> list[int]:
     """The axis along which neighbouring registers of a thread lie, for each operation of `MOVES` in the order of the text."""
     from triton._C.libtriton import gluon_ir

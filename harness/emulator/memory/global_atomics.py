@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.execution.cta_state import CtaState
 from bitverdict.harness.emulator.execution.partitions import GLOBAL, Blocked, Poll, Thread, Turn
 from bitverdict.harness.emulator.memory.global_order import ACQUIRES, CTA, RELEASES
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
 
 RELAXED, SYSTEM = 1, 3  # MemSemantic, MemSyncScope: a volatile load is ld.relaxed.sys (PTX ISA 9.7.9.8, ld.volatile)
-ROUNDS = "rounding atomics"
-RELEASED = "released behind the compiler's barrier"
 
 
 class GlobalAtomics:
@@ -72,7 +71,7 @@ class GlobalAtomics:
             if sem in ACQUIRES or meets:
                 order.meet(agent)
             if repaired and changed and op.name != "tt.atomic_cas":  # which takes a lock rather than gives it back
-                self.cta.notes.add((RELEASED, op.location))
+                self.cta.notes.add(Note(Advice.RELEASE, op.location))
             self.cta.acts += changed
             if not polls or changed or not (yield from self._waits(op, addresses, inside, found, sys._getframe(1))):
                 break

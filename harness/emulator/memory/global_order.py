@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.async_rules import Proxy, rule_of
 from bitverdict.harness.emulator.execution.threads import SCALAR, WARP, Owners, owners
 from bitverdict.harness.emulator.faults import EmulatedFault
@@ -38,7 +39,6 @@ MOST_TRACED = 1 << 22  # places of one agent's events since its last barrier, wh
 MOST_HIDDEN = 256  # reads hidden by others, before those that a later write has answered are dropped
 MESSAGE_BYTES = 256 << 20  # of messages, before those that no word carries any more are dropped
 RELEASES, ACQUIRES = (3, 4), (2, 4)  # MemSemantic of TritonAttrDefs.td: relaxed 1, acquire 2, release 3, acq_rel 4
-EQUAL = "equal words"
 CTA = 2  # MemSyncScope: gpu 1, cta 2, system 3
 SEMANTICS = {1: "relaxed", 2: "acquire", 3: "release", 4: "acq_rel"}
 
@@ -143,7 +143,7 @@ class GlobalOrder:
         self.messages: list[Message | None] = [None]
         self.landed: set[int] = set()  # bulk stores that have written, known to anybody or not
         self.synchronised: dict[int, Synchronised] = {}
-        self.notes: set[tuple[str, str]] = set()
+        self.notes: set[Note] = set()
         self.owners: dict[Operation, Owners] = {}
 
     # -- agents -------------------------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ class GlobalOrder:
             at = int(clash.argmax())
             self._race(access, at, int(before[at]), "writes", "writes")
         if late.any():
-            self.notes.add((EQUAL, access.op.location))
+            self.notes.add(Note(Advice.EQUAL_WORDS, access.op.location))
         if recent:
             self._hold_threads(access, np.where(differ, before, 0), "writes", "writes")
 
@@ -426,7 +426,7 @@ class GlobalOrder:
         if differ.any():
             at = int(differ.argmax())
             self._race(access, at, int(others[at]), "writes", "writes")
-        self.notes.add((EQUAL, access.op.location))
+        self.notes.add(Note(Advice.EQUAL_WORDS, access.op.location))
 
     def complete(self, event: int, agent: Agent) -> None:
         """`agent` has waited for the writes of a bulk store of its own."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.async_rules import rule_of
 from bitverdict.harness.emulator.faults import OnChipFault
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.onchip import View
     from bitverdict.harness.emulator.mlir_reader import Operation
 
-FENCE = "ttng.fence_async_shared"
-FENCE_READ = f"{FENCE} after a read"
 MOST = 0xFFFE  # generic writes that a byte can name
 
 
@@ -67,7 +66,7 @@ class ProxyVisibility:
     compiler inserts the fence, so async writes are held across partitions only.
     """
 
-    def __init__(self, size: int, notes: set[tuple[str, str]]) -> None:
+    def __init__(self, size: int, notes: set[Note]) -> None:
         self.notes = notes
         self.last_write = np.zeros(size, np.uint16)  # (size,) 1 + the generic write that is not ordered, 0 for none
         self.writes: list[GenericAccess] = []
@@ -133,7 +132,8 @@ class ProxyVisibility:
             return
         missed = next((access for access in unfenced if not access.ordered(agent.clock, by_author=False)), None)
         if missed is None:
-            self.notes.add((FENCE if earlier == "ordinary store" else FENCE_READ, unfenced[0].op.location))
+            advice = Advice.FENCE if earlier == "ordinary store" else Advice.FENCE_AFTER_READ
+            self.notes.add(Note(advice, unfenced[0].op.location))
             return
         other, did = missed.op, "wrote" if earlier == "ordinary store" else "read"
         place = "between them" if missed.agent == agent.number else f"after {other.location}, before the arrival behind it"

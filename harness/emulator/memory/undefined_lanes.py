@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.frontend.stop_compiler import language_of
 from bitverdict.harness.emulator.memory.onchip import View
 from bitverdict.harness.emulator.mlir_reader import Block, Operation, Program
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.execution.cta import Cta
     from bitverdict.harness.emulator.frontend.translate import Translator
 
-NOTE = "undefined lanes"
 Lanes = np.ndarray | None  # bool, of the shape of the value that it belongs to; 0-d for a scalar
 _ELEMENTWISE = (
     "arith.", "math.", "tt.addptr", "tt.bitcast", "tt.fp_to_fp", "tt.clampf", "tt.ptr_to_int", "tt.int_to_ptr", "tt.precise_",
@@ -270,13 +270,10 @@ def noted(m: Cta, op: Operation, loads: Iterable[str], lanes: Lanes, mask: Any =
         lanes = lanes & np.asarray(mask, np.bool_)
     found = union(lanes, of_mask)
     if found is not None and found.any():
-        m.notes.add((NOTE, told(op, loads)))
+        m.notes.add(note_of(op, loads))
 
 
-def told(op: Operation, loads: Iterable[str]) -> str:
-    """The advice."""
+def note_of(op: Operation, loads: Iterable[str]) -> Note:
+    """The advice on what `op` does with lanes that the `loads` left undefined."""
     what = "the way taken here" if op.successors else "what is stored here"
-    return (
-        f"{op.location}: {what} depends on lanes that {' and '.join(sorted(loads))} leaves undefined (a mask without `other`): the "
-        "compiled program has zero there"
-    )
+    return Note(Advice.UNDEFINED_LANES, op.location, (what, " and ".join(sorted(loads))))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.frontend.compiler_faults import KNOWN, UNKNOWN
 from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.harness.judge.judge import judge
@@ -68,8 +68,7 @@ def test_the_fence_that_the_compiler_left_out_would_make_it_pass() -> None:
         second = [i for i, line in enumerate(lines) if '"ttng.tmem_copy"' in line][2]
         return "".join([*lines[:second], fence, *lines[second:]])
 
-    with emulated("sm_100", "latest") as device:
-        device.rewrite(fenced)
+    with emulated("sm_100", "latest", options=LaunchOptions(rewrite=fenced)):
         got, expected = product(2, 4)
     assert torch.equal(got, expected)
 
@@ -97,8 +96,16 @@ def test_the_turned_tile_is_the_compilers_too() -> None:
 
 def test_a_hazard_that_nobody_confirmed_is_the_compilers_all_the_same() -> None:
     """A fault of the compiler's that is made here: the wait for the product is gone."""
-    with emulated("sm_100", "latest") as device, pytest.raises(EmulatedFault) as caught:
-        device.rewrite(lambda text: "\n".join(line for line in text.splitlines() if '"ttng.wait_barrier"' not in line))
+    with (
+        emulated(
+            "sm_100",
+            "latest",
+            options=LaunchOptions(
+                rewrite=lambda text: "\n".join(line for line in text.splitlines() if '"ttng.wait_barrier"' not in line)
+            ),
+        ),
+        pytest.raises(EmulatedFault) as caught,
+    ):
         product(1, 1)
     assert caught.value.details["made by"] and caught.value.details["workaround"] == UNKNOWN
 

@@ -16,7 +16,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator import device as emulated_device
 from bitverdict.harness.emulator.frontend.assembly import instructions, machine_code, ptx
 from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate, fates
@@ -280,8 +280,7 @@ def test_a_reading_that_is_inconclusive_is_refused(said, tmp_path, monkeypatch):
 
 def tile_program(kernel, arch: str, *arguments, **options) -> str:
     """The text of the tile program of a launch that does not run."""
-    with emulated(arch) as device:
-        device.dry = True
+    with emulated(arch, options=LaunchOptions(dry=True)) as device:
         kernel[(1,)](*arguments, **options)
     return device.launches[-1].program
 
@@ -312,8 +311,15 @@ def test_the_assembly_that_is_read_is_the_one_triton_makes(flow, arch, tmp_path)
 
 def test_a_program_that_the_compiler_no_longer_takes_is_refused(tmp_path):
     kernel = load(drawn_sums.text(["z = x * y + z"], ["z"]), tmp_path, "edited")
-    with emulated("sm_90") as device, pytest.raises(EmulatedFault, match=r"not modelled: .*compiler does not take"):
-        device.rewrite(lambda text: text.replace('"arith.addf"', '"unheard.of"', 0).replace("tt.func", "tt.func", 1) + "\nnothing")
+    with (
+        emulated(
+            "sm_90",
+            options=LaunchOptions(
+                rewrite=lambda text: text.replace('"arith.addf"', '"unheard.of"', 0).replace("tt.func", "tt.func", 1) + "\nnothing"
+            ),
+        ),
+        pytest.raises(EmulatedFault, match=r"not modelled: .*compiler does not take"),
+    ):
         kernel[(1,)](*operands(0, F32), torch.zeros(OUTPUTS, LANES), STEPS, BLOCK=LANES, num_warps=WARPS, enable_fp_fusion=True)
 
 

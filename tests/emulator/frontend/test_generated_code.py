@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.execution.async_ops import Schedule
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.cta_state import LaunchContext
@@ -38,8 +38,7 @@ def program(name: str) -> tuple[str, str]:
     """(tile program, architecture) of one launch that is not executed."""
     a, b = torch.zeros(64, 64, dtype=torch.float16), torch.zeros(64, 64, dtype=torch.float16)
     arch = {"tcgen05": "sm_100"}.get(name, "sm_80")
-    with emulated(arch) as device:
-        device.dry = True
+    with emulated(arch, options=LaunchOptions(dry=True)) as device:
         if name == "tcgen05":
             blocked_matmul(a, b, torch.zeros(64, 64, dtype=torch.float16), 64, 64, 64)
         elif name == "cp.async":
@@ -77,9 +76,9 @@ def test_a_call_with_other_arguments_fails_at_the_translation(
 
 def test_a_function_that_gives_nothing_is_no_value_of_an_operation(monkeypatch: pytest.MonkeyPatch) -> None:
     text, arch = program("tcgen05")
-    lowering: Any = lambda t, op: t.machine(op, Cta.note)
+    lowering: Any = lambda t, op: t.machine(op, Cta.check, True)
     monkeypatch.setitem(LOWERINGS, "ttg.local_alloc", lowering)
-    with pytest.raises(TypeError, match=r"Cta\.note gives nothing, and ttg\.local_alloc has results"):
+    with pytest.raises(TypeError, match=r"Cta\.check gives nothing, and ttg\.local_alloc has results"):
         translate(text, arch=arch, fused=True)
 
 

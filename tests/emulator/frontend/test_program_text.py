@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 import torch
 
-from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.frontend import generated_code
 from bitverdict.harness.emulator.frontend.generated_code import Code, Writer
 from bitverdict.harness.emulator.frontend.translate import translate
@@ -69,9 +69,7 @@ def written(folder: Path, name: str, message: str = "too many", prefix: str = "n
 def launched(module: ModuleType, n: int = 5, rewrite: Callable[[str], str] | None = None) -> str:
     """The Python of a launch, whose result is right."""
     a, out = torch.arange(8, dtype=torch.int32), torch.full((8,), -1, dtype=torch.int32)
-    with emulated("sm_80") as device:
-        if rewrite:
-            device.rewrite(rewrite)
+    with emulated("sm_80", options=LaunchOptions(rewrite=rewrite)) as device:
         module.kernel[(1,)](a, out, n, BLOCK=8, debug=True, sanitize_overflow=False)
     right = torch.where(torch.arange(8) < n, a + n * (n - 1) // 2 + 2 * a[:n].sum(), -1)
     assert torch.equal(out, right.to(torch.int32))

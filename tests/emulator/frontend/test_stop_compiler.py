@@ -16,7 +16,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
 from bitverdict.harness.emulator.frontend.lowerings import shared_memory
 from bitverdict.harness.emulator.memory import onchip as emulated_memory
@@ -48,8 +48,11 @@ def test_the_same_fence_is_a_race_where_the_compiler_does_not_repair_it(kernel: 
     path = tmp_path / f"{kernel}_unfenced.py"
     path.write_text(FENCE.sub("", source_of(kernel).read_text()))
     run, arch = KERNELS[kernel]
-    with emulated(arch, "latest") as device:
-        device.rewrite(lambda text: re.sub(r'^ *"ttng\.fence_async_shared"\(.*\n', "", text, flags=re.MULTILINE))
+    with emulated(
+        arch,
+        "latest",
+        options=LaunchOptions(rewrite=lambda text: re.sub(r'^ *"ttng\.fence_async_shared"\(.*\n', "", text, flags=re.MULTILINE)),
+    ):
         with pytest.raises(EmulatedFault, match="no proxy fence") as caught:
             run(load(path))
     assert caught.value.outcome == "race" and caught.value.location.startswith(str(path))
@@ -125,8 +128,7 @@ def test_the_wait_that_the_compiler_forgot_would_pass_it() -> None:
         turned = max(i for i in range(products[-1]) if re.search(r'"ttg\.local_alloc"\(%right', lines[i]))
         return "".join([*lines[:turned], lines[wait], *lines[turned:wait], *lines[wait + 1 :]])
 
-    with emulated("sm_100", "latest") as device:
-        device.rewrite(waits_first)
+    with emulated("sm_100", "latest", options=LaunchOptions(rewrite=waits_first)):
         got, expected = multiply(FP32, stages=3)
     assert torch.equal(got, expected)
 
@@ -203,8 +205,7 @@ def test_what_lies_in_the_upper_half_of_a_padded_operand_fails(monkeypatch) -> N
     """It did not when the operand was laid out at half its size."""
 
     def failed() -> str:
-        with emulated("sm_100", "latest") as device:
-            device.rewrite(barrier_into_operand)
+        with emulated("sm_100", "latest", options=LaunchOptions(rewrite=barrier_into_operand)):
             try:
                 assert (mixed() == 256).all()
             except EmulatedFault as fault:
@@ -261,8 +262,7 @@ def inverted(text: str) -> str:
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_wrong_parity_that_the_compiler_writes_fails_as_its_fault(schedule: str) -> None:
-    with emulated("sm_90", schedule) as device, pytest.raises(EmulatedFault) as caught:
-        device.rewrite(inverted)
+    with emulated("sm_90", schedule, options=LaunchOptions(rewrite=inverted)), pytest.raises(EmulatedFault) as caught:
         multiply_in_partitions()
     assert caught.value.outcome in ("race", "deadlock", "uninitialised read") and caught.value.details["made by"]
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.execution.partitions import MOST_AGENTS, Agent
 from bitverdict.harness.emulator.faults import OnChipFault
 from bitverdict.harness.emulator.memory.onchip import Space, View
-from bitverdict.harness.emulator.memory.proxy_fences import FENCE, FENCE_READ, ProxyVisibility
+from bitverdict.harness.emulator.memory.proxy_fences import ProxyVisibility
 
 SIZE = 64
 
@@ -28,7 +29,7 @@ class Program:
     """Two partitions over 64 bytes of shared memory, and what they do in words."""
 
     def __init__(self) -> None:
-        self.notes: set[tuple[str, str]] = set()
+        self.notes: set[Note] = set()
         self.proxies = ProxyVisibility(SIZE, self.notes)
         self.agents = [Agent(number, f"partition {number}", np.zeros(MOST_AGENTS, np.int32)) for number in range(2)]
         for agent in self.agents:
@@ -105,8 +106,8 @@ def test_without_such_a_fence_the_async_access_is_a_race(steps: tuple[str, ...])
 
 
 @pytest.mark.parametrize(("steps", "note"), [
-    (("0 writes", "0 is fenced", "0 sends"), (FENCE, WRITE.location)),
-    (("0 reads", "0 is fenced", "0>1", "1 fills"), (FENCE_READ, READ.location)),
+    (("0 writes", "0 is fenced", "0 sends"), Note(Advice.FENCE, WRITE.location)),
+    (("0 reads", "0 is fenced", "0>1", "1 fills"), Note(Advice.FENCE_AFTER_READ, READ.location)),
 ])  # fmt: skip
 def test_a_fence_of_the_compilers_orders_them_with_an_advice(steps: tuple[str, ...], note: tuple[str, str]) -> None:
     program = Program()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.frontend.lowerings.block_scaled import reshaped, scale_pieces
 from bitverdict.harness.emulator.frontend.lowerings.tensor_maps import make
 from bitverdict.harness.emulator.memory.onchip import Space, View, row_major
@@ -57,8 +57,7 @@ def test_a_product_of_ones_counts_k(schedule: str, config: Config) -> None:
 )
 @pytest.mark.parametrize("schedule", ["eager", "latest"])
 def test_a_program_without_a_step_fails_by_name(removed: str, config: Config, outcome: str, schedule: str) -> None:
-    with emulated("sm_100", schedule=schedule) as device:
-        device.rewrite(without(removed))
+    with emulated("sm_100", schedule=schedule, options=LaunchOptions(rewrite=without(removed))):
         with pytest.raises(EmulatedFault) as caught:
             block_scaled_matmul(*operands(), torch.float32, configs=config)
     assert caught.value.outcome == outcome, caught.value.message
@@ -69,8 +68,7 @@ def test_a_copy_of_one_operands_scales_only_is_an_uninitialised_read() -> None:
         places = [found.span() for found in re.finditer(r'^\s*"ttng\.tmem_copy"\(.*\n', text, re.MULTILINE)]
         return "".join([text[: places[1][0]], text[places[1][1] :]])
 
-    with emulated("sm_100") as device:
-        device.rewrite(drop_second)
+    with emulated("sm_100", options=LaunchOptions(rewrite=drop_second)):
         with pytest.raises(EmulatedFault, match="tensor memory"):
             block_scaled_matmul(*operands(), torch.float32, configs=Config())
 

@@ -8,7 +8,7 @@ import re
 import pytest
 import torch
 
-from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from tests.support import tile_kernels as kernels
 from tests.support.emulated_products import SCHEDULES, multiply, operands
 
@@ -32,8 +32,10 @@ def without(name: str, attribute: str):
 )
 def test_a_dropped_cp_async_wait_is_a_race_with_both_lines(arch, wait, attribute, writer, schedule):
     a, b = operands("fp16", 128, 128, 256)
-    with emulated(arch, schedule) as device, pytest.raises(EmulatedFault) as raised:
-        device.rewrite(without(wait, attribute))
+    with (
+        emulated(arch, schedule, options=LaunchOptions(rewrite=without(wait, attribute))) as device,
+        pytest.raises(EmulatedFault) as raised,
+    ):
         multiply(device, a, b, tile=(64, 64, 32))
     fault = raised.value
     assert fault.outcome == "race" and writer in fault.message
@@ -46,8 +48,15 @@ def test_a_dropped_cp_async_wait_is_a_race_with_both_lines(arch, wait, attribute
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
 def test_a_dropped_proxy_fence_is_a_race_with_both_lines(arch):
     a, b = operands("fp16", 128, 128, 70)  # rows that are no multiple of 16 bytes: operands go through registers
-    with emulated(arch) as device, pytest.raises(EmulatedFault, match="proxy fence") as raised:
-        device.rewrite(lambda text: "\n".join(line for line in text.splitlines() if '"ttng.fence_async_shared"' not in line))
+    with (
+        emulated(
+            arch,
+            options=LaunchOptions(
+                rewrite=lambda text: "\n".join(line for line in text.splitlines() if '"ttng.fence_async_shared"' not in line)
+            ),
+        ) as device,
+        pytest.raises(EmulatedFault, match="proxy fence") as raised,
+    ):
         multiply(device, a, b)
     assert raised.value.outcome == "race"
     assert "tile_kernels.py" in raised.value.location and "tile_kernels.py" in raised.value.details["other location"]
@@ -55,22 +64,35 @@ def test_a_dropped_proxy_fence_is_a_race_with_both_lines(arch):
 
 def test_registers_of_a_wgmma_that_nobody_waited_for_are_a_race():
     a, b = operands("fp16", 128, 128, 64)
-    with emulated("sm_90") as device, pytest.raises(EmulatedFault, match="race"):
-        device.rewrite(without("ttng.warp_group_dot_wait", "pendings"))
+    with (
+        emulated("sm_90", options=LaunchOptions(rewrite=without("ttng.warp_group_dot_wait", "pendings"))) as device,
+        pytest.raises(EmulatedFault, match="race"),
+    ):
         multiply(device, a, b)
 
 
 def test_an_accumulator_read_before_the_barrier_is_waited_for_is_a_race():
     a, b = operands("fp16", 128, 128, 256)
-    with emulated("sm_100") as device, pytest.raises(EmulatedFault, match="race"):
-        device.rewrite(lambda text: "\n".join(line for line in text.splitlines() if '"ttng.wait_barrier"' not in line))
+    with (
+        emulated(
+            "sm_100",
+            options=LaunchOptions(
+                rewrite=lambda text: "\n".join(line for line in text.splitlines() if '"ttng.wait_barrier"' not in line)
+            ),
+        ) as device,
+        pytest.raises(EmulatedFault, match="race"),
+    ):
         multiply(device, a, b)
 
 
 def test_a_barrier_that_nobody_arrives_at_is_a_deadlock_with_its_state():
     a, b = operands("fp16", 128, 128, 64)
-    with emulated("sm_100") as device, pytest.raises(EmulatedFault) as raised:
-        device.rewrite(lambda text: text.replace("<{count = 1 : i32}>", "<{count = 2 : i32}>"))
+    with (
+        emulated(
+            "sm_100", options=LaunchOptions(rewrite=lambda text: text.replace("<{count = 1 : i32}>", "<{count = 2 : i32}>"))
+        ) as device,
+        pytest.raises(EmulatedFault) as raised,
+    ):
         multiply(device, a, b)
     assert raised.value.outcome == "deadlock"
     assert any("1 of 2 arrivals" in state for state in raised.value.details["barriers"].values())
@@ -78,10 +100,17 @@ def test_a_barrier_that_nobody_arrives_at_is_a_deadlock_with_its_state():
 
 def test_uninitialised_shared_memory_fails():
     a, b = operands("fp16", 128, 128, 64)
-    with emulated("sm_80") as device, pytest.raises(EmulatedFault, match="uninitialised read"):
-        device.rewrite(
-            lambda text: re.sub(r'= "ttg.local_alloc"\((%\w+)\) (.*) : \((tensor<[^)]*>)\)', r'= "ttg.local_alloc"() \2 : ()', text)
-        )
+    with (
+        emulated(
+            "sm_80",
+            options=LaunchOptions(
+                rewrite=lambda text: re.sub(
+                    r'= "ttg.local_alloc"\((%\w+)\) (.*) : \((tensor<[^)]*>)\)', r'= "ttg.local_alloc"() \2 : ()', text
+                )
+            ),
+        ) as device,
+        pytest.raises(EmulatedFault, match="uninitialised read"),
+    ):
         multiply(device, a, b, stages=1)
 
 

@@ -5,13 +5,13 @@ computes the same words."""
 from __future__ import annotations
 
 import re
-from functools import cache, partial
+from functools import cache, reduce
 from pathlib import Path
 
 import pytest
 import torch
 
-from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, guarded_allocations
 from tests.faults.corpus import COLLECTIONS
 from tests.faults.mutants import Mutant, ProgramEdit, mutant_source
@@ -41,11 +41,16 @@ def fault_of(hazard: Mutant, directory: Path, schedule: str) -> EmulatedFault | 
     path = directory / f"{hazard.kernel}_{HAZARDS.index(hazard)}.py"
     path.write_text(mutant_source(hazard))
     run, arch = KERNELS[hazard.kernel]
+    edits = [edit for edit in hazard.edits if isinstance(edit, ProgramEdit)]
+
+    def rewritten(program: str) -> str:
+        return reduce(lambda text, edit: re.sub(edit.pattern, edit.by, text), edits, program)
+
     try:
-        with emulated(arch, schedule) as device, guarded_allocations(Guard(Poison.of(0))):
-            for edit in hazard.edits:
-                if isinstance(edit, ProgramEdit):
-                    device.rewrite(partial(re.sub, edit.pattern, edit.by))
+        with (
+            emulated(arch, schedule, options=LaunchOptions(rewrite=rewritten if edits else None)),
+            guarded_allocations(Guard(Poison.of(0))),
+        ):
             run(load(path))
     except EmulatedFault as raised:
         return raised

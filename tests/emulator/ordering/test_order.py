@@ -13,7 +13,7 @@ import torch
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from bitverdict.harness.emulator import Device, EmulatedFault, emulated
+from bitverdict.harness.emulator import Device, EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
 from bitverdict.harness.emulator.memory import global_order
 from bitverdict.harness.emulator.memory.global_order import GlobalOrder
@@ -455,8 +455,7 @@ def test_loads_of_what_no_program_writes_are_not_remembered():
 
 def test_a_pointer_that_may_be_one_of_two_writes_both():
     module = load(SOURCES[0])
-    with emulated("sm_90") as device:
-        device.dry = True
+    with emulated("sm_90", options=LaunchOptions(dry=True)) as device:
         module.either_of[(2,)](zeros(BLOCK), zeros(BLOCK), zeros(2 * BLOCK), BLOCK)
     facts = ProgramFacts(parse_program(device.launches[-1].program))
     assert facts.written == {0, 1, 2} and not facts.writes_any and not facts.synchronises and not facts.polling

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.execution.threads import WARP, owners, stays_in_warp
 from bitverdict.harness.emulator.frontend import assembly
 from bitverdict.harness.emulator.memory.global_order import GlobalOrder
@@ -63,12 +63,11 @@ def seen(monkeypatch) -> list[str]:
 
 def launched(seen: list[str], arch: str, call: Callable[[], object]) -> tuple[list[str], list[str]]:
     """(what the compiled program does, what the emulated one did) in the launch `call`, up to a race that is its end."""
-    with emulated(arch) as device:
-        device.dry = True
+    with emulated(arch, options=LaunchOptions(dry=True)) as device:
         call()
-        expected = compiled(device.launches[-1].program, arch)
-        device.dry = False
-        seen.clear()
+    expected = compiled(device.launches[-1].program, arch)
+    seen.clear()
+    with emulated(arch):
         try:
             call()
         except EmulatedFault as fault:

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
-from bitverdict.harness.emulator.memory.global_atomics import ROUNDS, GlobalAtomics
+from bitverdict.harness.emulator.memory.global_atomics import GlobalAtomics
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.scalar_ops import binary
@@ -61,7 +62,7 @@ def update(t: Translator, op: Operation) -> None:
 
 
 def _rounds(m: Cta, op: Operation) -> None:
-    m.notes.add((ROUNDS, op.location))
+    m.notes.add(Note(Advice.ATOMIC_SUM, op.location))
 
 
 @lowers("tt.atomic_cas")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.onchip import SPREAD, View, row_major
@@ -139,5 +138,4 @@ def proxy_fence(t: Translator, op: Operation) -> None:
 
 @lowers("ttng.tmem_wait", "ttng.fence", "ttng.fence_mbarrier_init_release_cluster")
 def ordered(t: Translator, op: Operation) -> None:
-    """Inserted, or checked, by the compiler for one partition: noted for the advice."""
-    t.machine(op, Cta.note)
+    """Inserted, or checked, by the compiler for one partition: the accesses that they order are in order here."""

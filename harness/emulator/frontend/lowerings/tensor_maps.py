@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
@@ -45,7 +46,7 @@ def make(
             {"operation": op.brief},
         )
     if not spread and any(stride % ALIGNMENT for stride in strides):
-        m.notes.add(("stride cut", op.location))
+        m.notes.add(Note(Advice.STRIDE_CUT, op.location))
         strides = tuple(stride // ALIGNMENT * ALIGNMENT for stride in strides)
     wrong = [f"stride {stride}" for stride in strides if spread and stride % 32]
     wrong += [f"base {base:#x}"] if spread and base % 32 else []

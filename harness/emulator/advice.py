@@ -1,0 +1,36 @@
+"""Advice: what is not wrong as compiled, but rests on the compiler, on an order that was taken, or on a promise."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Advice(Enum):
+    """Each with its sentence; braces stand for what a note gives."""
+
+    FENCE = "what is written here reaches the async proxy only by a proxy fence that the compiler inserts"
+    FENCE_AFTER_READ = "what is read here is refilled through the async proxy behind a proxy fence that the compiler inserts"
+    PARITY = "the compiler waits for a parity that is neither 0 nor 1: the machine code takes its lowest bit"
+    ATOMIC_SUM = "an atomic sum of floats depends on the order of programs: one order was taken"
+    RELEASE = "what other threads wrote is released here behind a barrier that the compiler inserts; tl.debug_barrier() says it"
+    EQUAL_WORDS = "writes the words that another write puts there, and nothing orders the two: either may stay"
+    DUPLICATE_ROWS = "scatters two rows to one place: either may win"
+    STRIDE_CUT = "a descriptor's strides must be multiples of 16 bytes: what is over is dropped"
+    UNDEFINED_LANES = "{} depends on lanes that {} leaves undefined (a mask without `other`): the compiled program has zero there"
+    FALSE_HINT = "{}; no access of this launch relies on it"
+
+
+class Note(NamedTuple):
+    """`advice` at `location` (``file:line``, empty where there is none)."""
+
+    advice: Advice
+    location: str
+    given: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        said = self.advice.value.format(*self.given) if self.given else self.advice.value
+        return f"{self.location}: {said}" if self.location else said
+
+
+__all__ = ["Advice", "Note"]

@@ -1,0 +1,185 @@
+"""The driver that Triton sees while an emulated GPU is entered.
+
+    with emulated("sm_90") as device:
+        kernel[grid](a, b, c, ...)          # CPU tensors; compiled by the real compiler, executed here
+
+The driver answers for the target, `stop_compiler` stops the compiler at the tile program, `_Launcher` hands it to the `Device`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from triton import knobs
+from triton.backends.compiler import GPUTarget
+from triton.backends.driver import DriverBase
+from triton.runtime import driver
+
+from bitverdict.harness.emulator.autotuning import checked, several, tuned
+from bitverdict.harness.emulator.compiled_kernel import returned
+from bitverdict.harness.emulator.cuda_runtime import answering
+from bitverdict.harness.emulator.cuda_tensors import CUDA
+from bitverdict.harness.emulator.device import Device, LaunchOptions
+from bitverdict.harness.emulator.frontend.arguments import passed, refuse_cpu_tensors
+from bitverdict.harness.emulator.frontend.hints import compiled_in
+from bitverdict.harness.emulator.frontend.stop_compiler import Stages, check_release
+from bitverdict.harness.emulator.mlir_reader import escaped
+from bitverdict.harness.emulator.residency import check_grid
+
+
+class _Utils:
+    """What Triton asks of a driver's `utils`."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[None, bytes, int, int, int]:
+        return None, kernel, 0, 0, 1024  # no module to unload; the program's text; registers, spills, most threads
+
+    def unload_module(self, module: object) -> None: ...
+
+    def get_device_properties(self, device: int) -> dict[str, int]:
+        chip = self.device.chip
+        return {
+            "max_shared_mem": self.device.architecture.shared_memory,
+            "multiprocessor_count": self.device.multiprocessors,
+            "warpSize": 32,
+            "max_num_regs": chip.multiprocessors.registers,
+            "sm_clock_rate": chip.clock,
+            "mem_clock_rate": chip.memory_clock,
+            "mem_bus_width": chip.bus,
+        }
+
+
+class _Launcher:
+    """One compiled kernel's way onto the device."""
+
+    def __init__(self, source: Any, metadata: Any) -> None:
+        self.source, self.signature, self.metadata = source, dict(source.signature), metadata
+        kernel = getattr(getattr(source, "fn", None), "fn", None)
+        self.file = kernel.__code__.co_filename if kernel is not None else ""
+        self.program: bytes | None = None
+
+    def __call__(
+        self,
+        x: int,
+        y: int,
+        z: int,
+        stream: int,
+        function: bytes,
+        packed: Any,
+        launch_metadata: Any,
+        enter: Any,
+        leave: Any,
+        *values: Any,
+    ) -> None:
+        check_grid((x, y, z))
+        given = [
+            part for (name, kind), value in zip(self.signature.items(), values, strict=True) for part in passed(kind, name, value)
+        ]
+        if self.program is None:
+            self.program = _relocated(function, self.file)
+        device = driver.active.device
+        if not device.options.takes_cpu_tensors:
+            refuse_cpu_tensors([v for _, v in given])
+        with torch._C.DisableTorchFunction():  # what the emulator itself asks of torch is nobody's allocation
+            if (fault := compiled_in(self.source, values)) is not None:
+                device.findings.append(fault)
+                raise fault
+            names, given_values = [name for name, _ in given], [value for _, value in given]
+            device.run(self.program, self.metadata, (x, y, z), names, given_values, self._constants())
+
+    def _constants(self) -> dict[str, int]:
+        """The integers that the kernel was compiled for, by parameter."""
+        names, found = list(self.signature), getattr(self.source, "constants", None) or {}
+        return {names[place[0]]: value for place, value in found.items() if len(place) == 1 and type(value) is int}
+
+
+def _relocated(program: bytes, file: str) -> bytes:
+    """`program` with the lines of the kernel's own `file`. Triton's cache goes by source, not by place: what it hands out may have
+    been compiled from a copy of the file that lay elsewhere."""
+    end = re.search(rb"^  \}\).*loc\((#loc\d*)\)$", program, re.MULTILINE)  # of the first function: the kernel
+    found = end and re.search(rb"^" + end[1] + rb' = loc\("([^"]+)":', program, re.MULTILINE)
+    here = escaped(file).encode()
+    if not file or not found or found[1] == here:
+        return program
+    return program.replace(b'"' + found[1] + b'":', b'"' + here + b'":').replace(found[1] + b":", here + b":")
+
+
+class EmulatedDriver(DriverBase):
+    """Triton's view of a `Device`."""
+
+    def __init__(self, device: Device) -> None:
+        self.device, self.utils, self.launcher_cls = device, _Utils(device), _Launcher
+
+    @classmethod
+    def is_active(cls) -> bool:
+        return False
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        return ty
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", self.device.capability, 32)
+
+    def get_current_device(self) -> int:
+        return self.device.number
+
+    def set_current_device(self, device: int) -> None: ...
+
+    def get_device_capability(self, device: int | None = None) -> tuple[int, int]:
+        return divmod(self.device.capability, 10)
+
+    def get_current_stream(self, device: int = 0) -> int:
+        return 0
+
+    @property
+    def takes_cpu_tensors(self) -> bool:
+        return self.device.options.takes_cpu_tensors
+
+    def get_active_torch_device(self) -> Any:
+        return CUDA
+
+    def get_device_interface(self) -> Any:
+        return torch.cuda
+
+    def get_benchmarker(self) -> Callable[..., list[float]]:
+        return several
+
+    def get_empty_cache_for_benchmark(self) -> Any:
+        return None
+
+    def clear_cache(self, cache: Any) -> None: ...
+
+
+@contextmanager
+def emulated(arch: str, schedule: str = "eager", tuning: str = "", options: LaunchOptions | None = None) -> Iterator[Device]:
+    """Launches go to an emulated `arch` ("sm_80", "sm_90", "sm_100") until the end of the block, and `torch.cuda` answers for it.
+
+    Tensors are of `device="cuda"`, or CPU tensors unless `options` say otherwise.
+
+    `schedule`: "eager", "latest" or "drawn:<schedule_seed>" (when asynchronous operations land), and "... on 2" for a GPU of two
+    multiprocessors. `tuning`: which configuration autotuners take: "" the first that fits, "first", "config <n>", or "runs" for
+    tuning runs, which are executed (`autotuning`). ValueError for another arch, schedule or tuning, RuntimeError for a Triton
+    release that is not known.
+    """
+    check_release()
+    checked(tuning)
+    device = Device(arch, schedule, options or LaunchOptions())
+    own = EmulatedDriver(device)
+    before, hook = driver._active, knobs.runtime.add_stages_inspection_hook
+    driver.set_active(own)
+    knobs.runtime.add_stages_inspection_hook = Stages()
+    try:
+        with tuned(tuning, several) as device.tuned, returned(), answering(device):
+            yield device
+    finally:
+        driver._active = before
+        knobs.runtime.add_stages_inspection_hook = hook
+
+
+__all__ = ["EmulatedDriver", "emulated"]
