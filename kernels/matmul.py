@@ -315,7 +315,7 @@ def _launch(a: torch.Tensor, b: torch.Tensor, problem: Problem, config: Config |
         return (triton.cdiv(problem.m, meta["BLOCK_M"]) * triton.cdiv(problem.n, meta["BLOCK_N"]),)
 
     kernel[grid](a, b, c, *tiles, problem.m, problem.n, problem.k, *a.stride(), *b.stride(), *c.stride(),
-                 ACTIVATION=problem.activation, PRECISION=problem.precision,
+                 ACTIVATION=problem.activation, PRECISION=_precision(problem),
                  ACCUMULATOR=tl.int32 if problem.dtype == "int8" else tl.float32,
                  WIDE=_reach(a, b, c) >= 2**31, LAYOUT=f"{_order(a)} {_order(b)}", B_TURNED=is_turned(b),
                  **launch)
@@ -340,6 +340,11 @@ def _order(tensor: torch.Tensor) -> str:
 
 def _backend() -> str:
     return driver.active.get_current_target().backend
+
+
+def _precision(problem: Problem) -> str | None:
+    """What `tl.dot` is told. None leaves it to the target, which knows: some of AMD refuse "tf32" for operands of any type."""
+    return problem.precision if problem.dtype == "fp32" else None
 
 
 def _checked(a: torch.Tensor, b: torch.Tensor, activation: str, out_dtype: torch.dtype | None, precision: str) -> Problem:

@@ -120,7 +120,8 @@ def test_each_row_is_a_launch_that_its_contract_takes(stem: str) -> None:
         problem = compile_all._problem(contract, row)
         record = {"version": 1, "problem": problem, "config": row.config or {}, "regime": "integers", "data_seed": 0}
         case = contract.case_from_json(record | {"schedule": "eager", "launcher": ""})
-        expected_outcome = contract.expected_outcome(case, Target(f"emulated:{row.arch}", row.arch))
+        arch = "sm_90" if row.arch.startswith("gfx") else row.arch  # features are NVIDIA's; the launcher's clauses are for all
+        expected_outcome = contract.expected_outcome(case, Target(f"emulated:{arch}", arch))
         if not expected_outcome.result:
             assert (
                 row.expected_outcome is not None
@@ -214,3 +215,47 @@ def test_the_table_has_a_line_a_row_and_counts_what_is_wrong() -> None:
 def test_an_unknown_kernel_is_told_in_one_line_with_status_2(capsys: pytest.CaptureFixture[str]) -> None:
     assert compile_all.main(["no_such_kernel"]) == 2
     assert "no_such_kernel" in capsys.readouterr().err
+
+
+AMD = [row for row in rows("matmul") if row.arch.startswith("gfx")]
+
+
+def amd_row(arch: str, dtype: str) -> Row:
+    """The smallest of the five configurations."""
+    return next(row for row in AMD if (row.arch, row.problem["dtype"]) == (arch, dtype) and row.config["block_n"] == 64)
+
+
+def test_each_amd_configuration_has_a_row_on_each_chip_and_type() -> None:
+    from bitverdict.kernels.matmul import CONFIGS
+
+    assert len(CONFIGS["hip"]) == 5 and len(AMD) == 5 * 3 * 5
+    assert {row.arch for row in AMD} == {"gfx90a", "gfx942", "gfx950"}
+    refused = {(row.arch, row.problem["dtype"]) for row in AMD if row.expected_outcome is not None}
+    assert refused == {("gfx90a", "fp32"), ("gfx950", "fp32")}
+
+
+@pytest.mark.parametrize(
+    ("arch", "dtype", "waves"), [("gfx90a", "fp16", 8), ("gfx942", "bf16", 8), ("gfx950", "e4m3", 8), ("gfx950", "fp32", 0)]
+)
+def test_an_amd_row_compiles_to_the_mfma_of_its_chip(arch: str, dtype: str, waves: int) -> None:
+    found = compile_row(amd_row(arch, dtype))
+    assert (found.verdict, found.waves_per_eu) == ("pass", waves)
+
+
+def test_a_wrong_mfma_and_another_count_of_waves_fail_by_name() -> None:
+    row, other = amd_row("gfx90a", "fp16"), amd_row("gfx950", "fp16")
+    assert compile_row(replace(row, must=other.must)).verdict.startswith("lacks v_mfma_f32_32x32x16_f16")
+    assert "v_mfma_(?!f32_32x32x16_f16" in compile_row(replace(row, must_not=other.must_not)).verdict
+    assert compile_row(replace(row, waves_per_eu=2)).verdict == "is compiled for waves_per_eu = 8, must be for 2"
+
+
+def test_a_kernel_that_names_tf32_for_every_type_is_refused_on_gfx90a(tmp_path: Path) -> None:
+    """What the launcher did: the front end refuses the name there, whatever the operands are."""
+    mutant = Mutant(
+        kernel="matmul",
+        name="names tf32 for every type",
+        edits=once('return problem.precision if problem.dtype == "fp32" else None', "return problem.precision"),
+        expected=(),
+    )
+    said = compile_row(amd_row("gfx90a", "fp16"), mutant_contract(mutant, tmp_path)).verdict
+    assert said.startswith("refused by the front end: input_precision must be one of")

@@ -39,6 +39,7 @@ class Compiled:
     shared: int = -1
     columns: int = -1  # of tensor memory
     bytes: int = -1  # of machine code
+    waves_per_eu: int = 0  # that an AMD kernel was compiled for
     refused_by: str = ""
     said: str = ""
     counts: dict[str, int] = field(default_factory=dict)
@@ -122,6 +123,7 @@ def _figures(kept: Kept, row: Row) -> Compiled:
         shared=kept.metadata["shared"],
         columns=kept.metadata.get("tmem_size") or 0,
         bytes=len(kept.binary),
+        waves_per_eu=kept.metadata.get("waves_per_eu") or 0,
         counts=counts,
     )
 
@@ -158,6 +160,8 @@ def _verdict(row: Row, found: Compiled) -> str:
     for pattern in row.must_not:
         if found.counts[pattern]:
             return f"has {found.counts[pattern]} of {pattern}, must have none"
+    if row.waves_per_eu and found.waves_per_eu != row.waves_per_eu:
+        return f"is compiled for waves_per_eu = {found.waves_per_eu}, must be for {row.waves_per_eu}"
     return _over_limit(row, found)
 
 

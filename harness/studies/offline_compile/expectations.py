@@ -6,7 +6,7 @@ it says: an architecture without the instruction must not compile to something e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from bitverdict.harness.model.usage import UsageError
@@ -42,6 +42,34 @@ WGMMA = {
     "fp32": r"wgmma\.mma_async\.sync\.aligned\.m64n\d+k8\.f32\.tf32",
     "int8": r"wgmma\.mma_async\.sync\.aligned\.m64n\d+k32\.s32\.s8",
 }
+MFMA = {
+    "gfx90a": {
+        "fp16": r"v_mfma_f32_32x32x8f16\b",
+        "bf16": r"v_mfma_f32_32x32x8bf16_1k\b",
+        "int8": r"v_mfma_i32_32x32x8i8\b",
+        "e4m3": r"v_mfma_f32_32x32x8f16\b",  # widened: the chip has no fp8
+    },
+    "gfx942": {
+        "fp16": r"v_mfma_f32_32x32x8_f16\b",
+        "bf16": r"v_mfma_f32_32x32x8_bf16\b",
+        "int8": r"v_mfma_i32_32x32x16_i8\b",
+        "e4m3": r"v_mfma_f32_32x32x8_f16\b",  # widened: its fp8 is the variant without negative zero
+        "fp32": r"v_mfma_f32_32x32x4_xf32\b",
+    },
+    "gfx950": {
+        "fp16": r"v_mfma_f32_32x32x16_f16\b",
+        "bf16": r"v_mfma_f32_32x32x16_bf16\b",
+        "int8": r"v_mfma_i32_32x32x(16|32)_i8\b",  # 16 where a block has 16 of K
+        "e4m3": r"v_mfma_f32_32x32x16_fp8_fp8\b",
+    },
+}
+"""What `tl.dot` becomes on AMD chips, by type of operands, as Triton 3.9 compiles it. No fp32: tf32 is refused there."""
+AMD_STACK = {
+    ("gfx942", "e4m3", "128x256x16 g1 w4 s0"): 8,
+    ("gfx942", "e4m3", "256x256x16 g4 w8 s0"): 8,
+    ("gfx942", "fp32", "64x64x32 g1 w4 s0"): 28,
+}
+"""Bytes of stack: widening e4m3 takes all 256 registers; 8 waves leave 64 of them, too few for tiles of fp32."""
 CP_ASYNC = r"cp\.async\.c[ag]\.shared"
 TENSOR_MEMORY_TRAFFIC = (r"tcgen05\.alloc", r"tcgen05\.ld", r"tcgen05\.dealloc")
 ANY_MMA_SYNC, ANY_WGMMA, ANY_TCGEN05 = r"mma\.sync\.", r"wgmma\.", r"tcgen05\.mma"
@@ -62,6 +90,7 @@ class Row:
     must_not: tuple[str, ...] = LOCAL
     expected_outcome: tuple[str, str] | None = None
     most_stack: int = 0  # bytes: a row that may spill a little says so
+    waves_per_eu: int = 0  # what the compiler must record of an AMD kernel; 0: nothing is asked
 
     @property
     def label(self) -> str:
@@ -114,23 +143,29 @@ def _matmul() -> Iterator[Row]:
                     num_warps=config["num_warps"],
                 )
                 yield Row(stem="matmul", arch=arch, problem=problem, config=config, **_by_family(plan.family, dtype, plan.operand))
-    hip = {"block_m": 64, "block_n": 64, "block_k": 32, "group_m": 1, "num_warps": 4, "num_stages": 0}
-    yield Row(
-        stem="matmul",
-        arch="gfx942",
-        problem=sizes | {"dtype": "fp16", "out": "fp16"},
-        config=hip,
-        must=(r"v_mfma_f32_\d+x\d+x\d+_f16",),
-        must_not=(),
-    )
-    yield Row(
-        stem="matmul",
-        arch="gfx942",
-        problem=sizes | {"dtype": "bf16", "out": "bf16"},
-        config=hip,
-        must=(r"v_mfma_f32_\d+x\d+x\d+_bf16",),
-        must_not=(),
-    )
+    yield from _matmul_on_amd(sizes)
+
+
+def _matmul_on_amd(sizes: dict[str, Any]) -> Iterator[Row]:
+    """The tutorial's five configurations with each type: MFMA of the chip, and waves_per_eu as asked. tf32 is gfx942's alone."""
+    from bitverdict.kernels.matmul import CONFIGS
+
+    for arch, instructions in MFMA.items():
+        for dtype in ("fp16", "bf16", "int8", "e4m3", "fp32"):
+            problem = sizes | {"dtype": dtype, "out": "int32" if dtype == "int8" else dtype}
+            for config in CONFIGS["hip"]:
+                row = Row(stem="matmul", arch=arch, problem=problem, config=asdict(config))
+                if dtype not in instructions:
+                    yield replace(row, expected_outcome=("front end", "input_precision must be one of"))
+                    continue
+                right = instructions[dtype]
+                yield replace(
+                    row,
+                    must=(right,),
+                    must_not=(rf"v_mfma_(?!{right.removeprefix('v_mfma_')})",),  # another one
+                    waves_per_eu=config.waves_per_eu,
+                    most_stack=AMD_STACK.get((arch, dtype, config.name), 0),
+                )
 
 
 def _by_family(family: str, dtype: str, operand: str) -> dict[str, Any]:
