@@ -18,7 +18,7 @@ HAZARDS: tuple[Mutant, ...] = (
            UNKNOWN, at="stored = gl.convert_layout(held.load("),
     hazard("uninitialised read, tensor memory", "block_scaled_matmul",
            "\\n[^\\n]*\"ttng.tmem_copy\"\\([^\\n]*", "",
-           UNKNOWN, at="accumulator = tl.dot_scaled(a, scale_a, A, b.T, scale_b, B, ", in_program=True),
+           UNKNOWN, at="accumulator = tl.dot_scaled(a, scale_a, A, b, scale_b, B, ", in_program=True),
     hazard("uninitialised accumulator", "blocked_matmul",
            "    accumulate = False", "    accumulate = True",
            UNKNOWN, at="tcgen05_mma(a_tile, b, accumulator, use_acc=accumulate)"),
