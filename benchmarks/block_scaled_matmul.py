@@ -5,7 +5,8 @@
     python benchmarks/block_scaled_matmul.py --format mxfp8 --K_range 8192 16384 --K_step 2048 --bench
 
 M = N = 8192 (`--size`). The check takes chosen elements of the result and holds them to the words of the machine's own model:
-scaled tcgen05 where there is one, the compiler's widening elsewhere. Exit status 1 when a word differs, 2 without a GPU.
+scaled tcgen05 where there is one, the compiler's widening elsewhere. Exit status 1 when a word differs, 2 without a GPU or, with
+`--proton`, without the profiler's library.
 
 `--proton NAME` profiles as the tutorial does: one session of Triton's profiler, active around `--repetitions` launches of each K
 and nowhere else, which counts them by their metadata. It writes NAME.hatchet and prints its tree with the tutorial's two metrics;
@@ -14,6 +15,7 @@ and nowhere else, which counts them by their metadata. It writes NAME.hatchet an
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -26,6 +28,8 @@ import numpy as np
 
 CHECKED = 4096  # elements of the result
 SESSION = 0  # of the profiler: the first of a process
+LIBRARY = "triton._C.libproton"  # the profiler's: some builds of Triton leave it out
+METADATA = "__proton_launch_metadata"  # scope in which the profiler works out a launch's metadata; with ":kernel" after it, of one
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,6 +38,9 @@ def main(arguments: list[str] | None = None) -> int:
 
     if not torch.cuda.is_available():
         print("this benchmark times launches and needs a CUDA GPU; emulated ones: bitverdict run block_scaled_matmul")
+        return 2
+    if given.proton and (reason := lacks_profiler()):
+        print(f"not run: --proton {given.proton}: {reason}; install a Triton whose wheel has {LIBRARY}, or leave --proton out")
         return 2
     arch = "sm_{}{}".format(*torch.cuda.get_device_capability())
     wrong = 0
@@ -135,6 +142,15 @@ def expected_outcome(case, a, b, rows: np.ndarray, columns: np.ndarray, arch: st
     return element_words(plan, "fp16", arch, a.codes[rows], a.scales[rows], b.codes[columns], b.scales[columns])
 
 
+def lacks_profiler() -> str:
+    """Why Triton's profiler cannot be loaded; empty where it can."""
+    try:
+        importlib.import_module(LIBRARY)
+    except ImportError as error:
+        return f"Triton's profiler cannot be loaded: {error}"
+    return ""
+
+
 @contextmanager
 def profiled(name: str | None) -> Iterator[None]:
     """A session of Triton's profiler into NAME.hatchet, whose hook asks each launch for its metadata; not active yet."""
@@ -164,14 +180,24 @@ def active(run: Callable[[], object], repetitions: int) -> None:
 
 
 def tree(path: Path) -> str:
-    """The tree of a profile: TFLOP/s, milliseconds and launches of each node that ran, all that is below it included."""
-    root = json.loads(path.read_text())[0]
-    return "\n".join(["tflop/s   time/ms  launches", *_branch(root, 0)])
+    """The tree of a profile in `proton.finalize`'s JSON: TFLOP/s, milliseconds and launches of each node that ran, all that is
+    below it included. Kernels that the profiler launched for itself are left out, as in Triton's own viewer. ValueError for another
+    file."""
+    try:
+        told = json.loads(path.read_text())
+        heading = "tflop/s   time/ms  launches"
+        return "\n".join([heading, *_branch(told[0], 0)])
+    except (json.JSONDecodeError, UnicodeDecodeError, IndexError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path}: {type(error).__name__}: {error}: must be a tree that Triton's profiler wrote as JSON; "
+            'profile with data="tree" and the format "hatchet"'
+        ) from error
 
 
 def _branch(node: dict, depth: int) -> list[str]:
+    """Lines of a node and of all below it; none for what took no time on a GPU."""
     flops, took, count = (_total(node, metric) for metric in ("flops", "time (ns)", "count"))
-    if not took:  # what the profiler's hook launched for itself, for one
+    if not took:
         return []
     shown = f"{flops / took / 1e3:7.1f} {took / 1e6:9.3f} {count:9,.0f}"
     return [f"{shown}  {'  ' * depth}{node['frame']['name']}"] + [
@@ -180,7 +206,12 @@ def _branch(node: dict, depth: int) -> list[str]:
 
 
 def _total(node: dict, metric: str) -> float:
-    return float(node["metrics"].get(metric, 0)) + sum(_total(child, metric) for child in node["children"])
+    """A metric of a node and of all below it, several values summed; 0 for what the profiler launched for itself."""
+    name = node["frame"]["name"]
+    if name == METADATA or name.startswith(f"{METADATA}:"):
+        return 0.0
+    own = node["metrics"].get(metric, 0)
+    return float(sum(own) if isinstance(own, list) else own) + sum(_total(child, metric) for child in node["children"])
 
 
 if __name__ == "__main__":

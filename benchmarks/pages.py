@@ -6,8 +6,9 @@
 DIR holds what `benchmarks/on_gpus.sh` and `benchmarks/sanitizers.sh` wrote: throughput.json, large.jsonl, judged_cold.jsonl and
 judged_warm.jsonl (first and last line of a run; judged_warm8.jsonl and judged_warm4.jsonl with fewer workers), two_gpus.json (and
 _short: less work a shard; _all_cores: as many workers on one GPU as on two; _cases: small cases), suite.json and memcheck.json; and
-hopper.log, what the line of its section printed; and proton.log, what `benchmarks/block_scaled_matmul.py --proton` printed. What is
-missing becomes a section that says that it was not run.
+hopper.log, what the line of its section printed; proton.log, what `benchmarks/block_scaled_matmul.py --proton` printed; and
+split_k.json of `benchmarks/split_k.py`. small.json, grouping.json and blackwell.json are the throughput.json of a run of that part
+alone, and come before throughput.json in the part's section. What is missing becomes a section that says that it was not run.
 """
 
 from __future__ import annotations
@@ -126,8 +127,10 @@ def page(place: Path) -> str:
         "What was not run is said, and counts as nothing.",
         "",
         *throughput_section(told),
-        *grouping_section(told),
-        *tutorial_section(told),
+        *small_section(part_of(place, "small")),
+        *split_section(read(place / "split_k.json")),
+        *grouping_section(part_of(place, "grouping")),
+        *tutorial_section(part_of(place, "blackwell")),
         *proton_section(place / "proton.log"),
         *large_section(lines(place / "large.jsonl")),
         *time_section({name: lines(place / f"judged_{name}.jsonl") for name in JUDGED}),
@@ -155,6 +158,15 @@ def read(path: Path) -> Any:
     return json.loads(path.read_text()) if path.is_file() else None
 
 
+def part_of(place: Path, part: str) -> Any:
+    """A throughput run with the rows of `part` alone: of a run of its own where there is one. None where neither has any."""
+    for name in (part, "throughput"):
+        told = read(place / f"{name}.json")
+        if told and (rows := [row for row in told["rows"] if row["part"] == part]):
+            return told | {"rows": rows}
+    return None
+
+
 def lines(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines() if line.strip()] if path.is_file() else []
 
@@ -173,23 +185,18 @@ def throughput_section(told: dict | None) -> list[str]:
     made = ["## Throughput beside cuBLAS", ""]
     if told is None:
         return [*made, "Not run. `python benchmarks/throughput.py --out DIR`", ""]
+    told = told | {"rows": [row for row in told["rows"] if row["part"] not in ("small", "grouping")]}
     made += [f"{told['model']}, {told['date']}; {ran_with(told)}.", f"`{told['command']}`", ""]
     made += [
         "TFLOP/s at the median of the times, then at their quantiles 0.8 and 0.2; kernel and cuBLAS took turns in one run.",
         "`timed`: each launch by itself with the L2 cache cleared before it, the host's time of a launch included where it is the",
-        "longer; or a launch of many in one CUDA graph, whose operands stay in the cache, on both sides.",
+        "longer.",
         "`words`: of the timed launch, at its own size and in its configuration, compared bit for bit with the plan.",
         "",
     ]
     made += [f"- {said}" for said, _ in reached(told["rows"])]
     made += ["", "![TFLOP/s of each kernel beside cuBLAS](throughput.svg)", ""]
-    ran = [row for row in told["rows"] if row["ms"] and row["part"] != "grouping"]
-    made += grid(SHOWN, [cells(row) for row in ran], left=5)
-    tried = [row for row in ran if row.get("tried")]
-    if tried:
-        made += ["What was tried (of `matmul` the autotuner's milliseconds, else TFLOP/s):", ""]
-        made += [f"- {row['kernel']} {row['dtype']} {row['size']}, {row['timed']}: {told_of(row['tried'])}" for row in tried]
-        made.append("")
+    made += timed_rows([row for row in told["rows"] if row["ms"]])
     missing = [row for row in told["rows"] if row["not_run"]]
     if missing:
         made += ["Not run:", ""]
@@ -201,27 +208,95 @@ def throughput_section(told: dict | None) -> list[str]:
     return made
 
 
+def noted(told: dict) -> list[str]:
+    """What was written beside a run's figures by hand: what its file cannot say of itself."""
+    return [told["note"], ""] if told.get("note") else []
+
+
+def timed_rows(ran: list[dict]) -> list[str]:
+    """The table of rows that were timed, and what was tried for each."""
+    made = grid(SHOWN, [cells(row) for row in ran], left=5)
+    tried = [row for row in ran if row.get("tried")]
+    if tried:
+        made += ["What was tried (of `matmul` the autotuner's milliseconds, else TFLOP/s):", ""]
+        made += [f"- {row['kernel']} {row['dtype']} {row['size']}, {row['timed']}: {told_of(row['tried'])}" for row in tried]
+        made.append("")
+    return made
+
+
+def small_section(told: dict | None) -> list[str]:
+    """Sizes whose launch takes the host longer than the GPU, through one graph."""
+    made = ["## Small sizes through one CUDA graph", ""]
+    if told is None:
+        return [*made, "Not run. `python benchmarks/throughput.py --out DIR --parts small`", ""]
+    made += [f"{told['model']}, {told['date']}; {ran_with(told)}.", f"`{told['command']}`", ""]
+    made += [
+        "A launch of many in one graph, whose operands stay in the L2 cache; cuBLAS the same, in turns.",
+        "A lone launch of these sizes takes the host longer than the GPU.",
+        "",
+    ]
+    made += noted(told)
+    made += [f"- {said}" for said, _ in reached(told["rows"])]
+    return [*made, "", *timed_rows([row for row in told["rows"] if row["ms"]])]
+
+
+def split_section(told: dict | None) -> list[str]:
+    """Tiles that are not split beside split-K, and what follows."""
+    made = ["## Tiles and split-K at small sizes", ""]
+    if told is None or not told["rows"]:
+        return [*made, "Not run. `python benchmarks/split_k.py --out DIR`", ""]
+    made += [f"{told['model']}, {told['date']}; {ran_with(told)}.", f"`{told['command']}`", ""]
+    made += [
+        "`matmul`'s tiles by TMA, and prototypes that split K among programs, in fp16 through one CUDA graph; cuBLAS in turns.",
+        "A second kernel adds the parts, or the last program to arrive at a tile does; in both the parts are added in one order.",
+        f"Words in which these two differ: {told['differ']:,}.",
+        "",
+        *noted(told),
+    ]
+    gains: list[str] = []
+    for size in dict.fromkeys(row["size"] for row in told["rows"]):
+        whole, split = (
+            max((r["ratio"] for r in told["rows"] if r["size"] == size and (r["form"] == "not split") == is_whole), default=0.0)
+            for is_whole in (True, False)
+        )
+        made.append(f"- {size}: {whole:.3f} of cuBLAS without a split, {split:.3f} with one: split-K "
+                    f"{'gains' if split > whole else 'loses'}.")  # fmt: skip
+        gains += [size] if split > whole else []
+    if not {"1024", "2048"} & set(gains):
+        made += ["", "No kernel has split-K: it does not gain at 1024 or 2048 cubed, for which it was tried."]
+    made.append("")
+    table = [[row["size"], row["form"], row["config"], f"{row['us']:.2f}", f"{row['tflops']:.0f}", f"{row['ratio']:.3f}"]
+             for row in told["rows"]]  # fmt: skip
+    return [*made, *grid(("M x N x K", "form", "configuration", "us", "TFLOP/s", "of cuBLAS"), table, left=3)]
+
+
 def grouping_section(told: dict | None) -> list[str]:
     """Each tile in groups of 1, 4, 8 and 16 rows of tiles, and what its group gains over none."""
     made = ["## Tiles in groups of rows", ""]
-    rows = [row for row in told["rows"] if row["part"] == "grouping" and row["ms"]] if told else []
+    rows = [row for row in told["rows"] if row["ms"]] if told else []
     if told is None or not rows:
         return [*made, "Not run. `python benchmarks/throughput.py --out DIR --parts grouping`", ""]
     without, grouped = GROUPED
     made += [
-        f"{told['model']}, {told['date']}. `matmul` in fp16. The tutorial says that taking tiles in groups of rows gains",
+        f"{told['model']}, {told['date']}; {ran_with(told)}.",
+        f"`{told['command']}`",
+        "",
+        "`matmul` in fp16. The tutorial says that taking tiles in groups of rows gains",
         f'"more than 10 %" on some GPUs: {without:.0f} to {grouped:.0f} TFLOP/s on an A100 ({grouped / without - 1:.0%}).',
-        "`gain` is of the ratios to cuBLAS, which took turns with each row: over the same tile without groups.",
+        "Gains are over the same tile without groups: of the TFLOP/s, and of the ratio to cuBLAS, which took turns with each row.",
         "",
     ]
-    alone = {_less(row): row["ratio"] for row in rows if _group(row) == 1}
+    alone = {_less(row): row for row in rows if _group(row) == 1}
     table = []
     for row in sorted(rows, key=lambda row: (row["size"] != rows[0]["size"], _less(row), _group(row))):
         base = alone.get(_less(row))
-        gain = f"{row['ratio'] / base - 1:+.1%}" if base else "-"
-        table.append([row["size"], _less(row)[1], str(_group(row)), f"{row['tflops'][0]:.0f}", f"{row['ratio']:.3f}", gain,
+        speed, ratio = (row["tflops"][0], base and base["tflops"][0]), (row["ratio"], base and base["ratio"])
+        gains = [f"{ours / theirs - 1:+.1%}" if theirs else "-" for ours, theirs in (speed, ratio)]
+        table.append([row["size"], _less(row)[1], str(_group(row)), f"{speed[0]:.0f}", gains[0], f"{ratio[0]:.3f}", gains[1],
                       f"{row['words']:,}", f"{row['differ']:,}"])  # fmt: skip
-    return [*made, *grid(("M x N x K", "tile", "group", "TFLOP/s", "of cuBLAS", "gain", "words", "differ"), table, left=2)]
+    if not any(row["words"] for row in rows):
+        made += ["Not judged in this run: no words were compared.", ""]
+    return [*made, *grid(("M x N x K", "tile", "group", "TFLOP/s", "gain", "of cuBLAS", "gain", "words", "differ"), table, left=2)]
 
 
 def _group(row: dict) -> int:
@@ -257,7 +332,9 @@ def proton_section(log: Path) -> list[str]:
     made = ["## Triton's profiler on the block-scaled product", ""]
     said = log.read_text().splitlines() if log.is_file() else []
     if not any("tflop/s" in line for line in said):
-        return [*made, "Not run. `python benchmarks/block_scaled_matmul.py --format mixed --proton NAME | tee DIR/proton.log`", ""]
+        why = dict.fromkeys(line for line in said if line.startswith(("not run: ", "ModuleNotFoundError: ")))
+        how = "Not run. `python benchmarks/block_scaled_matmul.py --format mixed --proton NAME | tee DIR/proton.log`"
+        return [*made, how, "", *(f"- last tried: {line}" for line in why), *([""] if why else [])]
     how = "`python benchmarks/block_scaled_matmul.py --proton NAME`, as the tutorial profiles: active around the launches alone."
     return [*made, how, "", "```", *said, "```", ""]
 

@@ -177,7 +177,7 @@ def measure(ask: Ask, hardware: Any, rounds: int, seconds: float) -> None:
         ours()
     if ask.case.config is None:
         row.config = matmul.winner().name  # type: ignore[union-attr]
-        row.tried = tuning()
+        row.tried = tuning(row.m * row.n * row.k <= matmul.SMALL_PRODUCT)
     else:
         row.config = named(ask.case.config)
     taken: dict[bool, list[float]] = {True: [], False: []}
@@ -204,12 +204,12 @@ def times_of(call: Callable[[], Any], hardware: Any, seconds: float, timed: str)
         return times if isinstance(times, list) else [times]
 
 
-def tuning() -> dict[str, Any]:
-    """What the autotuner measured for each configuration the last time, milliseconds."""
+def tuning(small: bool) -> dict[str, Any]:
+    """What the autotuner of small or of other products measured for each configuration the last time, milliseconds."""
     from bitverdict.kernels import matmul
 
     for described in (True, False):
-        tuner = matmul._tuner("cuda", described)
+        tuner = matmul._tuner("cuda", described, small)
         chosen = matmul.configurations("cuda") + (matmul.HOPPER_CONFIGS if described else ())
         if told := getattr(tuner, "configs_timings", None):
             names = {str(config): c.name for config, c in zip(tuner.configs, chosen, strict=True)}

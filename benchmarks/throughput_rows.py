@@ -10,7 +10,6 @@ from typing import Any
 SIZES = ("1024", "2048", "4096", "8192", "9728x8192x65536")  # the tutorial's
 LAUNCHES, GRAPH = "launches", "graph"
 GROUPS = (8, 1, 4, 16)  # tile rows of a group: the tutorial's, none, and others
-SMALL = 2048**3  # products up to which a launch takes the host longer than the GPU
 
 Size = tuple[int, int, int]
 
@@ -112,7 +111,7 @@ def small(sizes: list[Size]) -> Iterator[Ask]:
         )
     ]  # fmt: skip
     for m, n, k in sizes:
-        if m * n * k <= SMALL:
+        if m * n * k <= matmul.SMALL_PRODUCT:
             yield asked_of("matmul", matmul.Problem(m=m, n=n, k=k), "fp16", (None,), timed=GRAPH)
             yield asked_of("hopper_matmul", hopper_matmul.Problem(m=m, n=n, k=k), "fp16", tuple(tiles), timed=GRAPH)
 

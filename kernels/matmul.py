@@ -31,11 +31,13 @@ Choices that decide bits:
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 import triton
 import triton.language as tl
+from triton import testing
 from triton.runtime import driver
 
 from bitverdict.kernels.clauses import Clause, require
@@ -47,6 +49,7 @@ _FLOATS = ("fp16", "bf16", "fp32", "e4m3")
 OUTPUTS = {"fp16": _FLOATS, "bf16": _FLOATS, "fp32": _FLOATS, "e4m3": _FLOATS, "int8": ("int8", "int32")}
 ACTIVATIONS = ("", "leaky_relu")
 PRECISIONS = ("tf32", "ieee")
+GRAPH_MS = 10  # of launches in the graph that tunes a small product; it is replayed ten times
 LARGEST_SIZE = 2**31 - 1 - 256  # a size plus one tile still fits the 32-bit arithmetic of the tile numbers
 
 
@@ -130,12 +133,18 @@ CONFIGS: dict[str, tuple[Config, ...]] = {
 
 
 HOPPER_CONFIGS: tuple[Config, ...] = tuple(
-    Config(block_m=block_m, block_n=block_n, block_k=64, group_m=group_m, num_warps=8, num_stages=num_stages, loads=loads)
-    for block_m, block_n, group_m, num_stages, loads in (
-        (128, 256, 8, 4, "descriptors"), (128, 256, 16, 4, "descriptors"), (128, 256, 8, 4, "pointers"),
+    Config(block_m=block_m, block_n=block_n, block_k=block_k, group_m=group_m, num_warps=num_warps, num_stages=4, loads=loads)
+    for block_m, block_n, block_k, group_m, num_warps, loads in (
+        (128, 256, 64, 8, 8, "descriptors"), (128, 256, 64, 16, 8, "descriptors"), (128, 256, 64, 8, 8, "pointers"),
+        (64, 128, 128, 8, 4, "descriptors"),
     )
 )  # fmt: skip
-"""Tried beside those of "cuda" where TMA can bring both operands: what a large product on Hopper is fastest with."""
+"""Tried beside those of "cuda" where TMA can bring both operands: what Hopper is fastest with. The last is for 1024 cubed, where
+its 128 programs fill 132 multiprocessors once (docs/benchmarks.md, "Tiles and split-K at small sizes")."""
+
+SMALL_PRODUCT = 2048**3
+"""m * n * k up to which a launch takes the host longer than the GPU: such a product is tuned through a CUDA graph. Events around a
+lone launch would time the host, alike for every tile (docs/benchmarks.md)."""
 
 
 def configurations(backend: str) -> tuple[Config, ...]:
@@ -284,14 +293,25 @@ _winner: list[Config] = []
 
 
 @functools.cache
-def _tuner(backend: str, described: bool = False):
-    """The autotuner over `configurations(backend)`, and `HOPPER_CONFIGS` where TMA can bring the operands. Element types of all
-    operands are part of Triton's own key; the layout is ours: a tile that is best for a row-major operand need not be best for its
-    transpose, and the winner decides the bits."""
+def _tuner(backend: str, described: bool = False, small: bool = False):
+    """The autotuner over `configurations(backend)`, and `HOPPER_CONFIGS` where TMA can bring the operands; `small`: timed by
+    `_through_a_graph`. Element types of all operands are part of Triton's own key; the layout is ours: a tile that is best for a
+    row-major operand need not be best for its transpose, and the winner decides the bits."""
     chosen = configurations(backend) + (HOPPER_CONFIGS if described else ())
     hook = set_boxes if described else None
+    timed = _through_a_graph if small and backend == "cuda" else None  # None: Triton's own
     configs = [triton.Config(_meta(c), num_warps=c.num_warps, num_stages=c.num_stages, pre_hook=hook) for c in chosen]
-    return triton.autotune(configs=configs, key=["m", "n", "k", "LAYOUT", "ACTIVATION", "PRECISION", "WIDE"])(matmul_kernel)
+    return triton.autotune(configs=configs, key=["m", "n", "k", "LAYOUT", "ACTIVATION", "PRECISION", "WIDE"],
+                           do_bench=timed)(matmul_kernel)
+
+
+def _through_a_graph(call: Callable[[], object], quantiles: tuple[float, ...]) -> list[float]:
+    """Milliseconds of one call at `quantiles`, of many in one CUDA graph whose operands stay in the L2 cache. A driver that has a
+    benchmarker of its own, as a model of a GPU has, keeps it."""
+    own = driver.active.get_benchmarker()
+    if own is not testing.do_bench:
+        return own(call, quantiles=quantiles)
+    return testing.do_bench_cudagraph(call, rep=GRAPH_MS, quantiles=quantiles)
 
 
 def _meta(config: Config) -> dict[str, int]:
@@ -308,7 +328,8 @@ def _launch(a: torch.Tensor, b: torch.Tensor, problem: Problem, config: Config |
     if config and config.loads == "descriptors":
         require_descriptors(tiles, config.name, a, b)
         set_boxes({"a_tiles": tiles[0], "b_tiles": tiles[1], "B_TURNED": is_turned(b), **_meta(config)})
-    kernel = matmul_kernel if config else _tuner(_backend(), tiles[0] is not None)
+    small = problem.m * problem.n * problem.k <= SMALL_PRODUCT
+    kernel = matmul_kernel if config else _tuner(_backend(), tiles[0] is not None, small)
     launch = {**_meta(config), "num_warps": config.num_warps, "num_stages": config.num_stages} if config else {}
 
     def grid(meta):

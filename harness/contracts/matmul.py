@@ -194,7 +194,7 @@ class MatmulContract(Contract):
         small = dataclasses.replace(wide[0], block_m=64, block_n=64, block_k=32, group_m=2, num_warps=4)
         kinds = (("fp16", "row"), ("e4m3", "column"), ("fp32", "column"), ("bf16", "column"), ("int8", "column"))
         asked = [(small, *kind) for kind in kinds] + list(
-            zip(wide, ("fp16", "bf16", "fp16"), ("row", "column", "column"), strict=True)
+            zip(wide, ("fp16", "bf16", "fp16", "fp16"), ("row", "column", "column", "row"), strict=True)
         )
         made = []
         for place, (config, dtype, order) in enumerate(asked):

@@ -5,11 +5,13 @@ refused with the rule.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+import triton.testing
 
 import bitverdict.kernels.matmul
 import bitverdict.kernels.matmul_descriptors
@@ -81,6 +83,45 @@ def test_the_autotuner_tries_descriptors_only_where_they_can_be_made() -> None:
             assert descriptors_of(left, right) == (None, None)
     with emulated("sm_80"):
         assert descriptors_of(*halves) == (None, None)
+
+
+def test_a_small_product_is_tuned_through_a_graph_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events around a lone launch of a small product time the host, alike for every tile."""
+    took: list[str] = []
+
+    class Gpu:
+        get_benchmarker = staticmethod(lambda: triton.testing.do_bench)
+
+    def graph(call: Callable, rep: int, quantiles: tuple) -> list[float]:
+        took.append("graph")
+        assert len(quantiles) == 3
+        return [call()]
+
+    monkeypatch.setattr(triton.testing, "do_bench_cudagraph", graph)
+    with monkeypatch.context() as at:
+        at.setattr(bitverdict.kernels.matmul.driver, "_active", Gpu())
+        tuner = bitverdict.kernels.matmul._tuner("cuda", True, True)
+        assert tuner._do_bench(lambda: 7.0, quantiles=(0.5, 0.2, 0.8)) == [7.0] and took == ["graph"]
+    for other in (("cuda", True, False), ("hip", False, True)):
+        assert bitverdict.kernels.matmul._tuner(*other)._do_bench is None
+    with emulated("sm_90"):  # a model of a GPU keeps its own
+        assert tuner._do_bench(lambda: took.append("model"), quantiles=(0.5,)) == [1.0] * 3 and set(took[1:]) == {"model"}
+
+
+def test_a_product_counts_as_small_up_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, tuner = [], bitverdict.kernels.matmul._tuner
+
+    def watched(backend: str, described: bool = False, small: bool = False) -> object:
+        asked.append(small)
+        return tuner(backend, described, small)
+
+    monkeypatch.setattr(bitverdict.kernels.matmul, "_tuner", watched)
+    assert bitverdict.kernels.matmul.SMALL_PRODUCT == 2048**3
+    for bound in (64 * 80 * 112, 64 * 80 * 112 - 1):
+        monkeypatch.setattr(bitverdict.kernels.matmul, "SMALL_PRODUCT", bound)
+        with emulated("sm_90", tuning="first"):
+            bitverdict.kernels.matmul.matmul(torch.zeros(64, 112).half(), torch.zeros(112, 80).half())
+    assert asked == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,63 @@ def test_the_tree_shows_rate_time_and_launches_with_all_below(tmp_path: Path) ->
         "  200.0     1.000         5    matmul [K=1024]",
         "    0.0     1.000         5      matmul",
     ]
+
+
+def written_by_the_profiler(place: Path, launches: list[tuple[str, dict]]) -> Path:
+    """The file that Triton's own writer makes of launches (name, metrics), as its hook records them. Its times stand in for
+    those of a GPU, which adds the metrics "time (ns)" and "count" to a launch's node."""
+    from triton._C.libproton import proton as library
+
+    session = library.start(str(place / "told"), "shadow", "tree", "instrumentation", "cuda")
+    for name, metrics in launches:
+        scope = library.record_scope()
+        library.enter_op(scope, name)
+        library.add_metrics(scope, metrics, {})
+        library.exit_op(scope, name)
+    library.deactivate(session, False)
+    library.finalize(session, "hatchet")
+    return place / "told.hatchet"
+
+
+def test_the_tree_is_read_from_the_file_of_tritons_own_writer(tmp_path: Path) -> None:
+    """Launches of one name are one node; what the profiler launches to work out metadata is not counted."""
+    launch = {"flops": 4e11, "bytes": 512, "time (ns)": 2_000_000, "count": 1}
+    own = {"time (ns)": 9_000_000, "count": 1}
+    launches = [("matmul [K=512]", launch)] * 3 + [("matmul [K=1024]", launch)]
+    launches += [(benchmark.METADATA, own), (f"{benchmark.METADATA}:matmul_kernel", own), ("not timed", {"flops": 4e11})]
+    kept = written_by_the_profiler(tmp_path, launches)
+    assert benchmark.tree(kept).splitlines() == [
+        "tflop/s   time/ms  launches",
+        "  250.0     8.000         4  ROOT",
+        "  200.0     6.000         3    matmul [K=512]",
+        "  200.0     2.000         1    matmul [K=1024]",
+    ]
+
+
+def test_names_of_metrics_and_of_the_metadata_scope_are_the_writers() -> None:
+    import triton._C.libproton as library
+
+    built = Path(str(library.__file__)).read_bytes()
+    assert all(name in built for name in (b"time (ns)", b"count\0"))
+    assert library.proton.metadata_scope_name == benchmark.METADATA
+    assert library.proton.metadata_scope_prefix == f"{benchmark.METADATA}:"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '[{"metrics": {}}]', "not JSON", '{"traceEvents": []}'])
+def test_another_file_than_a_profile_is_refused_with_the_remedy(text: str, tmp_path: Path) -> None:
+    (tmp_path / "told.hatchet").write_text(text)
+    with pytest.raises(ValueError, match=r'told.hatchet: .*must be a tree .*data="tree"'):
+        benchmark.tree(tmp_path / "told.hatchet")
+
+
+def test_without_the_profilers_library_it_says_not_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    """Some builds of Triton leave the library out: nothing is launched, and the line says why."""
+    assert benchmark.lacks_profiler() == ""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setitem(sys.modules, benchmark.LIBRARY, None)
+    assert benchmark.main(["--proton", "told"]) == 2
+    said = capsys.readouterr().out
+    assert said.startswith("not run: --proton told: Triton's profiler cannot be loaded") and "libproton" in said
 
 
 def test_the_profiler_of_this_triton_takes_what_it_is_asked() -> None:

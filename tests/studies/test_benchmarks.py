@@ -96,7 +96,7 @@ def test_dequantised_operands_are_the_elements_times_their_scales() -> None:
 
 
 def test_a_page_says_what_was_not_run_and_shows_what_was(tmp_path: Path) -> None:
-    assert pages.page(tmp_path).count("Not run.") == 9
+    assert pages.page(tmp_path).count("Not run.") == 11
     told = {"date": "today", "command": "python", "model": "a GPU", "versions": {"triton": "3.9.0"}, "seconds": 1.0}
     lacking = Timed(
         kernel="blocked_matmul", dtype="fp16", m=8192, n=8192, k=16384, config="64x64x64 w4", not_run="it lacks tcgen05"
@@ -104,7 +104,7 @@ def test_a_page_says_what_was_not_run_and_shows_what_was(tmp_path: Path) -> None
     rows = [ROW.to_json(), lacking.to_json()]
     (tmp_path / "throughput.json").write_text(json.dumps(told | {"rows": rows}))
     page = pages.page(tmp_path)
-    assert page.count("Not run.") == 7 and "**0.950** of cuBLAS (goal 0.95: met)" in page and "it lacks tcgen05" in page
+    assert page.count("Not run.") == 10 and "**0.950** of cuBLAS (goal 0.95: met)" in page and "it lacks tcgen05" in page
     drawn = pages.svg(told | {"rows": rows})
     assert drawn.startswith("<svg") and "matmul fp16 8192" in drawn and "blocked_matmul" not in drawn
     assert pages.main([str(tmp_path / "nowhere")]) == 2
@@ -143,7 +143,7 @@ def test_the_hopper_environment_is_shown_as_pytest_ended_it(tmp_path: Path) -> N
     )
     assert kept + "\n- not run: small_mma: it lacks" in shown and "created" not in shown
     log.write_text("created: 16/16 workers\n")  # ended before its summary
-    assert pages.page(tmp_path).count("Not run.") == 9
+    assert pages.page(tmp_path).count("Not run.") == 11
 
 
 def test_grouping_is_shown_as_the_gain_over_the_same_tile_without_it(tmp_path: Path) -> None:
@@ -155,9 +155,50 @@ def test_grouping_is_shown_as_the_gain_over_the_same_tile_without_it(tmp_path: P
     (tmp_path / "throughput.json").write_text(json.dumps(told))
     page = pages.page(tmp_path)
     shown = page.partition("## Tiles in groups of rows")[2].partition("\n## ")[0]
-    assert "| 8192 | 128x256x64 w8 s3 pointers | 1 |" in shown and "| 0.750 | +0.0% |" in shown
-    assert "| 0.900 | +20.0% |" in shown and "| 0.950 | - |" in shown and "220 to 245 TFLOP/s on an A100 (11%)" in shown
+    assert "| 8192 | 128x256x64 w8 s3 pointers | 1 |" in shown and "| +0.0% | 0.750 | +0.0% |" in shown
+    assert (
+        "| +0.0% | 0.900 | +20.0% |" in shown
+        and "| - | 0.950 | - |" in shown
+        and "Not judged" not in shown
+        and "220 to 245 TFLOP/s on an A100 (11%)" in shown
+    )
     assert "pointers" not in page.partition("## Tiles")[0]  # they are in no other table
+
+
+def test_a_part_that_was_run_alone_stands_with_its_own_chip(tmp_path: Path) -> None:
+    """And without judging it says so; the sections of the whole run keep theirs."""
+    told = {"date": "today", "command": "python", "model": "a GPU", "versions": {}, "seconds": 1.0}
+    of_part = {part: replace(ROW, config="128x256x64 g8 w8", part=part, words=0).to_json() for part in ("small", "grouping")}
+    (tmp_path / "throughput.json").write_text(json.dumps(told | {"rows": [ROW.to_json(), *of_part.values()]}))
+    (tmp_path / "grouping.json").write_text(json.dumps(told | {"model": "another GPU", "rows": [of_part["grouping"]]}))
+    parts = dict(pages.sections(pages.page(tmp_path)))
+    assert "another GPU" in (shown := parts["## Tiles in groups of rows"]) and "Not judged in this run" in shown
+    assert "a GPU, today" in (shown := parts["## Small sizes through one CUDA graph"]) and "| matmul | fp16 | 8192 |" in shown
+    assert parts["## Throughput beside cuBLAS"].count("| matmul | fp16 | 8192 |") == 1
+
+
+def test_split_k_is_shown_with_what_it_gains_or_loses_by_size(tmp_path: Path) -> None:
+    def row(size: str, form: str, ratio: float) -> dict:
+        return {"size": size, "form": form, "config": "64x64x64", "us": 5.0, "tflops": 300.0, "ratio": ratio}
+
+    rows = [row("1024", "not split", 1.05), row("1024", "last program", 0.5), row("512x512x16384", "not split", 0.5)]
+    rows += [row("512x512x16384", "second kernel", 0.75)]
+    told = {"date": "today", "command": "python", "model": "a GPU", "versions": {}, "differ": 0, "note": "by hand", "rows": rows}
+    (tmp_path / "split_k.json").write_text(json.dumps(told))
+    shown = dict(pages.sections(pages.page(tmp_path)))["## Tiles and split-K at small sizes"]
+    assert "- 1024: 1.050 of cuBLAS without a split, 0.500 with one: split-K loses." in shown and "\nby hand\n" in shown
+    assert "0.750 with one: split-K gains." in shown and "No kernel has split-K" in shown
+    rows[1]["ratio"] = 1.06
+    (tmp_path / "split_k.json").write_text(json.dumps(told))
+    assert "No kernel has split-K" not in pages.page(tmp_path)
+
+
+def test_a_profiler_that_could_not_be_loaded_is_not_run_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "proton.log").write_text("not run: --proton told: no library\nnot run: --proton told: no library\n")
+    shown = dict(pages.sections(pages.page(tmp_path)))["## Triton's profiler on the block-scaled product"]
+    assert "\nNot run. `python" in shown and shown.count("- last tried: not run: --proton told: no library") == 1
+    (tmp_path / "proton.log").write_text("tflop/s   time/ms  launches\n")
+    assert "Not run." not in dict(pages.sections(pages.page(tmp_path)))["## Triton's profiler on the block-scaled product"]
 
 
 def test_each_figure_of_the_tutorials_stands_beside_a_row_of_ours(tmp_path: Path) -> None:

@@ -143,6 +143,16 @@ def _matmul() -> Iterator[Row]:
                     num_warps=config["num_warps"],
                 )
                 yield Row(stem="matmul", arch=arch, problem=problem, config=config, **_by_family(plan.family, dtype, plan.operand))
+    for tile in ((128, 256, 64, 8), (64, 128, 128, 4)):  # of kernels.matmul.HOPPER_CONFIGS
+        config = dict(zip(("block_m", "block_n", "block_k", "num_warps"), tile, strict=True))
+        yield Row(
+            stem="matmul",
+            arch="sm_90",
+            problem=sizes | {"dtype": "fp16", "out": "fp16"},
+            config=config | {"num_stages": 4, "loads": "descriptors"},
+            must=(TMA_LOAD, WGMMA["fp16"], r"mbarrier\.try_wait"),
+            must_not=(*LOCAL, ANY_MMA_SYNC),
+        )
     yield from _matmul_on_amd(sizes)
 
 

@@ -1,0 +1,196 @@
+"""Split-K beside tiles that are not split, at small sizes: why no kernel has it (docs/benchmarks.md).
+
+    python benchmarks/split_k.py --out DIR        about a minute on an H100; writes DIR/split_k.json
+
+    part s of C = sum over the K blocks of share s of A @ B, fp32        C = fp16(part 0 + part 1 + ...), added in this order
+
+A share is ceil(K blocks / split) blocks. "second kernel": another launch adds the parts. "last program": the last program to
+arrive at a tile, by an atomic counter, adds them. Their words are the same. A, B, C: fp16 (m, k), (k, n), (m, n), contiguous;
+k and n multiples of 8, as tensor maps need; split at least 1. Each call is timed through one CUDA graph, in turns with cuBLAS.
+Exit status 1 when a word of the two forms differs, 2 without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from benchmarks.throughput import driver_versions, times_of
+from benchmarks.throughput_rows import GRAPH, size_of
+
+SIZES = ("1024", "2048", "512x512x16384")
+SPLITS = ((128, 128, 64, 4, 2), (128, 128, 64, 8, 4), (128, 256, 64, 8, 2), (128, 128, 64, 8, 8))  # tile, warps, split
+WHOLE = (
+    (64, 128, 128, 4, 4),
+    (128, 64, 64, 4, 6),
+    (128, 128, 64, 4, 3),
+    (128, 256, 64, 8, 3),
+    (64, 64, 128, 4, 5),
+)  # tile, warps, stages
+STAGES = 4  # of a split tile
+ADDED = 2048  # elements of C that one program of the second kernel adds
+
+
+@triton.jit
+def split_kernel(
+    a_tiles, b_tiles, parts_ptr, arrived_ptr, c_ptr, m, n, k,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SPLIT: tl.constexpr, LAST_ADDS: tl.constexpr,
+):  # fmt: skip
+    part = tl.program_id(0) % SPLIT  # the parts of one tile run together
+    tile = tl.program_id(0) // SPLIT
+    tile_row = tile % tl.cdiv(m, BLOCK_M)
+    tile_column = tile // tl.cdiv(m, BLOCK_M)
+    blocks = tl.cdiv(k, BLOCK_K)
+    share = tl.cdiv(blocks, SPLIT)
+    accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for block in range(part * share, min((part + 1) * share, blocks)):
+        a = a_tiles.load([tile_row * BLOCK_M, block * BLOCK_K])  # (BLOCK_M, BLOCK_K)
+        b = b_tiles.load([block * BLOCK_K, tile_column * BLOCK_N])  # (BLOCK_K, BLOCK_N)
+        accumulator = tl.dot(a, b, accumulator)
+    rows = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
+    places = rows[:, None] * n + columns[None, :]  # (BLOCK_M, BLOCK_N)
+    inside = (rows[:, None] < m) & (columns[None, :] < n)
+    tl.store(parts_ptr + part * m * n + places, accumulator, mask=inside)
+    if LAST_ADDS:
+        tl.debug_barrier()  # every thread's part is stored before one of them says so
+        arrived = tl.atomic_add(arrived_ptr + tile, 1, sem="acq_rel")
+        if arrived == SPLIT - 1:
+            total = tl.load(parts_ptr + places, mask=inside, cache_modifier=".cg")
+            for other in tl.static_range(1, SPLIT):
+                total += tl.load(parts_ptr + other * m * n + places, mask=inside, cache_modifier=".cg")
+            tl.store(c_ptr + places, total.to(c_ptr.dtype.element_ty), mask=inside)
+            tl.store(arrived_ptr + tile, 0)  # for the next launch
+
+
+@triton.jit
+def add_parts(parts_ptr, c_ptr, elements, SPLIT: tl.constexpr, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # (BLOCK,)
+    inside = places < elements
+    total = tl.load(parts_ptr + places, mask=inside)
+    for part in tl.static_range(1, SPLIT):
+        total += tl.load(parts_ptr + part * elements + places, mask=inside)
+    tl.store(c_ptr + places, total.to(c_ptr.dtype.element_ty), mask=inside)
+
+
+def split_matmul(
+    a: torch.Tensor, b: torch.Tensor, *, tile: tuple[int, int, int], num_warps: int, split: int, last_adds: bool
+) -> torch.Tensor:
+    """C as the module's docstring has it. The parts and the counters of one shape are kept for the next call."""
+    (m, k), n = a.shape, b.shape[1]
+    block_m, block_n, block_k = tile
+    tiles = triton.cdiv(m, block_m) * triton.cdiv(n, block_n)
+    c = torch.empty((m, n), dtype=a.dtype, device=a.device)
+    parts, arrived = _room(split, m, n, tiles, a.device)
+    boxes = ((a, [block_m, block_k]), (b, [block_k, block_n]))
+    held = [TensorDescriptor(operand, list(operand.shape), list(operand.stride()), box) for operand, box in boxes]
+    split_kernel[(tiles * split,)](*held, parts, arrived, c, m, n, k, block_m, block_n, block_k, split, last_adds,
+                                   num_warps=num_warps, num_stages=STAGES)  # fmt: skip
+    if not last_adds:
+        add_parts[(triton.cdiv(m * n, ADDED),)](parts, c, m * n, split, ADDED, num_warps=8)
+    return c
+
+
+@functools.cache
+def _room(split: int, m: int, n: int, tiles: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """(parts (split, m, n) fp32, counters (tiles,) int32 at zero)."""
+    parts = torch.empty((split, m, n), dtype=torch.float32, device=device)
+    return parts, torch.zeros((tiles,), dtype=torch.int32, device=device)
+
+
+def calls(a: torch.Tensor, b: torch.Tensor) -> dict[tuple[str, str], Callable[[], Any]]:
+    """(form, configuration) -> the call that is timed."""
+    from bitverdict.kernels.matmul import Config, matmul_configured
+
+    made: dict[tuple[str, str], Callable[[], Any]] = {}
+    for block_m, block_n, block_k, warps, stages in WHOLE:
+        config = Config(block_m=block_m, block_n=block_n, block_k=block_k, num_warps=warps, num_stages=stages, loads="descriptors")
+        made["not split", config.name] = functools.partial(matmul_configured, a, b, "", None, config)
+    for *tile, warps, split in SPLITS:
+        shown = f"{'x'.join(map(str, tile))} w{warps} s{STAGES} split {split}"
+        for last in (False, True):
+            call = functools.partial(split_matmul, a, b, tile=tuple(tile), num_warps=warps, split=split, last_adds=last)
+            made["last program" if last else "second kernel", shown] = call
+    return made
+
+
+def measured(size: str, hardware: Any, rounds: int, seconds: float) -> list[dict]:
+    """Rows of one size: the configurations of each form, fastest first. `ratio`: of cuBLAS, of the medians."""
+    m, n, k = size_of(size)
+    generator = torch.Generator(device="cuda").manual_seed(1)
+    a, b = (torch.randn(shape, device="cuda", dtype=torch.float16, generator=generator) for shape in ((m, k), (k, n)))
+    rows, refused = [], {}
+    for (form, config), call in calls(a, b).items():
+        taken: dict[bool, list[float]] = {True: [], False: []}
+        try:
+            call()
+            for _ in range(rounds):
+                for is_peer, each in ((True, lambda: torch.matmul(a, b)), (False, call)):
+                    taken[is_peer] += times_of(each, hardware, seconds, GRAPH)
+        except Exception as error:  # out of resources, for one: told, and the others are timed
+            refused[f"{form} {config}"] = f"{type(error).__name__}: {error}".splitlines()[0][:120]
+            continue
+        ms, peer = (statistics.median(taken[is_peer]) for is_peer in (False, True))
+        rows.append({"size": size, "form": form, "config": config, "us": round(1e3 * ms, 2),
+                     "tflops": round(2.0 * m * n * k / ms / 1e9, 1), "ratio": round(peer / ms, 3)})  # fmt: skip
+    print(*(f"{size} {what}: {why}" for what, why in refused.items()), sep="\n")
+    return sorted(rows, key=lambda row: (row["form"], row["us"]))
+
+
+def differing(a: torch.Tensor, b: torch.Tensor, repeats: int) -> int:
+    """Words in which the two forms differ, in `repeats` launches of each split."""
+    wrong = 0
+    for *tile, warps, split in SPLITS:
+        ask = functools.partial(split_matmul, a, b, tile=tuple(tile), num_warps=warps, split=split)
+        by_second = ask(last_adds=False)
+        wrong += sum(int((by_second.view(torch.int16) != ask(last_adds=True).view(torch.int16)).sum()) for _ in range(repeats))
+    return wrong
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path(".harness/benchmarks"), metavar="DIR")
+    parser.add_argument("--sizes", nargs="+", default=list(SIZES), metavar="S", help="N for a cube, or MxNxK")
+    parser.add_argument("--rounds", type=int, default=2, help="turns that each configuration and cuBLAS take")
+    parser.add_argument("--seconds", type=float, default=0.02, help="of one turn's graph, which is replayed ten times")
+    given = parser.parse_args(arguments)
+    from bitverdict.harness.model.targets import target
+    from bitverdict.harness.session.reproducers import versions
+
+    try:
+        hardware = target("cuda:0")
+    except ValueError as error:
+        print(f"{error}; this benchmark times launches and needs a CUDA GPU")
+        return 2
+    rows = [row for size in given.sizes for row in measured(size, hardware, given.rounds, given.seconds)]
+    a, b = (torch.randn((512, 512), device="cuda", dtype=torch.float16) for _ in "ab")
+    told = {"date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+            "command": "python benchmarks/split_k.py " + " ".join(sys.argv[1:]),
+            "model": hardware.model, "versions": versions() | driver_versions(), "rows": rows,
+            "differ": differing(a, b, 50)}  # fmt: skip
+    given.out.mkdir(parents=True, exist_ok=True)
+    (given.out / "split_k.json").write_text(json.dumps(told, indent=1) + "\n")
+    for row in rows:
+        print(f"{row['size']} {row['form']} {row['config']}: {row['us']} us, {row['ratio']:.3f} of cuBLAS")
+    print(f"words in which the two forms differ: {told['differ']}")
+    return 1 if told["differ"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
