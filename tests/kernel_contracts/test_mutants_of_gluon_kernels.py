@@ -6,16 +6,17 @@ kernel's own contract, on the emulated GPU that has its instructions."""
 
 from __future__ import annotations
 
-from functools import cache
+import hashlib
+import json
+import os
 from pathlib import Path
 
 import pytest
 
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
-from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.model.verdict import Decision
 from tests.faults.corpus import COLLECTIONS
 from tests.faults.mutants import Mutant, mutant_contract, once
 
@@ -42,9 +43,15 @@ def mutants_of(stem: str) -> list[Mutant]:
 ALL = [mutant for stem in MACHINES for mutant in mutants_of(stem)]
 
 
-@cache
-def failure_report(mutant: Mutant, directory: Path) -> tuple[Case, Verdict] | None:
-    """The first case of the required cases that fails, and its verdict."""
+def failure_report(mutant: Mutant, aside: Path) -> dict[str, str] | None:
+    """Of the first required case that fails: the case, and the verdict's outcome, message and line. None where none fails.
+
+    Kept in `aside`, which all workers of the run share: each mutant is judged once."""
+    kept = aside / f"{hashlib.sha256(mutant.id.encode()).hexdigest()[:16]}.json"
+    if kept.exists():
+        return json.loads(kept.read_text())
+    directory = aside / f"of-{os.getpid()}"
+    directory.mkdir(exist_ok=True)
     contract = mutant_contract(mutant, directory)
     machine = Target(f"emulated:{MACHINES[mutant.kernel]}", MACHINES[mutant.kernel])
     cases = contract.required(machine)
@@ -52,23 +59,37 @@ def failure_report(mutant: Mutant, directory: Path) -> tuple[Case, Verdict] | No
         cases.sort(key=lambda case: resolve(mutant.kernel).expected_outcome(case, machine).result)
     wanted = set(mutant.shows_in)
     cases.sort(key=lambda case: not wanted <= {(name, str(value)) for name, value in contract.coverage(case, machine).items()})
+    found = None
     for case in cases:
         verdict = judge(case, machine, contract)
         if verdict.failed:
-            return case, verdict
-    return None
+            found = {
+                "case": repr((case.problem, case.config, case.regime, case.schedule)),
+                "outcome": str(verdict.outcome),
+                "message": verdict.message.replace(str(directory), ""),
+                "line": verdict.location.rpartition(":")[2],
+            }
+            break
+    unfinished = kept.with_suffix(f".{os.getpid()}")  # a reader never finds half a file
+    unfinished.write_text(json.dumps(found))
+    unfinished.replace(kept)
+    return found
 
 
 @pytest.fixture(scope="module")
 def aside(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("mutants")
+    """A directory of this run, the same in each of its workers."""
+    own = tmp_path_factory.getbasetemp()
+    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "mutants-of-gluon-kernels"
+    shared.mkdir(exist_ok=True)
+    return shared
 
 
 @pytest.mark.parametrize("mutant", ALL, ids=lambda mutant: f"{mutant.kernel}: {mutant.name}".replace(" ", "-"))
 def test_each_mutant_fails_as_its_kind(mutant: Mutant, aside: Path) -> None:
     found = failure_report(mutant, aside)
     assert found is not None, "passed by the whole required cases"
-    assert found[1].outcome in mutant.expected, found[1].message
+    assert found["outcome"] in set(map(str, mutant.expected)), found["message"]
 
 
 @pytest.mark.parametrize("stem", MACHINES)
@@ -79,14 +100,7 @@ def test_no_two_faults_of_a_kernel_fail_by_one_case_message_and_line(stem: str, 
     for mutant in mutants:
         found = failure_report(mutant, aside)
         assert found is not None, mutant.name
-        case, verdict = found
-        mark = (
-            repr((case.problem, case.config, case.regime, case.schedule)),
-            verdict.message.replace(str(aside), ""),
-            verdict.location.rpartition(":")[2],
-        )
-        message = mark[1].replace(mutant.stem, "")
-        mark = (mark[0], message, mark[2])
+        mark = (found["case"], found["message"].replace(mutant.stem, ""), found["line"])
         assert mark not in seen, (seen[mark], mutant.name)
         seen[mark] = mutant.name
 
