@@ -42,7 +42,7 @@ NVFP4 = instruction("sm_100", "tcgen05", "e2m1", "e2m1", "fp32", scale="ue4m3")
 EMULATED = instruction("sm_90", "mma.sync", "e4m3", "e4m3", "fp32")
 HALF = instruction("sm_90", "wgmma", "fp16", "fp16", "fp16")
 BY_NAME = {"ids": lambda rule: rule.name.replace(" ", "_")}
-ROWS, MANY = 12, 24
+ROWS, MANY = 6, 24
 
 
 def factor(value: float) -> Factor:
