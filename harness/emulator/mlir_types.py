@@ -85,8 +85,10 @@ def element_dtype(element: str) -> np.dtype:
     return _CODES[bits] if fmt else _INTS[bits]
 
 
-_POINTER = re.compile(r"!tt\.ptr<(\w+)(?:, \d+)?>$")
-_SHAPED = re.compile(r"((?:\d+x)*)(!tt\.ptr<\w+(?:, \d+)?>|\w+)$")
+_SPACE = r'(?:, (?:\d+|"\w+"))?'  # of a pointer: a number, or "constant" where the author promised to write nothing there
+_POINTER = re.compile(rf"!tt\.ptr<(\w+){_SPACE}>$")
+_POINTERS = re.compile(rf"!tt\.ptr<!tt\.ptr<.*>{_SPACE}>$")  # what it points to is an address
+_SHAPED = re.compile(rf"((?:\d+x)*)(!tt\.ptr<.*{_SPACE}>|\w+)$")
 
 
 @cache
@@ -97,6 +99,8 @@ def parse_type(text: str) -> Type | None:
         return Type(text, "scalar", text)
     if found := _POINTER.match(text):
         return Type(text, "pointer", found[1], pointers=True) if found[1] in ELEMENTS else None
+    if _POINTERS.match(text):
+        return Type(text, "pointer", "i64", pointers=True)
     if text == "!ttg.async.token":
         return Type(text, "token")
     if text.startswith(("tensor<", "!ttg.memdesc<")):
@@ -127,9 +131,10 @@ def _shaped(text: str) -> tuple[tuple[int, ...], str, bool] | None:
     if not found:
         return None
     shape = tuple(int(n) for n in found[1].split("x")[:-1])
-    pointer = _POINTER.match(found[2])
-    element = pointer[1] if pointer else found[2]
-    return (shape, element, bool(pointer)) if element in ELEMENTS else None
+    if found[2].startswith("!tt.ptr<"):
+        pointer = parse_type(found[2])
+        return (shape, pointer.element, True) if pointer else None
+    return (shape, found[2], False) if found[2] in ELEMENTS else None
 
 
 _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|->|[<>(){}\[\],]')

@@ -46,6 +46,18 @@ def floats() -> list[Row]:
             Row("-x", t, t, (f"xor.{bits}",)),
             Row("tl.abs(x)", t, t, (f"and.{bits}",)),
         ]
+    rows += [
+        Row("tl.fma(x, y, z)", "f64", "f64", ("fma.rn.f64",)),
+        Row("tl.maximum(x, y)", "f64", "f64", ("max.f64",)),
+        Row("tl.minimum(x, y)", "f64", "f64", ("min.f64",)),
+        Row("tl.clamp(x, y, z)", "f64", "f64", ("max.f64", "min.f64")),
+        Row("x / y", "f64", "f64", ("div.rn.f64",)),
+        Row("tl.sqrt(x)", "f64", "f64", ("sqrt.rn.f64",)),
+        Row("tl.floor(x)", "f64", "f64", ("cvt.rmi.f64.f64",)),
+        Row("tl.ceil(x)", "f64", "f64", ("cvt.rpi.f64.f64",)),
+        Row("x < y", "f64", "i8", ("setp.lt.f64", "selp.b16")),
+        Row("x != y", "f64", "i8", ("setp.neu.f64", "selp.b16")),
+    ]
     for t in ("f32", "f16", "bf16"):
         kept = ", propagate_nan=tl.PropagateNan.ALL"
         rows += [
@@ -54,14 +66,14 @@ def floats() -> list[Row]:
             Row("tl.minimum(x, y)", t, t, (f"min.{t}",)),
             Row(f"tl.maximum(x, y{kept})", t, t, (f"max.NaN.{t}",)),
             Row(f"tl.minimum(x, y{kept})", t, t, (f"min.NaN.{t}",)),
+            Row("tl.clamp(x, y, z)", t, t, (f"max.{t}", f"min.{t}")),
+            Row(f"tl.clamp(x, y, z{kept})", t, t, (f"max.NaN.{t}", f"min.NaN.{t}")),
         ]
         widened = ("cvt.f32.bf16", "cvt.f32.bf16") if t == "bf16" else ()
         for sign, name in {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "==": "eq", "!=": "neu"}.items():
             compared = (*widened, f"setp.{name}.f32", "selp.b16") if widened else None
             rows.append(Row(f"x {sign} y", t, "i8", (f"setp.{name}.{t}", "selp.b16"), compared))
     rows += [
-        Row("tl.clamp(x, y, z)", "f32", "f32", ("max.f32", "min.f32")),
-        Row("tl.clamp(x, y, z, propagate_nan=tl.PropagateNan.ALL)", "f32", "f32", ("max.NaN.f32", "min.NaN.f32")),
         Row("tl.div_rn(x, y)", "f32", "f32", ("div.rn.f32",)),
         Row("tl.sqrt_rn(x)", "f32", "f32", ("sqrt.rn.f32",)),
         Row("tl.floor(x)", "f32", "f32", ("cvt.rmi.ftz.f32.f32",)),
@@ -72,8 +84,28 @@ def floats() -> list[Row]:
 
 
 def conversions() -> list[Row]:
-    """Between integers and floats. A float becomes 8 bits through 16; below sm_90 a bf16 goes through fp32 on either way."""
-    rows = []
+    """Between integers and floats, and with fp64. A float becomes 8 bits through 16; below sm_90 a bf16 goes through fp32 on either
+    way, and fp64 through fp32 rounded to odd."""
+    to_odd = (
+        "abs.f64",
+        "cvt.rn.f32.f64",
+        "cvt.f64.f32",
+        "abs.f64",
+        "setp.gt.f64",
+        "selp.b32",
+        "add.s32",
+        "setp.ne.b32",
+        "selp.b32",
+    )
+    to_odd += ("setp.equ.f64", "selp.b32", "cvt.rn.bf16.f32")
+    rows = [
+        Row("x.to(tl.float32)", "f64", "f32", ("cvt.rn.f32.f64",)),
+        Row("x.to(tl.float16)", "f64", "f16", ("cvt.rn.f16.f64",)),
+        Row("x.to(tl.bfloat16)", "f64", "bf16", ("cvt.rn.bf16.f64",), to_odd),
+        Row("x.to(tl.float64)", "f32", "f64", ("cvt.f64.f32",)),
+        Row("x.to(tl.float64)", "f16", "f64", ("cvt.f64.f16",)),
+        Row("x.to(tl.float64)", "bf16", "f64", ("cvt.f64.bf16",), ("cvt.f32.bf16", "cvt.f64.f32")),
+    ]
     for integer, name in INTEGERS.items():
         bits, sign = int(integer[1:]), "s" if integer[0] == "i" else "u"
         wide = max(bits, 16)
@@ -82,6 +114,8 @@ def conversions() -> list[Row]:
             rows.append(Row(f"x.to(tl.{FLOATS[t]})", integer, t, (f"cvt.rn.{t}.{sign}{wide}",), through))
             through = ("cvt.f32.bf16", f"cvt.rzi.{sign}{wide}.f32") if t == "bf16" else None
             rows.append(Row(f"x.to(tl.{name})", t, integer, (f"cvt.rzi.{sign}{wide}.{t}",), through))
+        rows.append(Row("x.to(tl.float64)", integer, "f64", (f"cvt.rn.f64.{sign}{wide}",)))
+        rows.append(Row(f"x.to(tl.{name})", "f64", integer, (f"cvt.rzi.{sign}{wide}.f64",)))
     return rows
 
 
@@ -106,6 +140,10 @@ def integers() -> list[Row]:
             Row("x < y", t, "i8", (f"setp.lt.{sign}{wide}", "selp.b16")),
             Row("x == y", t, "i8", (f"setp.eq.b{wide}", "selp.b16")),
         ]
+        if t in ("u32", "u64"):
+            rows.append(Row("tl.umulhi(x, y)", t, t, (f"mul.hi.{t}",)))
+        if sign == "s":
+            rows.append(Row("tl.abs(x)", t, t, ("abs.s16",) if bits == 8 else (f"neg.s{wide}", f"max.s{wide}")))
         for expression, name in {"x // (y | 1)": "div", "x % (y | 1)": "rem"}.items():  # 64 bits: 32 where they suffice
             split = ("or.b64", "and.b64", "setp.ne.b64", f"{name}.{sign}64", f"{name}.u32")
             rows.append(Row(expression, t, t, (f"or.b{wide}", *(split if bits == 64 else (f"{name}.{sign}{wide}",)))))

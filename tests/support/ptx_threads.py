@@ -112,10 +112,10 @@ def root(a: int, form: str, *, nearest: bool = True) -> int:
         return a
     if x != x or x < 0:
         return NAN[form]
-    scaled = Fraction(x) * Fraction(4) ** 200  # at least 2^100: its root has far more bits than any form
+    scaled = Fraction(x) * Fraction(4) ** 700  # at least 2^300: its root has far more bits than any form
     low = isqrt(scaled.numerator // scaled.denominator)
     exact = low * low == scaled
-    return rounded(Fraction(2 * low + (0 if exact else 1), 2) / 2**200, form, nearest=nearest)
+    return rounded(Fraction(2 * low + (0 if exact else 1), 2) / 2**700, form, nearest=nearest)
 
 
 def whole(word: int, form: str, mode: str) -> int:
@@ -313,6 +313,9 @@ class Threads:
             }  # fmt: skip
             if kind in simple and "hi" not in parts:
                 return simple[kind](*words).astype(np.uint64)
+            if kind == "mul" and "lo" not in parts:
+                products = [int(x) * int(y) >> bits for x, y in zip(*words, strict=True)]
+                return np.array([each & (1 << 64) - 1 for each in products], np.uint64)
             if kind == "mad":
                 return (words[0] * words[1] + words[2]).astype(np.uint64)
             if kind == "not":

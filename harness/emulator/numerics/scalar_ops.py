@@ -108,7 +108,7 @@ def convert_float(source: str, destination: str, arch: str) -> Callable:
     return run
 
 
-def float_from_int(bits: int, fmt: str, arch: str, *, signed: bool) -> Callable:
+def float_from_int(bits: int, fmt: str | None, arch: str, *, signed: bool) -> Callable:
     """sitofp, uitofp: rounded once, to nearest even; but to bf16 before sm_90, where it goes through fp32 and is rounded twice.
 
     Integers of 64 bits are taken in two halves, which float64 holds, and rounded to odd there; those of fewer are exact in it.
@@ -121,8 +121,8 @@ def float_from_int(bits: int, fmt: str, arch: str, *, signed: bool) -> Callable:
             values = -values.astype(np.int8) if signed else values.astype(np.uint8)
         elif not signed:
             values = values.astype({8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}[bits]).view(unsigned[bits])
-        if fmt == "fp32":
-            return values.astype(np.float32)
+        if fmt in (None, "fp32"):
+            return values.astype(np.float32 if fmt else np.float64)
         if fmt == "bf16" and not ARCHITECTURES[arch].converts_integers_to_bf16:
             return narrow(values.astype(np.float32).astype(np.float64), fmt)
         if bits < 64:

@@ -9,6 +9,7 @@ from bitverdict.harness.emulator.frontend.lowerings import (  # noqa: F401
     copies,
     floats,
     global_memory,
+    histograms,
     integers,
     products,
     reductions,

@@ -46,6 +46,11 @@ def check(t: Translator, op: Operation) -> None:
     t.machine(op, Cta.check, condition)
 
 
+@lowers("ttg.grid_dependency_wait", "tt.grid_dependency_wait", "ttng.grid_dependency_wait", "tt.grid_dependency_launch_dependents")
+def launch_order(t: Translator, op: Operation) -> None:
+    """griddepcontrol: launches run one after another here, so what an earlier one wrote is there, and a later one waits."""
+
+
 @lowers("tt.print", "ttg.remark")
 def say(t: Translator, op: Operation) -> None:
     """Printing changes no word of any result."""

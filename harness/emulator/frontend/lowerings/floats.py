@@ -19,6 +19,7 @@ from bitverdict.harness.emulator.numerics.scalar_ops import (
     negative,
     widen,
 )
+from bitverdict.reference.scalar_arithmetic.fp64 import fma as fma64
 
 # arith.cmpf: false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno true
 _COMPARE = {1: np.equal, 2: np.greater, 3: np.greater_equal, 4: np.less, 5: np.less_equal, 13: np.not_equal}
@@ -36,6 +37,8 @@ def fused(t: Translator, op: Operation) -> None:
         t.call(op, narrow_fma(kind.format))
     elif kind.element == "f32":
         t.call(op, fma)
+    elif kind.element == "f64":
+        t.call(op, fma64)
     else:
         raise NotModelled(op, f"on {kind.element}")
 
@@ -80,19 +83,16 @@ def extremes(t: Translator, op: Operation) -> None:
     """max.f32 and min.f32, with .NaN for the *imum forms (PTX ISA 9.7.3.11); +0 is above -0."""
     fmt = t.result(op).format
     keep_nan, largest = op.name.endswith("imumf"), "max" in op.name
+    t.call(op, lambda a, b: narrow(_extreme(widen(a, fmt), widen(b, fmt), largest=largest, keep_nan=keep_nan), fmt))
 
-    def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        x, y = widen(a, fmt), widen(b, fmt)
-        chosen = (x > y) | ((x == y) & ~np.signbit(x)) if largest else (x < y) | ((x == y) & np.signbit(x))
-        found = np.where(chosen, x, y)
-        found = (
-            np.where(np.isnan(x) | np.isnan(y), np.nan, found)
-            if keep_nan
-            else np.where(np.isnan(x), y, np.where(np.isnan(y), x, found))
-        )
-        return narrow(found, fmt)
 
-    t.call(op, run)
+def _extreme(x: np.ndarray, y: np.ndarray, *, largest: bool, keep_nan: bool) -> np.ndarray:
+    """The larger or the smaller of two float64; a NaN is left out, or kept."""
+    chosen = (x > y) | ((x == y) & ~np.signbit(x)) if largest else (x < y) | ((x == y) & np.signbit(x))
+    found = np.where(chosen, x, y)
+    if keep_nan:
+        return np.where(np.isnan(x) | np.isnan(y), np.nan, found)
+    return np.where(np.isnan(x), y, np.where(np.isnan(y), x, found))
 
 
 _NEAREST_EVEN = "1"  # of tt.fp_to_fp
@@ -104,10 +104,15 @@ def convert(t: Translator, op: Operation) -> None:
     rounding = op.attributes.get("rounding", op.attributes.get("roundingmode", _NEAREST_EVEN)).split(" ")[0]
     if source.bits > target.bits and rounding != _NEAREST_EVEN:  # TritonAttrDefs: 0 is RTZ; arith writes none but others
         raise NotModelled(op, f'rounding {rounding} (fp_downcast_rounding="rtz"): only rtne, to nearest even, is known')
+    if target.element == "f64":
+        t.call(op, lambda a: widen(a, source.format))
+        return
+    if source.element == "f64":
+        if target.bits == 8:
+            raise NotModelled(op, f"from f64 to {target.element}")
+        t.call(op, lambda a: narrow(a, target.format))
+        return
     if source.format is None or target.format is None:
-        if target.element == "f64":
-            t.call(op, lambda a: widen(a, source.format))
-            return
         raise NotModelled(op, f"from {source.element} to {target.element}")
     t.call(op, convert_float(source.format, target.format, t.arch))
 
@@ -115,7 +120,7 @@ def convert(t: Translator, op: Operation) -> None:
 @lowers("arith.sitofp", "arith.uitofp")
 def from_integer(t: Translator, op: Operation) -> None:
     source, target = t.operand(op, 0), t.result(op)
-    if target.format is None or target.bits == 8:
+    if target.bits == 8:
         raise NotModelled(op, f"from {source.element} to {target.element}")
     t.call(op, float_from_int(source.bits, target.format, t.arch, signed=op.name == "arith.sitofp"))
 
@@ -136,27 +141,43 @@ def correctly_rounded(t: Translator, op: Operation) -> None:
     t.call(op, lambda *values: canonical(run(*values)))
 
 
+@lowers("math.sqrt")
+def root(t: Translator, op: Operation) -> None:
+    """sqrt.rn.f64."""
+    if t.result(op).element != "f64":
+        raise NotModelled(op, f"on {t.result(op).element}")
+    t.call(op, np.sqrt)
+
+
 @lowers("math.floor", "math.ceil")
 def whole(t: Translator, op: Operation) -> None:
-    """cvt.rmi.ftz and cvt.rpi.ftz: libdevice's, compiled to flush."""
-    if t.result(op).element != "f32":
-        raise NotModelled(op, f"on {t.result(op).element}")
+    """cvt.rmi.ftz and cvt.rpi.ftz: libdevice's, compiled to flush. There is no flushing of fp64."""
     run = np.floor if op.name == "math.floor" else np.ceil
-    t.call(op, lambda a: canonical(run(flushed(a))))
+    if t.result(op).element == "f64":
+        t.call(op, run)
+    elif t.result(op).element == "f32":
+        t.call(op, lambda a: canonical(run(flushed(a))))
+    else:
+        raise NotModelled(op, f"on {t.result(op).element}")
 
 
 @lowers("tt.clampf")
 def clamp(t: Translator, op: Operation) -> None:
-    """min(max(x, low), high); NaN gives the bound unless it propagates."""
-    if t.result(op).element != "f32":
-        raise NotModelled(op, f"on {t.result(op).element}")
-    propagate = op.integer("propagateNan") != 0
-    if propagate:
-        t.call(op, lambda x, low, high: canonical(np.minimum(np.maximum(x, low), high)))
-    else:
-        t.call(op, lambda x, low, high: canonical(np.fmin(np.fmax(x, low), high)))
+    """min(max(x, low), high) by the instructions of `extremes`; NaN gives the bound unless it propagates."""
+    fmt, keep_nan = t.result(op).format, op.integer("propagateNan") != 0
+    if keep_nan and fmt is None:
+        raise NotModelled(op, "that keeps NaN, on f64, which has no such instruction")
+
+    def run(x: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        raised = _extreme(widen(x, fmt), widen(low, fmt), largest=True, keep_nan=keep_nan)
+        return narrow(_extreme(raised, widen(high, fmt), largest=False, keep_nan=keep_nan), fmt)
+
+    t.call(op, run)
 
 
 @lowers("arith.divf")
 def divide(t: Translator, op: Operation) -> None:
+    if t.result(op).element == "f64":
+        t.call(op, np.divide)  # div.rn.f64
+        return
     raise NotModelled(op, "a division by div.full.f32, which does not round correctly; write tl.div_rn for one that does")

@@ -112,6 +112,38 @@ def binary_unsigned(t: Translator, op: Operation) -> None:
     _both(t, op, _unsigned(array), lambda a, b: single(_mod(a, bits), _mod(b, bits)))
 
 
+@lowers("tt.mulhiui")
+def upper_product(t: Translator, op: Operation) -> None:
+    """The upper half of the product of two unsigned words (mul.hi.u32, mul.hi.u64)."""
+    bits = t.result(op).bits
+    if bits not in (32, 64):
+        raise NotModelled(op, f"on {t.result(op).element}")
+    array = _upper_32 if bits == 32 else _upper_64
+    _both(t, op, _unsigned(array), lambda a, b: _mod(a, bits) * _mod(b, bits) >> bits)
+
+
+def _upper_32(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return (a.astype(np.uint64) * b >> np.uint64(32)).astype(np.uint32)
+
+
+def _upper_64(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """By four products of halves, the carries of the middle ones taken along."""
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    (a1, a0), (b1, b0) = ((each >> half, each & low) for each in (a, b))
+    middle = a1 * b0 + (a0 * b0 >> half)
+    return a1 * b1 + (middle >> half) + (a0 * b1 + (middle & low) >> half)
+
+
+@lowers("math.absi")
+def magnitude(t: Translator, op: Operation) -> None:
+    """Of the least number itself: its negative is no word."""
+    if t.result(op).kind == "scalar":
+        bits = t.result(op).bits
+        t.call(op, lambda a: wrap(abs(a), bits))
+    else:
+        t.call(op, np.abs)
+
+
 @lowers("arith.shli", "arith.shrsi", "arith.shrui")
 def shift(t: Translator, op: Operation) -> None:
     """By as many bits as there are, or more: nothing is left, or the sign. The amount is its low 32 bits (PTX ISA, shl and shr)."""

@@ -91,6 +91,24 @@ def cat(t: Translator, op: Operation) -> None:
     raise NotModelled(op, "the order of its elements is the layout's choice")
 
 
+@lowers("tt.gather")
+def gather(t: Translator, op: Operation) -> None:
+    """Elements along an axis by their indices, which are unsigned and of 32 bits on the way down."""
+    t.call(op, gathered, op.integer("axis"))
+    t.meet(warps=not t.scratch(op))
+
+
+def gathered(source: np.ndarray, indices: np.ndarray, axis: int) -> np.ndarray:
+    """`source` at `indices` along `axis`; poison, all bits one, where an index lies outside."""
+    count = source.shape[axis]
+    places = indices.view(f"u{indices.itemsize}") & 0xFFFFFFFF if indices.itemsize == 8 else indices.view(f"u{indices.itemsize}")
+    outside = places >= count
+    found = np.take_along_axis(source, np.where(outside, 0, places).astype(np.int64), axis)
+    if outside.any():
+        found[outside] = np.full(1, -1, f"i{found.itemsize}").view(found.dtype) if found.dtype != np.bool_ else True
+    return found
+
+
 @lowers("ttg.convert_layout")
 def convert_layout(t: Translator, op: Operation) -> None:
     """The identity on values; where it goes through shared memory, it overwrites what lies there, and the threads meet: all of

@@ -1,0 +1,76 @@
+"""Contract under test: what draws, counts and moves words does so on the emulated GPU as its definition says, word for word."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from bitverdict.harness.emulator import emulated
+from tests.support import structure_kernels as kernels
+
+ROUNDS, MULTIPLIERS, KEYS = 10, (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
+
+
+def philox(seed: int, counter: int) -> list[int]:
+    """Philox4x32-10 (Salmon and others, 2011) of one counter, in Python's integers."""
+    c, k, mask = [counter, 0, 0, 0], [seed & 0xFFFFFFFF, seed >> 32], 0xFFFFFFFF
+    for _ in range(ROUNDS):
+        first, second = MULTIPLIERS[0] * c[0], MULTIPLIERS[1] * c[2]
+        c = [second >> 32 ^ c[1] ^ k[0], second & mask, first >> 32 ^ c[3] ^ k[1], first & mask]
+        k = [(key + step) & mask for key, step in zip(k, KEYS, strict=True)]
+    return c
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
+def test_drawn_words_are_those_of_philox(arch: str) -> None:
+    seed, n = 0x123456789ABCDEF, 64
+    words, floats = torch.zeros(4, n, dtype=torch.int32), torch.zeros(n)
+    with emulated(arch):
+        kernels.draw[(1,)](seed, words, floats, N=n)
+    expected = np.array([philox(seed, i) for i in range(n)], np.uint32).T.copy().view(np.int32)  # (4, n)
+    np.testing.assert_array_equal(words.numpy(), expected)
+    first = np.where(expected[0] < 0, -expected[0] - 1, expected[0])
+    np.testing.assert_array_equal(floats.numpy(), first.astype(np.float32) * np.float32(4.6566127342e-10))
+
+
+def test_a_histogram_counts_what_the_mask_lets_through() -> None:
+    """A value beyond the bins falls into one, as compiled: no more of its bits are looked at than count the bins."""
+    values = torch.randint(0, 64, (256,), dtype=torch.int32, generator=torch.Generator().manual_seed(0))
+    values[7], values[8] = 64 + 5, -1  # 5 and 63
+    whole, masked = torch.zeros(64, dtype=torch.int32), torch.zeros(64, dtype=torch.int32)
+    with emulated("sm_90"):
+        kernels.count[(1,)](values, whole, masked, N=256, BINS=64)
+    kept = values & 63
+    assert torch.equal(whole, torch.bincount(kept, minlength=64).int())
+    assert torch.equal(masked, torch.bincount(kept[torch.arange(256) % 3 != 0], minlength=64).int())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+def test_a_gather_takes_what_its_indices_name(dtype: torch.dtype) -> None:
+    source = torch.arange(16 * 32).reshape(16, 32).to(dtype)
+    indices = torch.randint(0, 16, (32, 32), dtype=torch.int32, generator=torch.Generator().manual_seed(1))
+    out, outside = torch.zeros(32, 32, dtype=dtype), torch.zeros(32, 32, dtype=dtype)
+    beyond = indices.clone()
+    beyond[3, 4], beyond[5, 6] = 16, -1
+    with emulated("sm_90"):
+        for given, into in ((indices, out), (beyond, outside)):
+            kernels.pick[(1,)](source, given, into, ROWS=16, TAKEN=32, COLUMNS=32)
+    expected = source.gather(0, indices.long())
+    assert torch.equal(out, expected)
+    bits = outside.view(torch.uint8).reshape(32, 32, -1)
+    poisoned = (bits == 255).all(-1)
+    assert {tuple(each) for each in poisoned.nonzero().tolist()} == {(3, 4), (5, 6)}, "outside the axis lies poison"
+    assert torch.equal(torch.where(poisoned, expected, outside), expected)
+
+
+def test_cat_interleave_sort_topk_flip_and_permute_move_words() -> None:
+    """Read through a pointer to constant memory, between a wait for the launch before and a word to the next."""
+    a, b = (torch.randperm(32, generator=torch.Generator().manual_seed(i)).int() for i in range(2))
+    out = torch.full((6, 64), -9, dtype=torch.int32)
+    with emulated("sm_90"):
+        kernels.arrange[(1,)](a, b, out, N=32, K=8)
+    falling = a.sort(descending=True)[0]
+    rows = [torch.cat([a, b]), torch.stack([a, b], 1).ravel(), falling, falling[:8], a.flip(0)]
+    for got, expected in zip(out, [*rows, a.reshape(4, 2, 4).permute(2, 0, 1).ravel()], strict=True):
+        assert torch.equal(got[: len(expected)], expected) and (got[len(expected) :] == -9).all()

@@ -1,0 +1,49 @@
+"""Triton kernels whose operations move, count or draw words: what the standard library builds on besides arithmetic."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def draw(seed, words, floats, N: tl.constexpr):
+    at = tl.arange(0, N)  # (N,)
+    a, b, c, d = tl.randint4x(seed, at)
+    tl.store(words + at, a)
+    tl.store(words + N + at, b)
+    tl.store(words + 2 * N + at, c)
+    tl.store(words + 3 * N + at, d)
+    tl.store(floats + at, tl.rand(seed, at))
+
+
+@triton.jit
+def count(values, whole, masked, N: tl.constexpr, BINS: tl.constexpr):
+    at = tl.arange(0, N)  # (N,)
+    found = tl.load(values + at)
+    bins = tl.arange(0, BINS)  # (BINS,)
+    tl.store(whole + bins, tl.histogram(found, BINS))
+    tl.store(masked + bins, tl.histogram(found, BINS, mask=at % 3 != 0))
+
+
+@triton.jit
+def pick(source, indices, out, ROWS: tl.constexpr, TAKEN: tl.constexpr, COLUMNS: tl.constexpr):
+    column = tl.arange(0, COLUMNS)[None, :]  # (1, COLUMNS)
+    tile = tl.load(source + tl.arange(0, ROWS)[:, None] * COLUMNS + column)  # (ROWS, COLUMNS)
+    places = tl.arange(0, TAKEN)[:, None] * COLUMNS + column  # (TAKEN, COLUMNS)
+    tl.store(out + places, tl.gather(tile, tl.load(indices + places), 0))
+
+
+@triton.jit
+def arrange(a: tl.const, b, out, N: tl.constexpr, K: tl.constexpr):
+    """Row by row of 2N: a behind b, interleaved, sorted, the K largest, turned round, permuted."""
+    at, both = tl.arange(0, N), tl.arange(0, 2 * N)
+    tl.extra.cuda.gdc_wait()
+    x, y = tl.load(a + at), tl.load(b + at)
+    tl.store(out + both, tl.cat(x, y))
+    tl.store(out + 2 * N + both, tl.interleave(x, y))
+    tl.store(out + 4 * N + at, tl.sort(x, descending=True))
+    tl.store(out + 6 * N + tl.arange(0, K), tl.topk(x, K))
+    tl.store(out + 8 * N + at, tl.flip(x))
+    tl.store(out + 10 * N + at, tl.ravel(tl.permute(tl.reshape(x, (4, 2, N // 8)), (2, 0, 1))))
+    tl.extra.cuda.gdc_launch_dependents()
