@@ -232,10 +232,10 @@ class Device:
 
     def _run_programs(self, programs: Programs, facts: ProgramFacts, count: int) -> None:
         """Each of `count` programs by itself where none can wait for another or choose by what an atomic finds, else turn by turn.
-        Those beyond what is resident begin in the order of their numbers."""
+        Those beyond what runs at the same time begin in the order of their numbers."""
         if not facts.polling and not (facts.chooses and self.schedule.draw is not None):
             programs.run_in_turn(self.schedule.order(count))
-        elif count > programs.resident.programs:
+        elif count > programs.resident.together:
             programs.run_together(range(count))
         else:
             programs.run_together(self.schedule.order(count))

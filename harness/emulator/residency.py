@@ -1,7 +1,8 @@
 """How many programs of a launch a GPU holds at once: its multiprocessors, and what one program takes of each.
 
 Programs that are resident together run at the same time, so one may wait for another. Programs beyond that begin when one ends.
-What each multiprocessor has stands in the record of its architecture (`bitverdict.harness.model.architectures`).
+Tensor memory does not count: a program that is resident waits for its columns. What each multiprocessor has stands in the record
+of its architecture (`bitverdict.harness.model.architectures`).
 """
 
 from __future__ import annotations
@@ -24,10 +25,22 @@ MULTIPROCESSORS = {name: chip.multiprocessors for name, chip in CHIPS.items()}
 
 @dataclass(frozen=True)
 class Residency:
-    """`programs` can be resident together; `reason` says how that was counted, for a person to read."""
+    """`programs` can be resident together; `reason` says how that was counted, for a person to read.
+
+    Of each of the `multiprocessors`, `holders` programs have their `columns` of tensor memory at once. Those that are resident
+    beside them wait. Without tensor memory `columns` is 0, and nobody waits.
+    """
 
     programs: int
     reason: str
+    multiprocessors: int
+    holders: int
+    columns: int
+
+    @property
+    def together(self) -> int:
+        """Programs that run at the same time: they are resident and wait for no tensor memory."""
+        return self.multiprocessors * self.holders
 
 
 @dataclass(frozen=True)
@@ -46,8 +59,8 @@ def most_registers(warps: int, limit: int | None) -> Registers:
 
 
 def residency(arch: str, count: int, *, shared: int, warps: int, columns: int, registers: Registers) -> Residency:
-    """Programs that `count` multiprocessors of `arch` hold: each of `warps` warps takes `shared` bytes of shared memory, `columns`
-    of tensor memory, and `registers` a thread."""
+    """Programs that `count` multiprocessors of `arch` hold: each of `warps` warps takes `shared` bytes of shared memory and
+    `registers` a thread, and waits for `columns` of tensor memory."""
     have = MULTIPROCESSORS[arch]
     by = {
         "programs": have.programs,
@@ -56,11 +69,10 @@ def residency(arch: str, count: int, *, shared: int, warps: int, columns: int, r
         f"registers ({registers.count} a thread, {registers.source})": have.registers
         // (WARP * warps * (-(-registers.count // 8) * 8)),
     }
-    if columns:
-        by["tensor memory"] = have.columns // columns
     scarce = min(by, key=lambda name: by[name])
     each = max(by[scarce], 1)
-    return Residency(count * each, f"{count} multiprocessors of {arch} hold {each} each by their {scarce}")
+    holders = min(each, have.columns // columns) if columns else each
+    return Residency(count * each, f"{count} multiprocessors of {arch} hold {each} each by their {scarce}", count, holders, columns)
 
 
 def check_grid(grid: tuple[int, int, int]) -> None:

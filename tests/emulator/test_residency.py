@@ -4,6 +4,7 @@ grid as the driver does."""
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,16 @@ from triton.runtime import driver
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator.execution import interleaving
+from bitverdict.harness.emulator.frontend.assembly import ptx
 from bitverdict.harness.emulator.residency import LARGEST_GRID, Registers, check_grid, most_registers, residency
 from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.harness.model.architectures import ARCHITECTURES
 from bitverdict.harness.model.verdict import Outcome
+from tests.faults.mutants import mutant_source, source_of
+from tests.faults.timing.tensor_memory import BY_NUMBER, MUTANTS
 from tests.support import ordered_kernels as ordered
 from tests.support import tile_kernels as kernels
+from tests.support.emulated_launches import load
 
 MULTIPROCESSORS = {"sm_80": 108, "sm_90": 132, "sm_100": 148}  # A100, H100 SXM, B200
 
@@ -49,24 +54,28 @@ def test_multiprocessors_that_are_no_number_from_one_are_refused(schedule):
 
 # by hand from the table of the programming guide: 65536 registers, 2048 threads, 32 programs, 164 or 228 KiB of which 1 a program
 @pytest.mark.parametrize(
-    ("arch", "shared", "warps", "columns", "registers", "each", "scarce"),
+    ("arch", "shared", "warps", "registers", "each", "scarce"),
     [
-        ("sm_80", 0, 4, 0, 255, 2, "registers (255 a thread, told)"),
-        ("sm_80", 0, 1, 0, 32, 32, "programs"),
-        ("sm_90", 0, 32, 0, 32, 2, "threads"),
-        ("sm_90", 0, 8, 0, 64, 4, "registers (64 a thread, told)"),
-        ("sm_90", 0, 8, 0, 57, 4, "registers (57 a thread, told)"),  # allocated by 8
-        ("sm_90", 113 * 1024, 4, 0, 64, 2, "shared memory"),
-        ("sm_90", 114 * 1024, 4, 0, 64, 1, "shared memory"),
-        ("sm_80", 163 * 1024, 4, 0, 64, 1, "shared memory"),
-        ("sm_100", 0, 4, 512, 64, 1, "tensor memory"),
-        ("sm_100", 0, 4, 128, 64, 4, "tensor memory"),
+        ("sm_80", 0, 4, 255, 2, "registers (255 a thread, told)"),
+        ("sm_80", 0, 1, 32, 32, "programs"),
+        ("sm_90", 0, 32, 32, 2, "threads"),
+        ("sm_90", 0, 8, 64, 4, "registers (64 a thread, told)"),
+        ("sm_90", 0, 8, 57, 4, "registers (57 a thread, told)"),  # allocated by 8
+        ("sm_90", 113 * 1024, 4, 64, 2, "shared memory"),
+        ("sm_90", 114 * 1024, 4, 64, 1, "shared memory"),
+        ("sm_80", 163 * 1024, 4, 64, 1, "shared memory"),
     ],
 )
-def test_programs_of_a_multiprocessor_are_limited_by_what_is_scarce(arch, shared, warps, columns, registers, each, scarce):
-    found = residency(arch, 3, shared=shared, warps=warps, columns=columns, registers=Registers(registers, "told"))
-    assert found.programs == 3 * each
+def test_programs_of_a_multiprocessor_are_limited_by_what_is_scarce(arch, shared, warps, registers, each, scarce):
+    found = residency(arch, 3, shared=shared, warps=warps, columns=0, registers=Registers(registers, "told"))
+    assert found.programs == found.together == 3 * each
     assert f"3 multiprocessors of {arch} hold {each} each by their {scarce}" == found.reason
+
+
+@pytest.mark.parametrize(("columns", "holders"), [(32, 8), (64, 8), (128, 4), (256, 2), (512, 1)])
+def test_tensor_memory_limits_who_holds_it_and_not_who_is_resident(columns, holders):
+    found = residency("sm_100", 3, shared=0, warps=4, columns=columns, registers=Registers(64, "told"))
+    assert (found.programs, found.together) == (3 * 8, 3 * holders)
 
 
 def test_registers_nobody_limited_are_the_most_there_can_be():
@@ -154,3 +163,60 @@ def test_a_spin_that_never_stops_counting_ends_by_the_limit(monkeypatch):
     with emulated("sm_90"), pytest.raises(EmulatedFault, match="found the words they had found before") as raised:
         ordered.patient[(1,)](torch.zeros(1, dtype=torch.int32), torch.zeros(2, dtype=torch.int32), 2**30)
     assert raised.value.outcome == "timeout"
+
+
+WAITING = load(source_of(BY_NUMBER.kernel))
+TWO = tuple(f"{schedule} on 2" for schedule in ("eager", "latest", *(f"drawn:{i}" for i in range(4))))
+
+
+def chained(module, programs: int, columns: int, schedule: str) -> list[int]:
+    """What each of a chain of programs left."""
+    sums, flags = torch.zeros(programs, dtype=torch.int32), torch.zeros(programs + 1, dtype=torch.int32)
+    with emulated("sm_100", schedule):
+        module.chain[(programs,)](sums, flags, columns)
+    return sums.tolist()
+
+
+@pytest.mark.parametrize("programs", [2, 4, 12])  # of 512 columns each of two multiprocessors has one program at a time
+def test_programs_that_number_themselves_may_wait_in_tensor_memory(programs):
+    for schedule in TWO:
+        assert chained(WAITING, programs, 512, schedule) == [n * (n + 1) // 2 for n in range(1, programs + 1)]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
+def test_who_holds_tensor_memory_and_waits_for_who_has_none_is_named(mutant, tmp_path):
+    path = tmp_path / "mutant.py"
+    path.write_text(mutant_source(mutant))
+    module, found = load(path), []
+    for schedule in TWO:
+        try:
+            chained(module, 12, 512, schedule)
+        except EmulatedFault as fault:
+            found.append(fault)
+            assert fault.outcome in mutant.expected
+            assert fault.message.startswith(
+                "needs tensor memory of programs that wait: 1 of each multiprocessor can have their 512 columns"
+            )
+            assert mutant.at in path.read_text().splitlines()[int(fault.location.rpartition(":")[2]) - 1]
+            waits = fault.details["waits"]
+            assert any(w.startswith("tcgen05.alloc: 512 columns of multiprocessor ") for w in waits.values()), waits
+            assert "have their tensor memory together (2)" in fault.details["remedy"]
+    assert len(found) == len(TWO) if mutant is not BY_NUMBER else 1 < len(found) < len(TWO)
+
+
+def test_numbers_will_do_where_no_two_wait_for_one_tensor_memory(tmp_path):
+    (tmp_path / "mutant.py").write_text(mutant_source(BY_NUMBER))
+    module = load(tmp_path / "mutant.py")
+    for programs, columns in ((2, 512), (4, 512), (4, 256), (6, 256)):  # each beside at most one that waits
+        for schedule in TWO:
+            assert chained(module, programs, columns, schedule)[-1] == programs * (programs + 1) // 2
+
+
+def test_the_compiler_takes_tensor_memory_first_and_gives_it_back_last():
+    with emulated("sm_100") as device:
+        WAITING.chain[(1,)](torch.zeros(1, dtype=torch.int32), torch.zeros(2, dtype=torch.int32), 512)
+    text = ptx(device.launches[0].program, 100, fused=False)
+    seen = re.findall(r"tcgen05\.(?:alloc|relinquish|dealloc)|atom\.|ld\.global|st\.global|ret;", text)
+    assert seen[:2] == ["tcgen05.alloc", "tcgen05.relinquish"] and seen[-2:] == ["tcgen05.dealloc", "ret;"]
+    assert seen.count("tcgen05.alloc") == seen.count("tcgen05.dealloc") == seen.count("ret;") == 1
+    assert "atom." in seen[2:-2]

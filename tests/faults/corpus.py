@@ -29,7 +29,7 @@ from tests.faults.kernels import (
     wrapped_offsets,
 )
 from tests.faults.mutants import Mutant
-from tests.faults.timing import barriers, memory, order
+from tests.faults.timing import barriers, memory, order, tensor_memory
 
 KERNELS = (
     ampere_gemm, block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined, fused_gather_scatter_matmul, hopper_matmul, matmul,
@@ -40,14 +40,15 @@ KERNELS = (
 COLLECTIONS: dict[str, tuple[Mutant, ...]] = {
     "kernels": tuple(mutant for module in KERNELS for mutant in module.MUTANTS),
     "timing": (*order.HAZARDS, *barriers.HAZARDS, *memory.HAZARDS),
+    "tensor memory": tensor_memory.MUTANTS,
     "sanitizers": hazards_for_sanitizers.HAZARDS,
     "crashes": CRASHES,
     "reference": reference_modules.MUTANTS,
     "products": product_faults.MUTANTS,
     "instruction constants": tuple(mutant for rule in INSTRUCTIONS if rule.d != "int32" for mutant in mutants_of(rule)),
 }
-"""By kind: source of kernels; what the emulated GPU's model of time must see; the same beside sanitizers; what crashes; modules of
-`reference/`; products computed in NumPy; models of tensor cores."""
+"""By kind: source of kernels; what the emulated GPU's model of time must see; programs that wait for tensor memory; time beside
+sanitizers; what crashes; modules of `reference/`; products computed in NumPy; models of tensor cores."""
 
 
 def main() -> None:

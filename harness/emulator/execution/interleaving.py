@@ -3,6 +3,10 @@
 A program runs until it waits, or is about to make an atomic under a drawn schedule. The others that are resident then run: under
 "eager" the one that began first, under "latest" the one that begins next, drawn in between. Programs beyond what the GPU holds
 begin in the order of their numbers when one ends, as hardware dispatches them.
+
+Programs of one multiprocessor share its tensor memory. The compiler has each take its columns where it begins, before it does
+anything else, and give them back where it ends. Who finds too few waits. PTX names no order among those that wait
+(tcgen05.alloc): under "eager" the one that began first is given what is free, under "latest" the one that began last.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from bitverdict.harness.emulator.execution.async_ops import Schedule
 from bitverdict.harness.emulator.execution.cta import Cta
@@ -24,15 +28,18 @@ MOST_LOOKS = 20_000  # at the same words, one after another, while no program do
 
 @dataclass(eq=False)
 class Running:
-    """A program that is resident: its CTA, and what it waits for (by agent) or that it only looks for a change."""
+    """A program that is resident: its CTA, its multiprocessor, what it waits for (by agent), that it only looks for a change, and
+    whether it has its tensor memory; without it does nothing yet."""
 
     cta: Cta
     thread: Thread
+    multiprocessor: int
+    holds: bool
     waits: dict[str, Blocked] = field(default_factory=dict)
     spins: bool = False
 
     def able(self) -> bool:
-        return not self.waits or any(blocked.passes() for blocked in self.waits.values())
+        return self.holds and (not self.waits or any(blocked.passes() for blocked in self.waits.values()))
 
 
 class Programs:
@@ -43,6 +50,7 @@ class Programs:
         self.current = cta
         self.idle = [cta]
         self.live: list[Running] = []
+        self.resident_on = [0] * resident.multiprocessors
         self.steps = self.looks = 0
 
     def run_in_turn(self, numbers: Iterable[int]) -> None:
@@ -62,7 +70,9 @@ class Programs:
                     self._deadlock(waiting)
                 continue
             chosen = self._choose(able, room)
-            self._turn(self._admit(waiting.popleft()) if chosen is None else chosen)
+            running = self._admit(waiting.popleft()) if chosen is None else chosen
+            if running.holds:
+                self._turn(running)
 
     def _choose(self, able: list[Running], room: bool) -> Running | None:
         """Whose turn it is; None for a program that has not begun. Those that only look for a change come last, one by one."""
@@ -77,11 +87,14 @@ class Programs:
         return None if room else busy[-1]
 
     def _admit(self, number: int) -> Running:
+        """Program `number` begins, on the first of the multiprocessors that have the fewest programs."""
+        place = self.resident_on.index(min(self.resident_on))
         cta = self.idle.pop() if self.idle else self.current.another()
         cta.start(number)
         cta.state.together = True
-        found = Running(cta, self.begin(cta))
+        found = Running(cta, self.begin(cta), place, self.resident_on[place] < self.resident.holders)
         self.live.append(found)
+        self.resident_on[place] += 1
         return found
 
     def _turn(self, running: Running) -> None:
@@ -92,6 +105,7 @@ class Programs:
         except StopIteration:
             self.live.remove(running)
             self.idle.append(running.cta)
+            self._give_back(running.multiprocessor)
             self._progress()
         else:
             running.waits = said.waits if isinstance(said, Stuck) else {}
@@ -102,6 +116,12 @@ class Programs:
             else:
                 self._progress()
         self.steps = self.current.state.steps
+
+    def _give_back(self, multiprocessor: int) -> None:
+        """A program of `multiprocessor` has ended: another has its tensor memory."""
+        self.resident_on[multiprocessor] -= 1
+        if queue := [each for each in self.live if each.multiprocessor == multiprocessor and not each.holds]:
+            queue[self.schedule.pick(len(queue))].holds = True
 
     def _look(self) -> None:
         self.looks += 1
@@ -128,17 +148,38 @@ class Programs:
             for each in self.live
             for name, blocked in each.waits.items()
         }
+        queue = [each for each in self.live if not each.holds]
         first = next(blocked for each in self.live for blocked in each.waits.values())
         lines = sorted({blocked.op.location for each in self.live for blocked in each.waits.values()})
-        shown = dict(list(waits.items())[:SHOWN])
-        details = {"operation": first.op.brief, "waits": shown, "waiting lines": lines}
         said = "; ".join(f"{who} waits at {wait}" for who, wait in list(waits.items())[:3])
         said += f"; and {len(waits) - 3} more" if len(waits) > 3 else ""
+        for each in queue:
+            waits[f"program {each.cta.number}, before it begins"] = self._holders_of(each)
+        shown = dict(list(waits.items())[:SHOWN])
+        details: dict[str, Any] = {"operation": first.op.brief, "waits": shown, "waiting lines": lines}
         message = f"no program can move, and nothing is left that could: {said}"
-        if waiting:
+        if queue:
+            message = (
+                f"needs tensor memory of programs that wait: {self.resident.holders} of each multiprocessor can have their "
+                f"{self.resident.columns} columns at once, they wait, and {len(queue)} wait for theirs, "
+                f"program {queue[0].cta.number} first"
+                f"{f' (and {len(waiting)} have not begun)' if waiting else ''}: {said}"
+            )
+            details["remedy"] = (
+                f"launch no more programs than have their tensor memory together ({self.resident.together}), or wait only for "
+                "programs that have begun: number them by an atomic add, not by program_id"
+            )
+        elif waiting:
             message = (
                 f"needs programs resident together: {self.resident.programs} of the launch can be ({self.resident.reason}), they "
                 f"wait, and {len(waiting)} have not begun, program {waiting[0]} first: {said}"
             )
             details["remedy"] = "launch no more programs than are resident together, or wait only for programs of lower numbers"
         raise EmulatedFault("deadlock", message, first.op.location, details)
+
+    def _holders_of(self, queued: Running) -> str:
+        """What `queued` waits for, and of whom."""
+        place = queued.multiprocessor
+        holders = [each.cta.number for each in self.live if each.multiprocessor == place and each.holds]
+        have = f"programs {', '.join(map(str, holders))} have" if len(holders) > 1 else f"program {holders[0]} has"
+        return f"tcgen05.alloc: {self.resident.columns} columns of multiprocessor {place}, where {have} theirs"
