@@ -47,3 +47,60 @@ def arrange(a: tl.const, b, out, N: tl.constexpr, K: tl.constexpr):
     tl.store(out + 8 * N + at, tl.flip(x))
     tl.store(out + 10 * N + at, tl.ravel(tl.permute(tl.reshape(x, (4, 2, N // 8)), (2, 0, 1))))
     tl.extra.cuda.gdc_launch_dependents()
+
+
+@triton.jit
+def steps_down(x, most):
+    """How many steps of 3x + 1 and x / 2 there are from x to 1, `most` at most, and the sum of what was passed."""
+    steps = 0
+    passed = 0
+    while (x > 1) & (steps < most):
+        if x % 2 == 0:
+            x = x // 2
+        else:
+            passed += x
+            x = 3 * x + 1
+        steps += 1
+    return steps, x + passed
+
+
+@triton.jit
+def larger_first(x, after_x, y, after_y):
+    if x > after_x:
+        return x * y, after_x - after_y
+    return after_x, x
+
+
+@triton.jit
+def each_element(a, limit, steps, left, turned, N: tl.constexpr, PACK: tl.constexpr):
+    at = tl.arange(0, N)  # (N,)
+    x = tl.load(a + at)
+    taken, rest = tl.map_elementwise(steps_down, x, tl.load(limit + at))
+    tl.store(steps + at, taken)
+    tl.store(left + at, rest)
+    tl.store(turned + at, tl.map_elementwise(larger_first, x, at, pack=PACK)[0])
+
+
+@triton.jit(noinline=True)
+def shifted_sum(values, by, N: tl.constexpr):
+    return tl.sum(tl.load(values + tl.arange(0, N)), 0) + by
+
+
+@triton.jit(noinline=True)
+def twice_summed(values, by, N: tl.constexpr):
+    return shifted_sum(values, shifted_sum(values, by, N), N)
+
+
+@triton.jit
+def calls(a, b, values, out, total, K: tl.constexpr, N: tl.constexpr, COUNT: tl.constexpr):
+    """A pipelined product, whose tiles lie in shared memory while functions that use some are called."""
+    at = tl.arange(0, N)
+    product = tl.zeros((N, N), tl.float32)
+    found = twice_summed(values, 1, COUNT)
+    for k in range(0, K, N):
+        left = tl.load(a + at[:, None] * K + k + at[None, :])  # (N, N)
+        right = tl.load(b + (k + at[:, None]) * N + at[None, :])  # (N, N)
+        product = tl.dot(left, right, product)
+        found = twice_summed(values, found, COUNT)
+    tl.store(out + at[:, None] * N + at[None, :], product)
+    tl.store(total, found)

@@ -31,7 +31,7 @@ def owners(kind: Type, layout: str) -> Owners:
     """Who holds a value of the type `kind`, whose layout is `layout` with its aliases written out."""
     if kind.kind != "tensor":
         return SCALAR
-    registers, lanes, warps = _bases(kind.shape, layout)
+    registers, lanes, warps = bases(kind.shape, layout)
     threads = np.zeros(kind.shape, np.int32)
     bits = lanes + [[0] * len(kind.shape)] * (WARP.bit_length() - 1 - len(lanes)) + warps
     copies = sum(1 << i for i, basis in enumerate(bits) if not any(basis))
@@ -50,7 +50,7 @@ def owners(kind: Type, layout: str) -> Owners:
     return Owners(threads.reshape(-1), copies)
 
 
-def _bases(shape: tuple[int, ...], layout: str) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
+def bases(shape: tuple[int, ...], layout: str) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
     """(register, lane, warp) bases of `layout` for a tensor of `shape`."""
     from triton._C.libtriton import gluon_ir, ir, nvidia
 
@@ -69,9 +69,24 @@ def _bases(shape: tuple[int, ...], layout: str) -> tuple[list[list[int]], list[l
     return found.reg_bases, found.lane_bases, found.warp_bases
 
 
+@cache
+def slots(shape: tuple[int, ...], layout: str) -> np.ndarray:
+    """(warps * 32, registers) the element, row-major, that each register of each thread holds."""
+    registers, lanes, warps = bases(shape, layout)
+    bits = lanes + [[0] * len(shape)] * (WARP.bit_length() - 1 - len(lanes)) + warps
+    sides = []
+    for side in (bits, registers):
+        places = np.zeros((1, len(shape)), np.int64)  # (held, rank)
+        for basis in side:
+            places = np.concatenate([places, places ^ np.array(basis)])
+        sides.append(places)
+    where = sides[0][:, None, :] ^ sides[1][None, :, :]  # (threads, registers, rank)
+    return np.ravel_multi_index(tuple(np.moveaxis(where, -1, 0)), shape)
+
+
 def stays_in_warp(before: Owners, after: Owners) -> bool:
     """Whether a conversion between two layouts moves nothing from one warp to another."""
     return bool((before.threads // WARP == after.threads // WARP).all()) and before.copies // WARP == after.copies // WARP
 
 
-__all__ = ["EVERY", "SCALAR", "WARP", "Owners", "owners", "stays_in_warp"]
+__all__ = ["EVERY", "SCALAR", "WARP", "Owners", "bases", "owners", "slots", "stays_in_warp"]

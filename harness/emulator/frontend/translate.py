@@ -101,7 +101,9 @@ class Translator(Writer):
         self.begin()
         self.blocks: list[list[Operation]] = []
         self.products: Counter = Counter()
-        self.functions: dict[str, Code] = {}
+        self.functions: dict[tuple[str, int], Code] = {}  # by name and where their shared memory begins
+        self.asked: list[tuple[Function, int]] = []  # functions that are named and not written yet
+        self.shared_base = 0  # where the shared memory of the function being written begins
         self.done: list[Operation] = []  # operations in the order of their translation
         self.numbers: list[int] = []  # for each line of code the number of its operation in `done`
         self.current = 0
@@ -202,7 +204,7 @@ class Translator(Writer):
         that what lay there is lost."""
         if "allocation.offset" not in op.attributes or not (size := op.integer("allocation.size", 0) or size):
             return False
-        self.emit("{}", self.calls(OnChipMemory.scratch, op, op.integer("allocation.offset"), size))
+        self.emit("{}", self.calls(OnChipMemory.scratch, op, self.place(op), size))
         return True
 
     def owners(self, kind: Type) -> Owners:
@@ -226,11 +228,18 @@ class Translator(Writer):
             raise NotModelled(op, "a type of " + op.text[:160])
         return found
 
-    def name_of(self, function: Function) -> Code:
-        """What the generated code calls `function`."""
-        if function.name not in self.functions:
-            self.functions[function.name] = self.name(function.name)
-        return self.functions[function.name]
+    def name_of(self, function: Function, shared_base: int = 0) -> Code:
+        """What the generated code calls `function` whose shared memory begins at byte `shared_base`: one that was not inlined is
+        written once for each place where its callers have room for it."""
+        key = function.name, shared_base
+        if key not in self.functions:
+            self.functions[key] = self.name(function.name)
+            self.asked.append((function, shared_base))
+        return self.functions[key]
+
+    def place(self, op: Operation) -> int:
+        """Where in shared memory the compiler laid what `op` uses."""
+        return self.shared_base + op.integer("allocation.offset")
 
     # -- the translation ----------------------------------------------------------------------------------------------
     def emit(self, template: str, *given: Any) -> None:
@@ -382,13 +391,14 @@ def translate(
         )
     check_instructions(program, arch)
     translator = Translator(program, arch=arch, fused=fused, accesses=widths(program))
-    for function in program.functions.values():
+    entry, types = translator.name_of(program.entry), _entry_types(program.entry)
+    while translator.asked:
+        function, translator.shared_base = translator.asked.pop()
         translator.begin()
         translator.scan(function.blocks)
         translator.undefined = UndefinedLanes(translator, function.blocks, program) or None
-        translator.function(translator.name_of(function), function.blocks)
+        translator.function(translator.name_of(function, translator.shared_base), function.blocks)
     source = "\n".join(translator.lines)
-    entry, types = translator.name_of(program.entry), _entry_types(program.entry)
     facts, numbers = translator.facts, translator.numbers
     ready = Translated(program, _unset, types, translator.blocks, source, facts, translator.products, translator.done, numbers)
     namespace = run(source, f"<tile program {entry} {next(_numbers)}>", translator.constants, ready)

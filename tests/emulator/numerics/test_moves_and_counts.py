@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from re import findall
+
 import numpy as np
 import pytest
 import torch
@@ -74,3 +76,39 @@ def test_cat_interleave_sort_topk_flip_and_permute_move_words() -> None:
     rows = [torch.cat([a, b]), torch.stack([a, b], 1).ravel(), falling, falling[:8], a.flip(0)]
     for got, expected in zip(out, [*rows, a.reshape(4, 2, 4).permute(2, 0, 1).ravel()], strict=True):
         assert torch.equal(got[: len(expected)], expected) and (got[len(expected) :] == -9).all()
+
+
+def _steps_down(x: int, most: int) -> tuple[int, int]:
+    steps = passed = 0
+    while x > 1 and steps < most:
+        passed += x if x % 2 else 0
+        x, steps = (3 * x + 1 if x % 2 else x // 2), steps + 1
+    return steps, x + passed
+
+
+def test_each_element_goes_its_own_way_through_a_function() -> None:
+    """Loops and branches by element; two at a time are those of neighbouring registers of a thread."""
+    n = 256
+    a = torch.randint(1, 40, (n,), dtype=torch.int32, generator=torch.Generator().manual_seed(4))
+    limit = torch.randint(0, 30, (n,), dtype=torch.int32, generator=torch.Generator().manual_seed(5))
+    steps, left, turned = (torch.full((n,), -1, dtype=torch.int32) for _ in range(3))
+    with emulated("sm_90") as device:
+        kernels.each_element[(1,)](a, limit, steps, left, turned, N=n, PACK=2)
+    expected = [_steps_down(x, most) for x, most in zip(a.tolist(), limit.tolist(), strict=True)]
+    assert list(zip(steps.tolist(), left.tolist(), strict=True)) == expected
+    assert "sizePerThread = [2]" in device.launches[0].program, "so elements 2i and 2i + 1 go together"
+    x, at = a.reshape(-1, 2), torch.arange(n, dtype=torch.int32).reshape(-1, 2)
+    larger = torch.stack([x[:, 0] * at[:, 0], x[:, 1] - at[:, 1]], 1)
+    assert torch.equal(turned.reshape(-1, 2), torch.where((x[:, 0] > x[:, 1])[:, None], larger, x.flip(1)))
+
+
+def test_functions_that_were_not_inlined_use_shared_memory_of_their_callers() -> None:
+    """One function is called from places that leave it shared memory at different offsets, beside tiles that lie there."""
+    n, k = 32, 128
+    a, b = (torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(7)).half() for shape in ((n, k), (k, n)))
+    values = torch.randint(-9, 9, (256,), dtype=torch.int32, generator=torch.Generator().manual_seed(6))
+    out, total = torch.zeros(n, n), torch.zeros(1, dtype=torch.int32)
+    with emulated("sm_80") as device:
+        kernels.calls[(1,)](a, b, values, out, total, K=k, N=n, COUNT=256)
+    assert torch.equal(out, a.float() @ b.float()) and total.item() == 10 * int(values.sum()) + 1
+    assert set(findall(r"scratch\(\w+, (\d+), 16\)", device.launches[0].python)) == {"0", "8192"}

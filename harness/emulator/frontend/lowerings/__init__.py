@@ -13,6 +13,7 @@ from bitverdict.harness.emulator.frontend.lowerings import (  # noqa: F401
     integers,
     products,
     reductions,
+    regions,
     shapes,
     shared_memory,
     sums,

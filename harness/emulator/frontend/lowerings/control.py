@@ -18,9 +18,8 @@ def call(t: Translator, op: Operation) -> None:
     callee = op.attributes["callee"].lstrip("@").strip('"')
     if callee not in t.program.functions:
         raise NotModelled(op, f"callee {callee}")
-    if "allocation.offset" in op.attributes:  # which shifts every place in shared memory that the callee names
-        raise NotModelled(op, f"callee {callee}, which is not inlined and uses shared memory")
-    called = t.code("yield from {}", t.starts(t.name_of(t.program.functions[callee]), op.operands))
+    base = t.place(op) if "allocation.offset" in op.attributes else 0  # to all that the callee says of shared memory it is added
+    called = t.code("yield from {}", t.starts(t.name_of(t.program.functions[callee], base), op.operands))
     if op.results:
         t.assign(op, called)
     else:

@@ -20,9 +20,7 @@ def allocate(t: Translator, op: Operation) -> None:
     (source,) = t.operands(op, "source?")
     spread = SPREAD if "fp4Padded = true" in t.program.expand(kind.layout) else 1
     strides = row_major(kind.shape, kind.itemsize * spread)
-    t.machine(
-        op, OnChipMemory.allocate, False, op.integer("allocation.offset"), kind.shape, strides, kind.dtype, None, source, spread
-    )
+    t.machine(op, OnChipMemory.allocate, False, t.place(op), kind.shape, strides, kind.dtype, None, source, spread)
 
 
 @lowers("ttg.local_dealloc")
