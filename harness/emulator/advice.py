@@ -12,7 +12,7 @@ class Advice(Enum):
     FENCE = "what is written here reaches the async proxy only by a proxy fence that the compiler inserts"
     FENCE_AFTER_READ = "what is read here is refilled through the async proxy behind a proxy fence that the compiler inserts"
     PARITY = "the compiler waits for a parity that is neither 0 nor 1: the machine code takes its lowest bit"
-    ATOMIC_SUM = "an atomic sum of floats depends on the order of programs: one order was taken"
+    ATOMIC_SUM = "an atomic sum of floats depends on the order of programs, or of threads: one order was taken"
     RELEASE = "what other threads wrote is released here behind a barrier that the compiler inserts; tl.debug_barrier() says it"
     EQUAL_WORDS = "writes the words that another write puts there, and nothing orders the two: either may stay"
     DUPLICATE_ROWS = "scatters two rows to one place: either may win"

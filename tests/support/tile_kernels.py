@@ -227,3 +227,13 @@ def descriptor_tile(table, out, start, SIZE: tl.constexpr, RANK: tl.constexpr):
     else:
         tile = table.load([start, start, start, start, 0])
     tl.store(out + at, tile.reshape(SIZE))
+
+
+@triton.jit
+def batched_product(a, b, out, BATCH: tl.constexpr, SIZE: tl.constexpr, K: tl.constexpr, PRECISION: tl.constexpr):
+    """out[i] = a[i] b[i], a (BATCH, SIZE, K), b (BATCH, K, SIZE)."""
+    batch = tl.arange(0, BATCH)[:, None, None] * SIZE
+    rows, steps = tl.arange(0, SIZE), tl.arange(0, K)
+    left = tl.load(a + (batch + rows[None, :, None]) * K + steps[None, None, :])  # (BATCH, SIZE, K)
+    right = tl.load(b + batch * K + steps[None, :, None] * SIZE + rows[None, None, :])  # (BATCH, K, SIZE)
+    tl.store(out + (batch + rows[None, :, None]) * SIZE + rows[None, None, :], tl.dot(left, right, input_precision=PRECISION))

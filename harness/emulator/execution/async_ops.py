@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from bitverdict.harness.emulator.async_rules import AsyncKind, Completion
@@ -243,7 +244,7 @@ class Flights:
         if missing:
             raise OnChipFault(
                 "uninitialised read",
-                f"{op.name} reads {view}, of which {missing} of {view.known.size} elements were never written",
+                f"{op.name} reads {view}, of which {missing} of {prod(view.shape)} elements were never written",
                 op.location,
                 {"operation": op.brief},
             )

@@ -76,7 +76,7 @@ class Mbarriers:
             self._misuse(op, f"{op.name} on {view}, where a barrier lives already: invalidate it first", self.live[view.offset].op)
         self.flights.write(agent, op, view)
         view.array[...] = count
-        view.known[...] = view.full
+        view.know()
         self.live[view.offset] = Barrier(op, count, len(agent.clock))
         self.cta.tell("mbarrier", op, f"initialised at byte {view.offset} for {count} arrivals a phase")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,10 @@ from bitverdict.harness.emulator.async_rules import AsyncKind, Proxy
 from bitverdict.harness.emulator.execution.async_ops import Flights, InFlight
 from bitverdict.harness.emulator.execution.cta_state import CtaState
 from bitverdict.harness.emulator.execution.mbarriers import Mbarriers
-from bitverdict.harness.emulator.memory.onchip import Outside, Space, View
+from bitverdict.harness.emulator.faults import OnChipFault
+from bitverdict.harness.emulator.memory.global_memory import in_turns
+from bitverdict.harness.emulator.memory.onchip import UNSIGNED, Outside, Space, View
+from bitverdict.harness.emulator.memory.placed_views import Placed
 from bitverdict.harness.emulator.memory.proxy_fences import ProxyVisibility
 
 if TYPE_CHECKING:
@@ -48,11 +52,17 @@ class OnChipMemory:
         spread: int = 1,
     ) -> View:
         """local_alloc and tmem_alloc: a view, written when there is a `value`, unknown otherwise."""
-        view = View(self.tensor if tensor else self.shared, offset, shape, strides, dtype, pieces, spread)
+        return self._begun(op, View(self.tensor if tensor else self.shared, offset, shape, strides, dtype, pieces, spread), value)
+
+    def place(self, op: Operation, offset: int, places: np.ndarray, dtype: np.dtype, value: np.ndarray | None) -> View:
+        """local_alloc whose elements begin `places` bytes from `offset`, as `allocate`."""
+        return self._begun(op, Placed(self.shared, places + offset, dtype), value)
+
+    def _begun(self, op: Operation, view: View, value: np.ndarray | None) -> View:
         if value is not None:
             self.write(op, view, value)
         else:
-            view.known[...] = 0  # no access yet: what is still in flight here may be waited for before the first one
+            view.forget()  # no access yet: what is still in flight here may be waited for before the first one
         return view
 
     def scratch(self, op: Operation, offset: int, size: int) -> None:
@@ -60,7 +70,7 @@ class OnChipMemory:
         if size:
             view = View(self.shared, offset, (size,), (1,), np.dtype(np.uint8))
             self._touch(op, view, write=True)
-            view.known[...] = 0
+            view.forget()
 
     def index(self, op: Operation, view: View, at: int) -> View:
         """Buffer `at` of an allocation of several. Beyond them it is an address that nothing may be done with."""
@@ -121,6 +131,72 @@ class OnChipMemory:
         view.put(value)
         if view.space is self.shared:
             self.generic_write(op, view)
+
+    # -- elements that an index tensor picks --------------------------------------------------------------------------
+    def gather(self, op: Operation, view: View, indices: np.ndarray, axis: int) -> np.ndarray:
+        """local_gather: of each element of `indices` (any shape of the view's rank) the one at that index along `axis`."""
+        return self.read(op, self._picked(op, view, indices, axis, "reads"))
+
+    def scatter(self, op: Operation, view: View, values: np.ndarray, indices: np.ndarray, axis: int) -> None:
+        """local_scatter: `values` to the elements at `indices` along `axis`. A race where two that differ go to one place."""
+        picked = self._picked(op, view, indices, axis, "writes")
+        self.write(op, picked, values)
+        words = UNSIGNED[picked.dtype.itemsize]
+        if (picked.get().view(words) != np.ascontiguousarray(values, picked.dtype).view(words).reshape(picked.shape)).any():
+            raise OnChipFault(
+                "race",
+                f"lanes of one {op.name} write different values to one element of {view}",
+                op.location,
+                {"operation": op.brief, "other operation": op.brief, "other location": op.location},
+            )
+
+    def update(
+        self,
+        op: Operation,
+        view: View,
+        values: np.ndarray,
+        indices: np.ndarray,
+        mask: np.ndarray | None,
+        axis: int,
+        update: Callable[[np.ndarray, np.ndarray], np.ndarray] | None,
+    ) -> np.ndarray:
+        """local_atomic_scatter_rmw: as `scatter`, but `update` of (what is there, the value) goes there, one lane after another in
+        the order of the elements, the value itself where there is no `update`. What was there; 0 where `mask` is False."""
+        found = np.zeros(indices.shape, view.dtype)
+        lanes = np.arange(indices.size) if mask is None else np.flatnonzero(np.broadcast_to(mask, indices.shape))
+        if not lanes.size:
+            return found
+        picked = self._picked(op, view, indices, axis, "updates", np.ones((), np.bool_) if mask is None else mask)
+        given = np.ascontiguousarray(np.broadcast_to(values, indices.shape), view.dtype).reshape(-1)[lanes]
+        self.read(op, picked)
+        before = np.zeros(lanes.size, view.dtype)
+        for turn in in_turns(picked.at, np.arange(lanes.size)):
+            part = Placed(picked.space, picked.at[turn], picked.dtype)
+            before[turn] = old = part.get()
+            self.write(op, part, given[turn] if update is None else update(old, given[turn]))
+        found.reshape(-1)[lanes] = before
+        return found
+
+    def _picked(
+        self, op: Operation, view: View, indices: np.ndarray, axis: int, does: str, mask: np.ndarray | None = None
+    ) -> Placed:
+        """The elements at `indices` along `axis` of `view`, in one row where there is a `mask`."""
+        size = view.shape[axis]
+        wrong = (indices < 0) | (indices >= size)
+        if mask is not None:
+            wrong &= mask
+        if wrong.any():
+            first = indices.reshape(-1)[int(wrong.argmax())]
+            raise OnChipFault(
+                "illegal address",
+                f"{op.name} {does} index {first} along axis {axis} of {view}, which has {size}",
+                op.location,
+                {"operation": op.brief},
+            )
+        reached = [slice(None) if i == axis else slice(n) for i, n in enumerate(indices.shape)]
+        chosen = np.where(wrong | ~mask, 0, indices) if mask is not None else indices
+        found = np.take_along_axis(view.places()[tuple(reached)], chosen.astype(np.int64), axis)
+        return Placed(view.space, found if mask is None else found[np.broadcast_to(mask, indices.shape)], view.dtype)
 
     def generic_write(self, op: Operation, view: View) -> None:
         """Ordinary stores (or cp.async) wrote `view`: the async proxy may not read it before a proxy fence."""

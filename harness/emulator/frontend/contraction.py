@@ -28,7 +28,7 @@ Definitions = dict[str, list[Instruction]]  # register -> who writes it
 _FORMATS = ("f32", "f16", "bf16", "f64")
 _OWN_SUMS = (
     "arith.addf", "arith.subf", "arith.truncf", "math.", "tt.dot", "tt.fp_to_fp", "arith.sitofp", "arith.uitofp", "tt.extern",
-    "tt.precise",
+    "tt.precise", "ttng.packed_arith",
 )  # fmt: skip
 """Operations whose lines may hold additions and fused multiply-adds of their own."""
 _JOINED = re.compile(r"[FHD]FMA(?!.*(RZ\b|, -?1,))")

@@ -124,6 +124,14 @@ class Translator(Writer):
         """What the compiler made of this program's sums."""
         return Contraction(self.program, int(self.arch.removeprefix("sm_")))
 
+    @cached_property
+    def reinterprets(self) -> bool:
+        """Whether shared memory is read by another layout than it was written in: then where its elements lie is seen."""
+        return any(
+            op.name == "ttg.memdesc_reinterpret" and (kind := op.outputs[0]) is not None and kind.space == "shared"
+            for op in self.program.operations()
+        )
+
     def constant(self, value: Any, wished: str = "") -> Code:
         """A name by which the generated code reaches `value`; a function that a lowering made is called as its operation."""
         if "<locals>" in getattr(value, "__qualname__", "") and self.current < len(self.done):

@@ -294,7 +294,7 @@ class GlobalMemory:
                 before[lanes] = memory.take(places[lanes])
                 continue
             given, wrote = values.reshape(-1), np.zeros(places.size, np.bool_)
-            for turn in _turns(places, lanes):
+            for turn in in_turns(places, lanes):
                 old = memory.take(places[turn])
                 new = given[turn] if update is None else update(old, given[turn])
                 same = old.view(UNSIGNED[size])
@@ -306,7 +306,7 @@ class GlobalMemory:
         return found, changed
 
 
-def _turns(places: np.ndarray, lanes: np.ndarray) -> Iterator[np.ndarray]:
+def in_turns(places: np.ndarray, lanes: np.ndarray) -> Iterator[np.ndarray]:
     """`lanes` in groups that may act at once: each place once in a group, and in the order of the lanes."""
     chosen = places[lanes]
     order = np.argsort(chosen, kind="stable")

@@ -98,6 +98,14 @@ class View:
         """A copy of the elements, in `shape`."""
         return self.array.reshape(self.shape) if self.pieces != self.shape else self.array.copy()
 
+    def know(self) -> None:
+        """All elements are written."""
+        self.known[...] = self.full
+
+    def forget(self) -> None:
+        """Nothing is known of any element."""
+        self.known[...] = 0
+
     def put(self, values: np.ndarray) -> None:
         """Write `values` of `shape`, and know them."""
         self.array[...] = values if self.pieces == self.shape else np.reshape(values, self.pieces)
@@ -138,6 +146,20 @@ class View:
         """What indexes the space's bytes that the view covers."""
         return slice(self.low, self.high) if self.dense else self.bytes()
 
+    def places(self) -> np.ndarray:
+        """The byte that each element begins at, of `shape`."""
+        found = np.full((), self.offset, np.int64)
+        for axis, (size, stride) in enumerate(zip(self.pieces, self.strides, strict=True)):
+            along = [1] * len(self.pieces)
+            along[axis] = size
+            found = found + (np.arange(size, dtype=np.int64) * stride).reshape(along)
+        return found.reshape(self.shape)
+
+    @property
+    def identity(self) -> tuple:
+        """Equal for two views of the same elements."""
+        return self.low, self.high, self.shape, self.strides
+
     def bytes(self) -> np.ndarray:
         """Positions in the space of all bytes of the view, ascending."""
         if self.dense:
@@ -153,8 +175,8 @@ class View:
         if self.dense and other.dense:
             return True
         marks = np.zeros(self.space.size, np.uint8)
-        self._of(marks)[...] = self.full
-        return bool(other._of(marks).any())
+        marks[self.extent] = 1
+        return bool(marks[other.extent].any())
 
     def index(self, at: int) -> View:
         """Buffer `at` of an allocation of several."""

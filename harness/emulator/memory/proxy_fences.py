@@ -88,7 +88,7 @@ class ProxyVisibility:
 
     def generic_read(self, op: Operation, view: View, agent: Agent) -> None:
         """`agent`, one of several partitions, read `view` by ordinary loads."""
-        place = agent.number, view.low, view.high, view.shape, view.strides
+        place = agent.number, view.identity
         self.reads[place] = view, GenericAccess(op, agent.number, agent.epoch)
 
     def proxy_fence(self, agent: Agent, *, by_author: bool, alone: bool) -> None:

@@ -30,7 +30,7 @@ def _unsigned(function: Callable) -> Callable:
 
 
 # RMWOp of TritonAttrDefs.td
-_UPDATES: dict[int, Callable] = {
+UPDATES: dict[int, Callable] = {
     1: np.bitwise_and,
     2: np.bitwise_or,
     3: np.bitwise_xor,
@@ -40,19 +40,19 @@ _UPDATES: dict[int, Callable] = {
     8: _unsigned(np.maximum),
     9: _unsigned(np.minimum),
 }
-_FADD, _EXCHANGE = 5, 10
+ADDS_FLOATS, EXCHANGES = 5, 10
 
 
 @lowers("tt.atomic_rmw")
 def update(t: Translator, op: Operation) -> None:
     kind, what = t.operand(op, 1), op.integer("atomic_rmw_op")
     function: Callable | None
-    if what == _FADD:
+    if what == ADDS_FLOATS:
         function = binary(np.add, kind.format)
         t.emit("{}", t.calls(_rounds, op))
-    elif what in _UPDATES and not kind.is_float:
-        function = _UPDATES[what]
-    elif what == _EXCHANGE:
+    elif what in UPDATES and not kind.is_float:
+        function = UPDATES[what]
+    elif what == EXCHANGES:
         function = None
     else:
         raise NotModelled(op, f"update {what} on {kind.element}")

@@ -13,6 +13,7 @@ from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
 from bitverdict.harness.emulator.frontend.lowerings.shared_memory import TENSOR_ROW
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.onchip import View
+from bitverdict.harness.emulator.memory.placed_views import Placed
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.reference import packing
@@ -68,6 +69,8 @@ def reshape(t: Translator, op: Operation) -> None:
 
 def reshaped(view: View, shape: tuple[int, ...]) -> View:
     """The same elements, row-major, as `shape`: by strides where they allow it, else remembering the pieces."""
+    if isinstance(view, Placed):
+        return view.reshaped(shape)
     if view.pieces == view.shape:
         array = view.array.view()
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
@@ -81,9 +83,12 @@ def compare(t: Translator, op: Operation) -> None:
 @lowers("arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf")
 def extremes(t: Translator, op: Operation) -> None:
     """max.f32 and min.f32, with .NaN for the *imum forms (PTX ISA 9.7.3.11); +0 is above -0."""
-    fmt = t.result(op).format
-    keep_nan, largest = op.name.endswith("imumf"), "max" in op.name
-    t.call(op, lambda a, b: narrow(_extreme(widen(a, fmt), widen(b, fmt), largest=largest, keep_nan=keep_nan), fmt))
+    t.call(op, extremum(t.result(op).format, keep_nan=op.name.endswith("imumf"), largest="max" in op.name))
+
+
+def extremum(fmt: str | None, *, keep_nan: bool, largest: bool) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """The larger or the smaller of two floats in the format `fmt`."""
+    return lambda a, b: narrow(_extreme(widen(a, fmt), widen(b, fmt), largest=largest, keep_nan=keep_nan), fmt)
 
 
 def _extreme(x: np.ndarray, y: np.ndarray, *, largest: bool, keep_nan: bool) -> np.ndarray:

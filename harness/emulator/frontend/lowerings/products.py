@@ -35,16 +35,14 @@ def _note(t: Translator, family: str, formats: tuple[str, str, str], a: Type, b:
 def dot(t: Translator, op: Operation) -> None:
     a, b, d = t.operand(op, 0), t.operand(op, 1), t.result(op)
     layout = t.program.expand(d.layout)
-    if len(a.shape) != 2:
-        raise NotModelled(op, "a batched product")
     if "nvidia_mma" not in layout:
-        t.call(op, _without_tensor_cores(t, op, a, b, d))
+        t.call(op, _batched(_without_tensor_cores(t, op, a, b, d), a))
         return
     if layout_number(layout, "versionMajor") != 2:
         raise NotModelled(op, f"with the layout {layout[:80]}")
     formats = _formats(op, a, b, d)
     width = layout_number(t.program.expand(a.layout), "kWidth") or 1
-    order = k_order(a.shape[1], width, a.bits)
+    order = k_order(a.shape[-1], width, a.bits)
     _note(t, "mma.sync", formats, a, b)
     arch = t.arch
 
@@ -53,7 +51,14 @@ def dot(t: Translator, op: Operation) -> None:
             left, right = left[:, order], right[order]
         return product(arch, "mma.sync", formats, left, right, c)
 
-    t.call(op, run)
+    t.call(op, _batched(run, a))
+
+
+def _batched(run: Dot, a: Type) -> Dot:
+    """`run` for each of a batch of products where operand `a` has three axes: each has a chain of its own."""
+    if len(a.shape) == 2:
+        return run
+    return lambda left, right, c: np.stack([run(*each) for each in zip(left, right, c, strict=True)])
 
 
 def _without_tensor_cores(t: Translator, op: Operation, a: Type, b: Type, d: Type) -> Dot:

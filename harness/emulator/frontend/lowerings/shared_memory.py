@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
+from bitverdict.harness.emulator.frontend.shared_layouts import places
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.onchip import SPREAD, View, row_major
 from bitverdict.harness.emulator.mlir_reader import Operation
@@ -18,9 +21,20 @@ def allocate(t: Translator, op: Operation) -> None:
     two holds it is a bijection, as the swizzle is."""
     kind = t.result(op)
     (source,) = t.operands(op, "source?")
+    seen = t.reinterprets and "#ttg.padded_shared" not in t.program.expand(
+        kind.layout
+    )  # which the compiler reinterprets as itself only
+    if seen and (places := places_of(t, kind)) is not None:
+        t.machine(op, OnChipMemory.place, op.integer("allocation.offset"), places, kind.dtype, source)
+        return
     spread = SPREAD if "fp4Padded = true" in t.program.expand(kind.layout) else 1
     strides = row_major(kind.shape, kind.itemsize * spread)
     t.machine(op, OnChipMemory.allocate, False, t.place(op), kind.shape, strides, kind.dtype, None, source, spread)
+
+
+def places_of(t: Translator, kind: Type) -> np.ndarray | None:
+    """Where the compiler puts each element of shared memory of type `kind`, in bytes from its first; None for row-major."""
+    return places(t.program.expand(kind.layout), kind.shape, kind.element, kind.itemsize)
 
 
 @lowers("ttg.local_dealloc")

@@ -31,6 +31,7 @@ _NO_PRODUCT = (
     "tt.elementwise_inline_asm", "ttg.local_load", "ttng.tmem_load", "ttng.warp_group_dot", "ttng.warp_group_dot_wait",
     "ub.poison",
 )  # fmt: skip
+PACKED_PRODUCT = 2  # PackedArithKind
 _NUMPY = {"arith.addf": np.add, "arith.subf": np.subtract}
 
 
@@ -50,7 +51,7 @@ class _Product:
 
 @lowers("arith.addf", "arith.subf")
 def total(t: Translator, op: Operation) -> None:
-    reached = [_may_be_product(t, name) for name in op.operands] if t.fused else [False]
+    reached = [may_be_product(t, name) for name in op.operands] if t.fused else [False]
     if not any(reached):
         t.call(op, binary(_NUMPY[op.name], t.result(op).format))
         return
@@ -70,7 +71,7 @@ def total(t: Translator, op: Operation) -> None:
 def _sum(t: Translator, op: Operation, result: str, operands: list[str], kind: Type, fate: Fate) -> None:
     """The sum or difference of `operands` in the format of `kind`, which the compiled program makes of `op`."""
     products = [_product(t, name) for name in operands]
-    which = _fused_operand(t, op, kind, products, [_may_be_product(t, name) for name in operands], fate)
+    which = _fused_operand(t, op, kind, products, [may_be_product(t, name) for name in operands], fate)
     if which is None:
         run: Callable = binary(_NUMPY[op.name], kind.format)
         t.emit("{} = {}", t.value(result), t.apply(run, *(t.value(each) for each in operands)))
@@ -167,7 +168,7 @@ def _product(t: Translator, name: str) -> _Product | None:
     return _Product((left, right), frozenset({op.line, inner.line}), tuple(moves), negative_)
 
 
-def _may_be_product(t: Translator, name: str) -> bool:
+def may_be_product(t: Translator, name: str) -> bool:
     """Whether what `name` holds may be a product where the compiler sees it: through whatever it sees through."""
     seen, waiting = set[str](), [name]
     while waiting:
@@ -180,6 +181,9 @@ def _may_be_product(t: Translator, name: str) -> bool:
             waiting += t.incoming.get(at, [])
         elif op.name in _THROUGH:
             waiting += op.operands[1:] if op.name == "arith.select" else op.operands
+        elif op.name == "ttng.packed_arith":
+            if op.integer("op_kind") == PACKED_PRODUCT:
+                return True
         elif op.name not in _NO_PRODUCT and not _folds_without_product(op):
             return True
     return False
