@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+
+import pytest
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Workers share the cores already: a second thread for filling 100 kB of guard bands waits for its turn (0.9 ms against 3 us).
@@ -11,3 +15,20 @@ if "PYTEST_XDIST_WORKER" in os.environ:
         os.environ.setdefault(_name, "1")
 
 pytest_plugins = ["bitverdict.harness.frontends.pytest_options", "bitverdict.harness.frontends.pytest_plugin"]
+
+
+@pytest.fixture(autouse=True)
+def kept_translations(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that may change the emulator under way (`monkeypatch`) leaves no translation on disk and reads none. All that others
+    translate in their own process can be kept."""
+    name = "HARNESS_TRANSLATIONS"
+    before = os.environ.get(name)
+    if "monkeypatch" in request.fixturenames:
+        os.environ[name] = "off"
+    yield
+    os.environ.pop(name, None) if before is None else os.environ.__setitem__(name, before)
+    module = sys.modules.get("bitverdict.harness.emulator.frontend.kept_translations")
+    left_out = dict(module.left_out) if module is not None else {}
+    if module is not None:
+        module.left_out.clear()
+    assert not left_out, f"translations that cannot be kept on disk: {left_out}"

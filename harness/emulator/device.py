@@ -23,6 +23,7 @@ from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.cta_state import LaunchContext
 from bitverdict.harness.emulator.execution.interleaving import Programs
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
+from bitverdict.harness.emulator.frontend import kept_translations
 from bitverdict.harness.emulator.frontend.access_widths import Access, accesses, ptx_version
 from bitverdict.harness.emulator.frontend.arguments import bytes_of, flatten
 from bitverdict.harness.emulator.frontend.assembly import NotAssembled, registers
@@ -140,12 +141,17 @@ class Device:
             if len(_translations) >= KEPT:
                 _translations.clear()
 
+            ptx = ptx_version(metadata, self.capability)
+
             def widths(parsed: Program) -> dict[int, Access] | None:
                 if not doubted and not hinted(parsed):
                     return None
-                return accesses(parsed, self.capability, ptx_version(metadata, self.capability))
+                return accesses(parsed, self.capability, ptx)
 
-            _translations[key] = translate(text.decode(), arch=self.arch, fused=key[2], widths=widths)
+            named = kept_translations.key(text.decode(), arch=self.arch, fused=fused, doubted=doubted, ptx=ptx)
+            _translations[key] = kept_translations.kept(
+                named, lambda: translate(text.decode(), arch=self.arch, fused=fused, widths=widths)
+            )
         return _translations[key]
 
     def run(

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import triton.experimental.gluon  # noqa: F401  (Triton imports it in a process's first launch)
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
@@ -21,6 +22,7 @@ from triton.runtime import driver
 
 from bitverdict.harness.emulator.autotuning import checked, several, tuned
 from bitverdict.harness.emulator.compiled_kernel import returned
+from bitverdict.harness.emulator.compiler_digest import install
 from bitverdict.harness.emulator.cuda_runtime import answering
 from bitverdict.harness.emulator.cuda_tensors import CUDA
 from bitverdict.harness.emulator.device import Device, LaunchOptions
@@ -169,6 +171,7 @@ def emulated(arch: str, schedule: str = "eager", tuning: str = "", options: Laun
     """
     check_release()
     checked(tuning)
+    install()
     device = Device(arch, schedule, options or LaunchOptions())
     own = EmulatedDriver(device)
     before, hook = driver._active, knobs.runtime.add_stages_inspection_hook

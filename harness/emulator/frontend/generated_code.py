@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -156,14 +157,25 @@ def _called(value: Any) -> str:
     return said.replace("<locals>.", "").replace("<lambda>", "function")
 
 
-def run(source: str, name: str, constants: dict[str, Any], owner: object) -> dict[str, Any]:
-    """The globals of `source` after its run among `constants`. Tracebacks and debuggers show its lines under the file name `name`
-    as long as `owner` lives."""
+def compiled(source: str) -> CodeType:
+    """The code of generated Python, which `run` gives its file name."""
+    return compile(source, "<generated>", "exec")
+
+
+def run(code: CodeType, source: str, name: str, constants: dict[str, Any], owner: object) -> dict[str, Any]:
+    """The globals of `code`, which is `source` compiled, after its run among `constants`. Tracebacks and debuggers show its lines
+    under the file name `name` as long as `owner` lives."""
     globals_ = dict(constants)
-    exec(compile(source, name, "exec"), globals_)
+    exec(_in_file(code, name), globals_)
     linecache.cache[name] = len(source), None, source.splitlines(keepends=True), name
     weakref.finalize(owner, linecache.cache.pop, name, None).atexit = False
     return globals_
+
+
+def _in_file(code: CodeType, name: str) -> CodeType:
+    """`code`, and all code inside it, as of the file `name`."""
+    inside = (_in_file(each, name) if isinstance(each, CodeType) else each for each in code.co_consts)
+    return code.replace(co_filename=name, co_consts=tuple(inside))
 
 
 @cache
@@ -197,4 +209,4 @@ def bound(function: Callable) -> Any:
     return Code("")
 
 
-__all__ = ["UNIT_OF", "Code", "Writer", "bound", "gives_nothing", "run", "suspends"]
+__all__ = ["UNIT_OF", "Code", "Writer", "bound", "compiled", "gives_nothing", "run", "suspends"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
 from bitverdict.harness.emulator.mlir_reader import Block, Operation, Program
 
@@ -57,6 +58,16 @@ class ProgramFacts:
         self.looping = {id(op) for function in program.functions.values() for op in _looping(function.blocks)}
         if any(op.name == "tt.call" for op in self.operations):  # a callee is as much in a loop as its caller
             self.looping |= {id(op) for f in program.functions.values() if not f.public for op in _all(f.blocks)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What goes to disk: operations in the place of their ids, nothing of what is worked out from the program again."""
+        by_id = {name: [op for op in self.operations if id(op) in getattr(self, name)] for name in ("looping", "polling")}
+        return self.__dict__ | {"_users": None, "_seen": {}} | by_id
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        self.__dict__.update(kept)
+        self.looping = {id(op) for op in kept["looping"]}
+        self.__dict__["polling"] = frozenset(id(op) for op in kept["polling"])
 
     # -- memory -------------------------------------------------------------------------------------------------------
     def _root(self, value: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
+from types import CodeType
 from typing import Any, Concatenate, ParamSpec
 
 from bitverdict.harness.emulator.execution.cta import Cta
@@ -21,7 +22,7 @@ from bitverdict.harness.emulator.execution.threads import Owners, owners
 from bitverdict.harness.emulator.faults import EmulatedFault, NotModelled
 from bitverdict.harness.emulator.frontend.access_widths import Access
 from bitverdict.harness.emulator.frontend.contraction import Contraction
-from bitverdict.harness.emulator.frontend.generated_code import Code, Writer, gives_nothing, run
+from bitverdict.harness.emulator.frontend.generated_code import Code, Writer, compiled, gives_nothing, run
 from bitverdict.harness.emulator.frontend.hints import check, hints_of, note
 from bitverdict.harness.emulator.frontend.instruction_sets import check_instructions
 from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
@@ -62,6 +63,13 @@ class Translated:
     products: Counter = field(default_factory=Counter)  # (family, a, b, d, m, n, k) -> operations in the program
     operations: list[Operation] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)  # of the operation that each line of `source` is of, in `operations`
+    name: str = ""  # of the entry, in `source`
+    constants: dict[str, Any] = field(default_factory=dict)  # what `source` names
+    code: CodeType | None = None  # `source` compiled
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What goes to disk (`kept_translations`): all but what `started` makes."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("entry", "code")}
 
     def running(self, error: BaseException) -> Operation | None:
         """The operation that was running when `error` was raised."""
@@ -406,10 +414,25 @@ def translate(
         translator.scan(function.blocks)
         translator.undefined = UndefinedLanes(translator, function.blocks, program) or None
         translator.function(translator.name_of(function, translator.shared_base), function.blocks)
-    source = "\n".join(translator.lines)
-    facts, numbers = translator.facts, translator.numbers
-    ready = Translated(program, _unset, types, translator.blocks, source, facts, translator.products, translator.done, numbers)
-    namespace = run(source, f"<tile program {entry} {next(_numbers)}>", translator.constants, ready)
-    ready.entry = namespace[entry]
+    ready = Translated(
+        program,
+        _unset,
+        types,
+        translator.blocks,
+        "\n".join(translator.lines),
+        translator.facts,
+        translator.products,
+        translator.done,
+        translator.numbers,
+        entry,
+        translator.constants,
+    )
+    return started(ready, compiled(ready.source))
+
+
+def started(ready: Translated, code: CodeType) -> Translated:
+    """`ready` with its entry, from its source compiled to `code`."""
+    namespace = run(code, ready.source, f"<tile program {ready.name} {next(_numbers)}>", ready.constants, ready)
+    ready.entry, ready.code = namespace[ready.name], code
     namespace[TRANSLATED] = ready  # whoever looks at a running frame finds the operation by it
     return ready

@@ -1,0 +1,237 @@
+"""Translated programs on disk: a later process runs what an earlier one translated.
+
+A translation is Python source, its compiled form, and the objects that the source names: operations, types, arrays, and functions
+that lowerings made. It is written with `pickle`, of which it may hold little: functions and classes of the emulator, of `reference`
+and NumPy's go by name, and a function that a lowering made by the place of its code in the source and by what it closes over. No
+code of a function is in an entry, only that of the generated Python. What cannot be written so is translated in every process.
+
+An entry depends on the tile program, target and options, on every source file of the emulator and of `reference`, and on the
+releases of Triton (its own digest), NumPy and Python. One that cannot be read is made again.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import importlib
+import io
+import marshal
+import pickle
+import sys
+import types
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from triton._C.libtriton import get_cache_invalidating_env_vars
+
+from bitverdict.harness.emulator import disk_store
+from bitverdict.harness.emulator.compiler_digest import digest
+from bitverdict.harness.emulator.frontend.translate import Translated, Translator, started
+from bitverdict.harness.model import architectures
+from bitverdict.harness.model.paths import EMULATOR, REFERENCE
+
+_OURS = ("bitverdict.harness.emulator.", "bitverdict.reference.", "bitverdict.harness.model.architectures")
+_PLAIN = {
+    "builtins": {
+        "set",
+        "frozenset",
+        "slice",
+        "range",
+        "complex",
+        "bytearray",
+        "getattr",
+        "bool",
+        "int",
+        "float",
+        "abs",
+        "min",
+        "max",
+    },
+    "collections": {"Counter", "OrderedDict", "defaultdict", "deque"},
+    "functools": {"partial"},
+    "operator": {"itemgetter", "attrgetter", "methodcaller"},
+    "copyreg": {"__newobj__", "_reconstructor"},
+}
+_NUMPY_MAKES = {"_reconstruct", "scalar", "_frombuffer", "_ufunc_reconstruct"}
+_EMPTY = "an empty cell"  # what a variable holds that a function closes over and that has no value yet
+left_out: Counter[str] = Counter()
+"""Why translations of this process were not written, or not read, with how many."""
+
+
+class _NotWritten(Exception):
+    """Something that does not go to disk."""
+
+
+# -- functions ----------------------------------------------------------------------------------------------------------
+@cache
+def _codes(module: str) -> dict[tuple[str, int], list[types.CodeType]]:
+    """All code of `module`'s source by qualified name and first line."""
+    spec = importlib.import_module(module).__spec__
+    whole = spec.loader.get_code(module) if spec is not None and spec.loader is not None else None  # type: ignore[attr-defined]
+    listed: dict[tuple[str, int], list[types.CodeType]] = {}
+    waiting = [whole] if whole is not None else []
+    while waiting:
+        code = waiting.pop()
+        listed.setdefault((code.co_qualname, code.co_firstlineno), []).append(code)
+        waiting += [each for each in code.co_consts if isinstance(each, types.CodeType)]
+    return listed
+
+
+def _function(module: str, qualname: str, line: int, which: int, cells: int) -> types.FunctionType:
+    """The function whose code stands at `line` of `module`, with `cells` variables of others, which are not set yet."""
+    if not module.startswith(_OURS):
+        raise _NotWritten(f"a function of {module}")
+    code = _codes(module)[qualname, line][which]
+    return types.FunctionType(code, vars(sys.modules[module]), code.co_name, None, tuple(types.CellType() for _ in range(cells)))
+
+
+def _fill(function: types.FunctionType, state: tuple) -> None:
+    function.__defaults__, function.__kwdefaults__, contents, more = state
+    function.__dict__.update(more)
+    for cell, (empty, value) in zip(function.__closure__ or (), contents, strict=True):
+        if not empty:
+            cell.cell_contents = value
+
+
+def _content(cell: types.CellType) -> tuple[bool, Any]:
+    try:
+        return False, cell.cell_contents
+    except ValueError:
+        return True, None
+
+
+def _by_name(thing: Any) -> bool:
+    """Whether `thing` is what its module holds under its qualified name."""
+    found: Any = sys.modules.get(thing.__module__)
+    for part in thing.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return found is thing
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, types.FunctionType) and not _by_name(thing):
+            return self._made(thing)
+        named = isinstance(thing, types.FunctionType | type) or (
+            isinstance(thing, types.BuiltinFunctionType) and isinstance(thing.__self__, types.ModuleType)
+        )
+        if named and not _may_be_named(thing):
+            raise _NotWritten(f"{thing.__module__}.{thing.__qualname__}, which is none of the emulator's")
+        if type(thing) is object or isinstance(thing, Translator | types.ModuleType):
+            raise _NotWritten(f"an object of {type(thing).__qualname__}")
+        return NotImplemented
+
+    @staticmethod
+    def _made(thing: types.FunctionType) -> tuple:
+        """A function that another one made."""
+        code, module = thing.__code__, thing.__globals__.get("__name__", "")
+        where = code.co_qualname, code.co_firstlineno
+        alike = _codes(module).get(where, []) if module.startswith(_OURS) else []
+        if code not in alike:
+            raise _NotWritten(f"the function {module}.{thing.__qualname__}, whose code stands in no file of the emulator")
+        cells = thing.__closure__ or ()
+        state = (thing.__defaults__, thing.__kwdefaults__, tuple(map(_content, cells)), dict(thing.__dict__))
+        return _function, (module, *where, alike.index(code), len(cells)), state, None, None, _fill
+
+
+def _may_be_named(thing: Any) -> bool:
+    module, name = getattr(thing, "__module__", None) or "", getattr(thing, "__qualname__", "")
+    if f"{module}.".startswith(_OURS) or name in _PLAIN.get(module, ()):
+        return True
+    numpy = module == "numpy" or module.startswith("numpy.")
+    return numpy and (isinstance(thing, type) or name in _NUMPY_MAKES or getattr(np, name, None) is thing) and name not in _FILES
+
+
+_FILES = {"load", "save", "savez", "savez_compressed", "savetxt", "loadtxt", "genfromtxt", "fromfile", "memmap", "fromregex"}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        """What an entry names, where it may name it. `_NotWritten` for anything else."""
+        if not (f"{module}.".startswith(_OURS) or module in _PLAIN or module == "numpy" or module.startswith("numpy.")):
+            raise _NotWritten(f"{module}.{name}")
+        thing = super().find_class(module, name)
+        if isinstance(thing, np.ufunc) or _may_be_named(thing) or (module in _PLAIN and name in _PLAIN[module]):
+            return thing
+        raise _NotWritten(f"{module}.{name}")
+
+
+# -- entries ------------------------------------------------------------------------------------------------------------
+def _sources() -> Iterator[Path]:
+    for room in (EMULATOR, REFERENCE):
+        yield from sorted(path for path in room.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    yield Path(str(architectures.__file__))
+
+
+def _digest() -> str:
+    """Of the sources that decide what a translation is. Taken when this is imported, as they are."""
+    told = hashlib.sha256()
+    for path in _sources():
+        told.update(f"{path.name} ".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return told.hexdigest()
+
+
+TRANSLATOR = _digest()
+
+
+def key(text: str, *, arch: str, fused: bool, doubted: bool, ptx: int) -> str:
+    """The name of the entry of one translation; `ptx`: the PTX version that widths of accesses are asked for."""
+    environment = sorted(get_cache_invalidating_env_vars().items())
+    options = f"{arch} {fused} {doubted} {ptx}"
+    return disk_store.key_of(TRANSLATOR, digest(), np.__version__, sys.version, str(environment), options, text)
+
+
+def written(ready: Translated) -> bytes | None:
+    """`ready` as an entry; None, with the reason in `left_out`, where it holds what does not go to disk."""
+    buffer = io.BytesIO()
+    try:
+        _Pickler(buffer, protocol=5).dump((ready, marshal.dumps(ready.code)))
+    except (_NotWritten, pickle.PicklingError, TypeError, AttributeError, ValueError) as error:
+        left_out[str(error)] += 1
+        return None
+    return zlib.compress(buffer.getvalue(), 1)
+
+
+def read(entry: bytes) -> Translated | None:
+    """The translation in `entry`; None where it cannot be read."""
+    try:
+        ready, code = _Unpickler(io.BytesIO(zlib.decompress(entry))).load()
+        return started(ready, marshal.loads(code))
+    except _NotWritten as error:
+        left_out[f"read: {error}"] += 1
+    except Exception:  # whatever a stale or foreign entry leads to: it is made again
+        pass
+    return None
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """What is made inside stays: a collection would walk through all of torch and free nothing, in two thirds of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def kept(name: str, make: Callable[[], Translated]) -> Translated:
+    """The translation whose entry is `name` (`key`), from disk, or made now and written."""
+    with _without_collections():
+        entry = disk_store.found(name)
+        if entry is not None and (ready := read(entry)) is not None:
+            return ready
+        ready = make()
+    if disk_store.place() is not None and (entry := written(ready)) is not None:
+        disk_store.keep(name, entry)
+    return ready
+
+
+__all__ = ["TRANSLATOR", "kept", "key", "left_out", "read", "written"]
