@@ -102,6 +102,8 @@ def conversions() -> list[Row]:
         Row("x.to(tl.float32)", "f64", "f32", ("cvt.rn.f32.f64",)),
         Row("x.to(tl.float16)", "f64", "f16", ("cvt.rn.f16.f64",)),
         Row("x.to(tl.bfloat16)", "f64", "bf16", ("cvt.rn.bf16.f64",), to_odd),
+        Row("x.to(tl.float16, fp_downcast_rounding='rtz')", "f32", "f16", ("cvt.rz.f16.f32",)),
+        Row("x.to(tl.bfloat16, fp_downcast_rounding='rtz')", "f32", "bf16", ("cvt.rz.bf16.f32",)),
         Row("x.to(tl.float64)", "f32", "f64", ("cvt.f64.f32",)),
         Row("x.to(tl.float64)", "f16", "f64", ("cvt.f64.f16",)),
         Row("x.to(tl.float64)", "bf16", "f64", ("cvt.f64.bf16",), ("cvt.f32.bf16", "cvt.f64.f32")),

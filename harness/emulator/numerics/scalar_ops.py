@@ -108,6 +108,25 @@ def convert_float(source: str, destination: str, arch: str) -> Callable:
     return run
 
 
+def toward_zero(fmt: str) -> Callable:
+    """fp32 values to codes of fp16 or bf16 (cvt.rz) or e5m2 (fp16's upper byte, as compiled), toward zero: none but an infinity
+    becomes one. ValueError for another format."""
+    if fmt not in ("fp16", "bf16", "e5m2"):
+        raise ValueError(f"toward zero to {fmt}")
+
+    def run(values: np.ndarray) -> np.ndarray:
+        values = np.asarray(values)
+        if fmt == "bf16":
+            codes = (values.view(np.uint32) >> 16).astype(np.uint16)
+        else:
+            near = values.astype(np.float16)
+            codes = near.view(np.uint16) - (np.abs(near.astype(np.float64)) > np.abs(values)).astype(np.uint16)
+        codes = np.where(np.isnan(values), np.uint16(0x7FFF), codes)
+        return (codes >> 8).astype(np.uint8) if fmt == "e5m2" else codes
+
+    return run
+
+
 def float_from_int(bits: int, fmt: str | None, arch: str, *, signed: bool) -> Callable:
     """sitofp, uitofp: rounded once, to nearest even; but to bf16 before sm_90, where it goes through fp32 and is rounded twice.
 

@@ -95,14 +95,27 @@ def _nearest(numerator: int, scale: int) -> np.float32:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float8_e5m2])
-def test_rounding_toward_zero_is_refused_by_name_and_never_done_to_nearest(dtype):
-    a, out = torch.full((32,), 1.0 + 2**-8 + 2**-9), torch.zeros(32, dtype=dtype)
-    with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"not modelled: .*rounding 0 \(fp_downcast_rounding=\"rtz\"\)"):
-        kernels.narrowed[(1,)](a, out, BLOCK=32, ROUNDING="rtz")
-    assert not out.float().any()  # nothing has run
+def test_rounding_toward_zero_takes_the_word_below_and_never_an_infinity(dtype):
+    """Exact for fp16 and bf16 in `test_exact_operations.py`; here e5m2 too, between the two words beside each value."""
+    a = torch.randn(256, generator=torch.Generator().manual_seed(8)) * 2.0 ** torch.randint(-18, 18, (256,))
+    a[:6] = torch.tensor([1e38, -1e38, float("inf"), -float("inf"), 1e-30, -1e-30])
+    near, zero = a.to(dtype), torch.zeros(256, dtype=dtype)
     with emulated("sm_90"):
-        kernels.narrowed[(1,)](a, out, BLOCK=32, ROUNDING="rtne")
-    assert torch.equal(out, a.to(dtype))
+        kernels.narrowed[(1,)](a, zero, BLOCK=256, ROUNDING="rtz")
+    below = torch.where(near.double().abs() > a.double().abs(), _words(near) - 1, _words(near))
+    assert torch.equal(_words(zero), below) and not torch.equal(below, _words(near))
+    assert zero.isinf().nonzero().flatten().tolist() == [2, 3]
+
+
+def _words(values: torch.Tensor) -> torch.Tensor:
+    return values.view(torch.uint8 if values.itemsize == 1 else torch.int16).int()
+
+
+def test_a_rounding_that_the_compiler_lacks_is_refused_before_anything_runs():
+    a, out = torch.full((32,), 1.0 + 2**-8 + 2**-9), torch.zeros(32, dtype=torch.float8_e4m3fn)
+    with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"not modelled: .*rounding 0 from f32 to f8E4M3FN"):
+        kernels.narrowed[(1,)](a, out, BLOCK=32, ROUNDING="rtz")
+    assert not out.float().any()
 
 
 def test_an_int8_mma_sync_clamps_after_each_instruction_of_32_products():

@@ -19,6 +19,7 @@ from bitverdict.harness.emulator.numerics.scalar_ops import (
     narrow,
     narrow_fma,
     negative,
+    toward_zero,
     widen,
 )
 from bitverdict.reference.scalar_arithmetic.fp64 import fma as fma64
@@ -100,15 +101,20 @@ def _extreme(x: np.ndarray, y: np.ndarray, *, largest: bool, keep_nan: bool) -> 
     return np.where(np.isnan(x), y, np.where(np.isnan(y), x, found))
 
 
-_NEAREST_EVEN = "1"  # of tt.fp_to_fp
+_TOWARD_ZERO, _NEAREST_EVEN = "0", "1"  # of tt.fp_to_fp (TritonAttrDefs)
 
 
 @lowers("arith.truncf", "arith.extf", "tt.fp_to_fp")
 def convert(t: Translator, op: Operation) -> None:
     source, target = t.operand(op, 0), t.result(op)
     rounding = op.attributes.get("rounding", op.attributes.get("roundingmode", _NEAREST_EVEN)).split(" ")[0]
-    if source.bits > target.bits and rounding != _NEAREST_EVEN:  # TritonAttrDefs: 0 is RTZ; arith writes none but others
-        raise NotModelled(op, f'rounding {rounding} (fp_downcast_rounding="rtz"): only rtne, to nearest even, is known')
+    if source.bits > target.bits and rounding != _NEAREST_EVEN:
+        if (
+            rounding != _TOWARD_ZERO or op.name != "tt.fp_to_fp" or source.element != "f32" or target.element == "f8E4M3FN"
+        ):  # the compiler has no other
+            raise NotModelled(op, f"rounding {rounding} from {source.element} to {target.element}")
+        t.call(op, toward_zero(target.format or ""))
+        return
     if target.element == "f64":
         t.call(op, lambda a: widen(a, source.format))
         return
