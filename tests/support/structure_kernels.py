@@ -104,3 +104,29 @@ def calls(a, b, values, out, total, K: tl.constexpr, N: tl.constexpr, COUNT: tl.
         found = twice_summed(values, found, COUNT)
     tl.store(out + at[:, None] * N + at[None, :], product)
     tl.store(total, found)
+
+
+@triton.jit
+def printed(numbers, words, floats, N: tl.constexpr):
+    at = tl.arange(0, N)  # (N,)
+    x, y = tl.load(numbers + at), tl.load(words + at)
+    tl.device_print("both", x, y)
+    tl.device_print("hex: ", x, hex=True)
+    tl.device_print("float", tl.load(floats + at[:, None] * 2 + tl.arange(0, 2)[None, :]))
+    tl.device_print("here")
+    tl.device_print("scalar", tl.load(numbers + 1))
+    tl.device_assert(x < 100, "below a hundred")
+
+
+@triton.jit
+def products_of_doubles(a, b, out, N: tl.constexpr):
+    """Rows of N: a product and a sum in one; its difference; a product added in each step of a loop."""
+    at = tl.arange(0, N)  # (N,)
+    x, y = tl.load(a + at), tl.load(b + at)
+    tl.store(out + at, x * y + x)
+    tl.store(out + N + at, y - x * y)
+    total = tl.zeros((N,), tl.float64)
+    for _ in range(5):
+        total += x * y
+        x = x + 1
+    tl.store(out + 2 * N + at, total)

@@ -3,12 +3,15 @@ what rounds in an order or a way that is not known is refused by name."""
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator.numerics.scalar_ops import fma
+from tests.support import structure_kernels
 from tests.support import tile_kernels as kernels
 
 
@@ -128,3 +131,18 @@ def test_an_int8_mma_sync_clamps_after_each_instruction_of_32_products():
         kernels.integer_product[(1,)](a, b, c, out, SIZE=32, K=64)
     assert device.launches[-1].instructions == {"mma.sync"}
     assert (out == 2**31 - 1 - 32 * 128 * 127).all()
+
+
+def test_a_product_of_doubles_is_fused_into_its_sum():
+    """Of 53 bits each, so that a product that was rounded before its sum would show."""
+    a, b = (torch.randn(32, dtype=torch.float64, generator=torch.Generator().manual_seed(i)) for i in (1, 2))
+    fused, apart = (torch.zeros(3, 32, dtype=torch.float64) for _ in range(2))
+    with emulated("sm_90"):
+        structure_kernels.products_of_doubles[(1,)](a, b, fused, N=32, enable_fp_fusion=True)
+        structure_kernels.products_of_doubles[(1,)](a, b, apart, N=32, enable_fp_fusion=False)
+    for i in range(32):
+        x, y, z, total = float(a[i]), Fraction(float(b[i])), float(a[i]), 0.0
+        for _ in range(5):
+            z, total = z + 1, float(Fraction(z) * y + Fraction(total))
+        assert fused[:, i].tolist() == [float(Fraction(x) * y + Fraction(x)), float(y - Fraction(x) * y), total]
+    assert torch.equal(apart[0], a * b + a) and torch.equal(apart[1], b - a * b) and not torch.equal(fused, apart)

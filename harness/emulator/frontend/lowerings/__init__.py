@@ -13,6 +13,7 @@ from bitverdict.harness.emulator.frontend.lowerings import (  # noqa: F401
     indexed_memory,
     integers,
     packed_arithmetic,
+    printing,
     products,
     reductions,
     regions,

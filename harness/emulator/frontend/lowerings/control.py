@@ -50,6 +50,6 @@ def launch_order(t: Translator, op: Operation) -> None:
     """griddepcontrol: launches run one after another here, so what an earlier one wrote is there, and a later one waits."""
 
 
-@lowers("tt.print", "ttg.remark")
-def say(t: Translator, op: Operation) -> None:
-    """Printing changes no word of any result."""
+@lowers("ttg.remark")
+def remark(t: Translator, op: Operation) -> None:
+    """What the compiler says while it compiles."""

@@ -18,6 +18,7 @@ from bitverdict.harness.emulator.frontend.translate import LOWERINGS, NotModelle
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.scalar_ops import binary, fma, narrow_fma, negative
+from bitverdict.reference.scalar_arithmetic.fp64 import fma as fma64
 
 _SHAPES = ("tt.broadcast", "tt.splat", "tt.expand_dims", "tt.reshape", "tt.trans")
 _THROUGH = (
@@ -78,8 +79,6 @@ def _sum(t: Translator, op: Operation, result: str, operands: list[str], kind: T
         return
     product = products[which]
     assert product is not None
-    if kind.format is None:
-        raise NotModelled(op, "a fused multiply-add of fp64")
     left, right = (_moved(t, product, name) for name in product.factors)
     other = t.value(operands[1 - which])
     minus = negative(kind.format)
@@ -87,7 +86,7 @@ def _sum(t: Translator, op: Operation, result: str, operands: list[str], kind: T
         left = t.apply(minus, left)
     if op.name == "arith.subf" and which == 0:
         other = t.apply(minus, other)
-    run = fma if kind.format == "fp32" else narrow_fma(kind.format)
+    run = fma64 if kind.format is None else fma if kind.format == "fp32" else narrow_fma(kind.format)
     t.emit("{} = {}", t.value(result), t.apply(run, left, right, other))
 
 
