@@ -14,6 +14,7 @@ from bitverdict.reference.scalar_arithmetic.exact import Rounding, stepped, to_o
 
 NAN = np.uint32(0x7FFFFFFF).view(np.float32)
 SMALLEST = np.float32(2.0**-126)
+_BELOW_FP32, _HALF_FP32 = np.uint64((1 << 29) - 1), np.uint64(1 << 28)  # bits of a float64 that fp32 has not, and half of its last
 _HALF_BELOW, _ONE_BELOW = 2.0**-126 * (1 - 2.0**-25), 2.0**-126 * (1 - 2.0**-24)
 
 
@@ -52,11 +53,25 @@ def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray, rounding: Rounding = "rn", 
     a, b, c = _operands(flush, a, b, c)
     with np.errstate(all="ignore"):
         product, addend = a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)
+        if rounding == "rn" and (found := _rounded_twice(product + addend)) is not None:
+            return found
         wide = to_odd(*two_sum(product, addend))
         found = _finished(wide, rounding, flush)
         if rounding == "rm":
             found = np.where((wide == 0) & (np.signbit(product) != np.signbit(addend)), np.float32(-0.0), found)
         return found
+
+
+def _rounded_twice(wide: np.ndarray) -> np.ndarray | None:
+    """Sums rounded to float64 rounded again, where that is rounding once: no one is a tie of fp32, or nonzero below 2^-126. None
+    where one is."""
+    ties = (wide.view(np.uint64) & _BELOW_FP32) == _HALF_FP32  # (...)
+    if ties.any():
+        return None
+    low = np.abs(wide) < SMALLEST  # (...)
+    if low.any() and (low & (wide != 0)).any():
+        return None
+    return canonical(wide.astype(np.float32))
 
 
 def divide(a: np.ndarray, b: np.ndarray, rounding: Rounding = "rn", flush: bool = False) -> np.ndarray:

@@ -13,7 +13,7 @@ from triton.runtime import driver
 from triton.runtime.errors import OutOfResources
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
-from tests.support import gluon_kernels
+from tests.support import gluon_kernels, library_kernels
 from tests.support import tile_kernels as kernels
 from tests.support.emulated_products import ARCHITECTURES, FAMILIES, multiply, operands
 
@@ -21,9 +21,9 @@ from tests.support.emulated_products import ARCHITECTURES, FAMILIES, multiply, o
 def test_an_unknown_operation_is_refused_by_name_and_line_before_it_runs():
     destination = torch.full((32,), 5.0)
     with emulated("sm_90"), pytest.raises(EmulatedFault) as raised:
-        kernels.sine[(1,)](torch.zeros(32), destination, BLOCK=32)
-    assert raised.value.outcome == "not modelled" and "math.sin" in raised.value.message
-    assert "tile_kernels.py" in raised.value.location
+        library_kernels.of_no_library[(1,)](torch.zeros(32), destination, BLOCK=32)
+    assert raised.value.outcome == "not modelled" and "tt.extern_elementwise: call of __nv_no_such_function" in raised.value.message
+    assert "library_kernels.py" in raised.value.location
     assert (destination == 5).all()
 
 
@@ -51,7 +51,7 @@ def test_every_target_compiles_for_itself_and_the_same_target_only_once():
 def test_driver_and_hooks_are_restored_even_after_a_fault():
     before = driver._active, triton.knobs.runtime.add_stages_inspection_hook, triton.runtime.autotuner.Autotuner.run
     with pytest.raises(EmulatedFault), emulated("sm_90"):
-        kernels.sine[(1,)](torch.zeros(32), torch.zeros(32), BLOCK=32)
+        library_kernels.of_no_library[(1,)](torch.zeros(32), torch.zeros(32), BLOCK=32)
     assert before == (driver._active, triton.knobs.runtime.add_stages_inspection_hook, triton.runtime.autotuner.Autotuner.run)
 
 

@@ -56,6 +56,11 @@ def _backend(capability: int, fused: bool) -> tuple[CUDABackend, Any]:
     return backend, backend.parse_options({"enable_fp_fusion": fused})
 
 
+def options_key(capability: int, *, fused: bool) -> str:
+    """What of the compiler's options its PTX depends on, the bitcode of libdevice with them."""
+    return _backend(capability, fused)[1].hash()
+
+
 def ptx(program: str, capability: int, *, fused: bool) -> str:
     """PTX of the tile program `program` (its text, as `compiling.tile_program` leaves it). NotAssembled where the compiler refuses.
 

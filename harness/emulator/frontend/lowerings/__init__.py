@@ -5,6 +5,7 @@ from bitverdict.harness.emulator.frontend.lowerings import (  # noqa: F401
     atomics,
     barriers,
     block_scaled,
+    compiled,
     control,
     copies,
     floats,
@@ -22,5 +23,4 @@ from bitverdict.harness.emulator.frontend.lowerings import (  # noqa: F401
     shared_memory,
     sums,
     tensor_maps,
-    tma_reductions,
 )

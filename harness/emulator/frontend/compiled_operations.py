@@ -1,0 +1,162 @@
+"""One elementwise operation as the compiler expands it: a kernel of that operation alone is compiled, and its PTX is executed.
+
+libdevice's functions, and `math.log` and its like, which become libdevice's, are decided by their expansion: `.ftz` where
+libdevice was told so, contraction where LLVM found it, tables and slow paths. So the real compiler makes that expansion for the
+target, from the same text that the operation has in the tile program, and `harness.emulator.ptx` executes it. The PTX is kept in
+the process, and on disk in Triton's own cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+import triton
+from triton import knobs
+from triton.runtime.cache import get_cache_manager
+
+from bitverdict.harness.emulator.frontend import assembly
+from bitverdict.harness.emulator.frontend.contraction import origins
+from bitverdict.harness.emulator.mlir_types import element_dtype
+from bitverdict.harness.emulator.ptx.lanes import Program
+from bitverdict.harness.emulator.ptx.text import parse_module
+
+Values = np.ndarray
+
+_MODULE = """module attributes {{"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.shared = 0 : i32, \
+ttg.target = "cuda:{capability}", ttg.tensor_memory_size = 0 : i32, "ttg.threads-per-warp" = 32 : i32}} {{
+  tt.func public @operation({parameters}, %out: !tt.ptr<{result}>) {{
+    {lines}
+    tt.store %out, %result : !tt.ptr<{result}>
+    tt.return
+  }}
+}}
+"""
+OUT = np.array([1 << 41], np.uint64)  # where the kernel stores its result
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A kernel of scalars: `lines` of MLIR compute %result (of the element type `result`) from %0, %1, ... (of `operands`)."""
+
+    lines: str
+    operands: tuple[str, ...]
+    result: str
+
+    def module(self, capability: int) -> str:
+        """The text of the kernel, as of a tile program."""
+        parameters = ", ".join(f"%{number}: {element}" for number, element in enumerate(self.operands))
+        return _MODULE.format(capability=capability, parameters=parameters, result=self.result, lines=self.lines)
+
+
+def operation_of(name: str, attributes: dict[str, str], operands: tuple[str, ...], result: str) -> Operation:
+    """The kernel of the one operation `name`, on the element types `operands` and `result`."""
+    given = ", ".join(f"{key} = {value}" if value else key for key, value in attributes.items())
+    names = ", ".join(f"%{number}" for number in range(len(operands)))
+    line = f'%result = "{name}"({names}) {f"<{{{given}}}> " if given else ""}: ({", ".join(operands)}) -> {result}'
+    return Operation(line, operands, result)
+
+
+def compiled_ptx(operation: Operation, arch: str, *, fused: bool) -> str:
+    """The PTX of `operation` for `arch`, from Triton's cache where it lies there. NotAssembled where the compiler refuses,
+    and where ptxas makes other words of the PTX than it says."""
+    capability = int(arch.removeprefix("sm_"))
+    key = _key(operation, capability, fused)
+    kept = None if knobs.compilation.always_compile else get_cache_manager(key)
+    if kept is not None and (path := kept.get_file("operation.ptx")) is not None:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    whole = assembly.ptx(operation.module(capability), capability, fused=fused)
+    text = whole.partition("\n\t.file\t")[0].partition("\n\t.section\t")[0]  # what follows is for debuggers
+    if fused and _leaves_products(text) and _joined_by_ptxas(whole, capability):
+        raise assembly.NotAssembled(f"sm_{capability}: ptxas fuses a product and a sum; compile with enable_fp_fusion=False")
+    if kept is not None:
+        kept.put(text, "operation.ptx", binary=False)
+    return text
+
+
+def _leaves_products(text: str) -> bool:
+    """Whether a product without a rounding modifier reaches such a sum: ptxas may contract the two (PTX ISA 9.7.3)."""
+    listed = list(assembly.instructions(text))
+    defined: dict[str, list[assembly.Instruction]] = {}
+    for instruction in listed:
+        for name in instruction.writes:
+            defined.setdefault(name, []).append(instruction)
+    return any(
+        _OPEN_SUM.match(instruction.opcode)
+        and any(_OPEN_PRODUCT.match(each.opcode) for each in origins(instruction.reads, defined))
+        for instruction in listed
+    )
+
+
+_OPEN_SUM = re.compile(r"(add|sub)\.(ftz\.)?(f16|bf16|f32|f64)")
+_OPEN_PRODUCT = re.compile(r"mul\.(ftz\.)?(f16|bf16|f32|f64)|(div|ex2|rcp|rsqrt|sqrt)\.(full|approx)\.(ftz\.)?f32")  # ends in one
+_OPEN = re.compile(r"\b(add|sub|mul)\.(?=(?:ftz\.)?(?:f16|bf16|f32|f64)(?:x2)?\b)")
+
+
+def _joined_by_ptxas(text: str, capability: int) -> bool:
+    """Whether the machine code multiplies and adds more often than that of the same PTX with every rounding said."""
+
+    def joined(given: str) -> Counter:
+        code = [each for lines in assembly.machine_code(given, capability).values() for each in lines]
+        return Counter(found[0] for each in code if (found := re.match(r"[DFH]FMA\w*", each)))
+
+    return joined(text) != joined(_OPEN.sub(r"\1.rn.", text))
+
+
+@lru_cache(maxsize=512)
+def takes_product(operation: Operation, which: int, arch: str) -> bool:
+    """Whether the compiler contracts a product, when it is operand `which` of `operation`, with a sum at the beginning of that."""
+    element = operation.operands[which]
+    factors = (f"%{which}", f"%{len(operation.operands)}")
+    lines = re.sub(rf"%{which}\b", "%product", operation.lines)
+    probe = f"%product = arith.mulf {', '.join(factors)} : {element}\n    {lines}"
+    text = compiled_ptx(Operation(probe, (*operation.operands, element), operation.result), arch, fused=True)
+    listed = list(assembly.instructions(text))
+    given = {i.writes[0]: i.reads[0] for i in listed if i.opcode.startswith("ld.param")}
+    both = {f"[operation_param_{which}]", f"[operation_param_{len(operation.operands)}]"}
+    return any(i.opcode.startswith("fma.") and {given.get(each) for each in i.reads[:2]} == both for i in listed)
+
+
+def _key(operation: Operation, capability: int, fused: bool) -> str:
+    """What the PTX depends on: release and options of the compiler with its libraries, target and text."""
+    parts = (triton.__version__, assembly.options_key(capability, fused=fused), operation.module(capability))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class CompiledOperation:
+    """The operation as a function of arrays, which hold values as the emulator does: floats narrower than fp32 as their codes."""
+
+    operation: Operation
+    arch: str
+    fused: bool
+
+    @cached_property
+    def program(self) -> Program:
+        """The PTX, ready to run. NotAssembled, NotPtx or UnknownOpcode where there is no way to it."""
+        module = parse_module(compiled_ptx(self.operation, self.arch, fused=self.fused))
+        return Program(module, module.entry)
+
+    def __call__(self, *values: Values) -> Values:
+        arrays = [np.asarray(each, element_dtype(kind)) for each, kind in zip(values, self.operation.operands, strict=True)]
+        found = self.program.stored([_words(each) for each in arrays], OUT)  # the operands' broadcast shape
+        dtype = element_dtype(self.operation.result)
+        return found.astype(bool) if self.operation.result == "i1" else found.view(dtype)
+
+
+def _words(values: Values) -> Values:
+    return values.astype(np.uint8) if values.dtype == bool else values.view(f"u{values.itemsize}")
+
+
+@lru_cache(maxsize=512)
+def compiled(operation: Operation, arch: str, fused: bool) -> Callable[..., Values]:
+    """`operation` as `arch` computes it, on arrays that broadcast. NotAssembled, NotPtx or UnknownOpcode, with what is unknown."""
+    found = CompiledOperation(operation, arch, fused)
+    _ = found.program  # refused before anything runs
+    return found

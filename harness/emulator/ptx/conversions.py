@@ -1,0 +1,227 @@
+"""The conversions of PTX: `cvt` in its many forms (PTX ISA 9.7.9.22).
+
+Of a float to an integer: clamped to the range of the integer; NaN gives 0, or the lowest signed number where the source is fp64
+or the integer has 64 bits (as PTX ISA has it). Narrow formats are those of `reference.formats`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.ptx.floats import narrowed, widened
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Meaning, Opcode, UnknownOpcode, Words, bits, of_type, opcode
+from bitverdict.reference.formats import FORMATS, Overflow, decode, encode
+from bitverdict.reference.formats import Rounding as FormatRounding
+from bitverdict.reference.scalar_arithmetic import fp32
+from bitverdict.reference.scalar_arithmetic.exact import Rounding, stepped, to_odd, two_sum
+
+_FLOATS = ("f16", "bf16", "f32", "f64")
+_SMALL = {"e4m3x2": "e4m3", "e5m2x2": "e5m2", "e2m1x2": "e2m1", "e2m3x2": "e2m3", "e3m2x2": "e3m2", "ue8m0x2": "e8m0"}
+_PAIRS = {"f16x2": "f16", "bf16x2": "bf16"}
+_TO_WHOLE: dict[str, Callable[[np.ndarray], np.ndarray]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
+
+
+def values(words: Words, kind: str, flush: bool = False) -> np.ndarray:
+    """Exact float64 values of words of a float type; `flush` makes fp32 subnormals zero."""
+    if kind == "f64":
+        return words.view(np.float64)
+    if kind == "f32":
+        single = words.view(np.float32)
+        return (fp32.flushed(single) if flush else single).astype(np.float64)
+    return widened(words, kind)
+
+
+def words_of(exact: np.ndarray, kind: str, rounding: Rounding = "rn", flush: bool = False) -> Words:
+    """Words of a float type for float64 values that are exact or rounded to odd. fp64 must be exact."""
+    if kind == "f64":
+        return exact.view(np.uint64)
+    if kind == "f32":
+        return fp32.narrowed(exact, rounding, flush).view(np.uint32)
+    if rounding == "rn":
+        return narrowed(exact, kind)
+    how = {"rz": FormatRounding.TOWARD_ZERO, "rm": FormatRounding.TOWARD_NEGATIVE, "rp": FormatRounding.TOWARD_POSITIVE}[rounding]
+    name = {"f16": "fp16", "bf16": "bf16"}[kind]
+    return np.where(np.isnan(exact), np.uint16(0x7FFF), encode(FORMATS[name], exact, rounding=how).astype(np.uint16))
+
+
+@opcode("cvt")
+def between_integers(op: Opcode) -> Meaning | None:
+    if len(op.types) != 2 or any(kind[0] not in "su" for kind in op.types):
+        return None
+    target, source = op.types
+    seen, saturates = of_type(source), bool(op.take("sat"))
+    width = bits(target)
+    low, high = (-(1 << width - 1), (1 << width - 1) - 1) if target.startswith("s") else (0, (1 << width) - 1)
+
+    def compute(a: Words) -> Words:
+        found = seen(a)
+        if saturates:
+            limits = np.iinfo(found.dtype)
+            found = np.clip(found, max(low, limits.min), min(high, limits.max))
+        return found.astype(DTYPES[width])
+
+    return Meaning((source,), (target,), compute)
+
+
+@opcode("cvt")
+def from_integer(op: Opcode) -> Meaning | None:
+    if len(op.types) != 2 or op.types[0] not in _FLOATS or op.types[1][0] not in "su":
+        return None
+    target, source = op.types
+    rounding: Rounding = op.take("rn", "rz", "rm", "rp") or "rn"  # type: ignore[assignment]
+    seen = of_type(source)
+
+    def compute(a: Words) -> Words:
+        if bits(source) < 64:
+            return words_of(seen(a).astype(np.float64), target, rounding)
+        low = (a & np.uint64(0xFFFFFFFF)).astype(np.float64)
+        total, error = two_sum((seen(a) >> seen(a).dtype.type(32)).astype(np.float64) * 2.0**32, low)
+        if target == "f64":
+            return stepped(total, error, rounding).view(np.uint64)
+        return words_of(to_odd(total, error), target, rounding)
+
+    return Meaning((source,), (target,), compute)
+
+
+@opcode("cvt")
+def to_integer(op: Opcode) -> Meaning | None:
+    if len(op.types) != 2 or op.types[0][0] not in "su" or op.types[1] not in _FLOATS:
+        return None
+    target, source = op.types
+    way = op.take(*_TO_WHOLE)
+    if not way:
+        return None
+    op.take("sat")  # it is clamped in any case
+    flush, whole, width = bool(op.take("ftz")), _TO_WHOLE[way], bits(target)
+    signed = target.startswith("s")
+    low, high = (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
+    undefined = 1 << width - 1 if source == "f64" or width == 64 else 0
+    storage = np.dtype(f"{'i' if signed else 'u'}{width // 8}")
+
+    def compute(a: Words) -> Words:
+        with np.errstate(all="ignore"):
+            real = values(a, source, flush)
+            nan = np.isnan(real)
+            real = whole(np.where(nan, 0.0, real))
+            inside = np.maximum(real, float(low))
+            found = np.where(
+                inside >= float(high), storage.type(high), np.where(inside >= float(high), 0.0, inside).astype(storage)
+            )
+        return np.where(nan, DTYPES[width].type(undefined), found.view(DTYPES[width]))
+
+    return Meaning((source,), (target,), compute)
+
+
+@opcode("cvt")
+def between_floats(op: Opcode) -> Meaning | None:
+    if len(op.types) != 2 or any(kind not in _FLOATS for kind in op.types):
+        return None
+    target, source = op.types
+    way = op.take(*_TO_WHOLE)
+    rounding: Rounding = op.take("rn", "rz", "rm", "rp") or "rn"  # type: ignore[assignment]
+    flush, saturates, positive = (bool(op.take(name)) for name in ("ftz", "sat", "relu"))
+
+    def compute(a: Words) -> Words:
+        with np.errstate(all="ignore"):
+            real = values(a, source, flush)
+            if way:
+                real = np.copysign(_TO_WHOLE[way](real), real)
+            if positive:
+                real = np.where(real > 0, real, np.where(np.isnan(real), real, 0.0))
+            if saturates:
+                real = np.where(real > 0, np.minimum(real, 1.0), 0.0)
+            return words_of(real, target, rounding, flush and target == "f32")
+
+    return Meaning((source,), (target,), compute)
+
+
+@opcode("cvt")
+def to_pairs(op: Opcode) -> Meaning | None:
+    """cvt.rn.f16x2.f32 d, a, b and its like: a becomes the upper half."""
+    if len(op.types) != 2 or op.types[1] != "f32" or op.types[0] not in (*_PAIRS, *_SMALL):
+        return None
+    target = op.types[0]
+    rounding = op.take("rn", "rz", "rp")
+    finite, positive = bool(op.take("satfinite")), bool(op.take("relu"))
+    if target in _SMALL and not finite:
+        return None
+    single = _half(target, rounding or "rn", finite)
+    half = bits(target) // 2
+
+    def compute(a: Words, b: Words) -> Words:
+        a, b = np.broadcast_arrays(a, b)
+        whole: Any = DTYPES[bits(target)]
+        upper, lower = (single(_positive(each.view(np.float32), positive)).astype(whole) for each in (a, b))
+        return upper << whole.type(half) | lower
+
+    return Meaning(("f32", "f32"), (target,), compute)
+
+
+def _positive(real: np.ndarray, only: bool) -> np.ndarray:
+    """`.relu`: what is negative becomes +0; NaN stays."""
+    return np.where((real > 0) | np.isnan(real), real, np.float32(0)) if only else real
+
+
+def _half(target: str, rounding: str, finite: bool) -> Callable[[np.ndarray], np.ndarray]:
+    """Codes of one half of a packed type, for float arrays."""
+    how = {"rn": FormatRounding.NEAREST_EVEN, "rz": FormatRounding.TOWARD_ZERO, "rp": FormatRounding.TOWARD_POSITIVE}[rounding]
+    name = _SMALL.get(target) or {"f16x2": "fp16", "bf16x2": "bf16"}[target]
+    overflow = Overflow.SATURATE if finite else Overflow.INFINITY
+    return lambda real: encode(FORMATS[name], real, rounding=how, overflow=overflow)
+
+
+@opcode("cvt")
+def small_to_pairs(op: Opcode) -> Meaning | None:
+    """cvt.rn.f16x2.e4m3x2 and its like: exact."""
+    if len(op.types) != 2 or op.types[0] not in _PAIRS or op.types[1] not in _SMALL:
+        return None
+    target, source = op.types
+    op.take("rn")
+    positive, single, half = bool(op.take("relu")), _PAIRS[target], bits(source) // 2
+
+    def compute(a: Words) -> Words:
+        mask = (1 << half) - 1
+        halves = [a & a.dtype.type(mask), a >> a.dtype.type(half)]
+        low, high = (narrowed(_real(decode(FORMATS[_SMALL[source]], each.astype(np.uint8)), positive), single) for each in halves)
+        return low.astype(np.uint32) | high.astype(np.uint32) << np.uint32(16)
+
+    return Meaning((source,), (target,), compute)
+
+
+def _real(found: np.ndarray, positive: bool) -> np.ndarray:
+    return np.where((found > 0) | np.isnan(found), found, 0.0) if positive else found
+
+
+@opcode("cvt")
+def pairs_to_small(op: Opcode) -> Meaning | None:
+    """cvt.rn.satfinite.e4m3x2.f16x2."""
+    if len(op.types) != 2 or op.types[0] not in _SMALL or op.types[1] not in _PAIRS or not op.take("satfinite"):
+        return None
+    target, source = op.types
+    single = _half(target, op.take("rn", "rz", "rp") or "rn", True)
+    positive, half = bool(op.take("relu")), bits(target) // 2
+
+    def compute(a: Words) -> Words:
+        halves = [(a & np.uint32(0xFFFF)).astype(np.uint16), (a >> np.uint32(16)).astype(np.uint16)]
+        whole: Any = DTYPES[bits(target)]
+        low, high = (single(_real(widened(each, _PAIRS[source]), positive)).astype(whole) for each in halves)
+        return low | high << whole.type(half)
+
+    return Meaning((source,), (target,), compute)
+
+
+@opcode("cvt")
+def to_tf32(op: Opcode) -> Meaning | None:
+    if op.types != ["tf32", "f32"]:
+        return None
+    how = {"rna": FormatRounding.NEAREST_AWAY, "rn": FormatRounding.NEAREST_EVEN, "rz": FormatRounding.TOWARD_ZERO}
+    rounding = op.take(*how)
+    if not rounding or op.take("relu"):
+        raise UnknownOpcode(f"{op.text} is not executed here")
+    overflow = Overflow.SATURATE if op.take("satfinite") else Overflow.INFINITY
+    return Meaning(
+        ("f32",), ("b32",), lambda a: encode(FORMATS["tf32"], a.view(np.float32), rounding=how[rounding], overflow=overflow)
+    )

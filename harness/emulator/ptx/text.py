@@ -1,0 +1,226 @@
+"""PTX as written: functions, their basic blocks and instructions, registers, local memory, constant data.
+
+PTX ISA, chapters 4 and 5. Each register of an inner scope (`{ .reg .b32 t; ... }`) gets a name of its own. Directives for the
+debugger and hints (`.loc`, `.pragma`, `.reqntid`) are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+_WIDTH = {"b8": 8, "u8": 8, "s8": 8, "b16": 16, "u16": 16, "s16": 16, "f16": 16, "bf16": 16, "f16x2": 32, "bf16x2": 32,
+          "b32": 32, "u32": 32, "s32": 32, "f32": 32, "b64": 64, "u64": 64, "s64": 64, "f64": 64, "pred": 1}  # fmt: skip
+
+
+class NotPtx(ValueError):
+    """A text that is not PTX as this module knows it; the message has the statement."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One instruction: `operands` as written, in order, vectors in braces and addresses in brackets; `guard` a predicate or ""."""
+
+    opcode: str
+    operands: tuple[str, ...]
+    guard: str = ""
+    negated: bool = False
+
+    def __str__(self) -> str:
+        guard = f"@{'!' if self.negated else ''}{self.guard} " if self.guard else ""
+        return f"{guard}{self.opcode} {', '.join(self.operands)}"
+
+
+@dataclass
+class Function:
+    """A `.func` or `.entry`: parameters by name, register widths, local variables (name -> offset) and statements by label."""
+
+    name: str
+    parameters: list[str] = field(default_factory=list)
+    returns: list[str] = field(default_factory=list)
+    registers: dict[str, int] = field(default_factory=dict)  # bits; 1 for a predicate
+    locals: dict[str, int] = field(default_factory=dict)
+    local_bytes: int = 0
+    blocks: list[tuple[str, list[Statement]]] = field(default_factory=list)
+    kernel: bool = False  # an `.entry`
+
+
+@dataclass
+class Module:
+    """Functions by name, and the bytes of constant data with the offset of each variable."""
+
+    functions: dict[str, Function] = field(default_factory=dict)
+    data: bytearray = field(default_factory=bytearray)
+    offsets: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def entry(self) -> Function:
+        """The first kernel. StopIteration without one."""
+        return next(f for f in self.functions.values() if f.kernel)
+
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+_HEADER = re.compile(r"(?:\.visible\s+|\.weak\s+|\.extern\s+)*\.(entry|func)\s*(\([^)]*\))?\s*([\w$]+)\s*(?:\(([^)]*)\))?", re.S)
+_DATA = re.compile(
+    r"(?:\.visible\s+|\.weak\s+)*\.(?:global|const)\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d*)\])?\s*(?:=\s*(.*))?$",
+    re.S,
+)
+
+
+def parse_module(text: str) -> Module:
+    """The functions and constant data of a PTX module. NotPtx for a statement that cannot be read."""
+    module = Module()
+    rest = _without_debugging(_COMMENT.sub(" ", text))
+    at = 0
+    while found := re.compile(r"\S").search(rest, at):
+        at = found.start()
+        if header := _HEADER.match(rest, at):
+            function = Function(header[3], _names(header[4]), _names(header[2]), kernel=header[1] == "entry")
+            at = _body(rest, header.end(), function)
+            if function.blocks or function.name not in module.functions:
+                module.functions[function.name] = function
+            continue
+        if rest.startswith((".version", ".target", ".address_size"), at):
+            at = rest.index("\n", at)
+            continue
+        end = rest.index(";", at)
+        _data(module, rest[at:end].strip())
+        at = end + 1
+    return module
+
+
+def parse_body(text: str, registers: dict[str, int]) -> Function:
+    """Statements on their own, as in inline assembly, on registers that are declared outside."""
+    function = Function("assembly", registers=dict(registers))
+    _statements(_COMMENT.sub(" ", text) + ";", function)
+    return function
+
+
+def _without_debugging(text: str) -> str:
+    text = re.sub(
+        r"^\s*\.(loc|file|reqntid|maxntid|minnctapersm|maxnreg|pragma|maxclusterrank|explicitcluster)\b[^\n]*", "", text, flags=re.M
+    )
+    return re.sub(r"\.section\b[^{]*\{[^}]*\}", "", text, flags=re.S)
+
+
+def _names(parameters: str | None) -> list[str]:
+    found = []
+    for part in re.split(r",", (parameters or "").strip("() \n\t")):
+        if part.strip():
+            found.append(re.sub(r"\[\d*\]$", "", part.split()[-1]))
+    return found
+
+
+def _data(module: Module, text: str) -> None:
+    found = _DATA.match(text)
+    if not found:
+        raise NotPtx(f"{text[:120]!r} is no variable or function of PTX that is known here")
+    align, kind, name, count, values = found.groups()
+    size = _WIDTH[kind] // 8
+    while len(module.data) % max(int(align or size), 4):
+        module.data.append(0)
+    module.offsets[name] = len(module.data)
+    given = [int(value, 0) for value in re.findall(r"-?(?:0x[0-9A-Fa-f]+|\d+)", values or "")]
+    given += [0] * (int(count or 1) - len(given))
+    for value in given:
+        module.data += (value % (1 << 8 * size)).to_bytes(size, "little")
+
+
+def _body(text: str, at: int, function: Function) -> int:
+    """Read what follows a header; the position after it."""
+    opening = re.compile(r"[{;]").search(text, at)
+    if opening is None or opening[0] == ";":
+        return len(text) if opening is None else opening.end()
+    depth, end = 1, opening.end()
+    while depth:
+        brace = re.compile(r"[{}]").search(text, end)
+        if brace is None:
+            raise NotPtx(f"the body of {function.name} does not end")
+        depth += 1 if brace[0] == "{" else -1
+        end = brace.end()
+    _statements(text[opening.end() : end - 1], function)
+    return end
+
+
+_LABEL = re.compile(r"([\w$]+)\s*:(?!:)")
+_STATEMENT = re.compile(r"(?:@(!?)([%\w$]+)\s+)?([a-z][\w.:]*)\s*(.*)$", re.S)
+_OPERAND = re.compile(r"\([^)]*\)|\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*")
+
+
+def _statements(text: str, function: Function) -> None:
+    scopes: list[dict[str, str]] = [{}]
+    numbers = 0
+    function.blocks.append(("", []))
+    at = 0
+    while found := re.compile(r"\S").search(text, at):
+        at = found.start()
+        if text[at] == ";":
+            at += 1
+        elif text[at] == "{":
+            scopes.append({})
+            at += 1
+        elif text[at] == "}":
+            scopes.pop()
+            at += 1
+        elif label := _LABEL.match(text, at):
+            function.blocks.append((label[1], []))
+            at = label.end()
+        else:
+            end = text.find(";", at)
+            end = len(text) if end < 0 else end
+            numbers += 1
+            _statement(text[at:end].strip(), function, scopes, numbers)
+            at = end + 1
+
+
+def _statement(text: str, function: Function, scopes: list[dict[str, str]], number: int) -> None:
+    if text.startswith("."):
+        _directive(text, function, scopes, number)
+        return
+    found = _STATEMENT.match(text)
+    if not found:
+        raise NotPtx(f"{text!r} is no instruction of PTX")
+    negated, guard, opcode, rest = found.groups()
+    operands = tuple(_renamed(each.strip(), scopes) for each in _OPERAND.findall(rest))
+    statement = Statement(opcode, operands, _renamed(guard or "", scopes), bool(negated))
+    function.blocks[-1][1].append(statement)
+    if opcode.startswith(("bra", "ret", "exit", "trap")):
+        function.blocks.append(("", []))
+
+
+def _renamed(operand: str, scopes: list[dict[str, str]]) -> str:
+    """The operand with each register of an inner scope under its own name."""
+    if not any(scopes):
+        return operand
+
+    def own(found: re.Match[str]) -> str:
+        return next((scope[found[0]] for scope in reversed(scopes) if found[0] in scope), found[0])
+
+    return re.sub(r"%?[A-Za-z_$][\w$]*", own, operand)
+
+
+def _directive(text: str, function: Function, scopes: list[dict[str, str]], number: int) -> None:
+    kind, _, rest = text.partition(" ")
+    if kind == ".reg":
+        width, _, names = rest.strip().partition(" ")
+        bits = _WIDTH.get(width.lstrip("."))
+        if bits is None:
+            raise NotPtx(f"{text!r} declares registers of an unknown type")
+        for name in (each.strip() for each in names.split(",")):
+            if many := re.match(r"([\w$%]+)<(\d+)>", name):
+                function.registers |= {f"{many[1]}{i}": bits for i in range(int(many[2]))}
+            elif len(scopes) > 1:
+                scopes[-1][name] = f"{name}@{number}"
+                function.registers[f"{name}@{number}"] = bits
+            else:
+                function.registers[name] = bits
+    elif kind == ".local":
+        found = re.match(r"(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d+)\])?", rest.strip())
+        if not found:
+            raise NotPtx(f"{text!r} is no local variable")
+        align = max(int(found[1] or 4), 4)
+        function.local_bytes = -(-function.local_bytes // align) * align
+        function.locals[found[3]] = function.local_bytes
+        function.local_bytes += _WIDTH[found[2]] // 8 * int(found[4] or 1)
+    elif kind != ".param":  # of a call: known by what is stored there
+        raise NotPtx(f"{text!r} is a directive that is not known here")

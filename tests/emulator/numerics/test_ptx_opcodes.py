@@ -1,0 +1,192 @@
+"""Each opcode that the executor of PTX knows, on words of all kinds, against its definition in exact arithmetic."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+
+from bitverdict.harness.emulator.ptx.lanes import Program
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, bits, meaning
+from bitverdict.harness.emulator.ptx.text import Module, parse_body
+from bitverdict.reference.scalar_arithmetic import fp32
+from tests.support import ptx_definitions
+
+DRAWN = 160
+_INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
+_MODES = ("rn", "rz", "rm", "rp")
+
+
+def _each(pattern: str, **parts: tuple[str, ...]) -> list[str]:
+    found = [pattern]
+    for name, values in parts.items():
+        found = [text.replace(f"{{{name}}}", value) for text in found for value in values]
+    return [text.replace("..", ".") for text in found]
+
+
+INTEGER = [
+    *_each("{o}.{t}", o=("add", "sub", "mul.lo", "mul.hi", "mad.lo", "div", "rem", "min", "max", "sad"), t=_INTEGERS),
+    *_each("{o}.wide.{t}", o=("mul", "mad"), t=("u16", "s16", "u32", "s32")),
+    *_each("{o}.sat.s32", o=("add", "sub")), *_each("{o}.{t}", o=("neg", "abs"), t=("s16", "s32", "s64")),
+    *_each("{o}.{t}", o=("and", "or", "xor", "not", "cnot", "shl"), t=("b16", "b32", "b64")), *_each("shr.{t}", t=_INTEGERS),
+    *_each("shf.{d}.{w}.b32", d=("l", "r"), w=("wrap", "clamp")), *_each("{o}.{t}", o=("clz", "popc", "brev"), t=("b32", "b64")),
+    *_each("{o}.{t}", o=("bfe", "bfind", "bfind.shiftamt"), t=("u32", "s32", "u64", "s64")), "bfi.b32", "bfi.b64", "prmt.b32",
+    "lop3.b32", "mul24.lo.u32", "mul24.lo.s32", *_each("{o}.pred", o=("and", "or", "xor", "not")), "slct.b32.s32",
+    *_each("setp.{c}.{t}", c=("eq", "ne", "lt", "le", "gt", "ge"), t=_INTEGERS), *_each("setp.{c}.u32", c=("lo", "ls", "hi", "hs")),
+    *_each("selp.{t}", t=("b16", "b32", "b64", "f32", "f64")), *_each("cvt.{a}.{b}", a=_INTEGERS, b=_INTEGERS),
+    *_each("cvt.sat.{a}.{b}", a=("u16", "s16", "u32", "s32"), b=_INTEGERS), *_each("cvt.{a}.{b}", a=("s32", "u32"), b=("s8", "u8")),
+]  # fmt: skip
+FLOAT = [
+    *_each("{o}.{m}.{f}.f32", o=("add", "sub", "mul", "fma", "div", "rcp", "sqrt"), m=_MODES, f=("", "ftz")),
+    *_each("{o}.{m}.f64", o=("add", "sub", "mul", "fma", "div", "rcp", "sqrt"), m=_MODES),
+    *_each("{o}.{f}.{t}", o=("add", "sub", "mul"), f=("", "sat"), t=("f32",)),
+    *_each("{o}.rn.{t}", o=("add", "sub", "mul", "fma"), t=("f16", "bf16", "f16x2", "bf16x2", "f32x2")),
+    *_each("fma.rn.{f}.{t}", f=("ftz", "sat", "relu"), t=("f16", "f16x2")), "fma.rn.relu.bf16", "fma.rn.relu.bf16x2",
+    *_each("{o}.{f}.{t}", o=("neg", "abs"), f=("",), t=("f16", "bf16", "f32", "f64", "f16x2", "bf16x2")),
+    *_each("{o}.{f}.f32", o=("neg", "abs"), f=("ftz",)), "copysign.f32", "copysign.f64",
+    *_each("{o}.{f}.{t}", o=("min", "max"), f=("", "NaN"), t=("f16", "bf16", "f32", "f16x2", "bf16x2")),
+    *_each("{o}.f64", o=("min", "max")), *_each("{o}.ftz.{f}.f32", o=("min", "max"), f=("", "NaN")),
+    *_each("setp.{c}.{f}.f32", c=("eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"),
+           f=("", "ftz")),
+    *_each("setp.{c}.{t}", c=("eq", "neu", "lt", "geu"), t=("f16", "bf16", "f64")),
+    *_each("testp.{p}.{t}", p=("finite", "infinite", "number", "notanumber", "normal", "subnormal"), t=("f32", "f64")),
+]  # fmt: skip
+CONVERSIONS = [
+    *_each("cvt.{m}.{a}.{b}", m=_MODES, a=("f32", "f64"), b=("u8", "s8", *_INTEGERS)),
+    *_each("cvt.rn.{a}.{b}", a=("f16",), b=_INTEGERS),
+    *_each("cvt.{m}.{f}.{a}.f32", m=("rni", "rzi", "rmi", "rpi"), f=("", "ftz"), a=_INTEGERS),
+    *_each("cvt.{m}.{a}.{b}", m=("rni", "rzi", "rmi", "rpi"), a=_INTEGERS, b=("f16", "f64")),
+    *_each("cvt.{m}.{f}.f32.f32", m=("rni", "rzi", "rmi", "rpi"), f=("", "ftz", "sat")),
+    *_each("cvt.{m}.f64.f64", m=("rni", "rzi", "rmi", "rpi")), *_each("cvt.{m}.{f}.f32.f64", m=_MODES, f=("", "ftz")),
+    "cvt.f64.f32", "cvt.ftz.f64.f32", "cvt.sat.f32.f32", "cvt.ftz.sat.f32.f32", "cvt.f32.f16", "cvt.f32.bf16", "cvt.f64.f16",
+    *_each("cvt.{m}.{f}.{a}.f32", m=("rn", "rz"), f=("", "relu"), a=("f16", "bf16", "f16x2", "bf16x2")),
+    *_each("cvt.{m}.{a}.f64", m=("rn",), a=("f16",)),
+]  # fmt: skip
+
+
+def _words(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
+    """`count` words of a type: any bits, small numbers, edges, and floats of near exponents."""
+    width = bits(kind)
+    if width == 1:
+        return rng.integers(0, 2, count).astype(bool)
+    dtype = DTYPES[width]
+    found = rng.integers(0, 1 << 63, count, dtype=np.uint64) << np.uint64(1) | rng.integers(0, 2, count, dtype=np.uint64)
+    found = found >> np.uint64(64 - width)
+    single = kind.removesuffix("x2")
+    form = ptx_definitions.FORMS.get(single)
+    edges = [0, 1, 2, 3, (1 << width) - 1, 1 << width - 1, (1 << width - 1) - 1, 31, 32, 33, 63, 64, 255]
+    if form and kind == single:
+        precision, top = form[1], 1 << width - 1
+        bias = (1 << (width - precision - 1)) - 1
+        infinity = (2 * bias + 1) << (precision - 1)
+        near = found[: count // 2] & np.uint64((1 << precision - 1) - 1)
+        exponent = rng.integers(bias - 2, bias + 34, count // 2).astype(np.uint64) << np.uint64(precision - 1)
+        found[: count // 2] = near | exponent | (rng.integers(0, 2, count // 2).astype(np.uint64) << np.uint64(width - 1))
+        low = 1 << precision - 1
+        edges = [0, 1, low - 1, low, low + 1, infinity, infinity - 1, infinity + 1, infinity | low >> 1, bias << precision - 1]
+        edges += [top | each for each in edges]
+    elif form:
+        return _words(single, count, rng).astype(dtype) | _words(single, count, rng).astype(dtype) << dtype.type(width // 2)
+    elif width > 8:
+        found[: count // 3] &= np.uint64(127)
+    at = rng.permutation(count)[: count // 3]
+    found[at] = np.array([edges[i] for i in rng.integers(0, len(edges), len(at))], np.uint64)
+    return found.astype(dtype)
+
+
+def _operands(opcode: str) -> list[np.ndarray]:
+    rng = np.random.default_rng(zlib.crc32(opcode.encode()))
+    known = meaning(opcode)
+    given = [_words(kind, DRAWN, rng) for kind in known.reads]
+    if opcode.startswith("lop3"):
+        given[3] = given[3][:1] & np.uint32(255)
+    elif opcode.startswith(("fma", "add", "sub")) and len(given[-1]) > 8 and known.reads[0] in ("f32", "f64"):
+        dtype = given[0].dtype  # sums that nearly vanish, and ties
+        view = np.dtype(f"f{dtype.itemsize}")
+        with np.errstate(all="ignore"):
+            product = given[0].view(view) * given[1].view(view) if len(given) == 3 else given[0].view(view)
+        given[-1][::5] = (-product).view(dtype)[::5]
+    return given
+
+
+def differing(opcode: str, compute: object = None) -> list[tuple]:
+    """Operands for which `compute` (or the executor) gives another word than the definition: (operands, got, expected)."""
+    known = meaning(opcode)
+    given = _operands(opcode)
+    with np.errstate(all="ignore"):
+        got = np.broadcast_to((compute or known.compute)(*given), DRAWN)  # (DRAWN,)
+    assert got.dtype == DTYPES[bits(known.writes[0])], got.dtype
+    found = []
+    for number in range(DRAWN):
+        words = [int(each[number % len(each)]) for each in given]
+        want = ptx_definitions.expected(opcode, *words)
+        if int(got[number]) != want and not _both_nan(known.writes[0], int(got[number]), want):
+            found.append(([hex(word) for word in words], hex(int(got[number])), hex(want)))
+    return found
+
+
+def _both_nan(kind: str, got: int, want: int) -> bool:
+    """The ISA does not say which NaN of fp64 comes."""
+    return kind == "f64" and all(ptx_definitions.nan(ptx_definitions.value(word, "f64")) for word in (got, want))
+
+
+@pytest.mark.parametrize("opcodes", [INTEGER, FLOAT, CONVERSIONS], ids=["integer", "float", "conversions"])
+def test_every_opcode_computes_what_its_definition_says(opcodes):
+    found = {opcode: wrong for opcode in opcodes if (wrong := differing(opcode))}  # operands, got, expected
+    assert not found, {opcode: (len(wrong), wrong[:3]) for opcode, wrong in list(found.items())[:12]}
+
+
+def _real(words: np.ndarray) -> np.ndarray:
+    return words.view(np.float32)
+
+
+WRONG = {
+    "fma.rn.f32": lambda a, b, c: fp32.add(fp32.multiply(_real(a), _real(b)), _real(c)).view(np.uint32),
+    "fma.rn.ftz.f32": lambda a, b, c: fp32.fma(_real(a), _real(b), _real(c)).view(np.uint32),
+    "add.rm.f32": lambda a, b: fp32.add(_real(a), _real(b), "rz").view(np.uint32),
+    "fma.rn.f16": lambda a, b, c: (a.view(np.float16) * b.view(np.float16) + c.view(np.float16)).view(np.uint16),
+    "setp.ltu.f32": lambda a, b: _real(a) < _real(b),
+    "max.f32": lambda a, b: np.maximum(_real(a), _real(b)).view(np.uint32),
+    "cvt.rzi.s32.f32": lambda a: _real(a).astype(np.int32).view(np.uint32),
+    "cvt.rni.f32.f32": lambda a: np.floor(_real(a) + np.float32(0.5)).view(np.uint32),
+    "cvt.rn.f32.u64": lambda a: a.view(np.int64).astype(np.float32).view(np.uint32),
+    "shl.b32": lambda a, b: a << (b & np.uint32(31)),
+    "shr.s32": lambda a, b: a >> np.minimum(b, np.uint32(31)),
+    "shf.l.wrap.b32": lambda a, b, c: b << (c & np.uint32(31)) | a >> (np.uint32(31) - (c & np.uint32(31))),
+    "mul.hi.s64": lambda a, b: meaning("mul.hi.u64").compute(a, b),
+    "div.s32": lambda a, b: np.floor_divide(a.view(np.int32), np.where(b == 0, 1, b.view(np.int32))).view(np.uint32),
+    "bfe.s32": lambda a, b, c: meaning("bfe.u32").compute(a, b, c),
+    "clz.b64": lambda a: np.uint32(64) - np.frexp(a.astype(np.float64))[1].astype(np.uint32),
+}  # what a careless executor would compute
+
+
+@pytest.mark.parametrize("opcode", WRONG)
+def test_a_careless_meaning_of_an_opcode_is_told_apart(opcode):
+    assert differing(opcode, WRONG[opcode])
+
+
+def test_carries_go_from_word_to_word():
+    text = "add.cc.u32 %a, %a, %c; addc.u32 %b, %b, %d; sub.cc.u32 %e, %a, %c; subc.u32 %f, %b, %d; mad.lo.cc.u32 %g, %a, %c, %d;"
+    text += "madc.hi.u32 %h, %a, %c, 0;"
+    names = [f"%{letter}" for letter in "abcdefgh"]
+    function = parse_body(text, dict.fromkeys(names, 32))
+    rng = np.random.default_rng(1)
+    given = {name: _words("u32", 400, rng) for name in names[:4]}
+    frame = Program(Module(), function).frame(given, 400)
+    a, b, c, d = (given[name].astype(object) for name in names[:4])
+    long, other = a + (b << 32), c + (d << 32)
+    total = [(x + y) % 2**64 for x, y in zip(long, other, strict=True)]
+    got = {name: words.astype(object) for name, words in frame.registers.items()}
+    assert (got["%a"] + (got["%b"] << 32)).tolist() == total
+    assert (got["%e"] + (got["%f"] << 32)).tolist() == long.tolist()
+    products = [(x % 2**32) * y + z for x, y, z in zip(total, c, d, strict=True)]
+    assert (got["%g"] + (got["%h"] << 32)).tolist() == [each % 2**64 for each in products]
+
+
+@pytest.mark.parametrize(
+    "opcode", ["fma.rn.ftz.sat.weird.f32", "vadd.s32.s32.s32", "tanh.approx.f64", "add.f8", "cvt.rn.f32", "mul.u32"]
+)
+def test_an_unknown_opcode_or_form_is_refused_by_name(opcode):
+    with pytest.raises(UnknownOpcode, match=opcode.replace(".", r"\.")):
+        meaning(opcode)
