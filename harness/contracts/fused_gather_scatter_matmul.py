@@ -44,6 +44,7 @@ TUTORIAL: dict[str, Any] = {
 
 class FusedContract(RowsContract):
     parameters = "(x, gather, w, scatter, block_m, block_n, block_k, group_size_m, num_buffers, *, out, num_warps=4, programs=0)"
+    product_by = "tcgen05"
     either_row = True
     tutorial_regime = "normal/permuted"
 
@@ -215,17 +216,22 @@ class FusedContract(RowsContract):
         )
         return {"out": got}
 
+    def scattered_to(self, case: Case, codes: np.ndarray) -> np.ndarray:
+        """(rows,) row numbers of `out` as they count for what is expected; none is negative where a result is."""
+        return codes
+
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         from bitverdict.reference.gather_scatter import gather, scatter
 
         p, g = case.problem, case.config
+        targets = self.scattered_to(case, operands["scatter"].codes)  # (rows,)
         picked = gather(operands["x"].codes, operands["gather"].codes, 0, p.k)  # (rows, k)
         product = SimpleNamespace(m=p.rows, n=p.n, k=p.k, dtype=p.dtype, out=p.dtype, activation="")
         if case.launcher or not modelled(target.arch):  # whose order, or whose step, nobody knows
             due = bounded_product(product, picked, operands["w"].codes, target.arch, launched=launched_instructions(recorded))
-            return [scattered(due, operands["out"].codes, operands["scatter"].codes)]
-        words = multiplied(target.arch, "tcgen05", p.dtype, p.dtype, picked, operands["w"].codes)  # (rows, n)
-        left = scatter(operands["out"].codes, operands["scatter"].codes, 0, words)
+            return [scattered(due, operands["out"].codes, targets)]
+        words = multiplied(target.arch, self.product_by, p.dtype, p.dtype, picked, operands["w"].codes)  # (rows, n)
+        left = scatter(operands["out"].codes, targets, 0, words)
         return [
             ExpectedOutput(
                 name="out",
@@ -235,8 +241,8 @@ class FusedContract(RowsContract):
                 inconclusive=several_writers(left),
                 tile=(1, g.block_n),
                 k_block=g.block_k,
-                basis=words_rest_on(chain_of(target.arch, "tcgen05", p.dtype)),
-                opinion=product_opinion(product, words, picked, operands["w"].codes, target.arch, "tcgen05"),
+                basis=words_rest_on(chain_of(target.arch, self.product_by, p.dtype)),
+                opinion=product_opinion(product, words, picked, operands["w"].codes, target.arch, self.product_by),
             )
         ]
 

@@ -19,6 +19,7 @@ from tests.faults.kernels import (
     fused_gather_scatter_matmul,
     hopper_matmul,
     matmul,
+    pointer_gather_scatter_matmul,
     small_mma,
     tile_scheduler,
     tma_gather,
@@ -33,8 +34,8 @@ from tests.faults.timing import barriers, memory, order, tensor_memory
 
 KERNELS = (
     ampere_gemm, block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined, fused_gather_scatter_matmul, hopper_matmul, matmul,
-    small_mma, tile_scheduler, tma_gather, tma_scatter, tmem_copy, warp_specialized_gather_scatter_matmul, warp_specialized_matmul,
-    wrapped_offsets,
+    pointer_gather_scatter_matmul, small_mma, tile_scheduler, tma_gather, tma_scatter, tmem_copy,
+    warp_specialized_gather_scatter_matmul, warp_specialized_matmul, wrapped_offsets,
 )  # fmt: skip
 
 COLLECTIONS: dict[str, tuple[Mutant, ...]] = {

@@ -32,6 +32,7 @@ MACHINES = {
     "fused_gather_scatter_matmul": "sm_100",
     "warp_specialized_matmul": "sm_100",
     "warp_specialized_gather_scatter_matmul": "sm_100",
+    "pointer_gather_scatter_matmul": "sm_80",
 }
 FEWEST = 8
 

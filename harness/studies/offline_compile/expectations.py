@@ -444,6 +444,27 @@ def _fused_gather_scatter_matmul() -> Iterator[Row]:
     yield Row(stem="fused_gather_scatter_matmul", arch="sm_120", problem=sizes, expected_outcome=("compiler", ""))
 
 
+def _pointer_gather_scatter_matmul() -> Iterator[Row]:
+    sizes = {"table_rows": 300, "rows": 500, "out_rows": 400, "k": 304}
+    for arch in NVIDIA:
+        for dtype, n, config in (
+            ("bf16", 208, {}),
+            ("fp16", 208, {"block_m": 64, "block_n": 64, "num_warps": 4, "stages": 4}),
+            ("bf16", 205, {}),  # all of W through registers
+            ("bf16", 208, {"loads": "gl.load"}),
+        ):
+            copied, loaded = r"cp\.async\.cg\.shared\.global", r"ld\.global\S*\.v4"
+            by_copies = config.get("loads") != "gl.load"
+            yield Row(
+                stem="pointer_gather_scatter_matmul",
+                arch=arch,
+                problem=sizes | {"n": n, "w_pad": -n % 8, "dtype": dtype},
+                config=config,
+                must=(r"ldmatrix\.sync\.aligned\S*\.trans", MMA_SYNC[dtype], copied if by_copies else loaded),
+                must_not=(*LOCAL, r"cp\.async\.ca", ANY_WGMMA, ANY_TCGEN05, *(() if by_copies else (copied,))),
+            )
+
+
 def _warp_specialized_gather_scatter_matmul() -> Iterator[Row]:
     sizes = {"table_rows": 300, "rows": 500, "out_rows": 400, "n": 208, "k": 304}
     for arch in BLACKWELL:
@@ -547,5 +568,6 @@ TABLES = (
     _tma_scatter,
     _fused_gather_scatter_matmul,
     _warp_specialized_gather_scatter_matmul,
+    _pointer_gather_scatter_matmul,
     _block_scaled_matmul,
 )

@@ -23,6 +23,7 @@ STEMS = (
     "tma_scatter",
     "fused_gather_scatter_matmul",
     "warp_specialized_gather_scatter_matmul",
+    "pointer_gather_scatter_matmul",
 )
 _HEAD = """# The kernels, and what they ask
 

@@ -7,14 +7,17 @@ from tests.faults.mutants import Mutant, once
 ROWS_OF_A = "places = row.to(gl.int64)[:, None] * (chunks_in_row * 8) + column[None, :]  # (ROWS, BLOCK_K)\n"
 IN_32_BITS = ROWS_OF_A.replace(".to(gl.int64)", "")
 ON_16_BYTES, INSIDE = "every row starts on 16 bytes.\n    ", "    inside = "
+SHOWS_IN = {"pointer_gather_scatter_matmul": (("regime", "normal"), ("row numbers", "permuted"), ("n mod 16", "0"))}
 MUTANTS = tuple(
-    Mutant(kernel=kernel, name=name, edits=once(replace, by), expected=("illegal address",))
+    Mutant(kernel=kernel, name=name, edits=once(replace, by), expected=("illegal address",), shows_in=SHOWS_IN.get(kernel, ()))
     for name, kernel, replace, by in (
         ("32-bit offsets", "matmul", "WIDE=_reach(a, b, c) >= 2**31", "WIDE=False"),
         ("32-bit rows of whole blocks", "ampere_gemm", ON_16_BYTES + ROWS_OF_A, ON_16_BYTES + IN_32_BITS),
         ("32-bit rows of the rest", "ampere_gemm", ROWS_OF_A + INSIDE, IN_32_BITS + INSIDE),
         ("32-bit rows of D", "ampere_gemm", "rows.to(gl.int64)[:, None] * d_stride", "rows[:, None] * d_stride"),
         ("32-bit rows of the source", "tma_scatter", "row.to(gl.int64)[:, None] * source_stride", "row[:, None] * source_stride"),
+        ("32-bit gathered rows", "pointer_gather_scatter_matmul", "numbers.to(gl.int64)[:, None]", "numbers[:, None]"),
+        ("32-bit scattered rows", "pointer_gather_scatter_matmul", "targets.to(gl.int64)[:, None]", "targets[:, None]"),
         ("32-bit tiles down", "block_scaled_matmul", "    tile = tile.to(tl.int64)\n", ""),
         ("32-bit tiles along K", "block_scaled_matmul", "tile_column.to(tl.int64) * stride_tile", "tile_column * stride_tile"),
     )

@@ -1,0 +1,103 @@
+"""What `kernels/pointer_gather_scatter_matmul.py` expects: gathered rows times W, one chain of mma.sync, converted once and
+scattered. A scattered row number outside `out` is ignored, a negative one too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import product
+from types import ModuleType
+
+import numpy as np
+
+import bitverdict.kernels.pointer_gather_scatter_matmul
+from bitverdict.harness.contracts.base.single_config import Fields, empty, launched
+from bitverdict.harness.contracts.fused_gather_scatter_matmul import FusedContract
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import IndexList
+from bitverdict.harness.model.targets import Target
+from bitverdict.kernels.pointer_gather_scatter_matmul import LOADS
+
+NAMES = ("block_m", "block_n", "block_k", "group_size_m", "stages", "num_warps", "programs")
+SMALL = dict(zip(NAMES, (32, 32, 16, 2, 3, 4, 2), strict=True))
+
+
+class PointerFusedContract(FusedContract):
+    parameters = (
+        "(x, gather, w, scatter, *, block_m=128, block_n=128, block_k=32, group_size_m=8, stages=3, num_warps=8, "
+        "loads='async_copy', programs=0, out=None)"
+    )
+    product_by = "mma.sync"
+    either_row = False
+
+    def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
+        tiles = [(32, 32, 16, 2, 3, 4, 2), (64, 32, 32, 1, 2, 2, 3), (16, 64, 64, 8, 1, 1, 0), (64, 64, 32, 3, 4, 8, 1)]
+        forms = (("bf16", LOADS[0]), ("fp16", LOADS[1]), ("bf16", LOADS[1]), ("fp16", LOADS[0]))
+        return [
+            ({"dtype": dtype}, dict(zip(NAMES, tile, strict=True)) | {"loads": loads})
+            for tile, (dtype, loads) in zip(tiles, forms, strict=True)
+        ]
+
+    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        yield self.sized({}, 1, 1, 1, 1, 20), SMALL  # sizes of one are constants to the compiler, where it is let
+        for blocks, loads in product((0, 1, 3, 5), LOADS):  # whole K blocks for a ring of three; with and without a remainder
+            for rest, n in ((0, 40), (9, 45)):
+                if blocks or rest:
+                    yield self.sized({}, 70, n, 16 * blocks + rest, 90, 170), SMALL | {"loads": loads}
+        for place, (problem, config) in enumerate(2 * self.pool(target)):
+            rows = config["block_m"] * (1 + place % 3) + (-1, 0, 1, 7)[place % 4]
+            n, k = (
+                config["block_n"] * (1 + place % 2) + (0, 1, 8)[place // 4 + place % 2],
+                config["block_k"] * (1 + place % 4) - place % 2,
+            )
+            yield self.sized(problem, rows, n, k, 1 + 31 * place % 140, 40 + 57 * place % 150, place % 2), config
+
+    def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        """None: the tutorial names this form of the kernel, and has no test of it."""
+        return ()
+
+    def far(self) -> Iterable[tuple[Fields, Fields]]:
+        for problem, _ in super().far():
+            yield problem, SMALL
+
+    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        sizes = {"table_rows": 64, "rows": 64, "out_rows": 64, "n": 64, "k": 64}
+        yield sizes | {"dtype": "e4m3"}, {}
+        yield sizes | {"rows": 0}, {}
+        yield sizes, {"block_n": 48}
+        yield sizes, {"block_k": 8}
+        yield sizes, {"stages": 0}
+        yield sizes, {"num_warps": 32}
+        yield sizes, {"loads": "tma"}
+        yield sizes, {"group_size_m": 0}
+        yield sizes, {"stages": 16}
+        yield sizes | {"x_pad": 1}, {}
+        yield sizes | {"x_offset": 1}, {}
+
+    def required(self, target: Target) -> list[Case]:
+        below_zero = self.case(self.sized({}, 20, 32, 32, 20, 20), SMALL, regime="normal/negative")
+        return [*super(FusedContract, self).required(target), below_zero]
+
+    def scatters_below_zero(self, case: Case) -> bool:
+        """Never with a fault: an ordinary store below the first row is masked."""
+        return False
+
+    def index_lists(self, case: Case) -> tuple[IndexList, ...]:
+        return IndexList("gather", "rows", "table_rows"), IndexList("scatter", "rows", "out_rows", 1)
+
+    def scattered_to(self, case: Case, codes: np.ndarray) -> np.ndarray:
+        return np.where(codes < 0, case.problem.out_rows, codes)  # (rows,)
+
+    def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
+        p = case.problem
+        out = empty(tensors["out"], (p.out_rows, p.n), pad=p.out_pad)
+        out.copy_(tensors["out"])
+        run = launcher or self.module.pointer_gather_scatter_matmul
+        operands = (tensors[name] for name in ("x", "gather", "w", "scatter"))
+        return {"out": launched(run, *operands, **vars(case.config), out=out)}
+
+
+def contract(module: ModuleType) -> PointerFusedContract:
+    return PointerFusedContract(module, "pointer_gather_scatter_matmul")
+
+
+CONTRACT = contract(bitverdict.kernels.pointer_gather_scatter_matmul)
