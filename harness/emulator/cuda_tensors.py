@@ -9,7 +9,9 @@ torch's own words.
 from __future__ import annotations
 
 import copy as copies
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -43,10 +45,31 @@ def on_gpu(device: Any) -> bool:
     return True
 
 
+@dataclass(eq=False, slots=True, weakref_slot=True)
+class Allocation:
+    """What one tensor of the emulated GPU keeps alive; a tensor itself may have no weak reference (`torch.utils.swap_tensors`)."""
+
+    storage: torch.UntypedStorage
+
+
+_live: weakref.WeakSet[Allocation] = weakref.WeakSet()
+
+
+def allocations() -> Iterator[torch.Tensor]:
+    """What lies on the emulated GPU now: for each storage that a tensor of it holds, all its bytes as a CPU tensor (uint8)."""
+    seen = set[int]()
+    for held in list(_live):
+        storage = held.storage
+        if storage.nbytes() and storage.data_ptr() not in seen:
+            seen.add(storage.data_ptr())
+            yield torch.empty(0, dtype=torch.uint8).set_(storage)
+
+
 class CudaTensor(torch.Tensor):
     """`inner`, a CPU tensor, as a tensor of the emulated GPU. The two share every byte."""
 
     inner: torch.Tensor
+    allocation: Allocation
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @staticmethod
@@ -63,6 +86,8 @@ class CudaTensor(torch.Tensor):
             device=inner.device,
         )
         made.inner = inner.detach() if inner.requires_grad else inner
+        made.allocation = Allocation(made.inner.untyped_storage())
+        _live.add(made.allocation)
         return made
 
     @classmethod

@@ -17,7 +17,7 @@ import numpy as np
 from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.autotuning import Tuned
 from bitverdict.harness.emulator.cuda_runtime import LAUNCH
-from bitverdict.harness.emulator.cuda_tensors import outside
+from bitverdict.harness.emulator.cuda_tensors import allocations, outside
 from bitverdict.harness.emulator.execution.async_ops import READ_BY, Schedule
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.cta_state import LaunchContext
@@ -76,6 +76,8 @@ class LaunchOptions:
     """Of two rows scattered to one place either may stay: else two that differ are a race."""
     takes_cpu_tensors: bool = True
     """A launch may be given tensors of the CPU, which a real GPU refuses."""
+    follows_pointers: bool = True
+    """An address that a program loads may lead to any tensor of the GPU that is alive; else to one that was named (`reach`)."""
     dry: bool = False
     """Compile and check resources, execute nothing."""
     rewrite: Callable[[str], str] | None = None
@@ -114,7 +116,9 @@ class Device:
     def reach(self, *tensors: Any) -> None:
         """Let pointers that lie in memory lead to `tensors` too. A function among them is asked at each launch for {name: tensor}.
 
-        A launch reaches the tensors it is given. What it loads as a pointer (a grouped product's) must be named here.
+        A launch reaches the tensors it is given. What it loads as a pointer (a grouped product's) leads to any tensor of
+        `device="cuda"` that is alive; a CPU tensor must be named here. Of one that is named no more is reached than its sizes and
+        strides do.
         """
         self.reachable.extend(tensors)
 
@@ -193,6 +197,8 @@ class Device:
         arguments = flatten(memory, names, values, ready.arguments)
         for name, tensor in self._reached():
             memory.add(name, bytes_of(name, tensor))
+        if self.options.follows_pointers:
+            memory.follow(ready.facts, allocations)
         if untrue := untrue_arguments(ready.program, arguments):
             ready = self.translated(program, metadata, doubted=True)
             launch.python = ready.source

@@ -47,7 +47,9 @@ def entered(
     if target.emulated:
         from bitverdict.harness.emulator import LaunchOptions, emulated
 
-        options = LaunchOptions(allow_duplicate_rows=allow_duplicate_rows, takes_cpu_tensors=takes_cpu_tensors)
+        options = LaunchOptions(
+            allow_duplicate_rows=allow_duplicate_rows, takes_cpu_tensors=takes_cpu_tensors, follows_pointers=False
+        )
         with emulated(target.arch, schedule, tuning, options) as device:
             yield device
         return

@@ -45,7 +45,8 @@ def _argument(memory: GlobalMemory, name: str, value: Any, kinds: Iterator[Type]
     if kind.kind == "pointer":
         if isinstance(value, torch.Tensor | TensorWrapper):
             return [memory.add(name, bytes_of(name, value))]
-        return [int(value.data_ptr() if hasattr(value, "data_ptr") else value)]  # an address, which must lie in a tensor known here
+        memory.addresses.append((name, int(value.data_ptr() if hasattr(value, "data_ptr") else value)))
+        return [memory.addresses[-1][1]]
     if kind.kind == "scalar":
         if kind.is_float:
             return [np.asarray(narrow(np.array(float(value)), kind.format))]

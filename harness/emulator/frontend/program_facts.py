@@ -136,6 +136,17 @@ class ProgramFacts:
         """Whether the load `op` may read what a program of this launch writes."""
         return self._root(op.operands[0]) in self._sinks
 
+    @cached_property
+    def following(self) -> frozenset[int]:
+        """Operations (by id) that may go where an address leads that lay in memory."""
+        anywhere = self._root(ANY)
+        return frozenset(
+            id(op)
+            for op in self.operations
+            for value, text in zip(op.operands, op.operand_types, strict=True)
+            if points(text) and self._root(value) == anywhere
+        )
+
     # -- waiting ------------------------------------------------------------------------------------------------------
     @cached_property
     def synchronises(self) -> bool:

@@ -32,6 +32,7 @@ class Region:
     allowed: np.ndarray | None
     keep: Any
     changes: bool = False  # an operation of the launch may write it
+    followed: bool = False  # the launch was not given it: only an address that lay in memory leads to it
     marks: Marks | None = None
 
     @property
@@ -61,6 +62,8 @@ class GlobalMemory:
 
     def __init__(self) -> None:
         self.regions: list[Region] = []
+        self.addresses: list[tuple[str, int]] = []  # by name, that the launch was given in place of tensors
+        self.following: frozenset[int] = frozenset()  # operations (by id) whose addresses may have lain in memory
         self.order: GlobalOrder
 
     def add(self, name: str, tensor: Any) -> int:
@@ -99,6 +102,19 @@ class GlobalMemory:
             )[0]
         return address
 
+    def follow(self, facts: ProgramFacts, allocations: Callable[[], Iterator[Any]]) -> None:
+        """Let addresses lead into all of each of `allocations` (torch, CPU, uint8) too: those that lay in memory, and those that
+        the launch was given in place of tensors."""
+        if not facts.following and not self.addresses:
+            return
+        known = {region.base for region in self.regions}
+        for number, tensor in enumerate(allocations()):
+            base, end = tensor.data_ptr(), tensor.data_ptr() + tensor.numel()
+            name = next((name for name, address in self.addresses if base <= address < end), "")
+            if base not in known and (name or facts.following):
+                self.add(name or f"tensor {number} of the device", tensor)
+                next(region for region in self.regions if region.base == base).followed = not name
+
     def _locate(
         self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, *, write: bool, agent: Agent
     ) -> Iterator[tuple[Region, np.ndarray, np.ndarray | None]]:
@@ -112,7 +128,7 @@ class GlobalMemory:
         low, high = int(addresses.min()), int(addresses.max()) + size
         region = next((r for r in self.regions if r.base <= low < r.end), None)
         verb = "write" if write else "read"
-        if region is None:
+        if region is None or (region.followed and id(op) not in self.following):
             raise EmulatedFault(
                 "illegal address",
                 f"{verb} of {size} bytes at {low:#x}, which is inside no tensor of the launch ({self._nearest(low)})",
@@ -170,6 +186,7 @@ class GlobalMemory:
 
     def begin(self, programs: int, facts: ProgramFacts, arguments: Sequence[Any]) -> None:
         """A launch of `programs` programs begins: which storages it may write follows from its `arguments`."""
+        self.following = facts.following
         self.order = GlobalOrder(programs, facts, self.regions)
         for region in self.regions:
             region.changes = facts.writes_any

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from bitverdict.harness.emulator import EmulatedFault, emulated, reach
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated, reach
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Decision, Outcome
@@ -115,11 +115,41 @@ def test_pointers_in_memory_lead_to_the_tensors_that_were_named(by: str) -> None
     reach(*xs)  # and on a GPU the call does nothing
 
 
-def test_a_pointer_in_memory_to_what_was_not_named_is_an_illegal_address() -> None:
-    with emulated("sm_90") as device, pytest.raises(EmulatedFault, match=r"illegal address: read .* inside no tensor"):
+def test_a_pointer_in_memory_leads_to_any_tensor_of_the_gpu_that_is_alive() -> None:
+    with emulated("sm_90"):
+        xs, ys, table = groups(3)
+        grouped[(3,)](table, 10, BLOCK=16)
+    assert all(torch.equal(y.cpu(), x.cpu() + 1) for x, y in zip(xs, ys, strict=True))
+
+
+def test_a_pointer_in_memory_to_a_tensor_that_is_gone_is_an_illegal_address() -> None:
+    with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"illegal address: write .* inside no tensor"):
+        _, ys, table = groups(3)
+        del ys[1]
+        grouped[(3,)](table, 10, BLOCK=16)
+
+
+def test_a_pointer_in_memory_to_what_was_not_named_is_illegal_where_names_count() -> None:
+    """As a contract has it: what a launcher allocated is no operand."""
+    with emulated("sm_90", options=LaunchOptions(follows_pointers=False)) as device:
         xs, ys, table = groups(3)
         device.reach(*xs[1:], *ys)
-        grouped[(3,)](table, 10, BLOCK=16)
+        with pytest.raises(EmulatedFault, match=r"illegal address: read .* inside no tensor"):
+            grouped[(3,)](table, 10, BLOCK=16)
+
+
+@triton.jit
+def past(x, table_ptr, y, distance, BLOCK: tl.constexpr):
+    """What lies behind x, beside a pointer that lay in memory."""
+    offsets = tl.arange(0, BLOCK)
+    held = tl.load(tl.load(table_ptr).to(tl.pointer_type(tl.float32)) + offsets)
+    tl.store(y + offsets, tl.load(x + distance + offsets) + held)
+
+
+def test_an_argument_leads_to_no_other_tensor_though_pointers_in_memory_do() -> None:
+    with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"illegal address: read .* inside no tensor"):
+        (x, z), (y, _), table = groups(2)
+        past[(1,)](x, table, y, (z.data_ptr() - x.data_ptr()) // 4, BLOCK=8)
 
 
 def test_a_pointer_in_memory_past_the_end_of_its_tensor_is_a_stray_read() -> None:
@@ -139,17 +169,18 @@ class Address:
         return self.address
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_an_object_with_an_address_points_into_a_tensor_that_is_known(known: bool) -> None:
-    with emulated("sm_90") as device:
+@pytest.mark.parametrize("alive", [True, False])
+def test_an_object_with_an_address_points_into_a_tensor_that_is_alive(alive: bool) -> None:
+    with emulated("sm_90"):
         x, y = torch.arange(16.0, device="cuda"), torch.zeros(16, device="cuda")
-        if known:
-            device.reach(x)
-            strided[(1,)]((Address(x), y, 1, None, twice), 16, BLOCK=16)
+        address = Address(x)
+        if alive:
+            strided[(1,)]((address, y, 1, None, twice), 16, BLOCK=16)
             assert torch.equal(y.cpu(), 2 * (torch.arange(16.0) + 1))
         else:
+            del x
             with pytest.raises(EmulatedFault, match=r"illegal address"):
-                strided[(1,)]((Address(x), y, 1, None, twice), 16, BLOCK=16)
+                strided[(1,)]((address, y, 1, None, twice), 16, BLOCK=16)
 
 
 class Grouped(VectorAdd):
