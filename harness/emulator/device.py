@@ -38,7 +38,7 @@ from bitverdict.harness.emulator.residency import Registers, Residency, limit_of
 from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS
 
 KEPT = 512  # translated programs
-STEP_LIMIT = 20_000_000  # operations of the tile program in one launch: far beyond any judged case
+STEP_LIMIT = 20_000_000  # operations of one program of a launch: far beyond those of any judged case
 _translations: dict[tuple[bytes, str, bool, bool], Translated] = {}
 
 

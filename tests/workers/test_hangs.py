@@ -131,6 +131,17 @@ def test_a_launch_of_too_many_operations_is_told_with_its_line(monkeypatch: pyte
     assert file.endswith("test_hangs.py") and 0 <= int(line) - line_of("# a kernel's loop") <= 2
 
 
+def test_the_limit_of_operations_is_each_programs_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large product has many programs: 4096 cubed in tiles of 64 by 64 is 61 million operations, 15,000 a program."""
+    a, programs = torch.ones(40), 16
+    with emulated("sm_90") as device:
+        endless_kernel[(1,)](a, torch.empty(40), 40, 16, BLOCK=64)
+        alone = sum(device.launches[-1].operations.values())
+        monkeypatch.setattr("bitverdict.harness.emulator.device.STEP_LIMIT", 2 * alone)
+        endless_kernel[(programs,)](a, torch.empty(40), 40, 16, BLOCK=64)
+        assert sum(device.launches[-1].operations.values()) >= programs * alone
+
+
 def test_a_line_that_only_counts_stands_for_the_operation_behind_it() -> None:
     a = torch.ones(40)
     with emulated("sm_90") as device:

@@ -117,9 +117,9 @@ class Cta:
         state = self.state
         self.launch.runs[block] += 1
         state.steps += operations
-        if state.steps > self.launch.step_limit:
-            limit = self.launch.step_limit
-            raise EmulatedFault("timeout", f"program {self.program}: more than {limit} operations in one launch")
+        state.operations += operations
+        if state.operations > self.launch.step_limit:
+            raise EmulatedFault("timeout", f"program {self.program}: more than {self.launch.step_limit} operations in one program")
 
     def check(self, op: Operation, condition: np.ndarray | bool) -> None:
         if not np.all(condition):

@@ -30,6 +30,7 @@ class LaunchContext:
     runs: list[int]
     """How often each block of the code ran."""
     step_limit: int
+    """Operations of one program."""
     written: frozenset[str] = frozenset()
     """Lines where the author wrote a proxy fence."""
     end: str = ""
@@ -49,13 +50,14 @@ class LaunchContext:
 
 class CtaState:
     """Program `number` of `launch` while it runs. `agent` is the partition whose turn it is. `acts` counts what the program has
-    done that another agent or program can notice. `footprints` are there while it is specialised."""
+    done that another agent or program can notice. `operations` are its own; `steps` go on over the programs of the launch.
+    `footprints` are there while it is specialised."""
 
     agent: Agent
 
     def __init__(self, launch: LaunchContext) -> None:
         self.launch, self.schedule, self.notes = launch, launch.schedule, launch.notes
-        self.acts = self.steps = 0
+        self.acts = self.steps = self.operations = 0
         self.together = False  # programs of the launch run turn by turn
         self.footprints: dict[str, Footprints] = {}
 
@@ -64,6 +66,7 @@ class CtaState:
         x, y, _ = self.launch.grid
         self.number, self.program = number, (number % x, number // x % y, number // (x * y))
         self.timeline = Timeline()
+        self.operations = 0
         self.footprints = {}
         self.admit(agent)
         self.agent = agent
