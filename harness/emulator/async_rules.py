@@ -96,6 +96,18 @@ def _listed(places: tuple[str, ...]) -> str:
     return " and ".join(places).replace(" memory and", " and")
 
 
+TMA_REDUCE = AsyncKind(
+    name="TMA reduce",
+    reads=(SHARED,),
+    proxy=Proxy.ASYNC,
+    completes_by=Completion.WAIT_GROUP,
+    group="cp.async.bulk",
+    must_finish_before_exit=True,
+    until="as a TMA store",
+    ptx_section="PTX ISA, cp.reduce.async.bulk.tensor",
+)
+
+
 CP_ASYNC = AsyncKind(
     name="cp.async",
     writes=(SHARED,),
@@ -196,6 +208,7 @@ KINDS: tuple[AsyncKind, ...] = (
     TMA_GATHER,
     TMA_STORE,
     TMA_SCATTER,
+    TMA_REDUCE,
     TCGEN05_MMA,
     TCGEN05_CP,
     TCGEN05_COMMIT,

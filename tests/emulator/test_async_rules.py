@@ -22,6 +22,7 @@ from bitverdict.harness.emulator.async_rules import (
     TCGEN05_MMA,
     TMA_GATHER,
     TMA_LOAD,
+    TMA_REDUCE,
     TMA_SCATTER,
     TMA_STORE,
     WGMMA,
@@ -105,6 +106,7 @@ CALLS = {  # of Gluon, by which a hazard names the operation
     "TMA gather": "tma.async_gather(",
     "TMA store": "tma.async_store(",
     "TMA scatter": "tma.async_scatter(",
+    "TMA reduce": "tma.async_atomic_add(",
     "tcgen05.mma": "tcgen05_mma(",
     "tcgen05.cp": "tcgen05_copy(",
     "tcgen05.commit": "tcgen05_commit(",
@@ -128,6 +130,7 @@ STORED_AGAIN = (
 EDITS = [
     Edit(TMA_STORE, AT_EXIT, "copy_waits_twice", "race", "passed", (STORE_WAIT,)),
     Edit(TMA_SCATTER, AT_EXIT, "copy_scatters_rows_beyond_the_end", "race", "passed", (STORE_WAIT,)),
+    Edit(TMA_REDUCE, AT_EXIT, "copy_adds_nothing_twice_to_what_it_stored", "race", "passed", (STORE_WAIT,)),
     Edit(TMA_LOAD, AT_EXIT, "copy_loads_ahead_while_there_is_more", "race", "passed", (("turn < 1", "turn < 2"),)),
     Edit(
         TMA_GATHER,
@@ -161,6 +164,7 @@ EDITS = [
     Edit(TMA_LOAD, BY_GROUP, "copy_waits_twice", "passed", "race"),
     Edit(TMA_GATHER, BY_GROUP, "tma_gather", "passed", "race"),
     Edit(TMA_STORE, BY_COMMIT, "copy_waits_twice", "passed", "race"),
+    Edit(TMA_REDUCE, BY_COMMIT, "copy_adds_nothing_twice_to_what_it_stored", "passed", "race"),
     Edit(TMA_SCATTER, BY_COMMIT, "tma_scatter", "passed", "race"),
     Edit(TCGEN05_MMA, BY_GROUP, "product_commits_once_for_two", "passed", "race"),
     Edit(TCGEN05_CP, BY_GROUP, "product_accumulates_on_a_copy_without_a_wait", "passed", "race"),

@@ -231,3 +231,28 @@ def batched_product(a, b, out, BATCH: tl.constexpr, SIZE: tl.constexpr, K: tl.co
     left = tl.load(a + (batch + rows[None, :, None]) * K + steps[None, None, :])  # (BATCH, SIZE, K)
     right = tl.load(b + batch * K + steps[None, :, None] * SIZE + rows[None, None, :])  # (BATCH, K, SIZE)
     tl.store(out + (batch + rows[None, :, None]) * SIZE + rows[None, None, :], tl.dot(left, right, input_precision=PRECISION))
+
+
+@triton.jit
+def descriptor_combined(table, source, KIND: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """table, below row 2, combined with each program's tile of source (programs, ROWS, COLUMNS)."""
+    at = tl.program_id(0) * ROWS * COLUMNS + tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    tile = tl.load(source + at)
+    if KIND == "add":
+        table.atomic_add([2, 0], tile)
+    elif KIND == "min":
+        table.atomic_min([2, 0], tile)
+    elif KIND == "max":
+        table.atomic_max([2, 0], tile)
+    elif KIND == "and":
+        table.atomic_and([2, 0], tile)
+    elif KIND == "or":
+        table.atomic_or([2, 0], tile)
+    else:
+        table.atomic_xor([2, 0], tile)
+
+
+@triton.jit
+def pointers_added(table, source, COUNT: tl.constexpr):
+    at = tl.arange(0, COUNT)
+    tl.atomic_add(table + at, tl.load(source + at))

@@ -13,6 +13,7 @@ from bitverdict.harness.emulator.execution.cta_state import CtaState
 from bitverdict.harness.emulator.execution.mbarriers import Mbarriers
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
 from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.memory.global_memory import Landing
 from bitverdict.harness.emulator.memory.global_order import BULK
 from bitverdict.harness.emulator.memory.onchip import View
 from bitverdict.harness.emulator.memory.tensor_maps import Descriptor, check_alignment, check_sign
@@ -129,7 +130,11 @@ class Tma:
 
         self.flights.issue(flight, land)
         agent.groups.commit(kind.group)
-        agent.groups.unwritten.append([each.event for each in landings])
+        self.issued(landings)
+
+    def issued(self, landings: list[Landing]) -> None:
+        """The running agent issued a bulk operation that writes at `landings`: its next wait without .read is for them too."""
+        self.cta.agent.groups.unwritten.append([each.event for each in landings])
         if self.cta.schedule.timeless:
             self._written(0)
 

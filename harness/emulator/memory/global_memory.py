@@ -282,6 +282,26 @@ class GlobalMemory:
             for row in rows:
                 self._put(op, each.region, places[row], words[row], None if each.inside is None else each.inside[row], agent)
 
+    def issue_update(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent) -> list[Landing]:
+        """As `issue`, of atomic updates by the async proxy."""
+        return [
+            Landing(region, offsets, inside, *self.order.bulk_update(op, agent, region, offsets, inside, size))
+            for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, agent=agent)
+        ]
+
+    def land_update(
+        self, landings: list[Landing], values: np.ndarray, update: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    ) -> None:
+        """The bulk update has come: `update` of (the words there, `values`, of the shape of its addresses) goes there."""
+        size, given = values.dtype.itemsize, values.reshape(-1)
+        for each in landings:
+            self.order.update_lands(each.event, each.access)
+            memory = each.region.raw[: each.region.raw.size // size * size].view(values.dtype)
+            places = (each.offsets // size if size > 1 else each.offsets).reshape(-1)
+            lanes = np.arange(places.size) if each.inside is None else np.flatnonzero(each.inside)
+            for turn in in_turns(places, lanes):
+                memory[places[turn]] = update(memory.take(places[turn]), given[turn])
+
     def atomic(
         self,
         op: Operation,

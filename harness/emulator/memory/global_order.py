@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 OPEN = np.iinfo(np.int32).max  # epoch of a bulk store that no wait covers: nobody knows of it, its own program included
 ALWAYS = OPEN - 1  # what an agent knows of itself
-ORDINARY, BULK, NARROW, WIDE = range(4)  # events: weak accesses, those of the async proxy, atomics of scope cta, of gpu or sys
+ORDINARY, BULK, NARROW, WIDE, BULK_UPDATE = range(5)
+"""Events: weak accesses, those of the async proxy, atomics of scope cta, of gpu or sys, and atomics of the async proxy."""
+ASYNC = (BULK, BULK_UPDATE)
+STRONG = (WIDE, BULK_UPDATE)  # morally strong relative to one another, whoever makes them (8.7)
 MOST_TRACED = 1 << 22  # places of one agent's events since its last barrier, whose threads are remembered
 MOST_HIDDEN = 256  # reads hidden by others, before those that a later write has answered are dropped
 MESSAGE_BYTES = 256 << 20  # of messages, before those that no word carries any more are dropped
@@ -190,7 +193,7 @@ class GlobalOrder:
         self.epochs[event] = agent.clock[agent.number] if epoch is None else epoch
         self.kinds[event] = access.kind
         self.operations.append(access.op)
-        if access.kind != BULK and self.facts.returns_to:
+        if access.kind not in ASYNC and self.facts.returns_to:
             self.traces[event] = access
             agent.traced.append(event)
             agent.places += access.places.size
@@ -356,7 +359,7 @@ class GlobalOrder:
 
     def _threads(self, access: Access, elements: np.ndarray) -> tuple[np.ndarray, int]:
         """(the thread that touches each of `elements`, bits by which threads differ that load it too and go on to use it)."""
-        if access.kind == BULK:
+        if access.kind in ASYNC:
             return np.zeros(elements.size, np.int32), 0  # one thread issues it
         held = self._owners(access.op)
         used = held.copies and access.loads and self.facts.leaves_its_thread(access.op)
@@ -371,7 +374,7 @@ class GlobalOrder:
     # -- the async proxy ----------------------------------------------------------------------------------------------
     def _hold_proxy(self, access: Access, events: np.ndarray, does: str) -> None:
         """A race of the async proxy with an ordinary store that it knows of, but that no proxy fence has shown it."""
-        generic = (events > 0) & (self.kinds.take(events) != BULK)
+        generic = (events > 0) & ~np.isin(self.kinds.take(events), ASYNC)
         fenced = access.agent.fenced
         if fenced.size:
             generic &= self.epochs.take(events) > fenced.take(self.slots.take(events))
@@ -428,6 +431,38 @@ class GlobalOrder:
             self._race(access, at, int(others[at]), "writes", "writes")
         self.notes.add(Note(Advice.EQUAL_WORDS, access.op.location))
 
+    def bulk_update(
+        self, op: Operation, agent: Agent, region: Region, offsets: np.ndarray, inside: np.ndarray | None, size: int
+    ) -> tuple[int, Access, np.ndarray]:
+        """As `bulk_write`, of atomic updates by the async proxy: a race with an ordinary access that `agent` does not know of, or
+        with an atomic of scope cta."""
+        access = self.access(op, agent, region, offsets, inside, size, BULK_UPDATE)
+        access.proxy = Proxy.ASYNC
+        marks = region.marks
+        assert marks is not None
+        region.changes = True
+        if marks.ordinary is not None:
+            self._hold(access, self._at(marks.ordinary, access), "updates", "writes")
+        if marks.atomic is not None:
+            before = self._at(marks.atomic, access)
+            self._hold(access, np.where(np.isin(self.kinds.take(before), STRONG), 0, before), "updates", "writes")
+        self._over_reads(access, marks)
+        event = self._event(access, epoch=OPEN)
+        marks.of("atomic")[access.kept()] = event
+        return event, access, np.zeros(0, np.int32)
+
+    def update_lands(self, event: int, access: Access) -> None:
+        """The bulk update `event` is about to be made: a race with a bulk store that was issued since."""
+        marks = access.region.marks
+        assert marks is not None
+        self.landed.add(event)
+        if marks.ordinary is None:
+            return
+        since = self._at(marks.ordinary, access)
+        if (since > event).any():
+            at = int((since > event).argmax())
+            self._race(access, at, int(since[at]), "updates", "writes")
+
     def complete(self, event: int, agent: Agent) -> None:
         """`agent` has waited for the writes of a bulk store of its own."""
         self.epochs[event] = agent.clock[agent.number]
@@ -453,7 +488,7 @@ class GlobalOrder:
         if marks.ordinary is not None:
             self._hold(access, self._at(marks.ordinary, access), "reads", "writes")
         if marks.atomic is not None and (before := self._at(marks.atomic, access)).any():
-            strong = self.kinds.take(before) == WIDE
+            strong = np.isin(self.kinds.take(before), STRONG)
             apart = self.late(before, agent) & ~(strong & (access.kind == WIDE))
             if apart.any():
                 at = int(apart.argmax())

@@ -154,6 +154,14 @@ TWINS = [
         "    seen = tile.load(layout)\n    tile.store(seen)  # while",
         "race",
     ),
+    ("copy_adds_nothing_twice_to_what_it_stored", "tma.store_wait(pendings=0)\n", "pass\n", "race"),
+    ("copy_adds_nothing_twice_to_what_it_stored", "pendings=0, read_only=False", "pendings=0, read_only=True", "race"),
+    (
+        "copy_adds_nothing_twice_to_what_it_stored",
+        "tma.async_atomic_add(out, [0, 0], zeros)  # reads",
+        "zeros.store(tile.load(gl.BlockedLayout([1, 1], [1, 32], [4, 1], [1, 0])))  # reads",
+        "race",
+    ),
     (
         "product_accumulates_on_a_copy_without_a_wait",
         "    tcgen05_mma(a_tile, b_tile, sums)  # behind the copy",

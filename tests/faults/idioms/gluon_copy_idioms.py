@@ -5,7 +5,7 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
-from triton.experimental.gluon.language.nvidia.blackwell import mbarrier, tma
+from triton.experimental.gluon.language.nvidia.blackwell import fence_async_shared, mbarrier, tma
 
 from tests.support.gluon_tiles import K, M, barrier_of, tile_of
 
@@ -234,4 +234,22 @@ def copy_scatters_rows_beyond_the_end(a, b, out, rows_of_out, ROWS: gl.constexpr
     layout: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [gl.num_warps(), 1], [1, 0])
     seen = tile.load(layout)  # (M, K), while the scatters read it too
     gl.static_assert(seen.shape[0] == M)
+    tma.store_wait(pendings=0)
+
+
+@gluon.jit
+def copy_adds_nothing_twice_to_what_it_stored(a, b, out):
+    tile = tile_of(a)
+    zeros = tile_of(a)
+    arrived = barrier_of(1)
+    mbarrier.expect(arrived, a.nbytes_per_cta)
+    tma.async_load(a, [0, 0], arrived, tile)
+    zeros.store(gl.zeros([M, K], a.dtype, gl.BlockedLayout([1, 1], [1, 32], [4, 1], [1, 0])))
+    fence_async_shared()
+    mbarrier.wait(arrived, 0)
+    mbarrier.invalidate(arrived)
+    tma.async_store(out, [0, 0], tile)
+    tma.store_wait(pendings=0, read_only=False)
+    tma.async_atomic_add(out, [0, 0], zeros)
+    tma.async_atomic_add(out, [0, 0], zeros)  # reads the tile, and updates out, while the first does
     tma.store_wait(pendings=0)

@@ -23,4 +23,5 @@ from bitverdict.harness.emulator.frontend.lowerings import (  # noqa: F401
     shared_memory,
     sums,
     tensor_maps,
+    tma_reductions,
 )

@@ -16,12 +16,12 @@ from bitverdict.harness.emulator.frontend.translate import NotModelled, Translat
 from bitverdict.harness.emulator.memory.global_atomics import GlobalAtomics
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
-from bitverdict.harness.emulator.numerics.scalar_ops import binary
+from bitverdict.harness.emulator.numerics.scalar_ops import binary, canonical, flushed
 
 _UNSIGNED = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 
 
-def _unsigned(function: Callable) -> Callable:
+def unsigned(function: Callable) -> Callable:
     def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         wide = _UNSIGNED[a.dtype.itemsize]
         return function(a.view(wide), b.view(wide)).view(a.dtype)
@@ -37,8 +37,8 @@ UPDATES: dict[int, Callable] = {
     4: np.add,
     6: np.maximum,
     7: np.minimum,
-    8: _unsigned(np.maximum),
-    9: _unsigned(np.minimum),
+    8: unsigned(np.maximum),
+    9: unsigned(np.minimum),
 }
 ADDS_FLOATS, EXCHANGES = 5, 10
 
@@ -48,7 +48,7 @@ def update(t: Translator, op: Operation) -> None:
     kind, what = t.operand(op, 1), op.integer("atomic_rmw_op")
     function: Callable | None
     if what == ADDS_FLOATS:
-        function = binary(np.add, kind.format)
+        function = float_sum(kind.format)
         t.emit("{}", t.calls(_rounds, op))
     elif what in UPDATES and not kind.is_float:
         function = UPDATES[what]
@@ -59,6 +59,14 @@ def update(t: Translator, op: Operation) -> None:
     pointer, value, mask = t.operands(op, "pointer", "value", "mask?")
     t.check_vectors(op, pointer, mask)
     _atomic(t, op, pointer, mask, kind, value=value, update=function)
+
+
+def float_sum(fmt: str | None) -> Callable:
+    """What an atomic of global memory adds: to nearest even. Of fp32 subnormal operands and results count as zeros of their sign,
+    where those of shared memory are kept (PTX ISA, atom: .add)."""
+    if fmt != "fp32":
+        return binary(np.add, fmt)
+    return lambda a, b: flushed(canonical(flushed(a) + flushed(b)))
 
 
 def _rounds(m: Cta, op: Operation) -> None:

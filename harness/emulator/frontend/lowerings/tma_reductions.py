@@ -1,0 +1,91 @@
+"""TMA that combines a tile of shared memory with one of global memory (PTX ISA, cp.reduce.async.bulk.tensor).
+
+Each element is updated by a relaxed atomic of scope gpu. The order of updates of one element is open: of a sum of floats one order
+is taken, with an advice. The smaller or larger of two floats leaves NaN out, as `min.f16` does (assumed: PTX says nothing).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+
+from bitverdict.harness.emulator.advice import Advice, Note
+from bitverdict.harness.emulator.async_rules import TMA_REDUCE
+from bitverdict.harness.emulator.execution.cta import Cta
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.frontend.lowerings.atomics import float_sum, unsigned
+from bitverdict.harness.emulator.frontend.lowerings.floats import extremum
+from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.memory.onchip import View
+from bitverdict.harness.emulator.memory.tensor_maps import Descriptor, check_alignment, check_sign
+from bitverdict.harness.emulator.mlir_reader import Operation
+from bitverdict.harness.emulator.mlir_types import Type
+
+ADD, MIN, MAX, INC, DEC, AND, OR, XOR = range(1, 9)  # DescriptorReduceKind of TritonAttrDefs.td
+_BITS: dict[int, Callable] = {AND: np.bitwise_and, OR: np.bitwise_or, XOR: np.bitwise_xor}
+
+
+@lowers("ttng.async_tma_reduce")
+def reduce(t: Translator, op: Operation) -> None:
+    kind, what = t.operand(op, -1), op.integer("kind")
+    descriptor, starts, source = t.operands(op, "descriptor", "starts*", "source")
+    if what == ADD and kind.is_float:
+        t.emit("{}", t.calls(rounds, op))
+    signed = not re.search(r"xui\d+", op.operand_types[0])
+    t.machine(op, combine, descriptor, starts, source, _update(op, kind, what, signed))
+
+
+def _update(op: Operation, kind: Type, what: int, signed: bool) -> Callable:
+    """What becomes of a word there and one of the tile."""
+    if kind.format in ("fp32", "fp16", "bf16"):
+        if what == ADD:
+            return float_sum(kind.format)
+        if what in (MIN, MAX) and kind.format != "fp32":
+            return extremum(kind.format, keep_nan=False, largest=what == MAX)
+    elif not kind.is_float and kind.bits in (32, 64):
+        if what == ADD:
+            return np.add
+        if what in _BITS:
+            return _BITS[what]
+        if what in (MIN, MAX):
+            function = np.maximum if what == MAX else np.minimum
+            return function if signed else unsigned(function)
+        if what == INC and kind.bits == 32:
+            return unsigned(lambda there, most: np.where(there >= most, np.uint32(0), there + np.uint32(1)))
+        if what == DEC and kind.bits == 32:
+            return unsigned(lambda there, most: np.where((there == 0) | (there > most), most, there - np.uint32(1)))
+    raise NotModelled(op, f"of kind {what} on {kind.element}")
+
+
+def rounds(m: Cta, op: Operation) -> None:
+    m.notes.add(Note(Advice.ATOMIC_SUM, op.location))
+
+
+def combine(m: Cta, op: Operation, descriptor: Descriptor, starts: tuple[int, ...], source: View, update: Callable) -> None:
+    """A tile of shared memory is combined with that of global memory at `starts`, where it lies inside the tensor."""
+    check_alignment(op, starts[-1], descriptor.itemsize)
+    check_sign(op, starts, "coordinates")
+    sizes = (*(1,) * (len(starts) - len(source.shape)), *source.shape)
+    addresses, inside = descriptor.box(starts, sizes)
+    _, stored = descriptor.written.box(starts, sizes)
+    if (prod(sizes) if stored is None else stored.sum()) != (prod(sizes) if inside is None else inside.sum()):
+        raise EmulatedFault(
+            "not modelled",
+            f"{op.name} reaches the end of rows of {descriptor.shape[-1] * descriptor.itemsize} bytes: whether it combines what is "
+            "left of their last 16 is not known; make the rows a multiple of 16 bytes",
+            op.location,
+            {"operation": op.brief},
+        )
+    agent = m.state.agent
+    flight = m.onchip.begin(op, TMA_REDUCE, reads=(source,))
+    landings = m.memory.issue_update(op, addresses, inside, source.dtype.itemsize, agent)
+
+    def land() -> None:
+        m.memory.land_update(landings, source.get().reshape(addresses.shape), update)
+
+    m.flights.issue(flight, land)
+    agent.groups.commit(TMA_REDUCE.group)
+    m.tma.issued(landings)
