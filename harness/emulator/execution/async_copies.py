@@ -38,6 +38,22 @@ class AsyncCopies:
 
         self.flights.issue(flight, land)
 
+    def arrive(self, op: Operation, view: View, threads: int, *, increments: bool) -> None:
+        """cp.async.mbarrier.arrive by each of `threads`: an arrival once its cp.async so far are complete, for which the barrier
+        expects one more where it `increments`."""
+        barriers, number = self.onchip.mbarriers, self.cta.agent.number
+        if increments:
+            barriers.at(op, view).arrivals += threads
+        earlier = [f for f in self.flights.pending if f.kind is CP_ASYNC and f.agent == number and number not in f.known]
+        flight = self.onchip.begin(op, CP_ASYNC, barriers=(view.offset,))
+
+        def land() -> None:
+            for copy in earlier:
+                self.flights.land(copy)
+            barriers.signal(op, view, threads, [*earlier, flight])
+
+        self.flights.issue(flight, land)
+
     def commit(self) -> None:
         """cp.async.commit_group."""
         self.cta.agent.groups.commit(CP_ASYNC.group)

@@ -33,7 +33,21 @@ class InFlight:
     have waited for it. ValueError where it uses memory that the record of its kind does not name.
     """
 
-    __slots__ = ("after", "barriers", "kind", "known", "landed", "landing", "number", "op", "pipe", "reads", "value", "writes")
+    __slots__ = (
+        "after",
+        "agent",
+        "barriers",
+        "kind",
+        "known",
+        "landed",
+        "landing",
+        "number",
+        "op",
+        "pipe",
+        "reads",
+        "value",
+        "writes",
+    )
 
     def __init__(
         self,
@@ -46,7 +60,7 @@ class InFlight:
         barriers: tuple[int, ...] = (),
     ) -> None:
         kind.check(reads, writes)
-        self.op, self.kind, self.pipe = op, kind, kind.pipe_of(agent)
+        self.op, self.kind, self.agent, self.pipe = op, kind, agent, kind.pipe_of(agent)
         self.reads, self.writes, self.barriers = reads, writes, barriers
         self.landing: Callable[[], None] = _nothing
         self.landed = False

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
 from bitverdict.harness.emulator.advice import Advice, Note
-from bitverdict.harness.emulator.async_rules import Completion
+from bitverdict.harness.emulator.async_rules import Completion, Proxy
 from bitverdict.harness.emulator.execution.async_ops import Flights, InFlight
 from bitverdict.harness.emulator.execution.cta_state import CtaState
 from bitverdict.harness.emulator.execution.partitions import Blocked, Thread
@@ -41,6 +42,7 @@ class Mbarriers:
 
     def __init__(self, cta: CtaState, flights: Flights) -> None:
         self.cta, self.flights = cta, flights
+        self.generic_write: Callable[[Operation, View], None] = lambda op, view: None  # told by the memory that holds them
         self.reset()
 
     def reset(self) -> None:
@@ -168,6 +170,10 @@ class Mbarriers:
             yield Blocked(op, passes, lambda: f"parity {parity} of the barrier at {view} ({barrier})", view.offset, barrier.op)
         self.cta.tell("mbarrier", op, f"wait for parity {parity} at byte {view.offset} passes, {barrier.phase} phases complete")
         for flight in barrier.finished:
+            by_group = flight.kind.completes_by is Completion.WAIT_GROUP
+            if by_group and flight.kind.proxy is Proxy.GENERIC and agent.number not in flight.known:
+                for view in flight.writes:  # by cp.async: whoever waited for it knows of it as of ordinary stores
+                    self.generic_write(flight.op, view)
             self.flights.complete(agent, flight)
         barrier.finished = [f for f in barrier.finished if f in self.flights.pending]
         agent.acquire(barrier.known)

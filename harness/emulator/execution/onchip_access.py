@@ -30,6 +30,7 @@ class OnChipMemory:
         self.cta, self.flights, self.mbarriers = cta, flights, mbarriers
         self.shared = Space("shared memory", cta.launch.shared)
         self.tensor = Space("tensor memory", TENSOR_BYTES if cta.launch.tensor else 0)
+        mbarriers.generic_write = self.generic_write
         self.proxies = ProxyVisibility(cta.launch.shared, cta.notes)
 
     def reset(self) -> None:

@@ -37,6 +37,22 @@ class Tma:
             lead = (1,) * (len(starts) - len(target.shape))
             self._load(op, TMA_LOAD, descriptor, *descriptor.box(starts, (*lead, *target.shape)), barrier, target)
 
+    def load_pixels(
+        self,
+        op: Operation,
+        descriptor: Descriptor,
+        starts: tuple[int, ...],
+        offsets: tuple[int, ...],
+        barrier: View,
+        target: View,
+        when: Any,
+    ) -> None:
+        """A column of pixels into shared memory (im2col mode), (pixels, channels). Offsets are unsigned."""
+        if when:
+            check_alignment(op, starts[-1], descriptor.itemsize)
+            moved = [offset % (1 << 16) for offset in offsets]
+            self._load(op, TMA_LOAD, descriptor, *descriptor.columns(starts, moved, *target.shape), barrier, target)
+
     def gather(
         self, op: Operation, descriptor: Descriptor, rows: np.ndarray, column: int, barrier: View, target: View, when: Any
     ) -> None:

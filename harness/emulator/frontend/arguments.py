@@ -12,7 +12,7 @@ from triton.runtime.jit import TensorWrapper
 from bitverdict.harness.emulator.cuda_tensors import inside
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault, raise_for_the_launcher
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
-from bitverdict.harness.emulator.memory.tensor_maps import ALIGNMENT, Descriptor
+from bitverdict.harness.emulator.memory.tensor_maps import ALIGNMENT, Descriptor, PixelBox
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.scalar_ops import narrow
 
@@ -88,7 +88,11 @@ def _descriptor(memory: GlobalMemory, name: str, value: Any, kind: Type, kinds: 
                 f"Triton Error [CUDA]: Failed to create tensor map descriptor: invalid argument: {name}'s box is {width} bytes "
                 f"wide, must be at least {ALIGNMENT}"  # the driver's own words on an H200, then why
             )
-        made = Descriptor(base, tuple(shape), tuple(strides), value.base.element_size(), nan, to_tf32)
+        pixels = None
+        if getattr(value, "mode", "tiled") == "im2col":
+            steps = value.element_strides or [1] * len(shape)
+            pixels = PixelBox(tuple(value.pixel_box_lower_corner), tuple(value.pixel_box_upper_corner), tuple(steps[1:-1]))
+        made = Descriptor(base, tuple(shape), tuple(strides), value.base.element_size(), nan, to_tf32, pixels)
         flat: list[Any] = [made, *shape, *strides]
     else:
         flat = [base, *shape, *strides, int(nan), int(to_tf32), *shape, *strides]

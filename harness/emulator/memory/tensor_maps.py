@@ -23,6 +23,16 @@ if TYPE_CHECKING:
 ALIGNMENT = 16  # bytes
 
 
+@dataclass(frozen=True)
+class PixelBox:
+    """Which pixels an im2col descriptor walks through, by spatial axis, outermost first: from `lower` to `upper` beyond the last
+    one, both inclusive, in `steps`."""
+
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class Descriptor:
     """A tensor in global memory: address of its first element, `shape` and `strides` in elements, its element's bytes."""
@@ -33,6 +43,7 @@ class Descriptor:
     itemsize: int
     nan_padding: bool = False
     to_tf32: bool = False  # each fp32 element is rounded as it is loaded (CU_TENSOR_MAP_DATA_TYPE_TFLOAT32)
+    pixels: PixelBox | None = None  # of im2col mode; the axes are then batch, spatial ones, channels
 
     def box(self, starts: Sequence[int], sizes: Sequence[int]) -> tuple[np.ndarray, np.ndarray | None]:
         """(addresses, which lie inside or None for all) of the box at `starts`; both of shape `sizes` without leading ones kept."""
@@ -48,6 +59,31 @@ class Descriptor:
     def rows(self, row_offsets: np.ndarray, column: int, columns: int) -> tuple[np.ndarray, np.ndarray | None]:
         """(addresses, which lie inside) of chosen rows, (rows, columns)."""
         return self._reach([np.asarray(row_offsets).astype(np.int64), np.arange(columns, dtype=np.int64) + column])
+
+    def columns(
+        self, starts: Sequence[int], moved: Sequence[int], count: int, channels: int
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """(addresses, which lie inside or None for all), both (count, channels), of `count` pixels from `starts` on, innermost axis
+        fastest, each `moved` by as many elements along the spatial axes (PTX ISA, tensor im2col mode)."""
+        assert self.pixels is not None
+        box, at = self.pixels, list(starts[:-1])
+        ends = [size - 1 + upper for size, upper in zip(self.shape[1:-1], box.upper, strict=True)]
+        places = np.empty((count, len(at)), np.int64)  # batch and spatial coordinates of each pixel
+        for pixel in range(count):
+            places[pixel] = at
+            for axis in range(len(at) - 1, 0, -1):
+                at[axis] += box.steps[axis - 1]
+                if at[axis] <= ends[axis - 1]:
+                    break
+                at[axis] = box.lower[axis - 1]
+            else:
+                at[0] += 1
+        places[:, 1:] += np.array(moved)
+        taken = np.arange(channels, dtype=np.int64) + starts[-1]
+        there = ((places >= 0) & (places < np.array(self.shape[:-1]))).all(1, keepdims=True)
+        inside = there & ((taken >= 0) & (taken < self.shape[-1]))
+        reached = (places * np.array(self.strides[:-1])).sum(1)[:, None] + taken * self.strides[-1]
+        return self.base + reached * self.itemsize, None if inside.all() else inside
 
     def _reach(self, axes: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray | None]:
         rank = len(axes)

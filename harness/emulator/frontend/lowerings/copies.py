@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bitverdict.harness.emulator.execution.async_copies import AsyncCopies
 from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
+from bitverdict.harness.emulator.execution.threads import WARP
 from bitverdict.harness.emulator.execution.tma import Tma
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
@@ -23,6 +24,17 @@ def commit(t: Translator, op: Operation) -> None:
     t.machine_without_op(op, AsyncCopies.commit)
 
 
+@lowers("ttng.async_copy_mbarrier_arrive")
+def arrive(t: Translator, op: Operation) -> None:
+    """Each thread arrives; where the barrier is told to expect as many more, their number does not matter."""
+    (barrier,) = t.operands(op, "barrier")
+    counted = "noIncrement" in op.attributes
+    if counted and t.facts.agents > 1:
+        raise NotModelled(op, "without an increment, in a program of several partitions: how many threads arrive")
+    threads = t.program.integer("ttg.num-warps", 4) * WARP if counted else 1
+    t.machine(op, AsyncCopies.arrive, barrier, threads, increments=not counted)
+
+
 @lowers("ttg.async_wait")
 def wait(t: Translator, op: Operation) -> None:
     t.machine_without_op(op, AsyncCopies.wait, op.integer("num"))
@@ -32,8 +44,11 @@ def wait(t: Translator, op: Operation) -> None:
 def bulk_load(t: Translator, op: Operation) -> None:
     names = "descriptor", "starts*", "offsets*", "barrier", "target", "enabled"
     descriptor, starts, offsets, barrier, target, enabled = t.operands(op, *names)
-    if offsets or op.flag("multicast"):
-        raise NotModelled(op, "im2col or multicast")
+    if op.flag("multicast") or "multicast" in op.attributes:
+        raise NotModelled(op, "multicast")
+    if offsets:
+        t.machine(op, Tma.load_pixels, descriptor, starts, offsets, barrier, target, enabled)
+        return
     t.machine(op, Tma.load, descriptor, starts, barrier, target, enabled)
 
 
