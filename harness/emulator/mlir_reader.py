@@ -39,6 +39,11 @@ class Operation:
     regions: list[list[Block]] = field(default_factory=list)
     line: int = 0  # of the program's text, from 0
 
+    @property
+    def last_line(self) -> int:
+        """The line that ends the operation, where the compiler names its location."""
+        return self.regions[-1][-1].operations[-1].last_line + 1 if self.regions else self.line
+
     def integer(self, name: str, default: int | None = None) -> int:
         """Integer attribute `name`; ValueError when it is absent and has no default."""
         text = self.attributes.get(name)

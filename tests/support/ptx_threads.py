@@ -233,6 +233,12 @@ class Threads:
             return
         if opcode.startswith("ld.param"):
             self.write(operands[0], self.read(str(self.arguments[operands[1].strip("[]")])), when, _bits(last))
+        elif kind == "shfl":
+            self._shuffle(parts[2], operands, when)
+        elif kind == "prmt":
+            self._permute(operands, when)
+        elif kind == "ldmatrix":
+            self._load_matrices(parts, operands, when)
         elif kind in ("ld", "st"):
             self._move(kind == "ld", "shared" in opcode, _bits(last), operands, when)
         elif kind == "mov":
@@ -249,6 +255,39 @@ class Threads:
             self._convert(parts, operands, when)
         else:
             self.write(operands[0], self._integer(parts, operands[1:]), when, _bits(last) * (2 if "wide" in parts else 1))
+
+    def _shuffle(self, how: str, operands: list[str], when: np.ndarray) -> None:
+        """shfl.sync of all lanes of a warp (PTX ISA 9.7.9.6): a lane whose source lies outside keeps its own word."""
+        into, source, distance, clamp, members = operands
+        if int(clamp, 0) != (0 if how == "up" else 31) or int(members, 0) != -1 or not when.all():
+            raise NotImplementedError(f"PTX: shfl.sync.{how} with {clamp}, {members}")
+        lane, by, words = np.arange(self.count) % 32, self.read(distance).astype(np.int64), self.read(source)
+        other = {"bfly": lane ^ by, "up": lane - by, "idx": by & 31}[how]
+        self.write(into, words[np.arange(self.count) - lane + np.where(other < 0, lane, other)], when, 32)
+
+    def _permute(self, operands: list[str], when: np.ndarray) -> None:
+        """prmt.b32: each digit of the constant names a byte of the pair (PTX ISA 9.7.9.7), none with its sign spread."""
+        chosen = int(operands[3].rstrip("U"), 0)
+        pair, found = self.read(operands[1]) | self.read(operands[2]) << np.uint64(32), np.zeros(self.count, np.uint64)
+        for i in range(4):
+            digit = chosen >> (4 * i) & 15
+            if digit > 7:
+                raise NotImplementedError(f"PTX: prmt.b32 by {operands[3]}")
+            found |= (pair >> np.uint64(8 * digit) & np.uint64(255)) << np.uint64(8 * i)
+        self.write(operands[0], found, when, 32)
+
+    def _load_matrices(self, parts: list[str], operands: list[str], when: np.ndarray) -> None:
+        """ldmatrix of 8 x 8 elements of 16 bits (PTX ISA 9.7.15.5): lane i has elements 2 (i % 4) and the next of row i / 4; the
+        addresses of the rows of matrix j are those of lanes 8 j to 8 j + 7."""
+        if parts[3] != "m8n8" or "trans" in parts or not when.all():
+            raise NotImplementedError(f"PTX: {'.'.join(parts)}")
+        base, _, offset = operands[1].strip("[] ").partition("+")
+        address = (self.read(base.strip()) + np.uint64(int(offset or "0", 0))).astype(np.int64)
+        lane = np.arange(self.count) % 32
+        for j, name in enumerate(operands[0].strip("{}").split(",")):
+            row = address[np.arange(self.count) - lane + 8 * j + lane // 4] + 4 * (lane % 4)
+            words = self.shared[row[:, None] + np.arange(4)].copy().view("<u4")[:, 0]
+            self.write(name.strip(), words, when, 32)
 
     def _copy(self, operands: list[str], when: np.ndarray, bits: int) -> None:
         into, source = operands

@@ -35,7 +35,7 @@ _JOINED = re.compile(r"[FHD]FMA(?!.*(RZ\b|, -?1,))")
 """A fused multiply-add of machine code; with RZ or one in it, it is a move, a product or a sum that ptxas writes so."""
 _ONE = {0x3F80, 0xBF80, 0x3F803F80, 0xBF80BF80}  # bf16 +1 and -1, packed too
 _MINUS_ZERO = {0x8000, 0x80008000}
-_KEPT = "2"  # changes when what is kept on disk does
+_KEPT = "5"  # changes when what is kept on disk does
 
 
 @dataclass
@@ -43,7 +43,8 @@ class Fate:
     """What the instructions of one sum are: how many add, how many multiply and add, and on what.
 
     `addends`: of each instruction that multiplies and adds, the lines of the multiplications whose rounded products it adds; -1 for
-    one of unknown line. `open`: lines of the products that reach an addition which ptxas may still contract.
+    one of unknown line. `open`: lines of the products that reach an addition which ptxas may still contract. `added`: of all that
+    reach one.
     """
 
     plain: int = 0
@@ -51,6 +52,7 @@ class Fate:
     formats: set[str] = field(default_factory=set)  # of _FORMATS
     addends: set[frozenset[int]] = field(default_factory=set)
     open: set[int] = field(default_factory=set)
+    added: set[int] = field(default_factory=set)
 
 
 class Contraction:
@@ -97,12 +99,13 @@ class Contraction:
 
 
 def _written(line: int, fate: Fate) -> list:
-    return [line, [fate.plain, fate.fused, sorted(fate.formats), [sorted(lines) for lines in fate.addends], sorted(fate.open)]]
+    addends = [sorted(lines) for lines in fate.addends]
+    return [line, [fate.plain, fate.fused, sorted(fate.formats), addends, sorted(fate.open), sorted(fate.added)]]
 
 
 def _read(kept: list) -> Fate:
-    plain, fused, formats, addends, open_ = kept
-    return Fate(plain, fused, set(formats), {frozenset(lines) for lines in addends}, set(open_))
+    plain, fused, formats, addends, open_, added = kept
+    return Fate(plain, fused, set(formats), {frozenset(lines) for lines in addends}, set(open_), set(added))
 
 
 def fates(text: str, program: Program) -> dict[int, Fate]:
@@ -125,8 +128,10 @@ def fates(text: str, program: Program) -> dict[int, Fate]:
             fate.addends.add(frozenset(each.line for each in origins(instruction.reads[2:], defined) if _multiplies(each, defined)))
         else:
             fate.plain += 1
+            made = origins(instruction.reads, defined)
+            fate.added.update(each.line for each in made if _multiplies(each, defined))
             if "rn" not in modifiers:
-                fate.open.update(each.line for each in origins(instruction.reads, defined) if _may_be_joined(each))
+                fate.open.update(each.line for each in made if _may_be_joined(each))
     return found
 
 
@@ -136,6 +141,8 @@ def _own_lines(program: Program) -> Iterable[int]:
         for op in waiting.pop().operations:
             if op.name.startswith(_OWN_SUMS):
                 yield op.line
+            if op.name == "tt.reduce":
+                yield op.last_line  # of the sums of packed pairs
             for region in op.regions:
                 waiting += region
 

@@ -362,7 +362,7 @@ def test_a_product_or_a_sum_with_a_rounding_modifier_is_not_open():
     program = parse_program('"builtin.module"() ({\n}) : () -> () loc(#loc)')
     for product, total, lines in (("mul.f32", "add.f32", {2}), ("mul.rn.f32", "add.f32", set()), ("mul.f32", "add.rn.f32", set())):
         text = f".loc 1 3 1\n{product} %r3, %r1, %r2;\nneg.f32 %r4, %r3;\n{total} %r5, %r4, %r1;"
-        assert fates(text, program)[-1] == Fate(plain=1, formats={"f32"}, open=lines)
+        assert fates(text, program)[-1] == Fate(plain=1, formats={"f32"}, open=lines, added={2})
 
 
 def test_below_sm_90_sums_and_products_of_bf16_are_not_taken_for_fused():

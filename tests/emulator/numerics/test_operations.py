@@ -24,9 +24,15 @@ def test_exact_reductions_and_scans_are_those_of_torch():
     assert torch.equal(total, a.sum(1).int()) and torch.equal(running, a.sum(1).cumsum(0).int())
 
 
-def test_a_sum_of_floats_is_refused_because_its_order_is_not_known():
-    with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"not modelled.*order"):
-        kernels.float_sum[(1,)](torch.ones(32), torch.zeros(1), BLOCK=32)
+def test_a_sum_of_floats_has_the_order_of_its_layout():
+    """One element a thread: lanes 16 to 1, then nothing. Elsewhere: test_reduction_order.py."""
+    values, total = torch.randn(32, generator=torch.Generator().manual_seed(1)), torch.zeros(1)
+    with emulated("sm_90"):
+        kernels.float_sum[(1,)](values, total, BLOCK=32)
+    due = values.numpy()
+    while due.size > 1:
+        due = due[: due.size // 2] + due[due.size // 2 :]
+    assert total.numpy() == due
 
 
 @pytest.mark.parametrize("schedule", ["eager", "latest", "drawn:1"])

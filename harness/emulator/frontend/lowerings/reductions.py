@@ -1,34 +1,54 @@
-"""Reductions and scans whose combination is exact, so that no order shows; sums of floats are refused, their order is the
-layout's."""
+"""Reductions and scans. What is exact is combined in any order; all else in the order that the layout implies
+(`bitverdict.reference.reduction_order`), with the products that LLVM takes into the first sums."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from bitverdict.harness.emulator.advice import Advice, Note
+from bitverdict.harness.emulator.execution.cta import Cta
+from bitverdict.harness.emulator.execution.threads import bases
+from bitverdict.harness.emulator.frontend.lowerings.sums import fused_leaves, sums_in_doubt
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Block, Operation
-
-_EXACT = re.compile(
-    r"arith\.(addi|muli|minsi|maxsi|minui|maxui|andi|ori|xori|cmpi|cmpf|select|maximumf|minimumf|maxnumf|minnumf|extsi|extui|constant)$"
+from bitverdict.reference.reduction_order import (
+    Layout,
+    ReductionOrder,
+    ScanOrder,
+    agree,
+    copies,
+    reduced,
+    reduction_order,
+    scan_order,
+    scanned,
+    vectorised,
 )
+
+_EXACT = re.compile(r"arith\.(addi|muli|minsi|maxsi|minui|maxui|andi|ori|xori|maximumf|minimumf|maxnumf|minnumf)$")
+_PACKED = ("arith.addf", "arith.mulf")
 _SCALAR = re.compile(r"(i\d+|f\d+|bf16|f8\w+)$")
+STORED_LANE = -1
+"""Of the lanes of a warp that store different words to one place of shared memory the one whose word is taken to stay: the last."""
 Combine = Callable[..., tuple[np.ndarray, ...]]
 
 
 @lowers("tt.reduce", "tt.scan")
 def fold(t: Translator, op: Operation) -> None:
-    if op.name == "tt.reduce" and "reduction_ordering" in op.attributes:
-        raise NotModelled(op, "in a given order")
+    if "reduction_ordering" in op.attributes:
+        raise NotModelled(op, "in a given order: no release of Triton 3.9 has this attribute")
     name = _combination(t, op, op.regions[0])
-    axis, single = op.integer("axis"), op.name == "tt.reduce" and t.result(op).kind == "scalar"
-    run = _reduce if op.name == "tt.reduce" else _scan
-    operands = tuple(t.value(name) for name in op.operands)
-    found = t.apply(run, name, operands, axis, op.flag("reverse"), single)
+    operands = tuple(t.value(each) for each in op.operands)
+    if op.name == "tt.scan":
+        found = t.apply(_scan, name, operands, op.integer("axis"), _scanning(t, op), op.flag("reverse"))
+    else:
+        single = t.typed(op, op.outputs[0]).kind == "scalar"
+        found = _reduction(t, op, name, operands, single)
     t.emit("{}, = {}" if len(op.results) == 1 else "{} = {}", t.values(op.results), found)
     if t.scratch(op):
         t.meet()  # values go from warp to warp behind a barrier
@@ -36,17 +56,57 @@ def fold(t: Translator, op: Operation) -> None:
         t.meet(warps=True)
 
 
+def _reduction(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...], single: bool) -> Any:
+    axis, alone = op.integer("axis"), _only(op)
+    if alone is not None and _EXACT.match(alone.name):
+        return t.apply(_reduce_exactly, name, operands, axis, single)
+    kind, layout = t.operand(op, 0), _layout(t, op)
+    pairs = alone is not None and alone.name in _PACKED and vectorised(layout, axis, str(kind.format), sm=_sm(t))
+    order = reduction_order(layout, axis, pairs=pairs)
+    first = None
+    if alone is not None and alone.name == "arith.addf" and (order.thread or order.lanes):
+        if leaves := fused_leaves(t, op, alone, bool(order.thread)):
+            first, operands = leaves
+    if alone is not None and alone.name in _PACKED and (order.thread or not first):
+        return t.apply(_reduce, name, operands, axis, order, first, single)
+    free = sum(1 for basis in layout.lanes if not any(step for i, step in enumerate(basis) if i != axis))
+    stays = free >= len(order.warps) and not t.facts.leaves_its_thread(op)
+    return t.calls(_reduce_lanes, op, name, operands, axis, order, first, single, stays)
+
+
+def _only(op: Operation) -> Operation | None:
+    """The one operation that the region of `op` combines its two arguments by, in either order; None where it does more."""
+    (block,) = op.regions[0]
+    body = block.operations
+    if len(body) == 2 and len(op.operands) == 1 and sorted(body[0].operands) == sorted(argument for argument, _ in block.arguments):
+        return body[0] if body[1].operands == body[0].results else None
+    return None
+
+
+def _layout(t: Translator, op: Operation) -> Layout:
+    kind = t.operand(op, 0)
+    return _layout_of(kind.shape, t.program.expand(kind.layout))
+
+
+@cache
+def _layout_of(shape: tuple[int, ...], layout: str) -> Layout:
+    return Layout.of(*bases(shape, layout))
+
+
+def _sm(t: Translator) -> int:
+    return int(t.arch.removeprefix("sm_"))
+
+
 def _combination(t: Translator, op: Operation, region: list[Block]) -> Any:
     """The name of a function of the generated code that combines whole arrays as the region combines two elements."""
     (block,) = region
     *body, last = block.operations
-    for inner in body:
-        if not _EXACT.match(inner.name):
-            raise NotModelled(op, f"with {inner.name}: the order of its roundings is the layout's")
 
     def whole(texts: list[str]) -> list[str]:
         return [f"tensor<1x{text}>" if _SCALAR.match(text) else text for text in texts]
 
+    if len(body) > 1 and sums_in_doubt(t, body):
+        raise NotModelled(op, "with a sum that takes a product, where the compiler packs some sums with other operations")
     lifted = [replace(inner, operand_types=whole(inner.operand_types), result_types=whole(inner.result_types)) for inner in body]
     name = t.name("combine")
     t.emit("def {}({}):", name, t.values(argument for argument, _ in block.arguments))
@@ -57,26 +117,53 @@ def _combination(t: Translator, op: Operation, region: list[Block]) -> Any:
     return name
 
 
-def _reduce(combine: Combine, arrays: tuple[np.ndarray, ...], axis: int, _reverse: bool, single: bool) -> tuple:
+def _given(found: tuple, single: bool) -> tuple:
+    return tuple(f.item() if f.dtype.kind in "ib" else np.asarray(f) for f in found) if single else found
+
+
+def _reduce_exactly(combine: Combine, arrays: tuple[np.ndarray, ...], axis: int, single: bool) -> tuple:
     parts = tuple(np.moveaxis(a, axis, 0) for a in arrays)
     while (n := parts[0].shape[0]) > 1:
         half = (n + 1) // 2
         low, high = tuple(p[: n // 2] for p in parts), tuple(p[half:] for p in parts)
         joined = combine(*low, *high)
         parts = tuple(np.concatenate([j, p[n // 2 : half]]) for j, p in zip(joined, parts, strict=True)) if n % 2 else joined
-    found = tuple(p[0] for p in parts)
-    return tuple(f.item() if f.dtype.kind in "ib" else np.asarray(f) for f in found) if single else found
+    return _given(tuple(p[0] for p in parts), single)
 
 
-def _scan(combine: Combine, arrays: tuple[np.ndarray, ...], axis: int, reverse: bool, _single: bool) -> tuple:
-    parts = tuple(np.moveaxis(a, axis, 0) for a in arrays)
-    if reverse:
-        parts = tuple(p[::-1] for p in parts)
-    step = 1
-    while step < parts[0].shape[0]:
-        joined = combine(*(p[:-step] for p in parts), *(p[step:] for p in parts))
-        parts = tuple(np.concatenate([p[:step], j]) for p, j in zip(parts, joined, strict=True))
-        step *= 2
-    if reverse:
-        parts = tuple(p[::-1] for p in parts)
-    return tuple(np.moveaxis(p, 0, axis) for p in parts)
+def _reduce(
+    combine: Combine, arrays: tuple[np.ndarray, ...], axis: int, order: ReductionOrder, first: Combine | None, single: bool
+) -> tuple:
+    return _given(reduced(arrays, axis, order, combine, first), single)
+
+
+def _reduce_lanes(
+    m: Cta,
+    op: Operation,
+    combine: Combine,
+    arrays: tuple[np.ndarray, ...],
+    axis: int,
+    order: ReductionOrder,
+    first: Combine | None,
+    single: bool,
+    stays: bool,
+) -> tuple:
+    """A reduction whose two sides may not be exchanged: each lane that has the result may have another word of it. `stays`: each
+    thread uses its own for what it stores itself."""
+    found, clash = copies(arrays, axis, order, combine, first, stored=STORED_LANE)
+    if clash:
+        m.notes.add(Note(Advice.LANES_DIFFER, op.location))
+    if not stays and not agree(found, axis):
+        raise NotModelled(op, "whose words differ from lane to lane, and are used by other lanes than the one that stores them")
+    return _given(tuple(np.take(part, 0, axis) for part in found), single)
+
+
+def _scanning(t: Translator, op: Operation) -> ScanOrder:
+    kind = t.operand(op, 0)
+    if "#ttg.blocked" not in t.program.expand(kind.layout).split("<")[0]:
+        raise NotModelled(op, f"over {t.program.expand(kind.layout)[:60]}: the compiler scans blocked layouts only")
+    return scan_order(_layout(t, op), kind.shape, op.integer("axis"))
+
+
+def _scan(combine: Combine, arrays: tuple[np.ndarray, ...], axis: int, order: ScanOrder, reverse: bool) -> tuple:
+    return scanned(arrays, axis, order, combine, reverse=reverse)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from math import prod
 
 import numpy as np
 
 from bitverdict.harness.emulator.execution.cta import Cta
-from bitverdict.harness.emulator.execution.threads import stays_in_warp
+from bitverdict.harness.emulator.execution.threads import slots, stays_in_warp
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 
@@ -52,19 +53,29 @@ def broadcast(t: Translator, op: Operation) -> None:
     t.call(op, np.broadcast_to, t.result(op).shape)
 
 
-def _order_is_free(t: Translator, op: Operation) -> bool:
-    """Whether all that is done with the result is an exact reduction to one element."""
-    users = t.users.get(op.results[0], [])
-    return all(
-        user.name == "tt.reduce" and len(user.operands) == 1 and not user.result_types[0].startswith("tensor") for user in users
-    )
-
-
 @lowers("tt.reshape")
 def reshape(t: Translator, op: Operation) -> None:
-    if "allow_reorder" in op.attributes and op.operand_types != op.result_types and not _order_is_free(t, op):
-        raise NotModelled(op, "allow_reorder: which element lands where is the layout's choice")
-    _reshaped(t, op)
+    """With `allow_reorder` every register keeps what it holds (ViewOpToLLVM.cpp), so the two layouts say where an element goes."""
+    if "allow_reorder" not in op.attributes or op.operand_types == op.result_types:
+        _reshaped(t, op)
+        return
+    source, target = t.operand(op, 0), t.result(op)
+    places = moved_places(*((kind.shape, t.program.expand(kind.layout)) for kind in (source, target)))
+    if places is None:
+        raise NotModelled(op, "allow_reorder between layouts that hold different numbers of registers or copies")
+    t.call(op, lambda a: np.ascontiguousarray(a).reshape(-1)[places].reshape(target.shape))
+
+
+@cache
+def moved_places(source: tuple[tuple[int, ...], str], target: tuple[tuple[int, ...], str]) -> np.ndarray | None:
+    """(elements,) which element of `source`, a shape and a layout, lies where each element of `target` does; both row-major. None
+    where registers do not correspond."""
+    held, wanted = slots(*source), slots(*target)
+    if held.shape != wanted.shape:
+        return None
+    places = np.zeros(prod(target[0]), np.int64)
+    places[wanted.reshape(-1)] = held.reshape(-1)
+    return places if (places[wanted] == held).all() else None
 
 
 def _reshaped(t: Translator, op: Operation) -> None:

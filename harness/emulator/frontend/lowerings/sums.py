@@ -90,6 +90,67 @@ def _sum(t: Translator, op: Operation, result: str, operands: list[str], kind: T
     t.emit("{} = {}", t.value(result), t.apply(run, left, right, other))
 
 
+def fused_leaves(t: Translator, op: Operation, inner: Operation, held: bool) -> tuple[Callable, tuple[Any, ...]] | None:
+    """Where the compiled reduction `op`, whose region is the sum `inner`, takes products into its first sums: that first step on
+    the factors, and the factors. None where it only adds. `held`: a thread holds both sides of a first sum."""
+    if not t.fused or not may_be_product(t, op.operands[0]):
+        return None
+    kind = t.typed(op, op.inputs[0])
+    try:
+        fate = _joint([t.contraction.fates.get(line) for line in (inner.line, op.last_line)]) or t.contraction.fate(inner.line)
+        joined = t.contraction.joined_by_ptxas(inner.line, fate)
+    except NotAssembled as error:
+        raise NotModelled(op, f"a sum that takes a product, in a program that the compiler does not take: {error}") from error
+    if joined:
+        raise _unclear(op, "leaves it to ptxas, which fuses it in some steps of the loop that it unrolls")
+    if not fate.fused:
+        return None
+    if fate.formats != {kind.element}:
+        raise _unclear(op, f"computes it in {', '.join(sorted(fate.formats))}")
+    product = _product(t, op.operands[0])
+    own = {-1, inner.line, op.last_line} | (product.lines | {move.line for move in product.moves} if product else set())
+    if product is None or fate.added or any(bool(lines) != held or not lines <= own for lines in fate.addends):
+        raise _unclear(op, "fuses only some products into the first sums, or one that reaches them through a branch or a select")
+    left, right = (_moved(t, product, name) for name in product.factors)
+    multiply_add = fma64 if kind.format is None else fma if kind.format == "fp32" else narrow_fma(kind.format)
+    multiply, minus, negated = binary(np.multiply, kind.format), negative(kind.format), product.negative
+
+    def first_sums(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> tuple[np.ndarray]:
+        """a * b + c * d; LLVM writes -(a * b) + -(c * d) as c * -d - a * b."""
+        return (multiply_add(minus(c), d, multiply(minus(a), b)) if negated else multiply_add(a, b, multiply(c, d)),)
+
+    return first_sums, (left, right)
+
+
+def sums_in_doubt(t: Translator, body: list[Operation]) -> bool:
+    """Whether a sum of the region `body` may take a product, and the compiled program has sums under no sum's line that may be
+    instances of it: of one sum that is always fused, or never, such instances are like the others."""
+    totals = [op for op in body if op.name in _NUMPY]
+    if not t.fused or not any(may_be_product(t, name) for op in totals for name in op.operands):
+        return False
+    try:
+        fates = t.contraction.fates
+    except NotAssembled:
+        return True
+    every = _joint([fates.get(-1), *(fates.get(op.line) for op in totals)])
+    return -1 in fates and not (len(totals) == 1 and every is not None and bool(every.fused) != bool(every.plain))
+
+
+def _joint(fates: list[Fate | None]) -> Fate | None:
+    """One fate of sums whose instructions stand under several lines."""
+    found = [fate for fate in fates if fate is not None]
+    if not found:
+        return None
+    return Fate(
+        sum(fate.plain for fate in found),
+        sum(fate.fused for fate in found),
+        set().union(*(fate.formats for fate in found)),
+        set().union(*(fate.addends for fate in found)),
+        set().union(*(fate.open for fate in found)),
+        set().union(*(fate.added for fate in found)),
+    )
+
+
 def _narrowed(t: Translator, op: Operation) -> Operation | None:
     """The operation that narrows the sum `op` to the format that both its operands were widened from: LLVM then adds in that."""
     users = t.users.get(op.results[0], [])

@@ -1,0 +1,244 @@
+"""The order in which a compiled reduction or scan combines floats: a fact of the layout, one rounding at each step.
+
+A layout says where the elements of a tile lie: for each bit of the register, lane and warp number the step that it makes in the
+tile (its basis). Rule: how Triton 3.9 lowers `tt.reduce` and `tt.scan` (ReduceOpToLLVM.cpp, ScanOpToLLVM.cpp, and Utility.cpp of
+its analysis), held to the PTX by tests/emulator/numerics/test_reduction_order.py. Functions take and give whole arrays: a tree
+has log2(n) steps, whatever its width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+LANE_BITS = 5
+Basis = tuple[int, ...]  # step along each axis
+Parts = tuple[np.ndarray, ...]  # the operands, of one shape
+Combine = Callable[..., Parts]  # of the operands of the left side, then of the right one
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Bases of the bits of the register, lane and warp number, the lowest bit first. Each moves one axis by a power of two; where
+    copies are held, none."""
+
+    registers: tuple[Basis, ...]
+    lanes: tuple[Basis, ...]
+    warps: tuple[Basis, ...]
+
+    @classmethod
+    def of(cls, registers: Sequence[Sequence[int]], lanes: Sequence[Sequence[int]], warps: Sequence[Sequence[int]]) -> Layout:
+        """ValueError for a basis that moves two axes, or by no power of two: no rule is known for one."""
+        found = cls(*(tuple(tuple(basis) for basis in each) for each in (registers, lanes, warps)))
+        for basis in (*found.registers, *found.lanes, *found.warps):
+            steps = [step for step in basis if step]
+            if len(steps) > 1 or any(step & (step - 1) for step in steps):
+                raise ValueError(f"basis {basis} of a layout moves more than one axis, or by no power of two")
+        return found
+
+
+def blocked(
+    shape: Sequence[int],
+    per_thread: Sequence[int],
+    per_warp: Sequence[int],
+    warps: Sequence[int],
+    order: Sequence[int],
+) -> Layout:
+    """The layout of a tile of `shape` that Triton calls blocked: `per_thread` elements a thread, `per_warp` threads, `warps`, all
+    by axis; `order` names the axes, the one that moves fastest first. What is larger than the tile holds copies, a tile that is
+    larger takes more registers."""
+    reach = [1] * len(shape)
+
+    def bits(counts: Sequence[int], axes: Sequence[int]) -> list[Basis]:
+        found: list[Basis] = []
+        for axis in axes:
+            for _ in range(counts[axis].bit_length() - 1):
+                step = [0] * len(shape)
+                if reach[axis] < shape[axis]:
+                    step[axis] = reach[axis]
+                    reach[axis] *= 2
+                found.append(tuple(step))
+        return found
+
+    registers = bits(per_thread, order)
+    lanes, teams = bits(per_warp, order), bits(warps, order)
+    more = [max(size // reached, 1) for size, reached in zip(shape, reach, strict=True)]
+    return Layout(tuple(registers + bits(more, order)), tuple(lanes), tuple(teams))
+
+
+@dataclass(frozen=True)
+class ReductionOrder:
+    """Bits of the position along the axis, in the order in which a reduction combines over them: those that a thread holds, those
+    that lie in lanes, those that lie in warps. A bit is the exponent of its step."""
+
+    thread: tuple[int, ...]
+    lanes: tuple[int, ...]
+    warps: tuple[int, ...]
+
+    @property
+    def bits(self) -> tuple[int, ...]:
+        return self.thread + self.lanes + self.warps
+
+
+def reduction_order(layout: Layout, axis: int, *, pairs: bool = False) -> ReductionOrder:
+    """The order of `tt.reduce` along `axis`. `pairs`: the target combines two registers by one instruction (`vectorised`).
+
+    In a thread a balanced tree over the registers in their order; with pairs over those that are not of one pair, and the two of a
+    pair last. Then lanes, the highest bit first (shuffles by 16 to 1). What lies in warps is moved to lanes through shared memory,
+    lowest bit to lowest lane, at most five bits at once, and combined like them.
+    """
+    held = [basis for basis in layout.registers if any(basis)]
+    thread = [_bit(basis[axis]) for basis in held if basis[axis]]
+    if pairs and len(thread) >= 2 and held[0][axis]:
+        thread = thread[1:] + thread[:1]
+    lanes = [_bit(basis[axis]) for basis in reversed(layout.lanes) if basis[axis]]
+    left, warps = [_bit(basis[axis]) for basis in layout.warps if basis[axis]], list[int]()
+    while left:
+        warps += reversed(left[:LANE_BITS])
+        left = left[LANE_BITS:]
+    return ReductionOrder(tuple(thread), tuple(lanes), tuple(warps))
+
+
+def vectorised(layout: Layout, axis: int, form: str, *, sm: int) -> bool:
+    """Whether one addition or multiplication of floats, and nothing else, is made on pairs of registers of the format `form` on
+    `sm`: four elements a thread at least; fp16 and bf16 from sm_90 on, fp32 from sm_100 on."""
+    first = {"fp16": 90, "bf16": 90, "fp32": 100}.get(form)
+    return first is not None and sm >= first and sum(1 for basis in layout.registers if basis[axis]) >= 2
+
+
+def reduced(parts: Parts, axis: int, order: ReductionOrder, combine: Combine, first: Combine | None = None) -> Parts:
+    """`parts`, each combined to one element along `axis`, which is dropped.
+
+    `first` combines the elements themselves, `combine` what it gives: so a product may be taken in by the first sum. The words are
+    those of the thread with the lowest number, where combine(a, b) differs from combine(b, a).
+    """
+    places = _places(order.bits)
+    found = tuple(np.take(part, places, axis) for part in parts)
+    while (size := found[0].shape[axis]) > 1:
+        found, first = (first or combine)(*_half(found, axis, 0, size // 2), *_half(found, axis, size // 2, size)), None
+    return tuple(np.take(part, 0, axis) for part in found)
+
+
+def copies(
+    parts: Parts, axis: int, order: ReductionOrder, combine: Combine, first: Combine | None = None, *, stored: int = -1
+) -> tuple[Parts, bool]:
+    """As `reduced`, of a combination that is not the same both ways: the word of every lane that has the result, along `axis`,
+    lane 0 first. In a shuffle each lane combines its own word with the other's.
+
+    Where lanes that disagree store to one place of shared memory, the word of lane `stored` of them is kept, and the second
+    result is True: which one stays is undefined (PTX ISA, st).
+    """
+    places = _places(order.bits)
+    found, clash = tuple(np.moveaxis(np.take(part, places, axis), axis, 0) for part in parts), False
+    for _ in order.thread:
+        size = len(found[0])
+        found, first = (first or combine)(*_half(found, 0, 0, size // 2), *_half(found, 0, size // 2, size)), None
+    for bits, rest in ((order.lanes, len(order.warps)), (order.warps, 0)):
+        for level in range(len(bits)):
+            split = tuple(part.reshape(1 << level, 2, -1, *part.shape[1:]) for part in found)
+            low, high = (tuple(part[:, side] for part in split) for side in (0, 1))
+            ways = ((first or combine)(*low, *high), (first or combine)(*high, *low))
+            found, first = tuple(np.stack(pair, 1).reshape(-1, *pair[0].shape[2:]) for pair in zip(*ways, strict=True)), None
+        if rest:
+            found = tuple(part.reshape(-1, 1 << rest, *part.shape[1:]) for part in found)
+            clash = not agree(found, 0)
+            found = tuple(part[stored] for part in found)
+    return tuple(np.moveaxis(part, 0, axis) for part in found), clash
+
+
+def agree(parts: Parts, axis: int) -> bool:
+    """Whether all words along `axis` are the same, bit for bit."""
+    for part in parts:
+        words = np.moveaxis(part, axis, 0)
+        words = np.ascontiguousarray(words).view(f"u{words.dtype.itemsize}") if words.dtype.kind == "f" else words
+        if not (words == words[:1]).all():
+            return False
+    return True
+
+
+@dataclass(frozen=True)
+class ScanOrder:
+    """`contiguous` neighbours along the axis lie in one thread, `lanes` such groups in one warp."""
+
+    contiguous: int
+    lanes: int
+    warps: int
+
+
+def scan_order(layout: Layout, shape: Sequence[int], axis: int) -> ScanOrder:
+    """The order of `tt.scan` along `axis`. `layout` is a blocked one: Triton 3.9 converts to such a layout first."""
+    held = [basis for basis in layout.registers if any(basis)]
+    axes = list(dict.fromkeys(next(i for i, step in enumerate(basis) if step) for basis in held))
+    axes += [i for i in reversed(range(len(shape))) if i not in axes]
+    at, contiguous = 0, [1] * len(shape)
+    for each in axes:
+        while at < len(held) and held[at][each] == contiguous[each]:
+            contiguous[each] *= 2
+            at += 1
+    lanes, warps = (1 << sum(1 for basis in bases if basis[axis]) for bases in (layout.lanes, layout.warps))
+    return ScanOrder(contiguous[axis], lanes, warps)
+
+
+def scanned(parts: Parts, axis: int, order: ScanOrder, combine: Combine, *, reverse: bool = False) -> Parts:
+    """Prefixes of `parts` along `axis`; from the end with `reverse`.
+
+    A thread combines its neighbours one after another. The last of each group goes on through the lanes of the warp by distances
+    1, 2, 4, ... What stands before a warp's chunk is one chain over the chunks, and is combined with the last of each group. The
+    others take what stands before their group. The left side of every step is the earlier one.
+    """
+    found = tuple(np.moveaxis(part, axis, 0) for part in parts)
+    if reverse:
+        found = tuple(part[::-1] for part in found)
+    split = tuple(part.reshape(-1, order.lanes, order.contiguous, *part.shape[1:]) for part in found)
+    own = [tuple(part[:, :, 0] for part in split)]  # each (chunks, lanes, ...)
+    for i in range(1, order.contiguous):
+        own.append(combine(*own[-1], *(part[:, :, i] for part in split)))
+    last, step = own[-1], 1
+    while step < order.lanes:
+        joined = combine(*(part[:, :-step] for part in last), *(part[:, step:] for part in last))
+        last, step = tuple(np.concatenate([p[:, :step], j], 1) for p, j in zip(last, joined, strict=True)), 2 * step
+    if (chunks := len(last[0])) > 1:
+        before = [tuple(part[:1, -1] for part in last)]  # each (1, ...): what stands before chunk 1, 2, ...
+        for i in range(1, chunks - 1):
+            before.append(combine(*before[-1], *(part[i : i + 1, -1] for part in last)))
+        ahead = tuple(np.concatenate(each)[:, None] for each in zip(*before, strict=True))  # (chunks - 1, 1, ...)
+        wide = tuple(np.broadcast_to(each, (chunks - 1, *part.shape[1:])) for each, part in zip(ahead, last, strict=True))
+        joined = combine(*wide, *(part[1:] for part in last))
+        last = tuple(np.concatenate([p[:1], j]) for p, j in zip(last, joined, strict=True))
+    flat = tuple(part.reshape(-1, *part.shape[2:]) for part in last)  # (groups, ...)
+    whole = tuple(np.empty((len(each), order.contiguous, *each.shape[1:]), each.dtype) for each in flat)
+    for i in range(order.contiguous):
+        mine = flat
+        if i < order.contiguous - 1:
+            mine = tuple(part.reshape(-1, *part.shape[2:]) for part in own[i])
+            joined = combine(*(part[:-1] for part in flat), *(part[1:] for part in mine))
+            mine = tuple(np.concatenate([p[:1], j]) for p, j in zip(mine, joined, strict=True))
+        for into, part in zip(whole, mine, strict=True):
+            into[:, i] = part
+    done = tuple(part.reshape(-1, *part.shape[2:]) for part in whole)
+    if reverse:
+        done = tuple(part[::-1] for part in done)
+    return tuple(np.moveaxis(part, 0, axis) for part in done)
+
+
+@lru_cache(maxsize=512)
+def _places(bits: tuple[int, ...]) -> np.ndarray:
+    """(n,) positions along the axis: bits[0] is the highest bit of the index."""
+    index = np.arange(1 << len(bits))
+    found = np.zeros_like(index)
+    for i, bit in enumerate(bits):
+        found |= (index >> (len(bits) - 1 - i) & 1) << bit
+    found.flags.writeable = False
+    return found
+
+
+def _half(parts: Parts, axis: int, start: int, end: int) -> Parts:
+    where = (slice(None),) * axis + (slice(start, end),)
+    return tuple(part[where] for part in parts)
+
+
+def _bit(step: int) -> int:
+    return step.bit_length() - 1

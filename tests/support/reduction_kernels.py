@@ -1,0 +1,74 @@
+"""Kernels whose reductions and scans combine floats in an order that shows in the words."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _multiply(a, b):
+    return a * b
+
+
+@triton.jit
+def _decayed(decay_a, value_a, decay_b, value_b):
+    return decay_a * decay_b, value_a * decay_b + value_b
+
+
+@triton.jit
+def _welford(mean_a, square_a, weight_a, mean_b, square_b, weight_b):
+    delta = mean_b - mean_a
+    weight = weight_a + weight_b
+    share = tl.div_rn(weight_b, weight)
+    return mean_a + delta * share, square_a + square_b + delta * delta * weight_a * share, weight
+
+
+@triton.jit
+def folds(x, y, rows, columns, products, decayed, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """A sum along each axis, a sum of products, all elements in one sum, and a scan of two operands from the end."""
+    places = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    a, b = tl.load(x + places), tl.load(y + places)
+    tl.store(rows + tl.arange(0, ROWS), tl.sum(a, 1))
+    tl.store(columns + tl.arange(0, COLUMNS), tl.sum(a, 0))
+    tl.store(products + tl.arange(0, ROWS), tl.sum(a * b, 1))
+    tl.store(products + ROWS, tl.sum(b))
+    _found, ran = tl.associative_scan((b, a), 1, _decayed, reverse=True)
+    tl.store(decayed + places, ran)
+
+
+@triton.jit
+def fold(x, y, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr, AXIS: tl.constexpr, KIND: tl.constexpr):
+    """One reduction or scan of the kind `KIND`."""
+    places = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    values = tl.load(x + places)
+    if KIND == "sum":
+        found = tl.sum(values, AXIS)
+    elif KIND == "product":
+        found = tl.reduce(values, AXIS, _multiply)
+    elif KIND == "dot":
+        found = tl.sum(values * tl.load(y + places), AXIS)
+    elif KIND == "less":
+        found = tl.sum(-(values * tl.load(y + places)), AXIS)
+    elif KIND == "largest":
+        found = tl.max(values, AXIS)
+    elif KIND == "welford":
+        _mean, found, _weight = tl.reduce((values, tl.zeros_like(values), tl.full(values.shape, 1.0, tl.float32)), AXIS, _welford)
+    elif KIND == "cumsum":
+        found = tl.cumsum(values, AXIS)
+    elif KIND == "reverse":
+        found = tl.cumsum(values, AXIS, reverse=True)
+    elif KIND == "cumprod":
+        found = tl.cumprod(values, AXIS)
+    elif KIND == "decayed":
+        _decay, found = tl.associative_scan((tl.load(y + places), values), AXIS, _decayed)
+    if found.shape == values.shape:
+        tl.store(out + places, found)
+    else:
+        tl.store(out + tl.arange(0, COLUMNS if AXIS == 0 else ROWS), found)
+
+
+@triton.jit
+def fold_cube(x, out, A: tl.constexpr, B: tl.constexpr, C: tl.constexpr, AXIS: tl.constexpr):
+    """What is left of each element when the sum along `AXIS` is taken from it."""
+    places = tl.arange(0, A)[:, None, None] * (B * C) + tl.arange(0, B)[None, :, None] * C + tl.arange(0, C)[None, None, :]
+    values = tl.load(x + places)
+    tl.store(out + places, values - tl.sum(values, AXIS, keep_dims=True))
