@@ -7,8 +7,9 @@ DIR holds what `benchmarks/on_gpus.sh` and `benchmarks/sanitizers.sh` wrote: thr
 judged_warm.jsonl (first and last line of a run; judged_warm8.jsonl and judged_warm4.jsonl with fewer workers), two_gpus.json (and
 _short: less work a shard; _all_cores: as many workers on one GPU as on two; _cases: small cases), suite.json and memcheck.json; and
 hopper.log, what the line of its section printed; proton.log, what `benchmarks/block_scaled_matmul.py --proton` printed; and
-split_k.json of `benchmarks/split_k.py`. small.json, grouping.json and blackwell.json are the throughput.json of a run of that part
-alone, and come before throughput.json in the part's section. What is missing becomes a section that says that it was not run.
+split_k.json of `benchmarks/split_k.py`. small.json, grouping.json, gathers.json and blackwell.json are the throughput.json of a
+run of that part alone, and come before throughput.json in the part's section. What is missing becomes a section that says that it
+was not run.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def throughput_table(told: dict) -> Any:
 
 def svg(told: dict) -> str:
     """Bars of TFLOP/s, kernel over peer, with the span from quantile 0.2 to 0.8."""
-    rows = [row for row in told["rows"] if row["ms"] and row["part"] != "grouping"]
+    rows = [row for row in told["rows"] if row["ms"] and row["part"] not in ("grouping", "gathers")]
     height = TOP + len(rows) * (2 * BAR + 14) + 30
     most = max([row["peer_tflops"][0] for row in rows] + [row["tflops"][0] for row in rows] + [1.0]) * 1.08
     scale = (WIDTH - LEFT - 60) / most
@@ -130,6 +131,7 @@ def page(place: Path) -> str:
         *small_section(part_of(place, "small")),
         *split_section(read(place / "split_k.json")),
         *grouping_section(part_of(place, "grouping")),
+        *gathers_section(part_of(place, "gathers")),
         *tutorial_section(part_of(place, "blackwell")),
         *proton_section(place / "proton.log"),
         *large_section(lines(place / "large.jsonl")),
@@ -185,7 +187,7 @@ def throughput_section(told: dict | None) -> list[str]:
     made = ["## Throughput beside cuBLAS", ""]
     if told is None:
         return [*made, "Not run. `python benchmarks/throughput.py --out DIR`", ""]
-    told = told | {"rows": [row for row in told["rows"] if row["part"] not in ("small", "grouping")]}
+    told = told | {"rows": [row for row in told["rows"] if row["part"] not in ("small", "grouping", "gathers")]}
     made += [f"{told['model']}, {told['date']}; {ran_with(told)}.", f"`{told['command']}`", ""]
     made += [
         "TFLOP/s at the median of the times, then at their quantiles 0.8 and 0.2; kernel and cuBLAS took turns in one run.",
@@ -197,15 +199,18 @@ def throughput_section(told: dict | None) -> list[str]:
     made += [f"- {said}" for said, _ in reached(told["rows"])]
     made += ["", "![TFLOP/s of each kernel beside cuBLAS](throughput.svg)", ""]
     made += timed_rows([row for row in told["rows"] if row["ms"]])
-    missing = [row for row in told["rows"] if row["not_run"]]
-    if missing:
-        made += ["Not run:", ""]
-        tables: dict[tuple, list[str]] = {}
-        for row in missing:
-            tables.setdefault((row["kernel"], row["dtype"], row["not_run"]), []).append(f"{row['size']} ({row['config']})")
-        made += [f"- {kernel} {dtype}: {reason}. Its rows: {', '.join(rows)}" for (kernel, dtype, reason), rows in tables.items()]
-        made.append("")
-    return made
+    return [*made, *not_run([row for row in told["rows"] if row["not_run"]])]
+
+
+def not_run(missing: list[dict]) -> list[str]:
+    """Rows that were not run, by kernel, type and reason."""
+    if not missing:
+        return []
+    tables: dict[tuple, list[str]] = {}
+    for row in missing:
+        tables.setdefault((row["kernel"], row["dtype"], row["not_run"]), []).append(f"{row['size']} ({row['config']})")
+    told = [f"- {kernel} {dtype}: {reason}. Its rows: {', '.join(rows)}" for (kernel, dtype, reason), rows in tables.items()]
+    return ["Not run:", "", *told, ""]
 
 
 def noted(told: dict) -> list[str]:
@@ -306,6 +311,21 @@ def _group(row: dict) -> int:
 def _less(row: dict) -> tuple[str, str]:
     """Size and configuration of a row, without its group."""
     return row["size"], " ".join(part for part in row["config"].split() if not re.fullmatch(r"g\d+", part))
+
+
+def gathers_section(told: dict | None) -> list[str]:
+    """A matmul between a gather and a scatter: by TMA where the GPU has it, by pointers anywhere."""
+    made = ["## A matmul between a gather and a scatter", ""]
+    if told is None:
+        return [*made, "Not run. `python benchmarks/throughput.py --out DIR --parts gathers`", ""]
+    made += [f"{told['model']}, {told['date']}; {ran_with(told)}.", f"`{told['command']}`", ""]
+    made += [
+        "Row numbers are permutations. The peer is torch: `index_select`, the product by cuBLAS, `index_copy_`; three launches.",
+        "The tutorial says that gathers by TMA are typically faster than by pointers: both are rows here, where the GPU has both.",
+        "",
+        *noted(told),
+    ]
+    return [*made, *timed_rows([row for row in told["rows"] if row["ms"]]), *not_run([r for r in told["rows"] if r["not_run"]])]
 
 
 def tutorial_section(told: dict | None) -> list[str]:

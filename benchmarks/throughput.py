@@ -40,7 +40,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
 from benchmarks.pages import reached
-from benchmarks.throughput_operands import launcher, peer, placed
+from benchmarks.throughput_operands import call_of, launcher, peer, placed
 from benchmarks.throughput_rows import GRAPH, PARTS, SIZES, Ask, Timed, asked, named, size_of
 
 QUANTILES = (0.5, 0.2, 0.8)
@@ -139,7 +139,9 @@ def compile_one(sizes: list[str], parts: list[str], place: int, number: int, dev
     from bitverdict.kernels import matmul
 
     ask = list(asked([size_of(text) for text in sizes], parts))[place]
-    problem = replace(ask.case.problem, m=512, n=512, k=1024)
+    p = ask.case.problem
+    rows = ("table_rows", "rows", "out_rows") if hasattr(p, "table_rows") else ("m",)
+    problem = replace(p, **dict.fromkeys(rows, 512), n=512, k=1024)
     if ask.configs == (None,):
         only = (matmul.CONFIGS["cuda"] + matmul.HOPPER_CONFIGS)[number]
         matmul.CONFIGS["cuda"], matmul.HOPPER_CONFIGS = (only,), ()
@@ -164,7 +166,7 @@ def measure(ask: Ask, hardware: Any, rounds: int, seconds: float) -> None:
     for config in ask.configs if len(ask.configs) > 1 else ():
         case = replace(ask.case, config=config)
         try:
-            times = times_of(lambda case=case: contract.launch(case, tensors, None), hardware, 0.06, row.timed)
+            times = times_of(call_of(case, contract, tensors), hardware, 0.06, row.timed)
             reached = row.tflops(statistics.median(times))
         except Exception as error:  # out of resources, for one: told, and the others are tried
             row.tried[named(config)] = f"{type(error).__name__}: {error}".splitlines()[0][:120]
@@ -172,7 +174,7 @@ def measure(ask: Ask, hardware: Any, rounds: int, seconds: float) -> None:
         row.tried[named(config)] = round(reached, 1)
         if reached > best:
             best, ask.case = reached, case
-    ours, (row.peer, theirs) = (lambda: contract.launch(ask.case, tensors, None)), peer(ask, device)
+    ours, (row.peer, theirs) = call_of(ask.case, contract, tensors), peer(ask, device)
     with entered(hardware):
         ours()
     if ask.case.config is None:

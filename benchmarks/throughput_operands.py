@@ -12,12 +12,21 @@ def launcher(case: Any, device: str) -> Callable[[], Any]:
     """A call of the kernel's own launcher, through its contract, on random operands that lie on `device`."""
     from bitverdict.harness.model.addresses import resolve
 
-    contract, tensors = resolve(case.contract), placed(case, device)
-    return lambda: contract.launch(case, tensors, None)
+    return call_of(case, resolve(case.contract), placed(case, device))
+
+
+def call_of(case: Any, contract: Any, tensors: dict[str, Any]) -> Callable[[], Any]:
+    """A call of the kernel's own launcher: through its contract, or by itself where the contract would copy `out` each time."""
+    from bitverdict.harness.contracts.base.single_config import launched
+
+    if "out" not in tensors:
+        return lambda: contract.launch(case, tensors, None)
+    operands = [tensors[name] for name in ("x", "gather", "w", "scatter")]
+    return lambda: launched(getattr(contract.module, contract.stem), *operands, **vars(case.config), out=tensors["out"])
 
 
 def placed(case: Any, device: str) -> dict[str, Any]:
-    """Operands of `case`, made on the device: normal deviates, or random codes with scales near one."""
+    """Operands of `case`, made on the device: normal deviates and permuted row numbers, or random codes with scales near one."""
     import torch
 
     from bitverdict.kernels.element_types import ELEMENT_TYPES
@@ -26,6 +35,11 @@ def placed(case: Any, device: str) -> dict[str, Any]:
     if hasattr(p, "format"):
         return scaled(p, device)[0]
     dtype = ELEMENT_TYPES[p.dtype].torch
+    if hasattr(p, "table_rows"):
+        shapes = {"x": (p.table_rows, p.k), "w": (p.k, p.n), "out": (p.out_rows, p.n)}
+        made = {name: torch.randn(shape, device=device).to(dtype) for name, shape in shapes.items()}
+        lists = {"gather": p.table_rows, "scatter": p.out_rows}
+        return made | {name: torch.randperm(rows, device=device).int()[: p.rows] for name, rows in lists.items()}
     turned = case.contract == "ampere_gemm" or getattr(p, "transpose_b", False)
     shapes = {"a": (p.m, p.k), "b": (p.n, p.k) if turned else (p.k, p.n)}
     return {name: torch.randn(shape, device=device, dtype=torch.float16).to(dtype) for name, shape in shapes.items()}
@@ -65,6 +79,10 @@ def peer(ask: Ask, device: str) -> tuple[str, Callable[[], Any]]:
         a, b = scaled(p, device)[1]
         return "cuBLAS bf16, dequantised", lambda: torch.matmul(a, b.T)
     tensors = placed(ask.case, device)
+    if "out" in tensors:
+        x, w, out, gather, scatter = (tensors[name] for name in ("x", "w", "out", "gather", "scatter"))
+        rows, targets = gather.long(), scatter.long()
+        return f"index_select, cuBLAS {p.dtype}, index_copy", lambda: out.index_copy_(0, targets, x.index_select(0, rows) @ w)
     a, b = tensors["a"], tensors["b"]
     turned = ask.case.contract == "ampere_gemm" or getattr(p, "transpose_b", False)
     return f"cuBLAS {p.dtype}", lambda: torch.matmul(a, b.T if turned else b)

@@ -79,10 +79,18 @@ def asked(sizes: list[Size], parts: Iterable[str] = ()) -> Iterator[Ask]:
             yield ask
 
 
+def size_asked(problem: Any) -> Size:
+    """(m, n, k) of the product that `problem` asks for."""
+    from bitverdict.harness.studies.large_gemm.operands import size_of as of_problem
+
+    return of_problem(problem)
+
+
 def asked_of(contract: str, problem: Any, dtype: str, configs: tuple[Any, ...], *, timed: str = LAUNCHES) -> Ask:
     from bitverdict.harness.model.case import Case
 
-    row = Timed(kernel=contract, dtype=dtype, m=problem.m, n=problem.n, k=problem.k, timed=timed)
+    m, n, k = size_asked(problem)
+    row = Timed(kernel=contract, dtype=dtype, m=m, n=n, k=k, timed=timed)
     return Ask(row, Case(contract=contract, problem=problem, config=configs[0], data_seed=8192), configs)
 
 
@@ -165,6 +173,38 @@ def probed(sizes: list[Size]) -> Iterator[Ask]:
     yield asked_of("matmul", matmul.Problem(m=m, n=n, k=k), "fp16, configurations given", tuple(configs))
 
 
+def gathers(sizes: list[Size]) -> Iterator[Ask]:
+    """A matmul between a gather and a scatter at the tutorial's sizes, whatever `sizes` are: by pointers, and by TMA
+    (one partition, and several) where there is gather4."""
+    from bitverdict.kernels import fused_gather_scatter_matmul as fused
+    from bitverdict.kernels import pointer_gather_scatter_matmul as pointers
+    from bitverdict.kernels import warp_specialized_gather_scatter_matmul as specialised
+    from bitverdict.kernels.features import Feature
+
+    def ask(kernel: Any, size: Size, *configs: Any) -> Ask:
+        m, n, k = size
+        contract = kernel.__name__.rpartition(".")[2]
+        made = asked_of(contract, kernel.Problem(table_rows=m, rows=m, out_rows=m, n=n, k=k), "bf16", configs)
+        made.row.config = named(configs[0])
+        made.needs = kernel.REQUIRES & {Feature.TMA_GATHER}
+        return made
+
+    for size in ((4096, 4096, 4096), (1024, 1024, 2048)):
+        tiles = [{"block_n": n, "block_k": k, "num_buffers": buffers} for n in (128, 64) for k, buffers in ((128, 2), (64, 3))]
+        yield ask(fused, size, *(fused.Config(**tile) for tile in tiles))
+        yield ask(specialised, size, specialised.Config(), specialised.Config(block_n=256))
+        for loads in pointers.LOADS:
+            yield ask(
+                pointers,
+                size,
+                pointers.Config(loads=loads),
+                pointers.Config(loads=loads, block_k=64),
+                pointers.Config(loads=loads, stages=4),
+                pointers.Config(loads=loads, block_n=64, num_warps=4),
+                pointers.Config(loads=loads, block_m=64, block_n=64, block_k=64, num_warps=4),
+            )
+
+
 def blackwell(sizes: list[Size]) -> Iterator[Ask]:
     """The tutorials' tables for Blackwell, row by row, whatever `sizes` are: they run where there is tcgen05."""
     from bitverdict.kernels import block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined, warp_specialized_matmul
@@ -211,6 +251,7 @@ PARTS: dict[str, Callable[[list[Size]], Iterator[Ask]]] = {
     "grouping": grouping,
     "probed": probed,
     "others": others,
+    "gathers": gathers,
     "blackwell": blackwell,
 }
 """The parts of the list, by name."""

@@ -29,13 +29,16 @@ class LargeNode:
     target: str
 
     def __str__(self) -> str:
-        p = self.case.problem
-        return f"{self.case.contract}-{self.kind}-{self.label}-{p.m}x{p.n}x{p.k}-{self.target}".replace(" ", "_")
+        from bitverdict.harness.studies.large_gemm.operands import size_of
+
+        size = "x".join(map(str, size_of(self.case.problem)))
+        return f"{self.case.contract}-{self.kind}-{self.label}-{size}-{self.target}".replace(" ", "_")
 
 
 def large_nodes(sizes: str, seeds: int, names: Sequence[str]) -> list[LargeNode]:
     """Every large case of `sizes` ("MxNxK,..."), each with `seeds` seeds of data, on each target named."""
     from bitverdict.harness.studies.large_gemm.cases import cases
+    from bitverdict.harness.studies.large_gemm.operands import size_of
 
     asked = []
     for text in sizes.split(","):
@@ -47,7 +50,7 @@ def large_nodes(sizes: str, seeds: int, names: Sequence[str]) -> list[LargeNode]
     for case in cases(asked, Target("", "sm_90")):  # with the configurations that need TMA
         p = case.problem
         kind = getattr(p, "format", "") or p.dtype + (" ieee" if getattr(p, "precision", "") == "ieee" else "")
-        place = (case.contract, kind, p.m, p.n, p.k)
+        place = (case.contract, kind, *size_of(p))
         label = "autotuned" if case.config is None else str(seen[place])
         seen[place] += case.config is not None
         for seed in range(seeds):

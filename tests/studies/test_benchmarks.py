@@ -51,7 +51,8 @@ def test_every_row_has_a_case_that_its_contract_takes_back() -> None:
     assert {ask.row.dtype for ask in asks if ask.row.part == "blackwell"} == {"fp16", "nvfp4", "mxfp4", "mxfp8", "mixed"}
     kinds = {ask.row.kernel for ask in asks}
     tutorials = {"block_scaled_matmul", "blocked_matmul", "blocked_matmul_pipelined", "warp_specialized_matmul"}
-    assert kinds == {"matmul", "hopper_matmul", "ampere_gemm"} | tutorials
+    gathers = {f"{kind}_gather_scatter_matmul" for kind in ("fused", "warp_specialized", "pointer")}
+    assert kinds == {"matmul", "hopper_matmul", "ampere_gemm"} | tutorials | gathers
     for ask in asks:
         for config in ask.configs:
             case = replace(ask.case, config=config)
@@ -69,6 +70,26 @@ def test_a_row_is_measured_and_one_that_lacks_a_feature_is_not() -> None:
         lacking = next(ask for ask in reversed(asks) if ask.row.kernel == name)
         throughput.measure(lacking, HOPPER, 1, 0.01)
         assert "lacks" in lacking.row.not_run and not lacking.row.ms
+
+
+def test_a_product_between_a_gather_and_a_scatter_is_measured_and_judged(tmp_path: Path) -> None:
+    asks = [ask for ask in throughput_rows.asked([], ("gathers",)) if ask.row.size == "1024x1024x2048"]
+    by_tma, by_pointers = (
+        next(ask for ask in asks if ask.row.kernel == f"{kind}_gather_scatter_matmul") for kind in ("fused", "pointer")
+    )
+    throughput.measure(by_tma, HOPPER, 1, 0.01)
+    assert by_tma.row.not_run == "emulated:sm_90 lacks TMA gather4, TMA scatter4, tcgen05.mma, tensor memory"
+    sizes = dict.fromkeys(("table_rows", "rows", "out_rows", "n"), 64) | {"k": 32}
+    by_pointers.case = replace(by_pointers.case, problem=replace(by_pointers.case.problem, **sizes))
+    throughput.measure(by_pointers, HOPPER, 1, 0.01)
+    assert len(by_pointers.row.ms) == 3 and by_pointers.row.peer == "index_select, cuBLAS bf16, index_copy"
+    throughput.judge([by_pointers], HOPPER)
+    assert (by_pointers.row.words, by_pointers.row.differ) == (64 * 64, 0)
+    told = {"date": "today", "command": "python", "model": "a GPU", "versions": {"triton": "3.9.0"}, "seconds": 1.0}
+    rows = [ask.row.to_json() | {"part": "gathers"} for ask in (by_tma, by_pointers)]
+    (tmp_path / "gathers.json").write_text(json.dumps(told | {"rows": rows}))
+    section = pages.page(tmp_path).partition("## A matmul between a gather and a scatter")[2].partition("## ")[0]
+    assert "| pointer_gather_scatter_matmul |" in section and "bf16: emulated:sm_90 lacks TMA gather4" in section
 
 
 def test_dequantised_operands_are_the_elements_times_their_scales() -> None:
@@ -96,7 +117,7 @@ def test_dequantised_operands_are_the_elements_times_their_scales() -> None:
 
 
 def test_a_page_says_what_was_not_run_and_shows_what_was(tmp_path: Path) -> None:
-    assert pages.page(tmp_path).count("Not run.") == 11
+    assert pages.page(tmp_path).count("Not run.") == 12
     told = {"date": "today", "command": "python", "model": "a GPU", "versions": {"triton": "3.9.0"}, "seconds": 1.0}
     lacking = Timed(
         kernel="blocked_matmul", dtype="fp16", m=8192, n=8192, k=16384, config="64x64x64 w4", not_run="it lacks tcgen05"
@@ -104,7 +125,7 @@ def test_a_page_says_what_was_not_run_and_shows_what_was(tmp_path: Path) -> None
     rows = [ROW.to_json(), lacking.to_json()]
     (tmp_path / "throughput.json").write_text(json.dumps(told | {"rows": rows}))
     page = pages.page(tmp_path)
-    assert page.count("Not run.") == 10 and "**0.950** of cuBLAS (goal 0.95: met)" in page and "it lacks tcgen05" in page
+    assert page.count("Not run.") == 11 and "**0.950** of cuBLAS (goal 0.95: met)" in page and "it lacks tcgen05" in page
     drawn = pages.svg(told | {"rows": rows})
     assert drawn.startswith("<svg") and "matmul fp16 8192" in drawn and "blocked_matmul" not in drawn
     assert pages.main([str(tmp_path / "nowhere")]) == 2
@@ -143,7 +164,7 @@ def test_the_hopper_environment_is_shown_as_pytest_ended_it(tmp_path: Path) -> N
     )
     assert kept + "\n- not run: small_mma: it lacks" in shown and "created" not in shown
     log.write_text("created: 16/16 workers\n")  # ended before its summary
-    assert pages.page(tmp_path).count("Not run.") == 11
+    assert pages.page(tmp_path).count("Not run.") == 12
 
 
 def test_grouping_is_shown_as_the_gain_over_the_same_tile_without_it(tmp_path: Path) -> None:

@@ -77,7 +77,8 @@ def test_a_sample_holds_both_ends_of_every_tile_and_others() -> None:
 def test_the_words_of_chosen_places_are_the_whole_problems(place: int) -> None:
     case = cases([(40, 48, 256)], HOPPER)[place]
     case = replace(case, config=None if case.config is None else case.config)
-    contract, where = resolve(case.contract), target("emulated:sm_100" if case.contract.startswith("blocked") else "emulated:sm_90")
+    contract = resolve(case.contract)
+    where = HOPPER if contract.requires <= HOPPER.features else target("emulated:sm_100")
     recorded = {"config": vars(SMALL)} if case.config is None else {}
     operands = large_operands.operands(case)
     whole = contract.expected(case, where, operands, recorded)[0].words
@@ -85,7 +86,7 @@ def test_the_words_of_chosen_places_are_the_whole_problems(place: int) -> None:
     smaller, chosen = large_operands.part(case, operands, rows, columns)
     again = contract.expected(smaller, where, chosen, recorded)[0].words
     assert whole is not None and len(np.unique(whole)) > whole.size // 4
-    assert np.array_equal(again, whole[np.ix_(rows, columns)])
+    assert np.array_equal(again, whole[np.ix_(large_operands.landing(case, operands)[rows], columns)])
 
 
 @pytest.mark.parametrize("size", [(1024, 1024, 1024), (4096, 2048, 128), (64, 48, 32)])
@@ -95,7 +96,7 @@ def test_a_size_is_asked_of_each_kernel_that_multiplies_by_type(size: tuple[int,
         p = case.problem
         kind = f"{p.dtype} {p.precision}" if getattr(p, "dtype", "") == "fp32" else getattr(p, "format", "") or p.dtype
         asked.setdefault(case.contract, set()).add(kind)
-        assert (p.m, p.n, p.k) == size
+        assert large_operands.size_of(p) == size
     assert asked == {
         "matmul": {"fp16", "bf16", "e4m3", "int8", "fp32 tf32", "fp32 ieee"},
         "hopper_matmul": {"fp16", "bf16", "e4m3", "e5m2"},
@@ -103,6 +104,8 @@ def test_a_size_is_asked_of_each_kernel_that_multiplies_by_type(size: tuple[int,
         "block_scaled_matmul": set(FORMATS),
         "blocked_matmul": {"fp16"},
         "blocked_matmul_pipelined": {"fp16"},
+        "fused_gather_scatter_matmul": {"bf16"},
+        "pointer_gather_scatter_matmul": {"fp16", "bf16"},
     }
 
 
@@ -135,6 +138,28 @@ def test_one_wrong_tile_fails_and_named(mutant: Mutant, tiles: int, unwritten: b
     assert row.never_written == (row.differ if unwritten else 0)
     at = "tile rows 2 to 2, tile columns 1 to 1" if unwritten else "tile rows 4 to 4, tile columns 0 to 3"
     assert at in row.message and row.first[0]["got"] != row.first[0]["expected"]
+
+
+def test_places_stand_for_each_row_of_a_scattered_result_once() -> None:
+    """Those outside too: they stand for the rows that keep what they held."""
+    (case,) = (each for each in cases([(200, 48, 32)], HOPPER) if each.contract == "fused_gather_scatter_matmul")
+    given = large_operands.operands(case)
+    rows, scatter = large_operands.landing(case, given), given["scatter"].codes
+    assert sorted(rows) == list(range(200)) and (scatter == 200).sum() == 2 == (given["gather"].codes == -1).sum()
+    assert (rows[scatter < 200] == scatter[scatter < 200]).all()
+
+
+@pytest.mark.parametrize(("edit", "wrong"), [(once("from __future__", "from __future__"), 0), *(
+    (once("there = (numbers >= 0) &", "there = (numbers >= 0) & (numbers != 77) &"), 1),
+    (once("there = (targets >= 0) &", "there = (targets != 77) & (targets >= 0) &"), 1),
+)])  # fmt: skip
+def test_a_row_lost_between_a_gather_and_a_scatter_fails_by_its_tile(edit, wrong: int, tmp_path: Path) -> None:
+    mutant = Mutant(kernel="pointer_gather_scatter_matmul", name=f"row lost {wrong}", edits=edit, expected=("wrong words",))
+    (case,) = (each for each in cases([(160, 48, 64)], HOPPER) if each.contract == mutant.kernel and each.problem.dtype == "bf16")
+    case = replace(case, contract=write_mutant(mutant, tmp_path), config=replace(case.config, block_m=32, block_n=16, num_warps=4))
+    (row,) = judge_large([case], HOPPER, products=64 * 160 * 48)
+    assert row.words == 160 * 48 and row.tiles == (15, 15)
+    assert (row.decision, row.wrong_tiles) == ((Decision.FAIL, 3) if wrong else (Decision.PASS, 0)), row.message
 
 
 def test_a_kernel_whose_features_the_target_lacks_is_not_run() -> None:

@@ -72,7 +72,17 @@ def cases(sizes: Iterable[tuple[int, int, int]], target: Target) -> list[Case]:
 
 
 def _of_size(m: int, n: int, k: int, *, described: bool) -> Iterator[Case]:
-    from bitverdict.kernels import ampere_gemm, block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined, hopper_matmul, matmul
+    from bitverdict.harness.contracts.base.single_config import aligned_pad
+    from bitverdict.kernels import (
+        ampere_gemm,
+        block_scaled_matmul,
+        blocked_matmul,
+        blocked_matmul_pipelined,
+        fused_gather_scatter_matmul,
+        hopper_matmul,
+        matmul,
+        pointer_gather_scatter_matmul,
+    )
 
     size: dict[str, Any] = {"m": m, "n": n, "k": k}
 
@@ -105,6 +115,11 @@ def _of_size(m: int, n: int, k: int, *, described: bool) -> Iterator[Case]:
         yield case("block_scaled_matmul", block_scaled_matmul.Problem(**size, format=name), block_scaled_matmul.Config())
     yield case("blocked_matmul", blocked_matmul.Problem(**size), blocked_matmul.Config())
     yield case("blocked_matmul_pipelined", blocked_matmul_pipelined.Problem(**size), blocked_matmul_pipelined.Config())
+    for kernel, kinds_of in ((fused_gather_scatter_matmul, ("bf16",)), (pointer_gather_scatter_matmul, ("bf16", "fp16"))):
+        for dtype in kinds_of:
+            pads = {"x_pad": aligned_pad(k, dtype), "w_pad": aligned_pad(n, dtype), "out_pad": aligned_pad(n, dtype)}
+            rows = {"table_rows": m, "rows": m, "out_rows": m, "n": n, "k": k}
+            yield case(kernel.__name__.rpartition(".")[2], kernel.Problem(**rows, **pads, dtype=dtype), kernel.Config())
 
 
 def judge_large(asked: Iterable[Case], target: Target, *, products: int = PRODUCTS, jobs: int = 0) -> Iterator[Row]:
@@ -140,7 +155,7 @@ def task_of(case: Case, products: int = PRODUCTS) -> Task:
 def timeout_of(case: Case, products: int) -> float:
     """Seconds that the case may take where its expected words may cost `products`."""
     p = case.problem
-    return TIMEOUT + max(min(products, p.m * p.n * p.k) - PRODUCTS, 0) / PRODUCTS_A_SECOND
+    return TIMEOUT + max(min(products, math.prod(large_operands.size_of(p))) - PRODUCTS, 0) / PRODUCTS_A_SECOND
 
 
 def judged(target: Target, given: Mapping) -> Verdict:
@@ -171,7 +186,8 @@ def row_of(case: Case, verdict: Verdict) -> Row:
 
 def large_row(case: Case, target: Target, products: int = PRODUCTS) -> Row:
     """Launch `case` in this process, and hold the words at chosen places to the plan's."""
-    contract, p, row = resolve(case.contract), case.problem, _row(case)
+    contract, row = resolve(case.contract), _row(case)
+    m, n, k = large_operands.size_of(case.problem)
     lacking = contract.requires - target.features
     if lacking:
         row.message = f"{target.name} lacks {', '.join(sorted(map(str, lacking)))}"
@@ -192,15 +208,16 @@ def large_row(case: Case, target: Target, products: int = PRODUCTS) -> Row:
     row.config = _named(config)
     tile = int(config.get("block_m", 128)), int(config.get("block_n", 128))
     name, words = next(iter(seen.outputs.items()))
-    if words.shape != (p.m, p.n):
+    if words.shape != (m, n):
         row.decision, row.outcome, row.message = Decision.FAIL, str(Outcome.WRONG_SHAPE), f"{name} has shape {words.shape}"
         return row
-    count = products // max(p.k, 1)
-    rows, columns = sample((p.m, p.n), tile, count, np.random.default_rng(case.data_seed))
-    got = words if words.size == len(rows) * len(columns) else words[np.ix_(rows, columns)]  # (rows, columns)
-    came = Came.of(got, (rows, columns), (rows // tile[0], columns // tile[1]))
+    count = products // max(k, 1)
+    rows, columns = sample((m, n), tile, count, np.random.default_rng(case.data_seed))
+    landing = large_operands.landing(case, operands)[rows]  # (rows,) of the result
+    got = words[np.ix_(landing, columns)]  # (rows, columns)
+    came = Came.of(got, (landing, columns), (rows // tile[0], columns // tile[1]))
     with clock.on("expected words, core seconds"):
-        step = max(1, math.isqrt(PRODUCTS_AT_ONCE // max(p.k, 1)))
+        step = max(1, math.isqrt(PRODUCTS_AT_ONCE // max(k, 1)))
         for top in range(0, len(rows), step):
             for left in range(0, len(columns), step):
                 place = slice(top, top + step), slice(left, left + step)
@@ -209,7 +226,7 @@ def large_row(case: Case, target: Target, products: int = PRODUCTS) -> Row:
                 row.basis = str(expected.basis)
                 came.hold(place, expected)
     row.seconds = clock.seconds()
-    row.tiles = came.tiles_held, -(-p.m // tile[0]) * -(-p.n // tile[1])
+    row.tiles = came.tiles_held, -(-m // tile[0]) * -(-n // tile[1])
     _decide(row, came, seen.details[f"poison of {name}"])
     return row
 
@@ -246,8 +263,9 @@ class Came:
 def _row(case: Case) -> Row:
     p = case.problem
     kind = getattr(p, "format", "") or p.dtype + (" ieee" if getattr(p, "precision", "") == "ieee" else "")
-    row = Row(contract=case.contract, kind=kind, size=f"{p.m}x{p.n}x{p.k}", config=_named(case.config), case=case.to_json(), k=p.k)
-    row.of = p.m * p.n
+    m, n, k = large_operands.size_of(p)
+    row = Row(contract=case.contract, kind=kind, size=f"{m}x{n}x{k}", config=_named(case.config), case=case.to_json(), k=k)
+    row.of = m * n
     return row
 
 
@@ -311,6 +329,7 @@ def _named(config: Any) -> str:
             ("w", "num_warps"),
             ("s", "num_stages"),
             ("s", "stages"),
+            ("s", "num_buffers"),
             ("", "loads"),
             ("", "schedule"),
         )

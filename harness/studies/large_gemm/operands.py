@@ -23,6 +23,7 @@ import numpy as np
 from bitverdict.harness.contracts.inputs import block_scaled_inputs, regimes
 from bitverdict.harness.contracts.inputs.block_scaled_inputs import Side
 from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.studies.large_gemm import row_numbers
 from bitverdict.reference import packing, scale_layout
 from bitverdict.reference.formats import FORMATS, Overflow, decode, encode
 
@@ -63,11 +64,23 @@ def _from_half(format_name: str) -> np.ndarray:
     return encode(FORMATS[format_name], np.where(np.isfinite(values), values, 0.0), overflow=Overflow.SATURATE)
 
 
+def size_of(problem: Any) -> tuple[int, int, int]:
+    """(m, n, k): rows and columns of the result, and K."""
+    return getattr(problem, "out_rows", 0) or problem.m, problem.n, problem.k
+
+
+def landing(case: Case, given: Mapping[str, Operand]) -> np.ndarray:
+    """(m,) the row of the result that each row of A, or place in the lists of row numbers, stands for."""
+    return row_numbers.landing(given) if hasattr(case.problem, "table_rows") else np.arange(case.problem.m)
+
+
 def operands(case: Case) -> dict[str, Operand]:
     """The operands of a large case, by name, as its contract's launch takes them."""
     p = case.problem
     if hasattr(p, "format"):
         return _scaled(case)
+    if hasattr(p, "table_rows"):
+        return row_numbers.operands(case, draw)
     b_shape = (p.n, p.k) if transposed(case) else (p.k, p.n)
     if hasattr(p, "a_pad"):
         strides = (p.k + p.a_pad, 1), (b_shape[1] + p.b_pad, 1)
@@ -86,10 +99,12 @@ def transposed(case: Case) -> bool:
 
 
 def part(case: Case, given: Mapping[str, Operand], rows: np.ndarray, columns: np.ndarray) -> tuple[Case, dict[str, Operand]]:
-    """The problem of `rows` of A and `columns` of B alone, and its operands."""
+    """The problem of `rows` of A (of places in the lists of row numbers) and `columns` of B alone, and its operands."""
     p = case.problem
     if hasattr(p, "format"):
         return _scaled_part(case, given, rows, columns)
+    if hasattr(p, "table_rows"):
+        return row_numbers.part(case, given, rows, columns)
     smaller = replace(case, problem=replace(p, m=len(rows), n=len(columns)))
     b = given["b"].codes
     chosen = {"a": given["a"].codes[rows], "b": b[columns] if transposed(case) else np.ascontiguousarray(b[:, columns])}
