@@ -33,3 +33,46 @@ def fused_into(values, found, BLOCK: tl.constexpr):
 def of_no_library(values, found, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)  # (BLOCK,)
     tl.store(found + at, unknown(tl.load(values + at)))
+
+
+@triton.jit
+def halves(left, right, found, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)  # (BLOCK,)
+    x, y = tl.load(left + at), tl.load(right + at)  # (BLOCK,) fp16
+    tl.store(
+        found + at,
+        tl.inline_asm_elementwise("fma.rn.f16x2 $0, $1, $2, $1;", "=r,r,r", [x, y], dtype=tl.float16, is_pure=True, pack=2),
+    )
+
+
+@triton.jit
+def assembled(values, functions, whole, neighbours, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)  # (BLOCK,)
+    x = tl.load(values + at)  # (BLOCK,)
+    power, exponent = tl.inline_asm_elementwise(
+        """
+        {
+            .reg .pred low;
+            .reg .b32 t;
+            ex2.approx.ftz.f32 $0, $2;  // of all
+            shr.u32 t, $2, 23;
+            and.b32 $1, t, 255;
+            setp.lt.f32 low, $2, 0f00000000;
+            @low neg.s32 $1, $1;
+        }
+        """,
+        "=f,=r,f", [x], dtype=(tl.float32, tl.int32), is_pure=True, pack=1,
+    )  # fmt: skip
+    tl.store(functions + at, power)
+    tl.store(whole + at, exponent)
+    octets = tl.load(neighbours + at)  # (BLOCK,) int8
+    turned = tl.inline_asm_elementwise("prmt.b32 $0, $1, 0, 0x0123;", "=r,r", [octets], dtype=tl.int8, is_pure=True, pack=4)
+    tl.store(neighbours + at, turned)
+
+
+@triton.jit
+def asked(values, found, ASM: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)  # (BLOCK,)
+    x = tl.load(values + at)  # (BLOCK,)
+    told = tl.inline_asm_elementwise(ASM, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    tl.store(found + at, told + 1.0)

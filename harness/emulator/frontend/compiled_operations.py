@@ -88,14 +88,13 @@ def _leaves_products(text: str) -> bool:
         for name in instruction.writes:
             defined.setdefault(name, []).append(instruction)
     return any(
-        _OPEN_SUM.match(instruction.opcode)
-        and any(_OPEN_PRODUCT.match(each.opcode) for each in origins(instruction.reads, defined))
+        OPEN_SUM.match(instruction.opcode) and any(OPEN_PRODUCT.match(each.opcode) for each in origins(instruction.reads, defined))
         for instruction in listed
     )
 
 
-_OPEN_SUM = re.compile(r"(add|sub)\.(ftz\.)?(f16|bf16|f32|f64)")
-_OPEN_PRODUCT = re.compile(r"mul\.(ftz\.)?(f16|bf16|f32|f64)|(div|ex2|rcp|rsqrt|sqrt)\.(full|approx)\.(ftz\.)?f32")  # ends in one
+OPEN_SUM = re.compile(r"(add|sub)\.(ftz\.)?(f16|bf16|f32|f64)")
+OPEN_PRODUCT = re.compile(r"mul\.(ftz\.)?(f16|bf16|f32|f64)|(div|ex2|rcp|rsqrt|sqrt)\.(full|approx)\.(ftz\.)?f32")  # ends in one
 _OPEN = re.compile(r"\b(add|sub|mul)\.(?=(?:ftz\.)?(?:f16|bf16|f32|f64)(?:x2)?\b)")
 
 
@@ -145,12 +144,13 @@ class CompiledOperation:
 
     def __call__(self, *values: Values) -> Values:
         arrays = [np.asarray(each, element_dtype(kind)) for each, kind in zip(values, self.operation.operands, strict=True)]
-        found = self.program.stored([_words(each) for each in arrays], OUT)  # the operands' broadcast shape
+        found = self.program.stored([words_of(each) for each in arrays], OUT)  # the operands' broadcast shape
         dtype = element_dtype(self.operation.result)
         return found.astype(bool) if self.operation.result == "i1" else found.view(dtype)
 
 
-def _words(values: Values) -> Values:
+def words_of(values: Values) -> Values:
+    """The same bits as unsigned words; a bool as a byte."""
     return values.astype(np.uint8) if values.dtype == bool else values.view(f"u{values.itemsize}")
 
 

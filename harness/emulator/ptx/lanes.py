@@ -21,6 +21,7 @@ from bitverdict.harness.emulator.ptx.text import Function, Module, NotPtx, State
 LANES = 1 << 14  # worked on at once: the registers of a function stay in the second-level cache
 DATA = 1 << 40  # address of constant data
 SPECIAL = ("%tid.x", "%tid.y", "%tid.z", "%ctaid.x", "%ctaid.y", "%ctaid.z", "%laneid")  # 0 in every lane
+_LEAVING = ("ld", "st", "call", "ret", "exit")  # what leaves the registers, or the statement
 _NOTHING = ("bar", "membar", "fence", "prefetch", "nanosleep")
 
 Read = "str | Words | tuple[Any, ...]"
@@ -291,6 +292,8 @@ def _blocks(program: Program, function: Function) -> list[Block]:
         block = Block(next=number + 1 if number + 1 < len(function.blocks) else -1)
         for statement in statements:
             kind = statement.opcode.partition(".")[0]
+            if function.alone and kind in (*_NOTHING, *_LEAVING):
+                raise UnknownOpcode(f"{statement.opcode} is not executed in inline assembly that computes")
             if kind == "bra":
                 block.branch = (statement.guard, statement.negated, statement.operands[0])
                 block.target = labels[statement.operands[0]]
@@ -480,7 +483,7 @@ def _operand(program: Program, text: str, kind: str) -> Any:
         return text
     if text.startswith("!") and text[1:] in function.registers:
         raise UnknownOpcode(f"the negated predicate {text} is not executed here")
-    if text in SPECIAL:
+    if text in SPECIAL and not function.alone:
         return np.zeros(1, np.uint32)
     if text in function.locals:
         return np.array([function.locals[text]], DTYPES[max(bits(kind), 32)])

@@ -43,6 +43,7 @@ class Function:
     local_bytes: int = 0
     blocks: list[tuple[str, list[Statement]]] = field(default_factory=list)
     kernel: bool = False  # an `.entry`
+    alone: bool = False  # statements on their own: inline assembly
 
 
 @dataclass
@@ -91,7 +92,7 @@ def parse_module(text: str) -> Module:
 
 def parse_body(text: str, registers: dict[str, int]) -> Function:
     """Statements on their own, as in inline assembly, on registers that are declared outside."""
-    function = Function("assembly", registers=dict(registers))
+    function = Function("assembly", registers=dict(registers), alone=True)
     _statements(_COMMENT.sub(" ", text) + ";", function)
     return function
 

@@ -1,4 +1,5 @@
-"""Inline assembly that only orders memory: fences, barriers of all threads, and moves that give the statement a result."""
+"""Inline assembly: what orders memory (fences, barriers of all threads, and a move that gives the statement a result), and what
+computes (`compiled`)."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
+from bitverdict.harness.emulator.frontend.lowerings.compiled import computed
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.global_atomics import GlobalAtomics
 from bitverdict.harness.emulator.mlir_reader import Operation
@@ -19,39 +21,61 @@ _BARRIER = re.compile(r"(?:bar\.sync|barrier\.sync|barrier\.cta\.sync) 0$|bar\.w
 _MOVE = re.compile(r"mov\.[bus](?:16|32|64) \$0, (?:\$(\d+)|(-?\d+|0x[0-9a-fA-F]+))$")
 
 
+_ORDER = (_FENCE, _MEMBAR, _PROXY, _BARRIER)
+
+
 @lowers("tt.elementwise_inline_asm", "ttg.inline_asm")
 def assembly(t: Translator, op: Operation) -> None:
-    """Statements are those of `_FENCE` to `_MOVE`; others are refused. A fence of scope cta orders no two programs."""
-    text = op.attributes["asm_string"].strip('"')
-    statements = [re.sub(r"\s+", " ", each).strip() for each in re.split(r";|\\0A|\\09", text.strip().strip("{}"))]
-    given: Any = None
-    for said in filter(None, statements):
-        if fence := _FENCE.match(said):
-            sem = fence[1] or "sc"
-            if fence[2] in ("gpu", "sys"):
-                t.emit("{}", t.calls(GlobalAtomics.fence, sem != "release", sem != "acquire"))
-        elif membar := _MEMBAR.match(said):
-            if membar[1] != "cta":
-                t.emit("{}", t.calls(GlobalAtomics.fence, True, True))
-        elif proxy := _PROXY.match(said):
-            if proxy[1] in (None, "global"):
-                t.emit("{}", t.calls(GlobalAtomics.fence_proxy))
-            if proxy[1] != "global":
-                t.emit("{}", t.calls(OnChipMemory.fence, op, True))
-        elif barrier := _BARRIER.match(said):
-            t.meet(warps=barrier[0].startswith("bar.warp"))
-        elif (move := _MOVE.match(said)) and len(op.results) == 1:
-            given = t.value(op.operands[int(move[1]) - 1]) if move[1] else int(move[2], 0)
-        else:
-            raise NotModelled(op, f'"{text}": of inline assembly only fences, barriers and moves of whole registers are')
+    """Statements of `_ORDER` order memory; with at most one move beside them, which gives the statement a result. Any others
+    compute, and their PTX is executed. A fence of scope cta orders no two programs."""
+    text = op.string("asm_string")
+    statements = [re.sub(r"\s+", " ", each).strip() for each in re.split(r";|\n|\t", text.strip().strip("{}"))]
+    orders = [said for said in statements if any(known.match(said) for known in _ORDER)]
+    rest = [said for said in statements if said and said not in orders]
+    given = _moved(t, op, rest)
+    if given is None and rest:
+        if orders or op.name == "ttg.inline_asm":
+            raise NotModelled(op, f'"{text}": beside fences and barriers only a move of a whole register is')
+        computed(t, op)
+        return
+    for said in orders:
+        _ordered(t, op, said)
     if op.results:
-        kind = t.result(op)
-        moved = given in [t.value(n) for n, text in zip(op.operands, op.operand_types, strict=True) if text == op.result_types[0]]
-        if kind.is_float or not (moved or isinstance(given, int)):
+        if given is None:
             raise NotModelled(op, f'"{text}": what it gives')
+        kind = t.result(op)
         if isinstance(given, int) and kind.kind == "tensor":
             given = t.apply(_filled, kind.shape, kind.dtype, given)
         t.assign(op, given)
+
+
+def _ordered(t: Translator, op: Operation, said: str) -> None:
+    """One statement of `_ORDER`."""
+    if fence := _FENCE.match(said):
+        sem = fence[1] or "sc"
+        if fence[2] in ("gpu", "sys"):
+            t.emit("{}", t.calls(GlobalAtomics.fence, sem != "release", sem != "acquire"))
+    elif membar := _MEMBAR.match(said):
+        if membar[1] != "cta":
+            t.emit("{}", t.calls(GlobalAtomics.fence, True, True))
+    elif proxy := _PROXY.match(said):
+        if proxy[1] in (None, "global"):
+            t.emit("{}", t.calls(GlobalAtomics.fence_proxy))
+        if proxy[1] != "global":
+            t.emit("{}", t.calls(OnChipMemory.fence, op, True))
+    else:
+        t.meet(warps=said.startswith("bar.warp"))
+
+
+def _moved(t: Translator, op: Operation, rest: list[str]) -> Any:
+    """What the one move in `rest` gives the one result: a value of its type, or a number. None where there is no such move."""
+    if len(rest) != 1 or len(op.results) != 1 or not (move := _MOVE.match(rest[0])) or t.result(op).is_float:
+        return None
+    if not move[1]:
+        return int(move[2], 0)
+    number = int(move[1]) - 1
+    same = number < len(op.operands) and op.operand_types[number] == op.result_types[0]
+    return t.value(op.operands[number]) if same else None
 
 
 def _filled(shape: tuple[int, ...], dtype: object, value: int) -> object:

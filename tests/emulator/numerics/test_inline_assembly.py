@@ -1,0 +1,91 @@
+"""Contract under test: inline assembly that computes is executed by its PTX, in the registers that Triton's lowering gives it; what
+is not known, and what leaves the registers, is refused by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator.frontend.inline_assembly import Assembly
+from bitverdict.harness.emulator.ptx.text import NotPtx
+from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
+from tests.support import library_kernels as kernels
+
+GENERATOR = torch.Generator().manual_seed(3)
+
+
+def test_a_statement_of_several_instructions_gives_several_results():
+    values = torch.randn(512, generator=GENERATOR) * 20
+    powers, exponents = torch.zeros(512), torch.zeros(512, dtype=torch.int32)
+    octets = torch.arange(512).to(torch.int8)
+    before = octets.clone()
+    with emulated("sm_90"):
+        kernels.assembled[(1,)](values, powers, exponents, octets, BLOCK=512)
+    words = INSTRUCTIONS["ex2.approx.ftz.f32"](values.numpy().view(np.uint32))
+    assert np.array_equal(powers.numpy().view(np.uint32), words)
+    exponent = (values.numpy().view(np.uint32) >> 23 & 255).astype(np.int32)
+    assert np.array_equal(exponents.numpy(), np.where(values.numpy() < 0, -exponent, exponent))
+    assert torch.equal(octets.reshape(-1, 4), before.reshape(-1, 4).flip(1))  # four registers of a thread, the first one lowest
+
+
+@pytest.mark.parametrize("size", [256, 64], ids=["pairs of a thread", "threads that hold one element"])
+def test_packed_halves_each_round_once(size):
+    left, right = (torch.randn(size, generator=GENERATOR).half() for _ in range(2))
+    found = torch.zeros(size).half()
+    with emulated("sm_90"):
+        kernels.halves[(1,)](left, right, found, BLOCK=size)
+    assert torch.equal(found, (left.double() * right.double() + left.double()).half())
+
+
+REFUSED = {
+    "vadd.s32.s32.s32 $0, $1, $1, $1;": r"vadd\.s32\.s32\.s32 is a PTX opcode that is not executed here",
+    "mov.u32 $0, %laneid;": "'%laneid' is neither a register that is declared nor a constant",
+    "ld.global.f32 $0, [$1];": r"ld\.global\.f32 is not executed in inline assembly that computes",
+    "exit;": "exit is not executed in inline assembly that computes",
+    "add.rn.f32 $0, $0, $1;": "read before it is written",
+    "neg.f32 $2, $1;": r"\$2: the constraints name 2 operands",
+    "bar.sync 0; neg.f32 $0, $1;": "beside fences and barriers only a move of a whole register is",
+    "mul.f32 $0, $1, $1;": r"a product and a sum without \.rn, which ptxas may fuse",
+    "{ .reg .f32 t; mul.f32 t, $1, $1; add.f32 $0, t, $1; }": r"a product and a sum without \.rn, which ptxas may fuse",
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_is_not_executed_is_refused_by_name(text):
+    found = torch.full((32,), 5.0)
+    with emulated("sm_90"), pytest.raises(EmulatedFault, match=REFUSED[text]) as raised:
+        kernels.asked[(1,)](torch.ones(32), found, text, BLOCK=32)
+    assert raised.value.outcome == "not modelled" and (found == 5).all()
+
+
+def test_products_whose_rounding_is_said_are_executed_beside_sums():
+    values, found = torch.randn(32, generator=GENERATOR), torch.zeros(32)
+    with emulated("sm_90"):
+        kernels.asked[(1,)](values, found, "{ .reg .f32 t; mul.rn.f32 t, $1, $1; add.rn.f32 $0, t, $1; }", BLOCK=32)
+    assert torch.equal(found, (values * values + values) + 1)
+    with emulated("sm_90"):
+        kernels.asked[(1,)](values, found, "mul.f32 $0, $1, $1;", BLOCK=32, enable_fp_fusion=False)
+    assert torch.equal(found, values * values + 1)
+
+
+CONSTRAINTS = {  # constraints, operands, results, pack -> what is said
+    ("=r,r", ("i8",), ("i32",), 1): 'constraint "r" for 1 element',
+    ("=r,0", ("i32",), ("i32",), 1): "shares the register of a result",
+    ("=r,r,r", ("i32",), ("i32",), 1): "3 registers are named|2 registers are named",
+    ("=r,r", ("f16",), ("f16",), 4): r"2 register\(s\) of one kind for 4 element\(s\) of f16",
+    ("=l,r", ("f16",), ("f16",), 2): 'constraint "l" for 2 element',
+}
+
+
+@pytest.mark.parametrize("given", CONSTRAINTS, ids=lambda given: f"{given[0]} x{given[3]}")
+def test_constraints_that_do_not_fit_are_refused(given):
+    with pytest.raises(NotPtx, match=CONSTRAINTS[given]):
+        Assembly("mov.b32 $0, $1;", *given)
+
+
+def test_four_elements_of_two_registers_come_back_in_order():
+    swap = Assembly("mov.b32 $0, $3; mov.b32 $1, $2;", "=r,=&r,r,r,~{memory}", ("f16",), ("f16",), 4)
+    words = np.arange(4 * 3, dtype=np.uint16).reshape(3, 4)  # (groups, pack)
+    assert swap([words], 3)[0].tolist() == words[:, [2, 3, 0, 1]].tolist()
