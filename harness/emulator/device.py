@@ -39,7 +39,7 @@ from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS
 
 KEPT = 512  # translated programs
 STEP_LIMIT = 20_000_000  # operations of one program of a launch: far beyond those of any judged case
-_translations: dict[tuple[bytes, str, bool, bool], Translated] = {}
+_translations: dict[tuple[bytes, str, bool, bool, bool], Translated] = {}
 
 
 @dataclass(eq=False)
@@ -140,7 +140,8 @@ class Device:
         """`program` ready to run; its accesses are held to their widths where the author promised something, or if `doubted`."""
         text = self.options.rewrite(program.decode()).encode() if self.options.rewrite else program
         fused = bool(metadata.enable_fp_fusion) and not self.options.dry  # what is not executed need not know which sums are fused
-        key = (text, self.arch, fused, doubted)
+        flushes = bool(getattr(metadata, "enable_reflect_ftz", True))
+        key = (text, self.arch, fused, flushes, doubted)
         if key not in _translations:
             if len(_translations) >= KEPT:
                 _translations.clear()
@@ -152,9 +153,9 @@ class Device:
                     return None
                 return accesses(parsed, self.capability, ptx)
 
-            named = kept_translations.key(text.decode(), arch=self.arch, fused=fused, doubted=doubted, ptx=ptx)
+            named = kept_translations.key(text.decode(), arch=self.arch, fused=fused, flushes=flushes, doubted=doubted, ptx=ptx)
             _translations[key] = kept_translations.kept(
-                named, lambda: translate(text.decode(), arch=self.arch, fused=fused, widths=widths)
+                named, lambda: translate(text.decode(), arch=self.arch, fused=fused, flushes=flushes, widths=widths)
             )
         return _translations[key]
 

@@ -117,15 +117,28 @@ def _turns(x: np.ndarray) -> np.ndarray:
 
 
 def _division(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """div.full.f32: both operands times 1/4 for a divisor above 2^126, both times 2^24 for a subnormal one; then a * rcp(b)."""
-    size = np.abs(b.view(np.float32))  # (n,)
-    factor = np.where(size > LARGE, QUARTER, np.where(size < SMALLEST, UP, ONE))  # (n,)
-    return _quotient(a, b, factor)
+    """div.full.f32: both operands times `scaling`; then a * rcp(b)."""
+    return _quotient(a, b, scaling(b))
 
 
 def _approximate_division(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """div.approx.f32: as div.full.f32, but a large divisor is not scaled."""
-    return _quotient(a, b, np.where(np.abs(b.view(np.float32)) < SMALLEST, UP, ONE))
+    return _quotient(a, b, scaling(b, full=False))
+
+
+def scaling(divisor: np.ndarray, full: bool = True) -> np.ndarray:
+    """What ptxas multiplies both operands of a division with: 1/4 for a `divisor` (fp32 words) above 2^126 unless the division is
+    not `full`, 2^24 for a subnormal one, else 1; float32."""
+    size = np.abs(divisor.view(np.float32))  # (...)
+    return np.where((size > LARGE) & full, QUARTER, np.where(size < SMALLEST, UP, ONE))
+
+
+def division_factors(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The two words whose product div.full.f32 is, for words of equal shape: ptxas may put that product into a following sum."""
+    with np.errstate(all="ignore"):
+        factor = scaling(b)  # (...)
+        right = _product(b.view(np.float32), factor)
+        return _product(a.view(np.float32), factor), units.rcp(right.reshape(-1)).reshape(right.shape)
 
 
 def _quotient(a: np.ndarray, b: np.ndarray, factor: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What Triton's own functions become: `tl.exp`, `tl.exp2`, `tl.sigmoid` and `tl.softmax` of fp32, as sequences of instructions.
+"""What Triton's own functions become: `tl.exp`, `tl.exp2`, `/`, `%`, `tl.sigmoid` and `tl.softmax` of fp32, as sequences.
 
 Source: the PTX and the machine code of one-operation kernels (Triton 3.9; sm_80, sm_90 and sm_100 alike), to which
 `tests/emulator/numerics/test_function_sequences.py` holds each. Every function takes fp32 words (uint32, any shape) and returns
@@ -30,6 +30,15 @@ def exp(x: np.ndarray) -> np.ndarray:
 def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a / b and tl.fdiv: div.full.f32."""
     return INSTRUCTIONS["div.full.f32"](a, b)
+
+
+def remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a % b: div.rn.f32, cvt.rzi.f32.f32 of that, fma.rn.f32 of its negative, b and a; a itself where b is infinite."""
+    left, right = a.view(np.float32), b.view(np.float32)
+    with np.errstate(all="ignore"):
+        whole = np.trunc(fp32.divide(left, right))
+        found = fp32.fma(-whole, right, left)
+    return _words(np.where(np.isinf(right), left, found))
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:

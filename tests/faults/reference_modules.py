@@ -115,8 +115,8 @@ SEQUENCES = _mutants(
 DIVISIONS = _mutants(
     "special_functions/instructions.py",
     {
-        "div_full_f32": ("np.where(size > LARGE, QUARTER, np.where(size", "np.where(size < 0, QUARTER, np.where(size"),
-        "div_approx_f32": ("np.abs(b.view(np.float32)) < SMALLEST, UP", "np.abs(b.view(np.float32)) < 0, UP"),
+        "div_full_f32": ("(size > LARGE) & full", "(size < 0) & full"),
+        "div_approx_f32": ("np.where(size < SMALLEST, UP, ONE)", "np.where(size < 0, UP, ONE)"),
         "div_full_ftz_f32": ("large = np.abs(right) > LARGE", "large = np.abs(right) < 0"),
         "rsqrt_approx_f64_high": ("found * 2.0**27", "found * 2.0**26"),
     },
@@ -126,7 +126,7 @@ MACHINE_CODE = _mutants(
     "special_functions/instructions.py",
     {
         "rcp.approx.f32": ("low, high = size < SMALLEST, size > LARGE", "low, high = size < SMALLEST, size > 2 * LARGE"),
-        "div.full.f32": ("np.where(size > LARGE, QUARTER, np.where(size", "np.where(size > 2 * LARGE, QUARTER, np.where(size"),
+        "div.full.f32": ("(size > LARGE) & full", "(size > 2 * LARGE) & full"),
         "ex2.approx.f32": ("found = units.ex2(_product(values, np.where(low, HALF, ONE)))", "found = units.ex2(x)"),
         "rsqrt.approx.f64": ("np.full_like(values, 0.375)", "np.full_like(values, 0.5)"),
         "sin.approx.f32": ("- (np.abs(nearest) > np.abs(exact))", ""),
@@ -147,6 +147,17 @@ TRITON_FUNCTIONS = _mutants(
             "below = fp32.add(values, -np.max(values, axis=-1, keepdims=True))",
             "below = values",
         ),
+    },
+)
+FOLDED = _mutants(
+    "special_functions/folded.py",
+    {
+        "reciprocal not flushed": ("fp32.reciprocal(divisor, flush=True)", "fp32.reciprocal(divisor)"),
+        "reciprocal one unit off": (
+            "fp32.reciprocal(divisor, flush=True).view(np.uint32)",
+            "np.nextafter(fp32.reciprocal(divisor, flush=True), divisor).view(np.uint32)",
+        ),
+        "divisor not scaled": ("b.view(np.float32) * factor", "b.view(np.float32)"),
     },
 )
 _ROUNDED = "(int(exact / unit) if rounding is Rounding.TOWARD_ZERO else round(exact / unit))"
@@ -198,4 +209,5 @@ MUTANTS = (
     *DIVISIONS,
     *MACHINE_CODE,
     *TRITON_FUNCTIONS,
+    *FOLDED,
 )

@@ -47,7 +47,7 @@ def move(x, y, n, OF: tl.constexpr = 0, BLOCK: tl.constexpr = 64):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(x + at, mask=at < n, other=0.0)
     if OF == 1:
-        value = tl.exp(value)
+        value = tl.inline_asm_elementwise("activemask.b32 $0;", "=r,r", [value], tl.float32, True, 1)
     if OF == 2:
         value = tl.no_name_of_this_release(value)
     tl.store(y + at, value, mask=at < n)
@@ -177,7 +177,7 @@ def test_the_page_names_what_did_not_pass_and_where(told) -> None:
     assert status == 1
     assert "| 03-refused.py | (script) | sm_90 | 1 |  |  | 1 |" in text
     assert "| gluon/01-tests.py | test_too_large | sm_90 | 2 |  |  |  |  |  | 1 | 1 | 2 |  |  |  |  |" in text
-    assert "math.exp is no operation the emulator knows | `03-refused.py:" in text and "needs another GPU" in text
+    assert "activemask" in text and " | `03-refused.py:" in text and "needs another GPU" in text
     assert "no_name_of_this_release" in text and "fail: assertion | 02-crossed.py" in text
 
 

@@ -32,6 +32,9 @@ _COMPARE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "GT": np.greater, "GE": np.greater_equal, "LT": np.less, "EQ": np.equal, "NE": np.not_equal,
     "NEU": lambda a, b: ~(a == b), "GEU": lambda a, b: ~(a < b), "GTU": lambda a, b: ~(a <= b),
 }  # fmt: skip
+_ADDRESSES = {
+    "IMAD", "LOP3", "IADD3", "LEA", "UIADD3", "ULEA", "UMOV", "MOV", "USHF", "SHF", "UIMAD", "IADD", "UIADD", "VIADD", "ULOP3",
+}  # fmt: skip
 _NOTHING = {"S2R", "LDC", "ULDC", "LDCU", "NOP", "S2UR", "R2UR", "MOVM", "WARPSYNC", "BSSY", "BSYNC"}
 
 
@@ -152,9 +155,14 @@ class Lanes:
 
     def _operation(self, opcode: str, names: list[str], where: np.ndarray) -> None:
         kind, *modifiers = opcode.split(".")
-        if kind not in ("MOV", "IMAD", "HFMA2", "CS2R", "PRMT", "LOP3", "IADD3", "LDG", "STG", "VIADD", "UMOV"):
+        if kind not in ("HFMA2", "CS2R", "PRMT", "LDG", "STG", *_ADDRESSES):
             self.executed.append(opcode)
-        getattr(self, f"_{kind}", self._unknown)(modifiers, names, where)
+        try:
+            getattr(self, f"_{kind}", self._unknown)(modifiers, names, where)
+        except (KeyError, AssertionError, ValueError):
+            if kind not in _ADDRESSES:
+                raise
+            self.registers.pop(names[0], None)  # of an address: whoever computes with it fails by the register's name
 
     def _unknown(self, modifiers: list[str], names: list[str], where: np.ndarray) -> None:
         raise KeyError(f"operation with {modifiers} on {names}")
@@ -229,6 +237,10 @@ class Lanes:
 
     def _FADD(self, modifiers: list[str], names: list[str], where: np.ndarray) -> None:
         found = fp32.add(self._float(names[1]), self._float(names[2]), flush="FTZ" in modifiers)
+        self._write(names[0], found.view(np.uint32), where)
+
+    def _FFMA(self, modifiers: list[str], names: list[str], where: np.ndarray) -> None:
+        found = fp32.fma(*(self._float(name) for name in names[1:4]), flush="FTZ" in modifiers)
         self._write(names[0], found.view(np.uint32), where)
 
     def _FMNMX(self, modifiers: list[str], names: list[str], where: np.ndarray) -> None:

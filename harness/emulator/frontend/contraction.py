@@ -3,8 +3,8 @@
 With `enable_fp_fusion` LLVM contracts (DAGCombiner, `visitFADDForFMACombine`), one basic block at a time, after everything that
 moves code between blocks: products are hoisted out of loops and sunk into branches, loops of a constant count are unrolled, sums
 are computed in narrower formats. Then ptxas contracts what LLVM left (PTX ISA 9.7.3, `mul` and `add` without a rounding
-modifier), after its own unrolling. No rule on the tile program says where a product and its sum end up, so the compiled program is
-asked (`assembly`). What it said is kept on disk beside Triton's own compilations.
+modifier, and the product that it makes of `div.full`), after its own unrolling. No rule on the tile program says where a product
+and its sum end up, so the compiled program is asked (`assembly`). What it said is kept on disk beside Triton's own compilations.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _OWN_SUMS = (
 """Operations whose lines may hold additions and fused multiply-adds of their own."""
 _JOINED = re.compile(r"[FHD]FMA(?!.*(RZ\b|, -?1,))")
 """A fused multiply-add of machine code; with RZ or one in it, it is a move, a product or a sum that ptxas writes so."""
+_ADDED = re.compile(r"[FHD]ADD")
 _ONE = {0x3F80, 0xBF80, 0x3F803F80, 0xBF80BF80}  # bf16 +1 and -1, packed too
 _MINUS_ZERO = {0x8000, 0x80008000}
-_KEPT = "5"  # changes when what is kept on disk does
+_KEPT = "6"  # changes when what is kept on disk does
 
 
 @dataclass
@@ -44,7 +45,7 @@ class Fate:
 
     `addends`: of each instruction that multiplies and adds, the lines of the multiplications whose rounded products it adds; -1 for
     one of unknown line. `open`: lines of the products that reach an addition which ptxas may still contract. `added`: of all that
-    reach one.
+    reach one. `quotients`: of the divisions that ptxas may contract; the last thing it makes of div.full.f32 is a product.
     """
 
     plain: int = 0
@@ -53,6 +54,7 @@ class Fate:
     addends: set[frozenset[int]] = field(default_factory=set)
     open: set[int] = field(default_factory=set)
     added: set[int] = field(default_factory=set)
+    quotients: set[int] = field(default_factory=set)
 
 
 class Contraction:
@@ -67,8 +69,13 @@ class Contraction:
         return self.fates.get(line) or self.fates.get(-1) or Fate()
 
     def joined_by_ptxas(self, line: int, fate: Fate) -> bool:
-        """Whether ptxas made a fused multiply-add of an addition at `line` and one of the products that are `open`."""
-        return bool(fate.open) and not self.joined.isdisjoint({line, -1, *fate.open})
+        """Whether ptxas made a fused multiply-add of an addition at `line` and a product that is `open`, or a division."""
+        reached = fate.open | fate.quotients
+        return bool(reached) and not self.machine_lines[0].isdisjoint({line, -1, *reached})
+
+    def left_by_ptxas(self, line: int) -> bool:
+        """Whether an addition at `line` is one in the machine code too."""
+        return not self.machine_lines[1].isdisjoint({line, -1})
 
     @cached_property
     def fates(self) -> dict[int, Fate]:
@@ -77,11 +84,15 @@ class Contraction:
         return {line: _read(fate) for line, fate in found}
 
     @cached_property
-    def joined(self) -> set[int]:
-        """Lines under which the machine code multiplies and adds."""
-        return set(self._kept("joined", lambda: [
-            line for line, code in machine_code(self._text, self.capability).items() if any(map(_JOINED.match, code))
-        ]))  # fmt: skip
+    def machine_lines(self) -> tuple[set[int], set[int]]:
+        """Lines under which the machine code multiplies and adds, and those under which it adds."""
+
+        def found() -> list[list[int]]:
+            code = machine_code(self._text, self.capability)
+            return [[line for line, listed in code.items() if any(map(each.match, listed))] for each in (_JOINED, _ADDED)]
+
+        joined, added = self._kept("machine", found)
+        return set(joined), set(added)
 
     @cached_property
     def _text(self) -> str:
@@ -100,12 +111,13 @@ class Contraction:
 
 def _written(line: int, fate: Fate) -> list:
     addends = [sorted(lines) for lines in fate.addends]
-    return [line, [fate.plain, fate.fused, sorted(fate.formats), addends, sorted(fate.open), sorted(fate.added)]]
+    sets = [sorted(each) for each in (fate.open, fate.added, fate.quotients)]
+    return [line, [fate.plain, fate.fused, sorted(fate.formats), addends, *sets]]
 
 
 def _read(kept: list) -> Fate:
-    plain, fused, formats, addends, open_, added = kept
-    return Fate(plain, fused, set(formats), {frozenset(lines) for lines in addends}, set(open_), set(added))
+    plain, fused, formats, addends, *sets = kept
+    return Fate(plain, fused, set(formats), {frozenset(lines) for lines in addends}, *map(set, sets))
 
 
 def fates(text: str, program: Program) -> dict[int, Fate]:
@@ -132,6 +144,7 @@ def fates(text: str, program: Program) -> dict[int, Fate]:
             fate.added.update(each.line for each in made if _multiplies(each, defined))
             if "rn" not in modifiers:
                 fate.open.update(each.line for each in made if _may_be_joined(each))
+                fate.quotients.update(each.line for each in made if each.opcode == "div.full.f32")
     return found
 
 

@@ -101,9 +101,11 @@ class Translator(Writer):
 
     Tokens order operations for the compiler. The machine keeps for itself what orders them, so no token is in the code."""
 
-    def __init__(self, program: Program, *, arch: str, fused: bool, accesses: dict[int, Access] | None = None) -> None:
+    def __init__(
+        self, program: Program, *, arch: str, fused: bool, flushes: bool = True, accesses: dict[int, Access] | None = None
+    ) -> None:
         super().__init__()
-        self.program, self.arch, self.fused = program, arch, fused
+        self.program, self.arch, self.fused, self.flushes = program, arch, fused, flushes
         self.facts = ProgramFacts(program)
         self.accesses = accesses  # by line, where something that the compiler was told may be untrue
         self.begin()
@@ -394,10 +396,16 @@ def _entry_types(function: Function) -> list[Type]:
 
 
 def translate(
-    text: str, *, arch: str, fused: bool, widths: Callable[[Program], dict[int, Access] | None] = lambda program: None
+    text: str,
+    *,
+    arch: str,
+    fused: bool,
+    flushes: bool = True,
+    widths: Callable[[Program], dict[int, Access] | None] = lambda program: None,
 ) -> Translated:
-    """The tile program `text` as Python, each access held to its width where `widths` says one by line. Raises EmulatedFault
-    "not modelled", with the operation and its line, for what is not known."""
+    """The tile program `text` as Python, each access held to its width where `widths` says one by line. `fused` is the launch's
+    `enable_fp_fusion`, `flushes` its `enable_reflect_ftz`. Raises EmulatedFault "not modelled", with the operation and its line,
+    for what is not known."""
     from bitverdict.harness.emulator.frontend import lowerings  # noqa: F401  (fills the table)
 
     program = parse_program(text)
@@ -406,7 +414,7 @@ def translate(
             "not modelled", f"num_ctas = {program.integer('ttg.num-ctas')}: clusters are not modelled, launch with num_ctas=1"
         )
     check_instructions(program, arch)
-    translator = Translator(program, arch=arch, fused=fused, accesses=widths(program))
+    translator = Translator(program, arch=arch, fused=fused, flushes=flushes, accesses=widths(program))
     entry, types = translator.name_of(program.entry), _entry_types(program.entry)
     while translator.asked:
         function, translator.shared_base = translator.asked.pop()

@@ -24,7 +24,7 @@ from bitverdict.harness.emulator.frontend.lowerings import floats
 from bitverdict.harness.emulator.frontend.translate import LOWERINGS, Translated, Translator
 from tests.support import tile_kernels
 
-GIVEN: dict[str, Any] = {"arch": "sm_90", "fused": True, "doubted": False, "ptx": 87}
+GIVEN: dict[str, Any] = {"arch": "sm_90", "fused": True, "flushes": True, "doubted": False, "ptx": 87}
 NEVER: Callable[..., Any] = lambda *_, **__: pytest.fail("translated again")
 
 
@@ -101,6 +101,7 @@ CHANGED: dict[str, Callable[[pytest.MonkeyPatch, dict], str]] = {
     "the program": lambda m, g: "another text",
     "target": lambda m, g: g.update(arch="sm_80") or "text",
     "fusion": lambda m, g: g.update(fused=False) or "text",
+    "subnormals": lambda m, g: g.update(flushes=False) or "text",
     "held to widths": lambda m, g: g.update(doubted=True) or "text",
     "PTX version": lambda m, g: g.update(ptx=86) or "text",
     "sources": lambda m, g: m.setattr(kept_translations, "TRANSLATOR", "0" * 64) or "text",

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bitverdict.harness.studies.hardware_words.function_words import edges
-from bitverdict.reference.special_functions import sequences
+from bitverdict.reference.special_functions import folded, sequences
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS, Instruction
 from tests.faults import reference_modules as corpus
 from tests.faults.mutants import Mutant, mutant_module
@@ -144,6 +144,54 @@ def test_triton_s_own_functions_are_these_sequences(capability: int) -> None:
     a, b = (grid.reshape(-1) for grid in np.meshgrid(edges(), edges(), indexing="ij"))  # (65536,) each
     lanes = Lanes({0: a, 4: b}).run(of_kernel(special_kernels.divide, capability))
     assert (lanes.stored[0] == sequences.divide(a, b)).all()
+
+
+@cache
+def of_constants(capability: int) -> tuple[np.ndarray, dict[str, list[str]]]:
+    """Divisors, and the machine code that divides the first word of its argument (or pi) by each; result i is stored at
+    4 (i + 1)."""
+    drawn = np.random.default_rng(19).integers(0, 1 << 23, 60, dtype=np.uint32) | np.uint32(0x3F800000)
+    divisors = np.concatenate([edges()[::3], drawn])
+    divisors = divisors[~np.isnan(divisors.view(np.float32)) & (divisors != 0x3F800000)]  # a division by 1 is a move
+    entries = ""
+    for name in ("div.full.f32", "div.approx.f32"):
+        for given in ("%a", "0f40490FDB"):
+            lines = "".join(
+                f"{name} %r, {given}, 0f{word:08X}; st.global.b32 [%at + {4 * i + 4}], %r;\n"
+                for i, word in enumerate(divisors.tolist())
+            )
+            title = f"{name}_{given[1:]}".replace(".", "_")
+            entries += f""".visible .entry {title}(.param .u64 words) {{ .reg .b64 %at; .reg .b32 %a, %r;
+                ld.param.u64 %at, [words]; ld.global.b32 %a, [%at]; {lines} ret; }}\n"""
+    return divisors, listing(assembled(f".version 8.6\n.target sm_{capability}\n.address_size 64\n{entries}", capability))
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_ptxas_rounds_the_reciprocal_of_a_constant_correctly(capability: int) -> None:
+    divisors, code = of_constants(capability)
+    differs = {}
+    for name, function in (("div_full_f32", folded.divide), ("div_approx_f32", folded.divide_approximately)):
+        for given, dividends in (("a", edges()), ("f40490FDB", np.array([0x40490FDB], np.uint32))):
+            lines = code[f"{name}_{given}"]
+            assert not any("MUFU" in line for line in lines)
+            stored = Lanes({0: dividends}).run(lines).stored
+            found = np.stack([np.broadcast_to(stored[4 * i + 4], dividends.shape) for i in range(len(divisors))])
+            expected = function(dividends[None, :], divisors[:, None])
+            differs[name, given] = int((found != expected).sum())
+            assert not name.startswith("div_full") or (expected != sequences.divide(dividends[None, :], divisors[:, None])).any()
+    assert set(differs.values()) == {0}, differs
+
+
+@pytest.mark.parametrize("mutant", corpus.FOLDED, ids=lambda mutant: mutant.name)
+def test_another_reciprocal_of_a_constant_is_refused(mutant: Mutant) -> None:
+    divisors, code = of_constants(90)
+    same = []
+    with mutant_module(mutant) as changed:
+        for name, function in (("div_full_f32_a", changed.divide), ("div_approx_f32_a", changed.divide_approximately)):
+            stored = Lanes({0: edges()}).run(code[name]).stored
+            found = np.stack([stored[4 * i + 4] for i in range(len(divisors))])
+            same.append((function(edges()[None, :], divisors[:, None]) == found).all())
+    assert not all(same)
 
 
 @pytest.mark.parametrize("mutant", corpus.TRITON_FUNCTIONS, ids=lambda mutant: mutant.name)

@@ -9,6 +9,7 @@ from bitverdict.harness.emulator.frontend.lowerings import (  # noqa: F401
     control,
     copies,
     floats,
+    functions,
     global_memory,
     histograms,
     indexed_memory,

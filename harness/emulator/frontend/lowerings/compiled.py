@@ -31,6 +31,8 @@ def expanded(t: Translator, op: Operation) -> None:
     result = t.result(op)
     elements = tuple(t.operand(op, number).element for number in range(len(op.operands)))
     given = operation_of(op.name, op.attributes, elements, result.element)
+    if not t.flushes:
+        raise NotModelled(op, "with enable_reflect_ftz=False")
     try:
         run = compiled(given, t.arch, t.fused)
         for number, name in enumerate(op.operands if t.fused else ()):

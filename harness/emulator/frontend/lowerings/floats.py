@@ -152,22 +152,14 @@ def correctly_rounded(t: Translator, op: Operation) -> None:
     t.call(op, lambda *values: canonical(run(*values)))
 
 
-@lowers("math.sqrt")
-def root(t: Translator, op: Operation) -> None:
-    """sqrt.rn.f64."""
-    if t.result(op).element != "f64":
-        raise NotModelled(op, f"on {t.result(op).element}")
-    t.call(op, np.sqrt)
-
-
 @lowers("math.floor", "math.ceil")
 def whole(t: Translator, op: Operation) -> None:
-    """cvt.rmi.ftz and cvt.rpi.ftz: libdevice's, compiled to flush. There is no flushing of fp64."""
+    """cvt.rmi.ftz and cvt.rpi.ftz: libdevice's, compiled to flush unless the launch asks for the other. fp64 is never flushed."""
     run = np.floor if op.name == "math.floor" else np.ceil
     if t.result(op).element == "f64":
         t.call(op, run)
     elif t.result(op).element == "f32":
-        t.call(op, lambda a: canonical(run(flushed(a))))
+        t.call(op, (lambda a: canonical(run(flushed(a)))) if t.flushes else lambda a: canonical(run(a)))
     else:
         raise NotModelled(op, f"on {t.result(op).element}")
 
@@ -184,11 +176,3 @@ def clamp(t: Translator, op: Operation) -> None:
         return narrow(_extreme(raised, widen(high, fmt), largest=False, keep_nan=keep_nan), fmt)
 
     t.call(op, run)
-
-
-@lowers("arith.divf")
-def divide(t: Translator, op: Operation) -> None:
-    if t.result(op).element == "f64":
-        t.call(op, np.divide)  # div.rn.f64
-        return
-    raise NotModelled(op, "a division by div.full.f32, which does not round correctly; write tl.div_rn for one that does")

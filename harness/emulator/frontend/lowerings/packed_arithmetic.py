@@ -33,14 +33,14 @@ def packed(t: Translator, op: Operation) -> None:
         t.call(op, joined)
     elif what in (LEAST, LARGEST):
         t.call(op, extremum(kind.format, keep_nan=False, largest=what == LARGEST))
-    elif what == MULTIPLY or not t.fused or not any(may_be_product(t, name) for name in op.operands):
+    elif what == MULTIPLY or not t.fused or not any(may_be_product(t, name, divided=True) for name in op.operands):
         t.call(op, run[what])
     else:
         _fused_sum(t, op, joined, subtracts=what == SUBTRACT)
 
 
 def _fused_sum(t: Translator, op: Operation, joined: Callable, *, subtracts: bool) -> None:
-    reached = [may_be_product(t, name) for name in op.operands]
+    reached = [may_be_product(t, name, divided=True) for name in op.operands]
     which = reached.index(True)
     product = t.defined.get(op.operands[which])
     if all(reached) or product is None or not _multiplies(product) or len(t.users.get(product.results[0], [])) != 1:

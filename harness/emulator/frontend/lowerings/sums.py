@@ -2,7 +2,7 @@
 
 Where no product can reach a sum it is an addition, and rounds once. Where one can, the compiled program says what became of it
 (`contraction`). What differs from place to place in it is refused: a loop that was unrolled contracts its first step otherwise
-than the rest.
+than the rest. A division is a product too, once ptxas has written it out: `a * rcp(b)`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.emulator.frontend.contraction import Fate, NotAssembled
+from bitverdict.harness.emulator.frontend.generated_code import Code
+from bitverdict.harness.emulator.frontend.lowerings.functions import factors, factors_by_constant, folds
 from bitverdict.harness.emulator.frontend.translate import LOWERINGS, NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
@@ -33,6 +35,7 @@ _NO_PRODUCT = (
     "ub.poison",
 )  # fmt: skip
 PACKED_PRODUCT = 2  # PackedArithKind
+_FUNCTIONS = ("math.exp", "math.exp2", "math.sqrt", "math.rsqrt", "arith.remf", "tt.approx_divf")
 _NUMPY = {"arith.addf": np.add, "arith.subf": np.subtract}
 
 
@@ -41,19 +44,20 @@ class _Product:
     """A multiplication that a sum takes straight, seen through `moves` (the last first), its sign changed when `negative`.
 
     `factors`: the values that are multiplied; of a product of widened values that is narrowed again, which LLVM computes in the
-    narrow format, those before they were widened. `lines`: where the compiler may say that it comes from.
+    narrow format, those before they were widened. `lines`: where the compiler may say that it comes from. `split` makes
+    the two factors of a division of its dividend and its divisor.
     """
 
     factors: tuple[str, str]
     lines: frozenset[int]
     moves: tuple[Operation, ...]
     negative: bool
+    split: Callable | None = None
 
 
 @lowers("arith.addf", "arith.subf")
 def total(t: Translator, op: Operation) -> None:
-    reached = [may_be_product(t, name) for name in op.operands] if t.fused else [False]
-    if not any(reached):
+    if not t.fused or not any(may_be_product(t, name, divided=True) for name in op.operands):
         t.call(op, binary(_NUMPY[op.name], t.result(op).format))
         return
     try:
@@ -72,7 +76,7 @@ def total(t: Translator, op: Operation) -> None:
 def _sum(t: Translator, op: Operation, result: str, operands: list[str], kind: Type, fate: Fate) -> None:
     """The sum or difference of `operands` in the format of `kind`, which the compiled program makes of `op`."""
     products = [_product(t, name) for name in operands]
-    which = _fused_operand(t, op, kind, products, [may_be_product(t, name) for name in operands], fate)
+    which = _fused_operand(t, op, kind, products, operands, fate)
     if which is None:
         run: Callable = binary(_NUMPY[op.name], kind.format)
         t.emit("{} = {}", t.value(result), t.apply(run, *(t.value(each) for each in operands)))
@@ -80,6 +84,10 @@ def _sum(t: Translator, op: Operation, result: str, operands: list[str], kind: T
     product = products[which]
     assert product is not None
     left, right = (_moved(t, product, name) for name in product.factors)
+    if product.split is not None:
+        parts = t.name("factors")
+        t.emit("{} = {}", parts, t.apply(product.split, left, right))
+        left, right = Code(f"{parts}[0]"), Code(f"{parts}[1]")
     other = t.value(operands[1 - which])
     minus = negative(kind.format)
     if product.negative ^ (op.name == "arith.subf" and which == 1):
@@ -162,7 +170,7 @@ def _narrowed(t: Translator, op: Operation) -> Operation | None:
 
 
 def _fused_operand(
-    t: Translator, op: Operation, kind: Type, products: list[_Product | None], reached: list[bool], fate: Fate
+    t: Translator, op: Operation, kind: Type, products: list[_Product | None], operands: list[str], fate: Fate
 ) -> int | None:
     """The operand whose product the compiled program fuses into the sum; None where it adds."""
     if not fate.fused and not fate.plain:
@@ -172,9 +180,9 @@ def _fused_operand(
     if fate.formats != {kind.element}:
         raise _unclear(op, f"computes it in {', '.join(sorted(fate.formats))}")
     if not fate.fused:
-        if t.contraction.joined_by_ptxas(op.line, fate):
-            raise _unclear(op, "leaves it to ptxas, which fuses it in some steps of the loop that it unrolls")
-        return None
+        return _divided_operand(t, op, products, fate) if t.contraction.joined_by_ptxas(op.line, fate) else None
+    products = [None if product is None or product.split else product for product in products]
+    reached = [may_be_product(t, name) for name in operands]
     first, second = products
     if first is not None and first == second:  # p + p
         return 0
@@ -189,6 +197,16 @@ def _fused_operand(
         if other is not None and not other.lines & own and all(added & other.lines and not added & own for added in fate.addends):
             return which
     raise _unclear(op, "fuses a product into it that reaches it through a branch, a loop or a select")
+
+
+def _divided_operand(t: Translator, op: Operation, products: list[_Product | None], fate: Fate) -> int:
+    """The operand that is a division, into whose last product ptxas takes the sum."""
+    divided = [i for i, product in enumerate(products) if product is not None and product.split]
+    if fate.open or t.contraction.left_by_ptxas(op.line):
+        raise _unclear(op, "leaves it to ptxas, which fuses it in some steps of the loop that it unrolls")
+    if not divided or (len(divided) == 2 and any(len(t.users[name]) > 1 for name in op.operands)):
+        raise _unclear(op, "leaves it to ptxas, which takes a division into it through a branch or a select, or one of two")
+    return divided[0]
 
 
 def _unclear(op: Operation, what: str) -> NotModelled:
@@ -214,8 +232,13 @@ def _product(t: Translator, name: str) -> _Product | None:
         negative_ ^= op.name == "arith.negf"
         moves.append(op)
         op = t.defined.get(op.operands[0])
-    if op is None or op.name not in ("arith.mulf", "arith.truncf"):
+    if op is None or op.name not in ("arith.mulf", "arith.truncf", "arith.divf"):
         return None
+    if op.name == "arith.divf":
+        if op.result_types[0].removesuffix(">").split(",")[0].rpartition("x")[2] != "f32":
+            return None
+        split = factors_by_constant if folds(t, op, op.operands[1]) else factors
+        return _Product((op.operands[0], op.operands[1]), frozenset({op.line}), tuple(moves), negative_, split)
     inner = t.defined.get(op.operands[0]) if op.name == "arith.truncf" else op
     if inner is None or inner.name != "arith.mulf":
         return None
@@ -228,8 +251,9 @@ def _product(t: Translator, name: str) -> _Product | None:
     return _Product((left, right), frozenset({op.line, inner.line}), tuple(moves), negative_)
 
 
-def may_be_product(t: Translator, name: str) -> bool:
-    """Whether what `name` holds may be a product where the compiler sees it: through whatever it sees through."""
+def may_be_product(t: Translator, name: str, divided: bool = False) -> bool:
+    """Whether what `name` holds may be a product where the compiler sees it: through whatever it sees through. `divided`: or a
+    division of fp32, which ptxas makes one."""
     seen, waiting = set[str](), [name]
     while waiting:
         at = waiting.pop()
@@ -244,9 +268,16 @@ def may_be_product(t: Translator, name: str) -> bool:
         elif op.name == "ttng.packed_arith":
             if op.integer("op_kind") == PACKED_PRODUCT:
                 return True
-        elif op.name not in _NO_PRODUCT and not _folds_without_product(op):
+        elif op.name == "arith.divf" and divided:
+            return True
+        elif op.name not in _NO_PRODUCT and not _folds_without_product(op) and not _is_function(op):
             return True
     return False
+
+
+def _is_function(op: Operation) -> bool:
+    """Whether `op` ends in an instruction of the special-function unit: of fp32, whose exponential LLVM sees as a product first."""
+    return op.name in _FUNCTIONS and "f64" not in op.result_types[0]
 
 
 def _folds_without_product(op: Operation) -> bool:
