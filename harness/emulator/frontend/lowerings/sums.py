@@ -101,7 +101,7 @@ def _sum(t: Translator, op: Operation, result: str, operands: list[str], kind: T
 def fused_leaves(t: Translator, op: Operation, inner: Operation, held: bool) -> tuple[Callable, tuple[Any, ...]] | None:
     """Where the compiled reduction `op`, whose region is the sum `inner`, takes products into its first sums: that first step on
     the factors, and the factors. None where it only adds. `held`: a thread holds both sides of a first sum."""
-    if not t.fused or not may_be_product(t, op.operands[0]):
+    if not t.fused or not may_be_product(t, op.operands[0], divided=True):
         return None
     kind = t.typed(op, op.inputs[0])
     try:
@@ -117,7 +117,7 @@ def fused_leaves(t: Translator, op: Operation, inner: Operation, held: bool) -> 
         raise _unclear(op, f"computes it in {', '.join(sorted(fate.formats))}")
     product = _product(t, op.operands[0])
     own = {-1, inner.line, op.last_line} | (product.lines | {move.line for move in product.moves} if product else set())
-    if product is None or fate.added or any(bool(lines) != held or not lines <= own for lines in fate.addends):
+    if product is None or product.split or fate.added or any(bool(lines) != held or not lines <= own for lines in fate.addends):
         raise _unclear(op, "fuses only some products into the first sums, or one that reaches them through a branch or a select")
     left, right = (_moved(t, product, name) for name in product.factors)
     multiply_add = fma64 if kind.format is None else fma if kind.format == "fp32" else narrow_fma(kind.format)
@@ -134,7 +134,7 @@ def sums_in_doubt(t: Translator, body: list[Operation]) -> bool:
     """Whether a sum of the region `body` may take a product, and the compiled program has sums under no sum's line that may be
     instances of it: of one sum that is always fused, or never, such instances are like the others."""
     totals = [op for op in body if op.name in _NUMPY]
-    if not t.fused or not any(may_be_product(t, name) for op in totals for name in op.operands):
+    if not t.fused or not any(may_be_product(t, name, divided=True) for op in totals for name in op.operands):
         return False
     try:
         fates = t.contraction.fates
@@ -156,6 +156,7 @@ def _joint(fates: list[Fate | None]) -> Fate | None:
         set().union(*(fate.addends for fate in found)),
         set().union(*(fate.open for fate in found)),
         set().union(*(fate.added for fate in found)),
+        set().union(*(fate.quotients for fate in found)),
     )
 
 
