@@ -131,13 +131,14 @@ def test_without_fusion_a_division_is_rounded_before_it_is_added(arch: str, fold
 
 
 def test_fp64_divides_and_takes_roots_as_its_instructions_do(folder: Path) -> None:
-    made = kernel(["x / y", "tl.sqrt(x)", "tl.rsqrt(x)"], folder, "double")
-    found = re.findall(r"(div\.\S+f64|r?sqrt\.\S+f64)", compiled(made, "sm_90", "fp64").asm["ptx"])
-    assert found == ["div.rn.f64", "sqrt.rn.f64", "rsqrt.approx.f64"]
+    made = kernel(["x / y", "tl.sqrt(x)", "tl.rsqrt(x)", "tl.exp(x)", "tl.exp2(x)"], folder, "double")
+    instructions = re.findall(r"(div\.\S+f64|r?sqrt\.\S+f64)", compiled(made, "sm_90", "fp64").asm["ptx"])
+    assert instructions == ["div.rn.f64", "sqrt.rn.f64", "rsqrt.approx.f64"]
     values = np.abs(np.random.default_rng(5).standard_normal((3, 64)))
-    got = by_emulator(made, "sm_90", values.view(np.uint64), 3).view(np.float64)
+    got = by_emulator(made, "sm_90", values.view(np.uint64), 5).view(np.float64)
     assert (got[0] == values[0] / values[1]).all() and (got[1] == np.sqrt(values[0])).all()
-    assert (np.abs(got[2] * np.sqrt(values[0]) - 1) < 2.0**-50).all()
+    for found, exact in zip(got[2:], (values[0] ** -0.5, np.exp(values[0]), np.exp2(values[0])), strict=True):
+        assert (np.abs(found / exact - 1) < 2.0**-50).all()
 
 
 def test_the_remainder_is_that_of_its_instructions(folder: Path) -> None:
