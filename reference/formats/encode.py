@@ -7,6 +7,9 @@ consecutive. So subnormals, ties and the step into overflow need no case of thei
 Formats of up to eight bits are encoded from float32 through a table over the top 16 bits of the word. The dropped bits are
 kept as one: if any was set, the last kept bit is set (rounding to odd). A second rounding at least two bits higher
 then decides as it would have on the whole word, so nothing is rounded twice. The table is filled by the rule.
+
+bf16 has float32's exponents, so to nearest even is an addition to the word: half a unit, less one where the kept part is even. The
+carry runs into the exponent, and past the largest value into infinity.
 """
 
 from __future__ import annotations
@@ -60,6 +63,11 @@ def encode(
     if values.dtype == np.float32 and fmt.width <= 8 and fmt.mantissa_bits <= LARGEST_TABLE_MANTISSA:
         _encode_by_table(_table(fmt, rounding, overflow), flat_values, flat_codes)
         return codes
+    if fmt.name == "bf16" and rounding is Rounding.NEAREST_EVEN and overflow is Overflow.INFINITY:
+        for start in range(0, flat_values.size, CHUNK):
+            part = slice(start, start + CHUNK)
+            flat_codes[part] = _encode_bf16(fmt, flat_values[part])
+        return codes
     # E8M0 reaches into float32's subnormals, and fp32 leaves no bit to round: both are left to the wider source.
     narrow = values.dtype == np.float32 and fmt.subnormals and fmt.mantissa_bits < _FLOAT32.mantissa_bits
     source = _FLOAT32 if narrow else _FLOAT64
@@ -87,6 +95,33 @@ def _encode_in_chunks(
     for start in range(0, values.size, CHUNK):
         part = slice(start, start + CHUNK)
         codes[part] = _encode_by_definition(fmt, values[part], source, rounding, overflow)
+
+
+_KEPT_IN_FLOAT32, _KEPT_IN_FLOAT64 = np.uint32(16), np.int64(45)  # the lowest bit that bf16 keeps of each
+_REBIAS = (1023 - 127) << 7
+_BF16_NORMAL = np.float64(2.0**-126).view(np.int64)
+
+
+def _encode_bf16(fmt: Format, values: np.ndarray) -> np.ndarray:
+    """bf16 of float32 or float64 `values` (elements,), to nearest even."""
+    if values.dtype == np.float32:
+        words = values.view(np.uint32)  # (elements,)
+        rounded = words + (((words >> _KEPT_IN_FLOAT32) & 1) + np.uint32(0x7FFF))  # (elements,)
+        rounded >>= _KEPT_IN_FLOAT32
+        nan = np.isnan(values)  # (elements,)
+        return np.where(nan, np.uint32(fmt.nan_code or 0), rounded) if nan.any() else rounded
+    signed = values.view(np.int64)  # (elements,)
+    magnitude = signed & np.iinfo(np.int64).max  # (elements,)
+    if ((magnitude < _BF16_NORMAL) & (magnitude != 0)).any():  # a subnormal keeps fewer bits
+        return _encode_by_definition(fmt, values, _FLOAT64, Rounding.NEAREST_EVEN, Overflow.INFINITY)
+    code = magnitude + (((magnitude >> _KEPT_IN_FLOAT64) & 1) + ((1 << 44) - 1))  # (elements,)
+    code >>= _KEPT_IN_FLOAT64
+    code -= _REBIAS
+    infinite = fmt.infinity_code or 0
+    np.clip(code, 0, infinite, out=code)  # zero has no exponent to take the bias from
+    code |= (signed < 0) * np.int64(fmt.sign_bit)
+    nan = np.isnan(values)  # (elements,)
+    return np.where(nan, np.int64(fmt.nan_code or 0), code) if nan.any() else code
 
 
 def _encode_by_definition(fmt: Format, values: np.ndarray, source: _Source, rounding: Rounding, overflow: Overflow) -> np.ndarray:

@@ -60,14 +60,14 @@ class ProgramFacts:
             self.looping |= {id(op) for f in program.functions.values() if not f.public for op in _all(f.blocks)}
 
     def __getstate__(self) -> dict[str, Any]:
-        """What goes to disk: operations in the place of their ids, nothing of what is worked out from the program again."""
-        by_id = {name: [op for op in self.operations if id(op) in getattr(self, name)] for name in ("looping", "polling")}
-        return self.__dict__ | {"_users": None, "_seen": {}} | by_id
+        """What goes to disk: no id of an object, and nothing that is worked out from the program when it is asked for."""
+        later = {name for name, member in vars(type(self)).items() if isinstance(member, cached_property)}
+        plain = {name: value for name, value in self.__dict__.items() if name not in later}
+        return plain | {"looping": [op for op in self.operations if id(op) in self.looping], "_users": None, "_seen": {}}
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
         self.__dict__.update(kept)
         self.looping = {id(op) for op in kept["looping"]}
-        self.__dict__["polling"] = frozenset(id(op) for op in kept["polling"])
 
     # -- memory -------------------------------------------------------------------------------------------------------
     def _root(self, value: str) -> str:

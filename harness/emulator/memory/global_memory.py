@@ -179,6 +179,29 @@ class GlobalMemory:
             )
         yield region, offsets, mask
 
+    def _run(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int) -> tuple[Region, slice, int] | None:
+        """(storage, bytes, elements) of an access to neighbouring elements, the first ones of the tile, all of which its tensors
+        reach. None for any other, and for one that something is wrong with: `_locate` does the one and says the other."""
+        flat = addresses.reshape(-1)  # (elements,)
+        count = flat.size
+        if mask is not None:
+            count = int(np.count_nonzero(mask))
+            if count < flat.size:
+                if mask.shape != addresses.shape or not count or not mask.reshape(-1)[:count].all():
+                    return None
+                flat = flat[:count]
+        low = int(flat[0])
+        if int(flat[-1]) - low != (count - 1) * size or low & (size - 1) or not (flat[1:] - flat[:-1] == size).all():
+            return None
+        region = next((r for r in self.regions if r.base <= low < r.end), None)
+        if region is None or (region.followed and id(op) not in self.following):
+            return None
+        first = low - region.base
+        end = first + count * size
+        if first < region.low or end > region.high or (region.allowed is not None and not region.allowed[first:end:size].all()):
+            return None
+        return region, slice(first, end), count
+
     def named(self, address: int) -> str:
         """Where `address` is, as a person reads it."""
         region = next((r for r in self.regions if r.base <= address < r.end), None)
@@ -216,6 +239,16 @@ class GlobalMemory:
         wrote it; `kind` None asks nothing about order."""
         other = np.zeros((), dtype) if other is None else other
         size = dtype.itemsize
+        if (run := self._run(op, addresses, mask, size)) is not None:
+            region, where, count = run
+            if region.changes and kind is not None:
+                self.order.read(op, agent, region, where, None, size, kind)
+            there = region.raw[where].view(dtype)
+            if count == addresses.size:
+                return there.reshape(addresses.shape).copy()
+            filled = np.broadcast_to(other, addresses.shape).astype(dtype)
+            filled.reshape(-1)[:count] = there
+            return filled
         result: np.ndarray | None = None
         for region, offsets, inside in self._locate(op, addresses, mask, size, write=False, agent=agent):
             if region.changes and kind is not None:
@@ -242,6 +275,12 @@ class GlobalMemory:
         """`values` to `addresses`. A race: two lanes of one store, or two programs, leave different values at one address."""
         size = values.dtype.itemsize
         words = values.view(UNSIGNED[size])
+        if words.shape == addresses.shape and (run := self._run(op, addresses, mask, size)) is not None:
+            region, where, count = run
+            given = words.reshape(-1)[:count]
+            self.order.write(op, agent, region, where, None, given)
+            region.raw[where].view(given.dtype)[:] = given
+            return
         for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, agent=agent):
             self.order.write(op, agent, region, offsets, inside, words)
             places = offsets // size if size > 1 else offsets

@@ -68,10 +68,13 @@ class Marks:
             setattr(self, name, found)
         return found
 
-    def places(self, offsets: np.ndarray, size: int) -> np.ndarray:
-        """The places, flat, of elements of `size` bytes at byte `offsets`: size / unit of them for each."""
+    def places(self, offsets: np.ndarray | slice, size: int) -> np.ndarray | slice:
+        """The places, flat, of elements of `size` bytes at byte `offsets`: size / unit of them for each. A slice of bytes is of
+        neighbours, and gives a slice."""
         if size < self.unit:
             self._refine(size)
+        if isinstance(offsets, slice):
+            return slice(offsets.start // self.unit, offsets.stop // self.unit)
         offsets = offsets.reshape(-1)
         if size == self.unit:
             return offsets // size if size > 1 else offsets
@@ -91,27 +94,37 @@ class Marks:
 
 @dataclass(slots=True)
 class Access:
-    """One access that is being judged: `places` (flat) of `region`, those where `inside` (flat, None for all); `times` places are
-    one element."""
+    """One access that is being judged: the places `at` (flat; a slice for neighbours) of `region`, those where `inside` (flat, None
+    for all); `times` places are one element."""
 
     op: Operation
     agent: Agent
     region: Region
-    places: np.ndarray
+    at: np.ndarray | slice
     inside: np.ndarray | None
     times: int
     kind: int = ORDINARY
     proxy: Proxy = Proxy.GENERIC
     loads: bool = False
 
+    @property
+    def count(self) -> int:
+        """How many places."""
+        return self.at.stop - self.at.start if isinstance(self.at, slice) else self.at.size
+
+    @property
+    def places(self) -> np.ndarray:
+        """The places, one by one."""
+        return np.arange(self.at.start, self.at.stop) if isinstance(self.at, slice) else self.at
+
     def elements(self) -> np.ndarray:
         """The element that each place belongs to, those outside the mask left out."""
-        found = np.arange(self.places.size) if self.inside is None else np.flatnonzero(self.inside)
+        found = np.arange(self.count) if self.inside is None else np.flatnonzero(self.inside)
         return found // self.times
 
-    def kept(self) -> np.ndarray:
+    def kept(self) -> np.ndarray | slice:
         """The places inside the mask."""
-        return self.places if self.inside is None else self.places[self.inside]
+        return self.at if self.inside is None else self.places[self.inside]
 
 
 @dataclass(slots=True)
@@ -196,7 +209,7 @@ class GlobalOrder:
         if access.kind not in ASYNC and self.facts.returns_to:
             self.traces[event] = access
             agent.traced.append(event)
-            agent.places += access.places.size
+            agent.places += access.count
             if agent.places > MOST_TRACED:
                 self._forget(agent, len(agent.traced) // 2 + 1)
         return event
@@ -204,7 +217,7 @@ class GlobalOrder:
     def _forget(self, agent: Agent, count: int) -> None:
         """Which threads made the oldest `count` events of `agent` since its last barrier is not asked any more."""
         for event in agent.traced[:count]:
-            agent.places -= self.traces.pop(event).places.size
+            agent.places -= self.traces.pop(event).count
         del agent.traced[:count]
 
     def late(self, events: np.ndarray, agent: Agent) -> np.ndarray:
@@ -221,7 +234,14 @@ class GlobalOrder:
 
     # -- ordinary accesses --------------------------------------------------------------------------------------------
     def access(
-        self, op: Operation, agent: Agent, region: Region, offsets: np.ndarray, inside: np.ndarray | None, size: int, kind: int
+        self,
+        op: Operation,
+        agent: Agent,
+        region: Region,
+        offsets: np.ndarray | slice,
+        inside: np.ndarray | None,
+        size: int,
+        kind: int,
     ) -> Access:
         """The access of `op` to elements of `size` bytes at byte `offsets` of `region`, where `inside`."""
         if region.marks is None:
@@ -237,7 +257,7 @@ class GlobalOrder:
         op: Operation,
         agent: Agent,
         region: Region,
-        offsets: np.ndarray,
+        offsets: np.ndarray | slice,
         inside: np.ndarray | None,
         size: int,
         kind: int,
@@ -262,15 +282,15 @@ class GlobalOrder:
         reads[access.kept()] = event
 
     def write(
-        self, op: Operation, agent: Agent, region: Region, offsets: np.ndarray, inside: np.ndarray | None, words: np.ndarray
+        self, op: Operation, agent: Agent, region: Region, offsets: np.ndarray | slice, inside: np.ndarray | None, words: np.ndarray
     ) -> None:
-        """An ordinary store of `words`, unsigned, at byte `offsets`, where `inside`; not made yet. A race when it does not know who
-        wrote another word there, or who read there."""
+        """An ordinary store of `words`, unsigned, at byte `offsets` (a slice for neighbours), where `inside`; not made yet. A race
+        when it does not know who wrote another word there, or who read there."""
         access = self.access(op, agent, region, offsets, inside, words.dtype.itemsize, ORDINARY)
         marks = region.marks
         assert marks is not None
         region.changes = True
-        agent.wrote = agent.wrote or access.places.size > 1
+        agent.wrote = agent.wrote or access.count > 1
         mine = marks.of("ordinary")
         for events in (mine, marks.atomic):
             if events is not None and (before := self._at(events, access)).any():
@@ -282,7 +302,9 @@ class GlobalOrder:
             marks.message[places] = 0
 
     def _at(self, events: np.ndarray, access: Access) -> np.ndarray:
-        found = events.take(access.places)
+        if isinstance(access.at, slice):
+            return events[access.at]
+        found = events.take(access.at)
         return found if access.inside is None else np.where(access.inside, found, 0)
 
     def _hold(self, access: Access, events: np.ndarray, does: str, did: str) -> None:
@@ -397,7 +419,7 @@ class GlobalOrder:
         marks = region.marks
         assert marks is not None
         region.changes = True
-        earlier = np.zeros(access.places.size, np.int32)
+        earlier = np.zeros(access.count, np.int32)
         for events in (marks.ordinary, marks.atomic):
             if events is None or not (before := self._at(events, access)).any():
                 continue
@@ -520,7 +542,9 @@ class GlobalOrder:
         if wrote is not None:
             flat = np.repeat(wrote.reshape(-1), access.times)
             access.inside = flat if access.inside is None else access.inside & flat
-        places = access.kept()
+        if not access.count:
+            return
+        places = access.places if access.inside is None else access.places[access.inside]
         if not places.size:
             return
         self._over_reads(access, marks)
@@ -680,7 +704,8 @@ def _past(verb: str) -> str:
 
 def _elements_at(earlier: Access, wanted: np.ndarray) -> np.ndarray:
     """The element by which `earlier` touched each place `wanted`: the first of several."""
-    places, elements = earlier.kept(), earlier.elements()
+    places, elements = earlier.places, earlier.elements()
+    places = places if earlier.inside is None else places[earlier.inside]
     if np.array_equal(places, wanted) and (places[1:] > places[:-1]).all():
         return elements  # the same places, each once: quicker than to look for them
     order = np.argsort(places, kind="stable")

@@ -194,6 +194,8 @@ def loaded(pointer: Lanes, mask: Any, of_mask: Lanes, other: Any, of_other: Lane
     if mask is None:
         return pointer
     inside = np.asarray(mask, np.bool_)
+    if pointer is None and of_mask is None and (of_other is None if other is not None else inside.all()):
+        return None
     outside = ~inside if other is None else (None if of_other is None else ~inside & of_other)
     found = union(outside, None if pointer is None else pointer & inside, of_mask)
     return None if found is None else _any(found)

@@ -89,7 +89,20 @@ def extremes(t: Translator, op: Operation) -> None:
 
 def extremum(fmt: str | None, *, keep_nan: bool, largest: bool) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """The larger or the smaller of two floats in the format `fmt`."""
+    if fmt == "fp32":
+        return lambda a, b: _extreme_of_fp32(np.asarray(a), np.asarray(b), largest=largest, keep_nan=keep_nan)
     return lambda a, b: narrow(_extreme(widen(a, fmt), widen(b, fmt), largest=largest, keep_nan=keep_nan), fmt)
+
+
+def _extreme_of_fp32(x: np.ndarray, y: np.ndarray, *, largest: bool, keep_nan: bool) -> np.ndarray:
+    """As `_extreme`, of float32: NumPy's own, which leaves the sign of zero open."""
+    run = (np.maximum if keep_nan else np.fmax) if largest else (np.minimum if keep_nan else np.fmin)
+    found = canonical(run(x, y))
+    zeros = (x == 0) & (y == 0)
+    if zeros.any():
+        join = np.bitwise_and if largest else np.bitwise_or
+        found = np.where(zeros, join(x.view(np.uint32), y.view(np.uint32)).view(np.float32), found)
+    return found
 
 
 def _extreme(x: np.ndarray, y: np.ndarray, *, largest: bool, keep_nan: bool) -> np.ndarray:
