@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from functools import reduce
 from math import ceil, floor, isqrt, trunc
 
 import numpy as np
@@ -237,8 +238,8 @@ class Threads:
             self._shuffle(parts[2], operands, when)
         elif kind == "prmt":
             self._permute(operands, when)
-        elif kind == "ldmatrix":
-            self._load_matrices(parts, operands, when)
+        elif kind in ("ldmatrix", "stmatrix"):
+            self._matrices(parts, operands, when)
         elif kind in ("ld", "st"):
             self._move(kind == "ld", "shared" in opcode, _bits(last), operands, when)
         elif kind == "mov":
@@ -276,18 +277,23 @@ class Threads:
             found |= (pair >> np.uint64(8 * digit) & np.uint64(255)) << np.uint64(8 * i)
         self.write(operands[0], found, when, 32)
 
-    def _load_matrices(self, parts: list[str], operands: list[str], when: np.ndarray) -> None:
-        """ldmatrix of 8 x 8 elements of 16 bits (PTX ISA 9.7.15.5): lane i has elements 2 (i % 4) and the next of row i / 4; the
-        addresses of the rows of matrix j are those of lanes 8 j to 8 j + 7."""
+    def _matrices(self, parts: list[str], operands: list[str], when: np.ndarray) -> None:
+        """ldmatrix and stmatrix of 8 x 8 elements of 16 bits (PTX ISA 9.7.15.5): lane i has elements 2 (i % 4) and the next of row
+        i / 4; the addresses of the rows of matrix j are those of lanes 8 j to 8 j + 7."""
         if parts[3] != "m8n8" or "trans" in parts or not when.all():
             raise NotImplementedError(f"PTX: {'.'.join(parts)}")
-        base, _, offset = operands[1].strip("[] ").partition("+")
+        load = parts[0] == "ldmatrix"
+        names, place = operands if load else operands[::-1]
+        base, _, offset = place.strip("[] ").partition("+")
         address = (self.read(base.strip()) + np.uint64(int(offset or "0", 0))).astype(np.int64)
         lane = np.arange(self.count) % 32
-        for j, name in enumerate(operands[0].strip("{}").split(",")):
+        for j, name in enumerate(names.strip("{}").split(",")):
             row = address[np.arange(self.count) - lane + 8 * j + lane // 4] + 4 * (lane % 4)
-            words = self.shared[row[:, None] + np.arange(4)].copy().view("<u4")[:, 0]
-            self.write(name.strip(), words, when, 32)
+            places = row[:, None] + np.arange(4)
+            if load:
+                self.write(name.strip(), self.shared[places].copy().view("<u4")[:, 0], when, 32)
+            else:
+                self.shared[places] = self.read(name.strip()).astype("<u4").view(np.uint8).reshape(-1, 4)
 
     def _copy(self, operands: list[str], when: np.ndarray, bits: int) -> None:
         into, source = operands
@@ -457,8 +463,8 @@ def instruction(parts: list[str], form: str) -> Callable[..., int]:
         "sqrt": lambda a: root(a, form, nearest=nearest),
         "neg": lambda a: a ^ top,
         "abs": lambda a: a & ~top,
-        "min": lambda a, b: least_or_most(a, b, form, most=False, keep_nan="NaN" in modifiers),
-        "max": lambda a, b: least_or_most(a, b, form, most=True, keep_nan="NaN" in modifiers),
+        "min": lambda *words: reduce(lambda a, b: least_or_most(a, b, form, most=False, keep_nan="NaN" in modifiers), words),
+        "max": lambda *words: reduce(lambda a, b: least_or_most(a, b, form, most=True, keep_nan="NaN" in modifiers), words),
     }
     if kind not in table or (kind in ("div", "sqrt") and not {"rn", "rz"} & set(modifiers)):
         raise NotImplementedError(f"PTX: {'.'.join(parts)}")

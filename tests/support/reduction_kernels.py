@@ -37,8 +37,8 @@ def folds(x, y, rows, columns, products, decayed, ROWS: tl.constexpr, COLUMNS: t
 
 @triton.jit
 def fold(x, y, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr, AXIS: tl.constexpr, KIND: tl.constexpr):
-    """One reduction or scan of the kind `KIND`."""
-    places = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    """One reduction or scan of the kind `KIND`; each program has a tile of its own."""
+    places = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :] + tl.program_id(0) * (ROWS * COLUMNS)
     values = tl.load(x + places)
     if KIND == "sum":
         found = tl.sum(values, AXIS)
@@ -63,7 +63,8 @@ def fold(x, y, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr, AXIS: tl.constexp
     if found.shape == values.shape:
         tl.store(out + places, found)
     else:
-        tl.store(out + tl.arange(0, COLUMNS if AXIS == 0 else ROWS), found)
+        LEFT: tl.constexpr = COLUMNS if AXIS == 0 else ROWS
+        tl.store(out + tl.program_id(0) * LEFT + tl.arange(0, LEFT), found)
 
 
 @triton.jit

@@ -34,7 +34,8 @@ def drawn(shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> torch.Tensor
     return (torch.randn(shape, generator=generator).double() * spread).to(dtype)
 
 
-def _bytes(tensor: torch.Tensor) -> np.ndarray:
+def as_bytes(tensor: torch.Tensor) -> np.ndarray:
+    """(elements, bytes of one)."""
     return tensor.contiguous().view(-1).view(torch.uint8).numpy().reshape(tensor.numel(), -1)
 
 
@@ -53,7 +54,7 @@ def both_ways(
         warnings.simplefilter("ignore")
         made = kernel[(1,)](*inputs, *mine, **constants, num_warps=warps, **{"enable_fp_fusion": True, **options})
         text = made.asm["ptx"]
-    room = [_bytes(each).copy() for each in (*inputs, *outputs)]
+    room = [as_bytes(each).copy() for each in (*inputs, *outputs)]
     threads = Threads(text, [each.__array_interface__["data"][0] for each in room], VerdictCache(*room), 32 * warps)
     threads.run()
-    return Found([_bytes(each) for each in mine], room[len(inputs) :], Counter(threads.seen))
+    return Found([as_bytes(each) for each in mine], room[len(inputs) :], Counter(threads.seen))

@@ -42,8 +42,13 @@ Combine = Callable[..., tuple[np.ndarray, ...]]
 def fold(t: Translator, op: Operation) -> None:
     if "reduction_ordering" in op.attributes:
         raise NotModelled(op, "in a given order: no release of Triton 3.9 has this attribute")
-    name = _combination(t, op, op.regions[0])
     operands = tuple(t.value(each) for each in op.operands)
+    if t.operand(op, 0).shape[op.integer("axis")] == 1:  # nothing is combined
+        single = op.name == "tt.reduce" and t.typed(op, op.outputs[0]).kind == "scalar"
+        found = t.apply(_alone, operands, op.integer("axis"), single) if op.name == "tt.reduce" else t.code("{}", operands)
+        t.emit("{}, = {}" if len(op.results) == 1 else "{} = {}", t.values(op.results), found)
+        return
+    name = _combination(t, op, op.regions[0])
     if op.name == "tt.scan":
         found = t.apply(_scan, name, operands, op.integer("axis"), _scanning(t, op), op.flag("reverse"))
     else:
@@ -119,6 +124,10 @@ def _combination(t: Translator, op: Operation, region: list[Block]) -> Any:
 
 def _given(found: tuple, single: bool) -> tuple:
     return tuple(f.item() if f.dtype.kind in "ib" else np.asarray(f) for f in found) if single else found
+
+
+def _alone(arrays: tuple[np.ndarray, ...], axis: int, single: bool) -> tuple:
+    return _given(tuple(np.take(array, 0, axis) for array in arrays), single)
 
 
 def _reduce_exactly(combine: Combine, arrays: tuple[np.ndarray, ...], axis: int, single: bool) -> tuple:

@@ -282,7 +282,7 @@ def _is_function(op: Operation) -> bool:
 
 
 def _folds_without_product(op: Operation) -> bool:
-    """A reduction or scan that multiplies nothing gives no product."""
-    return op.name in ("tt.reduce", "tt.scan") and all(
-        inner.name != "arith.mulf" for region in op.regions for block in region for inner in block.operations
-    )
+    """A reduction or scan that multiplies nothing gives no product, unless it combines nothing."""
+    if op.name not in ("tt.reduce", "tt.scan") or op.inputs[0] is None or op.inputs[0].shape[op.integer("axis")] == 1:
+        return False
+    return all(inner.name != "arith.mulf" for region in op.regions for block in region for inner in block.operations)
