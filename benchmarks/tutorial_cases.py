@@ -110,15 +110,15 @@ def run_in_process(pipe: Any, log: str, folder: str, case: Case, schedule: str) 
             device.reach(_on_the_gpu)
         if case.place < 0:
             listed = _asked(file, None)
-            pipe.send((listed.listed, _told(listed.raised)))
+            pipe.send((listed.listed, told(listed.raised)))
             return
         run = (lambda: _script(file)) if case.name == SCRIPT else (lambda: _test(file, case))
         with Products(device.arch) as products:
-            told = run()
-            if told[1] == ASSERTION and products.asked:
+            found = run()
+            if found[1] == ASSERTION and products.asked:
                 products.by_tensor_core = True
-                told = run()
-        pipe.send((*told, len(device.launches)))
+                found = run()
+        pipe.send((*found, len(device.launches)))
 
 
 def _script(file: Path) -> tuple[str, str, str, str]:
@@ -129,20 +129,20 @@ def _script(file: Path) -> tuple[str, str, str, str]:
         pass
     except BaseException as error:
         traceback.print_exc()
-        return _told(error)
-    return _told(None)
+        return told(error)
+    return told(None)
 
 
 def _test(file: Path, case: Case) -> tuple[str, str, str, str]:
     asked = _asked(file, case)
     if asked.raised is not None:
-        return _told(asked.raised)
+        return told(asked.raised)
     if asked.skipped:
         return NOT_RUN, "", asked.skipped.removeprefix("Skipped: "), ""
     return (PASS, "", "", "") if asked.passed else (FAIL, "pytest", "the case was not run", "")
 
 
-def _told(raised: BaseException | None) -> tuple[str, str, str, str]:
+def told(raised: BaseException | None) -> tuple[str, str, str, str]:
     """(state, outcome, what was said, where) of what was `raised`."""
     from bitverdict.harness.judge.classify import outcome_of
     from bitverdict.harness.model.verdict import Outcome

@@ -16,12 +16,14 @@ from typing import Any
 
 import torch
 import torch.utils._device as default_device
+from torch._library.custom_ops import OPDEFS
 from torch.overrides import TorchFunctionMode
 
 from bitverdict.harness.emulator.faults import EmulatedFault, for_the_launcher, raise_for_the_launcher
 from bitverdict.harness.emulator.tensor_types import KINDS, named
 
 CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
+NUMBERED = 1000  # Triton's numbers for emulated GPUs are above it, and a launcher may hand them to torch
 NUMPY = "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
 MIXED = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
 
@@ -34,7 +36,7 @@ def unanswered(call: str) -> EmulatedFault:
 def on_gpu(device: Any) -> bool:
     """Whether `device`, as torch's functions take it, is the emulated GPU. RuntimeError, as torch has it, for a second one."""
     if isinstance(device, int) and not isinstance(device, bool):
-        asked: Any = torch.device("cuda", device)
+        asked: Any = CUDA if device > NUMBERED else torch.device("cuda", device)
     else:
         asked = torch.device(device) if isinstance(device, str) else device
     if getattr(asked, "type", "cpu") != "cuda":
@@ -65,6 +67,12 @@ def allocations() -> Iterator[torch.Tensor]:
             yield torch.empty(0, dtype=torch.uint8).set_(storage)
 
 
+def _on_cuda(defined: Any) -> Callable | None:
+    """What an operator defined by `torch.library.custom_op` does on a GPU."""
+    functions = defined._backend_fns  # by device; None for each
+    return functions.get("cuda", functions.get(None))
+
+
 class CudaTensor(torch.Tensor):
     """`inner`, a CPU tensor, as a tensor of the emulated GPU. The two share every byte."""
 
@@ -93,6 +101,8 @@ class CudaTensor(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
+        if (defined := OPDEFS.get(func._schema.name)) is not None and (own := _on_cuda(defined)) is not None:
+            return own(*args, **kwargs)  # an operator of the launcher's own, whose kernels are launched with tensors of the GPU
         made = for_the_launcher(func, *map(inside, args), **{name: inside(value) for name, value in kwargs.items()})
         if not (written := _written(func)):
             return outside(made)

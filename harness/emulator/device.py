@@ -78,6 +78,8 @@ class LaunchOptions:
     """A launch may be given tensors of the CPU, which a real GPU refuses."""
     follows_pointers: bool = True
     """An address that a program loads may lead to any tensor of the GPU that is alive; else to one that was named (`reach`)."""
+    whole_storages: bool = False
+    """A tensor of a launch reaches all of its storage. Some launchers pass views that say less than what their kernel reads."""
     dry: bool = False
     """Compile and check resources, execute nothing."""
     rewrite: Callable[[str], str] | None = None
@@ -107,7 +109,7 @@ class Device:
     @property
     def number(self) -> int:
         """Triton's number for it: each architecture has its own, so that what Triton keeps by device never mixes."""
-        return 1000 + self.capability
+        return NUMBERED + self.capability
 
     def place(self, tensor: Any) -> Any:
         """`tensor` (torch, CPU) as a tensor of this GPU: the two share every byte."""
@@ -194,7 +196,7 @@ class Device:
         self.launches.append(launch)
         if self.options.dry or prod(grid) == 0:
             return
-        memory = GlobalMemory()
+        memory = GlobalMemory(self.options.whole_storages)
         arguments = flatten(memory, names, values, ready.arguments)
         for name, tensor in self._reached():
             memory.add(name, bytes_of(name, tensor))

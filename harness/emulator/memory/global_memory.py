@@ -60,21 +60,24 @@ class Landing:
 class GlobalMemory:
     """The storages behind a launch's tensor arguments; every access is held to the extent of those tensors."""
 
-    def __init__(self) -> None:
+    def __init__(self, whole_storages: bool = False) -> None:
+        self.whole_storages = whole_storages
         self.regions: list[Region] = []
         self.addresses: list[tuple[str, int]] = []  # by name, that the launch was given in place of tensors
         self.following: frozenset[int] = frozenset()  # operations (by id) whose addresses may have lain in memory
         self.order: GlobalOrder
 
-    def add(self, name: str, tensor: Any) -> int:
-        """Make `tensor` (torch, CPU) reachable; returns the address of its first element."""
+    def add(self, name: str, tensor: Any, *, whole: bool = False) -> int:
+        """Make `tensor` (torch, CPU) reachable, or the `whole` storage that it lies in; returns the address of its first element."""
         import torch
 
         storage = tensor.untyped_storage()
-        address = tensor.data_ptr()
+        given = address = tensor.data_ptr()
         if tensor.numel() == 0 or storage.nbytes() == 0:
-            return address
+            return given
         base = storage.data_ptr()
+        if whole or self.whole_storages:
+            tensor, address = torch.empty(0, dtype=torch.uint8).set_(storage), base  # (bytes,)
         size = tensor.element_size()
         start = address - base
         shape, strides = tuple(tensor.shape), tuple(s * size for s in tensor.stride())
@@ -88,7 +91,7 @@ class GlobalMemory:
             self.regions.sort(key=lambda r: r.base)
         dense = torch.ops.aten.is_non_overlapping_and_dense(tensor)
         if fresh and dense:
-            return address
+            return given
         if region.allowed is None:
             region.allowed = zeros(region.raw.size, np.uint8)
             if not fresh:
@@ -100,7 +103,7 @@ class GlobalMemory:
             np.ndarray(shape, np.dtype((np.void, size)), region.allowed, start, strides)[...] = np.ones(size, np.uint8).view(
                 f"V{size}"
             )[0]
-        return address
+        return given
 
     def follow(self, facts: ProgramFacts, allocations: Callable[[], Iterator[Any]]) -> None:
         """Let addresses lead into all of each of `allocations` (torch, CPU, uint8) too: those that lay in memory, and those that

@@ -1,0 +1,132 @@
+"""Published Triton kernels on the emulated GPU: each by its own launcher, with drawn operands, against a reference of torch.
+
+Run: `python benchmarks/corpus.py FOLDER [--package NAME] [--only TEXT] [--seconds S] [--results FILE] [--again]`.
+Packages are installed by name and version below FOLDER, without their dependencies: torch and Triton stay the environment's.
+Nothing of them is part of this repository: `benchmarks/corpus_*.py` say how they are called and what the result should be.
+
+Each entry runs in a process of its own with a time limit, on the emulated GPU and in Triton's interpreter. `--results FILE` keeps
+each outcome as a line of JSON, and goes on where a run was ended; `--again` runs those once more that were not right.
+
+A result is *right* where it is within the package's own tolerance of the reference in float64, rounded to the result's type; one of
+integers, and what is only moved, must be equal. `--page` prints `docs/coverage.md` from the results, of `--tests` too
+(`benchmarks/upstream_tests.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.corpus_entry import Entry, Package
+from benchmarks.corpus_run import INTERPRETER, RIGHT, Outcome, run_package
+
+SECONDS = 60.0
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """All entries, package by package."""
+    from benchmarks import corpus_fla, corpus_flag_gems, corpus_gemlite, corpus_liger, corpus_torch, corpus_xformers
+
+    modules = (corpus_flag_gems, corpus_liger, corpus_fla, corpus_xformers, corpus_gemlite, corpus_torch)
+    return tuple(entry for module in modules for entry in module.ENTRIES)
+
+
+def install(packages: Iterable[Package], folder: Path) -> None:
+    """Each package in a folder of its own below `folder`, once."""
+    for package in packages:
+        to = folder / package.name
+        if not package.installed or (to / "installed").exists() and (to / "installed").read_text().split() == [*package.installed]:
+            continue
+        print(f"installing {' '.join(package.installed)}", file=sys.stderr, flush=True)
+        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--upgrade", "--target", str(to), *package.installed]
+        subprocess.run(command, check=True)
+        (to / "installed").write_text("\n".join(package.installed))
+
+
+def keep(outcome: Outcome, file: Path | None, done: dict[tuple, Outcome]) -> None:
+    """Put `outcome` into `done` and, as a line, into `file`; say it on standard error."""
+    done[outcome.key] = outcome
+    line = f"{outcome.state:10s} {outcome.seconds:6.1f} s {outcome.on:11s} {outcome.package}: {outcome.entry}"
+    print(f"{line} {outcome.outcome} {outcome.said}".rstrip()[:250], file=sys.stderr, flush=True)
+    if file is not None:
+        with file.open("a") as to:
+            to.write(json.dumps(asdict(outcome)) + "\n")
+
+
+def read(file: Path) -> dict[tuple, Outcome]:
+    """The last outcome of each entry that a run kept in `file`."""
+    found = [Outcome(**json.loads(line)) for line in file.read_text().splitlines()]
+    return {each.key: replace(each, kernels=tuple(each.kernels)) for each in found}
+
+
+def commit() -> str:
+    asked = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(asked, capture_output=True, text=True).stdout.strip()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="where packages are installed")
+    parser.add_argument("--package", action="append", metavar="NAME", help="this package; by default all")
+    parser.add_argument("--only", default="", metavar="TEXT", help="entries whose name has TEXT in it")
+    parser.add_argument("--target", default="sm_90")
+    parser.add_argument("--without-interpreter", action="store_true")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="the limit of an entry")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="one JSON record a line: kept, and gone on with")
+    parser.add_argument("--again", action="store_true", help="what was not right is run once more")
+    parser.add_argument("--list", action="store_true", help="name the entries and end")
+    parser.add_argument("--page", action="store_true", help="print the page from the results and end")
+    parser.add_argument("--tests", type=Path, metavar="FILE", help="results of upstream_tests.py, for the page")
+    given = parser.parse_args(arguments)
+    wanted = [e for e in entries() if given.only in e.name and (not given.package or e.package.name in given.package)]
+    if given.list:
+        print("\n".join(f"{entry.package.name}: {entry.name}" for entry in wanted))
+        return 0
+    done = read(given.results) if given.results and given.results.exists() else {}
+    if given.page:
+        from benchmarks.corpus_page import page
+
+        print(page(wanted, done, given.tests, given.target), end="")
+        return 0
+    folder = given.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    packages = list(dict.fromkeys(entry.package.name for entry in wanted))
+    by_name = {entry.package.name: entry.package for entry in wanted}
+    install(by_name.values(), folder)
+    on = [given.target, *([] if given.without_interpreter else [INTERPRETER])]
+    context, at = multiprocessing.get_context("spawn"), commit()
+    for name in packages:
+        for place in on:
+            left = [e.name for e in wanted if e.package.name == name and _is_left(done.get((name, e.name, place)), given.again)]
+            if not left:
+                continue
+            receiver, sender = context.Pipe(duplex=False)
+            settled = (sender, str(folder), by_name[name].name, left, [place], given.target, given.seconds)
+            process = context.Process(target=run_package, args=settled)
+            process.start()
+            sender.close()
+            try:
+                while (outcome := receiver.recv()) is not None:
+                    keep(replace(outcome, commit=at), given.results, done)
+            except EOFError:
+                print(f"{name}: the process that imported it ended", file=sys.stderr)
+            process.join()
+    return int(any(done[e.package.name, e.name, given.target].state != RIGHT for e in wanted))
+
+
+def _is_left(outcome: Outcome | None, again: bool) -> bool:
+    return outcome is None or (again and outcome.state != RIGHT and outcome.on != INTERPRETER)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
