@@ -45,12 +45,13 @@ def install(packages: Iterable[Package], folder: Path) -> None:
     """Each package in a folder of its own below `folder`, once."""
     for package in packages:
         to = folder / package.name
-        if not package.installed or (to / "installed").exists() and (to / "installed").read_text().split() == [*package.installed]:
+        said = to / "installed"
+        if not package.installed or (said.exists() and said.read_text().split() == [*package.installed]):
             continue
         print(f"installing {' '.join(package.installed)}", file=sys.stderr, flush=True)
         command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--upgrade", "--target", str(to), *package.installed]
         subprocess.run(command, check=True)
-        (to / "installed").write_text("\n".join(package.installed))
+        said.write_text("\n".join(package.installed))
 
 
 def keep(outcome: Outcome, file: Path | None, done: dict[tuple, Outcome]) -> None:

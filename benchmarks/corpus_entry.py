@@ -123,7 +123,7 @@ def compared(
 
 
 def wrong(each: Compared) -> str:
-    """"" where the result is right, else what is wrong with it. The reference is rounded to the result's type first."""
+    """ "" where the result is right, else what is wrong with it. The reference is rounded to the result's type first."""
     got, expected = each.got.detach().cpu(), each.expected.detach().cpu()
     if got.shape != expected.shape:
         return f"{each.name}: shape {tuple(got.shape)}, expected {tuple(expected.shape)}"

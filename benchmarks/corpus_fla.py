@@ -35,7 +35,9 @@ def add(
     ENTRIES.extend(with_gradients(FLA, name, operands, launcher, reference, lambda _: (0.0, 0.0, RATIO)))
 
 
-def recurrence(q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None = None, beta: Tensor | None = None, scale: float = 0.0) -> Tensor:
+def recurrence(
+    q: Tensor, k: Tensor, v: Tensor, gate: Tensor | None = None, beta: Tensor | None = None, scale: float = 0.0
+) -> Tensor:
     """(b, t, h, d): state = exp(gate) state + k (x) u, o = scale q state. u is v, or with beta the delta rule's
     beta (v - k state). `gate` is (b, t, h), or (b, t, h, d) for each row of the state."""
     state = torch.zeros(*q.shape[::2], q.shape[-1], v.shape[-1], dtype=q.dtype)  # (b, h, d, d)
@@ -124,7 +126,12 @@ for _name in ("chunk_hgrn", "fused_recurrent_hgrn"):
 add("parallel_attn", qkv, attention)
 add("parallel_forgetting_attn", lambda g: (*qkv(g), gates(g, B, T, H)), attention)
 add("mean_pooling", lambda g: (g.normal(B, 64, H, D), 32), lambda x, size: x.unflatten(1, (-1, size)).mean(2), "fla.ops.utils")
-add("l2norm", lambda g: (g.normal(B, T, H, D),), lambda x: x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6), "fla.modules.l2norm")
+add(
+    "l2norm",
+    lambda g: (g.normal(B, T, H, D),),
+    lambda x: x * torch.rsqrt(x.square().sum(-1, keepdim=True) + 1e-6),
+    "fla.modules.l2norm",
+)
 add("rms_norm", lambda g: (g.normal(T, D), g.normal(D), None),
     lambda x, w, _: functional.rms_norm(x, x.shape[-1:], w, 1e-5), "fla.modules.layernorm")  # fmt: skip
 add("layer_norm", lambda g: (g.normal(T, D), g.normal(D), g.normal(D)),

@@ -81,7 +81,23 @@ def flags(given: Given) -> tuple:
 
 
 MATRIX = normal(29, 65)
-for _name in ("abs", "neg", "cos", "sin", "tan", "exp", "exp2", "expm1", "erf", "sigmoid", "tanh", "relu", "square", "ceil", "round"):
+for _name in (
+    "abs",
+    "neg",
+    "cos",
+    "sin",
+    "tan",
+    "exp",
+    "exp2",
+    "expm1",
+    "erf",
+    "sigmoid",
+    "tanh",
+    "relu",
+    "square",
+    "ceil",
+    "round",
+):
     add(_name, MATRIX, getattr(torch, _name))
 for _name in ("atan", "arcsinh", "cosh", "isfinite", "isinf", "isnan", "signbit", "i0", "selu", "celu", "angle"):
     add(_name, MATRIX, getattr(torch, _name))
@@ -210,14 +226,33 @@ add("quantile", lambda g: (g.normal(29, 65), 0.3), lambda a, q: torch.quantile(a
 
 add("layer_norm", lambda g: (g.normal(29, 65), [65], g.normal(65), g.normal(65)), lambda *a: torch.native_layer_norm(*a, 1e-5))
 add("rms_norm", lambda g: (g.normal(29, 65), [65], g.normal(65), 1e-5), functional.rms_norm)
-add("group_norm", lambda g: (g.normal(2, 12, 35), g.normal(12), g.normal(12), 2, 12, 35, 3), lambda *a: torch.native_group_norm(*a, 1e-5))
-add("embedding_dense_backward", lambda g: (g.normal(19, 32), g.integers(0, 53, 19), 53, -1, False), torch.ops.aten.embedding_dense_backward, 19)
+add(
+    "group_norm",
+    lambda g: (g.normal(2, 12, 35), g.normal(12), g.normal(12), 2, 12, 35, 3),
+    lambda *a: torch.native_group_norm(*a, 1e-5),
+)
+add(
+    "embedding_dense_backward",
+    lambda g: (g.normal(19, 32), g.integers(0, 53, 19), 53, -1, False),
+    torch.ops.aten.embedding_dense_backward,
+    19,
+)
 add("sigmoid_backward", pair(), torch.ops.aten.sigmoid_backward)
 add("tanh_backward", pair(), torch.ops.aten.tanh_backward)
 add("silu_backward", pair(), torch.ops.aten.silu_backward)
 add("gelu_backward", pair(), torch.ops.aten.gelu_backward)
-add("softmax_backward", lambda g: (*pair()(g), 1, torch.float32), lambda a, b, d, t: torch.ops.aten._softmax_backward_data(a, b, d, a.dtype), 65)
-add("log_softmax_backward", lambda g: (*pair()(g), 1, torch.float32), lambda a, b, d, t: torch.ops.aten._log_softmax_backward_data(a, b, d, a.dtype), 65)
+add(
+    "softmax_backward",
+    lambda g: (*pair()(g), 1, torch.float32),
+    lambda a, b, d, t: torch.ops.aten._softmax_backward_data(a, b, d, a.dtype),
+    65,
+)
+add(
+    "log_softmax_backward",
+    lambda g: (*pair()(g), 1, torch.float32),
+    lambda a, b, d, t: torch.ops.aten._log_softmax_backward_data(a, b, d, a.dtype),
+    65,
+)
 add("nll_loss_forward", lambda g: (g.normal(29, 65), g.integers(0, 65, 29), None, 1, -100), torch.ops.aten.nll_loss_forward)
 add("silu_and_mul", pair(), lambda a, b: functional.silu(a) * b)
 add("gelu_and_mul", pair(), lambda a, b: functional.gelu(a) * b)

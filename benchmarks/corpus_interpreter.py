@@ -1,7 +1,7 @@
 """A launch of a compiled kernel, done by Triton's interpreter instead: the same Python function, grid and arguments.
 
-The interpreter is Triton's own (`triton.runtime.interpreter`). `TRITON_INTERPRET=1` would turn each kernel into one of its functions
-where it is decorated; foreign launchers that look at their kernels cannot live with that. So a kernel is turned when it is launched.
+The interpreter is Triton's own (`triton.runtime.interpreter`). `TRITON_INTERPRET=1` turns each kernel into a function of another
+class where it is decorated, and some launchers fail on that class. So a kernel is turned when it is launched.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ def interpret(source: Any, grid: tuple[int, int, int], values: tuple) -> None:
     function = interpreted(source.fn)
     constants = {place[0]: value for place, value in source.constants.items() if len(place) == 1}
     given = [constants.get(place, value) for place, value in enumerate(values)]
-    held = [inside(v) if isinstance(v, torch.Tensor) else TensorWrapper(inside(v.base), v.dtype) if isinstance(v, TensorWrapper) else v for v in given]
+    held = [
+        inside(v) if isinstance(v, torch.Tensor) else TensorWrapper(inside(v.base), v.dtype) if isinstance(v, TensorWrapper) else v
+        for v in given
+    ]
     with torch._C.DisableTorchFunction(), calls_interpreted():
         GridExecutor(function.rewrite(), source.fn.arg_names, grid)(*held)
 

@@ -29,7 +29,9 @@ def block_sparse(given: Given, rows: int, columns: int, dtype: torch.dtype) -> t
     kept[:, 0] = True
     dense = dense * kept.repeat_interleave(BLOCK, 0).repeat_interleave(BLOCK, 1)
     bsr = dense.to_sparse_bsr((BLOCK, BLOCK))
-    placed = torch.sparse_bsr_tensor(*(given.place(part) for part in (bsr.crow_indices(), bsr.col_indices(), bsr.values())), size=dense.shape)
+    placed = torch.sparse_bsr_tensor(
+        *(given.place(part) for part in (bsr.crow_indices(), bsr.col_indices(), bsr.values())), size=dense.shape
+    )
     return placed, dense.double()
 
 
@@ -53,7 +55,9 @@ def bsr_softmax(given: Given) -> tuple[Any, Any]:
     from torch.sparse._triton_ops import bsr_softmax as function
 
     bsr, exact = block_sparse(given, 64, 96, torch.float32)
-    stored = torch.sparse_bsr_tensor(bsr.crow_indices().cpu(), bsr.col_indices().cpu(), torch.ones_like(bsr.values().cpu()), size=exact.shape)
+    stored = torch.sparse_bsr_tensor(
+        bsr.crow_indices().cpu(), bsr.col_indices().cpu(), torch.ones_like(bsr.values().cpu()), size=exact.shape
+    )
     expected = exact.masked_fill(stored.to_dense() == 0, -torch.inf).softmax(-1).to_sparse_bsr((BLOCK, BLOCK))
     return function(bsr).values(), expected.values()
 

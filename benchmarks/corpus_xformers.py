@@ -82,7 +82,8 @@ add("rms_norm without weight", lambda g: (g.normal(13, 100), None), rms_norm, rm
 add("rms_norm, fp16", lambda g: (g.normal(13, 128, dtype=torch.float16), g.normal(128, dtype=torch.float16)), rms_norm, rms)
 add("rms_norm_add", lambda g: (g.normal(13, 100), g.normal(13, 100), g.normal(100)), rms_norm_add,
     lambda x, y, w: (rms(x + y, w), x + y))  # fmt: skip
-add("index_select_cat", lambda g: ([g.normal(11, 64), g.normal(7, 64)], [different(g, 5, 11), different(g, 3, 7)]), index_select_cat,
+add("index_select_cat", lambda g: ([g.normal(11, 64), g.normal(7, 64)], [different(g, 5, 11), different(g, 3, 7)]),
+    index_select_cat,
     lambda sources, rows: torch.cat([s[at].flatten() for s, at in zip(sources, rows, strict=True)]))  # fmt: skip
 add("scaled_index_add", lambda g: (g.normal(9, 7, 64), different(g, 5, 9), g.normal(5, 7, 64), g.normal(64), 0.5), scaled_index_add,
     rows_scaled_added)  # fmt: skip

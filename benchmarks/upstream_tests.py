@@ -88,7 +88,11 @@ class Sampled:
             return *told(self.raised), len(device.launches) - before
         if skipped := next((report for report in reports if report.skipped), None):
             where = skipped.longrepr
-            said = f"expected to fail: {skipped.wasxfail}" if hasattr(skipped, "wasxfail") else str(where[2] if type(where) is tuple else where)
+            said = (
+                f"expected to fail: {skipped.wasxfail}"
+                if hasattr(skipped, "wasxfail")
+                else str(where[2] if type(where) is tuple else where)
+            )
             return NOT_RUN, "", said.removeprefix("Skipped: "), "", 0
         if not all(report.passed for report in reports):
             return FAIL, "pytest", last_line(str(reports[-1].longrepr)), "", 0
@@ -124,7 +128,7 @@ def run_file(pipe: Any, folder: str, file: str, target: str, given: argparse.Nam
 
     from bitverdict.harness.emulator import LaunchOptions, emulated
 
-    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    sys.stdout = open(os.devnull, "w")
     torch.set_num_threads(1)
     os.chdir(folder)
     options = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", folder, "--confcutdir", folder, "--tb", "short"]

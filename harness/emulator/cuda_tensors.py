@@ -73,6 +73,15 @@ def _on_cuda(defined: Any) -> Callable | None:
     return functions.get("cuda", functions.get(None))
 
 
+def _as_written(own: Callable, args: tuple, kwargs: dict) -> Any:
+    """What an operator of the launcher's own does, which launches its kernels with tensors of the GPU, and makes some."""
+    torch.overrides._push_mode(Placement())
+    try:
+        return own(*args, **kwargs)
+    finally:
+        torch.overrides._pop_mode()
+
+
 class CudaTensor(torch.Tensor):
     """`inner`, a CPU tensor, as a tensor of the emulated GPU. The two share every byte."""
 
@@ -102,7 +111,7 @@ class CudaTensor(torch.Tensor):
     def __torch_dispatch__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         if (defined := OPDEFS.get(func._schema.name)) is not None and (own := _on_cuda(defined)) is not None:
-            return own(*args, **kwargs)  # an operator of the launcher's own, whose kernels are launched with tensors of the GPU
+            return _as_written(own, args, kwargs)
         made = for_the_launcher(func, *map(inside, args), **{name: inside(value) for name, value in kwargs.items()})
         if not (written := _written(func)):
             return outside(made)

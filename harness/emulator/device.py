@@ -17,7 +17,7 @@ import numpy as np
 from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.autotuning import Tuned
 from bitverdict.harness.emulator.cuda_runtime import LAUNCH
-from bitverdict.harness.emulator.cuda_tensors import allocations, outside
+from bitverdict.harness.emulator.cuda_tensors import NUMBERED, allocations, outside
 from bitverdict.harness.emulator.execution.async_ops import READ_BY, Schedule
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.cta_state import LaunchContext

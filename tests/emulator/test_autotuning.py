@@ -169,3 +169,26 @@ def test_the_quantiles_of_a_configuration_s_time_are_its_median(tuning: str) -> 
     times = list(tuner.configs_timings.values())
     assert len(times) == 3 and all(low == median == high for median, low, high in times)
     assert tuning != "runs" or times[0] == times[1] == times[2]
+
+
+class OwnTuner(triton.runtime.Autotuner):
+    """A tuner as packages derive their own: it asks for the time of each configuration, and chooses."""
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
+        times = {config: self._bench(*args, config=config, **kwargs)[0] for config in self.configs}
+        self.best_config = min(times, key=times.__getitem__)
+        return self.fn.run(*args, **kwargs, **self.best_config.all_kwargs())
+
+
+def test_a_tuner_with_a_run_of_its_own_takes_the_first_that_fits() -> None:
+    own = OwnTuner(
+        product, ["a_ptr", "b_ptr", "c_ptr", "n", "BLOCK"], [triton.Config({"BLOCK": b}) for b in (1024, 64)], [], [], []
+    )
+    operands = [torch.ones(64, 1024), torch.ones(1024, 64), torch.empty(64, 64)]
+    with emulated("sm_90") as device:
+        for _ in range(2):
+            own[(1,)](*operands, 1024)
+    assert own.best_config.kwargs == {"BLOCK": 64}, "1024 takes more shared memory than there is"
+    assert [launched.constants["BLOCK"] for launched in device.launches] == [64, 64]
+    assert torch.equal(operands[2], torch.full((64, 64), 1024.0))

@@ -249,3 +249,23 @@ def test_a_tensor_shares_every_byte_with_what_holds_it() -> None:
         x = device.place(held)
         x[1:3] = 5
     assert isinstance(x, CudaTensor) and held.tolist() == [0.0, 5.0, 5.0, 0.0] and x.data_ptr() == held.data_ptr()
+
+
+def test_an_operator_of_the_launchers_own_gets_tensors_of_the_gpu() -> None:
+    @torch.library.custom_op("bitverdict_tests::double", mutates_args=())
+    def operator(x: torch.Tensor) -> torch.Tensor:
+        assert x.is_cuda and torch.empty(3, device=x.device).is_cuda and torch.zeros(3, device="cuda").is_cuda
+        return double(x)
+
+    with emulated("sm_90", options=LaunchOptions(takes_cpu_tensors=False)) as device:
+        x = torch.arange(100.0, device="cuda")
+        y = torch.ops.bitverdict_tests.double(x)
+        assert y.is_cuda and torch.equal(y.cpu(), 2 * torch.arange(100.0)) and len(device.launches) == 1
+
+
+def test_a_tensor_is_placed_by_the_number_that_triton_has_of_the_gpu() -> None:
+    with emulated("sm_90") as device:
+        assert triton.runtime.driver.active.get_current_device() == device.number
+        assert torch.zeros(3, device=device.number).is_cuda and torch.zeros(3).to(device.number).is_cuda
+        with pytest.raises(RuntimeError, match="invalid device ordinal"):
+            torch.zeros(3, device=7)

@@ -11,7 +11,7 @@ import torch
 import triton
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.reference import tensor_core
 from tests.support import tile_kernels as kernels
 from tests.support.emulated_products import ARCHITECTURES, FAMILIES, SCHEDULES, codes, multiply, operands
@@ -82,6 +82,16 @@ def test_an_access_outside_its_tensor_inside_the_storage_fails_by_line(size, rea
     assert re.search(r"tile_kernels\.py:\d+$", raised.value.location)
     assert raised.value.details["offset"] == 256
     assert device.findings == [raised.value]
+
+
+def test_a_launch_may_reach_whole_storages_and_nothing_beyond_them():
+    storage, target = torch.arange(512.0).reshape(2, 256), torch.zeros(256)
+    source, destination = storage[0, 100:164], target[64:128]
+    with emulated("sm_80", options=LaunchOptions(whole_storages=True)):
+        kernels.copy[(1,)](source, destination, 100, 100, BLOCK=128)
+        with pytest.raises(EmulatedFault, match="illegal address"):
+            kernels.copy[(1,)](source, target[-2:], 128, 128, BLOCK=128)
+    assert torch.equal(target[64:164], storage[0, 100:200])
 
 
 def test_the_gap_between_the_rows_of_a_strided_view_belongs_to_nobody():

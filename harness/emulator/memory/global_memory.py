@@ -67,8 +67,8 @@ class GlobalMemory:
         self.following: frozenset[int] = frozenset()  # operations (by id) whose addresses may have lain in memory
         self.order: GlobalOrder
 
-    def add(self, name: str, tensor: Any, *, whole: bool = False) -> int:
-        """Make `tensor` (torch, CPU) reachable, or the `whole` storage that it lies in; returns the address of its first element."""
+    def add(self, name: str, tensor: Any) -> int:
+        """Make `tensor` (torch, CPU) reachable; returns the address of its first element."""
         import torch
 
         storage = tensor.untyped_storage()
@@ -76,7 +76,7 @@ class GlobalMemory:
         if tensor.numel() == 0 or storage.nbytes() == 0:
             return given
         base = storage.data_ptr()
-        if whole or self.whole_storages:
+        if self.whole_storages:
             tensor, address = torch.empty(0, dtype=torch.uint8).set_(storage), base  # (bytes,)
         size = tensor.element_size()
         start = address - base

@@ -1,0 +1,111 @@
+"""Contract under test: of each function of a foreign test file some cases are drawn and run, each in a process of its own, and what
+passes, is refused, fails, skips itself or never ends is told apart."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from pathlib import Path
+
+COMMAND = Path(__file__).resolve().parents[2] / "benchmarks" / "upstream_tests.py"
+TESTS = """
+    import os
+    import time
+    import pytest
+    import torch
+    import triton
+    import triton.language as tl
+
+
+    @triton.jit
+    def move(x, y, ASM: tl.constexpr):
+        at = tl.arange(0, 64)
+        value = tl.load(x + at)
+        if ASM:
+            value = tl.inline_asm_elementwise("no.such.opcode $0, $1;", "=r,r", [value], dtype=tl.float32, is_pure=True, pack=1)
+        tl.store(y + at, value)
+
+
+    def moved(asm=False):
+        x = torch.randn(64, device="cuda")
+        y = torch.empty_like(x)
+        move[(1,)](x, y, asm)
+        return x, y
+
+
+    @pytest.mark.parametrize("n", range(10))
+    def test_right(n, device):
+        assert device == "cuda"
+        assert torch.equal(*moved())
+
+
+    def test_wrong():
+        x, y = moved()
+        assert torch.equal(x, y + 1), "not equal"
+
+
+    def test_refused():
+        moved(True)
+
+
+    def test_skipped():
+        pytest.skip("not here")
+
+
+    def test_no_launch():
+        pass
+
+
+    def test_dies():
+        os.abort()
+
+
+    def test_never_ends():
+        time.sleep(60)
+"""
+CONFTEST = """
+    import pytest
+
+
+    @pytest.fixture
+    def device():
+        return OLD_NAME
+
+
+    OLD_NAME = "cuda"
+"""
+
+
+def run(folder: Path, *words: str) -> tuple[int, list[dict]]:
+    """Exit status and the records that the command kept."""
+    kept = folder / "results.jsonl"
+    command = [sys.executable, str(COMMAND), str(folder / "test"), "unit/test_it.py", "--results", str(kept), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert kept.exists(), done.stderr
+    return done.returncode, [json.loads(line) for line in kept.read_text().splitlines()]
+
+
+def test_a_sample_of_each_function_runs_and_a_second_run_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "test" / "unit").mkdir(parents=True)
+    (tmp_path / "test" / "unit" / "test_it.py").write_text(textwrap.dedent(TESTS))
+    (tmp_path / "test" / "conftest.py").write_text(textwrap.dedent(CONFTEST))
+    status, first = run(tmp_path, "--seconds", "4", "--sample", "2", "--replace", "OLD_NAME=NEW_NAME", "--test", "right")
+    assert status == 0
+    assert Counter((each["case"]["name"], each["state"]) for each in first) == {("test_right", "pass"): 2}
+    assert all(each["launches"] == 1 for each in first)
+    status, both = run(tmp_path, "--seconds", "4", "--sample", "2")
+    assert status == 1 and both[:2] == first
+    found = {each["case"]["name"]: (each["state"], each["outcome"]) for each in both}
+    assert found == {
+        "test_right": ("pass", ""),
+        "test_wrong": ("fail", "assertion"),
+        "test_refused": ("refused", ""),
+        "test_skipped": ("not run", ""),
+        "test_no_launch": ("not run", ""),
+        "test_dies": ("fail", "process ended"),
+        "test_never_ends": ("time limit", ""),
+    }
+    assert len(both) == 8, "the two that were kept are not run again"
