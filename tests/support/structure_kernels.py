@@ -130,3 +130,30 @@ def products_of_doubles(a, b, out, N: tl.constexpr):
         total += x * y
         x = x + 1
     tl.store(out + 2 * N + at, total)
+
+
+@triton.jit
+def joined_anyhow(a, b, out, N: tl.constexpr):
+    at = tl.arange(0, N)  # (N,)
+    tl.store(out + tl.arange(0, 2 * N), tl.cat(tl.load(a + at), tl.load(b + at), can_reorder=True))
+
+
+@triton.jit
+def doubled_less(a, b):
+    return (a << 1) - b
+
+
+@triton.jit
+def counted_sum(a, n, b, m):
+    tl.device_assert(n + m <= 1000, "so many")
+    return tl.where(n > 3, a ^ b, a + b.to(tl.int16).to(tl.int32)), n + m
+
+
+@triton.jit
+def folds(a, scanned, folded, N: tl.constexpr):
+    at = tl.arange(0, N)  # (N,)
+    x = tl.load(a + at)
+    tl.store(scanned + at, tl.associative_scan(x, 0, doubled_less))
+    total, count = tl.reduce((x, tl.full((N,), 1, tl.int32)), 0, counted_sum)
+    tl.store(folded, total)
+    tl.store(folded + 1, count)

@@ -70,9 +70,11 @@ def bases(shape: tuple[int, ...], layout: str) -> tuple[list[list[int]], list[li
 
 
 @cache
-def slots(shape: tuple[int, ...], layout: str) -> np.ndarray:
-    """(warps * 32, registers) the element, row-major, that each register of each thread holds."""
+def slots(shape: tuple[int, ...], layout: str, *, copies: bool = True) -> np.ndarray:
+    """(warps * 32, registers) the element, row-major, that each register of each thread holds. Without `copies` registers that
+    hold what another of the thread does are left out."""
     registers, lanes, warps = bases(shape, layout)
+    registers = [basis for basis in registers if copies or any(basis)]
     bits = lanes + [[0] * len(shape)] * (WARP.bit_length() - 1 - len(lanes)) + warps
     sides = []
     for side in (bits, registers):

@@ -10,6 +10,7 @@ import torch
 
 from bitverdict.harness.emulator import emulated
 from tests.support import structure_kernels as kernels
+from tests.support.ptx_threads import Threads, VerdictCache
 
 ROUNDS, MULTIPLIERS, KEYS = 10, (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
 
@@ -112,3 +113,27 @@ def test_functions_that_were_not_inlined_use_shared_memory_of_their_callers() ->
         kernels.calls[(1,)](a, b, values, out, total, K=k, N=n, COUNT=256)
     assert torch.equal(out, a.float() @ b.float()) and total.item() == 10 * int(values.sum()) + 1
     assert set(findall(r"scratch\(\w+, (\d+), 16\)", device.launches[0].python)) == {"0", "8192"}
+
+
+@pytest.mark.filterwarnings("ignore:tl.cat")
+@pytest.mark.parametrize(("n", "warps"), [(64, 2), (256, 2), (64, 4)])
+def test_a_cat_that_may_reorder_puts_elements_where_the_ptx_does(n: int, warps: int) -> None:
+    a, b = np.arange(n, dtype=np.int32), np.arange(n, 2 * n, dtype=np.int32)
+    got, due = np.zeros(2 * n, np.int32), np.zeros(2 * n, np.int32)
+    with emulated("sm_90"):
+        kernel = kernels.joined_anyhow[(1,)](*map(torch.from_numpy, (a, b, got)), N=n, num_warps=warps)
+    arrays = a, b, due
+    Threads(kernel.asm["ptx"], [each.__array_interface__["data"][0] for each in arrays], VerdictCache(*arrays), 32 * warps).run()
+    assert got.tolist() == due.tolist() and sorted(got) == list(range(2 * n))
+
+
+def test_any_operation_on_integers_may_combine_in_a_scan_or_a_reduction() -> None:
+    """None of them associates, so the order of the compiled program shows: its PTX leaves the same words."""
+    a = np.random.default_rng(9).integers(-99, 99, 32).astype(np.int32)
+    scanned, folded = np.zeros(32, np.int32), np.zeros(2, np.int32)
+    due = np.zeros(32, np.int32), np.zeros(2, np.int32)
+    with emulated("sm_90"):
+        kernel = kernels.folds[(1,)](*map(torch.from_numpy, (a, scanned, folded)), N=32, num_warps=1)
+    arrays = a, *due
+    Threads(kernel.asm["ptx"], [each.__array_interface__["data"][0] for each in arrays], VerdictCache(*arrays), 32).run()
+    assert scanned.tolist() == due[0].tolist() and folded.tolist() == due[1].tolist() and folded[1] == 32

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.threads import bases
+from bitverdict.harness.emulator.frontend.lowerings.regions import lifted, seen_inside
 from bitverdict.harness.emulator.frontend.lowerings.sums import fused_leaves, sums_in_doubt
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Block, Operation
@@ -32,7 +32,6 @@ from bitverdict.reference.reduction_order import (
 
 _EXACT = re.compile(r"arith\.(addi|muli|minsi|maxsi|minui|maxui|andi|ori|xori|maximumf|minimumf|maxnumf|minnumf)$")
 _PACKED = ("arith.addf", "arith.mulf")
-_SCALAR = re.compile(r"(i\d+|f\d+|bf16|f8\w+)$")
 STORED_LANE = -1
 """Of the lanes of a warp that store different words to one place of shared memory the one whose word is taken to stay: the last."""
 Combine = Callable[..., tuple[np.ndarray, ...]]
@@ -107,17 +106,13 @@ def _combination(t: Translator, op: Operation, region: list[Block]) -> Any:
     (block,) = region
     *body, last = block.operations
 
-    def whole(texts: list[str]) -> list[str]:
-        return [f"tensor<1x{text}>" if _SCALAR.match(text) else text for text in texts]
-
     if len(body) > 1 and sums_in_doubt(t, body):
         raise NotModelled(op, "with a sum that takes a product, where the compiler packs some sums with other operations")
-    lifted = [replace(inner, operand_types=whole(inner.operand_types), result_types=whole(inner.result_types)) for inner in body]
     name = t.name("combine")
     t.emit("def {}({}):", name, t.values(argument for argument, _ in block.arguments))
-    with t.indented():
-        for inner in lifted:
-            t.operation(inner, [], {})
+    with t.indented(), seen_inside(t, region):
+        for inner in body:
+            t.operation(lifted(inner), [], {})
         t.emit("return {}", tuple(t.value(each) for each in last.operands))
     return name
 
