@@ -16,6 +16,7 @@ Ordinary loads of storages that no operation of the program may write cost nothi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -161,6 +162,12 @@ class GlobalOrder:
         self.synchronised: dict[int, Synchronised] = {}
         self.notes: set[Note] = set()
         self.owners: dict[Operation, Owners] = {}
+
+    @cached_property
+    def all_threads(self) -> int:
+        """The bits that the number of a thread may have."""
+        program = self.facts.program
+        return WARP * program.integer("ttg.total-num-warps", program.integer("ttg.num-warps", 4)) - 1
 
     # -- agents -------------------------------------------------------------------------------------------------------
     @property
@@ -385,10 +392,10 @@ class GlobalOrder:
             return np.zeros(elements.size, np.int32), 0  # one thread issues it
         held = self._owners(access.op)
         used = held.copies and access.loads and self.facts.leaves_its_thread(access.op)
-        return held.threads[elements], held.copies if used else 0
+        return held.threads[elements], held.copies & self.all_threads if used else 0
 
     def _apart(self, access: Access, at: np.ndarray, event: int, mine: np.ndarray, theirs: np.ndarray, does: str, did: str) -> None:
-        if event < access.agent.warp_segment:
+        if event < access.agent.warp_segment or did == "reads":  # a warp has read for all its threads before it goes on to write
             mine, theirs = mine // WARP, theirs // WARP
         if (differ := mine != theirs).any():
             self._race(access, int(at[differ.argmax()]), event, does, did, threads=True)

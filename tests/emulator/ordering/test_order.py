@@ -19,6 +19,7 @@ from bitverdict.harness.emulator.memory import global_order
 from bitverdict.harness.emulator.memory.global_order import GlobalOrder
 from bitverdict.harness.emulator.mlir_reader import parse_program
 from tests.support.emulated_launches import SCHEDULES, load
+from tests.support.structure_kernels import lowered_to
 
 HERE = Path(__file__).resolve().parents[2] / "support"
 SOURCES = (HERE / "ordered_kernels.py", HERE / "ordered_gluon_kernels.py")
@@ -412,6 +413,20 @@ def test_a_twin_fails_by_name_with_both_its_lines(twin, tmp_path):
         else:
             assert not twin.always, schedule
     assert found
+
+
+@pytest.mark.parametrize("schedule", ["eager", "latest"])
+@pytest.mark.parametrize("warps", [1, 2])
+def test_a_warp_has_read_for_all_its_threads_before_one_of_them_writes(warps, schedule):
+    """Another warp may read only then, and take the other way."""
+    x = torch.full((1,), 100, dtype=torch.int32)
+    with emulated("sm_90", schedule):
+        if warps == 1:
+            lowered_to[(1,)](x, num_warps=1)
+            assert x.item() == 42
+        else:
+            with pytest.raises(EmulatedFault, match=r"race: .* writes byte 0 of x, which another thread of it read"):
+                lowered_to[(1,)](x, num_warps=2)
 
 
 def test_there_are_many_pairs_of_right_and_wrong():
