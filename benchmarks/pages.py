@@ -8,8 +8,9 @@ judged_warm.jsonl (first and last line of a run; judged_warm8.jsonl and judged_w
 _short: less work a shard; _all_cores: as many workers on one GPU as on two; _cases: small cases), suite.json and memcheck.json; and
 hopper.log, what the line of its section printed; proton.log, what `benchmarks/block_scaled_matmul.py --proton` printed; and
 split_k.json of `benchmarks/split_k.py`. small.json, grouping.json, gathers.json and blackwell.json are the throughput.json of a
-run of that part alone, and come before throughput.json in the part's section. What is missing becomes a section that says that it
-was not run.
+run of that part alone, and come before throughput.json in the part's section. whole*.json are of `bitverdict run --profile whole
+--json`, large_whole.json is of `bitverdict large` with as many products as compare all words. What is missing becomes a section
+that says that it was not run.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ SHOWN = ("kernel", "type", "M x N x K", "configuration", "timed", "TFLOP/s", "0.
          "differ")  # fmt: skip
 GOALS = {("8192", "launches"): 0.95, ("1024", "graph"): 0.6, ("2048", "graph"): 0.85}
 """Share of cuBLAS that the autotuned matmul must reach in fp16, by size and by how it is timed."""
+LEAST_WHOLE = 512**3  # products of a case that the section of whole sizes lists
 COLOURS = {"matmul": "#1f5fbf", "hopper_matmul": "#b8860b", "ampere_gemm": "#777777", "block_scaled_matmul": "#7a3fa0"}
 JUDGED = {"cold": "cold cache", "warm": "warm cache", "warm8": "warm cache, 8 workers", "warm4": "warm cache, 4 workers"}
 TWO_GPUS = ("two_gpus", "two_gpus_short", "two_gpus_all_cores", "two_gpus_cases")
@@ -134,6 +136,7 @@ def page(place: Path) -> str:
         *gathers_section(part_of(place, "gathers")),
         *tutorial_section(part_of(place, "blackwell")),
         *proton_section(place / "proton.log"),
+        *whole_section([lines(file) for file in sorted(place.glob("whole*.json"))], lines(place / "large_whole.json")),
         *large_section(lines(place / "large.jsonl")),
         *time_section({name: lines(place / f"judged_{name}.jsonl") for name in JUDGED}),
         *hopper_section(place / "hopper.log"),
@@ -362,6 +365,35 @@ def proton_section(log: Path) -> list[str]:
 def told_of(tried: dict) -> str:
     """Each configuration with its figure, or with what refused it."""
     return "; ".join(f"{name} {value}" for name, value in tried.items())
+
+
+def whole_section(runs: list[list[dict]], large: list[dict]) -> list[str]:
+    """The tutorials' own sizes, all words of each: those of at least `LEAST_WHOLE` products, and what comparing them took."""
+    made = ["## The tutorials' own sizes, all words", ""]
+    found: dict[tuple[str, ...], list[dict]] = {}
+    for each in (each for run in runs for each in run if each.get("event") == "verdict"):
+        p = each["case"]["problem"]
+        m, n, k = p.get("m", p.get("out_rows", 0)), p.get("n", 0), p.get("k", 0)
+        if m * n * k >= LEAST_WHOLE and each["verdict"].get("words"):
+            found.setdefault((each["contract"], each["target"], p["dtype"], f"{m}x{n}x{k}"), []).append(each["verdict"])
+    if not found:
+        return [*made, "Not run. `bitverdict run --profile whole --json FILE`", ""]
+    made += [
+        "`bitverdict run --profile whole`. Seconds of one core a case, from operands to the comparison; the longest where",
+        "there are several. What is not in the table was not run whole.",
+        "",
+    ]
+    made += [f"- {run[-1]['sentence']}; {run[-1]['wall']:.0f} s; {ran_with(run[0])}." for run in runs if "wall" in run[-1]]
+    made.append("")
+    table = [
+        [*row, str(len(came)), f"{sum(v['words'] for v in came):,}", f"{sum(v['decision'] != 'pass' for v in came)}",
+         f"{max(v['seconds']['total'] for v in came):.0f}"]
+        for row, came in sorted(found.items(), key=lambda item: (item[0][0], item[0][1], item[0][2], -item[1][0]["words"]))
+    ]  # fmt: skip
+    made += grid(("kernel", "target", "type", "M x N x K", "cases", "words", "not passed", "seconds"), table, left=4)
+    if large and large[-1].get("event") == "summary":
+        made += [f"`bitverdict large` at one size, all words, {large[-1]['model']}: **{large[-1]['sentence']}**", ""]
+    return made
 
 
 def large_section(rows: list[dict]) -> list[str]:

@@ -117,7 +117,7 @@ def test_dequantised_operands_are_the_elements_times_their_scales() -> None:
 
 
 def test_a_page_says_what_was_not_run_and_shows_what_was(tmp_path: Path) -> None:
-    assert pages.page(tmp_path).count("Not run.") == 12
+    assert pages.page(tmp_path).count("Not run.") == 13
     told = {"date": "today", "command": "python", "model": "a GPU", "versions": {"triton": "3.9.0"}, "seconds": 1.0}
     lacking = Timed(
         kernel="blocked_matmul", dtype="fp16", m=8192, n=8192, k=16384, config="64x64x64 w4", not_run="it lacks tcgen05"
@@ -125,10 +125,25 @@ def test_a_page_says_what_was_not_run_and_shows_what_was(tmp_path: Path) -> None
     rows = [ROW.to_json(), lacking.to_json()]
     (tmp_path / "throughput.json").write_text(json.dumps(told | {"rows": rows}))
     page = pages.page(tmp_path)
-    assert page.count("Not run.") == 11 and "**0.950** of cuBLAS (goal 0.95: met)" in page and "it lacks tcgen05" in page
+    assert page.count("Not run.") == 12 and "**0.950** of cuBLAS (goal 0.95: met)" in page and "it lacks tcgen05" in page
     drawn = pages.svg(told | {"rows": rows})
     assert drawn.startswith("<svg") and "matmul fp16 8192" in drawn and "blocked_matmul" not in drawn
     assert pages.main([str(tmp_path / "nowhere")]) == 2
+
+
+def test_whole_sizes_are_shown_by_kernel_with_the_longest_time(tmp_path: Path) -> None:
+    def verdict(size: int, seconds: float, decision: str = "pass") -> dict:
+        problem = {"table_rows": size, "rows": size, "out_rows": size, "n": size, "k": size, "dtype": "bf16"}
+        came = {"decision": decision, "words": size * size, "seconds": {"total": seconds}}
+        kernel = "fused_gather_scatter_matmul"
+        return {"event": "verdict", "contract": kernel, "target": "emulated:sm_100", "case": {"problem": problem}, "verdict": came}
+
+    run = [{"event": "run", "versions": {"triton": "3.9.0"}}, verdict(512, 3.0), verdict(512, 7.0, "fail"), verdict(256, 1.0),
+           {"event": "summary", "sentence": "3 cases judged", "wall": 12.4}]  # fmt: skip
+    (tmp_path / "whole_fused.json").write_text("".join(json.dumps(line) + "\n" for line in run))
+    section = pages.page(tmp_path).partition("## The tutorials' own sizes, all words")[2].partition("## ")[0]
+    assert "| fused_gather_scatter_matmul | emulated:sm_100 | bf16 | 512x512x512 | 2 | 524,288 | 1 | 7 |" in section
+    assert "256x256x256" not in section and "- 3 cases judged; 12 s; triton 3.9.0." in section
 
 
 def test_the_time_of_a_run_counts_a_worker_s_start_as_the_harness_s_own(tmp_path: Path) -> None:
@@ -164,7 +179,7 @@ def test_the_hopper_environment_is_shown_as_pytest_ended_it(tmp_path: Path) -> N
     )
     assert kept + "\n- not run: small_mma: it lacks" in shown and "created" not in shown
     log.write_text("created: 16/16 workers\n")  # ended before its summary
-    assert pages.page(tmp_path).count("Not run.") == 12
+    assert pages.page(tmp_path).count("Not run.") == 13
 
 
 def test_grouping_is_shown_as_the_gain_over_the_same_tile_without_it(tmp_path: Path) -> None:
