@@ -237,6 +237,14 @@ ACCESSES: tuple[Rule, ...] = (
         "PTX ISA, mbarrier.arrive (release) and mbarrier.try_wait (acquire)",
     ),
     Rule(
+        "another CTA",
+        "reads and writes the memory of its cluster's other CTAs: a multicast load writes all copies, a product of two reads both",
+        "a barrier of the cluster, or a wait for an mbarrier that the CTAs share, or for a commit that is multicast to all of them",
+        "PTX ISA, barrier.cluster; mbarrier; tcgen05.commit .multicast::cluster",
+        said="between a use of memory in one CTA and an operation of another CTA that reaches there stands a barrier of the "
+        "cluster, an mbarrier that they share, or a commit that is multicast to all of them",
+    ),
+    Rule(
         "another thread",
         "reads and writes global memory",
         "a barrier of all threads of the partition between the two: tl.debug_barrier, gl.barrier, or one inside an operation (a "

@@ -187,10 +187,6 @@ class Device:
         names: Sequence[str],
         values: Sequence[Any],
     ) -> None:
-        if getattr(metadata, "num_ctas", 1) != 1:
-            raise EmulatedFault(
-                "not modelled", f"num_ctas = {metadata.num_ctas}: clusters are not modelled, launch with num_ctas=1"
-            )
         ready = self.translated(program, metadata)
         launch.program, launch.python, launch.products = ready.program.text, ready.source, Counter(ready.products)
         self.launches.append(launch)
@@ -212,6 +208,7 @@ class Device:
             schedule=self.schedule,
             shared=ready.program.integer("ttg.shared"),
             tensor=ready.program.integer("ttg.tensor_memory_size"),
+            ctas=ready.program.integer("ttg.num-ctas", 1),
             runs=[0] * len(ready.blocks),
             step_limit=STEP_LIMIT,
             end=ready.program.entry.blocks[-1].operations[-1].location,
@@ -263,7 +260,10 @@ class Device:
 
         def held(registers: Registers) -> Residency:
             shared, columns = program.integer("ttg.shared"), program.integer("ttg.tensor_memory_size")
-            return residency(self.arch, self.multiprocessors, shared=shared, warps=warps, columns=columns, registers=registers)
+            ctas = program.integer("ttg.num-ctas", 1)  # of a cluster, each on a multiprocessor of its own
+            return residency(
+                self.arch, max(self.multiprocessors // ctas, 1), shared=shared, warps=warps, columns=columns, registers=registers
+            )
 
         found = held(most_registers(warps, limit_of(metadata, program.attributes.get("ttg.maxnreg"))))
         if not ready.facts.polling or count <= found.programs:

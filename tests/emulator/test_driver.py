@@ -95,11 +95,6 @@ def test_a_finding_names_the_launched_file_and_not_the_compiled_one(tmp_path):
         assert raised.value.location == f"{path}:7"
 
 
-def test_clusters_are_refused_by_name():
-    with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"not modelled.*num_ctas"):
-        kernels.copy[(2,)](torch.zeros(64), torch.zeros(64), 64, 64, BLOCK=64, num_ctas=2)
-
-
 def test_another_release_of_triton_is_refused_with_what_is_known(monkeypatch):
     monkeypatch.setattr(triton, "__version__", "3.8.0")
     with pytest.raises(RuntimeError, match=r"triton 3\.8\.0.*3\.9"), emulated("sm_90"):

@@ -14,6 +14,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from bitverdict.harness.emulator.async_rules import AsyncKind, Completion
+from bitverdict.harness.emulator.execution.cluster_order import OWN, Use
 from bitverdict.harness.emulator.faults import BadArgument, OnChipFault
 from bitverdict.harness.emulator.memory.onchip import View
 
@@ -37,6 +38,8 @@ class InFlight:
         "after",
         "agent",
         "barriers",
+        "behind",
+        "everywhere",
         "kind",
         "known",
         "landed",
@@ -68,6 +71,8 @@ class InFlight:
         self.after: list[InFlight] = []  # what its issuer had waited for: its completion implies theirs
         self.number = 0
         self.value: Any = None
+        self.everywhere = OWN  # in which CTAs of a cluster it is over for whoever waits for it
+        self.behind: list[Use] = []  # uses of memory before it
 
 
 def _nothing() -> None: ...
@@ -190,6 +195,7 @@ class Flights:
                 self._collide(earlier.writes, view, flight.op, earlier, "writes", "writes")
                 self._collide(earlier.reads, view, flight.op, earlier, "overwrites", "reads")
         flight.after = self.known_to(agent)
+        flight.behind = self.cta.cluster.so_far(agent.number)
         self.pending.append(flight)
         if flight.kind.completes_by is Completion.WAIT_GROUP:
             agent.groups.add(flight)
@@ -238,14 +244,19 @@ class Flights:
             self.complete(agent, flight)
         return found
 
-    def complete(self, agent: Agent, flight: InFlight) -> None:
-        """`agent` has waited for `flight`: it may rely on it from here."""
+    def complete(self, agent: Agent, flight: InFlight, known: int = OWN) -> None:
+        """`agent` has waited for `flight`: it may rely on it from here, of a cluster in as many CTAs as are `known`."""
         if agent.number in flight.known:
             return
         self.land(flight)
         flight.known.add(agent.number)
+        cluster, known = self.cta.cluster, max(known, flight.everywhere)
+        for views, writes in ((flight.reads, False), (flight.writes, True)):
+            for view in views:
+                cluster.use(flight.op, view, writes=writes, agent=agent.number, known=known)
+        cluster.learn(agent.number, flight.behind, known)
         for earlier in flight.after:
-            self.complete(agent, earlier)
+            self.complete(agent, earlier, known)
         if all(a.number in flight.known for a in self.agents) and flight in self.pending:
             self.pending.remove(flight)
 

@@ -130,6 +130,19 @@ class Cta:
         """bar.sync: all threads of the running agent meet."""
         self.launch.memory.order.meet(self.state.agent)
 
+    def meet_cluster(self, op: Operation, *, relaxed: bool) -> None:
+        """barrier.cluster: the threads of all CTAs of the cluster meet."""
+        if len(self.flights.agents) > 1:
+            raise EmulatedFault(
+                "deadlock",
+                f"{op.name} in {self.state.agent.name} waits for all threads of the cluster: those of other partitions never come",
+                op.location,
+                {"operation": op.brief},
+            )
+        self.meet()
+        if not relaxed:
+            self.state.cluster.reset()
+
     def meet_warps(self) -> None:
         """Values go from thread to thread, but none from one warp to another."""
         self.launch.memory.order.meet_warps(self.state.agent)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bitverdict.harness.emulator.advice import Note
+from bitverdict.harness.emulator.execution.cluster_order import ClusterOrder
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.timeline import Timeline
 
@@ -27,6 +28,8 @@ class LaunchContext:
     """Bytes of shared memory of each program."""
     tensor: int
     """Columns of tensor memory of each program; it has none where this is 0."""
+    ctas: int = 1
+    """CTAs of a cluster, which is one program; shared and tensor memory are those of each."""
     runs: list[int]
     """How often each block of the code ran."""
     step_limit: int
@@ -60,6 +63,7 @@ class CtaState:
         self.acts = self.steps = self.operations = 0
         self.together = False  # programs of the launch run turn by turn
         self.footprints: dict[str, Footprints] = {}
+        self.cluster = ClusterOrder(self)
 
     def start(self, number: int, agent: Agent) -> None:
         """Become program `number` of the grid, which `agent` runs alone."""
@@ -68,6 +72,7 @@ class CtaState:
         self.timeline = Timeline()
         self.operations = 0
         self.footprints = {}
+        self.cluster.reset()
         self.admit(agent)
         self.agent = agent
 

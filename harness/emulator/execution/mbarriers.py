@@ -10,6 +10,7 @@ import numpy as np
 from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.async_rules import Completion, Proxy
 from bitverdict.harness.emulator.execution.async_ops import Flights, InFlight
+from bitverdict.harness.emulator.execution.cluster_order import OWN, Use
 from bitverdict.harness.emulator.execution.cta_state import CtaState
 from bitverdict.harness.emulator.execution.partitions import Blocked, Thread
 from bitverdict.harness.emulator.faults import OnChipFault
@@ -25,8 +26,10 @@ class Barrier:
     What arrived in the open phase is `carried` and `told`; what its completion has made known to waiters is `finished` and `known`.
     """
 
-    def __init__(self, op: Operation, count: int, agents: int) -> None:
-        self.op, self.count = op, count
+    def __init__(self, op: Operation, count: int, agents: int, reach: int) -> None:
+        self.op, self.count, self.reach = op, count, reach  # `reach`: of which CTAs of a cluster who waits knows
+        self.behind: list[Use] = []
+        self.met: list[Use] = []
         self.phase, self.arrivals, self.bytes = 0, count, 0
         self.carried: list[InFlight] = []
         self.finished: list[InFlight] = []
@@ -70,16 +73,15 @@ class Mbarriers:
         """Each live barrier, for a person to read."""
         return {f"byte {offset}": f"{bar} (initialised at {bar.op.location})" for offset, bar in sorted(self.live.items())}
 
-    def init(self, op: Operation, view: View, count: int) -> None:
-        """mbarrier.init for `count` arrivals a phase."""
+    def init(self, op: Operation, view: View, count: int, reach: int = OWN) -> None:
+        """mbarrier.init for `count` arrivals a phase, in a cluster from each of the CTAs that share it: of those within `reach`."""
         agent = self.cta.agent
         self.cta.touch(op, view, write=True, keep=True)
         if view.offset in self.live:
             self._misuse(op, f"{op.name} on {view}, where a barrier lives already: invalidate it first", self.live[view.offset].op)
         self.flights.write(agent, op, view)
-        view.array[...] = count
-        view.know()
-        self.live[view.offset] = Barrier(op, count, len(agent.clock))
+        view.put(np.full(view.shape, count, view.dtype))
+        self.live[view.offset] = Barrier(op, count, len(agent.clock), reach)
         self.cta.tell("mbarrier", op, f"initialised at byte {view.offset} for {count} arrivals a phase")
 
     def invalidate(self, op: Operation, view: View) -> None:
@@ -91,13 +93,13 @@ class Mbarriers:
     def overwritten(self, op: Operation, view: View) -> None:
         """A write to `view`: no barrier may live there."""
         for offset in self.live:
-            if view.low <= offset < view.high:
+            if view.holds(offset):
                 self._misuse(op, f"{op.name} overwrites {view}, where a barrier lives: invalidate it first", self.live[offset].op)
 
     def read(self, op: Operation, view: View) -> None:
         """A read of `view` as data: a barrier that lives there has overwritten what was stored (PTX ISA, mbarrier: opaque)."""
         for offset in self.live:
-            if view.low <= offset < view.high:
+            if view.holds(offset):
                 self._misuse(op, f"{op.name} reads {view}, where a barrier lives", self.live[offset].op)
 
     def arrive(self, op: Operation, view: View, count: int) -> None:
@@ -126,6 +128,7 @@ class Mbarriers:
         barrier.carried += carried
         if told is not None:
             np.maximum(barrier.told, told, out=barrier.told)
+            barrier.behind += self.cta.cluster.so_far(self.cta.agent.number)
         self._settle(op, view, barrier)
 
     def receive(self, op: Operation, view: View, size: int, flight: InFlight) -> None:
@@ -147,6 +150,7 @@ class Mbarriers:
             barrier.arrivals = barrier.count
             barrier.finished += barrier.carried
             barrier.carried = []
+            barrier.met, barrier.behind = barrier.met + barrier.behind, []
             barrier.known = np.maximum(barrier.known, barrier.told)
             self.cta.tell("mbarrier", op, f"at byte {view.offset} completes phase {barrier.phase - 1}")
 
@@ -174,6 +178,7 @@ class Mbarriers:
             if by_group and flight.kind.proxy is Proxy.GENERIC and agent.number not in flight.known:
                 for view in flight.writes:  # by cp.async: whoever waited for it knows of it as of ordinary stores
                     self.generic_write(flight.op, view)
-            self.flights.complete(agent, flight)
+            self.flights.complete(agent, flight, barrier.reach)
+        self.cta.cluster.learn(agent.number, barrier.met, barrier.reach)
         barrier.finished = [f for f in barrier.finished if f in self.flights.pending]
         agent.acquire(barrier.known)

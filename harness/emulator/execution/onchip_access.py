@@ -28,10 +28,11 @@ class OnChipMemory:
 
     def __init__(self, cta: CtaState, flights: Flights, mbarriers: Mbarriers) -> None:
         self.cta, self.flights, self.mbarriers = cta, flights, mbarriers
-        self.shared = Space("shared memory", cta.launch.shared)
-        self.tensor = Space("tensor memory", TENSOR_BYTES if cta.launch.tensor else 0)
+        ctas = cta.launch.ctas
+        self.shared = Space("shared memory", cta.launch.shared * ctas)
+        self.tensor = Space("tensor memory", TENSOR_BYTES * ctas if cta.launch.tensor else 0)
         mbarriers.generic_write = self.generic_write
-        self.proxies = ProxyVisibility(cta.launch.shared, cta.notes)
+        self.proxies = ProxyVisibility(cta.launch.shared * ctas, cta.notes)
 
     def reset(self) -> None:
         """Poisoned, and nothing known of it."""
@@ -55,9 +56,11 @@ class OnChipMemory:
         """local_alloc and tmem_alloc: a view, written when there is a `value`, unknown otherwise."""
         return self._begun(op, View(self.tensor if tensor else self.shared, offset, shape, strides, dtype, pieces, spread), value)
 
-    def place(self, op: Operation, offset: int, places: np.ndarray, dtype: np.dtype, value: np.ndarray | None) -> View:
-        """local_alloc whose elements begin `places` bytes from `offset`, as `allocate`."""
-        return self._begun(op, Placed(self.shared, places + offset, dtype), value)
+    def place(
+        self, op: Operation, offset: int, places: np.ndarray, dtype: np.dtype, value: np.ndarray | None, tensor: bool = False
+    ) -> View:
+        """local_alloc or tmem_alloc whose elements begin `places` bytes from `offset`, as `allocate`."""
+        return self._begun(op, Placed(self.tensor if tensor else self.shared, places + offset, dtype), value)
 
     def _begun(self, op: Operation, view: View, value: np.ndarray | None) -> View:
         if value is not None:
@@ -69,9 +72,10 @@ class OnChipMemory:
     def scratch(self, op: Operation, offset: int, size: int) -> None:
         """The lowering of `op` uses `size` bytes of shared memory for itself: what was there is lost."""
         if size:
-            view = View(self.shared, offset, (size,), (1,), np.dtype(np.uint8))
-            self._touch(op, view, write=True)
-            view.forget()
+            for cta in range(self.cta.launch.ctas):
+                view = View(self.shared, offset + cta * self.cta.launch.shared, (size,), (1,), np.dtype(np.uint8))
+                self._touch(op, view, write=True)
+                view.forget()
 
     def index(self, op: Operation, view: View, at: int) -> View:
         """Buffer `at` of an allocation of several. Beyond them it is an address that nothing may be done with."""
@@ -119,6 +123,8 @@ class OnChipMemory:
             if view.space is self.shared:
                 self.mbarriers.read(op, view)
         self.cta.touch(op, view, write=write, keep=keep)
+        if keep:
+            self.cta.cluster.use(op, view, writes=write, agent=self.cta.agent.number)
 
     def read(self, op: Operation, view: View) -> np.ndarray:
         self._touch(op, view, write=False)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitverdict.harness.emulator.async_rules import TCGEN05_COMMIT, TCGEN05_CP, TCGEN05_MMA, WGMMA
-from bitverdict.harness.emulator.execution.async_ops import Flights, PendingTensor
+from bitverdict.harness.emulator.execution.async_ops import Flights, InFlight, PendingTensor
+from bitverdict.harness.emulator.execution.cluster_order import OWN, PAIR
 from bitverdict.harness.emulator.execution.cta_state import CtaState
 from bitverdict.harness.emulator.execution.mbarriers import Mbarriers
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
@@ -58,9 +59,25 @@ class TensorCore:
         return value
 
     # -- tcgen05 (PTX ISA 9.7.16) -------------------------------------------------------------------------------------
-    def mma(self, op: Operation, run: Callable, a: View, b: View, d: View, use: Any, signals: tuple) -> None:
+    def mma(
+        self,
+        op: Operation,
+        run: Callable,
+        a: View,
+        b: View,
+        d: View,
+        use: Any,
+        signals: tuple,
+        count: int = 1,
+        over: int = OWN,
+        pair: bool = False,
+    ) -> None:
         """tcgen05.mma, and the commit behind it: operands are read, and the accumulator written, until a barrier it signals is
-        waited for. The pipe hands the accumulator from one to the next in order."""
+        waited for. The pipe hands the accumulator from one to the next in order. In a cluster a signal
+        is `count` arrivals, and tells that the product is `over` in as many CTAs. `pair`: it reads the operands of two."""
+        if pair:
+            for view in (a, b):
+                self.cta.cluster.hold(op, view, writes=False, needs=PAIR)
         flights, signalled = self.flights, tuple(barrier.offset for barrier, when in signals if when)
         flight = self.onchip.begin(op, TCGEN05_MMA, reads=(a, b), writes=(d,), barriers=signalled)
 
@@ -78,7 +95,7 @@ class TensorCore:
                 d.leave_undefined(lanes, a.space.undefined_by)
             for barrier, when in signals:
                 if when:
-                    self.mbarriers.signal(op, barrier, 1, flights.before(flight))
+                    self.mbarriers.signal(op, barrier, count, _over(flights.before(flight), over))
 
         self.flights.issue(flight, land)
 
@@ -94,10 +111,16 @@ class TensorCore:
         use: Any,
         signals: tuple,
         is_async: bool,
+        count: int = 1,
+        over: int = OWN,
+        pair: bool = False,
     ) -> None:
         """tcgen05.mma with block scales: as `mma`, and the scales are read in the order of the pipe that a copy filled them in."""
         flights, signalled = self.flights, tuple(barrier.offset for barrier, when in signals if when)
         scales = a_scales, b_scales
+        if pair:
+            for view in (a, b):
+                self.cta.cluster.hold(op, view, writes=False, needs=PAIR)
         flight = self.onchip.begin(op, TCGEN05_MMA, reads=(a, b), in_turn=scales, writes=(d,), barriers=signalled)
 
         def land() -> None:
@@ -115,7 +138,7 @@ class TensorCore:
             d.put(scaled_product(model, left, rows, right, columns, before).view(np.float32))
             for barrier, when in signals:
                 if when:
-                    self.mbarriers.signal(op, barrier, 1, flights.before(flight))
+                    self.mbarriers.signal(op, barrier, count, _over(flights.before(flight), over))
 
         flights.issue(flight, land)
         if not is_async:
@@ -133,15 +156,22 @@ class TensorCore:
 
         self.flights.issue(flight, land)
 
-    def commit(self, op: Operation, barrier: View) -> None:
-        """tcgen05.commit: one arrival when everything before it in the pipe has completed."""
+    def commit(self, op: Operation, barrier: View, count: int = 1, over: int = OWN) -> None:
+        """tcgen05.commit: an arrival when everything before it in the pipe has completed; `count` and `over` as of `mma`."""
         self.mbarriers.at(op, barrier)
         flight = self.onchip.begin(op, TCGEN05_COMMIT, barriers=(barrier.offset,))
 
         def land() -> None:
-            self.mbarriers.signal(op, barrier, 1, self.flights.before(flight))
+            self.mbarriers.signal(op, barrier, count, _over(self.flights.before(flight), over))
 
         self.flights.issue(flight, land)
+
+
+def _over(flights: list[InFlight], known: int) -> list[InFlight]:
+    """`flights`, of which whoever waits for the commit knows in as many CTAs."""
+    for flight in flights:
+        flight.everywhere = max(flight.everywhere, known)
+    return flights
 
 
 def _codes(element: str, held: np.ndarray, axis: int) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -31,9 +32,10 @@ def owners(kind: Type, layout: str) -> Owners:
     """Who holds a value of the type `kind`, whose layout is `layout` with its aliases written out."""
     if kind.kind != "tensor":
         return SCALAR
-    registers, lanes, warps = bases(kind.shape, layout)
+    linear = _linear(kind.shape, layout)
+    registers, lanes, warps, ctas = linear.reg_bases, linear.lane_bases, linear.warp_bases, linear.block_bases
     threads = np.zeros(kind.shape, np.int32)
-    bits = lanes + [[0] * len(kind.shape)] * (WARP.bit_length() - 1 - len(lanes)) + warps
+    bits = lanes + [[0] * len(kind.shape)] * (WARP.bit_length() - 1 - len(lanes)) + warps + ctas
     copies = sum(1 << i for i, basis in enumerate(bits) if not any(basis))
     places = np.zeros((1, len(kind.shape)), np.int64)  # (held, rank) coordinates that a thread's registers reach from its first
     for basis in registers:
@@ -51,7 +53,15 @@ def owners(kind: Type, layout: str) -> Owners:
 
 
 def bases(shape: tuple[int, ...], layout: str) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
-    """(register, lane, warp) bases of `layout` for a tensor of `shape`."""
+    """(register, lane, warp) bases of `layout` for a tensor of `shape`. ValueError where several CTAs of a cluster hold it."""
+    found = _linear(shape, layout)
+    if any(map(any, found.block_bases)):
+        raise ValueError("of a tensor that several CTAs hold")
+    return found.reg_bases, found.lane_bases, found.warp_bases
+
+
+def _linear(shape: tuple[int, ...], layout: str) -> Any:
+    """The compiler's linear layout that `layout` is for a tensor of `shape`."""
     from triton._C.libtriton import gluon_ir, ir, nvidia
 
     context = ir.context()
@@ -65,8 +75,7 @@ def bases(shape: tuple[int, ...], layout: str) -> tuple[list[list[int]], list[li
     module.context = context  # or it is gone before the module is
     builder = gluon_ir.GluonOpBuilder(context)
     held = builder.get_gluon_layout_from_tensor(module.get_function("layout").args(0))
-    found = builder.to_linear_layout(held._to_ir(builder), list(shape))
-    return found.reg_bases, found.lane_bases, found.warp_bases
+    return builder.to_linear_layout(held._to_ir(builder), list(shape))
 
 
 @cache

@@ -9,6 +9,7 @@ import numpy as np
 from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.async_rules import TMA_GATHER, TMA_LOAD, TMA_SCATTER, TMA_STORE, AsyncKind
 from bitverdict.harness.emulator.execution.async_ops import Flights
+from bitverdict.harness.emulator.execution.cluster_order import CLUSTER
 from bitverdict.harness.emulator.execution.cta_state import CtaState
 from bitverdict.harness.emulator.execution.mbarriers import Mbarriers
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
@@ -30,12 +31,25 @@ class Tma:
         self.cta, self.flights, self.mbarriers, self.onchip = cta, flights, mbarriers, onchip
         self.memory = cta.launch.memory
 
-    def load(self, op: Operation, descriptor: Descriptor, starts: tuple[int, ...], barrier: View, target: View, when: Any) -> None:
-        """A tile into shared memory; its bytes, those outside the tensor included, are counted by `barrier`."""
+    def load(
+        self,
+        op: Operation,
+        descriptor: Descriptor,
+        starts: tuple[int, ...],
+        barrier: View,
+        target: View,
+        when: Any,
+        ctas: int = 1,
+        multicast: bool = False,
+    ) -> None:
+        """A tile into shared memory; its bytes, those outside the tensor included, are counted by `barrier`. It is dealt out to as
+        many `ctas`, each of which counts its own. `multicast`: one CTA writes the copies of others too."""
         if when:
             check_alignment(op, starts[-1], descriptor.itemsize)
             lead = (1,) * (len(starts) - len(target.shape))
-            self._load(op, TMA_LOAD, descriptor, *descriptor.box(starts, (*lead, *target.shape)), barrier, target)
+            self._load(op, TMA_LOAD, descriptor, *descriptor.box(starts, (*lead, *target.shape)), barrier, target, ctas)
+            if multicast:
+                self.cta.cluster.hold(op, target, writes=True, needs=CLUSTER)
 
     def load_pixels(
         self,
@@ -54,12 +68,15 @@ class Tma:
             self._load(op, TMA_LOAD, descriptor, *descriptor.columns(starts, moved, *target.shape), barrier, target)
 
     def gather(
-        self, op: Operation, descriptor: Descriptor, rows: np.ndarray, column: int, barrier: View, target: View, when: Any
-    ) -> None:
-        """Chosen rows into shared memory, from `column` on."""
+        self, op: Operation, descriptor: Descriptor, rows: np.ndarray, column: int, barrier: View, target: View, when: Any,
+        ctas: int = 1, multicast: bool = False,
+    ) -> None:  # fmt: skip
+        """Chosen rows into shared memory, from `column` on; `ctas` and `multicast` as of `load`."""
         if when:
             check_alignment(op, column, descriptor.itemsize)
-            self._load(op, TMA_GATHER, descriptor, *descriptor.rows(rows, column, target.shape[-1]), barrier, target)
+            self._load(op, TMA_GATHER, descriptor, *descriptor.rows(rows, column, target.shape[-1]), barrier, target, ctas)
+            if multicast:
+                self.cta.cluster.hold(op, target, writes=True, needs=CLUSTER)
 
     def _load(
         self,
@@ -70,6 +87,7 @@ class Tma:
         inside: np.ndarray | None,
         barrier: View,
         target: View,
+        ctas: int = 1,
     ) -> None:
         self.mbarriers.at(op, barrier)
         flight = self.onchip.begin(op, kind, writes=(target,), barriers=(barrier.offset,))
@@ -79,7 +97,7 @@ class Tma:
         def land() -> None:
             found = self.memory.load(op, addresses, inside, padding, target.dtype, agent, None)
             target.put(descriptor.loaded(found).reshape(target.shape))
-            self.mbarriers.receive(op, barrier, addresses.size * target.dtype.itemsize, flight)
+            self.mbarriers.receive(op, barrier, addresses.size * target.dtype.itemsize // ctas, flight)
 
         self.flights.issue(flight, land)
 

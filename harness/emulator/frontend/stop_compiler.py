@@ -89,8 +89,6 @@ class Stages:
         if backend is None:  # the compile cache asks for its key
             return self.key, self.key
         assert stages is not None and capability is not None
-        if options.num_ctas != 1:
-            return None  # the launch refuses it by name
         stages.pop("llir"), stages.pop("ptx")
         stages["cubin"] = tile_program(options, capability, getattr(language, "name", "").lower())
         return None

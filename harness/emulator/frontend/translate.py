@@ -21,6 +21,7 @@ from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
 from bitverdict.harness.emulator.execution.threads import Owners, owners
 from bitverdict.harness.emulator.faults import EmulatedFault, NotModelled
 from bitverdict.harness.emulator.frontend.access_widths import Access
+from bitverdict.harness.emulator.frontend.cluster_layouts import Split, commits, split
 from bitverdict.harness.emulator.frontend.contraction import Contraction
 from bitverdict.harness.emulator.frontend.generated_code import Code, Writer, compiled, gives_nothing, run
 from bitverdict.harness.emulator.frontend.hints import check, hints_of, note
@@ -133,6 +134,24 @@ class Translator(Writer):
     def contraction(self) -> Contraction:
         """What the compiler made of this program's sums."""
         return Contraction(self.program, int(self.arch.removeprefix("sm_")))
+
+    @property
+    def ctas(self) -> int:
+        """How many CTAs a cluster of the launch has; a cluster is one program."""
+        return self.program.integer("ttg.num-ctas", 1)
+
+    def split(self, kind: Type) -> Split:
+        """How a value of the type `kind` is dealt out to the CTAs of the cluster."""
+        return split(self.program.expand(kind.layout), kind.shape)
+
+    def commits(self, op: Operation, operands: Iterable[str], *, multicast: bool) -> int:
+        """How many arrivals each CTA's barrier sees when `op`, a product of `operands` or its commit, is complete."""
+        if not multicast:
+            return 1
+        kinds = [self.typed(op, self.types.get(name)) for name in operands]
+        return commits(
+            (self.program.expand(kind.layout) for kind in kinds), two_ctas=self.program.attributes.get("ttng.two-ctas") == "true"
+        )
 
     @cached_property
     def reinterprets(self) -> bool:
@@ -409,10 +428,6 @@ def translate(
     from bitverdict.harness.emulator.frontend import lowerings  # noqa: F401  (fills the table)
 
     program = parse_program(text)
-    if program.integer("ttg.num-ctas", 1) != 1:
-        raise EmulatedFault(
-            "not modelled", f"num_ctas = {program.integer('ttg.num-ctas')}: clusters are not modelled, launch with num_ctas=1"
-        )
     check_instructions(program, arch)
     translator = Translator(program, arch=arch, fused=fused, flushes=flushes, accesses=widths(program))
     entry, types = translator.name_of(program.entry), _entry_types(program.entry)

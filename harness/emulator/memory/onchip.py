@@ -141,6 +141,10 @@ class View:
         """Whether it covers all bytes from its first to its last, padding included."""
         return self.high - self.low == self.spread * self.dtype.itemsize * int(np.prod(self.shape))
 
+    def holds(self, byte: int) -> bool:
+        """Whether `byte` of its space may be one of it."""
+        return self.low <= byte < self.high
+
     @property
     def extent(self) -> slice | np.ndarray:
         """What indexes the space's bytes that the view covers."""
@@ -148,12 +152,7 @@ class View:
 
     def places(self) -> np.ndarray:
         """The byte that each element begins at, of `shape`."""
-        found = np.full((), self.offset, np.int64)
-        for axis, (size, stride) in enumerate(zip(self.pieces, self.strides, strict=True)):
-            along = [1] * len(self.pieces)
-            along[axis] = size
-            found = found + (np.arange(size, dtype=np.int64) * stride).reshape(along)
-        return found.reshape(self.shape)
+        return places_in(self.shape, self.pieces, self.strides) + self.offset
 
     @property
     def identity(self) -> tuple:
@@ -249,6 +248,16 @@ class Outside(View):
 
     def transposed(self, order: list[int]) -> View:
         return self._of_shape(tuple(self.shape[i] for i in order))
+
+
+def places_in(shape: tuple[int, ...], pieces: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
+    """The byte, from the first on, that each element of `shape` begins at, whose `pieces` lie `strides` apart."""
+    found = np.zeros((), np.int64)
+    for axis, (size, stride) in enumerate(zip(pieces, strides, strict=True)):
+        along = [1] * len(pieces)
+        along[axis] = size
+        found = found + (np.arange(size, dtype=np.int64) * stride).reshape(along)
+    return found.reshape(shape)
 
 
 def row_major(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:

@@ -76,6 +76,9 @@ class Placed(View):
     def dense(self) -> bool:
         return False
 
+    def holds(self, byte: int) -> bool:
+        return bool(((self.at <= byte) & (byte < self.at + self.dtype.itemsize)).any())
+
     def bytes(self) -> np.ndarray:
         return np.unique(self.at.reshape(-1, 1) + np.arange(self.dtype.itemsize))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bitverdict.harness.emulator.execution.cluster_order import CLUSTER, OWN, reach
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.mbarriers import Mbarriers
 from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
@@ -12,7 +13,8 @@ from bitverdict.harness.emulator.mlir_reader import Operation
 @lowers("ttng.init_barrier")
 def init_barrier(t: Translator, op: Operation) -> None:
     (barrier,) = t.operands(op, "barrier")
-    t.machine(op, Mbarriers.init, barrier, op.integer("count"))
+    copies = t.split(t.operand(op, 0)).copies if t.ctas > 1 else 1
+    t.machine(op, Mbarriers.init, barrier, op.integer("count"), reach(t.ctas, copies))
 
 
 @lowers("ttng.inval_barrier")
@@ -32,6 +34,7 @@ def wait_barrier(t: Translator, op: Operation) -> None:
 @lowers("ttng.barrier_expect")
 def expect(t: Translator, op: Operation) -> None:
     barrier, enabled = t.operands(op, "barrier", "enabled")
+    _own_cta(t, op)
     with t.when(enabled):
         t.machine(op, Mbarriers.expect, barrier, op.integer("size"))
 
@@ -39,17 +42,33 @@ def expect(t: Translator, op: Operation) -> None:
 @lowers("ttng.arrive_barrier")
 def arrive(t: Translator, op: Operation) -> None:
     barrier, enabled = t.operands(op, "barrier", "enabled?")
+    _own_cta(t, op)
     with t.when(enabled):
         t.machine(op, Mbarriers.arrive, barrier, op.integer("count", 1))
 
 
+def _own_cta(t: Translator, op: Operation) -> None:
+    """NotModelled for an arrival that a CTA makes for others than those that share its barrier."""
+    if op.integer("fromCTA", t.ctas - 1) != t.ctas - 1 or op.integer("multicastCTA", 0):
+        raise NotModelled(op, "an arrival from another CTA (from_cta)")
+
+
 @lowers("ttng.tc_gen5_commit")
 def commit(t: Translator, op: Operation) -> None:
-    barrier, enabled, descriptors = t.operands(op, "barrier", "enabled?", "descriptors*")
-    if descriptors:
-        raise NotModelled(op, "multicast")
+    names = "barrier", "enabled?", "descriptors*"
+    barrier, enabled, _descriptors = t.operands(op, *names)
+    shared = op.named(*names)["descriptors"]
+    pair = t.program.attributes.get("ttng.two-ctas") == "true"
+    over = CLUSTER if shared else reach(t.ctas, 2) if pair else OWN
     with t.when(enabled):
-        t.machine(op, TensorCore.commit, barrier)
+        t.machine(op, TensorCore.commit, barrier, t.commits(op, shared, multicast=bool(shared)), over)
+
+
+@lowers("ttng.cluster_barrier")
+def cluster_barrier(t: Translator, op: Operation) -> None:
+    """barrier.cluster.arrive and .wait by all threads of all CTAs of the cluster. One that is relaxed releases nothing of
+    memory."""
+    t.machine(op, Cta.meet_cluster, relaxed=op.flag("relaxed"))
 
 
 @lowers("ttg.warp_specialize")

@@ -6,13 +6,17 @@ column, columns of the row's quarters side by side, tiles first, then the next f
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from bitverdict.harness.emulator.execution.cluster_order import CLUSTER, OWN, reach
 from bitverdict.harness.emulator.execution.cta import Cta
+from bitverdict.harness.emulator.execution.onchip_access import TENSOR_BYTES
 from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
 from bitverdict.harness.emulator.frontend.lowerings.shared_memory import TENSOR_ROW
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
-from bitverdict.harness.emulator.memory.onchip import View
+from bitverdict.harness.emulator.memory.onchip import View, places_in
 from bitverdict.harness.emulator.memory.placed_views import Placed
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
@@ -45,10 +49,23 @@ def scale_pieces(kind: Type) -> tuple[tuple[int, ...], tuple[int, ...]]:
 def allocate_scales(t: Translator, op: Operation, kind: Type) -> None:
     """tmem_alloc in the layout of scales. Without a value nothing is touched: what writes there runs in the pipe, behind the
     products that still read it."""
-    pieces, strides = scale_pieces(kind)
+    held = t.split(kind)
+    pieces, strides = scale_pieces(replace(kind, shape=held.tile))
     offset = op.integer("tensor_memory_row_offset") * TENSOR_ROW + op.integer("tensor_memory_col_offset") * 4
     (value,) = t.operands(op, "source?")
+    if t.ctas > 1:
+        places = held.places(places_in(held.tile, pieces, strides), TENSOR_BYTES)
+        t.machine(op, placed, offset, places, kind.dtype, value)
+        return
     t.machine(op, allocated, offset, kind.shape, strides, kind.dtype, pieces, value)
+
+
+def placed(m: Cta, op: Operation, offset: int, places: np.ndarray, dtype: np.dtype, value: np.ndarray | None) -> View:
+    """As `allocated`, of a cluster: elements begin `places` bytes from `offset`."""
+    view = Placed(m.onchip.tensor, places + offset, dtype)
+    if value is not None:
+        m.onchip.write(op, view, value)
+    return view
 
 
 def allocated(
@@ -87,17 +104,21 @@ def scaled_mma(t: Translator, op: Operation) -> None:
     left, right, into, _token, left_scale, right_scale, use, enabled, barriers, conditions = t.operands(op, *names)
     scales = t.type_of(op, "a_scale", names), t.type_of(op, "b_scale", names)
     elements = _ELEMENTS.get(op.integer("a_type")), _ELEMENTS.get(op.integer("b_type"))
-    if op.flag("two_ctas") or "two_ctas" in op.attributes or None in elements or None in scales:
-        raise NotModelled(op, "over two CTAs, or on these elements")
+    if None in elements or None in scales:
+        raise NotModelled(op, "on these elements")
     model = _model(t, op, elements, scales, t.operand(op, 0))
     a, b = t.operand(op, 0), t.operand(op, 1)
     k = a.shape[1] * (2 if elements[0] == "e2m1" else 1)
     t.products[("tcgen05", model.a, model.b, model.d, a.shape[0], b.shape[1], k)] += 1
     signals = tuple(zip(barriers, conditions, strict=True))
+    pair, multicast = "two_ctas" in op.attributes, "multicast" in op.attributes
+    count = t.commits(op, op.operands[:2], multicast=multicast)
+    over = CLUSTER if multicast else reach(t.ctas, 2) if pair else OWN
     with t.when(enabled):
         t.machine(
-            op, TensorCore.scaled_mma, model, left, left_scale, right, right_scale, into, use, signals, "is_async" in op.attributes
-        )
+            op, TensorCore.scaled_mma, model, left, left_scale, right, right_scale, into, use, signals,
+            "is_async" in op.attributes, count, over, pair,
+        )  # fmt: skip
 
 
 def _model(t: Translator, op: Operation, elements: tuple, scales: tuple, a: Type) -> Instruction:

@@ -44,19 +44,23 @@ def wait(t: Translator, op: Operation) -> None:
 def bulk_load(t: Translator, op: Operation) -> None:
     names = "descriptor", "starts*", "offsets*", "barrier", "target", "enabled"
     descriptor, starts, offsets, barrier, target, enabled = t.operands(op, *names)
-    if op.flag("multicast") or "multicast" in op.attributes:
-        raise NotModelled(op, "multicast")
     if offsets:
+        if t.ctas > 1:
+            raise NotModelled(op, "im2col in a cluster")
         t.machine(op, Tma.load_pixels, descriptor, starts, offsets, barrier, target, enabled)
         return
-    t.machine(op, Tma.load, descriptor, starts, barrier, target, enabled)
+    held = t.split(t.type_of(op, "target", names))
+    shared = "multicast" in op.attributes and held.copies > 1
+    t.machine(op, Tma.load, descriptor, starts, barrier, target, enabled, len(held.starts), shared)
 
 
 @lowers("ttng.async_tma_gather")
 def bulk_gather(t: Translator, op: Operation) -> None:
     names = "descriptor", "rows", "column", "barrier", "target", "enabled"
     descriptor, rows, column, barrier, target, enabled = t.operands(op, *names)
-    t.machine(op, Tma.gather, descriptor, rows, column, barrier, target, enabled)
+    held = t.split(t.type_of(op, "target", names))
+    shared = "multicast" in op.attributes and held.copies > 1
+    t.machine(op, Tma.gather, descriptor, rows, column, barrier, target, enabled, len(held.starts), shared)
 
 
 @lowers("ttng.async_tma_copy_local_to_global")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bitverdict.harness.emulator.execution.cluster_order import CLUSTER, OWN, reach
 from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
@@ -97,8 +98,6 @@ def warp_group_dot_wait(t: Translator, op: Operation) -> None:
 @lowers("ttng.tc_gen5_mma")
 def tensor_core_mma(t: Translator, op: Operation) -> None:
     a, b, d = t.operand(op, 0), t.operand(op, 1), t.operand(op, 2)
-    if op.flag("two_ctas") or "two_ctas" in op.attributes or op.flag("multicast"):
-        raise NotModelled(op, "over two CTAs")
     formats = _formats(op, a, b, d)
     _note(t, "tcgen05", formats, a, b)
     arch = t.arch
@@ -109,5 +108,8 @@ def tensor_core_mma(t: Translator, op: Operation) -> None:
     names = "a", "b", "d", "token?", "use", "enabled", "barriers*", "conditions*"
     left, right, into, _token, use, enabled, barriers, conditions = t.operands(op, *names)
     signals = tuple(zip(barriers, conditions, strict=True))
+    pair, multicast = "two_ctas" in op.attributes, "multicast" in op.attributes
+    count = t.commits(op, op.operands[:2], multicast=multicast)
+    over = CLUSTER if multicast else reach(t.ctas, 2) if pair else OWN
     with t.when(enabled):
-        t.machine(op, TensorCore.mma, run, left, right, into, use, signals)
+        t.machine(op, TensorCore.mma, run, left, right, into, use, signals, count, over, pair)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import prod
+
 import numpy as np
 
-from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
+from bitverdict.harness.emulator.execution.onchip_access import TENSOR_BYTES, OnChipMemory
 from bitverdict.harness.emulator.frontend.shared_layouts import places
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
-from bitverdict.harness.emulator.memory.onchip import SPREAD, View, row_major
+from bitverdict.harness.emulator.memory.onchip import SPREAD, View, places_in, row_major
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.matrix_products import layout_number
@@ -21,15 +24,29 @@ def allocate(t: Translator, op: Operation) -> None:
     two holds it is a bijection, as the swizzle is."""
     kind = t.result(op)
     (source,) = t.operands(op, "source?")
+    if t.ctas > 1:
+        t.machine(op, OnChipMemory.place, t.place(op), clustered(t, kind), kind.dtype, source)
+        return
     seen = t.reinterprets and "#ttg.padded_shared" not in t.program.expand(
         kind.layout
     )  # which the compiler reinterprets as itself only
     if seen and (places := places_of(t, kind)) is not None:
-        t.machine(op, OnChipMemory.place, op.integer("allocation.offset"), places, kind.dtype, source)
+        t.machine(op, OnChipMemory.place, t.place(op), places, kind.dtype, source)
         return
     spread = SPREAD if "fp4Padded = true" in t.program.expand(kind.layout) else 1
     strides = row_major(kind.shape, kind.itemsize * spread)
     t.machine(op, OnChipMemory.allocate, False, t.place(op), kind.shape, strides, kind.dtype, None, source, spread)
+
+
+def clustered(t: Translator, kind: Type) -> np.ndarray:
+    """Where each element of shared memory of type `kind` lies in a cluster, in bytes from the first CTA's first. Buffers of a CTA
+    lie one behind the other."""
+    layout = t.program.expand(kind.layout)
+    if t.reinterprets or "fp4Padded = true" in layout:
+        raise ValueError("in a cluster, reinterpreted or padded")
+    held = t.split(kind)
+    of_tile = (np.arange(prod(held.tile), dtype=np.int64) * kind.itemsize).reshape(held.tile)
+    return held.places(of_tile, t.program.integer("ttg.shared"))
 
 
 def places_of(t: Translator, kind: Type) -> np.ndarray | None:
@@ -120,12 +137,20 @@ def allocate_tensor(t: Translator, op: Operation) -> None:
 
         allocate_scales(t, op, kind)
         return
-    pieces, strides = tensor_pieces(kind, layout, op)
     row = op.integer("tensor_memory_row_offset")
     offset = (row // 16 * 64 if row % 32 else row) * TENSOR_ROW + op.integer("tensor_memory_col_offset") * 4
+    if t.ctas > 1:
+        held = t.split(kind)
+        tile = replace(kind, shape=held.tile, allocation=held.tile)
+        own, apart = tensor_pieces(tile, layout, op)
+        (source,) = t.operands(op, "source?")
+        reached = places_in(held.tile, own, apart)
+        t.machine(op, OnChipMemory.place, offset, held.places(reached, TENSOR_BYTES), kind.dtype, source, True)
+        return
+    pieces, strides = tensor_pieces(kind, layout, op)
     (source,) = t.operands(op, "source?")
-    held = pieces if pieces != kind.shape else None
-    t.machine(op, OnChipMemory.allocate, True, offset, kind.shape, strides, kind.dtype, held, source)
+    cut = pieces if pieces != kind.shape else None
+    t.machine(op, OnChipMemory.allocate, True, offset, kind.shape, strides, kind.dtype, cut, source)
 
 
 @lowers("ttng.tmem_load")

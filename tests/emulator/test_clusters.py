@@ -1,0 +1,168 @@
+"""Contract under test: a cluster of CTAs computes what one program on whole tensors computes; what reaches into another CTA's
+memory must be ordered with that CTA, and each twin that differs by one text fails by name under every schedule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.blackwell import TensorMemoryLayout
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.reference import tensor_core
+from tests.faults.mutants import replaced_once
+from tests.support import cluster_kernels as kernels
+from tests.support.emulated_launches import load
+
+SCHEDULES = ("eager", "latest", "drawn:1")
+
+
+def multicast_rows(module: Any) -> None:
+    table, out = torch.randn(96, 32), torch.empty(96, 32)
+    layout = gl.NVMMASharedLayout.get_default_for([32, 32], gl.float32, cga_layout=[[0, 0]])
+    held = gl.BlockedLayout([1, 4], [4, 8], [4, 1], [1, 0], cga_layout=[[0, 0]])
+    module.multicast_rows[(1,)](TensorDescriptor.from_tensor(table, [32, 32], layout), out, 3, held, num_ctas=2)
+    assert torch.equal(out, table)
+
+
+def product(module: Any, ctas: tuple[int, int], *, two: bool) -> None:
+    """CTAs `ctas` (along M, along N), of which two along M make one product together if `two`."""
+    m, n, k = 128 * ctas[0], 64 * ctas[1], 96
+    down = [[1 << bit, 0] for bit in range(ctas[0].bit_length() - 1)]
+    across = [[0, 1 << bit] for bit in range(ctas[1].bit_length() - 1)]
+    of_a = down + [[0, 0]] * len(across)
+    of_b = ([[0, 1]] if two else [[0, 0]] * len(down)) + [[0, basis[1] * (2 if two else 1)] for basis in across]
+    a, b = (torch.randn(shape, generator=torch.Generator().manual_seed(i)).half() for i, shape in enumerate([(m, k), (k, n)]))
+    out = torch.empty(m, n)
+    boxes = [
+        TensorDescriptor.from_tensor(each, box, gl.NVMMASharedLayout.get_default_for(box, gl.float16, cga_layout=cga))
+        for each, box, cga in ((a, [m, 32], of_a), (b, [32, n], of_b))
+    ]
+    sums = TensorMemoryLayout([128, 64], col_stride=1, cga_layout=down + across, two_ctas=two)
+    held = gl.BlockedLayout([1, 2], [2, 16], [4, 1], [1, 0], cga_layout=down + across)
+    module.product[(1,)](*boxes, out, 3, sums, held, two, num_ctas=ctas[0] * ctas[1])
+    model = tensor_core.instruction("sm_100", "tcgen05", "fp16", "fp16", "fp32")
+    words = [each.view(torch.int16).numpy().view("uint16") for each in (a, b)]
+    expected = tensor_core.product(model, *words, torch.zeros(m, n).numpy().view("uint32"))
+    assert (out.numpy().view("uint32") == expected).all()
+
+
+RIGHT = {
+    "multicast_rows": ("sm_90", multicast_rows),
+    "product": ("sm_100", lambda module: product(module, (2, 2), two=True)),
+    "product of one CTA each": ("sm_100", lambda module: product(module, (1, 2), two=False)),
+    "product of two CTAs": ("sm_100", lambda module: product(module, (2, 1), two=True)),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_cluster_gives_the_words_of_whole_tensors(name: str) -> None:
+    arch, run = RIGHT[name]
+    for schedule in SCHEDULES:
+        with emulated(arch, schedule) as device:
+            run(kernels)
+        assert not device.findings
+
+
+CLUSTER_WAIT = "        gl.barrier(cluster=True)  # every CTA has read its copy\n"
+OVER_THERE = "in other CTAs of the cluster"
+TWINS = [
+    # a multicast load and a barrier of the cluster
+    ("multicast_rows", CLUSTER_WAIT, "", "race", OVER_THERE),
+    ("multicast_rows", "gl.barrier(cluster=True)  # every", "gl.barrier()  # every", "race", OVER_THERE),
+    ("multicast_rows", "        values = tile.load(LAYOUT)\n" + CLUSTER_WAIT, CLUSTER_WAIT + "        values = tile.load(LAYOUT)\n",
+     "race", OVER_THERE),
+    ("multicast_rows", "table.nbytes_per_cta)", "table.nbytes_per_cta // 2)", "barrier misuse", "more arrived"),
+    ("multicast_rows", "table.nbytes_per_cta)", "2 * table.nbytes_per_cta)", "deadlock", "bytes missing"),
+    ("multicast_rows", "        mbarrier.wait(arrived, step & 1)\n", "", "race", "TMA load"),
+    ("multicast_rows", "mbarrier.init(arrived, count=1)", "mbarrier.init(arrived, count=2)", "deadlock", "arrivals"),
+    # products of two CTAs, and commits that are multicast
+    ("product", "two_ctas=TWO)\n    multiplied", "two_ctas=False)\n    multiplied", "race", OVER_THERE),
+    ("product", "        mbarrier.wait(loaded, step & 1)\n", "", "race", "TMA load"),
+    ("product", "        mbarrier.wait(multiplied, step & 1)\n", "", "race", "tcgen05.mma"),
+    ("product", "a.nbytes_per_cta + b.nbytes_per_cta)", "2 * (a.nbytes_per_cta + b.nbytes_per_cta))", "deadlock", "bytes missing"),
+    ("product", "[a_tile, b_tile], True, TWO)", "[a_tile, b_tile], False, TWO)", "barrier misuse", "arrivals at a barrier"),
+    ("product", "use_acc=step > 0, multicast=True", "use_acc=step > 0, multicast=False", "deadlock", "arrivals"),
+    ("product", "[a_tile, b_tile], True, TWO))\n    sums", "[a_tile, b_tile], False, TWO))\n    sums", "barrier misuse",
+    "arrivals"),
+]  # fmt: skip
+BOTH = (
+    ("[a_tile, b_tile], True, TWO)", "[a_tile, b_tile], False, TWO)"),
+    ("use_acc=step > 0, multicast=True", "use_acc=step > 0, multicast=False"),
+)
+
+
+def twin_of(name: str, edits: tuple[tuple[str, str], ...], directory: Path) -> Any:
+    head, found, body = Path(kernels.__file__).read_text().partition(f"def {name}(")
+    own, end, rest = body.partition("\n\n\n")
+    for text, by in edits:
+        own = replaced_once(own, text, by, name)
+    path = directory / "twin.py"
+    path.write_text(head + found + own + end + rest)
+    return load(path)
+
+
+@pytest.mark.parametrize("twin", TWINS, ids=lambda twin: f"{twin[0]}-{TWINS.index(twin)}")
+def test_its_twin_fails_by_name_under_every_schedule(twin: tuple[str, str, str, str, str], tmp_path: Path) -> None:
+    name, text, by, outcome, said = twin
+    module = twin_of(name, ((text, by),), tmp_path)
+    arch, run = RIGHT[name]
+    for schedule in SCHEDULES:
+        with emulated(arch, schedule), pytest.raises(EmulatedFault, match=said) as raised:
+            run(module)
+        assert raised.value.outcome == outcome
+
+
+def test_a_commit_to_the_own_pair_frees_no_tile_that_others_share(tmp_path: Path) -> None:
+    """Each CTA waits for its own product only, and the next load overwrites what the other pair may still multiply."""
+    module = twin_of("product", BOTH, tmp_path)
+    for schedule in SCHEDULES:
+        with emulated("sm_100", schedule), pytest.raises(EmulatedFault, match=OVER_THERE) as raised:
+            product(module, (2, 2), two=True)
+        assert raised.value.outcome == "race" and "tcgen05_mma(" in line_at(raised.value.details["other location"])
+        assert "another CTA" not in raised.value.message and "multicast to all of them" in raised.value.details["rule"]
+    with emulated("sm_100"):
+        product(module, (2, 1), two=True)  # of one pair nobody else shares a tile
+
+
+def line_at(location: str) -> str:
+    file, _, line = location.rpartition(":")
+    return Path(file).read_text().splitlines()[int(line) - 1]
+
+
+def test_an_arrival_for_other_ctas_is_refused_by_name(tmp_path: Path) -> None:
+    module = twin_of("multicast_rows", (("table.nbytes_per_cta)", "table.nbytes_per_cta, from_cta=0)"),), tmp_path)
+    with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"not modelled: ttng.barrier_expect: an arrival from another CTA"):
+        multicast_rows(module)
+
+
+def test_one_partition_cannot_wait_for_the_cluster() -> None:
+    with (
+        emulated("sm_90"),
+        pytest.raises(EmulatedFault, match=r"deadlock: ttng.cluster_barrier in partition 0 waits for all threads"),
+    ):
+        kernels.waits_in_a_partition[(1,)](num_ctas=2)
+
+
+@triton.jit
+def plain(a, b, out, counts, SIZE: tl.constexpr):
+    rows, columns = tl.arange(0, SIZE)[:, None], tl.arange(0, SIZE)[None, :]
+    left, right = tl.load(a + rows * SIZE + columns), tl.load(b + rows * SIZE + columns)
+    tl.store(out + rows * SIZE + columns, tl.dot(left, right) + tl.program_id(0))
+    tl.store(counts + tl.arange(0, SIZE), tl.sum((left > 0).to(tl.int32), 0))
+
+
+@pytest.mark.parametrize("ctas", [1, 2, 4])
+def test_a_triton_kernel_gives_the_same_words_with_any_num_ctas(ctas: int) -> None:
+    a, b = (torch.randint(-8, 8, (64, 64), generator=torch.Generator().manual_seed(i)).half() for i in range(2))
+    out, counts = torch.empty(64, 64), torch.empty(64, dtype=torch.int32)
+    with emulated("sm_90") as device:
+        plain[(1,)](a, b, out, counts, 64, num_ctas=ctas)
+    assert torch.equal(out, a.float() @ b.float()) and torch.equal(counts, (a > 0).sum(0).int())
+    assert device.launches[-1].metadata["num_ctas"] == ctas

@@ -1,0 +1,72 @@
+"""Gluon kernels of several CTAs: a tile that is multicast to all of them, and products of two CTAs. All are right as they stand."""
+
+from __future__ import annotations
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.blackwell import (
+    allocate_tensor_memory,
+    mbarrier,
+    tcgen05_mma,
+    tcgen05_mma_barrier_count,
+    tma,
+)
+
+
+@gluon.jit
+def multicast_rows(table, out, STEPS: gl.constexpr, LAYOUT: gl.constexpr):
+    """out = table, tile by tile through one buffer, of which each CTA has a copy that one load fills."""
+    ROWS: gl.constexpr = table.block_shape[0]
+    COLUMNS: gl.constexpr = table.block_shape[1]
+    tile = gl.allocate_shared_memory(table.dtype, table.block_shape, table.layout)  # (ROWS, COLUMNS)
+    arrived = mbarrier.allocate_mbarrier()
+    mbarrier.init(arrived, count=1)
+    rows = gl.arange(0, ROWS, layout=gl.SliceLayout(1, LAYOUT))
+    columns = gl.arange(0, COLUMNS, layout=gl.SliceLayout(0, LAYOUT))
+    for step in range(STEPS):
+        mbarrier.expect(arrived, table.nbytes_per_cta)
+        tma.async_load(table, [step * ROWS, 0], arrived, tile, multicast=True)
+        mbarrier.wait(arrived, step & 1)
+        values = tile.load(LAYOUT)
+        gl.barrier(cluster=True)  # every CTA has read its copy
+        gl.store(out + (step * ROWS + rows[:, None]) * COLUMNS + columns[None, :], values)
+
+
+@gluon.jit
+def _nothing():
+    pass
+
+
+@gluon.jit
+def _meets():
+    gl.barrier(cluster=True)
+
+
+@gluon.jit
+def waits_in_a_partition():
+    gl.warp_specialize([(_nothing, ()), (_meets, ())], [1])
+
+
+@gluon.jit
+def product(a, b, out, STEPS: gl.constexpr, SUMS: gl.constexpr, LAYOUT: gl.constexpr, TWO: gl.constexpr):
+    """out (M, N) = a b by tcgen05, operands through one buffer that is filled for all CTAs which share a tile."""
+    M: gl.constexpr = a.block_shape[0]
+    K: gl.constexpr = a.block_shape[1]
+    N: gl.constexpr = b.block_shape[1]
+    a_tile = gl.allocate_shared_memory(a.dtype, a.block_shape, a.layout)  # (M, K)
+    b_tile = gl.allocate_shared_memory(b.dtype, b.block_shape, b.layout)  # (K, N)
+    loaded = mbarrier.allocate_mbarrier(two_ctas=TWO)
+    multiplied = mbarrier.allocate_mbarrier()
+    mbarrier.init(loaded, count=1)
+    mbarrier.init(multiplied, count=tcgen05_mma_barrier_count([a_tile, b_tile], True, TWO))
+    sums = allocate_tensor_memory(gl.float32, [M, N], SUMS)  # (M, N)
+    for step in range(STEPS):
+        mbarrier.expect(loaded, a.nbytes_per_cta + b.nbytes_per_cta)
+        tma.async_load(a, [0, step * K], loaded, a_tile, multicast=True)
+        tma.async_load(b, [step * K, 0], loaded, b_tile, multicast=True)
+        mbarrier.wait(loaded, step & 1)
+        tcgen05_mma(a_tile, b_tile, sums, use_acc=step > 0, multicast=True, mbarriers=[multiplied])
+        mbarrier.wait(multiplied, step & 1)
+    rows = gl.arange(0, M, layout=gl.SliceLayout(1, LAYOUT))
+    columns = gl.arange(0, N, layout=gl.SliceLayout(0, LAYOUT))
+    gl.store(out + rows[:, None] * N + columns[None, :], gl.convert_layout(sums.load(), LAYOUT))
