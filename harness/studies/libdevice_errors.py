@@ -179,7 +179,8 @@ WORDS: dict[str, Callable[..., Any]] = {
     "signbitd": lambda a: a >> 63, "isnanf": lambda a: _bits(a, 31) > 0x7F800000, "isinff": lambda a: _bits(a, 31) == 0x7F800000,
     "isnand": lambda a: _bits(a, 63) > 0x7FF << 52, "isinfd": lambda a: _bits(a, 63) == 0x7FF << 52,
     "finitef": lambda a: _bits(a, 31) < 0x7F800000, "isfinited": lambda a: _bits(a, 63) < 0x7FF << 52,
-    "nextafterf": lambda a, b: _next(a, b, 32), "nextafter": lambda a, b: _next(a, b, 64),
+    "nextafterf": lambda *words: _next_normal(*(word if _bits(word, 31) >= 1 << 23 else word & 1 << 31 for word in words)),
+    "nextafter": lambda a, b: _next(a, b, 64),
 }  # fmt: skip
 """Functions of words, as words."""
 
@@ -187,7 +188,15 @@ WORDS: dict[str, Callable[..., Any]] = {
 def _next(a: int, b: int, width: int) -> int:
     dtype: Any = {32: np.float32, 64: np.float64}[width]
     word: Any = {32: np.uint32, 64: np.uint64}[width]
-    return int(np.nextafter(word(a).view(dtype), word(b).view(dtype)).view(word))
+    with np.errstate(invalid="ignore"):
+        return int(np.nextafter(word(a).view(dtype), word(b).view(dtype)).view(word))
+
+
+def _next_normal(a: int, b: int) -> int:
+    """Of fp32 the number next to zero is the smallest normal one: libdevice flushes the others."""
+    if a << 1 & 0xFFFFFFFF or _bits(b, 31) > 0x7F800000:
+        return _next(a, b, 32)
+    return b & 1 << 31 | (1 << 23 if b << 1 & 0xFFFFFFFF else 0)
 
 
 _CONVERSION = re.compile(r"(float|double|int|uint|ll|ull)2(float|double|int|uint|ll|ull)_(r[nzdu])$")
@@ -222,12 +231,20 @@ def exact_value(symbol: Symbol, given: tuple[Any, ...]) -> tuple[Any, Bound] | N
         if kind == "rcp":
             return mp.fdiv(1, given[0], **how), 0
         return {"add": mp.fadd, "sub": mp.fsub, "mul": mp.fmul, "div": mp.fdiv}[kind](*given, **how), 0
-    fp32 = "f32" in (result, symbol.elements[-1], symbol.elements[0])
-    base = name if name in FUNCTIONS else name.removesuffix("f")
-    function = FUNCTIONS.get("powi" if base in ("powi", "powif") else base)
-    if function is None:
+    if (function := _function(name)) is None:
         return None
+    fp32 = "f32" in (result, symbol.elements[-1], symbol.elements[0])
     return function.exact(*given), function.fp32 if fp32 else function.fp64
+
+
+def _function(name: str) -> Function | None:
+    return FUNCTIONS.get(name) or FUNCTIONS.get(name.removesuffix("f"))
+
+
+def known(symbol: Symbol) -> bool:
+    """Whether there is an exact function for `symbol` here."""
+    name = symbol.name.removeprefix("__nv_")
+    return bool(name in WHOLE or name in WORDS or _CONVERSION.match(name) or _DIRECTED.match(name) or _function(name))
 
 
 def _element(symbol: Symbol) -> str:
@@ -238,7 +255,7 @@ def operands(symbol: Symbol, count: int) -> list[np.ndarray]:
     """Values [count] of each operand, in the domain of the function."""
     rng = np.random.default_rng(len(symbol.name) + count)
     name = symbol.name.removeprefix("__nv_")
-    function = FUNCTIONS.get(name) or FUNCTIONS.get(name.removesuffix("f"))
+    function = _function(name)
     draw = function.draw if function else "positive" if "sqrt" in name else "real"
     found = []
     for number, element in enumerate(symbol.elements):

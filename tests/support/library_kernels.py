@@ -76,3 +76,16 @@ def asked(values, found, ASM: tl.constexpr, BLOCK: tl.constexpr):
     x = tl.load(values + at)  # (BLOCK,)
     told = tl.inline_asm_elementwise(ASM, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
     tl.store(found + at, told + 1.0)
+
+
+@triton.jit
+def of_constants(values, found, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)  # (BLOCK,)
+    x = tl.load(values + at)  # (BLOCK,)
+    tl.store(found + at, libdevice.pow(10000.0, x))
+    tl.store(found + BLOCK + at, x + tl.log(2.0))
+
+
+@triton.jit
+def of_a_constant_alone(found, BLOCK: tl.constexpr):
+    tl.store(found + tl.arange(0, BLOCK), libdevice.tanh(tl.full((BLOCK,), 1.5, tl.float32)))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -30,7 +29,7 @@ Values = np.ndarray
 
 _MODULE = """module attributes {{"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.shared = 0 : i32, \
 ttg.target = "cuda:{capability}", ttg.tensor_memory_size = 0 : i32, "ttg.threads-per-warp" = 32 : i32}} {{
-  tt.func public @operation({parameters}, %out: !tt.ptr<{result}>) {{
+  tt.func public @operation({parameters}%out: !tt.ptr<{result}>) {{
     {lines}
     tt.store %out, %result : !tt.ptr<{result}>
     tt.return
@@ -50,7 +49,7 @@ class Operation:
 
     def module(self, capability: int) -> str:
         """The text of the kernel, as of a tile program."""
-        parameters = ", ".join(f"%{number}: {element}" for number, element in enumerate(self.operands))
+        parameters = "".join(f"%{number}: {element}, " for number, element in enumerate(self.operands))
         return _MODULE.format(capability=capability, parameters=parameters, result=self.result, lines=self.lines)
 
 
@@ -60,6 +59,20 @@ def operation_of(name: str, attributes: dict[str, str], operands: tuple[str, ...
     names = ", ".join(f"%{number}" for number in range(len(operands)))
     line = f'%result = "{name}"({names}) {f"<{{{given}}}> " if given else ""}: ({", ".join(operands)}) -> {result}'
     return Operation(line, operands, result)
+
+
+def with_constants(operation: Operation, constants: dict[int, str]) -> Operation:
+    """`operation`, some of whose operands are constants: the text of each ("2.0e+00") by the operand's number."""
+    lines, left = operation.lines, list[str]()
+    for number, element in enumerate(operation.operands):
+        name = f"%{len(left)}."
+        if number in constants:
+            name = f"%constant{number}"
+            lines = f'{name} = "arith.constant"() <{{value = {constants[number]} : {element}}}> : () -> {element}\n    {lines}'
+        else:
+            left.append(element)
+        lines = re.sub(rf"%{number}\b(?!\.)", name, lines)
+    return Operation(re.sub(r"%(\d+)\.", r"%\1", lines), tuple(left), operation.result)
 
 
 def compiled_ptx(operation: Operation, arch: str, *, fused: bool) -> str:
@@ -155,7 +168,7 @@ def words_of(values: Values) -> Values:
 
 
 @lru_cache(maxsize=512)
-def compiled(operation: Operation, arch: str, fused: bool) -> Callable[..., Values]:
+def compiled(operation: Operation, arch: str, fused: bool) -> CompiledOperation:
     """`operation` as `arch` computes it, on arrays that broadcast. NotAssembled, NotPtx or UnknownOpcode, with what is unknown."""
     found = CompiledOperation(operation, arch, fused)
     _ = found.program  # refused before anything runs

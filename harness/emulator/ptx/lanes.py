@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,9 @@ import numpy as np
 
 from bitverdict.harness.emulator.ptx.opcodes import CARRY, DTYPES, Meaning, UnknownOpcode, Words, bits, meaning
 from bitverdict.harness.emulator.ptx.text import Function, Module, NotPtx, Statement
+from bitverdict.reference.scalar_arithmetic import fp32
+from bitverdict.reference.special_functions import folded
+from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 
 LANES = 1 << 14  # worked on at once: the registers of a function stay in the second-level cache
 DATA = 1 << 40  # address of constant data
@@ -68,6 +72,7 @@ class Program:
         self.blocks = _blocks(self, function)
         self.order = _reverse_postorder(self.blocks)
         self.called = self._called()
+        self._fold()
         needed = set().union(*(block.needs for block in self.blocks)) if self.blocks else set()
         for block in self.blocks:
             block.gives &= needed
@@ -92,6 +97,28 @@ class Program:
             frame.run()
         return frame
 
+    @property
+    def approximates(self) -> bool:
+        """Whether it has an instruction that ptxas computes itself where it knows the operand."""
+        steps = (step for block in self.blocks for step in block.steps)
+        return any(step.statement.opcode in FOLDED for step in steps) or any(called.approximates for called in self.called.values())
+
+    def _fold(self) -> None:
+        """Take ptxas's own result for each approximate instruction of a constant. UnknownOpcode where that is not known."""
+        steps = [step for block in self.blocks for step in block.steps]
+        writers = Counter(name for step in steps for name in step.writes)
+        known: set[str] = set()
+        for step in steps:  # a register is defined before it is read, in the order of the text
+            reads = [read for read in (*step.reads, step.base, step.guard or None) if isinstance(read, str)]
+            if not known.issuperset(reads) or step.memory:
+                if step.statement.opcode.startswith("div.") and (step.reads[1].__class__ is not str or step.reads[1] in known):
+                    step.compute = _folded(step)
+                continue
+            if not step.guard:
+                known.update(name for name in step.writes if writers[name] == 1)
+            if step.statement.opcode in FOLDED:
+                step.compute = _folded(step)
+
     def stored(self, given: list[Words], out: Words) -> Words:
         """What a kernel stores at `out`, its parameter behind the words `given` (any shapes that broadcast), one lane an element.
 
@@ -111,6 +138,29 @@ class Program:
                 raise Divergence(f"{self.function.name}: a lane stored no result")
             parts.append(found)
         return np.concatenate(parts).reshape(shape)
+
+
+FOLDED: dict[str, Callable[..., Words] | None] = {
+    name: None for name in INSTRUCTIONS if name.endswith(".f32") and "tanh" not in name
+}
+FOLDED |= {
+    "rcp.approx.ftz.f32": lambda a: fp32.reciprocal(a.view(np.float32), flush=True).view(np.uint32),
+    "div.full.f32": folded.divide,
+    "div.approx.f32": folded.divide_approximately,
+}
+"""What ptxas computes itself of a constant (of a division: of a constant divisor), and as what; None where that is not known.
+
+The machine code for sm_80, sm_90 and sm_100 has no MUFU for these; `tanh.approx` and what is of fp64 it leaves to the unit.
+"""
+
+
+def _folded(step: Step) -> Callable[..., Words]:
+    opcode = step.statement.opcode
+    if opcode not in FOLDED:
+        return step.compute
+    if (found := FOLDED[opcode]) is None:
+        raise UnknownOpcode(f"{opcode} of a constant, which ptxas computes itself")
+    return found
 
 
 class _Some(dict):

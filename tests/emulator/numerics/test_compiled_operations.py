@@ -12,7 +12,14 @@ import torch
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator.frontend import assembly
-from bitverdict.harness.emulator.frontend.compiled_operations import Operation, compiled, compiled_ptx, operation_of, takes_product
+from bitverdict.harness.emulator.frontend.compiled_operations import (
+    Operation,
+    compiled,
+    compiled_ptx,
+    operation_of,
+    takes_product,
+    with_constants,
+)
 from bitverdict.harness.emulator.ptx import opcodes
 from bitverdict.harness.emulator.ptx.lanes import Program
 from bitverdict.harness.emulator.ptx.text import parse_module
@@ -119,6 +126,44 @@ def test_a_product_that_the_compiler_fuses_into_a_function_is_refused():
         kernels.fused_into[(1,)](values, found, BLOCK=32, enable_fp_fusion=False)
     assert np.allclose(found.numpy(), np.arccosh((values * values).numpy()), rtol=1e-5)
     assert not takes_product(library("__nv_logf", "f32", "f32"), 0, "sm_90")
+
+
+def test_an_approximation_of_a_constant_is_what_ptxas_computes_itself():
+    values, found = torch.rand(64) * 3, torch.zeros(2 * 64)
+    with emulated("sm_90"):
+        kernels.of_constants[(1,)](values, found, BLOCK=64)
+    power = with_constants(library("__nv_powf", "f32 f32", "f32"), {0: "1.0e+04"})
+    folded = compiled(power, "sm_90", True)
+    assert power.operands == ("f32",) and "rcp.approx.ftz.f32" in compiled_ptx(power, "sm_90", fused=True)
+    log = compiled(operation_of("math.log", {}, ("f32",), "f32"), "sm_90", True)(np.float32(2))
+    assert np.array_equal(found.numpy(), np.concatenate([folded(values.numpy()), values.numpy() + log]))
+    with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"ex2\.approx\.ftz\.f32 of a constant, which ptxas computes itself"):
+        kernels.of_a_constant_alone[(1,)](found, BLOCK=64)
+
+
+FOLDING = """
+.visible .entry fold(.param .f32 x, .param .u64 out) {
+    .reg .pred %p<2>; .reg .b32 %r<6>; .reg .b64 %rd<2>;
+    ld.param.b32 %r1, [x]; ld.param.b64 %rd1, [out]; mov.b32 %r2, WORD;
+    rcp.approx.ftz.f32 %r3, SOURCE;
+    st.global.b32 [%rd1], %r3;
+    ret;
+}
+"""
+
+
+def test_only_what_ptxas_knows_is_rounded_correctly():
+    word = 0x3F8005A9  # whose reciprocal the unit does not round correctly
+    out = np.array([1 << 41], np.uint64)
+    found = []
+    for source in ("%r1", "%r2"):
+        module = parse_module(FOLDING.replace("WORD", str(word)).replace("SOURCE", source))
+        found.append(int(Program(module, module.entry).stored([np.array([word], np.uint32)], out)[0]))
+    correct = int((np.float32(1) / np.array([word], np.uint32).view(np.float32)).view(np.uint32)[0])
+    assert found[1] == correct != found[0]
+    with pytest.raises(opcodes.UnknownOpcode, match=r"sqrt\.approx\.ftz\.f32 of a constant"):
+        module = parse_module(FOLDING.replace("rcp", "sqrt").replace("WORD", str(word)).replace("SOURCE", "%r2"))
+        Program(module, module.entry)
 
 
 def test_ptx_is_compiled_once_and_found_on_disk(tmp_path, monkeypatch):

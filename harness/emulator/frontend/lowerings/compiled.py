@@ -9,8 +9,9 @@ import numpy as np
 
 from bitverdict.harness.emulator.execution.threads import slots
 from bitverdict.harness.emulator.frontend.assembly import NotAssembled
-from bitverdict.harness.emulator.frontend.compiled_operations import compiled, operation_of, takes_product, words_of
+from bitverdict.harness.emulator.frontend.compiled_operations import compiled, operation_of, takes_product, with_constants, words_of
 from bitverdict.harness.emulator.frontend.inline_assembly import Assembly
+from bitverdict.harness.emulator.frontend.lowerings.functions import folds
 from bitverdict.harness.emulator.frontend.lowerings.sums import may_be_product
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
@@ -34,13 +35,34 @@ def expanded(t: Translator, op: Operation) -> None:
     if not t.flushes:
         raise NotModelled(op, "with enable_reflect_ftz=False")
     try:
-        run = compiled(given, t.arch, t.fused)
+        run: Callable = compiled(given, t.arch, t.fused)
         for number, name in enumerate(op.operands if t.fused else ()):
             if elements[number] in ("f32", "f64") and may_be_product(t, name) and takes_product(given, number, t.arch):
                 raise NotModelled(op, f"of a product, operand {number}, that the compiler fuses with its first sum; {_UNFUSED}")
+        if run.program.approximates:  # type: ignore[attr-defined]
+            constants = {number: _constant(t, name) for number, name in enumerate(op.operands) if folds(t, op, name)}
+            run = _of_the_rest(compiled(with_constants(given, constants), t.arch, t.fused), constants, result) if constants else run
     except (NotAssembled, NotPtx, UnknownOpcode) as error:
         raise NotModelled(op, str(error)) from error
     t.call(op, (lambda *values: int(run(*values))) if result.kind == "scalar" and not result.is_float else run)
+
+
+def _constant(t: Translator, name: str) -> str:
+    """The number that the constant `name` is, as the tile program writes it."""
+    at = t.defined[name]
+    while at.name != "arith.constant":
+        at = t.defined[at.operands[0]]
+    return at.attributes["value"].removeprefix("dense<").split(" : ")[0].removesuffix(">")
+
+
+def _of_the_rest(run: Callable, constants: dict[int, str], result: Type) -> Callable:
+    """`run`, which is compiled for `constants`, as a function of all operands."""
+
+    def call(*values: object) -> np.ndarray:
+        found = run(*(value for number, value in enumerate(values) if number not in constants))
+        return np.broadcast_to(found, result.shape) if result.kind == "tensor" else found
+
+    return call
 
 
 def computed(t: Translator, op: Operation) -> None:
@@ -53,6 +75,8 @@ def computed(t: Translator, op: Operation) -> None:
         run = Assembly(text, constraints, tuple(_element(each) for each in inputs), tuple(_element(each) for each in outputs), pack)
     except (NotPtx, UnknownOpcode, KeyError) as error:
         raise NotModelled(op, f'"{text}": {error}') from error
+    if run.program.approximates and any(folds(t, op, name) for name in op.operands):
+        raise NotModelled(op, f'"{text}": of a constant, which ptxas computes itself')
     if t.fused:
         joined = run.leaves_products or (run.gives_product and _reaches_sum(t, op))
         if joined or (run.takes_product and any(may_be_product(t, name) for name in op.operands)):
