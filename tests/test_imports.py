@@ -21,7 +21,7 @@ MAY = {
     "harness/judge": "harness.judge harness.model harness.emulator reference numpy torch triton",
     "harness/workers": "harness.workers harness.model harness.judge numpy torch triton",
     "harness/session": "harness.session harness.model harness.workers harness.judge numpy torch hypothesis rich",
-    "harness/studies": "harness kernels reference numpy torch triton rich -harness.frontends",
+    "harness/studies": "harness kernels reference numpy torch triton rich mpmath -harness.frontends",
     "harness/frontends": "harness kernels.features numpy torch triton hypothesis rich",
     "bitverdict": "harness",
 }
