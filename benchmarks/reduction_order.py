@@ -33,7 +33,7 @@ from tests.support.reduction_words import as_bytes, both_ways, drawn
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 REDUCTIONS = ("sum", "product", "dot", "less", "largest")
-SCANS = ("cumsum", "reverse", "cumprod", "decayed")
+SCANS = ("cumsum", "reverse", "cumprod", "decayed", "normalised", "less dot")  # as many words as elements
 TYPES = (torch.float32, torch.float32, torch.float32, torch.float16, torch.bfloat16)
 LARGEST = 4096  # elements of a tile: PTX is executed by exact rationals
 
@@ -57,6 +57,7 @@ class Case:
         while rows * columns > LARGEST:
             rows, columns = max(rows // 2, 1), max(columns // 2, 1)
         axis, dtype, warps = generator.randrange(2), generator.choice(TYPES), generator.choice((1, 2, 4, 8))
+        dtype = torch.float32 if kind == "normalised" else dtype  # correctly rounded division and root are of fp32
         chosen = generator.choice(ARCHITECTURES)
         return cls(kind, rows, columns, axis, dtype, warps, generator.random() < 0.8, generator.randrange(1 << 30), arch or chosen)
 
@@ -74,6 +75,8 @@ class Case:
         x, y = drawn(shape, self.dtype, self.seed), drawn(shape, self.dtype, self.seed + 1)
         if self.kind in ("product", "cumprod"):
             x = (1 + x.double() / 64).to(self.dtype)
+        if self.kind == "normalised":
+            y = y.abs()
         return x, y, torch.zeros(programs * self.left, dtype=self.dtype)
 
     def constants(self) -> dict[str, int | str]:

@@ -149,6 +149,22 @@ def copies(
     return tuple(np.moveaxis(part, 0, axis) for part in found), clash
 
 
+def copy_at(layout: Layout, axis: int, order: ReductionOrder) -> np.ndarray | None:
+    """(n,) which of the `copies` lies in the thread that holds each position along `axis`. None where the position does not say it:
+    threads that hold the same position have different ones, or the result is moved once more."""
+    bits = list(order.lanes)
+    if order.warps:
+        free = [basis for basis in layout.lanes if not any(step for i, step in enumerate(basis) if i != axis)][: len(order.warps)]
+        if len(free) < len(order.warps) or len(order.warps) > LANE_BITS or not all(basis[axis] for basis in free):
+            return None
+        bits = [_bit(basis[axis]) for basis in reversed(free)]
+    positions = np.arange(1 << len(order.bits))
+    found = np.zeros_like(positions)
+    for bit in bits:
+        found = found << 1 | positions >> bit & 1
+    return found
+
+
 def agree(parts: Parts, axis: int) -> bool:
     """Whether all words along `axis` are the same, bit for bit."""
     for part in parts:

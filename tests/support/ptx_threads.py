@@ -279,17 +279,19 @@ class Threads:
 
     def _matrices(self, parts: list[str], operands: list[str], when: np.ndarray) -> None:
         """ldmatrix and stmatrix of 8 x 8 elements of 16 bits (PTX ISA 9.7.15.5): lane i has elements 2 (i % 4) and the next of row
-        i / 4; the addresses of the rows of matrix j are those of lanes 8 j to 8 j + 7."""
-        if parts[3] != "m8n8" or "trans" in parts or not when.all():
+        i / 4, of column i / 4 with .trans; the addresses of the rows of matrix j are those of lanes 8 j to 8 j + 7."""
+        if parts[3] != "m8n8" or not when.all():
             raise NotImplementedError(f"PTX: {'.'.join(parts)}")
         load = parts[0] == "ldmatrix"
         names, place = operands if load else operands[::-1]
         base, _, offset = place.strip("[] ").partition("+")
         address = (self.read(base.strip()) + np.uint64(int(offset or "0", 0))).astype(np.int64)
         lane = np.arange(self.count) % 32
+        major, minor = (lane // 4)[:, None], 2 * (lane % 4)[:, None] + np.arange(2)  # (threads, 1), (threads, 2)
+        row, column = (minor, major) if "trans" in parts else (major, minor)
         for j, name in enumerate(names.strip("{}").split(",")):
-            row = address[np.arange(self.count) - lane + 8 * j + lane // 4] + 4 * (lane % 4)
-            places = row[:, None] + np.arange(4)
+            start = address[(np.arange(self.count) - lane)[:, None] + 8 * j + row] + 2 * column  # (threads, 2)
+            places = (start[..., None] + np.arange(2)).reshape(self.count, 4)
             if load:
                 self.write(name.strip(), self.shared[places].copy().view("<u4")[:, 0], when, 32)
             else:

@@ -2,6 +2,8 @@
 
 import triton
 import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
 
 
 @triton.jit
@@ -18,7 +20,7 @@ def _decayed(decay_a, value_a, decay_b, value_b):
 def _welford(mean_a, square_a, weight_a, mean_b, square_b, weight_b):
     delta = mean_b - mean_a
     weight = weight_a + weight_b
-    share = tl.div_rn(weight_b, weight)
+    share = tl.where(weight == 0.0, 0.0, tl.div_rn(weight_b, weight))
     return mean_a + delta * share, square_a + square_b + delta * delta * weight_a * share, weight
 
 
@@ -50,8 +52,12 @@ def fold(x, y, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr, AXIS: tl.constexp
         found = tl.sum(-(values * tl.load(y + places)), AXIS)
     elif KIND == "largest":
         found = tl.max(values, AXIS)
-    elif KIND == "welford":
-        _mean, found, _weight = tl.reduce((values, tl.zeros_like(values), tl.full(values.shape, 1.0, tl.float32)), AXIS, _welford)
+    elif KIND == "normalised":
+        weights = tl.load(y + places)
+        mean, square, weight = tl.reduce((values, weights, weights), AXIS, _welford, keep_dims=True)
+        found = (values - mean) * tl.div_rn(1.0, tl.sqrt_rn(tl.div_rn(square, weight) + 0.125))
+    elif KIND == "less dot":
+        found = values - tl.sum(values * tl.load(y + places), AXIS, keep_dims=True)
     elif KIND == "cumsum":
         found = tl.cumsum(values, AXIS)
     elif KIND == "reverse":
@@ -65,6 +71,15 @@ def fold(x, y, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr, AXIS: tl.constexp
     else:
         LEFT: tl.constexpr = COLUMNS if AXIS == 0 else ROWS
         tl.store(out + tl.program_id(0) * LEFT + tl.arange(0, LEFT), found)
+
+
+@gluon.jit
+def fold_layout(x, out, ROWS: gl.constexpr, COLUMNS: gl.constexpr, AXIS: gl.constexpr, LAYOUT: gl.constexpr):
+    """The sum along `AXIS` of a tile in the layout `LAYOUT`."""
+    rows = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))[:, None]
+    columns = gl.arange(0, COLUMNS, gl.SliceLayout(0, LAYOUT))[None, :]
+    found = gl.sum(gl.load(x + rows * COLUMNS + columns), AXIS)
+    gl.store(out + gl.arange(0, COLUMNS if AXIS == 0 else ROWS, gl.SliceLayout(AXIS, LAYOUT)), found)
 
 
 @triton.jit

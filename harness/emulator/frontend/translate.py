@@ -26,6 +26,7 @@ from bitverdict.harness.emulator.frontend.contraction import Contraction
 from bitverdict.harness.emulator.frontend.generated_code import Code, Writer, compiled, gives_nothing, run
 from bitverdict.harness.emulator.frontend.hints import check, hints_of, note
 from bitverdict.harness.emulator.frontend.instruction_sets import check_instructions
+from bitverdict.harness.emulator.frontend.lane_words import LaneWords
 from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
 from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
 from bitverdict.harness.emulator.mlir_reader import Block, Function, Operation, Program, parse_program
@@ -128,6 +129,7 @@ class Translator(Writer):
         self.users: dict[str, list[Operation]] = {}
         self.incoming: dict[str, list[str]] = {}  # argument of a block -> what branches give it
         self.undefined: UndefinedLanes | None = None
+        self.lane_words = LaneWords(self)
         self.replaced: set[str] = set()  # values that the code of an earlier operation made already
 
     @cached_property
@@ -343,6 +345,7 @@ class Translator(Writer):
 
     def _operation(self, op: Operation, blocks: list[Block], labels: dict[str, int]) -> None:
         if op.successors:
+            self.lane_words.follow(op)
             self.branch(op, blocks, labels)
             return
         lowering = LOWERINGS.get(op.name)
@@ -355,6 +358,7 @@ class Translator(Writer):
             raise NotModelled(op, f"in this form ({error})") from error
         if self.accesses is not None and (hints := hints_of(op)):
             self.emit("{}", self.calls(note, op, hints, self.value(op.results[0])))
+        self.lane_words.follow(op)
         if self.undefined:
             self.undefined.follow(op)
 

@@ -3,7 +3,6 @@ word as its PTX does; each wrong order shows."""
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -11,14 +10,18 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from triton.experimental.gluon import language as gl
 
+from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator.execution.threads import bases
+from bitverdict.harness.emulator.numerics.scalar_ops import fma
 from bitverdict.reference.reduction_order import (
     Layout,
     ReductionOrder,
     ScanOrder,
     blocked,
     copies,
+    copy_at,
     reduced,
     reduction_order,
     scan_order,
@@ -145,6 +148,72 @@ def test_without_fusion_products_are_rounded_before_they_are_summed():
     assert found.differing == 0 and (found.emulated[0].view(np.float32)[:, 0] == due).all()
 
 
+def test_each_thread_goes_on_with_its_own_word_of_a_result():
+    """Four rows of 32 on four warps: a thread holds one element, and the first shuffle's sum is an fma."""
+    x, y = drawn((4, 32), torch.float32, 3), torch.rand(4, 32, generator=torch.Generator().manual_seed(4))
+    constants = {"ROWS": 4, "COLUMNS": 32, "AXIS": 1}
+    due = both_ways(kernels.fold, [x, y], [torch.zeros(4, 32)], {**constants, "KIND": "less dot"}, "sm_90", 4)
+    assert due.differing == 0
+    layout = blocked((4, 32), (1, 1), (1, 32), (4, 1), (1, 0))
+    order, a, b = reduction_order(layout, 1), x.numpy(), y.numpy()
+    found, _ = copies((a, b), 1, order, lambda p, q: (p + q,), lambda p, q, r, s: (fma(p, q, r * s),))
+    where = copy_at(layout, 1, order)
+    got = due.by_ptx[0].view(np.float32).reshape(4, 32)
+    assert (a - np.take(found[0], where, 1) == got).all()
+    assert (a - found[0][:, :1] != got).any(), "the word of lane 0 is not that of all lanes"
+    assert (a - np.take(found[0], where[::-1], 1) != got).any()
+
+
+def test_welford_has_the_words_of_its_ptx_though_lanes_differ():
+    x, y = drawn((1, 512), torch.float32, 3), torch.rand(1, 512, generator=torch.Generator().manual_seed(4))
+    constants = {"ROWS": 1, "COLUMNS": 512, "AXIS": 1, "KIND": "normalised"}
+    assert both_ways(kernels.fold, [x, y], [torch.zeros(1, 512)], constants, "sm_90", 4).differing == 0
+
+
+def test_words_that_differ_from_lane_to_lane_are_refused_where_they_meet():
+    """Two rows, of which a lane holds one element each: the sum is brought to another layout, and lanes have other words."""
+    x, y = drawn((2, 32), torch.float32, 1), drawn((2, 32), torch.float32, 2)
+    constants = {"ROWS": 2, "COLUMNS": 32, "AXIS": 0, "KIND": "dot"}
+    with emulated("sm_90"), pytest.raises(EmulatedFault, match="words differ from lane to lane"):
+        kernels.fold[(1,)](x, y, torch.zeros(32), **constants, num_warps=1)
+    with emulated("sm_90") as device:  # whole numbers: all lanes have the same word
+        out = torch.zeros(32)
+        kernels.fold[(1,)](x.round(), y.round(), out, **constants, num_warps=1)
+    assert torch.equal(out, (x.round() * y.round()).sum(0)) and not device.advice
+
+
+def test_lanes_that_store_different_words_to_one_place_draw_an_advice():
+    x, y = drawn((1, 128), torch.float32, 1), drawn((1, 128), torch.float32, 2)
+    constants = {"ROWS": 1, "COLUMNS": 128, "AXIS": 1, "KIND": "dot"}
+    with emulated("sm_90") as device:
+        kernels.fold[(1,)](x, y, torch.zeros(1), **constants, num_warps=4)
+    assert "different words of one result" in " ".join(device.advice)
+    with emulated("sm_90") as device:
+        kernels.fold[(1,)](x.round(), y.round(), torch.zeros(1), **constants, num_warps=4)
+    assert not device.advice
+
+
+LAYOUTS = {
+    "wgmma": gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 32, 16]),
+    "linear": gl.DistributedLinearLayout(
+        reg_bases=[[4, 0], [0, 1], [0, 16], [32, 0]],
+        lane_bases=[[0, 2], [1, 0], [0, 4], [2, 0], [0, 8]],
+        warp_bases=[[16, 0], [8, 0]],
+        block_bases=[],
+        shape=[64, 32],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "layout, arch, axis, dtype", [("wgmma", "sm_90", 1, torch.float16), ("linear", "sm_100", 0, torch.float32)]
+)
+def test_other_layouts_are_asked_of_the_compiler(layout, arch, axis, dtype):
+    x, out = drawn((64, 32), dtype, 1), torch.zeros(64 if axis else 32, dtype=dtype)
+    constants = {"ROWS": 64, "COLUMNS": 32, "AXIS": axis, "LAYOUT": LAYOUTS[layout]}
+    assert both_ways(kernels.fold_layout, [x], [out], constants, arch, 4).differing == 0
+
+
 def summed(order: ReductionOrder) -> np.ndarray:
     return reduced((inputs()[0].numpy(),), 1, order, lambda a, b: (a + b,))[0]
 
@@ -208,6 +277,4 @@ def test_wrong_orders_of_a_scan_have_other_words():
 
 
 def _decayed(decay_a: np.ndarray, value_a: np.ndarray, decay_b: np.ndarray, value_b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    from bitverdict.harness.emulator.numerics.scalar_ops import fma
-
-    return operator.mul(decay_a, decay_b), fma(value_a, decay_b, value_b)
+    return decay_a * decay_b, fma(value_a, decay_b, value_b)

@@ -23,6 +23,7 @@ from bitverdict.reference.reduction_order import (
     ScanOrder,
     agree,
     copies,
+    copy_at,
     reduced,
     reduction_order,
     scan_order,
@@ -41,29 +42,37 @@ Combine = Callable[..., tuple[np.ndarray, ...]]
 def fold(t: Translator, op: Operation) -> None:
     if "reduction_ordering" in op.attributes:
         raise NotModelled(op, "in a given order: no release of Triton 3.9 has this attribute")
-    operands = tuple(t.value(each) for each in op.operands)
-    if t.operand(op, 0).shape[op.integer("axis")] == 1:  # nothing is combined
-        single = op.name == "tt.reduce" and t.typed(op, op.outputs[0]).kind == "scalar"
-        found = t.apply(_alone, operands, op.integer("axis"), single) if op.name == "tt.reduce" else t.code("{}", operands)
-        t.emit("{}, = {}" if len(op.results) == 1 else "{} = {}", t.values(op.results), found)
+    operands, axis = tuple(t.value(each) for each in op.operands), op.integer("axis")
+    if t.operand(op, 0).shape[axis] == 1:  # nothing is combined
+        found = t.code("{}", operands) if op.name == "tt.scan" else t.apply(_alone, operands, axis, _single(t, op))
+        _assign(t, op, found)
         return
     name = _combination(t, op, op.regions[0])
     if op.name == "tt.scan":
-        found = t.apply(_scan, name, operands, op.integer("axis"), _scanning(t, op), op.flag("reverse"))
+        _assign(t, op, t.apply(_scan, name, operands, axis, _scanning(t, op), op.flag("reverse")))
     else:
-        single = t.typed(op, op.outputs[0]).kind == "scalar"
-        found = _reduction(t, op, name, operands, single)
-    t.emit("{}, = {}" if len(op.results) == 1 else "{} = {}", t.values(op.results), found)
+        _reduction(t, op, name, operands)
     if t.scratch(op):
         t.meet()  # values go from warp to warp behind a barrier
     else:
         t.meet(warps=True)
 
 
-def _reduction(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...], single: bool) -> Any:
-    axis, alone = op.integer("axis"), _only(op)
+def _assign(t: Translator, op: Operation, found: Any, *more: str) -> None:
+    """The results of `op`, and the values `more`, are the tuple `found`."""
+    names = [*op.results, *more]
+    t.emit("{}, = {}" if len(names) == 1 else "{} = {}", t.values(names), found)
+
+
+def _single(t: Translator, op: Operation) -> bool:
+    return t.typed(op, op.outputs[0]).kind == "scalar"
+
+
+def _reduction(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...]) -> None:
+    axis, alone, single = op.integer("axis"), _only(op), _single(t, op)
     if alone is not None and _EXACT.match(alone.name):
-        return t.apply(_reduce_exactly, name, operands, axis, single)
+        _assign(t, op, t.apply(_reduce_exactly, name, operands, axis, single))
+        return
     kind, layout = t.operand(op, 0), _layout(t, op)
     pairs = alone is not None and alone.name in _PACKED and vectorised(layout, axis, str(kind.format), sm=_sm(t))
     order = reduction_order(layout, axis, pairs=pairs)
@@ -72,10 +81,18 @@ def _reduction(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...
         if leaves := fused_leaves(t, op, alone, bool(order.thread)):
             first, operands = leaves
     if alone is not None and alone.name in _PACKED and (order.thread or not first):
-        return t.apply(_reduce, name, operands, axis, order, first, single)
+        _assign(t, op, t.apply(_reduce, name, operands, axis, order, first, single))
+        return
+    where = copy_at(layout, axis, order) if any(map(t.lane_words.wanted, op.results)) else None
+    if where is not None:
+        wide = [f"{result}~lanes" for result in op.results]
+        _assign(t, op, t.calls(_reduce_lanes, op, name, operands, axis, order, first, single, True, where), *wide)
+        for result, each, found in zip(op.results, wide, op.inputs, strict=True):
+            t.lane_words.hold(result, each, t.typed(op, found), axis)
+        return
     free = sum(1 for basis in layout.lanes if not any(step for i, step in enumerate(basis) if i != axis))
     stays = free >= len(order.warps) and not t.facts.leaves_its_thread(op)
-    return t.calls(_reduce_lanes, op, name, operands, axis, order, first, single, stays)
+    _assign(t, op, t.calls(_reduce_lanes, op, name, operands, axis, order, first, single, stays))
 
 
 def _only(op: Operation) -> Operation | None:
@@ -151,15 +168,18 @@ def _reduce_lanes(
     first: Combine | None,
     single: bool,
     stays: bool,
+    where: np.ndarray | None = None,
 ) -> tuple:
-    """A reduction whose two sides may not be exchanged: each lane that has the result may have another word of it. `stays`: each
-    thread uses its own for what it stores itself."""
+    """A reduction whose two sides may not be exchanged: each lane that has the result may have another word of it. `stays`: no
+    thread uses another's, or the copies are followed. With `where`, behind the results, their copies: the one in the thread that
+    holds each position along `axis`."""
     found, clash = copies(arrays, axis, order, combine, first, stored=STORED_LANE)
     if clash:
         m.notes.add(Note(Advice.LANES_DIFFER, op.location))
     if not stays and not agree(found, axis):
         raise NotModelled(op, "whose words differ from lane to lane, and are used by other lanes than the one that stores them")
-    return _given(tuple(np.take(part, 0, axis) for part in found), single)
+    wide = () if where is None else tuple(np.take(part, where, axis) for part in found)
+    return _given(tuple(np.take(part, 0, axis) for part in found), single) + wide
 
 
 def _scanning(t: Translator, op: Operation) -> ScanOrder:

@@ -124,8 +124,12 @@ def fused_leaves(t: Translator, op: Operation, inner: Operation, held: bool) -> 
     multiply, minus, negated = binary(np.multiply, kind.format), negative(kind.format), product.negative
 
     def first_sums(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> tuple[np.ndarray]:
-        """a * b + c * d; LLVM writes -(a * b) + -(c * d) as c * -d - a * b."""
-        return (multiply_add(minus(c), d, multiply(minus(a), b)) if negated else multiply_add(a, b, multiply(c, d)),)
+        """a * b + c * d; LLVM writes -(a * b) + -(c * d) as c * -d - a * b, but for what comes from another lane."""
+        if negated:
+            a, c = minus(a), minus(c)
+        if negated and held:
+            a, b, c, d = c, d, a, b
+        return (multiply_add(a, b, multiply(c, d)),)
 
     return first_sums, (left, right)
 
