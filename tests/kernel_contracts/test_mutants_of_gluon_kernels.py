@@ -33,6 +33,7 @@ MACHINES = {
     "warp_specialized_matmul": "sm_100",
     "warp_specialized_gather_scatter_matmul": "sm_100",
     "pointer_gather_scatter_matmul": "sm_80",
+    "fp8_blockwise_matmul": "sm_90",
 }
 FEWEST = 8
 

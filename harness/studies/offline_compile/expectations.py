@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from bitverdict.harness.model.usage import UsageError
+from bitverdict.kernels.features import Feature, features_of
 
 NVIDIA = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
 BLACKWELL = ("sm_100", "sm_103")
@@ -444,6 +445,22 @@ def _fused_gather_scatter_matmul() -> Iterator[Row]:
     yield Row(stem="fused_gather_scatter_matmul", arch="sm_120", problem=sizes, expected_outcome=("compiler", ""))
 
 
+def _fp8_blockwise_matmul() -> Iterator[Row]:
+    sizes = {"m": 300, "n": 208, "k": 400}
+    for arch in NVIDIA:
+        if Feature.FP8_E4M3 not in features_of(arch):
+            yield Row(stem="fp8_blockwise_matmul", arch=arch, problem=sizes, expected_outcome=("front end", "fp8e4nv"))
+            continue
+        yield Row(
+            stem="fp8_blockwise_matmul",
+            arch=arch,
+            problem=sizes,
+            must=(WGMMA["e4m3"] if arch == "sm_90" else TCGEN05["e4m3"] if arch in BLACKWELL else MMA_SYNC["e4m3"],),
+            counts={r"fma\.rn\.f32x2\b": 16} if int(arch[3:]) >= 100 else {r"fma\.rn\.f32\b": 32},  # what a thread promotes
+            must_not=LOCAL,
+        )
+
+
 def _pointer_gather_scatter_matmul() -> Iterator[Row]:
     sizes = {"table_rows": 300, "rows": 500, "out_rows": 400, "k": 304}
     for arch in NVIDIA:
@@ -569,5 +586,6 @@ TABLES = (
     _fused_gather_scatter_matmul,
     _warp_specialized_gather_scatter_matmul,
     _pointer_gather_scatter_matmul,
+    _fp8_blockwise_matmul,
     _block_scaled_matmul,
 )

@@ -12,6 +12,7 @@ from bitverdict.harness.model.addresses import resolve
 STEMS = (
     "matmul",
     "block_scaled_matmul",
+    "fp8_blockwise_matmul",
     "tmem_copy",
     "small_mma",
     "blocked_matmul",

@@ -1,0 +1,135 @@
+"""What `kernels/fp8_blockwise_matmul.py` expects: a chain of e4m3 from zero in each block of K, promoted to fp32, word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import bitverdict.kernels.fp8_blockwise_matmul
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, empty
+from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract
+from bitverdict.harness.contracts.inputs.regimes import EXACT, generator
+from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, words_rest_on
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.targets import Target
+from bitverdict.reference.formats import convert
+from bitverdict.reference.scalar_arithmetic import fp32
+
+SCALED = 128  # elements of K, and rows of B, that share a scale
+TILES = ((64, 64, 128, 4, 3), (128, 64, 128, 8, 2), (64, 128, 64, 4, 4), (32, 32, 128, 4, 2), (16, 64, 32, 2, 3))
+NAMES = ("block_m", "block_n", "block_k", "num_warps", "stages")
+
+
+class Fp8BlockwiseMatmulContract(BlockedContract):
+    """Launchers of others are not judged: what a promotion may round has no derived bound here."""
+
+    always_transposed = True
+    parameters = "(a, b, a_scale, b_scale, c=None, *, out_dtype=torch.bfloat16, config=None)"
+
+    def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
+        return [({"out": out}, dict(zip(NAMES, tile, strict=True))) for out in ("bf16", "fp32", "fp16") for tile in TILES]
+
+    def pool_of_far(self) -> tuple[Fields, Fields]:
+        return {}, {"block_m": 64, "block_n": 32}
+
+    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        pool = self.pool(target)
+        yield self.sized({"out": "fp32"}, 17, 131, 2 * SCALED + 1), {"block_k": 64}  # three scales of a row, two of B
+        yield self.sized({}, 18, 135, 3 * SCALED), {"block_m": 16, "block_n": 256}  # a tile that spans two scales of B
+        yield from self.corners([*pool[: len(TILES)], pool[len(TILES)], pool[2 * len(TILES)]])
+
+    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        sizes = {"m": 64, "n": 64, "k": 128}
+        yield sizes | {"dtype": "e5m2"}, {}
+        yield sizes | {"out": "int8"}, {}
+        yield sizes | {"k": 0}, {}
+        yield sizes, {"block_n": 48}
+        yield sizes | {"k": 200}, {"block_k": 256}  # one sum of two scales
+        yield sizes, {"block_m": 8}
+
+    def for_launcher(self, case: Case, launcher: str) -> Case | None:
+        return None
+
+    def sized(self, problem: Fields, m: int, n: int, k: int, extra: int = 0) -> Fields:
+        """Rows with gaps of any number of elements: no copy asks for whole 16 bytes."""
+        return problem | {"m": m, "n": n, "k": k, "a_pad": extra, "b_pad": (extra + n) % 3, "c_pad": 3 * extra}
+
+    def result_pad(self, problem: Fields, n: int, extra: int) -> Fields:
+        return {"c_pad": 3 * extra}
+
+    def operands(self, case: Case) -> list[Operand]:
+        p = case.problem
+        blocks = -(-p.k // SCALED)
+        return [
+            drawn_operand(case, "a", p.dtype, (p.m, p.k), pad=p.a_pad, side="a"),
+            drawn_operand(case, "b", p.dtype, (p.n, p.k), pad=p.b_pad, side="b", k_axis=1),
+            _scales(case, "a_scale", (p.m, blocks)),
+            _scales(case, "b_scale", (-(-p.n // SCALED), blocks)),
+        ]
+
+    def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
+        p = case.problem
+        c = empty(tensors["a"], (p.m, p.n), pad=p.c_pad, dtype=p.out)
+        factors = [tensors[name] for name in ("a", "b", "a_scale", "b_scale")]
+        return {"c": self.module.fp8_blockwise_matmul(*factors, c, config=case.config)}
+
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        p, c = case.problem, case.config
+        plan = dot_plan(target.arch, p.dtype, block_m=c.block_m, block_n=c.block_n, block_k=c.block_k, num_warps=c.num_warps)
+        sums = promoted(plan, c.block_k, *(operands[name].codes for name in ("a", "b", "a_scale", "b_scale")))
+        return [
+            ExpectedOutput(
+                name="c",
+                format=p.out,
+                shape=(p.m, p.n),
+                words=convert("fp32", p.out, sums, target.arch),
+                tile=(c.block_m, c.block_n),
+                k_block=c.block_k,
+                basis=words_rest_on(plan.rule, "a chain a block of K, promoted by fp32 multiply-adds"),
+            )
+        ]
+
+    def out_format(self, problem: Any) -> str:
+        return problem.out
+
+    def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
+        p = case.problem
+        return KernelContract.coverage(self, case, target) | {
+            "out": p.out,
+            "scales of a row": min(-(-p.k // SCALED), 4),
+            "scales of B in a tile": 1 + (min(case.config.block_n, p.n) > SCALED),
+            "K ragged": str(p.k % case.config.block_k != 0),
+        }
+
+
+def promoted(plan: Any, block_k: int, a: np.ndarray, b: np.ndarray, a_scale: np.ndarray, b_scale: np.ndarray) -> np.ndarray:
+    """fp32 codes (M, N): of each block of K the chain of `plan` from zero, times the scale of A rounded, times that of B fused into
+    the sum. a (M, K), b (N, K) e4m3 codes; a_scale (M, blocks), b_scale (blocks of N, blocks) fp32 codes."""
+    of_rows, of_columns = a_scale.view(np.float32), np.repeat(b_scale.view(np.float32), SCALED, axis=0)[: b.shape[0]]
+    total, step = np.zeros((a.shape[0], b.shape[0]), np.float32), min(block_k, SCALED)  # (M, N); one scale an inner sum
+    for start in range(0, a.shape[1], step):
+        taken, scale = slice(start, start + step), start // SCALED
+        inner = accumulator_words(plan, a[:, taken], b[:, taken].T).view(np.float32)  # (M, N)
+        scaled = fp32.multiply(inner, of_rows[:, scale, None])  # (M, N)
+        total = fp32.fma(scaled, of_columns[None, :, scale], total)  # (M, N)
+    return total.view(np.uint32)
+
+
+def _scales(case: Case, name: str, shape: tuple[int, int]) -> Operand:
+    """fp32 scales of 2^-8 to 2^4 with all bits drawn; powers of two in the regime `EXACT`."""
+    rng = generator(case.data_seed, name)
+    powers = rng.integers(-8, 4, shape)  # (rows, blocks)
+    significands = np.ones(shape) if case.regime == EXACT else rng.uniform(1.0, 2.0, shape)  # (rows, blocks)
+    codes = np.ldexp(significands, powers).astype(np.float32).view(np.uint32)
+    return Operand(name=name, format="fp32", codes=codes, strides=(shape[1], 1))
+
+
+def contract(module: ModuleType) -> Fp8BlockwiseMatmulContract:
+    return Fp8BlockwiseMatmulContract(module, "fp8_blockwise_matmul")
+
+
+CONTRACT = contract(bitverdict.kernels.fp8_blockwise_matmul)
