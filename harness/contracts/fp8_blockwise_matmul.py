@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import bitverdict.kernels.fp8_blockwise_matmul
-from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, empty
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, empty, far_pad
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract
 from bitverdict.harness.contracts.inputs.regimes import EXACT, generator
 from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, words_rest_on
@@ -33,8 +33,10 @@ class Fp8BlockwiseMatmulContract(BlockedContract):
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         return [({"out": out}, dict(zip(NAMES, tile, strict=True))) for out in ("bf16", "fp32", "fp16") for tile in TILES]
 
-    def pool_of_far(self) -> tuple[Fields, Fields]:
-        return {}, {"block_m": 64, "block_n": 32}
+    def far(self) -> Iterable[tuple[Fields, Fields]]:
+        m, n, k = 5, 8, 40
+        pads = {"a_pad": far_pad(m, k, 1), "b_pad": far_pad(n, k, 1), "c_pad": far_pad(m, n)}
+        yield {"m": m, "n": n, "k": k} | pads, {"block_m": 64, "block_n": 32}
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         pool = self.pool(target)
