@@ -26,6 +26,7 @@ from bitverdict.harness.emulator.compiler_digest import install
 from bitverdict.harness.emulator.cuda_runtime import answering
 from bitverdict.harness.emulator.cuda_tensors import CUDA
 from bitverdict.harness.emulator.device import Device, LaunchOptions
+from bitverdict.harness.emulator.faults import raise_for_the_launcher
 from bitverdict.harness.emulator.frontend.arguments import passed, refuse_cpu_tensors
 from bitverdict.harness.emulator.frontend.hints import compiled_in
 from bitverdict.harness.emulator.frontend.stop_compiler import Stages, check_release
@@ -80,6 +81,9 @@ class _Launcher:
         *values: Any,
     ) -> None:
         check_grid((x, y, z))
+        if len(values) != len(self.signature):  # a compiled kernel takes all parameters, in place
+            takes = f"{self.metadata.name} takes {len(self.signature)} arguments ({', '.join(self.signature)})"
+            raise_for_the_launcher(TypeError(f"{takes}, {len(values)} were given"))
         given = [
             part for (name, kind), value in zip(self.signature.items(), values, strict=True) for part in passed(kind, name, value)
         ]

@@ -183,6 +183,15 @@ def test_an_object_with_an_address_points_into_a_tensor_that_is_alive(alive: boo
                 strided[(1,)]((address, y, 1, None, twice), 16, BLOCK=16)
 
 
+def test_a_compiled_kernel_that_is_given_too_little_is_a_type_error() -> None:
+    with emulated("sm_90"):
+        x, y = torch.arange(16.0, device="cuda"), torch.zeros(16, device="cuda")
+        kernel = strided[(1,)]((x, y, 1, None, twice), 16, BLOCK=16)
+        kernel[(1, 1, 1)]((x, y, 1, None, twice), 16, 16)
+        with pytest.raises(TypeError, match=r"strided takes 3 arguments \(parts, n, BLOCK\), 2 were given"):
+            kernel[(1, 1, 1)]((x, y, 1, None, twice), 16)
+
+
 class Grouped(VectorAdd):
     """c = a + 1, by addresses in memory."""
 
