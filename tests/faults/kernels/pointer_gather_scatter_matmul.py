@@ -7,7 +7,6 @@ from tests.faults.mutants import Mutant, once
 
 ANYWHERE, NEGATIVE = ("row numbers", "anywhere"), ("row numbers", "negative")
 _GATHERED, _SCATTERED = "there = (numbers >= 0) & (numbers < table_rows)", "there = (targets >= 0) & (targets < out_rows)"
-_LATE = ("regime", "largest")  # with more blocks of K than buffers
 _TEXTS: tuple[tuple[str, str, str, tuple[str, ...], tuple[tuple[str, str], ...]], ...] = (
     ("rows past X are gathered", _GATHERED, "there = numbers >= 0", ("stray read",), (ANYWHERE,)),
     ("negative rows are gathered", _GATHERED, "there = numbers < table_rows", ("stray read",), (ANYWHERE,)),
@@ -36,20 +35,6 @@ _TEXTS: tuple[tuple[str, str, str, tuple[str, ...], tuple[tuple[str, str], ...]]
         "        True,\n",
         ("wrong words",),
         (("regime", "subnormals"),),
-    ),
-    (
-        "drain waits as in the steady state",
-        "async_copy.wait_group(STAGES - 1 - consumed)",
-        "async_copy.wait_group(STAGES - 1)",
-        ("uninitialised read", "race"),
-        (_LATE,),
-    ),
-    (
-        "W left out of the refill",
-        "            load_w(w, w_chunks, later, k, column, n, w_ring.index(stage), CHUNKS_OF_N, COPIED)\n",
-        "",
-        ("wrong words",),
-        (("regime", "integers"), ("k mod 16", "0")),
     ),
 )
 
