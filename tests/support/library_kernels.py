@@ -89,3 +89,15 @@ def of_constants(values, found, BLOCK: tl.constexpr):
 @triton.jit
 def of_a_constant_alone(found, BLOCK: tl.constexpr):
     tl.store(found + tl.arange(0, BLOCK), libdevice.tanh(tl.full((BLOCK,), 1.5, tl.float32)))
+
+
+@triton.jit
+def clocked(found, STEPS: tl.constexpr):
+    here = found + 3 * tl.program_id(0)
+    start = tl.extra.cuda.globaltimer()
+    for step in range(STEPS):
+        tl.store(here + 1, step)
+    end = tl.extra.cuda.globaltimer()
+    tl.store(here, start)
+    tl.store(here + 1, end)
+    tl.store(here + 2, tl.extra.cuda.smid())

@@ -70,6 +70,15 @@ def test_products_whose_rounding_is_said_are_executed_beside_sums():
     assert torch.equal(found, values * values + 1)
 
 
+def test_clocks_advance_and_programs_take_the_multiprocessors_in_turn():
+    found = torch.zeros(3 * 140, dtype=torch.int64)
+    with emulated("sm_90"):
+        kernels.clocked[(140,)](found, STEPS=20)
+    start, end, place = found.reshape(140, 3).T
+    assert (end > start + 20).all() and (start > 0).all()
+    assert place.tolist() == [number % 132 for number in range(140)]
+
+
 CONSTRAINTS = {  # constraints, operands, results, pack -> what is said
     ("=r,r", ("i8",), ("i32",), 1): 'constraint "r" for 1 element',
     ("=r,0", ("i32",), ("i32",), 1): "shares the register of a result",

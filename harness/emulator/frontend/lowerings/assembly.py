@@ -8,19 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
 from bitverdict.harness.emulator.frontend.lowerings.compiled import computed
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.global_atomics import GlobalAtomics
 from bitverdict.harness.emulator.mlir_reader import Operation
+from bitverdict.harness.model.architectures import CHIPS
 
 _FENCE = re.compile(r"fence(?:\.(sc|acq_rel|acquire|release))?\.(cta|cluster|gpu|sys)$")
 _MEMBAR = re.compile(r"membar\.(cta|gl|sys)$")
 _PROXY = re.compile(r"fence\.proxy\.async(?:\.(global|shared(?:::(?:cta|cluster))?))?$")
 _BARRIER = re.compile(r"(?:bar\.sync|barrier\.sync|barrier\.cta\.sync) 0$|bar\.warp\.sync -1$|bar\.warp\.sync 0xffffffff$")
 _MOVE = re.compile(r"mov\.[bus](?:16|32|64) \$0, (?:\$(\d+)|(-?\d+|0x[0-9a-fA-F]+))$")
-
-
+_REGISTER = re.compile(r"mov\.[bus](32|64) \$0, %(globaltimer|globaltimer_lo|clock64|clock|smid)$")
 _ORDER = (_FENCE, _MEMBAR, _PROXY, _BARRIER)
 
 
@@ -34,6 +35,10 @@ def assembly(t: Translator, op: Operation) -> None:
     rest = [said for said in statements if said and said not in orders]
     given = _moved(t, op, rest)
     if given is None and rest:
+        asked = _REGISTER.match(rest[0])
+        if asked and len(rest) == 1 and not op.operands and t.result(op).text == f"i{asked[1]}" and not orders:
+            t.machine(op, _special_register, asked[2], CHIPS[t.arch].multiprocessors.count)
+            return
         if orders or op.name == "ttg.inline_asm":
             raise NotModelled(op, f'"{text}": beside fences and barriers only a move of a whole register is')
         computed(t, op)
@@ -47,6 +52,14 @@ def assembly(t: Translator, op: Operation) -> None:
         if isinstance(given, int) and kind.kind == "tensor":
             given = t.apply(_filled, kind.shape, kind.dtype, given)
         t.assign(op, given)
+
+
+def _special_register(m: Cta, op: Operation, name: str, multiprocessors: int) -> int:
+    """Clocks count the operations of the program, and themselves; of the multiprocessors the programs take one after another."""
+    if name == "smid":
+        return m.number % multiprocessors
+    m.state.operations += 1
+    return m.state.operations
 
 
 def _ordered(t: Translator, op: Operation, said: str) -> None:
