@@ -51,22 +51,22 @@ class Instruction:
 
 
 @cache
-def _backend(capability: int, fused: bool) -> tuple[CUDABackend, Any]:
+def _backend(capability: int, fused: bool, flushes: bool = True) -> tuple[CUDABackend, Any]:
     backend = CUDABackend(GPUTarget("cuda", capability, 32))
-    return backend, backend.parse_options({"enable_fp_fusion": fused})
+    return backend, backend.parse_options({"enable_fp_fusion": fused, "enable_reflect_ftz": flushes})
 
 
-def options_key(capability: int, *, fused: bool) -> str:
+def options_key(capability: int, *, fused: bool, flushes: bool) -> str:
     """What of the compiler's options its PTX depends on, the bitcode of libdevice with them."""
-    return _backend(capability, fused)[1].hash()
+    return _backend(capability, fused, flushes)[1].hash()
 
 
-def ptx(program: str, capability: int, *, fused: bool) -> str:
+def ptx(program: str, capability: int, *, fused: bool, flushes: bool = True) -> str:
     """PTX of the tile program `program` (its text, as `compiling.tile_program` leaves it). NotAssembled where the compiler refuses.
 
     Line n of the text (from 0) is ``.loc 1 n+1`` there: line 0 is LLVM's word for "none".
     """
-    backend, options = _backend(capability, fused)
+    backend, options = _backend(capability, fused, flushes)
     version = get_ptx_version_from_options(options, capability)
     placed = "\n".join(_PLACE.sub(f' loc("tile program":{n}:1)', line) for n, line in enumerate(program.split("\n"), 1))
     try:

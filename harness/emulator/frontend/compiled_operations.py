@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -41,11 +41,15 @@ OUT = np.array([1 << 41], np.uint64)  # where the kernel stores its result
 
 @dataclass(frozen=True)
 class Operation:
-    """A kernel of scalars: `lines` of MLIR compute %result (of the element type `result`) from %0, %1, ... (of `operands`)."""
+    """A kernel of scalars: `lines` of MLIR compute %result (of the element type `result`) from %0, %1, ... (of `operands`).
+
+    `flushes`: libdevice's functions take subnormals for zero, as the launch's `enable_reflect_ftz` says.
+    """
 
     lines: str
     operands: tuple[str, ...]
     result: str
+    flushes: bool = True
 
     def module(self, capability: int) -> str:
         """The text of the kernel, as of a tile program."""
@@ -72,7 +76,7 @@ def with_constants(operation: Operation, constants: dict[int, str]) -> Operation
         else:
             left.append(element)
         lines = re.sub(rf"%{number}\b(?!\.)", name, lines)
-    return Operation(re.sub(r"%(\d+)\.", r"%\1", lines), tuple(left), operation.result)
+    return replace(operation, lines=re.sub(r"%(\d+)\.", r"%\1", lines), operands=tuple(left))
 
 
 def compiled_ptx(operation: Operation, arch: str, *, fused: bool) -> str:
@@ -84,7 +88,7 @@ def compiled_ptx(operation: Operation, arch: str, *, fused: bool) -> str:
     if kept is not None and (path := kept.get_file("operation.ptx")) is not None:
         with open(path, encoding="utf-8") as file:
             return file.read()
-    whole = assembly.ptx(operation.module(capability), capability, fused=fused)
+    whole = assembly.ptx(operation.module(capability), capability, fused=fused, flushes=operation.flushes)
     text = whole.partition("\n\t.file\t")[0].partition("\n\t.section\t")[0]  # what follows is for debuggers
     if fused and _leaves_products(text) and _joined_by_ptxas(whole, capability):
         raise assembly.NotAssembled(f"sm_{capability}: ptxas fuses a product and a sum; compile with enable_fp_fusion=False")
@@ -128,7 +132,7 @@ def takes_product(operation: Operation, which: int, arch: str) -> bool:
     factors = (f"%{which}", f"%{len(operation.operands)}")
     lines = re.sub(rf"%{which}\b", "%product", operation.lines)
     probe = f"%product = arith.mulf {', '.join(factors)} : {element}\n    {lines}"
-    text = compiled_ptx(Operation(probe, (*operation.operands, element), operation.result), arch, fused=True)
+    text = compiled_ptx(replace(operation, lines=probe, operands=(*operation.operands, element)), arch, fused=True)
     listed = list(assembly.instructions(text))
     given = {i.writes[0]: i.reads[0] for i in listed if i.opcode.startswith("ld.param")}
     both = {f"[operation_param_{which}]", f"[operation_param_{len(operation.operands)}]"}
@@ -137,7 +141,8 @@ def takes_product(operation: Operation, which: int, arch: str) -> bool:
 
 def _key(operation: Operation, capability: int, fused: bool) -> str:
     """What the PTX depends on: release and options of the compiler with its libraries, target and text."""
-    parts = (triton.__version__, assembly.options_key(capability, fused=fused), operation.module(capability))
+    options = assembly.options_key(capability, fused=fused, flushes=operation.flushes)
+    parts = (triton.__version__, options, operation.module(capability))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -128,6 +128,14 @@ def test_a_product_that_the_compiler_fuses_into_a_function_is_refused():
     assert not takes_product(library("__nv_logf", "f32", "f32"), 0, "sm_90")
 
 
+def test_a_launch_may_ask_libdevice_to_keep_subnormals():
+    values, found = torch.tensor([2.0**-130] * 32), torch.zeros(2 * 32)
+    for flushes, kept in ((True, 0.0), (False, 2.0**-130)):
+        with emulated("sm_90"):
+            kernels.saturated[(1,)](values, found, BLOCK=32, enable_reflect_ftz=flushes)
+        assert (found[:32] == kept).all()
+
+
 def test_an_approximation_of_a_constant_is_what_ptxas_computes_itself():
     values, found = torch.rand(64) * 3, torch.zeros(2 * 64)
     with emulated("sm_90"):

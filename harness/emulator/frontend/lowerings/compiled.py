@@ -4,6 +4,7 @@ them), and inline assembly that computes."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,9 +32,7 @@ def expanded(t: Translator, op: Operation) -> None:
     """
     result = t.result(op)
     elements = tuple(t.operand(op, number).element for number in range(len(op.operands)))
-    given = operation_of(op.name, op.attributes, elements, result.element)
-    if not t.flushes:
-        raise NotModelled(op, "with enable_reflect_ftz=False")
+    given = replace(operation_of(op.name, op.attributes, elements, result.element), flushes=t.flushes)
     try:
         run: Callable = compiled(given, t.arch, t.fused)
         for number, name in enumerate(op.operands if t.fused else ()):
