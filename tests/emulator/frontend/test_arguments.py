@@ -122,14 +122,14 @@ def test_a_pointer_in_memory_leads_to_any_tensor_of_the_gpu_that_is_alive() -> N
     assert all(torch.equal(y.cpu(), x.cpu() + 1) for x, y in zip(xs, ys, strict=True))
 
 
-def test_a_pointer_in_memory_to_a_tensor_that_is_gone_is_an_illegal_address() -> None:
+def test_a_pointer_in_memory_to_a_tensor_that_is_gone_is_illegal() -> None:
     with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"illegal address: write .* inside no tensor"):
         _, ys, table = groups(3)
         del ys[1]
         grouped[(3,)](table, 10, BLOCK=16)
 
 
-def test_a_pointer_in_memory_to_what_was_not_named_is_illegal_where_names_count() -> None:
+def test_a_pointer_in_memory_needs_a_named_tensor_where_names_count() -> None:
     """As a contract has it: what a launcher allocated is no operand."""
     with emulated("sm_90", options=LaunchOptions(follows_pointers=False)) as device:
         xs, ys, table = groups(3)

@@ -103,7 +103,7 @@ def test_each_element_goes_its_own_way_through_a_function() -> None:
     assert torch.equal(turned.reshape(-1, 2), torch.where((x[:, 0] > x[:, 1])[:, None], larger, x.flip(1)))
 
 
-def test_functions_that_were_not_inlined_use_shared_memory_of_their_callers() -> None:
+def test_functions_not_inlined_use_shared_memory_of_their_callers() -> None:
     """One function is called from places that leave it shared memory at different offsets, beside tiles that lie there."""
     n, k = 32, 128
     a, b = (torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(7)).half() for shape in ((n, k), (k, n)))

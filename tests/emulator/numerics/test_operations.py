@@ -120,7 +120,7 @@ def _words(values: torch.Tensor) -> torch.Tensor:
     return values.view(torch.uint8 if values.itemsize == 1 else torch.int16).int()
 
 
-def test_a_rounding_that_the_compiler_lacks_is_refused_before_anything_runs():
+def test_a_rounding_that_the_compiler_lacks_is_refused_before_a_run():
     a, out = torch.full((32,), 1.0 + 2**-8 + 2**-9), torch.zeros(32, dtype=torch.float8_e4m3fn)
     with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"not modelled: .*rounding 0 from f32 to f8E4M3FN"):
         kernels.narrowed[(1,)](a, out, BLOCK=32, ROUNDING="rtz")
