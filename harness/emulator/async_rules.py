@@ -201,6 +201,15 @@ TCGEN05_COMMIT = AsyncKind(
     until="it arrives once everything before it in the pipe is complete",
     ptx_section="PTX ISA, tcgen05.commit",
 )
+TRY_CANCEL = AsyncKind(
+    name="try_cancel",
+    writes=(SHARED,),
+    proxy=Proxy.ASYNC,
+    completes_by=Completion.MBARRIER_BYTES,
+    must_finish_before_exit=True,
+    until="a wait on the mbarrier that counts the 16 bytes of its answer",
+    ptx_section="PTX ISA, clusterlaunchcontrol.try_cancel",
+)
 KINDS: tuple[AsyncKind, ...] = (
     CP_ASYNC,
     WGMMA,
@@ -212,6 +221,7 @@ KINDS: tuple[AsyncKind, ...] = (
     TCGEN05_MMA,
     TCGEN05_CP,
     TCGEN05_COMMIT,
+    TRY_CANCEL,
 )
 
 ACCESSES: tuple[Rule, ...] = (

@@ -219,6 +219,7 @@ class Device:
         )
         resident = self._residency(ready, metadata, prod(grid))
         programs = Programs(Cta(context), self.schedule, resident, lambda m: m.run(ready.entry(m, *arguments)))
+        context.cancel = programs.cancel
         try:
             with np.errstate(all="ignore"):
                 self._run_programs(programs, ready.facts, prod(grid))

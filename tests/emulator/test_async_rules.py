@@ -110,6 +110,7 @@ CALLS = {  # of Gluon, by which a hazard names the operation
     "tcgen05.mma": "tcgen05_mma(",
     "tcgen05.cp": "tcgen05_copy(",
     "tcgen05.commit": "tcgen05_commit(",
+    "try_cancel": "clc.try_cancel(",
 }
 AT_EXIT, BY_GROUP, BY_COMMIT = (
     {"must_finish_before_exit": False},

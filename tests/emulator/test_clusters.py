@@ -136,6 +136,40 @@ def line_at(location: str) -> str:
     return Path(file).read_text().splitlines()[int(line) - 1]
 
 
+def take_over(module: Any) -> None:
+    """40 programs on two multiprocessors: those that do not fit are taken over by those that run, each of them once."""
+    done, by = torch.zeros(40, dtype=torch.int32), torch.full((40,), -1, dtype=torch.int32)
+    module.take_over[(40,)](done, by, 16)
+    assert (done == 1).all() and 0 < len(set(by.tolist())) < 40
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_program_takes_over_those_that_have_not_begun(schedule: str) -> None:
+    with emulated("sm_100", f"{schedule} on 2"):
+        take_over(kernels)
+    with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"refused: ttng.clc_try_cancel .* which sm_90 has not"):
+        take_over(kernels)
+
+
+CANCELS = [
+    ("        mbarrier.wait(come, phase)\n", "", "race", "try_cancel"),
+    ("mbarrier.expect(come, BYTES)", "mbarrier.expect(come, BYTES // 2)", "barrier misuse", "more arrived"),
+    ("mbarrier.expect(come, BYTES)", "mbarrier.expect(come, 2 * BYTES)", "deadlock", "bytes missing"),
+    ("        mbarrier.expect(come, BYTES)\n", "", "deadlock", "arrivals"),
+    ("more = found.is_canceled()", "more = found.is_canceled() | (at >= 0)", "illegal instruction", "a request failed"),
+]
+
+
+@pytest.mark.parametrize("twin", CANCELS, ids=lambda twin: f"{twin[2]}-{CANCELS.index(twin)}".replace(" ", "-"))
+def test_a_twin_that_takes_over_wrongly_fails_by_name(twin: tuple[str, str, str, str], tmp_path: Path) -> None:
+    text, by, outcome, said = twin
+    module = twin_of("take_over", ((text, by),), tmp_path)
+    for schedule in SCHEDULES:
+        with emulated("sm_100", f"{schedule} on 2"), pytest.raises(EmulatedFault, match=said) as raised:
+            take_over(module)
+        assert raised.value.outcome == outcome
+
+
 def test_an_arrival_for_other_ctas_is_refused_by_name(tmp_path: Path) -> None:
     module = twin_of("multicast_rows", (("table.nbytes_per_cta)", "table.nbytes_per_cta, from_cta=0)"),), tmp_path)
     with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"not modelled: ttng.barrier_expect: an arrival from another CTA"):

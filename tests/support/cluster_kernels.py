@@ -6,6 +6,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import (
     allocate_tensor_memory,
+    clc,
     mbarrier,
     tcgen05_mma,
     tcgen05_mma_barrier_count,
@@ -70,3 +71,24 @@ def product(a, b, out, STEPS: gl.constexpr, SUMS: gl.constexpr, LAYOUT: gl.const
     rows = gl.arange(0, M, layout=gl.SliceLayout(1, LAYOUT))
     columns = gl.arange(0, N, layout=gl.SliceLayout(0, LAYOUT))
     gl.store(out + rows[:, None] * N + columns[None, :], gl.convert_layout(sums.load(), LAYOUT))
+
+
+@gluon.jit
+def take_over(done, by, BYTES: gl.constexpr):
+    """Each program marks itself, and then each one that it takes over until none is left. `by`: who did the work."""
+    answer = gl.allocate_shared_memory(gl.int64, [2], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    come = mbarrier.allocate_mbarrier()
+    mbarrier.init(come, count=1)
+    at = gl.program_id(0)
+    phase = 0
+    more = True
+    while more:
+        clc.try_cancel(answer, come)
+        mbarrier.expect(come, BYTES)
+        gl.atomic_add(done + at, 1)
+        gl.store(by + at, gl.program_id(0))
+        mbarrier.wait(come, phase)
+        found = clc.load_result(answer)
+        more = found.is_canceled()
+        at = found.program_id(0)
+        phase ^= 1

@@ -8,6 +8,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import (
     TensorMemoryLayout,
     allocate_tensor_memory,
+    clc,  # noqa: F401  (a hazard issues it)
     fence_async_shared,
     mbarrier,
     tcgen05_commit,

@@ -51,6 +51,7 @@ class Cta:
         self.onchip.reset()
         self.flights.reset([agent])
         self.mbarriers.reset()
+        self.refused_cancel: Operation | None = None  # by which it has seen that no program is left to cancel
         self.tensor_maps: dict[int, Descriptor] = {}  # descriptors the program made, by their place in scratch memory
         self.unfenced_maps: set[int] = set()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,8 @@ class LaunchContext:
     """The kernel is written in Triton: what happens on the chip is the compiler's doing."""
     allow_duplicate_rows: bool = False
     """The caller does not care which of two rows scattered to one place stays."""
+    cancel: Callable[[], int | None] = lambda: None
+    """Takes a program that has not begun out of the launch: its number, None where there is none."""
     false_hints: dict[tuple[str, str], str] = field(default_factory=dict)
     """(line, what was promised) -> what is not so."""
 

@@ -51,17 +51,29 @@ class Programs:
         self.idle = [cta]
         self.live: list[Running] = []
         self.resident_on = [0] * resident.multiprocessors
-        self.steps = self.looks = 0
+        self.steps = self.looks = self.begun = 0
+        self.waiting: deque[int] = deque()  # programs that have not begun
 
     def run_in_turn(self, numbers: Iterable[int]) -> None:
         """Run the programs `numbers`, none of which can wait for another, each to its end."""
-        for number in numbers:
-            self.current.start(number)
+        self.waiting = deque(numbers)
+        while self.waiting:
+            self.current.start(self.waiting.popleft())
+            self.begun += 1
             deque(self.begin(self.current), maxlen=0)
+
+    def cancel(self) -> int | None:
+        """Take the next program out of the launch that a GPU would not have begun by now; None where all have."""
+        first = max(self.resident.programs - self.begun, 0)
+        if first >= len(self.waiting):
+            return None
+        found = self.waiting[first]
+        del self.waiting[first]
+        return found
 
     def run_together(self, numbers: Iterable[int]) -> None:
         """Run the programs `numbers` to their ends. Raises EmulatedFault "deadlock" when nobody can go on."""
-        waiting = deque(numbers)
+        self.waiting = waiting = deque(numbers)
         while waiting or self.live:
             able = [each for each in self.live if each.able()]
             room = bool(waiting) and len(self.live) < self.resident.programs
@@ -88,6 +100,7 @@ class Programs:
 
     def _admit(self, number: int) -> Running:
         """Program `number` begins, on the first of the multiprocessors that have the fewest programs."""
+        self.begun += 1
         place = self.resident_on.index(min(self.resident_on))
         cta = self.idle.pop() if self.idle else self.current.another()
         cta.start(number)

@@ -16,6 +16,7 @@ NEEDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "ttng.async_tma_reduce": ("cp.reduce.async.bulk.tensor", emulated_with(Feature.TMA)),
     "ttng.async_tma_gather": ("cp.async.bulk.tensor .tile::gather4", emulated_with(Feature.TMA_GATHER)),
     "ttng.async_tma_scatter": ("cp.async.bulk.tensor .tile::scatter4", emulated_with(Feature.TMA_SCATTER)),
+    "ttng.clc_try_cancel": ("clusterlaunchcontrol.try_cancel", emulated_with(Feature.TMA_GATHER)),
     "ttng.warp_group_dot": ("wgmma.mma_async", emulated_with(Feature.WGMMA)),
 }
 """Operation -> (its instruction, the emulated architectures that have it)."""

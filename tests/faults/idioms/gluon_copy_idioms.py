@@ -5,7 +5,7 @@ from __future__ import annotations
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
-from triton.experimental.gluon.language.nvidia.blackwell import fence_async_shared, mbarrier, tma
+from triton.experimental.gluon.language.nvidia.blackwell import clc, fence_async_shared, mbarrier, tma
 
 from tests.support.gluon_tiles import K, M, barrier_of, tile_of
 
@@ -252,4 +252,24 @@ def copy_adds_nothing_twice_to_what_it_stored(a, b, out):
     tma.store_wait(pendings=0, read_only=False)
     tma.async_atomic_add(out, [0, 0], zeros)
     tma.async_atomic_add(out, [0, 0], zeros)  # reads the tile, and updates out, while the first does
+    tma.store_wait(pendings=0)
+
+
+@gluon.jit
+def copy_asks_for_a_program_while_it_copies(a, b, out):
+    answer = gl.allocate_shared_memory(gl.int64, [2], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    come = barrier_of(1)
+    tile = tile_of(a)
+    arrived = barrier_of(1)
+    clc.try_cancel(answer, come)
+    mbarrier.expect(come, 16)
+    mbarrier.expect(arrived, a.nbytes_per_cta)
+    tma.async_load(a, [0, 0], arrived, tile)
+    mbarrier.wait(arrived, 0)
+    tma.async_store(out, [0, 0], tile)
+    mbarrier.wait(come, 0)
+    there_is_one = clc.load_result(answer).is_canceled()  # no: the launch has one program
+    mbarrier.invalidate(arrived)
+    if there_is_one:
+        tma.async_store(out, [64, 0], tile)
     tma.store_wait(pendings=0)

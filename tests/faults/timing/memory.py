@@ -28,6 +28,11 @@ HAZARDS: tuple[Mutant, ...] = (
     hazard("uninitialised accumulator", "small_mma",
            "    accumulator.store(c_tile.load(accumulator.get_reg_layout()))\n", "",
            UNKNOWN, at="tcgen05_mma(a, b_tile, accumulator)"),
+    hazard("shared memory released while in use", "idioms",
+           "    mbarrier.invalidate(arrived)\n    tma.async_store(out, [0, 0], tile)  # no fence",
+           "    clc.try_cancel(gl.allocate_shared_memory(gl.int64, [2], gl.SwizzledSharedLayout(1, 1, 1, [0])), arrived)\n"
+           "    tma.async_store(out, [0, 0], tile)  # no fence",
+           RACE, at="clc.try_cancel(", other="def idioms(table, out)"),
     hazard("shared memory released while in use", "specialised",
            "    tma.async_store(c, [0, 0], c_tile)\n    tma.store_wait(pendings=0)", "    tma.async_atomic_add(c, [0, 0], c_tile)",
            RACE, at="tma.async_atomic_add(c, [0, 0], c_tile)", other="def specialised(a, b, c, k, STAGES"),

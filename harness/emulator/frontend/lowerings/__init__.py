@@ -14,6 +14,7 @@ from bitverdict.harness.emulator.frontend.lowerings import (  # noqa: F401
     histograms,
     indexed_memory,
     integers,
+    launch_control,
     packed_arithmetic,
     printing,
     products,
