@@ -155,7 +155,7 @@ TWINS = [
         "race",
     ),
     ("copy_asks_for_a_program_while_it_copies", "    mbarrier.wait(come, 0)\n", "", "race"),
-    ("copy_adds_nothing_twice_to_what_it_stored", "tma.store_wait(pendings=0)\n", "pass\n", "race"),
+    ("copy_adds_nothing_twice_to_what_it_stored", "tma.store_wait(pendings=0)", "pass", "race"),
     ("copy_adds_nothing_twice_to_what_it_stored", "pendings=0, read_only=False", "pendings=0, read_only=True", "race"),
     (
         "copy_adds_nothing_twice_to_what_it_stored",
