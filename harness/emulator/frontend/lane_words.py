@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.faults import NotModelled
 from bitverdict.harness.emulator.mlir_reader import Operation
@@ -72,7 +73,7 @@ class LaneWords:
                 continue
             seen.add(at)
             for user in self.t.users.get(at, []):
-                if user.name in _WIDENS:
+                if user.name in _WIDENS or _through_memory(user):
                     return True
                 if user.name == "tt.expand_dims" or user.name.startswith(_ELEMENTWISE):
                     waiting += user.results
@@ -98,6 +99,9 @@ class LaneWords:
             if found.shape == one.shape and self.t.program.expand(found.layout) == one.layout:
                 self.t.assign(op, self.t.value(one.wide))
                 return
+        elif one and _through_memory(op):
+            self.t.assign(op, self.t.calls(last_copy, op, self.t.value(one.wide), one.axis, one.dropped))
+            return
         for each in held:
             self.t.emit("{}", self.t.calls(copies_agree, op, self.t.value(each.wide), each.axis))
 
@@ -125,6 +129,19 @@ class LaneWords:
     @staticmethod
     def _wide_type(kind: Type, one: _Held) -> str:
         return f"tensor<{'x'.join(map(str, one.shape))}x{kind.element}, {one.layout}>"
+
+
+def _through_memory(op: Operation) -> bool:
+    """Whether `op` brings a value to another layout through shared memory, where all threads that hold an element store it."""
+    return op.name == "ttg.convert_layout" and "allocation.offset" in op.attributes
+
+
+def last_copy(m: Cta, op: Operation, wide: np.ndarray, axis: int, dropped: bool) -> np.ndarray:
+    """What stays where all copies, along `axis` of `wide`, are stored to one place: the last lane's. An advice says where they
+    differ."""
+    if not agree((wide,), axis):
+        m.notes.add(Note(Advice.LANES_DIFFER, op.location))
+    return np.take(wide, -1 if dropped else [-1], axis)
 
 
 def copies_agree(m: Cta, op: Operation, wide: np.ndarray, axis: int) -> None:

@@ -188,6 +188,9 @@ def test_lanes_that_store_different_words_to_one_place_draw_an_advice():
     with emulated("sm_90") as device:
         kernels.fold[(1,)](x, y, torch.zeros(1), **constants, num_warps=4)
     assert "different words of one result" in " ".join(device.advice)
+    rows = {"ROWS": 4, "COLUMNS": 32, "AXIS": 1, "KIND": "dot"}  # the sums are brought to another layout through shared memory
+    given = [each.reshape(4, 32) for each in (x, y)]
+    assert both_ways(kernels.fold, given, [torch.zeros(4)], rows, "sm_90", 4).differing == 0
     with emulated("sm_90") as device:
         kernels.fold[(1,)](x.round(), y.round(), torch.zeros(1), **constants, num_warps=4)
     assert not device.advice
