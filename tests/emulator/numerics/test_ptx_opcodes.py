@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -164,6 +165,52 @@ WRONG = {
 @pytest.mark.parametrize("opcode", WRONG)
 def test_a_careless_meaning_of_an_opcode_is_told_apart(opcode):
     assert differing(opcode, WRONG[opcode])
+
+
+NARROW = {  # ml_dtypes' type, largest number, NaN (the formats of 4 and 6 bits have none: the largest), bits of a code's place
+    "e4m3x2": (ml_dtypes.float8_e4m3fn, 448, 0x7F, 8), "e5m2x2": (ml_dtypes.float8_e5m2, 57344, 0x7F, 8),
+    "e2m1x2": (ml_dtypes.float4_e2m1fn, 6, 7, 4), "e2m3x2": (ml_dtypes.float6_e2m3fn, 7.5, 0x1F, 8),
+    "e3m2x2": (ml_dtypes.float6_e3m2fn, 28, 0x1F, 8),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NARROW)
+def test_narrow_pairs_are_those_of_ml_dtypes(kind):
+    dtype, largest, nan, place = NARROW[kind]
+    words = _words("f32", 4000, np.random.default_rng(5))  # (4000,)
+    with np.errstate(all="ignore"):
+        codes = np.where(np.isnan(_real(words)), nan, np.clip(_real(words), -largest, largest).astype(dtype).view(np.uint8))
+    got = meaning(f"cvt.rn.satfinite.{kind}.f32").compute(words, np.roll(words, 1))
+    assert (got == (codes.astype(np.uint32) << place | np.roll(codes, 1))).all()  # the first operand is the upper half
+    with np.errstate(all="ignore"):
+        halves = _real(words).astype(np.float16).view(np.uint16).astype(np.uint32)  # (4000,)
+        again = halves.astype(np.uint16).view(np.float16).astype(np.float32)
+        codes = np.where(np.isnan(again), nan, np.clip(again, -largest, largest).astype(dtype).view(np.uint8))
+    got = meaning(f"cvt.rn.satfinite.{kind}.f16x2").compute(halves << np.uint32(16) | np.roll(halves, 1))
+    assert (got == (codes.astype(np.uint32) << place | np.roll(codes, 1))).all()
+    every = np.arange({"e4": 256, "e5": 256}.get(kind[:2], 16 if place == 4 else 64), dtype=np.uint8)
+    values = every.view(dtype).astype(np.float32)  # (codes,)
+    wide = np.where(np.isnan(values), 0x7FFF, values.astype(np.float16).view(np.uint16)).astype(np.uint32)
+    pairs = (every.astype(np.uint32) << place | np.roll(every, 1)).astype(np.uint16 if place == 8 else np.uint8)
+    assert (meaning(f"cvt.rn.f16x2.{kind}").compute(pairs) == (wide << 16 | np.roll(wide, 1))).all()
+
+
+@pytest.mark.parametrize("mode", ["rna", "rn", "rz"])
+def test_tf32_drops_thirteen_bits(mode):
+    words = _words("f32", 4000, np.random.default_rng(6)).astype(np.uint64)  # (4000,)
+    words = words[np.isfinite(_real(words.astype(np.uint32)))]
+    more = {"rna": 0x1000, "rz": 0, "rn": 0xFFF + (words >> np.uint64(13) & np.uint64(1))}[mode]
+    wanted = (words + np.uint64(1) * more & np.uint64(0xFFFFE000)).astype(np.uint32)
+    assert (meaning(f"cvt.{mode}.tf32.f32").compute(words.astype(np.uint32)) == wanted).all()
+
+
+def test_dots_of_bytes_have_the_signs_that_are_said():
+    a, b, c = (_words("u32", 200, np.random.default_rng(i)) for i in range(3))
+    for left in "us":
+        for right in "us":
+            parts = [each.view(np.int8 if sign == "s" else np.uint8).reshape(-1, 4) for each, sign in ((a, left), (b, right))]
+            exact = (parts[0].astype(object) * parts[1].astype(object)).sum(axis=1) + c.astype(object)
+            assert meaning(f"dp4a.{left}32.{right}32").compute(a, b, c).tolist() == [each % 2**32 for each in exact]
 
 
 def test_carries_go_from_word_to_word():
