@@ -44,6 +44,10 @@ class Instruction:
         if len(operands) != self.operands or any(operand.dtype != self.dtype for operand in operands):
             given = ", ".join(str(operand.dtype) for operand in operands)
             raise ValueError(f"{self.name} takes {self.operands} operand(s) of {np.dtype(self.dtype)} words; got {given or 'none'}")
+        first = operands[0]
+        if first.size <= BLOCK and all(operand.shape == first.shape for operand in operands):
+            with np.errstate(all="ignore"):
+                return self.function(*(operand.reshape(-1) for operand in operands)).reshape(first.shape)
         shape = np.broadcast_shapes(*(operand.shape for operand in operands))
         flat = [np.broadcast_to(operand, shape).reshape(-1) for operand in operands]  # (elements,) each
         found: np.ndarray = np.empty(flat[0].shape, self.dtype)  # (elements,)

@@ -130,6 +130,7 @@ class Translator(Writer):
         self.incoming: dict[str, list[str]] = {}  # argument of a block -> what branches give it
         self.undefined: UndefinedLanes | None = None
         self.lane_words = LaneWords(self)
+        self.scaled: dict[tuple[str, int], Code] = {}  # of this block: (offsets, bytes of an element) -> the offsets in bytes
         self.replaced: set[str] = set()  # values that the code of an earlier operation made already
 
     @cached_property
@@ -330,10 +331,12 @@ class Translator(Writer):
 
     def block(self, block: Block, blocks: list[Block], labels: dict[str, int]) -> None:
         """Write the code of `block`, behind the count of what it executes."""
+        before, self.scaled = self.scaled, {}
         self.emit("{}", self.calls(Cta.tick, len(self.blocks), len(block.operations)))
         self.blocks.append(block.operations)
         for operation in block.operations:
             self.operation(operation, blocks, labels)
+        self.scaled = before
 
     def operation(self, op: Operation, blocks: list[Block], labels: dict[str, int]) -> None:
         """Write the code of `op`, a comment behind its first line."""

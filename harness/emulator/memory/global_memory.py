@@ -35,9 +35,8 @@ class Region:
     followed: bool = False  # the launch was not given it: only an address that lay in memory leads to it
     marks: Marks | None = None
 
-    @property
-    def end(self) -> int:
-        return self.base + self.raw.size
+    def __post_init__(self) -> None:
+        self.end = self.base + self.raw.size
 
     def words(self, size: int) -> np.ndarray:
         """All of it as unsigned words of `size` bytes."""
@@ -194,10 +193,16 @@ class GlobalMemory:
                     return None
                 flat = flat[:count]
         low = int(flat[0])
-        if int(flat[-1]) - low != (count - 1) * size or low & (size - 1) or not (flat[1:] - flat[:-1] == size).all():
+        if int(flat[-1]) - low != (count - 1) * size or low & (size - 1):
             return None
-        region = next((r for r in self.regions if r.base <= low < r.end), None)
-        if region is None or (region.followed and id(op) not in self.following):
+        if count > 2 and not (flat[1:] - flat[:-1] == size).all():
+            return None
+        for region in self.regions:
+            if region.base <= low < region.end:
+                break
+        else:
+            return None
+        if region.followed and id(op) not in self.following:
             return None
         first = low - region.base
         end = first + count * size
@@ -249,7 +254,8 @@ class GlobalMemory:
             there = region.raw[where].view(dtype)
             if count == addresses.size:
                 return there.reshape(addresses.shape).copy()
-            filled = np.broadcast_to(other, addresses.shape).astype(dtype)
+            filled = np.empty(addresses.shape, dtype)
+            filled[...] = other
             filled.reshape(-1)[:count] = there
             return filled
         result: np.ndarray | None = None

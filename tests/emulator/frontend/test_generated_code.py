@@ -62,7 +62,7 @@ def edited(text: str, name: str, edit: Callable[[str], str]) -> str:
 
 
 # -- calls --------------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(("given", "named"), [((), {}), ((1, 2, 3), {}), ((1, 2), {"size": 3})], ids=str)
+@pytest.mark.parametrize(("given", "named"), [((), {}), ((1, 2, 3, 4), {}), ((1, 2), {"size": 3})], ids=str)
 def test_a_call_with_other_arguments_fails_at_the_translation(
     monkeypatch: pytest.MonkeyPatch, given: tuple[int, ...], named: dict[str, int]
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from bitverdict.harness.emulator.frontend.lowerings.regions import lifted, seen_
 from bitverdict.harness.emulator.frontend.lowerings.sums import fused_leaves, sums_in_doubt
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Block, Operation
+from bitverdict.harness.emulator.numerics.scalar_ops import canonical
 from bitverdict.reference.reduction_order import (
     Layout,
     ReductionOrder,
@@ -131,7 +132,44 @@ def _combination(t: Translator, op: Operation, region: list[Block]) -> Any:
         for inner in body:
             t.operation(lifted(inner), [], {})
         t.emit("return {}", tuple(t.value(each) for each in last.operands))
+    if len(body) == 1 and (whole_array := _of_whole_arrays(body[0])) is not None:
+        t.emit("{}.whole = {}", name, whole_array)
     return name
+
+
+def _of_whole_arrays(op: Operation) -> Callable | None:
+    """For `op` that combines two elements: what NumPy has for a whole array, with the same words. (array, axis) -> the reduction of
+    an operation whose order does not show, None where these elements want the tree; of a sum the step before NaNs are made one."""
+    kind = op.outputs[0]
+    if kind is None or len(set(op.operands)) != 2:
+        return None
+    if op.name in _INTEGERS and kind.element in ("i8", "i16", "i32", "i64"):
+        return partial(_folded, _INTEGERS[op.name])
+    if op.name in _FLOATS and kind.element == "f32":
+        return partial(_extreme, _FLOATS[op.name])
+    return _added if op.name == "arith.addf" and kind.element == "f32" else None
+
+
+_INTEGERS = {
+    "arith.addi": np.add, "arith.muli": np.multiply, "arith.andi": np.bitwise_and, "arith.ori": np.bitwise_or,
+    "arith.xori": np.bitwise_xor, "arith.maxsi": np.maximum, "arith.minsi": np.minimum,
+}  # fmt: skip
+_FLOATS = {
+    "arith.maxnumf": np.fmax, "arith.minnumf": np.fmin, "arith.maximumf": np.maximum, "arith.minimumf": np.minimum,
+}  # fmt: skip
+
+
+def _folded(operation: np.ufunc, array: np.ndarray, axis: int) -> np.ndarray:
+    return operation.reduce(array, axis, array.dtype, keepdims=True)
+
+
+def _extreme(operation: np.ufunc, array: np.ndarray, axis: int) -> np.ndarray | None:
+    found = operation.reduce(array, axis, keepdims=True)
+    return None if (found == 0).any() else canonical(found)  # NumPy leaves the sign of zero open
+
+
+def _added(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray]:
+    return (a + b,)
 
 
 def _given(found: tuple, single: bool) -> tuple:
@@ -143,6 +181,9 @@ def _alone(arrays: tuple[np.ndarray, ...], axis: int, single: bool) -> tuple:
 
 
 def _reduce_exactly(combine: Combine, arrays: tuple[np.ndarray, ...], axis: int, single: bool) -> tuple:
+    whole = getattr(combine, "whole", None)
+    if whole is not None and (found := whole(arrays[0], axis)) is not None:
+        return _given((found.take(0, axis),), single)
     parts = tuple(np.moveaxis(a, axis, 0) for a in arrays)
     while (n := parts[0].shape[0]) > 1:
         half = (n + 1) // 2
@@ -155,6 +196,8 @@ def _reduce_exactly(combine: Combine, arrays: tuple[np.ndarray, ...], axis: int,
 def _reduce(
     combine: Combine, arrays: tuple[np.ndarray, ...], axis: int, order: ReductionOrder, first: Combine | None, single: bool
 ) -> tuple:
+    if getattr(combine, "whole", None) is _added:  # a NaN stays one, whatever its word, until all is summed
+        return _given(tuple(map(canonical, reduced(arrays, axis, order, _added, first))), single)
     return _given(reduced(arrays, axis, order, combine, first), single)
 
 

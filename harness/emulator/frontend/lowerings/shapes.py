@@ -156,9 +156,13 @@ def add_pointer(t: Translator, op: Operation) -> None:
     size = t.result(op).itemsize
     pointer, offset = t.operands(op, "pointer", "offset")
     if t.result(op).kind == "pointer":
-        offset = t.code("{} * {}", offset, size)
-    elif size != 1:
-        offset = t.code("{}({}, {}, dtype={})", np.multiply, offset, size, np.int64)
+        t.assign(op, t.code("{} + {} * {}", pointer, offset, size))
+        return
+    if size != 1:
+        if (made := t.scaled.get((offset, size))) is None:  # one array for all tensors that are reached alike
+            made = t.scaled[offset, size] = t.name(f"{offset}_bytes")
+            t.emit("{} = {}({}, {}, dtype={})", made, np.multiply, offset, size, np.int64)
+        offset = made
     t.assign(op, t.code("{} + {}", pointer, offset))
 
 

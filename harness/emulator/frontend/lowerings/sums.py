@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.emulator.frontend.contraction import Fate, NotAssembled
-from bitverdict.harness.emulator.frontend.generated_code import Code
 from bitverdict.harness.emulator.frontend.lowerings.functions import factors, factors_by_constant, folds
 from bitverdict.harness.emulator.frontend.translate import LOWERINGS, NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
@@ -87,7 +86,7 @@ def _sum(t: Translator, op: Operation, result: str, operands: list[str], kind: T
     if product.split is not None:
         parts = t.name("factors")
         t.emit("{} = {}", parts, t.apply(product.split, left, right))
-        left, right = Code(f"{parts}[0]"), Code(f"{parts}[1]")
+        left, right = t.code("{}[0]", parts), t.code("{}[1]", parts)
     other = t.value(operands[1 - which])
     minus = negative(kind.format)
     if product.negative ^ (op.name == "arith.subf" and which == 1):
