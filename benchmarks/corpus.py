@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--package", action="append", metavar="NAME", help="this package; by default all")
     parser.add_argument("--only", default="", metavar="TEXT", help="entries whose name has TEXT in it")
     parser.add_argument("--target", default="sm_90")
-    parser.add_argument("--without-interpreter", action="store_true")
+    parser.add_argument("--on", action="append", metavar="PLACE", help=f"the target, or {INTERPRETER}; by default both")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="the limit of an entry")
     parser.add_argument("--results", type=Path, metavar="FILE", help="one JSON record a line: kept, and gone on with")
     parser.add_argument("--again", action="store_true", help="what was not right is run once more")
@@ -104,7 +104,7 @@ def main(arguments: list[str] | None = None) -> int:
     packages = list(dict.fromkeys(entry.package.name for entry in wanted))
     by_name = {entry.package.name: entry.package for entry in wanted}
     install(by_name.values(), folder)
-    on = [given.target, *([] if given.without_interpreter else [INTERPRETER])]
+    on = given.on or [given.target, INTERPRETER]
     context, at = multiprocessing.get_context("spawn"), commit()
     for name in packages:
         for place in on:
@@ -122,7 +122,7 @@ def main(arguments: list[str] | None = None) -> int:
             except EOFError:
                 print(f"{name}: the process that imported it ended", file=sys.stderr)
             process.join()
-    return int(any(done[e.package.name, e.name, given.target].state != RIGHT for e in wanted))
+    return int(any(done[e.package.name, e.name, place].state != RIGHT for e in wanted for place in on))
 
 
 def _is_left(outcome: Outcome | None, again: bool) -> bool:

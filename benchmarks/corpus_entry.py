@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-Tolerance = Callable[[torch.Tensor], tuple[float, ...]]  # of a result: (rtol, atol), and a ratio
+Tolerance = Callable[[torch.Tensor], tuple]  # of a result: (rtol, atol), a ratio, a mean
 TORCHS = "torch.testing.assert_close's default for the type"
 
 
@@ -36,7 +36,8 @@ class Package:
 @dataclass(frozen=True)
 class Compared:
     """A result beside its reference (float64 on the CPU, or the exact value), and how far apart they may be: element by element,
-    or in the root mean square of the difference over that of the reference, where a `ratio` is given."""
+    or in the root mean square of the difference over that of the reference, where a `ratio` is given, or in the `mean` of the
+    absolute differences."""
 
     name: str
     got: torch.Tensor
@@ -44,6 +45,7 @@ class Compared:
     rtol: float
     atol: float
     ratio: float | None = None
+    mean: float | None = None
 
 
 class Given:
@@ -102,7 +104,7 @@ def tensors(value: Any) -> list[torch.Tensor]:
 
 def by_type(got: torch.Tensor) -> tuple[float, float]:
     """(rtol, atol) of `torch.testing.assert_close` for the type of `got`; zeros for integers and bool."""
-    if not got.is_floating_point():
+    if not got.is_floating_point() and not got.is_complex():
         return 0.0, 0.0
     return torch.testing._comparison.default_tolerances(got.dtype)
 
@@ -125,6 +127,8 @@ def compared(
 def wrong(each: Compared) -> str:
     """ "" where the result is right, else what is wrong with it. The reference is rounded to the result's type first."""
     got, expected = each.got.detach().cpu(), each.expected.detach().cpu()
+    if got.is_complex():
+        got, expected = torch.view_as_real(got), torch.view_as_real(expected)
     if got.shape != expected.shape:
         return f"{each.name}: shape {tuple(got.shape)}, expected {tuple(expected.shape)}"
     if not got.is_floating_point():
@@ -134,6 +138,9 @@ def wrong(each: Compared) -> str:
     if each.ratio is not None:
         found = float((result - exact).square().mean().sqrt() / (exact.square().mean().sqrt() + 1e-8))
         return "" if found < each.ratio else f"{each.name}: the root mean square of the error is {found:.2g} of the reference's"
+    if each.mean is not None:
+        far_off = float((result - exact).abs().mean())
+        return "" if far_off < each.mean else f"{each.name}: the mean of the absolute error is {far_off:.2g}"
     far = ~torch.isclose(result, exact, rtol=each.rtol, atol=each.atol, equal_nan=True)
     if not far.any():
         return ""

@@ -24,5 +24,24 @@ EXAMINED = (
     Examined("flag_gems", "argmin", THEIRS,
              "`argmin_kernel_opt_k1` loads its tiles with `mask=True`, whatever M and N are. 29 x 65 in tiles of 4 rows reads "
              "3 rows beyond the tensor. The `argmax` of the package masks them, and is right."),
+    Examined("flag_gems", "bitwise_left_shift", THEIRS,
+             "hands `out=None` on to `pointwise_dynamic`, which wraps each keyword in a `StridedBuffer`: AttributeError, before "
+             "any launch, in each call without `out`. So does `bitwise_right_shift`."),
+    Examined("flag_gems", "bitwise_right_shift", THEIRS, "as `bitwise_left_shift`."),
+    Examined("flag_gems", "nll_loss_forward", THEIRS,
+             "one thread counts programs by `tl.atomic_add`, then all threads read the counter by an ordinary `tl.load`. No "
+             "barrier orders the other warps behind the atomic, and no acquire orders the sums that are read next."),
 )  # fmt: skip
-TESTS: tuple[Examined, ...] = ()
+CORE = "unit/language/test_core.py"
+TESTS = (
+    Examined(CORE, "test_atomic_rmw", OF_THE_TEST,
+             "looks for `atom.global.gpu.relaxed` in the PTX. Where the old value is not used, Triton 3.9 writes "
+             "`red.global.gpu.relaxed`."),
+    Examined(CORE, "test_atomic_cas", OF_THE_TEST,
+             "with sem=release the lock is taken without acquire: by the PTX model nothing keeps the load of the data behind it."),
+    Examined(CORE, "test_load_scope_sem_coop_grid_cta_one", OF_THE_TEST,
+             "two programs load one word and store back what they loaded, unordered: a race by the PTX model, though each writes "
+             "the word that is there."),
+    Examined(CORE, "test_load_store_same_ptr", OF_THE_TEST,
+             "launches 65,536 programs a thousand times: 65 million programs, beyond the time limit on one core."),
+)  # fmt: skip

@@ -20,17 +20,29 @@ from bitverdict.harness.emulator.cuda_tensors import inside
 def interpret(source: Any, grid: tuple[int, int, int], values: tuple) -> None:
     """Run the kernel of `source` (Triton's ASTSource) over `grid`; `values` are those of its whole signature."""
     import torch
-    from triton.runtime.jit import TensorWrapper
 
     function = interpreted(source.fn)
     constants = {place[0]: value for place, value in source.constants.items() if len(place) == 1}
-    given = [constants.get(place, value) for place, value in enumerate(values)]
-    held = [
-        inside(v) if isinstance(v, torch.Tensor) else TensorWrapper(inside(v.base), v.dtype) if isinstance(v, TensorWrapper) else v
-        for v in given
-    ]
+    held = [_held(constants.get(place, value)) for place, value in enumerate(values)]
     with torch._C.DisableTorchFunction(), calls_interpreted():
         GridExecutor(function.rewrite(), source.fn.arg_names, grid)(*held)
+
+
+def _held(value: Any) -> Any:
+    """`value` as the interpreter takes it: a tensor of the emulated GPU, or a launcher's own class around one, as the CPU's."""
+    import torch
+    from triton.runtime.jit import TensorWrapper
+
+    if isinstance(value, torch.Tensor):
+        return inside(value)
+    if isinstance(value, TensorWrapper):
+        return TensorWrapper(inside(value.base), value.dtype)
+    around = [inside(each) for each in getattr(value, "__dict__", {}).values() if isinstance(each, torch.Tensor)]
+    if not around or not hasattr(value, "data_ptr"):
+        return value
+    storage = around[0].untyped_storage()
+    offset = (value.data_ptr() - storage.data_ptr()) // value.dtype.itemsize
+    return torch.empty(0, dtype=value.dtype, device="cpu").set_(storage, offset, (1,), (1,))
 
 
 @cache

@@ -122,6 +122,18 @@ def test_a_result_is_right_within_its_tolerance_alone(got: list, expected: list,
     assert said in found and bool(found) == bool(said)
 
 
+def test_a_mean_of_errors_is_held_where_a_package_goes_by_it() -> None:
+    result, exact = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.1], dtype=torch.float64)
+    assert not wrong(Compared("it", result, exact, 0.0, 0.0, None, 0.06))
+    assert "the mean of the absolute error is 0.05" in wrong(Compared("it", result, exact, 0.0, 0.0, None, 0.04))
+
+
+def test_complex_results_are_held_by_their_parts() -> None:
+    for imaginary, said in ((2.0, ""), (2.1, "1 of 2 elements")):
+        (one,) = compared(torch.tensor([1 + 2j]), torch.tensor([1 + 1j * imaginary], dtype=torch.complex128))
+        assert said in wrong(one) and bool(wrong(one)) == bool(said)
+
+
 def test_integers_are_right_where_they_are_equal_alone() -> None:
     (one,) = compared(torch.tensor([1, 2, 3]), torch.tensor([1, 2, 4]))
     assert "1 of 3 elements" in wrong(one)

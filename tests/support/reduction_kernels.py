@@ -17,11 +17,6 @@ def _decayed(decay_a, value_a, decay_b, value_b):
 
 
 @triton.jit
-def _both(a, b, c, d):
-    return a + c, b + d
-
-
-@triton.jit
 def _welford(mean_a, square_a, weight_a, mean_b, square_b, weight_b):
     delta = mean_b - mean_a
     weight = weight_a + weight_b
@@ -65,10 +60,6 @@ def fold(x, y, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr, AXIS: tl.constexp
         found = values - tl.sum(values * tl.load(y + places), AXIS, keep_dims=True)
     elif KIND == "cumsum":
         found = tl.cumsum(values, AXIS)
-    elif KIND == "cumsum of products":
-        found = tl.cumsum(values * tl.load(y + places), AXIS)
-    elif KIND == "two sums":
-        found, _other = tl.reduce((values * tl.load(y + places), values), AXIS, _both)
     elif KIND == "reverse":
         found = tl.cumsum(values, AXIS, reverse=True)
     elif KIND == "cumprod":

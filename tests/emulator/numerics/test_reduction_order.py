@@ -170,23 +170,6 @@ def test_welford_has_the_words_of_its_ptx_though_lanes_differ():
     assert both_ways(kernels.fold, [x, y], [torch.zeros(1, 512)], constants, "sm_90", 4).differing == 0
 
 
-@pytest.mark.parametrize("kind", ["cumsum of products", "two sums"])
-def test_products_that_reach_a_scan_or_two_sums_are_refused_with_fusion(kind):
-    """LLVM takes them into some of the sums only; without fusion they are rounded first."""
-    constants = {"ROWS": ROWS, "COLUMNS": COLUMNS, "AXIS": 1, "KIND": kind}
-    a, b = (each.numpy() for each in inputs())
-    out = torch.zeros(ROWS * COLUMNS if kind == "cumsum of products" else ROWS)
-    with emulated("sm_90"), pytest.raises(EmulatedFault, match="fuses it in one place and not in another"):
-        kernels.fold[(1,)](*inputs(), out, **constants, num_warps=4, enable_fp_fusion=True)
-    with emulated("sm_90"):
-        kernels.fold[(1,)](*inputs(), out, **constants, num_warps=4, enable_fp_fusion=False)
-    if kind == "two sums":
-        due = reduced((a * b,), 1, reduction_order(ROW, 1), lambda x, y: (x + y,))[0]
-    else:
-        due = scanned((a * b,), 1, scan_order(ROW, (ROWS, COLUMNS), 1), lambda x, y: (x + y,))[0]
-    assert (out.numpy() == due.reshape(-1)).all()
-
-
 def test_words_that_differ_from_lane_to_lane_are_refused_where_they_meet():
     """Two rows, of which a lane holds one element each: the sum is brought to another layout, and lanes have other words."""
     x, y = drawn((2, 32), torch.float32, 1), drawn((2, 32), torch.float32, 2)

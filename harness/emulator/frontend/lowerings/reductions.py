@@ -48,8 +48,6 @@ def fold(t: Translator, op: Operation) -> None:
         found = t.code("{}", operands) if op.name == "tt.scan" else t.apply(_alone, operands, axis, _single(t, op))
         _assign(t, op, found)
         return
-    if op.name == "tt.scan" or _only(op) is None:
-        _link(t, op)
     name = _combination(t, op, op.regions[0])
     if op.name == "tt.scan":
         _assign(t, op, t.apply(_scan, name, operands, axis, _scanning(t, op), op.flag("reverse")))
@@ -59,15 +57,6 @@ def fold(t: Translator, op: Operation) -> None:
         t.meet()  # values go from warp to warp behind a barrier
     else:
         t.meet(warps=True)
-
-
-def _link(t: Translator, op: Operation) -> None:
-    """Tell where the arguments of the region come from: the operands of `op`, and what the region gives. Where a product does, the
-    compiled program says what becomes of the region's sums."""
-    (block,) = op.regions[0]
-    count = len(op.operands)
-    for i, (argument, _) in enumerate(block.arguments):
-        t.incoming[argument] = [op.operands[i % count], block.operations[-1].operands[i % count]]
 
 
 def _assign(t: Translator, op: Operation, found: Any, *more: str) -> None:

@@ -105,7 +105,7 @@ def fused_leaves(t: Translator, op: Operation, inner: Operation, held: bool) -> 
     kind = t.typed(op, op.inputs[0])
     try:
         fate = _joint([t.contraction.fates.get(line) for line in (inner.line, op.last_line)]) or t.contraction.fate(inner.line)
-        joined = any(t.contraction.joined_by_ptxas(line, fate) for line in (inner.line, op.last_line))
+        joined = t.contraction.joined_by_ptxas(inner.line, fate)
     except NotAssembled as error:
         raise NotModelled(op, f"a sum that takes a product, in a program that the compiler does not take: {error}") from error
     if joined:
