@@ -14,6 +14,8 @@ FLOATS = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float6
 INTEGERS = {f"{sign}{bits}": f"{'u' if sign == 'u' else ''}int{bits}" for sign in "iu" for bits in (8, 16, 32, 64)}
 TYPES = FLOATS | INTEGERS
 WIDENING = ("cvt.s16.s8", "cvt.u32.u16", "cvt.u32.u64", "cvt.u64.u32", "and.b16", "and.b32")
+TO_ODD = ("cvt.f64.f32", "abs.f64", "setp.gt.f64", "selp.b32", "add.s32", "setp.ne.b32", "selp.b32", "setp.equ.f64", "selp.b32")
+"""What makes of a float64 that was rounded to fp32 one that was rounded to odd."""
 NO_ARITHMETIC = ("st.", "ld.", "mov.", "bra")
 
 
@@ -86,22 +88,10 @@ def floats() -> list[Row]:
 def conversions() -> list[Row]:
     """Between integers and floats, and with fp64. A float becomes 8 bits through 16; below sm_90 a bf16 goes through fp32 on either
     way, and fp64 through fp32 rounded to odd."""
-    to_odd = (
-        "abs.f64",
-        "cvt.rn.f32.f64",
-        "cvt.f64.f32",
-        "abs.f64",
-        "setp.gt.f64",
-        "selp.b32",
-        "add.s32",
-        "setp.ne.b32",
-        "selp.b32",
-    )
-    to_odd += ("setp.equ.f64", "selp.b32", "cvt.rn.bf16.f32")
     rows = [
         Row("x.to(tl.float32)", "f64", "f32", ("cvt.rn.f32.f64",)),
         Row("x.to(tl.float16)", "f64", "f16", ("cvt.rn.f16.f64",)),
-        Row("x.to(tl.bfloat16)", "f64", "bf16", ("cvt.rn.bf16.f64",), to_odd),
+        Row("x.to(tl.bfloat16)", "f64", "bf16", ("cvt.rn.bf16.f64",), ("abs.f64", "cvt.rn.f32.f64", *TO_ODD, "cvt.rn.bf16.f32")),
         Row("x.to(tl.float16, fp_downcast_rounding='rtz')", "f32", "f16", ("cvt.rz.f16.f32",)),
         Row("x.to(tl.bfloat16, fp_downcast_rounding='rtz')", "f32", "bf16", ("cvt.rz.bf16.f32",)),
         Row("x.to(tl.float64)", "f32", "f64", ("cvt.f64.f32",)),

@@ -247,6 +247,9 @@ class Threads:
         elif kind == "selp":
             first, second, chosen = (self.read(o) for o in operands[1:4])
             self.write(operands[0], np.where(chosen != 0, first, second), when, _bits(last))
+        elif parts[:2] == ["testp", "infinite"]:
+            found = [value(int(word), last) in (float("inf"), -float("inf")) for word in self.read(operands[1])]
+            self.write(operands[0], np.array(found, np.uint64), when, 1)
         elif kind == "setp":
             for half, name in enumerate(operands[0].split("|")):
                 self.write(name, self._compare(parts, operands[1:], half), when, 1)

@@ -164,3 +164,9 @@ def lowered_to(x):
     """x[0] is 42 at most. Every thread reads it, one writes it."""
     if tl.load(x) > 42:
         tl.store(x, 42)
+
+
+@triton.jit
+def left_over(a, b, out, N: tl.constexpr):
+    at = tl.arange(0, N)  # (N,)
+    tl.store(out + at, tl.load(a + at) % tl.load(b + at))

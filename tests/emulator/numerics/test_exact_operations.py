@@ -18,7 +18,7 @@ from triton.compiler import ASTSource
 from bitverdict.harness.emulator import emulated
 from bitverdict.harness.emulator.frontend.assembly import instructions
 from tests.support.drawn_sums import load
-from tests.support.exact_operations import FLOATS, TABLE, TYPES, Row, line_of, opcodes, rows_of, source
+from tests.support.exact_operations import FLOATS, TABLE, TO_ODD, TYPES, Row, line_of, opcodes, rows_of, source
 from tests.support.ptx_threads import FORMS, Threads, VerdictCache
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
@@ -209,7 +209,7 @@ def mutated(ptx: str, line: int, others: set[int], opcode: str, other: str) -> s
     return "\n".join(kept)
 
 
-BITS_APART = ("selp.b16", "selp.b32", "or.b64", "and.b64", "setp.ne.b64")  # beside the instruction that a row is about
+BITS_APART = ("selp.b16", "selp.b32", "or.b64", "and.b64", "setp.ne.b64", *TO_ODD)  # beside the instruction that a row is about
 
 
 @pytest.mark.parametrize("t", TYPES)

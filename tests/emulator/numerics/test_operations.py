@@ -13,6 +13,7 @@ from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator.numerics.scalar_ops import fma
 from tests.support import structure_kernels
 from tests.support import tile_kernels as kernels
+from tests.support.ptx_threads import Threads, VerdictCache
 
 
 def test_exact_reductions_and_scans_are_those_of_torch():
@@ -152,3 +153,17 @@ def test_a_product_of_doubles_is_fused_into_its_sum():
             z, total = z + 1, float(Fraction(z) * y + Fraction(total))
         assert fused[:, i].tolist() == [float(Fraction(x) * y + Fraction(x)), float(y - Fraction(x) * y), total]
     assert torch.equal(apart[0], a * b + a) and torch.equal(apart[1], b - a * b) and not torch.equal(fused, apart)
+
+
+def test_the_remainder_of_doubles_is_what_its_ptx_leaves():
+    """By a quotient that is rounded and a product that is not: it may lie outside the divisor."""
+    draw = np.random.default_rng(3)
+    a, b = (draw.standard_normal(128) * 2.0 ** draw.integers(-60, 60, 128) for _ in range(2))
+    a[:4], b[:4] = (1.5, np.inf, -2.0, 7.0), (np.inf, 2.0, 0.0, -2.0)
+    got, due = np.zeros(128), np.zeros(128)
+    with emulated("sm_90"):
+        kernel = structure_kernels.left_over[(1,)](*map(torch.from_numpy, (a, b, got)), N=128)
+    arrays = a, b, due
+    Threads(kernel.asm["ptx"], [each.__array_interface__["data"][0] for each in arrays], VerdictCache(*arrays)).run()
+    np.testing.assert_array_equal(got, due)
+    assert (np.abs(got) > np.abs(b)).any() and got[3] == 1 and got[0] == 1.5

@@ -14,6 +14,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.frontend.translate import LOWERINGS, NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
+from bitverdict.reference.scalar_arithmetic import fp64
 from bitverdict.reference.special_functions import folded, sequences
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS, division_factors
 
@@ -85,10 +86,14 @@ def approximate_quotient(t: Translator, op: Operation) -> None:
 
 @lowers("arith.remf")
 def remainder(t: Translator, op: Operation) -> None:
-    """div.rn.f32, cvt.rzi.f32.f32, fma.rn.f32, testp.infinite.f32, selp.f32."""
-    if t.result(op).element != "f32":
+    """div.rn.f32, cvt.rzi.f32.f32, fma.rn.f32, testp.infinite.f32, selp.f32; the same in fp64."""
+    if t.result(op).element not in ("f32", "f64"):
         raise NotModelled(op, f"on {t.result(op).element}")
-    t.call(op, _remainder)
+    t.call(op, _remainder if t.result(op).element == "f32" else _remainder_of_doubles)
+
+
+def _remainder_of_doubles(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.where(np.isinf(b), a, fp64.fma(-np.trunc(a / b), b, a))
 
 
 def _run(t: Translator, op: Operation, function: Callable) -> None:
