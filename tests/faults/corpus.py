@@ -21,7 +21,11 @@ from tests.faults.kernels import (
     hopper_matmul,
     matmul,
     pointer_gather_scatter_matmul,
+    rms_norm,
+    rope,
     small_mma,
+    softmax,
+    swiglu,
     tile_scheduler,
     tma_gather,
     tma_scatter,
@@ -35,7 +39,8 @@ from tests.faults.timing import barriers, memory, order, tensor_memory
 
 KERNELS = (
     ampere_gemm, block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined, fp8_blockwise_matmul, fused_gather_scatter_matmul,
-    hopper_matmul, matmul, pointer_gather_scatter_matmul, small_mma, tile_scheduler, tma_gather, tma_scatter, tmem_copy,
+    hopper_matmul, matmul, pointer_gather_scatter_matmul, rms_norm, rope, small_mma, softmax, swiglu, tile_scheduler, tma_gather,
+    tma_scatter, tmem_copy,
     warp_specialized_gather_scatter_matmul, warp_specialized_matmul, wrapped_offsets,
 )  # fmt: skip
 

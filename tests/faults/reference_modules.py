@@ -160,6 +160,19 @@ FOLDED = _mutants(
         "divisor not scaled": ("b.view(np.float32) * factor", "b.view(np.float32)"),
     },
 )
+ROW_FUNCTIONS = _mutants(
+    "row_functions.py",
+    {
+        "softmax of base two": ("powers = sequences.exp(_words(below))", "powers = sequences.exp2(_words(below))"),
+        "mean of the tile": ("fp32.multiply(squares, _share(x.shape[1]))", "fp32.multiply(squares, _share(order.block))"),
+        "a gate of the other sign": ("sequences.exp(a ^ np.uint32(1 << 31))", "sequences.exp(a)"),
+        "turned the other way": (
+            "fp32.multiply(left, c), -fp32.multiply(right, s)",
+            "fp32.multiply(left, c), fp32.multiply(right, s)",
+        ),
+        "gradient without the mean": ("fp32.add(scaled, -fp32.multiply(values, along))", "scaled"),
+    },
+)
 _ROUNDED = "(int(exact / unit) if rounding is Rounding.TOWARD_ZERO else round(exact / unit))"
 _OF_C = "max(exponent_of(Fraction(c)), rule.output.smallest_exponent) if c"
 DEFINITION = _mutants(
@@ -210,4 +223,5 @@ MUTANTS = (
     *MACHINE_CODE,
     *TRITON_FUNCTIONS,
     *FOLDED,
+    *ROW_FUNCTIONS,
 )

@@ -34,8 +34,13 @@ MACHINES = {
     "warp_specialized_gather_scatter_matmul": "sm_100",
     "pointer_gather_scatter_matmul": "sm_80",
     "fp8_blockwise_matmul": "sm_90",
+    "softmax": "sm_90",
+    "rms_norm": "sm_100",
+    "swiglu": "sm_80",
+    "rope": "sm_90",
 }
 FEWEST = 8
+OF_ONE_LOOP = ("softmax", "rms_norm", "swiglu", "rope")  # each has few lines to get wrong
 
 
 def mutants_of(stem: str) -> list[Mutant]:
@@ -97,7 +102,7 @@ def test_each_mutant_fails_as_its_kind(mutant: Mutant, aside: Path) -> None:
 @pytest.mark.parametrize("stem", MACHINES)
 def test_no_two_faults_of_a_kernel_fail_by_one_case_message_and_line(stem: str, aside: Path) -> None:
     mutants = mutants_of(stem)
-    assert len(mutants) >= FEWEST
+    assert len(mutants) >= (5 if stem in OF_ONE_LOOP else FEWEST)
     seen: dict[tuple, str] = {}
     for mutant in mutants:
         found = failure_report(mutant, aside)

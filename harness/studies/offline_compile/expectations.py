@@ -569,7 +569,22 @@ def _block_scaled_matmul() -> Iterator[Row]:
 
 
 SINGLE: tuple[Row, ...] = (
-    # of kernels whose machine code one row says enough about
+    # of kernels whose machine code one row an architecture says enough about
+    *(
+        Row(stem=stem, arch=arch, problem=problem, config=config, must=must, must_not=(*LOCAL, r"fma\.rn\.f32"))
+        for arch in NVIDIA
+        for stem, problem, config, must in (
+            ("softmax", {"rows": 3, "columns": 1000}, {}, (r"ex2\.approx\.f32", r"div\.full\.f32", r"shfl\.sync\.bfly")),
+            (
+                "rms_norm",
+                {"rows": 3, "columns": 1000, "dtype": "bf16", "backward": False},
+                {},
+                (r"rsqrt\.approx\.ftz", r"shfl\.sync\.bfly"),
+            ),
+            ("swiglu", {"rows": 3, "columns": 1000, "dtype": "fp16"}, {}, (r"ex2\.approx\.f32", r"div\.full\.f32")),
+            ("rope", {"positions": 3, "heads": 2, "columns": 128, "dtype": "bf16"}, {}, (r"mul\.rn\.f32", r"sub\.rn\.f32")),
+        )
+    ),
 )
 
 TABLES = (

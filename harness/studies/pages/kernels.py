@@ -25,6 +25,10 @@ STEMS = (
     "fused_gather_scatter_matmul",
     "warp_specialized_gather_scatter_matmul",
     "pointer_gather_scatter_matmul",
+    "softmax",
+    "rms_norm",
+    "swiglu",
+    "rope",
 )
 _HEAD = """# The kernels, and what they ask
 
@@ -51,7 +55,7 @@ def section(module: Any, stem: str) -> str:
         "",
         *(module.__doc__ or "").splitlines()[:1],
         "",
-        f"`{stem}({parameters})`, on a GPU with {needs}.",
+        f"`{stem}({parameters})`, on {f'a GPU with {needs}' if needs else 'any GPU'}.",
         "",
         "| clause | rule | remedy | cost when broken | noticed by |",
         "| --- | --- | --- | --- | --- |",

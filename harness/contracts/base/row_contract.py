@@ -1,0 +1,70 @@
+"""What the contracts of kernels on rows share: sizes around a tile, layouts, operands as fp32, words in the type of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract
+from bitverdict.harness.model.case import Operand
+from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Basis
+from bitverdict.kernels.row_tiles import DTYPES, LONGEST, block_of
+from bitverdict.reference.formats import FORMATS, convert
+from bitverdict.reference.row_functions import RowSum
+
+LAYOUTS = ((4, 4), (1, 1), (8, 2), (2, 8))  # (per_thread, num_warps)
+SIZES = ((1, 1), (2, 16), (3, 100), (2, 257), (1, 1030), (5, 33))  # (rows, columns)
+
+
+class RowContract(KernelContract):
+    """Contract of a kernel whose `Problem` has rows, columns and dtype, and whose `Config` has per_thread and num_warps."""
+
+    def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
+        return [({"dtype": d}, {"per_thread": p, "num_warps": w}) for d in DTYPES for p, w in LAYOUTS]
+
+    def draw_problem(self, draw: Callable, problem: Fields, config: Any, target: Target) -> Fields:
+        from hypothesis import strategies as st
+
+        return problem | {"rows": draw(st.integers(0, 9)), "columns": draw(st.integers(1, 1100))} | self.draw_rest(draw)
+
+    def draw_rest(self, draw: Callable) -> Fields:
+        """Fields of Problem besides rows, columns and dtype."""
+        return {}
+
+    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        pool = self.pool(target)
+        for place in range(2 * len(pool)):  # each size in several types and layouts, each type in all regimes
+            problem, config = pool[place % len(pool)]
+            rows, columns = SIZES[(place + place // len(pool)) % len(SIZES)]
+            yield problem | {"rows": rows, "columns": columns} | self.rest(place), config
+
+    def rest(self, place: int) -> Fields:
+        """Fields of Problem besides rows, columns and dtype, of the listed case at `place`."""
+        return {}
+
+    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        yield {"rows": 2, "columns": 16, "dtype": "int32"}, {}
+        yield {"rows": 2, "columns": 16}, {"per_thread": 3}
+        yield {"rows": 2, "columns": 16}, {"num_warps": 32}
+        yield {"rows": 2, "columns": LONGEST + 1}, {}
+
+
+def widened(operand: Operand, arch: str) -> np.ndarray:
+    """fp32 words of an operand, as the kernel's conversion makes them."""
+    codes = np.ascontiguousarray(operand.codes)
+    return codes.view(np.uint32) if operand.format == "fp32" else convert(FORMATS[operand.format], FORMATS["fp32"], codes, arch)
+
+
+def row_sum(columns: int, config: Any, arch: str) -> RowSum:
+    """The order in which the kernel adds a row."""
+    return RowSum(block_of(columns), config.per_thread, config.num_warps, int(arch.removeprefix("sm_")))
+
+
+def output(name: str, words: np.ndarray, format_name: str, arch: str) -> ExpectedOutput:
+    """fp32 `words`, rounded once to the format of the output."""
+    found = words if format_name == "fp32" else convert(FORMATS["fp32"], FORMATS[format_name], words, arch)
+    return ExpectedOutput(name=name, format=format_name, shape=found.shape, words=found, basis=Basis.WORDS)

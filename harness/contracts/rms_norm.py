@@ -1,0 +1,77 @@
+"""What `kernels/rms_norm.py` expects, forward and backward: fp32 arithmetic word for word, sums in the order of the layout and of
+the rows, one conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+
+import bitverdict.kernels.rms_norm
+from bitverdict.harness.contracts.base.row_contract import DTYPES, LAYOUTS, RowContract, output, row_sum, widened
+from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, launched
+from bitverdict.harness.contracts.inputs import regimes
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.targets import Target
+from bitverdict.reference.row_functions import rms_norm, rms_norm_backward
+
+
+class RmsNormContract(RowContract):
+    parameters = "(x, w, r, dy, *, per_thread=4, num_warps=4, rows_per_program=8): y, r, dx, dw"
+
+    def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
+        return [
+            ({"dtype": d}, {"per_thread": p, "num_warps": w, "rows_per_program": (8, 1, 2, 3)[place]})
+            for d in DTYPES
+            for place, (p, w) in enumerate(LAYOUTS)
+        ]
+
+    def draw_rest(self, draw: Callable) -> Fields:
+        from hypothesis import strategies as st
+
+        return {"x_pad": draw(st.sampled_from((0, 5, 16))), "backward": draw(st.booleans())}
+
+    def rest(self, place: int) -> Fields:
+        return {"x_pad": (0, 3)[place % 2], "backward": place % 5 != 4}
+
+    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        yield from super().refused(target)
+        yield {"rows": 2, "columns": 16}, {"rows_per_program": 0}
+
+    def operands(self, case: Case) -> list[Operand]:
+        p = case.problem
+        weights = regimes.draw(p.dtype, (p.columns,), case.regime, regimes.generator(case.data_seed, "w"))
+        return [
+            drawn_operand(case, "x", p.dtype, (p.rows, p.columns), pad=p.x_pad),
+            Operand(name="w", format=p.dtype, codes=weights),
+            drawn_operand(case, "dy", p.dtype, (p.rows, p.columns)),
+        ]
+
+    def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
+        """One pass or both; `launcher` is asked for them at once, with r = None, and without `dy` for the first alone."""
+        x, w, dy, settings = tensors["x"], tensors["w"], tensors["dy"], vars(case.config)
+        if launcher is not None:
+            given = dy if case.problem.backward else None
+            return dict(zip(("y", "r", "dx", "dw"), launched(launcher, x, w, None, given, **settings), strict=False))
+        y, r = launched(self.module.rms_norm, x, w, **settings)
+        if not case.problem.backward:
+            return {"y": y, "r": r}
+        dx, dw = launched(self.module.rms_norm_backward, x, w, r, dy, **settings)
+        return {"y": y, "r": r, "dx": dx, "dw": dw}
+
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        x, w, dy = (widened(operands[name], target.arch) for name in ("x", "w", "dy"))
+        order = row_sum(case.problem.columns, case.config, target.arch)
+        y, r = rms_norm(x, w, self.module.EPS, order)
+        outputs = [output("y", y, case.problem.dtype, target.arch), output("r", r, "fp32", target.arch)]
+        if case.problem.backward:
+            dx, dw = rms_norm_backward(x, w, r, dy, order, case.config.rows_per_program)
+            outputs += [output("dx", dx, case.problem.dtype, target.arch), output("dw", dw, "fp32", target.arch)]
+        return outputs
+
+
+def contract(module: ModuleType) -> RmsNormContract:
+    return RmsNormContract(module, "rms_norm")
+
+
+CONTRACT = contract(bitverdict.kernels.rms_norm)

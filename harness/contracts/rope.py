@@ -1,0 +1,79 @@
+"""What `kernels/rope.py` expects: fp32 arithmetic word for word, one conversion, in place or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import prod
+from types import ModuleType
+from typing import Any
+
+import bitverdict.kernels.rope
+from bitverdict.harness.contracts.base.row_contract import DTYPES, output, widened
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, launched
+from bitverdict.harness.contracts.inputs import regimes
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.targets import Target
+from bitverdict.reference.row_functions import rope
+
+SIZES = ((1, 1, 2), (3, 2, 64), (2, 5, 34), (5, 1, 128), (2, 3, 96))  # (positions, heads, columns)
+
+
+class RopeContract(KernelContract):
+    parameters = "(x, cos, sin, *, in_place=False, per_thread=1, num_warps=1)"
+
+    def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
+        return [({"dtype": d}, {"per_thread": p, "num_warps": w}) for d in DTYPES for p, w in ((1, 1), (2, 2))]
+
+    def draw_problem(self, draw: Callable, problem: Fields, config: Any, target: Target) -> Fields:
+        from hypothesis import strategies as st
+
+        sizes = {"positions": draw(st.integers(0, 6)), "heads": draw(st.integers(1, 5)), "columns": 2 * draw(st.integers(1, 130))}
+        return problem | sizes | {"in_place": draw(st.booleans())}
+
+    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        pool = self.pool(target)
+        for place in range(3 * len(pool)):
+            problem, config = pool[place % len(pool)]
+            sizes = dict(zip(("positions", "heads", "columns"), SIZES[place % len(SIZES)], strict=True))
+            yield problem | sizes | {"in_place": place % 4 == 1}, config
+
+    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        sizes = {"positions": 2, "heads": 1}
+        yield sizes | {"columns": 15}, {}
+        yield sizes | {"columns": 16, "dtype": "int32"}, {}
+        yield sizes | {"columns": 16}, {"num_warps": 3}
+
+    def operands(self, case: Case) -> list[Operand]:
+        p = case.problem
+        shapes = {
+            "x": (p.positions, p.heads, p.columns),
+            "cos": (p.positions, p.columns // 2),
+            "sin": (p.positions, p.columns // 2),
+        }
+        formats = {"x": p.dtype, "cos": "fp32", "sin": "fp32"}
+        return [
+            Operand(
+                name=name,
+                format=formats[name],
+                codes=regimes.draw(formats[name], shape, case.regime, regimes.generator(case.data_seed, name)),
+                strides=tuple(prod(shape[axis + 1 :]) for axis in range(len(shape))),
+            )
+            for name, shape in shapes.items()
+        ]
+
+    def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
+        x = tensors["x"].clone() if case.problem.in_place else tensors["x"]
+        settings = vars(case.config) | {"in_place": case.problem.in_place}
+        return {"y": launched(launcher or self.module.rope, x, tensors["cos"], tensors["sin"], **settings)}
+
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        x, cos, sin = (widened(operands[name], target.arch) for name in ("x", "cos", "sin"))
+        return [output("y", rope(x, cos, sin), case.problem.dtype, target.arch)]
+
+
+def contract(module: ModuleType) -> RopeContract:
+    return RopeContract(module, "rope")
+
+
+CONTRACT = contract(bitverdict.kernels.rope)

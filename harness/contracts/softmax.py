@@ -1,0 +1,45 @@
+"""What `kernels/softmax.py` expects: fp32 arithmetic word for word, the sum in the order of the layout, one conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import ModuleType
+
+import bitverdict.kernels.softmax
+from bitverdict.harness.contracts.base.row_contract import RowContract, output, row_sum, widened
+from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, launched
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.targets import Target
+from bitverdict.reference.row_functions import softmax
+
+
+class SoftmaxContract(RowContract):
+    parameters = "(x, *, per_thread=4, num_warps=4)"
+
+    def draw_rest(self, draw: Callable) -> Fields:
+        from hypothesis import strategies as st
+
+        return {"x_pad": draw(st.sampled_from((0, 5, 16)))}
+
+    def rest(self, place: int) -> Fields:
+        return {"x_pad": (0, 3)[place % 2]}
+
+    def operands(self, case: Case) -> list[Operand]:
+        p = case.problem
+        return [drawn_operand(case, "x", p.dtype, (p.rows, p.columns), pad=p.x_pad)]
+
+    def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
+        return {"y": launched(launcher or self.module.softmax, tensors["x"], **vars(case.config))}
+
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        x = widened(operands["x"], target.arch)
+        words = softmax(x, row_sum(case.problem.columns, case.config, target.arch))
+        return [output("y", words, case.problem.dtype, target.arch)]
+
+
+def contract(module: ModuleType) -> SoftmaxContract:
+    return SoftmaxContract(module, "softmax")
+
+
+CONTRACT = contract(bitverdict.kernels.softmax)

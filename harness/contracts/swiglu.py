@@ -1,0 +1,54 @@
+"""What `kernels/swiglu.py` expects: fp32 arithmetic word for word, one conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+
+import bitverdict.kernels.swiglu
+from bitverdict.harness.contracts.base.row_contract import DTYPES, RowContract, output, widened
+from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, launched
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.targets import Target
+from bitverdict.reference.row_functions import swiglu
+
+
+class SwigluContract(RowContract):
+    parameters = "(a, b, *, block=1024, per_thread=4, num_warps=4)"
+
+    def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
+        layouts = ((1024, 4, 4), (128, 1, 1), (256, 8, 2))
+        return [({"dtype": d}, {"block": b, "per_thread": p, "num_warps": w}) for d in DTYPES for b, p, w in layouts]
+
+    def draw_rest(self, draw: Callable) -> Fields:
+        from hypothesis import strategies as st
+
+        return {name: draw(st.sampled_from((0, 5, 16))) for name in ("a_pad", "b_pad")}
+
+    def rest(self, place: int) -> Fields:
+        return {"a_pad": (0, 3, 0)[place % 3], "b_pad": (0, 0, 8)[place % 3]}
+
+    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        yield {"rows": 2, "columns": 16, "dtype": "int32"}, {}
+        yield {"rows": 2, "columns": 16}, {"per_thread": 3}
+        yield {"rows": 2, "columns": 16}, {"block": 48}
+
+    def operands(self, case: Case) -> list[Operand]:
+        p = case.problem
+        shape = (p.rows, p.columns)
+        return [drawn_operand(case, "a", p.dtype, shape, pad=p.a_pad), drawn_operand(case, "b", p.dtype, shape, pad=p.b_pad)]
+
+    def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
+        return {"y": launched(launcher or self.module.swiglu, tensors["a"], tensors["b"], **vars(case.config))}
+
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        words = swiglu(widened(operands["a"], target.arch), widened(operands["b"], target.arch))
+        return [output("y", words, case.problem.dtype, target.arch)]
+
+
+def contract(module: ModuleType) -> SwigluContract:
+    return SwigluContract(module, "swiglu")
+
+
+CONTRACT = contract(bitverdict.kernels.swiglu)

@@ -1,0 +1,138 @@
+"""softmax, RMS norm, SwiGLU and rotary embedding: each value in float64, and the words of a plan that rounds after every operation.
+
+A plan says which instruction makes each step, and in which order a row is added. Words are fp32 (uint32), all arrays
+(rows, columns) unless said. `RowSum` is the order of a sum along a row: a fact of the layout of its tile and of the target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitverdict.reference.reduction_order import blocked, reduced, reduction_order, vectorised
+from bitverdict.reference.scalar_arithmetic import fp32
+from bitverdict.reference.special_functions import sequences
+from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
+
+ONE = np.float32(1)
+
+
+@dataclass(frozen=True)
+class RowSum:
+    """How a row is added that lies in a tile of `block` columns: `per_thread` neighbours a thread, 32 threads a warp, `warps`
+    warps. `sm`: the number of the architecture; from 100 on two registers are added by one instruction."""
+
+    block: int
+    per_thread: int
+    warps: int
+    sm: int
+
+    def padded(self, values: np.ndarray, fill: float) -> np.ndarray:
+        """(rows, block): `values` (rows, columns) and `fill` behind them."""
+        return np.pad(values, ((0, 0), (0, self.block - values.shape[1])), constant_values=np.float32(fill))
+
+    def total(self, values: np.ndarray) -> np.ndarray:
+        """(rows, 1) float32: the sum of each row of `values` (rows, block)."""
+        layout = blocked([self.block], [self.per_thread], [32], [self.warps], [0])
+        order = reduction_order(layout, 0, pairs=vectorised(layout, 0, "fp32", sm=self.sm))
+        (found,) = reduced((values,), 1, order, lambda a, b: (fp32.add(a, b),))
+        return found[:, None]
+
+
+def softmax(x: np.ndarray, order: RowSum) -> np.ndarray:
+    """Less the largest, exponential, the sum of these, quotient by div.full."""
+    values = order.padded(x.view(np.float32), -np.inf)  # (rows, block)
+    with np.errstate(invalid="ignore"):
+        below = fp32.add(values, -np.fmax.reduce(values, axis=1, keepdims=True))  # (rows, block)
+    powers = sequences.exp(_words(below))  # (rows, block)
+    total = order.total(powers.view(np.float32))  # (rows, 1)
+    return sequences.divide(powers[:, : x.shape[1]], _words(total))
+
+
+def softmax_value(x: np.ndarray) -> np.ndarray:
+    """softmax of float64."""
+    powers = np.exp(x - x.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def rms_norm(x: np.ndarray, w: np.ndarray, eps: float, order: RowSum) -> tuple[np.ndarray, np.ndarray]:
+    """y and r (rows,) for the weights w (columns,): the squares added, times 1 / N, plus eps, rsqrt.approx.ftz;
+    x r, then times w."""
+    values = x.view(np.float32)  # (rows, columns)
+    squares = order.total(order.padded(fp32.multiply(values, values), 0))  # (rows, 1)
+    mean = fp32.multiply(squares, _share(x.shape[1]))
+    inverse = INSTRUCTIONS["rsqrt.approx.ftz.f32"](_words(fp32.add(mean, np.float32(eps)))).view(np.float32)  # (rows, 1)
+    found = fp32.multiply(fp32.multiply(values, inverse), w.view(np.float32)[None, :])
+    return _words(found), _words(inverse[:, 0])
+
+
+def rms_norm_value(x: np.ndarray, w: np.ndarray, eps: float) -> np.ndarray:
+    """x / sqrt(mean(x^2) + eps) w of float64."""
+    return x / np.sqrt((x * x).mean(axis=1, keepdims=True) + eps) * w[None, :]
+
+
+def rms_norm_backward(
+    x: np.ndarray, w: np.ndarray, r: np.ndarray, dy: np.ndarray, order: RowSum, rows_per_program: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """dx and dw (columns,): rows of a program are added in ascending order, then the programs."""
+    values, given = x.view(np.float32), dy.view(np.float32)
+    inverse = r.view(np.float32)[:, None]  # (rows, 1)
+    scaled = fp32.multiply(given, w.view(np.float32)[None, :])
+    total = order.total(order.padded(fp32.multiply(scaled, values), 0))  # (rows, 1)
+    along = fp32.multiply(fp32.multiply(fp32.multiply(inverse, inverse), _share(x.shape[1])), total)
+    with np.errstate(invalid="ignore"):
+        dx = fp32.multiply(inverse, fp32.add(scaled, -fp32.multiply(values, along)))
+    parts = fp32.multiply(fp32.multiply(given, values), inverse)  # (rows, columns)
+    programs = [_chain(parts[start : start + rows_per_program]) for start in range(0, len(parts), rows_per_program)]
+    return _words(dx), _words(_chain(np.array(programs, np.float32).reshape(-1, x.shape[1])))
+
+
+def rms_norm_backward_value(x: np.ndarray, w: np.ndarray, eps: float, dy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """dx and dw (columns,) of float64."""
+    r = 1 / np.sqrt((x * x).mean(axis=1, keepdims=True) + eps)
+    scaled = dy * w[None, :]
+    return r * (scaled - x * (r * r * (scaled * x).mean(axis=1, keepdims=True))), (dy * x * r).sum(axis=0)
+
+
+def swiglu(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """exp(-a), plus 1, a by that by div.full, times b."""
+    opened = sequences.divide(a, _words(fp32.add(ONE, sequences.exp(a ^ np.uint32(1 << 31)).view(np.float32))))
+    return _words(fp32.multiply(opened.view(np.float32), b.view(np.float32)))
+
+
+def swiglu_value(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a / (1 + exp(-a)) b of float64."""
+    return a / (1 + np.exp(-a)) * b
+
+
+def rope(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
+    """x (positions, heads, D) turned by cos and sin (positions, D / 2): both products are rounded, then their sum."""
+    left, right = np.split(x.view(np.float32), 2, axis=2)  # (positions, heads, D / 2) each
+    c, s = cos.view(np.float32)[:, None, :], sin.view(np.float32)[:, None, :]
+    first = fp32.add(fp32.multiply(left, c), -fp32.multiply(right, s))
+    second = fp32.add(fp32.multiply(right, c), fp32.multiply(left, s))
+    return _words(np.concatenate([first, second], axis=2))
+
+
+def rope_value(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
+    """The same of float64."""
+    left, right = np.split(x, 2, axis=2)
+    c, s = cos[:, None, :], sin[:, None, :]
+    return np.concatenate([left * c - right * s, right * c + left * s], axis=2)
+
+
+def _share(columns: int) -> np.float32:
+    return np.float32(1 / columns)
+
+
+def _chain(rows: np.ndarray) -> np.ndarray:
+    """(columns,): 0 + row 0 + row 1 + ..."""
+    total = np.zeros(rows.shape[1], np.float32)
+    for row in rows:
+        total = fp32.add(total, row)
+    return total
+
+
+def _words(values: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(values, np.float32).view(np.uint32)
