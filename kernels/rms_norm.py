@@ -110,8 +110,10 @@ def added_rows_kernel(parts, total, rows, columns, BLOCK: gl.constexpr, PER_THRE
     layout: gl.constexpr = gl.BlockedLayout([PER_THREAD], [32], [gl.num_warps()], [0])
     column = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK, layout)  # (BLOCK,)
     found = gl.zeros([BLOCK], gl.float32, layout)  # (BLOCK,)
-    for row in range(rows):
-        found += gl.load(parts + row.to(gl.int64) * columns + column, mask=column < columns, other=0.0)
+    place = parts + column  # (BLOCK,)
+    for _ in range(rows):
+        found += gl.load(place, mask=column < columns, other=0.0)
+        place += columns
     gl.store(total + column, found, mask=column < columns)
 
 

@@ -15,7 +15,7 @@ from bitverdict.reference.scalar_arithmetic import fp32
 from bitverdict.reference.special_functions import sequences
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 
-ONE = np.float32(1)
+ONE = np.array(1, np.float32)
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def rms_norm(x: np.ndarray, w: np.ndarray, eps: float, order: RowSum) -> tuple[n
     values = x.view(np.float32)  # (rows, columns)
     squares = order.total(order.padded(fp32.multiply(values, values), 0))  # (rows, 1)
     mean = fp32.multiply(squares, _share(x.shape[1]))
-    inverse = INSTRUCTIONS["rsqrt.approx.ftz.f32"](_words(fp32.add(mean, np.float32(eps)))).view(np.float32)  # (rows, 1)
+    inverse = INSTRUCTIONS["rsqrt.approx.ftz.f32"](_words(fp32.add(mean, np.array(eps, np.float32)))).view(np.float32)  # (rows, 1)
     found = fp32.multiply(fp32.multiply(values, inverse), w.view(np.float32)[None, :])
     return _words(found), _words(inverse[:, 0])
 
@@ -122,8 +122,8 @@ def rope_value(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
     return np.concatenate([left * c - right * s, right * c + left * s], axis=2)
 
 
-def _share(columns: int) -> np.float32:
-    return np.float32(1 / columns)
+def _share(columns: int) -> np.ndarray:
+    return np.array(1 / columns, np.float32)
 
 
 def _chain(rows: np.ndarray) -> np.ndarray:

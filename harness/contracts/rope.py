@@ -14,6 +14,7 @@ from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import Target
+from bitverdict.kernels.row_tiles import LONGEST
 from bitverdict.reference.row_functions import rope
 
 SIZES = ((1, 1, 2), (3, 2, 64), (2, 5, 34), (5, 1, 128), (2, 3, 96))  # (positions, heads, columns)
@@ -43,6 +44,7 @@ class RopeContract(KernelContract):
         yield sizes | {"columns": 15}, {}
         yield sizes | {"columns": 16, "dtype": "int32"}, {}
         yield sizes | {"columns": 16}, {"num_warps": 3}
+        yield sizes | {"columns": LONGEST + 2}, {}
 
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem

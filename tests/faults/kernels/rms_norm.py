@@ -23,9 +23,9 @@ _TEXTS = (
     ("dw of the last row alone", "part += given * values * inverse", "part = given * values * inverse", ("wrong words",)),
     ("dx without the mean", "(scaled - values * along)", "scaled", ("wrong words",)),
     (
-        "parts added from the end",
-        "parts + row.to(gl.int64) * columns",
-        "parts + (rows - 1 - row).to(gl.int64) * columns",
+        "the first part each time",
+        "        place += columns\n",
+        "",
         ("wrong words",),
     ),
     ("the sum's weights forgotten", "gl.sum(scaled * values, 0)", "gl.sum(given * values, 0)", ("wrong words",)),
