@@ -14,6 +14,7 @@ class Advice(Enum):
     PARITY = "the compiler waits for a parity that is neither 0 nor 1: the machine code takes its lowest bit"
     ATOMIC_SUM = "an atomic sum of floats depends on the order of programs, or of threads: one order was taken"
     RELEASE = "what other threads wrote is released here behind a barrier that the compiler inserts; tl.debug_barrier() says it"
+    CLUSTER_BARRIER = "another CTA reaches what is written here behind a relaxed barrier of the cluster that the compiler inserts"
     EQUAL_WORDS = "writes the words that another write puts there, and nothing orders the two: either may stay"
     DUPLICATE_ROWS = "scatters two rows to one place: either may win"
     STRIDE_CUT = "a descriptor's strides must be multiples of 16 bytes: what is over is dropped"

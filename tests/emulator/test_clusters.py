@@ -3,6 +3,7 @@ memory must be ordered with that CTA, and each twin that differs by one text fai
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import TensorMemoryLayout
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.reference import tensor_core
 from tests.faults.mutants import replaced_once
 from tests.support import cluster_kernels as kernels
@@ -76,6 +77,7 @@ TWINS = [
     # a multicast load and a barrier of the cluster
     ("multicast_rows", CLUSTER_WAIT, "", "race", OVER_THERE),
     ("multicast_rows", "gl.barrier(cluster=True)  # every", "gl.barrier()  # every", "race", OVER_THERE),
+    ("multicast_rows", "gl.barrier(cluster=True)  # every", "cluster.barrier(relaxed=True)  # every", "race", OVER_THERE),
     ("multicast_rows", "        values = tile.load(LAYOUT)\n" + CLUSTER_WAIT, CLUSTER_WAIT + "        values = tile.load(LAYOUT)\n",
      "race", OVER_THERE),
     ("multicast_rows", "table.nbytes_per_cta)", "table.nbytes_per_cta // 2)", "barrier misuse", "more arrived"),
@@ -129,6 +131,35 @@ def test_a_commit_to_the_own_pair_frees_no_tile_that_others_share(tmp_path: Path
         assert "another CTA" not in raised.value.message and "multicast to all of them" in raised.value.details["rule"]
     with emulated("sm_100"):
         product(module, (2, 1), two=True)  # of one pair nobody else shares a tile
+
+
+def stored_product(module: Any) -> None:
+    drawn = torch.Generator().manual_seed(0)
+    a, b = (torch.randint(-4, 4, shape, generator=drawn).half() for shape in ((256, 32), (32, 64)))
+    out = torch.empty(256, 64)
+    sums = TensorMemoryLayout([128, 64], col_stride=1, cga_layout=[[1, 0]], two_ctas=True)
+    held = gl.BlockedLayout([1, 2], [2, 16], [4, 1], [1, 0], cga_layout=[[1, 0]])
+    boxes = [
+        gl.NVMMASharedLayout.get_default_for(shape, gl.float16, cga_layout=cga)
+        for shape, cga in (([256, 32], [[1, 0]]), ([32, 64], [[0, 1]]))
+    ]
+    module.stored_product[(1,)](a, b, out, sums, held, *boxes, num_ctas=2)
+    assert torch.equal(out, a.float() @ b.float())
+
+
+def test_what_ctas_store_themselves_both_may_multiply_when_they_have_met(tmp_path: Path) -> None:
+    """Before the product the compiler lets them meet too, but at a relaxed barrier: to rely on it is an advice."""
+    with emulated("sm_100") as device:
+        stored_product(kernels)
+    assert not device.advice
+    missing = twin_of("stored_product", (("    gl.barrier(cluster=True)\n", ""),), tmp_path)
+    with emulated("sm_100") as device:
+        stored_product(missing)
+    assert any("relaxed barrier of the cluster that the compiler inserts" in said for said in device.advice)
+    unmet = LaunchOptions(rewrite=lambda text: re.sub(r'\n *"ttng.cluster_barrier"[^\n]*relaxed = true[^\n]*', "", text))
+    with emulated("sm_100", options=unmet), pytest.raises(EmulatedFault, match=OVER_THERE) as raised:
+        stored_product(missing)
+    assert raised.value.outcome == "race" and "_tile = " in line_at(raised.value.details["other location"])
 
 
 def line_at(location: str) -> str:

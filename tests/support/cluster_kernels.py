@@ -7,6 +7,8 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import (
     allocate_tensor_memory,
     clc,
+    cluster,  # noqa: F401  (a twin meets by it)
+    fence_async_shared,
     mbarrier,
     tcgen05_mma,
     tcgen05_mma_barrier_count,
@@ -92,3 +94,24 @@ def take_over(done, by, BYTES: gl.constexpr):
         more = found.is_canceled()
         at = found.program_id(0)
         phase ^= 1
+
+
+@gluon.jit
+def stored_product(a, b, out, SUMS: gl.constexpr, LAYOUT: gl.constexpr, OF_A: gl.constexpr, OF_B: gl.constexpr):
+    """out (256, 64) = a (256, 32) b (32, 64) by two CTAs, which store the operands themselves."""
+    rows = gl.arange(0, 256, layout=gl.SliceLayout(1, LAYOUT))[:, None]
+    steps = gl.arange(0, 32, layout=gl.SliceLayout(0, LAYOUT))[None, :]
+    a_tile = gl.allocate_shared_memory(gl.float16, [256, 32], OF_A, gl.load(a + rows * 32 + steps))
+    ROWS: gl.constexpr = gl.BlockedLayout([1, 2], [1, 32], [4, 1], [1, 0], cga_layout=[[0, 1]])
+    steps = gl.arange(0, 32, layout=gl.SliceLayout(1, ROWS))[:, None]
+    columns = gl.arange(0, 64, layout=gl.SliceLayout(0, ROWS))[None, :]
+    multiplied = mbarrier.allocate_mbarrier()
+    mbarrier.init(multiplied, count=1)
+    b_tile = gl.allocate_shared_memory(gl.float16, [32, 64], OF_B, gl.load(b + steps * 64 + columns))
+    fence_async_shared(cluster=True)
+    gl.barrier(cluster=True)
+    sums = allocate_tensor_memory(gl.float32, [256, 64], SUMS)
+    tcgen05_mma(a_tile, b_tile, sums, use_acc=False, mbarriers=[multiplied])
+    mbarrier.wait(multiplied, 0)
+    columns = gl.arange(0, 64, layout=gl.SliceLayout(0, LAYOUT))[None, :]
+    gl.store(out + rows * 64 + columns, gl.convert_layout(sums.load(), LAYOUT))

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.async_rules import rule_of
 from bitverdict.harness.emulator.faults import OnChipFault
 
@@ -32,13 +33,14 @@ def reach(ctas: int, copies: int) -> int:
 @dataclass(eq=False)
 class Use:
     """`op` read or wrote `view`, and partition `agent` knows that it is over in its own CTA. `known`: by partition, of which
-    others."""
+    others. `met`: it wrote, and the CTAs have met since at a relaxed barrier that the compiler inserts for an mbarrier."""
 
     op: Operation
     view: View
     writes: bool
     agent: int
     known: dict[int, int] = field(default_factory=dict)
+    met: bool = False
 
 
 class ClusterOrder:
@@ -51,6 +53,11 @@ class ClusterOrder:
     def reset(self) -> None:
         """The CTAs have met."""
         self.uses = []
+
+    def meet_relaxed(self) -> None:
+        """The CTAs have met, which orders no memory. Upstream's own kernels rely on it for what each CTA has stored and fenced."""
+        for use in self.uses:
+            use.met = use.met or use.writes
 
     def use(self, op: Operation, view: View, *, writes: bool, agent: int, known: int = OWN) -> None:
         """`agent` knows that `op` no longer uses `view`, in as many CTAs as `known` says."""
@@ -76,6 +83,9 @@ class ClusterOrder:
         agent = self.cta.agent.number
         for use in reversed(self.uses):
             if use.known.get(agent, OWN) < needs and (writes or use.writes) and use.view.overlaps(view):
+                if use.met:
+                    self.cta.notes.add(Note(Advice.CLUSTER_BARRIER, use.op.location))
+                    continue
                 did = "write" if use.writes else "read"
                 raise OnChipFault(
                     "race",

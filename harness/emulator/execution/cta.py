@@ -131,8 +131,8 @@ class Cta:
         """bar.sync: all threads of the running agent meet."""
         self.launch.memory.order.meet(self.state.agent)
 
-    def meet_cluster(self, op: Operation, *, relaxed: bool) -> None:
-        """barrier.cluster: the threads of all CTAs of the cluster meet."""
+    def meet_cluster(self, op: Operation, *, relaxed: bool, inserted: bool) -> None:
+        """barrier.cluster: the threads of all CTAs of the cluster meet. `inserted`: by the compiler."""
         if len(self.flights.agents) > 1:
             raise EmulatedFault(
                 "deadlock",
@@ -143,6 +143,8 @@ class Cta:
         self.meet()
         if not relaxed:
             self.state.cluster.reset()
+        elif inserted:
+            self.state.cluster.meet_relaxed()
 
     def meet_warps(self) -> None:
         """Values go from thread to thread, but none from one warp to another."""

@@ -68,7 +68,8 @@ def commit(t: Translator, op: Operation) -> None:
 def cluster_barrier(t: Translator, op: Operation) -> None:
     """barrier.cluster.arrive and .wait by all threads of all CTAs of the cluster. One that is relaxed releases nothing of
     memory."""
-    t.machine(op, Cta.meet_cluster, relaxed=op.flag("relaxed"))
+    inserted = any(before.name == "ttng.fence_mbarrier_init_release_cluster" for before in t.done[-2:])
+    t.machine(op, Cta.meet_cluster, relaxed=op.flag("relaxed"), inserted=inserted)
 
 
 @lowers("ttg.warp_specialize")
