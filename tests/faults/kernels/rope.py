@@ -12,7 +12,7 @@ _TEXTS = (
         "the second half not stored",
         "    gl.store(y + first + HALF, (right * c + left * s).to(y.dtype.element_ty), mask=inside)\n",
         "",
-        ("wrong words", "unwritten"),
+        ("wrong words",),
     ),
     (
         "a column too many",
