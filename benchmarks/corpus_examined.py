@@ -44,4 +44,13 @@ TESTS = (
              "the word that is there."),
     Examined(CORE, "test_load_store_same_ptr", OF_THE_TEST,
              "launches 65,536 programs a thousand times: 65 million programs, beyond the time limit on one core."),
+    Examined("unit/language/test_annotations.py", "test_int_annotation", OF_THE_TEST,
+             "stores to the fourth element (or the second) of a tensor of one."),
+    Examined("gluon/test_core.py", "test_descriptor_shape", OURS,
+             "makes a descriptor of a tensor of the CPU and loads nothing from it. Triton holds pointers alone to the GPU."),
+    Examined(CORE, "test_pointer_arguments", OURS, "a pinned tensor of the CPU, which a GPU reaches, is refused as any other."),
+    Examined(CORE, "test_trans_reshape and test_constexpr_assignment", OF_THE_TEST,
+             "block pointers and other forms of April 2026 that Triton 3.9 does not take any more."),
+    Examined("gluon/test_core.py", "test_tcgen05_mma_* with `tcgen05_mma_barrier_count`, and test_float2", OF_THE_TEST,
+             "the function has one parameter more in Triton 3.9, and `float2` is gone."),
 )  # fmt: skip

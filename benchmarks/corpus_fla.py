@@ -27,14 +27,16 @@ def add(
     module: str = "",
     call: Callable[..., Any] = lambda function, *given: function(*given),
     tolerance: Tolerance = lambda _: (0.0, 0.0, RATIO),
+    backward: bool = True,
 ) -> None:
-    """Entries for the function `name` of `fla.ops`, or of `module`, called as `call` says; its first result is compared."""
+    """Entries for the function `name` of `fla.ops`, or of `module`, called as `call` says; its first result is compared. Without
+    `backward` where the package has no gradients."""
 
     def launcher(*given: Any) -> Any:
         found = call(getattr(importlib.import_module(module or "fla.ops"), name), *given)
         return found[0] if isinstance(found, tuple) else found
 
-    ENTRIES.extend(with_gradients(FLA, name, operands, launcher, reference, tolerance))
+    ENTRIES.extend(with_gradients(FLA, name, operands, launcher, reference, tolerance)[: 1 + backward])
 
 
 def recurrence(
@@ -127,11 +129,25 @@ add("chunk_delta_rule", lambda g: tuple(each.bfloat16() for each in (*unit_keys(
 for _name in ("fused_recurrent_delta_rule",):
     add(_name, lambda g: (*unit_keys(g), betas(g)), lambda q, k, v, beta: recurrence(q, k, v, None, beta), tolerance=of_delta_rules)
 for _name in ("chunk_gated_delta_rule", "fused_recurrent_gated_delta_rule"):
-    add(_name, lambda g: (*unit_keys(g), gates(g, B, T, H), betas(g)), recurrence, call=delta, tolerance=of_delta_rules)
+    add(
+        _name,
+        lambda g: (*unit_keys(g), gates(g, B, T, H), betas(g)),
+        recurrence,
+        call=delta,
+        tolerance=of_delta_rules,
+        backward=_name.startswith("chunk"),
+    )
 for _name in ("chunk_kda", "fused_recurrent_kda"):
-    add(_name, lambda g: (*unit_keys(g), gates(g, B, T, H, D), betas(g)), recurrence, call=delta, tolerance=of_delta_rules)
+    add(
+        _name,
+        lambda g: (*unit_keys(g), gates(g, B, T, H, D), betas(g)),
+        recurrence,
+        call=delta,
+        tolerance=of_delta_rules,
+        backward=_name.startswith("chunk"),
+    )
 for _name in ("chunk_hgrn", "fused_recurrent_hgrn"):
-    add(_name, lambda g: (g.normal(B, T, 64), gates(g, B, T, 64)), hgrn)
+    add(_name, lambda g: (g.normal(B, T, 64), gates(g, B, T, 64)), hgrn, "fla.ops.hgrn")
 add("parallel_attn", qkv, attention)
 add("parallel_forgetting_attn", lambda g: (*qkv(g), gates(g, B, T, H)), attention)
 add("mean_pooling", lambda g: (g.normal(B, 64, H, D), 32), lambda x, size: x.unflatten(1, (-1, size)).mean(2), "fla.ops.utils")

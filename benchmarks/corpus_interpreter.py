@@ -54,19 +54,19 @@ def interpreted(function: JITFunction) -> InterpretedFunction:
 def calls_interpreted() -> Iterator[None]:
     """A call of a `triton.jit` function from an interpreted one is interpreted."""
     before: Callable = JITFunction.__call__
-    patched: list[Any] = []
 
     def call(self: JITFunction, *given: Any, **named: Any) -> Any:
-        patched.append(_patch_lang(self.fn))
-        return interpreted(self).rewrite()(*given, **named)
+        scope = _patch_lang(self.fn)
+        try:
+            return interpreted(self).rewrite()(*given, **named)
+        finally:
+            scope.restore()  # the compiler could not read a kernel that refers to a patched function
 
     JITFunction.__call__ = call  # type: ignore[method-assign]
     try:
         yield
     finally:
         JITFunction.__call__ = before  # type: ignore[method-assign]
-        for scope in reversed(patched):  # the compiler could not read a kernel that refers to a patched function
-            scope.restore()
 
 
 __all__ = ["interpret"]

@@ -92,7 +92,8 @@ def _speed(found: list[Outcome], beside: dict[tuple[str, str], Outcome]) -> list
     states = Counter(outcome.state for outcome in beside.values())
     if not states:
         return []
-    said = f"Triton's interpreter on the same entries: {', '.join(f'{n} {state}' for state, n in states.most_common())}."
+    counts = ", ".join(f"{n} {state}" for state, n in states.most_common())
+    said = f"Triton's interpreter ran {len(beside)} of these operations: {counts}."
     if ratios:
         slower = sum(ratio < 1 for ratio in ratios)
         said += (
@@ -142,12 +143,12 @@ def _tests(results: Iterable[Result]) -> list[str]:
         "triton-lang/triton at 9d9a2d7 (27 April 2026), the nearest to Triton 3.9 within reach. *Not run* is what skips itself,"
     ]
     lines += ["or launches nothing. *Refused by Triton* is mostly what 3.9 removed or renamed.", ""]
-    lines += ["| file | target | sampled | not run | " + " | ".join(shown) + " | pass, of those run |"]
-    lines += ["| --- | --- |" + " ---: |" * (len(shown) + 3)]
+    lines += ["| file | target | sampled | not run | " + " | ".join(shown) + " | pass, of those run | of those that Triton takes |"]
+    lines += ["| --- | --- |" + " ---: |" * (len(shown) + 4)]
     for (file, target), counts in sorted(groups.items()):
         run = sum(counts.values()) - counts[NOT_RUN]
-        share = f"{100 * counts[PASS] / run:.0f} %" if run else ""
-        cells = [str(sum(counts.values())), *(str(counts[state] or "") for state in (NOT_RUN, *shown)), share]
+        shares = [f"{100 * counts[PASS] / of:.0f} %" if of else "" for of in (run, run - counts[BY_TRITON])]
+        cells = [str(sum(counts.values())), *(str(counts[state] or "") for state in (NOT_RUN, *shown)), *shares]
         lines.append(f"| {file} | {target} | " + " | ".join(cells) + " |")
     lines += ["", "| file | state | cases | for example | said |", "| --- | --- | ---: | --- | --- |"]
     for (file, state, outcome, _), alike in sorted(said.items(), key=lambda item: (item[0][0], -len(item[1]))):
@@ -163,7 +164,7 @@ def _general(said: str) -> str:
 
 def _plain(text: str) -> str:
     """`text` as a cell of a table, without names of temporary folders."""
-    return re.sub(r"/\S*/(?=[\w.]+\.py)", "", " ".join(text.split())).replace("|", "\\|")
+    return re.sub(r"(?<![\w.])/(?:[^\s/]+/)+", "", " ".join(text.split())).replace("|", "\\|")
 
 
 __all__ = ["kernels_of", "page", "was_executed"]

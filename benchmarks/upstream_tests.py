@@ -20,6 +20,7 @@ import argparse
 import multiprocessing
 import os
 import random
+import re
 import sys
 import tempfile
 from collections import defaultdict
@@ -67,8 +68,10 @@ class Sampled:
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
-            said = str(report.longrepr).strip().splitlines()[-1]
-            self.tell(Result(Case(self.target, self.file, FILE, FILE, -1), FAIL, "import", said))
+            said = str(report.longrepr).strip().splitlines()[-1].removeprefix("E").strip()
+            missing = re.search(r"No module named|Could not find", said)  # of this machine
+            found = (NOT_RUN, "") if missing else (FAIL, "import")
+            self.tell(Result(Case(self.target, self.file, FILE, FILE, -1), *found, said))
 
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> bool:
         case = self.cases[item]
