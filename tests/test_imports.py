@@ -109,6 +109,24 @@ def test_the_package_itself_imports_nothing_that_is_slow() -> None:
     assert loaded_by("import bitverdict") == set()
 
 
+SLOW = ("torch", "triton", "hypothesis", "pytest", "sympy", "torch.distributed.tensor", "torch._dynamo", "torch._inductor", "rich")
+"""Packages that take a tenth of a second or more to import."""
+
+
+@pytest.mark.parametrize(
+    ("statements", "allowed"),
+    [
+        ("from bitverdict.harness.frontends.main import parser; parser()", {"rich"}),
+        ("import bitverdict.harness.emulator", {"torch", "triton"}),
+    ],
+    ids=["command line", "emulated GPU"],
+)
+def test_nothing_slow_is_imported_before_it_is_used(statements: str, allowed: set[str]) -> None:
+    check = f"{statements}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=CHECKOUT)
+    assert set(SLOW) & set(done.stdout.split()) == allowed
+
+
 @pytest.mark.parametrize("room", MAY)
 def test_each_room_imports_only_what_its_line_allows(room: str) -> None:
     assert (CHECKOUT / room).is_dir()
