@@ -31,12 +31,12 @@ _OWN_SUMS = (
     "tt.precise", "ttng.packed_arith",
 )  # fmt: skip
 """Operations whose lines may hold additions and fused multiply-adds of their own."""
-_JOINED = re.compile(r"[FHD]FMA(?!.*(RZ\b|, -?1,))")
+_JOINED = re.compile(r"U?[FHD]FMA(?!.*(RZ\b|, -?1,))")
 """A fused multiply-add of machine code; with RZ or one in it, it is a move, a product or a sum that ptxas writes so."""
-_ADDED = re.compile(r"[FHD]ADD")
+_ADDED = re.compile(r"U?[FHD]ADD")
 _ONE = {0x3F80, 0xBF80, 0x3F803F80, 0xBF80BF80}  # bf16 +1 and -1, packed too
 _MINUS_ZERO = {0x8000, 0x80008000}
-_KEPT = "6"  # changes when what is kept on disk does
+_KEPT = "7"  # changes when what is kept on disk does
 
 
 @dataclass

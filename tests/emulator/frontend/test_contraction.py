@@ -339,7 +339,7 @@ def test_what_stands_before_the_first_line_has_no_line():
 
 @pytest.mark.parametrize(("code", "joined"), [
     ("FFMA R5, R0, R5, R7", True), ("FFMA2 R4, R14.F32x2.HI_LO, R16.F32x2.HI_LO, R4.F32x2.HI_LO", True),
-    ("HFMA2 R5, R2, R5, R6", True),
+    ("HFMA2 R5, R2, R5, R6", True), ("UFFMA UR5, UR0, UR5, UR7", True),
     ("HFMA2.MMA R3, -RZ, RZ, 0, 3.8e-06", False), ("HFMA2 R9, R2, 1, 1, R5", False), ("HFMA2.BF16_V2 R9, R5, -1, -1, R2", False),
     ("HFMA2 R9, R2, R5, -RZ", False), ("FADD R5, R0, R7", False), ("FMUL R5, R0, R7", False),
 ])  # fmt: skip
