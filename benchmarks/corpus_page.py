@@ -17,8 +17,8 @@ from benchmarks.tutorial_cases import BY_TRITON, FAIL, LIMIT, NOT_RUN, PASS, REF
 EXECUTED = (RIGHT, WRONG)
 
 
-def page(wanted: Sequence[Entry], done: dict[tuple, Outcome], tests: Path | None, target: str) -> str:
-    """The whole page, Markdown."""
+def page(wanted: Sequence[Entry], done: dict[tuple, Outcome], tests: Path | None, target: str, of: str = "") -> str:
+    """The whole page, Markdown. The tests were run at the commits `of`."""
     import torch
     import triton
 
@@ -39,7 +39,7 @@ def page(wanted: Sequence[Entry], done: dict[tuple, Outcome], tests: Path | None
     if tests is not None and tests.exists():
         from benchmarks.upstream_tutorials import read
 
-        lines += _tests({result.case.key: result for result in read(tests)}.values())
+        lines += _tests({result.case.key: result for result in read(tests)}.values(), of)
     lines += ["## Each operation", ""]
     lines += [
         "| package | operation | kernels | launches | state | seconds | in launches, ms | interpreter | in its launches, ms |"
@@ -128,7 +128,7 @@ def _examined(examined: Sequence[Examined]) -> list[str]:
     return [*lines, *(f"- {each.package}, {each.entry} ({each.whose}): {each.why}" for each in examined), ""]
 
 
-def _tests(results: Iterable[Result]) -> list[str]:
+def _tests(results: Iterable[Result], of: str) -> list[str]:
     """The section of upstream's tests: counts by file, then what did not pass."""
     groups: dict[tuple[str, str], Counter] = defaultdict(Counter)
     said: dict[tuple, list[Result]] = defaultdict(list)
@@ -143,6 +143,7 @@ def _tests(results: Iterable[Result]) -> list[str]:
         "triton-lang/triton at 9d9a2d7 (27 April 2026), the nearest to Triton 3.9 within reach. *Not run* is what skips itself,"
     ]
     lines += ["or launches nothing. *Refused by Triton* is mostly what 3.9 removed or renamed.", ""]
+    lines += [f"Commits: {of}.", ""] if of else []
     lines += ["| file | target | sampled | not run | " + " | ".join(shown) + " | pass, of those run | of those that Triton takes |"]
     lines += ["| --- | --- |" + " ---: |" * (len(shown) + 4)]
     for (file, target), counts in sorted(groups.items()):
