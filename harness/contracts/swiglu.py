@@ -15,6 +15,7 @@ from bitverdict.reference.row_functions import swiglu
 
 
 class SwigluContract(RowContract):
+    pads = ("a_pad", "b_pad")
     parameters = "(a, b, *, block=1024, per_thread=4, num_warps=4)"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:

@@ -133,7 +133,7 @@ def kernel(a): ...
 """
 BAD = [
     (["run", "matmull"], "contract 'matmull': no such kernel (did you mean 'matmul'?); known: "),
-    (["run", "softmax"], "contract 'softmax': no such kernel; known: "),
+    (["run", "transpose"], "contract 'transpose': no such kernel; known: "),
     (["run", "matmul", "--target", "emulated:sm90"], "must be emulated:sm_NN or cuda:N (did you mean 'emulated:sm_90'?); targets"),
     (["run", "matmul", "--target", "sm_80"], "must be emulated:sm_NN or cuda:N (did you mean 'emulated:sm_80'?); targets here: "),
     (["run", "matmul", "--launcher", "{tmp}/named.py:mymatmull"], "no mymatmull (did you mean 'mymatmul'?); it has mymatmul, add"),

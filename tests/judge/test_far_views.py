@@ -35,8 +35,9 @@ from tests.faults.mutants import Mutant, mutant_contract
 CPU = torch.device("cpu")
 GPU = Target("cuda:0", "sm_90", index=0, uuid="of no GPU")
 ROW = (1 << 30) + 64  # elements: the third row of fp16 begins past 2^31 elements and 2^32 bytes
-CONTIGUOUS = {"tmem_copy"}  # takes no strides, and a tile that fits tensor memory
-OWN_ROWS = {"matmul", "block_scaled_matmul", "tma_gather"}  # the launcher allocates the result, and lays its rows together
+CONTIGUOUS = {"tmem_copy", "rope"}  # take no strides
+OWN_ROWS = {"matmul", "block_scaled_matmul", "tma_gather", "softmax", "rms_norm", "swiglu"}
+"""The launcher allocates the result, and lays its rows together."""
 
 
 def resident() -> int:

@@ -19,6 +19,7 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision
 from tests.faults.corpus import COLLECTIONS
 from tests.faults.mutants import Mutant, mutant_contract, once
+from tests.support.shares import judged_here
 
 MACHINES = {
     "ampere_gemm": "sm_80",
@@ -47,7 +48,7 @@ def mutants_of(stem: str) -> list[Mutant]:
     return [mutant for mutant in COLLECTIONS["kernels"] if mutant.kernel == stem]
 
 
-ALL = [mutant for stem in MACHINES for mutant in mutants_of(stem)]
+ALL = [mutant for stem in MACHINES for mutant in judged_here(mutants_of(stem))]
 
 
 def failure_report(mutant: Mutant, aside: Path) -> dict[str, str] | None:
@@ -104,7 +105,7 @@ def test_no_two_faults_of_a_kernel_fail_by_one_case_message_and_line(stem: str, 
     mutants = mutants_of(stem)
     assert len(mutants) >= (5 if stem in OF_ONE_LOOP else FEWEST)
     seen: dict[tuple, str] = {}
-    for mutant in mutants:
+    for mutant in judged_here(mutants):
         found = failure_report(mutant, aside)
         assert found is not None, mutant.name
         mark = (found["case"], found["message"].replace(mutant.stem, ""), found["line"])

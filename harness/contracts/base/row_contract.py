@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.contracts.base.single_config import Fields, KernelContract
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, far_pad
 from bitverdict.harness.model.case import Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import Target
@@ -22,6 +22,9 @@ SIZES = ((1, 1), (2, 16), (3, 100), (2, 257), (1, 1030), (5, 33))  # (rows, colu
 
 class RowContract(KernelContract):
     """Contract of a kernel whose `Problem` has rows, columns and dtype, and whose `Config` has per_thread and num_warps."""
+
+    pads: tuple[str, ...] = ("x_pad",)
+    """Fields of Problem: the elements that follow each row of an operand."""
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         return [({"dtype": d}, {"per_thread": p, "num_warps": w}) for d in DTYPES for p, w in LAYOUTS]
@@ -45,6 +48,9 @@ class RowContract(KernelContract):
     def rest(self, place: int) -> Fields:
         """Fields of Problem besides rows, columns and dtype, of the listed case at `place`."""
         return {}
+
+    def far(self) -> Iterable[tuple[Fields, Fields]]:
+        yield {"rows": 3, "columns": 40, "dtype": "bf16"} | dict.fromkeys(self.pads, far_pad(3, 40)), {}
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield {"rows": 2, "columns": 16, "dtype": "int32"}, {}

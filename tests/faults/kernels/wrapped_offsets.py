@@ -19,6 +19,9 @@ MUTANTS = tuple(
         ("32-bit gathered rows", "pointer_gather_scatter_matmul", "numbers.to(gl.int64)[:, None]", "numbers[:, None]"),
         ("32-bit scattered rows", "pointer_gather_scatter_matmul", "targets.to(gl.int64)[:, None]", "targets[:, None]"),
         ("32-bit rows", "fp8_blockwise_matmul", "tl.arange(0, BLOCK_M)).to(tl.int64)", "tl.arange(0, BLOCK_M))"),
+        ("32-bit rows", "softmax", "row = gl.program_id(0).to(gl.int64)", "row = gl.program_id(0)"),
+        ("32-bit rows", "rms_norm", "row = gl.program_id(0).to(gl.int64)", "row = gl.program_id(0)"),
+        ("32-bit rows", "swiglu", "row = gl.program_id(0).to(gl.int64)", "row = gl.program_id(0)"),
         ("32-bit tiles down", "block_scaled_matmul", "    tile = tile.to(tl.int64)\n", ""),
         ("32-bit tiles along K", "block_scaled_matmul", "tile_column.to(tl.int64) * stride_tile", "tile_column * stride_tile"),
     )
