@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import os
 import re
 import sys
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import patch
 
 import pytest
 
@@ -107,7 +109,8 @@ def asked_of() -> set[tuple]:
     """`key` of each mutant that some test of the suite has as a parameter."""
     others = (path for path in (CHECKOUT / "tests").rglob("test_*.py") if path != Path(__file__))
     files = [path for path in others if names_a_mutant(path.read_text())]
-    return set().union(*(parameters_of(loaded(path)) for path in files))
+    with patch.dict(os.environ, HARNESS_PROFILE="ci"):  # a quick run judges every other one
+        return set().union(*(parameters_of(loaded(path)) for path in files))
 
 
 @pytest.mark.parametrize("collection", [name for name in COLLECTIONS if name not in BY_HAND])
