@@ -35,6 +35,8 @@ def test_no_two_rows_have_one_id() -> None:
         ("fused matmul", {"lists": {"M, N, K": [[4096, 4096, 4096]], "BLOCK_M, BLOCK_N": [[64, 64]]}}),
         ("operands of the Ampere product", {"held": {"cases": {**BY_ID["operands of the Ampere product"]["held"]["cases"],
                                                                "also": {"regime": "hundredth"}}}}),
+        ("largest size of the Ampere product", {"held": {"cases": {**BY_ID["largest size of the Ampere product"]["held"]["cases"],
+                                                                   "on": ["sm_80"]}}}),
         ("configurations, CUDA", {"lists": {"GROUP_SIZE_M": [5]}}),
         ("blocked matmul, figures", {"figures": [[64, 64, 512, 4, 3.27, 671.77]]}),
         ("blocked matmul, figures", {"size": [8192, 8192, 8192]}),

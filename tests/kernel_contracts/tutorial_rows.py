@@ -3,7 +3,8 @@
 A row is one fact of a tutorial. `lists` are its lists of parameters under the tutorial's own names. `held` says by one key what
 stands for it here:
 
-    cases             a case of the contract for every combination of the lists: `fields` names ours, `also` fixes others
+    cases             a case of the contract for every combination of the lists: `fields` names ours, `also` fixes others, `on` is
+                      the emulated architectures, or "a GPU of sm_90" for what the profile `whole` judges on a real GPU alone
     refused           a required case that breaks the clause of this name
     fault             a required case that expects this outcome of the hardware
     out of resources  a required case that expects to be too large
@@ -75,7 +76,9 @@ def in_our_words(asked: Fields, held: Row) -> Fields:
 
 
 def target_of(arch: str) -> Target:
-    return Target(f"emulated:{arch}", arch)
+    """The emulated target of `arch`, or for "a GPU of sm_90" such a GPU, which need not be here."""
+    gpu = arch.removeprefix("a GPU of ")
+    return Target(f"emulated:{arch}", arch) if gpu == arch else Target("cuda:0", gpu, index=0)
 
 
 @cache
