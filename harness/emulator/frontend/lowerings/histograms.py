@@ -7,12 +7,10 @@ import numpy as np
 from bitverdict.harness.emulator.frontend.translate import Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 
-LEAST = 32  # bins of the compiled program: at least one for each lane of a warp
-
 
 @lowers("tt.histogram")
 def histogram(t: Translator, op: Operation) -> None:
-    """The compiled program looks at no more bits of a value than count its bins: a value beyond them falls into one."""
+    """The compiled program compares each value with the last bin, unsigned: one beyond the bins is not counted."""
     (bins,) = t.result(op).shape
     values, mask = t.operands(op, "values", "mask?")
     t.assign(op, t.apply(counted, values, mask, bins))
@@ -21,5 +19,8 @@ def histogram(t: Translator, op: Operation) -> None:
 
 
 def counted(values: np.ndarray, mask: np.ndarray | None, bins: int) -> np.ndarray:
-    kept = values if mask is None else values[mask]
-    return np.bincount(kept & max(bins, LEAST) - 1, minlength=bins)[:bins].astype(np.int32)  # (bins,)
+    """Of `values` (N,) int32, and `mask` (N,) bool: the counts (bins,) int32."""
+    inside = values.view(np.uint32) < bins  # (N,)
+    if mask is not None:
+        inside &= mask
+    return np.bincount(values[inside], minlength=bins).astype(np.int32)  # (bins,)
