@@ -6,8 +6,11 @@ Rule (measured on an H200, sm_90, driver 580; PTX ISA, ``cp.async.bulk.tensor``,
 - store: rows outside above are not written, nor are columns past the unit of 16 bytes in which a row ends: a row is cut in whole
   units, so up to 15 bytes of padding after it are overwritten with the tile's own (H200, 2026-11-21: every element size and every
   residue of the width, 5,170 launches, byte by byte, kept in tests/hardware_words/tma_edges_h200.json; sm_100 assumed alike, no
-  word). Any negative coordinate of a store is an illegal instruction;
+  word). A reduction combines what lies there with the tile's own (H100, 2026-11-22: an addition to rows of 13 words). Any negative
+  coordinate of a store is an illegal instruction;
 - the innermost coordinate must be a multiple of 16 bytes, for both, or it is an illegal instruction;
+- where the descriptor asks for NaN outside, a load fills in 0x7FF7 in each half-word (`nan_fill`; an H100's words of fp32 in im2col
+  mode; 16-bit elements and tiled copies assumed alike: one field of the tensor map asks for it);
 - a load through a tensor map of TFLOAT32 rounds each fp32 element (`rounded_to_tf32`: 39,424 words of an H100, every exponent, none
   differs; sm_100 assumed alike). A store through one is taken to round nothing (assumed).
 
@@ -24,6 +27,7 @@ import numpy as np
 
 INFINITY = np.uint32(0x7F800000)  # the code of fp32
 TF32_NAN = np.uint32(0x7FFFE000)  # of either sign and any payload
+NAN_FILL = np.uint16(0x7FF7)  # of each half-word
 ALIGNMENT = 16  # bytes, of the innermost coordinate, and of what a store cuts off at the end of a row
 
 
@@ -55,6 +59,11 @@ def unaligned(innermost: int, element_bytes: int, *, iisan: bool) -> Fault | Non
         return None
     rule = f"innermost coordinate {innermost} is {innermost * element_bytes} bytes in: must be a multiple of {ALIGNMENT} bytes"
     return Fault("device assert" if iisan else "illegal instruction", rule)
+
+
+def nan_fill(element_bytes: int) -> int | None:
+    """The word of an element outside the tensor where NaN is asked for; None for sizes of which no word is known (1, 8 bytes)."""
+    return {2: int(NAN_FILL), 4: int(NAN_FILL) << 16 | int(NAN_FILL)}.get(element_bytes)
 
 
 def rounded_to_tf32(codes: np.ndarray) -> np.ndarray:

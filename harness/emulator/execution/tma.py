@@ -91,7 +91,7 @@ class Tma:
     ) -> None:
         self.mbarriers.at(op, barrier)
         flight = self.onchip.begin(op, kind, writes=(target,), barriers=(barrier.offset,))
-        padding, agent = descriptor.padding(target.dtype), self.cta.agent
+        padding, agent = None if inside is None else descriptor.padding(op, target.dtype), self.cta.agent
         self.memory.look(op, addresses, inside, target.dtype.itemsize, agent, BULK, kind.proxy)
 
         def land() -> None:

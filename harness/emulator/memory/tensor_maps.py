@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bitverdict.harness.emulator.faults import EmulatedFault
-from bitverdict.reference.tiled_copy import rounded_to_tf32, written_columns
+from bitverdict.reference.tiled_copy import nan_fill, rounded_to_tf32, written_columns
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
@@ -101,11 +101,20 @@ class Descriptor:
         """What a load puts into shared memory for `values` (any shape) in global memory."""
         return rounded_to_tf32(values.view(np.uint32)).view(values.dtype) if self.to_tf32 else values
 
-    def padding(self, dtype: np.dtype) -> np.ndarray:
+    def padding(self, op: Operation, dtype: np.dtype) -> np.ndarray:
         """What an element outside reads as."""
         if not self.nan_padding:
             return np.zeros((), dtype)
-        return np.full(dtype.itemsize, 0xFF, np.uint8).view(dtype)[0] if dtype.itemsize > 1 else np.array(0x7F, dtype)
+        word = None if self.to_tf32 else nan_fill(dtype.itemsize)
+        if word is None:
+            kind = "elements rounded to tf32" if self.to_tf32 else f"elements of {dtype.itemsize} bytes"
+            raise EmulatedFault(
+                "not modelled",
+                f"{op.name} fills in NaN for {kind} outside the tensor: which one is not known; load with padding of zeros",
+                op.location,
+                {"operation": op.brief},
+            )
+        return np.array(word, f"u{dtype.itemsize}").view(dtype)
 
 
 def check_alignment(op: Operation, coordinate: int, itemsize: int) -> None:
