@@ -1,7 +1,10 @@
-"""fp64 instructions: add, mul, fma, div, sqrt, rcp with `.rn`, `.rz`, `.rm`, `.rp`. There is no `.ftz` of fp64.
+"""fp64 instructions: add, sub, mul, fma, div, sqrt, rcp with `.rn`, `.rz`, `.rm`, `.rp`. There is no `.ftz` of fp64.
 
-Each takes float64 arrays of equal shape, of one dimension or more, and returns float64. NaN operands go through with their payload,
-as NumPy's do.
+Each takes float64 arrays of equal shape, of one dimension or more, and returns float64. PTX leaves open which NaN comes out.
+Here it is what an H100 gives (`tests/hardware_words/h100_own_fp64.npz`): an operand that is NaN, with sign and payload, made
+quiet. Of two it is the second of add, sub, mul, min and max, the first of div, and b of `a * b + c`. An invalid operation
+gives 0xFFF8000000000000. The record does not settle c beside a NaN a, c beside inf * 0, and directed roundings. Here a wins
+over c, a NaN operand over inf * 0, and a rounding changes nothing.
 """
 
 from __future__ import annotations
@@ -13,10 +16,70 @@ from bitverdict.reference.scalar_arithmetic.exact import Rounding, stepped, to_o
 NEAR = 400  # exponents between -NEAR and NEAR need no scaling: nothing in a fused multiply-add overflows or is lost below 2^-1074
 _FAR = 300  # where one term of a sum is this much larger, only the sign of the other counts
 SMALLEST = 2.0**-1022
+_QUIET, _INVALID = np.uint64(1 << 51), np.uint64(0xFFF8000000000000)
 
 
 def add(a: np.ndarray, b: np.ndarray, rounding: Rounding = "rn") -> np.ndarray:
     """a + b."""
+    return with_nan(_add(a, b, rounding), b, a)
+
+
+def subtract(a: np.ndarray, b: np.ndarray, rounding: Rounding = "rn") -> np.ndarray:
+    """a - b; a NaN b keeps its sign."""
+    return with_nan(_add(a, np.negative(b), rounding), b, a)
+
+
+def multiply(a: np.ndarray, b: np.ndarray, rounding: Rounding = "rn") -> np.ndarray:
+    """a * b."""
+    return with_nan(_multiply(a, b, rounding), b, a)
+
+
+def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray, rounding: Rounding = "rn") -> np.ndarray:
+    """a * b + c, rounded once."""
+    return with_nan(_fma(a, b, c, rounding), b, a, c)
+
+
+def divide(a: np.ndarray, b: np.ndarray, rounding: Rounding = "rn") -> np.ndarray:
+    """a / b."""
+    return with_nan(_divide(a, b, rounding), a, b)
+
+
+def sqrt(a: np.ndarray, rounding: Rounding = "rn") -> np.ndarray:
+    """The square root; NaN below -0."""
+    return with_nan(_sqrt(a, rounding), a)
+
+
+def reciprocal(a: np.ndarray, rounding: Rounding = "rn") -> np.ndarray:
+    """1 / a."""
+    return divide(np.ones_like(a), a, rounding)
+
+
+def to_fp32(a: np.ndarray) -> np.ndarray:
+    """float32 nearest to `a` (ties to even); a NaN keeps its sign and the upper 22 bits of its payload, and is quiet."""
+    with np.errstate(all="ignore"):
+        found = np.asarray(a, np.float64).astype(np.float32)  # (...)
+    nan = np.isnan(found)
+    if nan.any():
+        words = np.asarray(a, np.float64).view(np.uint64)  # (...)
+        sign, payload = words >> np.uint64(32) & np.uint64(1 << 31), words >> np.uint64(29) & np.uint64((1 << 22) - 1)  # (...)
+        kept = sign | np.uint64(0x7FC00000) | payload  # (...)
+        found = np.where(nan, kept.astype(np.uint32).view(np.float32), found)
+    return found
+
+
+def with_nan(found: np.ndarray, *operands: np.ndarray) -> np.ndarray:
+    """`found`, where each NaN is the first of `operands` that is one, made quiet; if none is, that of an invalid operation."""
+    nan = np.isnan(found)
+    if not nan.any():
+        return found
+    words = np.asarray(_INVALID)
+    for operand in reversed(operands):
+        operand = np.asarray(operand, np.float64)  # (...)
+        words = np.where(np.isnan(operand), operand.view(np.uint64) | _QUIET, words)
+    return np.where(nan, words.view(np.float64), found)[()]
+
+
+def _add(a: np.ndarray, b: np.ndarray, rounding: Rounding) -> np.ndarray:
     with np.errstate(all="ignore"):
         if rounding == "rn":
             return a + b
@@ -26,8 +89,7 @@ def add(a: np.ndarray, b: np.ndarray, rounding: Rounding = "rn") -> np.ndarray:
         return _signed_zero(found, a, b, (total == 0) & (error == 0)) if rounding == "rm" else found
 
 
-def multiply(a: np.ndarray, b: np.ndarray, rounding: Rounding = "rn") -> np.ndarray:
-    """a * b."""
+def _multiply(a: np.ndarray, b: np.ndarray, rounding: Rounding) -> np.ndarray:
     with np.errstate(all="ignore"):
         if rounding == "rn":
             return a * b
@@ -40,8 +102,7 @@ def multiply(a: np.ndarray, b: np.ndarray, rounding: Rounding = "rn") -> np.ndar
         return stepped(found, np.where(ordinary, error, 0), rounding)
 
 
-def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray, rounding: Rounding = "rn") -> np.ndarray:
-    """a * b + c, rounded once."""
+def _fma(a: np.ndarray, b: np.ndarray, c: np.ndarray, rounding: Rounding) -> np.ndarray:
     a, b, c = np.broadcast_arrays(a, b, c)
     with np.errstate(all="ignore"):
         if rounding == "rn":
@@ -56,8 +117,7 @@ def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray, rounding: Rounding = "rn") 
         return _signed_zero(found, a * b, c, (found == 0) & (error == 0)) if rounding == "rm" else found
 
 
-def divide(a: np.ndarray, b: np.ndarray, rounding: Rounding = "rn") -> np.ndarray:
-    """a / b."""
+def _divide(a: np.ndarray, b: np.ndarray, rounding: Rounding) -> np.ndarray:
     with np.errstate(all="ignore"):
         found = a / b
         if rounding == "rn":
@@ -70,8 +130,7 @@ def divide(a: np.ndarray, b: np.ndarray, rounding: Rounding = "rn") -> np.ndarra
         return stepped(found, np.where(ordinary, error, 0), rounding)
 
 
-def sqrt(a: np.ndarray, rounding: Rounding = "rn") -> np.ndarray:
-    """The square root; NaN below -0."""
+def _sqrt(a: np.ndarray, rounding: Rounding) -> np.ndarray:
     with np.errstate(all="ignore"):
         found = np.sqrt(a)
         if rounding == "rn":
@@ -82,11 +141,6 @@ def sqrt(a: np.ndarray, rounding: Rounding = "rn") -> np.ndarray:
         root = np.sqrt(value)
         high, low = two_product(root, root)
         return stepped(found, np.where(ordinary, (value - high) - low, 0), rounding)
-
-
-def reciprocal(a: np.ndarray, rounding: Rounding = "rn") -> np.ndarray:
-    """1 / a."""
-    return divide(np.ones_like(a), a, rounding)
 
 
 def _reach(exponents: np.ndarray) -> np.ndarray:

@@ -60,9 +60,10 @@ def required() -> bool:
 
 
 def files() -> list[Path]:
-    """Every file of products, by name; files of conversions and of whole kernels are held by other tests."""
+    """Every file of products, by name; files of conversions, of fp64 and of whole kernels are held by other tests."""
     found = {path.name: path for directory in directories() for path in sorted(directory.glob("*.npz"))}
-    return [path for name, path in sorted(found.items()) if not any(part in name for part in ("_own_cvt", "_own_kernel"))]
+    others = ("_own_cvt", "_own_fp64", "_own_kernel")
+    return [path for name, path in sorted(found.items()) if not any(part in name for part in others)]
 
 
 def read(path: Path) -> list[Words]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from math import ceil, floor, isqrt, trunc
 
-from tests.support.ptx_threads import FORMS, NAN, value
+from tests.support.ptx_threads import FORMS, NAN, narrowed_nan, value
 
 WHOLE = {"rni": round, "rzi": trunc, "rmi": floor, "rpi": ceil}
 Real = Fraction | float
@@ -322,4 +322,6 @@ def _cvt(op: Opcode, words: tuple[int, ...]) -> int:
         x = Fraction(0)
     if "sat" in op.said:
         x = Fraction(0) if nan(x) or not x > 0 else min(x, Fraction(1))
+    if nan(x) and (source, target) == ("f64", "f32"):
+        return narrowed_nan(words[0])
     return rounded(x, target, op.mode, flush=op.flush and target == "f32")

@@ -91,6 +91,11 @@ def multiply_add(a: int, b: int | None, c: int | None, form: str, *, nearest: bo
     return rounded(exact, form, negative_zero=both_below)
 
 
+def narrowed_nan(word: int) -> int:
+    """cvt.f32.f64 of a NaN: quiet, with its sign and what fits of its payload (words of an H100)."""
+    return word >> 32 & 1 << 31 | 0x7FC00000 | word >> 29 & (1 << 22) - 1
+
+
 def quotient(a: int, b: int, form: str, *, nearest: bool = True) -> int:
     """a / b, rounded once."""
     x, y = value(a, form), value(b, form)
@@ -444,7 +449,7 @@ def converted(word: int, source: str, into: str, *, nearest: bool = True) -> int
     """cvt between floats."""
     held = value(word, source)
     if isinstance(held, float) and held != held:
-        return NAN[into]
+        return narrowed_nan(word) if (source, into) == ("f64", "f32") else NAN[into]
     bits, precision, _ = FORMS[into]
     if _special(held):
         return (1 << (bits - 1) if held < 0 else 0) | ((1 << (bits - precision)) - 1) << (precision - 1)

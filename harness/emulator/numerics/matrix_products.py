@@ -15,6 +15,7 @@ import numpy as np
 from bitverdict.harness.emulator.numerics.scalar_ops import canonical, fma
 from bitverdict.reference import tensor_core
 from bitverdict.reference.k_order import instruction_order
+from bitverdict.reference.scalar_arithmetic import fp64
 
 
 def k_order(k: int, width: int, bits: int) -> np.ndarray | None:
@@ -80,6 +81,14 @@ def fma_product(a: np.ndarray, b: np.ndarray, c: np.ndarray, *, fused: bool) -> 
     for k in range(a.shape[1]):
         left, right = a[:, k : k + 1], b[k : k + 1]
         c = fma(left, right, c) if fused else canonical(c + canonical(left * right))
+    return c
+
+
+def double_product(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """fp64 product by mma.m8n8k4: one ascending chain of fused multiply-adds per element. Words of an H100 hold it; sm_80 and
+    sm_100 are taken to be alike. Which NaN comes out is open."""
+    for k in range(a.shape[1]):
+        c = fp64.fma(a[:, k : k + 1], b[k : k + 1], c)
     return c
 
 

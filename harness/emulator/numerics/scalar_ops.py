@@ -3,7 +3,7 @@
 Values are held in logical order: integers as NumPy integers (scalars as Python ints), fp32 as float32, narrower floats as their
 codes. Every function here is one whose lowering is known to round once and correctly (PTX ISA 9.7: add, mul, fma, cvt with
 ``.rn``), or to be exact; what rounds otherwise (division, ``math.*``) is not here, and is refused by the translator. fp32 NaN
-results are 0x7FFFFFFF (PTX ISA 9.7.3, "NaN results are canonical"), fp16 and bf16 ones 0x7FFF.
+results are 0x7FFFFFFF (PTX ISA 9.7.3, "NaN results are canonical"), fp16 and bf16 ones 0x7FFF, fp64 ones those of `fp64`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import numpy as np
 
 from bitverdict.harness.model.architectures import ARCHITECTURES
 from bitverdict.reference.formats import FORMATS, convert, decode, encode
+from bitverdict.reference.scalar_arithmetic import fp64
 
 _CANONICAL = np.uint32(0x7FFFFFFF).view(np.float32)
+_OF_DOUBLES: dict[Callable, Callable] = {np.add: fp64.add, np.subtract: fp64.subtract, np.multiply: fp64.multiply}
 
 
 def canonical(values: np.ndarray) -> np.ndarray:
@@ -59,7 +61,7 @@ def binary(operation: Callable, fmt: str | None) -> Callable:
     if fmt == "fp32":
         return lambda a, b: canonical(operation(a, b))
     if fmt is None:
-        return operation
+        return _OF_DOUBLES[operation]
     return lambda a, b: narrow(operation(widen(a, fmt), widen(b, fmt)), fmt)
 
 

@@ -15,7 +15,7 @@ from bitverdict.harness.emulator.ptx.floats import narrowed, widened
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Meaning, Opcode, UnknownOpcode, Words, bits, of_type, opcode
 from bitverdict.reference.formats import FORMATS, Overflow, decode, encode
 from bitverdict.reference.formats import Rounding as FormatRounding
-from bitverdict.reference.scalar_arithmetic import fp32
+from bitverdict.reference.scalar_arithmetic import fp32, fp64
 from bitverdict.reference.scalar_arithmetic.exact import Rounding, stepped, to_odd, two_sum
 
 _FLOATS = ("f16", "bf16", "f32", "f64")
@@ -133,7 +133,10 @@ def between_floats(op: Opcode) -> Meaning | None:
                 real = np.where(real > 0, real, np.where(np.isnan(real), real, 0.0))
             if saturates:
                 real = np.where(real > 0, np.minimum(real, 1.0), 0.0)
-            return words_of(real, target, rounding, flush and target == "f32")
+            found = words_of(real, target, rounding, flush and target == "f32")
+            if source == "f64" and target == "f32":  # of fp64 alone a NaN keeps its sign and payload
+                found = np.where(np.isnan(real), fp64.to_fp32(real).view(np.uint32), found)
+            return found
 
     return Meaning((source,), (target,), compute)
 

@@ -157,7 +157,7 @@ def add(op: Opcode) -> Meaning | None:
 @opcode("sub")
 def subtract(op: Opcode) -> Meaning | None:
     taken = lambda a, b, *how: fp32.add(a, -b, *how)
-    return (_of_format(op, 2, {"f32": taken, "f64": lambda a, b, *how: fp64.add(a, -b, *how)}) or _pairs(op, 2, taken)
+    return (_of_format(op, 2, {"f32": taken, "f64": fp64.subtract}) or _pairs(op, 2, taken)
             or _narrow(op, 2, lambda a, b: a - b))  # fmt: skip
 
 
@@ -259,14 +259,14 @@ def extremes(op: Opcode) -> Meaning | None:
             first = first | np.isnan(y)
         found = np.where(first, a, b)
         lost = (np.isnan(x) | np.isnan(y)) if keep else np.isnan(x) & np.isnan(y)
-        return np.where(lost, _NAN[single], found)
+        return np.where(lost, b | _QUIET if single == "f64" else _NAN[single], found)
 
     return Meaning((kind, kind), (kind,), packed(run, kind))
 
 
+_QUIET = np.uint64(1 << 51)  # of two fp64 NaN the second comes out, made quiet (`fp64`)
 _NAN: dict[str, Any] = {
     "f32": np.uint32(0x7FFFFFFF),
-    "f64": np.uint64(0x7FF8000000000000),
     "f16": np.uint16(0x7FFF),
     "bf16": np.uint16(0x7FFF),
 }

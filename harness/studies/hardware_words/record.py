@@ -120,7 +120,7 @@ def summary(arrays: dict[str, np.ndarray]) -> str:
 
 def repeat(kept: Path, library: Path | None, target_name: str) -> int:
     """Run the operands of every file in `kept` on this device again. Returns the number of words that came out otherwise."""
-    files = sorted(kept.glob("*_own_*.npz"))
+    files = sorted(path for path in kept.glob("*_own_*.npz") if "_own_fp64" not in path.name)  # no instruction of a probe
     if not files:
         raise CannotRecord(f"no *_own_*.npz in {kept}")
     kernels = [path for path in files if "_own_kernel_" in path.name]

@@ -22,7 +22,7 @@ from bitverdict.harness.emulator.numerics.scalar_ops import (
     toward_zero,
     widen,
 )
-from bitverdict.reference.scalar_arithmetic.fp64 import fma as fma64
+from bitverdict.reference.scalar_arithmetic import fp64
 
 # arith.cmpf: false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno true
 _COMPARE = {1: np.equal, 2: np.greater, 3: np.greater_equal, 4: np.less, 5: np.less_equal, 13: np.not_equal}
@@ -41,7 +41,7 @@ def fused(t: Translator, op: Operation) -> None:
     elif kind.element == "f32":
         t.call(op, fma)
     elif kind.element == "f64":
-        t.call(op, fma64)
+        t.call(op, fp64.fma)
     else:
         raise NotModelled(op, f"on {kind.element}")
 
@@ -106,12 +106,12 @@ def _extreme_of_fp32(x: np.ndarray, y: np.ndarray, *, largest: bool, keep_nan: b
 
 
 def _extreme(x: np.ndarray, y: np.ndarray, *, largest: bool, keep_nan: bool) -> np.ndarray:
-    """The larger or the smaller of two float64; a NaN is left out, or kept."""
+    """The larger or the smaller of two float64; a NaN is left out unless both are, or kept."""
     chosen = (x > y) | ((x == y) & ~np.signbit(x)) if largest else (x < y) | ((x == y) & np.signbit(x))
     found = np.where(chosen, x, y)
     if keep_nan:
         return np.where(np.isnan(x) | np.isnan(y), np.nan, found)
-    return np.where(np.isnan(x), y, np.where(np.isnan(y), x, found))
+    return fp64.with_nan(np.where(np.isnan(x), y, np.where(np.isnan(y), x, found)), y)
 
 
 _TOWARD_ZERO, _NEAREST_EVEN = "0", "1"  # of tt.fp_to_fp (TritonAttrDefs)
@@ -134,7 +134,7 @@ def convert(t: Translator, op: Operation) -> None:
     if source.element == "f64":
         if target.bits == 8:
             raise NotModelled(op, f"from f64 to {target.element}")
-        t.call(op, lambda a: narrow(a, target.format))
+        t.call(op, fp64.to_fp32 if target.format == "fp32" else lambda a: narrow(a, target.format))
         return
     if source.format is None or target.format is None:
         raise NotModelled(op, f"from {source.element} to {target.element}")
@@ -170,7 +170,7 @@ def whole(t: Translator, op: Operation) -> None:
     """cvt.rmi.ftz and cvt.rpi.ftz: libdevice's, compiled to flush unless the launch asks for the other. fp64 is never flushed."""
     run = np.floor if op.name == "math.floor" else np.ceil
     if t.result(op).element == "f64":
-        t.call(op, run)
+        t.call(op, lambda a: fp64.with_nan(run(a), a))
     elif t.result(op).element == "f32":
         t.call(op, (lambda a: canonical(run(flushed(a)))) if t.flushes else lambda a: canonical(run(a)))
     else:

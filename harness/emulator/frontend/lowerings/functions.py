@@ -58,7 +58,7 @@ def of_libdevice(t: Translator, op: Operation) -> None:
     """ex2, sqrt and rsqrt.approx.ftz.f32; of fp64 libdevice's exp2, sqrt.rn.f64 and rsqrt.approx.f64."""
     name = {"math.exp2": "ex2", "math.sqrt": "sqrt", "math.rsqrt": "rsqrt"}[op.name]
     if t.result(op).element == "f64" and name == "sqrt":
-        t.call(op, np.sqrt)
+        t.call(op, fp64.sqrt)
     elif t.result(op).element == "f64" and name == "rsqrt":
         t.call(op, lambda a: INSTRUCTIONS["rsqrt.approx.f64"](np.asarray(a, np.float64).view(np.uint64)).view(np.float64))
     else:
@@ -69,7 +69,7 @@ def of_libdevice(t: Translator, op: Operation) -> None:
 def quotient(t: Translator, op: Operation) -> None:
     """div.full.f32, div.rn.f64."""
     if t.result(op).element == "f64":
-        t.call(op, np.divide)
+        t.call(op, fp64.divide)
         return
     if t.result(op).element != "f32":
         raise NotModelled(op, f"on {t.result(op).element}")
@@ -93,7 +93,7 @@ def remainder(t: Translator, op: Operation) -> None:
 
 
 def _remainder_of_doubles(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.where(np.isinf(b), a, fp64.fma(-np.trunc(a / b), b, a))
+    return np.where(np.isinf(b), a, fp64.fma(-np.trunc(fp64.divide(a, b)), b, a))
 
 
 def _run(t: Translator, op: Operation, function: Callable) -> None:

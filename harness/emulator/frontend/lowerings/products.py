@@ -13,6 +13,7 @@ from bitverdict.harness.emulator.numerics.matrix_products import (
     OPERAND_FORMATS,
     RESULT_FORMATS,
     Dot,
+    double_product,
     fma_product,
     k_order,
     layout_number,
@@ -41,8 +42,14 @@ def dot(t: Translator, op: Operation) -> None:
         return
     if layout_number(layout, "versionMajor") != 2:
         raise NotModelled(op, f"with the layout {layout[:80]}")
-    formats = _formats(op, a, b, d)
     width = layout_number(t.program.expand(a.layout), "kWidth") or 1
+    if {a.element, b.element, d.element} == {"f64"}:
+        if width != 1:
+            raise NotModelled(op, f"of fp64 where a thread holds {width} neighbouring k")
+        _note(t, "mma.sync", ("fp64", "fp64", "fp64"), a, b)
+        t.call(op, _batched(double_product, a))
+        return
+    formats = _formats(op, a, b, d)
     order = k_order(a.shape[-1], width, a.bits)
     _note(t, "mma.sync", formats, a, b)
     arch = t.arch
