@@ -1,4 +1,4 @@
-"""softmax, RMS norm, SwiGLU and rotary embedding: each value in float64, and the words of a plan that rounds after every operation.
+"""Functions of rows and of their elements: each value in float64, and the words of a plan that rounds after every operation.
 
 A plan says which instruction makes each step, and in which order a row is added. Words are fp32 (uint32), all arrays
 (rows, columns) unless said. `RowSum` is the order of a sum along a row: a fact of the layout of its tile and of the target.
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bitverdict.reference.philox import uniform
 from bitverdict.reference.reduction_order import blocked, reduced, reduction_order, vectorised
 from bitverdict.reference.scalar_arithmetic import fp32
 from bitverdict.reference.special_functions import sequences
@@ -120,6 +121,19 @@ def rope_value(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
     left, right = np.split(x, 2, axis=2)
     c, s = cos[:, None, :], sin[:, None, :]
     return np.concatenate([left * c - right * s, right * c + left * s], axis=2)
+
+
+def dropout(x: np.ndarray, key: int, p: float) -> np.ndarray:
+    """x times 1 / (1 - p), an fp32 number, where the uniform number of the element's index is at least p, else +0."""
+    number = uniform(key, np.arange(x.size, dtype=np.uint64)).reshape(x.shape)  # (rows, columns)
+    scaled = fp32.multiply(x.view(np.float32), np.array(1 / (1 - p), np.float32))
+    return _words(np.where(number >= np.float32(p), scaled, np.float32(0)))
+
+
+def dropout_value(x: np.ndarray, key: int, p: float) -> np.ndarray:
+    """The same of float64."""
+    number = uniform(key, np.arange(x.size, dtype=np.uint64)).reshape(x.shape)
+    return np.where(number >= np.float32(p), x / (1 - p), 0)
 
 
 def _share(columns: int) -> np.ndarray:

@@ -16,6 +16,7 @@ from tests.faults.kernels import (
     block_scaled_matmul,
     blocked_matmul,
     blocked_matmul_pipelined,
+    dropout,
     fp8_blockwise_matmul,
     fused_gather_scatter_matmul,
     hopper_matmul,
@@ -38,9 +39,9 @@ from tests.faults.mutants import Mutant
 from tests.faults.timing import barriers, memory, order, tensor_memory
 
 KERNELS = (
-    ampere_gemm, block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined, fp8_blockwise_matmul, fused_gather_scatter_matmul,
-    hopper_matmul, matmul, pointer_gather_scatter_matmul, rms_norm, rope, small_mma, softmax, swiglu, tile_scheduler, tma_gather,
-    tma_scatter, tmem_copy,
+    ampere_gemm, block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined, dropout, fp8_blockwise_matmul,
+    fused_gather_scatter_matmul, hopper_matmul, matmul, pointer_gather_scatter_matmul, rms_norm, rope, small_mma, softmax, swiglu,
+    tile_scheduler, tma_gather, tma_scatter, tmem_copy,
     warp_specialized_gather_scatter_matmul, warp_specialized_matmul, wrapped_offsets,
 )  # fmt: skip
 

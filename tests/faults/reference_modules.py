@@ -160,6 +160,16 @@ FOLDED = _mutants(
         "divisor not scaled": ("b.view(np.float32) * factor", "b.view(np.float32)"),
     },
 )
+PHILOX = _mutants(
+    "philox.py",
+    {
+        "seven rounds": ("ROUNDS = 10", "ROUNDS = 7"),
+        "words of the other product": ("(third >> _HALF) ^ b", "(first >> _HALF) ^ b"),
+        "halves of the key exchanged": ("key & 0xFFFFFFFF, key >> 32", "key >> 32, key & 0xFFFFFFFF"),
+        "negated": ("~signed, signed", "-signed, signed"),
+        "index of 32 bits": ("index & _LOW, index >> _HALF, zero", "index & _LOW, zero, zero"),
+    },
+)
 ROW_FUNCTIONS = _mutants(
     "row_functions.py",
     {
@@ -170,6 +180,7 @@ ROW_FUNCTIONS = _mutants(
             "fp32.multiply(left, c), -fp32.multiply(right, s)",
             "fp32.multiply(left, c), fp32.multiply(right, s)",
         ),
+        "scaled by what is dropped": ("np.array(1 / (1 - p), np.float32)", "np.array(1 / p, np.float32)"),
         "gradient without the mean": ("fp32.add(scaled, -fp32.multiply(values, along))", "scaled"),
     },
 )
@@ -223,5 +234,6 @@ MUTANTS = (
     *MACHINE_CODE,
     *TRITON_FUNCTIONS,
     *FOLDED,
+    *PHILOX,
     *ROW_FUNCTIONS,
 )

@@ -39,6 +39,7 @@ MACHINES = {
     "rms_norm": "sm_100",
     "swiglu": "sm_80",
     "rope": "sm_90",
+    "dropout": "sm_80",
 }
 FEWEST = 8
 OF_ONE_LOOP = ("softmax", "rms_norm", "swiglu", "rope")  # each has few lines to get wrong

@@ -1,5 +1,4 @@
-"""Contract under test: the plans of softmax, RMS norm, SwiGLU and rotary embedding lie as near to their values as their steps
-allow.
+"""Contract under test: the plans of functions on rows lie as near to their values as their steps allow.
 
 The bounds count roundings: u = 2^-24 for each operation that rounds once, and what the PTX ISA says of the others (9.7.3):
 ex2.approx 2 ulp, rsqrt.approx 2^-22.9, div.full 2 ulp; the exponent is rounded twice before ex2."""
@@ -75,6 +74,9 @@ def exceeded(module, order: RowSum) -> dict[str, float]:
         due = module.rope_value(*(each.astype(np.float64) for each in (q, cos, sin)))
         size = np.abs(q.astype(np.float64)) + np.abs(np.roll(q, 20, axis=2).astype(np.float64))
         found["rope"] = np.max(np.abs(real(module.rope(words(q), words(cos), words(sin))) - due) / (2 * U * size))
+
+        due = module.dropout_value(wide, 9, 0.3)
+        found["dropout"] = np.max(np.abs(real(module.dropout(words(x), 9, 0.3)) - due) / (2 * U * np.abs(due) + (due == 0)))
     return {name: float(error) for name, error in found.items() if not error <= 1.01}
 
 

@@ -583,6 +583,7 @@ SINGLE: tuple[Row, ...] = (
             ),
             ("swiglu", {"rows": 3, "columns": 1000, "dtype": "fp16"}, {}, (r"ex2\.approx\.f32", r"div\.full\.f32")),
             ("rope", {"positions": 3, "heads": 2, "columns": 128, "dtype": "bf16"}, {}, (r"mul\.rn\.f32", r"sub\.rn\.f32")),
+            ("dropout", {"rows": 3, "columns": 1000, "dtype": "fp16", "key": 1 << 40}, {}, (r"mul\.hi\.u32", r"cvt\.rn\.f32\.s32")),
         )
     ),
 )

@@ -29,6 +29,7 @@ STEMS = (
     "rms_norm",
     "swiglu",
     "rope",
+    "dropout",
 )
 _HEAD = """# The kernels, and what they ask
 

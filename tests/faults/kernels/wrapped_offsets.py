@@ -21,6 +21,7 @@ MUTANTS = tuple(
         ("32-bit rows", "fp8_blockwise_matmul", "tl.arange(0, BLOCK_M)).to(tl.int64)", "tl.arange(0, BLOCK_M))"),
         ("32-bit rows", "softmax", "row = gl.program_id(0).to(gl.int64)", "row = gl.program_id(0)"),
         ("32-bit rows", "rms_norm", "row = gl.program_id(0).to(gl.int64)", "row = gl.program_id(0)"),
+        ("32-bit rows", "dropout", "row = tl.program_id(0).to(tl.int64)", "row = tl.program_id(0)"),
         ("32-bit rows", "swiglu", "row = gl.program_id(0).to(gl.int64)", "row = gl.program_id(0)"),
         ("32-bit tiles down", "block_scaled_matmul", "    tile = tile.to(tl.int64)\n", ""),
         ("32-bit tiles along K", "block_scaled_matmul", "tile_column.to(tl.int64) * stride_tile", "tile_column * stride_tile"),

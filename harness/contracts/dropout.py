@@ -1,0 +1,84 @@
+"""What `kernels/dropout.py` expects: Philox's integers, an fp32 product and one conversion, forward and backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+
+import numpy as np
+
+import bitverdict.kernels.dropout
+from bitverdict.harness.contracts.base.row_contract import DTYPES, RowContract, output, widened
+from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, launched
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.targets import Target
+from bitverdict.reference.philox import uniform
+from bitverdict.reference.row_functions import dropout
+
+SHARES = (0.5, 0.1, 0.0, 0.9)
+KEYS = (0, 1, (1 << 31) + 5, 42, (1 << 63) - 1, (1 << 64) - 1)  # of 32 bits and of 64, signed and not
+NUMBER_OF_ITS_FIRST = {"p": float(uniform(KEYS[3], np.zeros((), np.uint64))), "key": KEYS[3]}
+"""p is the uniform number of the first element, which stays."""
+
+
+class DropoutContract(RowContract):
+    parameters = "(x, key, *, p=0.5, block=1024, num_warps=4)"
+
+    def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
+        kinds = zip((*DTYPES, DTYPES[0]), ((1024, 4), (128, 1)) * 2, strict=True)
+        return [({"dtype": dtype}, {"block": block, "num_warps": warps}) for dtype, (block, warps) in kinds]
+
+    def draw_rest(self, draw: Callable) -> Fields:
+        from hypothesis import strategies as st
+
+        return {
+            "x_pad": draw(st.sampled_from((0, 5, 16))),
+            "p": draw(st.sampled_from(SHARES) | st.floats(0, 0.999)),
+            "key": draw(st.sampled_from(KEYS) | st.integers(0, (1 << 64) - 1)),
+            "backward": draw(st.booleans()),
+        }
+
+    def rest(self, place: int) -> Fields:
+        return {
+            "x_pad": (0, 3)[place % 2],
+            "p": SHARES[place % len(SHARES)],
+            "key": KEYS[place % len(KEYS)],
+            "backward": place % 3 != 2,
+        } | (NUMBER_OF_ITS_FIRST if place % 5 == 2 else {})
+
+    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        sizes = {"rows": 2, "columns": 16}
+        yield sizes | {"dtype": "int32"}, {}
+        yield sizes | {"p": 1.0}, {}
+        yield sizes | {"key": 1 << 64}, {}
+        yield sizes, {"block": 48}
+        yield sizes, {"num_warps": 32}
+
+    def operands(self, case: Case) -> list[Operand]:
+        p = case.problem
+        return [drawn_operand(case, name, p.dtype, (p.rows, p.columns), pad=p.x_pad) for name in ("x", "dy")]
+
+    def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
+        """One pass or both; a user's launcher is asked for the first."""
+        p = case.problem
+        settings = vars(case.config) | {"p": p.p}
+        found = {"y": launched(launcher or self.module.dropout, tensors["x"], p.key, **settings)}
+        if p.backward and not launcher:
+            found["dx"] = launched(self.module.dropout_backward, tensors["dy"], p.key, **settings)
+        return found
+
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        p = case.problem
+        asked = {"y": "x", "dx": "dy"} if p.backward and not case.launcher else {"y": "x"}
+        return [
+            output(name, dropout(widened(operands[given], target.arch), p.key, p.p), p.dtype, target.arch)
+            for name, given in asked.items()
+        ]
+
+
+def contract(module: ModuleType) -> DropoutContract:
+    return DropoutContract(module, "dropout")
+
+
+CONTRACT = contract(bitverdict.kernels.dropout)
