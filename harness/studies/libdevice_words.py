@@ -62,14 +62,19 @@ class Symbol:
         return tuple(_ELEMENTS[operand] for operand in self.operands)
 
     @property
+    def kernel_name(self) -> str:
+        """Not the symbol itself: in a module with a function of that name the compiler calls the kernel, and fails."""
+        return f"kernel_of{self.name}"
+
+    @property
     def kernel(self) -> str:
-        """Source of a kernel of this function alone, named as it."""
+        """Source of a kernel of this function alone."""
         names = [f"a{number}" for number in range(len(self.operands))]
         given = ", ".join(f"tl.load({n} + at){_cast(kind, 'u')}" for n, kind in zip(names, self.operands, strict=True))
         return f"""
 
 @triton.jit
-def {self.name}({", ".join(names)}, found, BLOCK: tl.constexpr):
+def {self.kernel_name}({", ".join(names)}, found, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(found + at, libdevice.{self.function}({given}){_cast(self.result, "")})
 """
@@ -158,20 +163,25 @@ def _kernels() -> ModuleType:
     return module
 
 
-def launched(symbol: Symbol, words: list[np.ndarray], device: str) -> np.ndarray:
-    """Result words of the kernel on `device`, a real GPU ("cuda:0") or an emulated one ("emulated:sm_90")."""
+def operands(symbol: Symbol, words: list[np.ndarray], place: str) -> list[Any]:
+    """The tensors [count] that the symbol's kernel takes: its operands' `words`, and zeros for what it finds."""
     import torch
 
+    given = [each.view(_VALUES[kind]) for each, kind in zip(words, symbol.elements, strict=True)]
+    found = np.zeros(len(words[0]), _VALUES[_ELEMENTS[symbol.result]])
+    return [torch.from_numpy(each).to(place) for each in (*given, found)]
+
+
+def launched(symbol: Symbol, words: list[np.ndarray], device: str) -> np.ndarray:
+    """Result words of the kernel on `device`: a real GPU ("cuda:0"), an emulated one ("emulated:sm_90"), or "cpu" under a driver
+    of the caller's."""
     from bitverdict.harness.emulator import emulated
 
-    target = device.removeprefix("emulated:")
-    place = "cpu" if device.startswith("emulated:") else device
-    given = [torch.from_numpy(each.view(_VALUES[kind])).to(place) for each, kind in zip(words, symbol.elements, strict=True)]
-    result = _ELEMENTS[symbol.result]
-    found = torch.from_numpy(np.zeros(len(words[0]), _VALUES[result])).to(place)
-    with emulated(target) if place == "cpu" else nullcontext():
-        getattr(_kernels(), symbol.name)[(len(words[0]) // BLOCK,)](*given, found, BLOCK=BLOCK)
-    return found.cpu().numpy().view(_WORDS[result])
+    place = device if device.startswith("cuda") else "cpu"
+    tensors = operands(symbol, words, place)
+    with emulated(device.removeprefix("emulated:")) if device.startswith("emulated:") else nullcontext():
+        getattr(_kernels(), symbol.kernel_name)[(len(words[0]) // BLOCK,)](*tensors, BLOCK=BLOCK)
+    return tensors[-1].cpu().numpy().view(_WORDS[_ELEMENTS[symbol.result]])
 
 
 def compare(name: str, count: int, device: str, arch: str) -> Compared:

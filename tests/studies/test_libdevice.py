@@ -9,7 +9,8 @@ import pytest
 
 from bitverdict.harness.studies import libdevice_errors, libdevice_words
 from bitverdict.harness.studies.libdevice_errors import known, measure
-from bitverdict.harness.studies.libdevice_words import compare, drawn, symbols
+from bitverdict.harness.studies.libdevice_words import BLOCK, compare, drawn, launched, symbols
+from bitverdict.harness.studies.offline_compile.driver import compiling
 
 EMULATED = "emulated:sm_90"
 
@@ -36,6 +37,14 @@ def test_a_kernel_gives_the_words_of_the_operation_and_another_does_not(monkeypa
     monkeypatch.setattr(libdevice_words, "launched", lambda symbol, words, device: words[0] * words[1])
     found = compare("__nv_umulhi", 2048, EMULATED, "sm_90")
     assert found.differ > 1500 and found.first[0].keys() == {"operands", "device", "emulated"}
+
+
+def test_the_compiler_finds_the_function_that_a_kernel_calls():
+    """Not the kernel. It failed so on a GPU for all 313 symbols while each kernel had the name of its symbol."""
+    symbol = symbols()["__nv_umulhi"]
+    with compiling("sm_90") as kept:
+        launched(symbol, symbol.words(BLOCK), "cpu")
+    assert "mul.hi.u32" in kept[-1].assembly and ".entry kernel_of__nv_umulhi(" in kept[-1].assembly
 
 
 def test_a_kernel_that_fails_is_an_error_of_its_line(monkeypatch):
