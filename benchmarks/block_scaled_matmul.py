@@ -18,6 +18,7 @@ import argparse
 import importlib
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +44,10 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"not run: --proton {given.proton}: {reason}; install a Triton whose wheel has {LIBRARY}, or leave --proton out")
         return 2
     arch = "sm_{}{}".format(*torch.cuda.get_device_capability())
+    if given.proton:
+        import triton
+
+        print(f"{torch.cuda.get_device_name()}, triton {triton.__version__}, {time.strftime('%Y-%m-%d', time.gmtime())}")
     wrong = 0
     with profiled(given.proton):
         for k in depths(given):

@@ -7,10 +7,10 @@ DIR holds what `benchmarks/on_gpus.sh` and `benchmarks/sanitizers.sh` wrote: thr
 judged_warm.jsonl (first and last line of a run; judged_warm8.jsonl and judged_warm4.jsonl with fewer workers), two_gpus.json (and
 _short: less work a shard; _all_cores: as many workers on one GPU as on two; _cases: small cases), suite.json and memcheck.json; and
 hopper.log, what the line of its section printed; proton.log, what `benchmarks/block_scaled_matmul.py --proton` printed; and
-split_k.json of `benchmarks/split_k.py`. small.json, grouping.json, gathers.json and blackwell.json are the throughput.json of a
-run of that part alone, and come before throughput.json in the part's section. whole*.json are of `bitverdict run --profile whole
---json`, large_whole.json is of `bitverdict large` with as many products as compare all words. What is missing becomes a section
-that says that it was not run.
+split_k.json of `benchmarks/split_k.py`. small.json, grouping.json, gathers.json, copies.json and blackwell.json are the
+throughput.json of a run of that part alone, and come before throughput.json in the part's section. whole*.json are of
+`bitverdict run --profile whole --json`, large_whole.json is of `bitverdict large` with as many products as compare all words.
+What is missing becomes a section that says that it was not run.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def throughput_table(told: dict) -> Any:
 
 def svg(told: dict) -> str:
     """Bars of TFLOP/s, kernel over peer, with the span from quantile 0.2 to 0.8."""
-    rows = [row for row in told["rows"] if row["ms"] and row["part"] not in ("grouping", "gathers")]
+    rows = [row for row in told["rows"] if row["ms"] and row["part"] not in ("grouping", "gathers", "copies")]
     height = TOP + len(rows) * (2 * BAR + 14) + 30
     most = max([row["peer_tflops"][0] for row in rows] + [row["tflops"][0] for row in rows] + [1.0]) * 1.08
     scale = (WIDTH - LEFT - 60) / most
@@ -134,6 +134,7 @@ def page(place: Path) -> str:
         *split_section(read(place / "split_k.json")),
         *grouping_section(part_of(place, "grouping")),
         *gathers_section(part_of(place, "gathers")),
+        *copies_section(part_of(place, "copies")),
         *tutorial_section(part_of(place, "blackwell")),
         *proton_section(place / "proton.log"),
         *whole_section([lines(file) for file in sorted(place.glob("whole*.json"))], lines(place / "large_whole.json")),
@@ -190,7 +191,7 @@ def throughput_section(told: dict | None) -> list[str]:
     made = ["## Throughput beside cuBLAS", ""]
     if told is None:
         return [*made, "Not run. `python benchmarks/throughput.py --out DIR`", ""]
-    told = told | {"rows": [row for row in told["rows"] if row["part"] not in ("small", "grouping", "gathers")]}
+    told = told | {"rows": [row for row in told["rows"] if row["part"] not in ("small", "grouping", "gathers", "copies")]}
     made += [f"{told['model']}, {told['date']}; {ran_with(told)}.", f"`{told['command']}`", ""]
     made += [
         "TFLOP/s at the median of the times, then at their quantiles 0.8 and 0.2; kernel and cuBLAS took turns in one run.",
@@ -331,6 +332,23 @@ def gathers_section(told: dict | None) -> list[str]:
     return [*made, *timed_rows([row for row in told["rows"] if row["ms"]]), *not_run([r for r in told["rows"] if r["not_run"]])]
 
 
+def copies_section(told: dict | None) -> list[str]:
+    """A tile through tensor memory and back, in GB/s."""
+    made = ["## A tile through tensor memory", ""]
+    if told is None:
+        return [*made, "Not run. `python benchmarks/throughput.py --out DIR --parts copies`", ""]
+    made += [f"{told['model']}, {told['date']}; {ran_with(told)}.", f"`{told['command']}`", ""]
+    made += ["`tmem_copy` is one program: the time is that of a launch. GB/s of what is read and written.", ""]
+    table = [
+        [row["kernel"], row["dtype"], row["size"], row["config"], f"{row['gb_s'][0]:.2f}", row["peer"],
+         f"{row['peer_gb_s'][0]:.2f}", f"{row['words']:,}", f"{row['differ']:,}"]
+        for row in told["rows"] if row["ms"]
+    ]  # fmt: skip
+    if table:
+        made += grid(("kernel", "type", "M x N", "configuration", "GB/s", "peer", "its GB/s", "words", "differ"), table, left=4)
+    return [*made, *not_run([row for row in told["rows"] if row["not_run"]])]
+
+
 def tutorial_section(told: dict | None) -> list[str]:
     """The tutorials' own figures, each beside the row of ours that it belongs to."""
     made = ["## The tutorials' figures beside ours", ""]
@@ -383,8 +401,18 @@ def whole_section(runs: list[list[dict]], large: list[dict]) -> list[str]:
         "there are several. What is not in the table was not run whole.",
         "",
     ]
-    made += [f"- {run[-1]['sentence']}; {run[-1]['wall']:.0f} s; {ran_with(run[0])}." for run in runs if "wall" in run[-1]]
+    ended = [run for run in runs if "wall" in run[-1]]
+    made += [
+        f"- {run[-1]['sentence']}; {run[-1]['wall']:.0f} s, {run[-1]['seconds']['total']:,.0f} s of cores; {ran_with(run[0])}."
+        for run in ended
+    ]
     made.append("")
+    emulated = [
+        run for run in ended if all(each["target"].startswith("emulated:") for each in run if each.get("event") == "verdict")
+    ]
+    if emulated:
+        cores = sum(run[-1]["seconds"]["total"] for run in emulated)
+        made += [f"The emulated runs together took {cores:,.0f} seconds of cores: {cores / 120:.0f} minutes of two.", ""]
     table = [
         [*row, str(len(came)), f"{sum(v['words'] for v in came):,}", f"{sum(v['decision'] != 'pass' for v in came)}",
          f"{max(v['seconds']['total'] for v in came):.0f}"]

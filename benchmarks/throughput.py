@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(line(ask.row), f"[{time.monotonic() - begun:.0f} s]", flush=True)
         save(given.out, rows, hardware, begun)
     if given.judge:
-        judge([ask for ask in asks if ask.row.ms], hardware)
+        judge([ask for ask in asks if ask.row.ms and not ask.row.moved], hardware)
     save(given.out, rows, hardware, begun)
     print((given.out / "throughput.txt").read_text())
     return status(rows)
@@ -154,6 +154,8 @@ def compile_one(sizes: list[str], parts: list[str], place: int, number: int, dev
 
 def measure(ask: Ask, hardware: Any, rounds: int, seconds: float) -> None:
     """Fill in the row: the fastest configuration, then kernel and peer in turns."""
+    import torch
+
     from bitverdict.harness.model.addresses import resolve
     from bitverdict.kernels import matmul
 
@@ -176,11 +178,14 @@ def measure(ask: Ask, hardware: Any, rounds: int, seconds: float) -> None:
             best, ask.case = reached, case
     ours, (row.peer, theirs) = call_of(ask.case, contract, tensors), peer(ask, device)
     with entered(hardware):
-        ours()
+        copied = ours()
+    if row.moved:
+        source = tensors["source"]
+        row.words, row.differ = source.numel(), int((copied.view(torch.int32) != source.view(torch.int32)).sum())
     if ask.case.config is None:
         row.config = matmul.winner().name  # type: ignore[union-attr]
         row.tried = tuning(row.m * row.n * row.k <= matmul.SMALL_PRODUCT)
-    else:
+    elif not row.moved:  # which of several was the fastest; of a copy the row has named it
         row.config = named(ask.case.config)
     taken: dict[bool, list[float]] = {True: [], False: []}
     for _ in range(rounds):
@@ -240,6 +245,10 @@ def judge(asks: list[Ask], hardware: Any) -> None:
 def line(row: Timed) -> str:
     if row.not_run:
         return f"{row.kernel} {row.dtype} {row.size} {row.config}: not run: {row.not_run}"
+    if row.moved:
+        speed, other = (row.moved / each[0] / 1e6 for each in (row.ms, row.peer_ms))
+        beside = f"{row.peer} {other:.2f}, {row.differ} words differ"
+        return f"{row.kernel} {row.dtype} {row.size} ({row.config}): {speed:.2f} GB/s, {beside}"
     return (
         f"{row.kernel} {row.dtype} {row.size} ({row.config}, {row.timed}): {row.tflops(row.ms[0]):.0f} TFLOP/s, {row.peer} "
         f"{row.tflops(row.peer_ms[0]):.0f}, ratio {row.ratio:.3f}"
@@ -255,7 +264,7 @@ def save(out: Path, rows: list[Timed], hardware: Any, begun: float) -> None:
 
     told = {
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        "command": "python benchmarks/throughput.py " + " ".join(sys.argv[1:]),
+        "command": "python benchmarks/throughput.py " + " ".join("$OUT" if Path(word) == out else word for word in sys.argv[1:]),
         "model": hardware.model,
         "versions": versions() | driver_versions(),
         "seconds": round(time.monotonic() - begun, 1),

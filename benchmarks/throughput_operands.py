@@ -19,6 +19,8 @@ def call_of(case: Any, contract: Any, tensors: dict[str, Any]) -> Callable[[], A
     """A call of the kernel's own launcher: through its contract, or by itself where the contract would copy `out` each time."""
     from bitverdict.harness.contracts.base.single_config import launched
 
+    if "source" in tensors:
+        return lambda: launched(contract.module.tmem_copy, tensors["source"], **vars(case.config))
     if "out" not in tensors:
         return lambda: contract.launch(case, tensors, None)
     operands = [tensors[name] for name in ("x", "gather", "w", "scatter")]
@@ -35,6 +37,8 @@ def placed(case: Any, device: str) -> dict[str, Any]:
     if hasattr(p, "format"):
         return scaled(p, device)[0]
     dtype = ELEMENT_TYPES[p.dtype].torch
+    if not hasattr(p, "k"):
+        return {"source": torch.randn((p.m, p.n), device=device).to(dtype)}
     if hasattr(p, "table_rows"):
         shapes = {"x": (p.table_rows, p.k), "w": (p.k, p.n), "out": (p.out_rows, p.n)}
         made = {name: torch.randn(shape, device=device).to(dtype) for name, shape in shapes.items()}
@@ -71,7 +75,7 @@ def scaled(p: Any, device: str) -> tuple[dict[str, Any], tuple[Any, Any]]:
 
 
 def peer(ask: Ask, device: str) -> tuple[str, Callable[[], Any]]:
-    """cuBLAS through torch.matmul, on operands laid out as the kernel has them."""
+    """cuBLAS through torch.matmul, on operands laid out as the kernel has them; of a copy torch.clone."""
     import torch
 
     p = ask.case.problem
@@ -79,6 +83,8 @@ def peer(ask: Ask, device: str) -> tuple[str, Callable[[], Any]]:
         a, b = scaled(p, device)[1]
         return "cuBLAS bf16, dequantised", lambda: torch.matmul(a, b.T)
     tensors = placed(ask.case, device)
+    if "source" in tensors:
+        return "torch.clone", tensors["source"].clone
     if "out" in tensors:
         x, w, out, gather, scatter = (tensors[name] for name in ("x", "w", "out", "gather", "scatter"))
         rows, targets = gather.long(), scatter.long()

@@ -18,7 +18,8 @@ Size = tuple[int, int, int]
 class Timed:
     """One row: a kernel at a size, its peer, both in milliseconds (median, 0.2, 0.8), TFLOP/s of the medians, their ratio, and how
     many words of the same launch were compared. `timed`: each launch by itself with the L2 cache cleared before it ("launches"), or
-    many in one CUDA graph, whose operands stay in the cache ("graph"). `part`: the part of the list it belongs to."""
+    many in one CUDA graph, whose operands stay in the cache ("graph"). `part`: the part of the list it belongs to. `moved`: bytes
+    that a copy reads and writes; its speed is in GB/s."""
 
     kernel: str
     dtype: str
@@ -35,9 +36,12 @@ class Timed:
     not_run: str = ""
     timed: str = LAUNCHES
     part: str = ""
+    moved: int = 0
 
     @property
     def size(self) -> str:
+        if self.moved:
+            return f"{self.m}x{self.n}"
         return f"{self.m}" if self.m == self.n == self.k else f"{self.m}x{self.n}x{self.k}"
 
     def tflops(self, ms: float) -> float:
@@ -51,6 +55,11 @@ class Timed:
         told: dict[str, Any] = {"size": self.size, "ratio": round(self.ratio, 4)}
         for name, times in (("tflops", self.ms), ("peer_tflops", self.peer_ms)):
             told[name] = [round(self.tflops(t), 1) for t in times]
+        if self.moved:
+            told |= {
+                name: [round(self.moved / t / 1e6, 2) for t in times]
+                for name, times in (("gb_s", self.ms), ("peer_gb_s", self.peer_ms))
+            }
         return asdict(self) | told
 
 
@@ -205,6 +214,22 @@ def gathers(sizes: list[Size]) -> Iterator[Ask]:
             )
 
 
+def copies(sizes: list[Size]) -> Iterator[Ask]:
+    """A tile through tensor memory and back, whatever `sizes` are: by each atom, in slices, filled by tcgen05.cp. One program."""
+    from bitverdict.harness.model.case import Case
+    from bitverdict.kernels import tmem_copy
+
+    whole, problem = tmem_copy.Config(block_m=128, block_n=128), tmem_copy.Problem(m=128, n=256)
+    for config in (
+        *(replace(whole, atom=atom) for atom in tmem_copy.ATOMS),
+        replace(whole, parts=2),
+        *(replace(whole, filled_by=how) for how in tmem_copy.FILLS[1:]),
+    ):
+        row = Timed(kernel="tmem_copy", dtype=problem.dtype, m=problem.m, n=problem.n, k=0, moved=8 * problem.m * problem.n)
+        row.config = f"{named(config)} {config.atom} {config.filled_by}" + (f" {config.parts} parts" if config.parts > 1 else "")
+        yield Ask(row, Case(contract="tmem_copy", problem=problem, config=config, data_seed=8192), (config,))
+
+
 def blackwell(sizes: list[Size]) -> Iterator[Ask]:
     """The tutorials' tables for Blackwell, row by row, whatever `sizes` are: they run where there is tcgen05."""
     from bitverdict.kernels import block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined, warp_specialized_matmul
@@ -252,6 +277,7 @@ PARTS: dict[str, Callable[[list[Size]], Iterator[Ask]]] = {
     "probed": probed,
     "others": others,
     "gathers": gathers,
+    "copies": copies,
     "blackwell": blackwell,
 }
 """The parts of the list, by name."""

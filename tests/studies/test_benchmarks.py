@@ -52,7 +52,7 @@ def test_every_row_has_a_case_that_its_contract_takes_back() -> None:
     kinds = {ask.row.kernel for ask in asks}
     tutorials = {"block_scaled_matmul", "blocked_matmul", "blocked_matmul_pipelined", "warp_specialized_matmul"}
     gathers = {f"{kind}_gather_scatter_matmul" for kind in ("fused", "warp_specialized", "pointer")}
-    assert kinds == {"matmul", "hopper_matmul", "ampere_gemm"} | tutorials | gathers
+    assert kinds == {"matmul", "hopper_matmul", "ampere_gemm", "tmem_copy"} | tutorials | gathers
     for ask in asks:
         for config in ask.configs:
             case = replace(ask.case, config=config)
@@ -92,6 +92,24 @@ def test_a_product_between_a_gather_and_a_scatter_is_measured_and_judged(tmp_pat
     assert "| pointer_gather_scatter_matmul |" in section and "bf16: emulated:sm_90 lacks TMA gather4" in section
 
 
+def test_a_copy_through_tensor_memory_is_measured_and_its_words_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asks = list(throughput_rows.asked([], ("copies",)))
+    assert len({ask.row.config for ask in asks}) == len(asks) >= 6
+    throughput.measure(asks[0], HOPPER, 1, 0.01)
+    assert asks[0].row.not_run == "emulated:sm_90 lacks tensor memory"
+    last = asks[-1]
+    throughput.measure(last, target("emulated:sm_100"), 1, 0.01)
+    assert (last.row.words, last.row.differ) == (128 * 256, 0) and "tcgen05.cp" in last.row.config
+    monkeypatch.setattr(throughput, "call_of", lambda case, contract, tensors: lambda: tensors["source"] + 1)
+    throughput.measure(asks[1], target("emulated:sm_100"), 1, 0.01)
+    assert asks[1].row.differ > 0 and throughput.status([asks[1].row]) == 1
+    told = {"date": "today", "command": "python", "model": "a GPU", "versions": {"triton": "3.9.0"}, "seconds": 1.0}
+    rows = [ask.row.to_json() | {"part": "copies"} for ask in (asks[0], last)]
+    (tmp_path / "copies.json").write_text(json.dumps(told | {"rows": rows}))
+    section = pages.page(tmp_path).partition("## A tile through tensor memory")[2].partition("## ")[0]
+    assert "| tmem_copy | fp32 | 128x256 |" in section and "fp32: emulated:sm_90 lacks tensor memory" in section
+
+
 def test_dequantised_operands_are_the_elements_times_their_scales() -> None:
     import numpy as np
 
@@ -117,7 +135,7 @@ def test_dequantised_operands_are_the_elements_times_their_scales() -> None:
 
 
 def test_a_page_says_what_was_not_run_and_shows_what_was(tmp_path: Path) -> None:
-    assert pages.page(tmp_path).count("Not run.") == 13
+    assert pages.page(tmp_path).count("Not run.") == 14
     told = {"date": "today", "command": "python", "model": "a GPU", "versions": {"triton": "3.9.0"}, "seconds": 1.0}
     lacking = Timed(
         kernel="blocked_matmul", dtype="fp16", m=8192, n=8192, k=16384, config="64x64x64 w4", not_run="it lacks tcgen05"
@@ -125,7 +143,7 @@ def test_a_page_says_what_was_not_run_and_shows_what_was(tmp_path: Path) -> None
     rows = [ROW.to_json(), lacking.to_json()]
     (tmp_path / "throughput.json").write_text(json.dumps(told | {"rows": rows}))
     page = pages.page(tmp_path)
-    assert page.count("Not run.") == 12 and "**0.950** of cuBLAS (goal 0.95: met)" in page and "it lacks tcgen05" in page
+    assert page.count("Not run.") == 13 and "**0.950** of cuBLAS (goal 0.95: met)" in page and "it lacks tcgen05" in page
     drawn = pages.svg(told | {"rows": rows})
     assert drawn.startswith("<svg") and "matmul fp16 8192" in drawn and "blocked_matmul" not in drawn
     assert pages.main([str(tmp_path / "nowhere")]) == 2
@@ -139,11 +157,12 @@ def test_whole_sizes_are_shown_by_kernel_with_the_longest_time(tmp_path: Path) -
         return {"event": "verdict", "contract": kernel, "target": "emulated:sm_100", "case": {"problem": problem}, "verdict": came}
 
     run = [{"event": "run", "versions": {"triton": "3.9.0"}}, verdict(512, 3.0), verdict(512, 7.0, "fail"), verdict(256, 1.0),
-           {"event": "summary", "sentence": "3 cases judged", "wall": 12.4}]  # fmt: skip
+           {"event": "summary", "sentence": "3 cases judged", "wall": 12.4, "seconds": {"total": 90.0}}]  # fmt: skip
     (tmp_path / "whole_fused.json").write_text("".join(json.dumps(line) + "\n" for line in run))
     section = pages.page(tmp_path).partition("## The tutorials' own sizes, all words")[2].partition("## ")[0]
     assert "| fused_gather_scatter_matmul | emulated:sm_100 | bf16 | 512x512x512 | 2 | 524,288 | 1 | 7 |" in section
-    assert "256x256x256" not in section and "- 3 cases judged; 12 s; triton 3.9.0." in section
+    assert "256x256x256" not in section and "- 3 cases judged; 12 s, 90 s of cores; triton 3.9.0." in section
+    assert "together took 90 seconds of cores" in section
 
 
 def test_the_time_of_a_run_counts_a_worker_s_start_as_the_harness_s_own(tmp_path: Path) -> None:
@@ -179,7 +198,7 @@ def test_the_hopper_environment_is_shown_as_pytest_ended_it(tmp_path: Path) -> N
     )
     assert kept + "\n- not run: small_mma: it lacks" in shown and "created" not in shown
     log.write_text("created: 16/16 workers\n")  # ended before its summary
-    assert pages.page(tmp_path).count("Not run.") == 13
+    assert pages.page(tmp_path).count("Not run.") == 14
 
 
 def test_grouping_is_shown_as_the_gain_over_the_same_tile_without_it(tmp_path: Path) -> None:
