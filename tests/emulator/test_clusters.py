@@ -11,6 +11,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.compiler import CompiledKernel
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import TensorMemoryLayout
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
@@ -216,18 +217,33 @@ def test_one_partition_cannot_wait_for_the_cluster() -> None:
 
 
 @triton.jit
-def plain(a, b, out, counts, SIZE: tl.constexpr):
-    rows, columns = tl.arange(0, SIZE)[:, None], tl.arange(0, SIZE)[None, :]
-    left, right = tl.load(a + rows * SIZE + columns), tl.load(b + rows * SIZE + columns)
-    tl.store(out + rows * SIZE + columns, tl.dot(left, right) + tl.program_id(0))
-    tl.store(counts + tl.arange(0, SIZE), tl.sum((left > 0).to(tl.int32), 0))
+def plain(a, b, out, counts, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    rows, columns, steps = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :], tl.arange(0, K)
+    left, right = tl.load(a + rows * K + steps[None, :]), tl.load(b + steps[:, None] * N + columns)  # (M, K), (K, N)
+    tl.store(out + rows * N + columns, tl.dot(left, right) + tl.program_id(0))
+    tl.store(counts + steps, tl.sum((left > 0).to(tl.int32), 0))
+
+
+def plain_launch(m: int, n: int, k: int, ctas: int) -> CompiledKernel:
+    a = torch.randint(-8, 8, (m, k), generator=torch.Generator().manual_seed(0)).half()
+    b = torch.randint(-8, 8, (k, n), generator=torch.Generator().manual_seed(1)).half()
+    out, counts = torch.empty(m, n), torch.empty(k, dtype=torch.int32)
+    with emulated("sm_90") as device:
+        compiled = plain[(1,)](a, b, out, counts, m, n, k, num_ctas=ctas)
+    assert torch.equal(out, a.float() @ b.float()) and torch.equal(counts, (a > 0).sum(0).int())
+    assert device.launches[-1].metadata["num_ctas"] == ctas
+    return compiled
 
 
 @pytest.mark.parametrize("ctas", [1, 2, 4])
 def test_a_triton_kernel_gives_the_same_words_with_any_num_ctas(ctas: int) -> None:
-    a, b = (torch.randint(-8, 8, (64, 64), generator=torch.Generator().manual_seed(i)).half() for i in range(2))
-    out, counts = torch.empty(64, 64), torch.empty(64, dtype=torch.int32)
-    with emulated("sm_90") as device:
-        plain[(1,)](a, b, out, counts, 64, num_ctas=ctas)
-    assert torch.equal(out, a.float() @ b.float()) and torch.equal(counts, (a > 0).sum(0).int())
-    assert device.launches[-1].metadata["num_ctas"] == ctas
+    compiled = plain_launch(256, 16, 16, ctas)
+    if ctas == 4:
+        assert "wgmma.mma_async" in compiled.asm["ptx"], "the whole compiler takes it"
+
+
+def test_a_cluster_that_the_compiler_cannot_convert_is_refused_as_by_it(capfd: pytest.CaptureFixture) -> None:
+    """Triton 3.9 has an assertion fail where wgmma's operands are split so: on a GPU nothing would be launched."""
+    with pytest.raises(RuntimeError, match="PassManager::run failed"):
+        plain_launch(64, 64, 64, 2)
+    assert "getReps" in capfd.readouterr().err

@@ -96,7 +96,7 @@ class Stages:
 
 def tile_program(options: Any, capability: int, language: str) -> Callable[[Any, dict], bytes]:
     """The stage that ends the compilation: TTGIR module and metadata in, the text of the tile program out. `language`: "triton" or
-    "gluon", the kernel's."""
+    "gluon", the kernel's. RuntimeError, as the whole compilation would, where it is a cluster's and does not convert to LLVM."""
 
     def stage(module: Any, metadata: dict) -> bytes:
         from triton.backends.nvidia.compiler import get_ptx_version_from_options
@@ -124,7 +124,10 @@ def tile_program(options: Any, capability: int, language: str) -> Callable[[Any,
             profile_scratch_size=0,
             profile_scratch_align=1,
         )
-        return f"{WRITTEN}{written}\n{LANGUAGE}{language}\n{generic_text(module)}".encode()
+        program = f"{WRITTEN}{written}\n{LANGUAGE}{language}\n{generic_text(module)}"
+        if options.num_ctas > 1:  # of these the compiler fails to convert many: a GPU would see none of them
+            converted(program, capability, get_ptx_version_from_options(options, capability))
+        return program.encode()
 
     return stage
 
