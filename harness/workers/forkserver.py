@@ -29,6 +29,8 @@ PRELOADED = [
     "bitverdict.harness.workers.warmup",
     "bitverdict.harness.workers.preload",
 ]
+COLLECTED_AFTER = (10_000, 10, 10)
+"""A worker's `gc.set_threshold`. Python's own first figure is 700 or 2000 objects that were made and not freed."""
 
 
 _starting = threading.Lock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Mapping
 
@@ -34,3 +35,9 @@ def doubled(target: Target, given: Mapping) -> Verdict:
 def variables(target: Target, given: Mapping) -> Verdict:
     """The environment of this process."""
     return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: dict(os.environ)})
+
+
+def frozen(target: Target, given: Mapping) -> Verdict:
+    """How many objects collections pass over in this process, and after how many new ones they come."""
+    found = {"objects": gc.get_freeze_count(), "thresholds": list(gc.get_threshold())}
+    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: found})

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.workers.forkserver import COLLECTED_AFTER
 from bitverdict.harness.workers.journal import Journal, unfinished
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.task import Task, measured
@@ -33,6 +34,12 @@ def test_a_task_is_done_on_its_target_in_the_worker_of_the_cases(pool: WorkerPoo
     assert measured(pool.judge(task(), HOST)) == {"target": "host", "twice": 8}
     assert pool.slots[0, "host"].process.pid == worker
     assert pool.judge(case(), HOST).decision is Decision.PASS
+
+
+def test_a_worker_does_not_collect_what_its_server_imported(pool: WorkerPool) -> None:
+    found = measured(pool.judge(Task(function="tests.support.worker_tasks:frozen", contract=""), HOST))
+    assert found["objects"] > 100_000  # torch and Triton
+    assert tuple(found["thresholds"]) == COLLECTED_AFTER
 
 
 @pytest.mark.parametrize(
