@@ -256,7 +256,7 @@ def split_section(told: dict | None) -> list[str]:
         return [*made, "Not run. `python benchmarks/split_k.py --out DIR`", ""]
     made += [f"{told['model']}, {told['date']}; {ran_with(told)}.", f"`{told['command']}`", ""]
     made += [
-        "`matmul`'s tiles by TMA, and prototypes that split K among programs, in fp16 through one CUDA graph; cuBLAS in turns.",
+        "`matmul`'s tiles by TMA, and `split_k_matmul`, in fp16 through one CUDA graph; cuBLAS in turns.",
         "A second kernel adds the parts, or the last program to arrive at a tile does; in both the parts are added in one order.",
         f"Words in which these two differ: {told['differ']:,}.",
         "",
@@ -272,7 +272,7 @@ def split_section(told: dict | None) -> list[str]:
                     f"{'gains' if split > whole else 'loses'}.")  # fmt: skip
         gains += [size] if split > whole else []
     if not {"1024", "2048"} & set(gains):
-        made += ["", "No kernel has split-K: it does not gain at 1024 or 2048 cubed, for which it was tried."]
+        made += ["", "`matmul` does not split K: that does not gain at 1024 or 2048 cubed, for which it was tried."]
     made.append("")
     table = [[row["size"], row["form"], row["config"], f"{row['us']:.2f}", f"{row['tflops']:.0f}", f"{row['ratio']:.3f}"]
              for row in told["rows"]]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Split-K beside tiles that are not split, at small sizes: why no kernel has it (docs/benchmarks.md).
+"""`split_k_matmul` beside tiles that are not split, at small sizes: why `matmul` has none (docs/benchmarks.md).
 
     python benchmarks/split_k.py --out DIR        about a minute on an H100; writes DIR/split_k.json
 
@@ -27,12 +27,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
 import torch
-import triton
-import triton.language as tl
-from triton.tools.tensor_descriptor import TensorDescriptor
 
 from benchmarks.throughput import driver_versions, times_of
 from benchmarks.throughput_rows import GRAPH, size_of
+from bitverdict.kernels.split_k_matmul import Config, split_k_matmul, workspace
 
 SIZES = ("1024", "2048", "512x512x16384")
 SPLITS = ((128, 128, 64, 4, 2), (128, 128, 64, 8, 4), (128, 256, 64, 8, 2), (128, 128, 64, 8, 8))  # tile, warps, split
@@ -44,83 +42,28 @@ WHOLE = (
     (64, 64, 128, 4, 5),
 )  # tile, warps, stages
 STAGES = 4  # of a split tile
-ADDED = 2048  # elements of C that one program of the second kernel adds
-
-
-@triton.jit
-def split_kernel(
-    a_tiles, b_tiles, parts_ptr, arrived_ptr, c_ptr, m, n, k,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, SPLIT: tl.constexpr, LAST_ADDS: tl.constexpr,
-):  # fmt: skip
-    part = tl.program_id(0) % SPLIT  # the parts of one tile run together
-    tile = tl.program_id(0) // SPLIT
-    tile_row = tile % tl.cdiv(m, BLOCK_M)
-    tile_column = tile // tl.cdiv(m, BLOCK_M)
-    blocks = tl.cdiv(k, BLOCK_K)
-    share = tl.cdiv(blocks, SPLIT)
-    accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for block in range(part * share, min((part + 1) * share, blocks)):
-        a = a_tiles.load([tile_row * BLOCK_M, block * BLOCK_K])  # (BLOCK_M, BLOCK_K)
-        b = b_tiles.load([block * BLOCK_K, tile_column * BLOCK_N])  # (BLOCK_K, BLOCK_N)
-        accumulator = tl.dot(a, b, accumulator)
-    rows = tile_row * BLOCK_M + tl.arange(0, BLOCK_M)
-    columns = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)
-    places = rows[:, None] * n + columns[None, :]  # (BLOCK_M, BLOCK_N)
-    inside = (rows[:, None] < m) & (columns[None, :] < n)
-    tl.store(parts_ptr + part * m * n + places, accumulator, mask=inside)
-    if LAST_ADDS:
-        tl.debug_barrier()  # every thread's part is stored before one of them says so
-        arrived = tl.atomic_add(arrived_ptr + tile, 1, sem="acq_rel")
-        if arrived == SPLIT - 1:
-            total = tl.load(parts_ptr + places, mask=inside, cache_modifier=".cg")
-            for other in tl.static_range(1, SPLIT):
-                total += tl.load(parts_ptr + other * m * n + places, mask=inside, cache_modifier=".cg")
-            tl.store(c_ptr + places, total.to(c_ptr.dtype.element_ty), mask=inside)
-            tl.store(arrived_ptr + tile, 0)  # for the next launch
-
-
-@triton.jit
-def add_parts(parts_ptr, c_ptr, elements, SPLIT: tl.constexpr, BLOCK: tl.constexpr):
-    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # (BLOCK,)
-    inside = places < elements
-    total = tl.load(parts_ptr + places, mask=inside)
-    for part in tl.static_range(1, SPLIT):
-        total += tl.load(parts_ptr + part * elements + places, mask=inside)
-    tl.store(c_ptr + places, total.to(c_ptr.dtype.element_ty), mask=inside)
 
 
 def split_matmul(
     a: torch.Tensor, b: torch.Tensor, *, tile: tuple[int, int, int], num_warps: int, split: int, last_adds: bool
 ) -> torch.Tensor:
-    """C as the module's docstring has it. The parts and the counters of one shape are kept for the next call."""
-    (m, k), n = a.shape, b.shape[1]
-    block_m, block_n, block_k = tile
-    tiles = triton.cdiv(m, block_m) * triton.cdiv(n, block_n)
-    c = torch.empty((m, n), dtype=a.dtype, device=a.device)
-    parts, arrived = _room(split, m, n, tiles, a.device)
-    boxes = ((a, [block_m, block_k]), (b, [block_k, block_n]))
-    held = [TensorDescriptor(operand, list(operand.shape), list(operand.stride()), box) for operand, box in boxes]
-    split_kernel[(tiles * split,)](*held, parts, arrived, c, m, n, k, block_m, block_n, block_k, split, last_adds,
-                                   num_warps=num_warps, num_stages=STAGES)  # fmt: skip
-    if not last_adds:
-        add_parts[(triton.cdiv(m * n, ADDED),)](parts, c, m * n, split, ADDED, num_warps=8)
-    return c
+    """C by `kernels/split_k_matmul.py`. The parts and the counters of one shape are kept for the next call."""
+    config = Config(**dict(zip(("block_m", "block_n", "block_k"), tile, strict=True)), num_warps=num_warps, split=split,
+                    reduction="last program" if last_adds else "second kernel", stages=STAGES)  # fmt: skip
+    return split_k_matmul(a, b, config=config, room=_room(a.shape[0], b.shape[1], config, a.device))
 
 
-@functools.cache
-def _room(split: int, m: int, n: int, tiles: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """(parts (split, m, n) fp32, counters (tiles,) int32 at zero)."""
-    parts = torch.empty((split, m, n), dtype=torch.float32, device=device)
-    return parts, torch.zeros((tiles,), dtype=torch.int32, device=device)
+_room = functools.cache(workspace)
 
 
 def calls(a: torch.Tensor, b: torch.Tensor) -> dict[tuple[str, str], Callable[[], Any]]:
     """(form, configuration) -> the call that is timed."""
-    from bitverdict.kernels.matmul import Config, matmul_configured
+    from bitverdict.kernels.matmul import Config as Tile
+    from bitverdict.kernels.matmul import matmul_configured
 
     made: dict[tuple[str, str], Callable[[], Any]] = {}
     for block_m, block_n, block_k, warps, stages in WHOLE:
-        config = Config(block_m=block_m, block_n=block_n, block_k=block_k, num_warps=warps, num_stages=stages, loads="descriptors")
+        config = Tile(block_m=block_m, block_n=block_n, block_k=block_k, num_warps=warps, num_stages=stages, loads="descriptors")
         made["not split", config.name] = functools.partial(matmul_configured, a, b, "", None, config)
     for *tile, warps, split in SPLITS:
         shown = f"{'x'.join(map(str, tile))} w{warps} s{STAGES} split {split}"

@@ -33,6 +33,17 @@ def drawn(dtype: str, k: int, regime: str, data_seed: int) -> tuple[np.ndarray, 
     )
 
 
+def test_a_part_that_an_atomic_flushes_is_allowed_where_atomics_add() -> None:
+    """2^-64 times 2^-63 is subnormal in fp32: an atomic of global memory counts it as zero, a store keeps it."""
+    a, b = (encode(BF16, np.array([[power]])) for power in (2.0**-64, 2.0**-63))
+    for atomics, count in ((0, 1), (4, 1), (4, 0)):
+        expected = bounded_product(asked("bf16", 1, "fp32", 1, 1), a, b, "sm_90", atomics=atomics)
+        got = np.array([[0 if count == 0 else 0x00400000]], np.uint32)
+        assert compare(expected, got).outcome in PASSES
+    with_stores = bounded_product(asked("bf16", 1, "fp32", 1, 1), a, b, "sm_90")
+    assert compare(with_stores, np.zeros((1, 1), np.uint32)).outcome is Outcome.OUTSIDE_BOUND
+
+
 def by_tf32(a: np.ndarray, b: np.ndarray, arch: str) -> np.ndarray:
     """Words of a product whose fp32 operands go to the tf32 instruction as they are: hardware drops their low bits."""
     kept = np.uint32(0xFFFFE000)

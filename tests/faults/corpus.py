@@ -26,6 +26,7 @@ from tests.faults.kernels import (
     rope,
     small_mma,
     softmax,
+    split_k_matmul,
     swiglu,
     tile_scheduler,
     tma_gather,
@@ -39,11 +40,30 @@ from tests.faults.mutants import Mutant
 from tests.faults.timing import barriers, memory, order, tensor_memory
 
 KERNELS = (
-    ampere_gemm, block_scaled_matmul, blocked_matmul, blocked_matmul_pipelined, dropout, fp8_blockwise_matmul,
-    fused_gather_scatter_matmul, hopper_matmul, matmul, pointer_gather_scatter_matmul, rms_norm, rope, small_mma, softmax, swiglu,
-    tile_scheduler, tma_gather, tma_scatter, tmem_copy,
-    warp_specialized_gather_scatter_matmul, warp_specialized_matmul, wrapped_offsets,
-)  # fmt: skip
+    ampere_gemm,
+    block_scaled_matmul,
+    blocked_matmul,
+    blocked_matmul_pipelined,
+    dropout,
+    fp8_blockwise_matmul,
+    fused_gather_scatter_matmul,
+    hopper_matmul,
+    matmul,
+    pointer_gather_scatter_matmul,
+    rms_norm,
+    rope,
+    small_mma,
+    softmax,
+    split_k_matmul,
+    swiglu,
+    tile_scheduler,
+    tma_gather,
+    tma_scatter,
+    tmem_copy,
+    warp_specialized_gather_scatter_matmul,
+    warp_specialized_matmul,
+    wrapped_offsets,
+)
 
 COLLECTIONS: dict[str, tuple[Mutant, ...]] = {
     "kernels": tuple(mutant for module in KERNELS for mutant in module.MUTANTS),

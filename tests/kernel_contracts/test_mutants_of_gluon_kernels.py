@@ -35,6 +35,7 @@ MACHINES = {
     "warp_specialized_gather_scatter_matmul": "sm_100",
     "pointer_gather_scatter_matmul": "sm_80",
     "fp8_blockwise_matmul": "sm_90",
+    "split_k_matmul": "sm_90",
     "softmax": "sm_90",
     "rms_norm": "sm_100",
     "swiglu": "sm_80",

@@ -242,10 +242,10 @@ def test_split_k_is_shown_with_what_it_gains_or_loses_by_size(tmp_path: Path) ->
     (tmp_path / "split_k.json").write_text(json.dumps(told))
     shown = dict(pages.sections(pages.page(tmp_path)))["## Tiles and split-K at small sizes"]
     assert "- 1024: 1.050 of cuBLAS without a split, 0.500 with one: split-K loses." in shown and "\nby hand\n" in shown
-    assert "0.750 with one: split-K gains." in shown and "No kernel has split-K" in shown
+    assert "0.750 with one: split-K gains." in shown and "`matmul` does not split K" in shown
     rows[1]["ratio"] = 1.06
     (tmp_path / "split_k.json").write_text(json.dumps(told))
-    assert "No kernel has split-K" not in pages.page(tmp_path)
+    assert "`matmul` does not split K" not in pages.page(tmp_path)
 
 
 def test_a_profiler_that_could_not_be_loaded_is_not_run_with_the_reason(tmp_path: Path) -> None:

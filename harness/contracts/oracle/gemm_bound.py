@@ -44,9 +44,11 @@ def bounded_product(
     c: np.ndarray | None = None,
     name: str = "c",
     launched: Launched = frozenset(),
+    atomics: int = 0,
 ) -> ExpectedOutput:
     """What any kernel must give for `problem` (m, n, k, dtype, out, activation): a (M, K), b (K, N) codes in `problem.dtype`, `c`
-    (M, N) fp32 words that are added before, among or after the products; `name` of the output; `launched`: by which instructions.
+    (M, N) fp32 words that are added before, among or after the products; `name` of the output; `launched`: by which instructions;
+    `atomics`: how many parts of a sum fp32 atomics of global memory add, to which subnormal operands and results are zero.
 
     Float operands: words from a lowest to a highest. int8: words, since integers are exact."""
     shape = (problem.m, problem.n)
@@ -64,13 +66,16 @@ def bounded_product(
         in_bf16 = any("bf16" in one for one in launched)
         terms = k * (BF16_PRODUCTS if in_bf16 else TF32_PRODUCTS)
         lost = narrow.loss + (np.nan_to_num(exact.magnitude) * BF16X3_SHARE if in_bf16 else 0.0)  # (M, N)
+    grid = products_grid(left, right, added)  # (M, N)
+    if atomics:  # of a grid of 2^-126 or more no partial sum is subnormal
+        lost = lost + np.where(grid >= -126, 0.0, 2 * atomics * FP32.smallest_normal)  # (M, N)
     sums = accumulated_sums(
         exact.value,
         exact.magnitude,
         terms,
         accumulations=accumulations(rules, terms, accumulator=added is not None),
         alignment=subnormal_alignment(left, right, fmt, fmt),
-        grid=products_grid(left, right, added),
+        grid=grid,
         lost=lost,
     )
     inconclusive = np.isinf(exact.value)  # (M, N)

@@ -461,6 +461,18 @@ def _fp8_blockwise_matmul() -> Iterator[Row]:
         )
 
 
+def _split_k_matmul() -> Iterator[Row]:
+    sizes = {"m": 300, "n": 208, "k": 400, "out": "fp32"}
+    for arch in NVIDIA:
+        product = WGMMA["fp16"] if arch == "sm_90" else TCGEN05["fp16"] if arch in BLACKWELL else MMA_SYNC["fp16"]
+        loads = (TMA_LOAD,) if int(arch[3:]) >= 90 else ()  # before sm_90 a descriptor is rewritten to pointers
+        counted = (r"atom\.global\.gpu\.acq_rel\.add\.u32", r"ld\.global\.cg")
+        added = r"(atom|red)\.global\.gpu\.relaxed\.add(\.v[24])?\.f32"
+        for reduction, must in (("last program", counted), ("atomics", (added,))):
+            config = {"reduction": reduction}
+            yield Row(stem="split_k_matmul", arch=arch, problem=sizes, config=config, must=(product, *loads, *must))
+
+
 def _pointer_gather_scatter_matmul() -> Iterator[Row]:
     sizes = {"table_rows": 300, "rows": 500, "out_rows": 400, "k": 304}
     for arch in NVIDIA:
@@ -603,5 +615,6 @@ TABLES = (
     _warp_specialized_gather_scatter_matmul,
     _pointer_gather_scatter_matmul,
     _fp8_blockwise_matmul,
+    _split_k_matmul,
     _block_scaled_matmul,
 )

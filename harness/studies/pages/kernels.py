@@ -13,6 +13,7 @@ STEMS = (
     "matmul",
     "block_scaled_matmul",
     "fp8_blockwise_matmul",
+    "split_k_matmul",
     "tmem_copy",
     "small_mma",
     "blocked_matmul",

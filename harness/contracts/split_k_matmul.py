@@ -1,0 +1,137 @@
+"""What `kernels/split_k_matmul.py` expects: a chain from zero for each share of K, added in ascending order, word for word.
+
+Of parts that atomics add nobody knows the order: they are held to the derived bound of any order of sums."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import bitverdict.kernels.split_k_matmul
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, empty
+from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract
+from bitverdict.harness.contracts.inputs import regimes
+from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, words_rest_on
+from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.targets import Target
+from bitverdict.reference.formats import convert
+from bitverdict.reference.split_sums import ascending_sum, shares
+
+ATOMICS = "atomics"
+NAMES = ("block_m", "block_n", "block_k", "split", "reduction", "num_warps", "stages")
+CONFIGS = (
+    (64, 64, 32, 4, "second kernel", 4, 3),
+    (32, 32, 16, 3, "last program", 2, 2),
+    (64, 32, 32, 5, ATOMICS, 4, 3),
+)
+
+
+class SplitKMatmulContract(BlockedContract):
+    """Launchers of others are not judged: how they divide K is not said."""
+
+    parameters = "(a, b, c=None, *, out_dtype=None, config=None)"
+
+    def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
+        return [
+            ({"dtype": dtype, "out": "fp32" if numbers[NAMES.index("reduction")] == ATOMICS else out}, dict(zip(NAMES, numbers)))
+            for dtype, out in (("fp16", "fp32"), ("bf16", "bf16"))
+            for numbers in CONFIGS
+        ]
+
+    def pool_of_far(self) -> tuple[Fields, Fields]:
+        return {"dtype": "bf16", "out": "bf16"}, {"block_n": 32, "block_k": 16, "split": 2}
+
+    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        (problem, of_parts), (_, of_last), (_, of_atomics), (narrow, _), *_ = self.pool(target)
+        yield self.sized(problem, 1, 1, 1), of_parts
+        yield self.sized(problem, 65, 47, 9 * 32 + 1), of_parts  # shares of 3, 3, 3 and 1 blocks
+        yield self.sized(problem, 64, 47, 5 * 32), of_parts  # of 2, 2, 1 and none
+        yield self.sized(narrow, 9, 80, 33), of_parts  # of 1, 1 and two of none; C without gaps
+        yield self.sized(problem, 33, 63, 7 * 16), of_last
+        yield self.sized(narrow, 31, 31, 2 * 16 - 3), of_last
+        yield self.sized(problem, 70, 31, 7 * 32), of_atomics
+        yield self.sized(problem, 63, 33, 32), of_atomics | {"split": 1}
+
+    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        sizes = {"m": 64, "n": 64, "k": 64}
+        yield sizes | {"dtype": "fp32"}, {}
+        yield sizes | {"out": "int8"}, {}
+        yield sizes, {"reduction": "tree"}
+        yield sizes, {"reduction": ATOMICS}
+        yield sizes | {"k": 0}, {}
+        yield sizes, {"block_n": 48}
+        yield sizes, {"block_k": 8}
+        yield sizes, {"split": 0}
+        yield sizes, {"split": 65}
+        yield sizes | {"a_pad": 1}, {}
+        yield sizes | {"b_offset": 1}, {}
+
+    def for_launcher(self, case: Case, launcher: str) -> Case | None:
+        return None
+
+    def case(self, problem: Fields, config: Fields, **rest: Any) -> Case:
+        """Where a bound must decide, in a regime in which it can."""
+        made = super().case(problem, config, **rest)
+        decided = made.config.reduction != ATOMICS
+        return made if decided else dataclasses.replace(made, regime=regimes.of_a_launcher(made.regime))
+
+    def operands(self, case: Case) -> list[Operand]:
+        p = case.problem
+        return [
+            drawn_operand(case, "a", p.dtype, (p.m, p.k), pad=p.a_pad, offset=p.a_offset, side="a"),
+            drawn_operand(case, "b", p.dtype, (p.k, p.n), pad=p.b_pad, offset=p.b_offset, side="b", k_axis=0),
+        ]
+
+    def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
+        p = case.problem
+        c = empty(tensors["a"], (p.m, p.n), pad=p.c_pad, dtype=p.out)
+        return {"c": self.module.split_k_matmul(tensors["a"], tensors["b"], c, config=case.config)}
+
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        p, c = case.problem, case.config
+        a, b = operands["a"].codes, operands["b"].codes
+        asked = SimpleNamespace(m=p.m, n=p.n, k=p.k, dtype=p.dtype, out=p.out, activation="")
+        how: dict[str, Any] = {"tile": (c.block_m, c.block_n), "k_block": c.block_k}
+        if c.reduction == ATOMICS or not modelled(target.arch):
+            atomics = c.split if c.reduction == ATOMICS else 0
+            bound = bounded_product(asked, a, b, target.arch, launched=launched_instructions(recorded), atomics=atomics)
+            return [dataclasses.replace(bound, **how)]
+        plan = dot_plan(target.arch, p.dtype, block_m=c.block_m, block_n=c.block_n, block_k=c.block_k, num_warps=c.num_warps)
+        parts = [accumulator_words(plan, a[:, share], b[share]) for share in shares(p.k, c.block_k, c.split)]  # (M, N) each
+        words = convert("fp32", p.out, ascending_sum(parts), target.arch)  # (M, N)
+        return [
+            ExpectedOutput(
+                name="c",
+                format=p.out,
+                shape=(p.m, p.n),
+                words=words,
+                **how,
+                basis=words_rest_on(plan.rule, "a chain a share of K, added by fp32 additions in ascending order"),
+                opinion=product_opinion(asked, words, a, b, target.arch, plan.family),
+            )
+        ]
+
+    def out_format(self, problem: Any) -> str:
+        return problem.out
+
+    def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
+        p, c = case.problem, case.config
+        taken = [share.stop - share.start for share in shares(p.k, max(c.block_k, 1), max(c.split, 1))]
+        return KernelContract.coverage(self, case, target) | {
+            "out": p.out,
+            "reduction": c.reduction,
+            "shares": min(sum(length > 0 for length in taken), 4),
+            "empty shares": str(0 in taken),
+            "K ragged": str(p.k % max(c.block_k, 1) != 0),
+        }
+
+
+def contract(module: ModuleType) -> SplitKMatmulContract:
+    return SplitKMatmulContract(module, "split_k_matmul")
+
+
+CONTRACT = contract(bitverdict.kernels.split_k_matmul)
