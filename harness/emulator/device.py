@@ -22,6 +22,7 @@ from bitverdict.harness.emulator.execution.async_ops import READ_BY, Schedule
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.cta_state import LaunchContext
 from bitverdict.harness.emulator.execution.interleaving import Programs
+from bitverdict.harness.emulator.execution.program_batches import FEW, run_in_batches
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
 from bitverdict.harness.emulator.frontend import kept_translations
 from bitverdict.harness.emulator.frontend.access_widths import Access, accesses, ptx_version
@@ -56,6 +57,7 @@ class Launch:
     timeline: list[str] = field(default_factory=list)
     constants: dict[str, int] = field(default_factory=dict)  # integers compiled in, by parameter
     python: str = ""
+    one_by_one: str = ""  # why its programs did not run several at once; empty where they did
 
     @property
     def tile(self) -> tuple[int, ...]:
@@ -80,6 +82,8 @@ class LaunchOptions:
     """An address that a program loads may lead to any tensor of the GPU that is alive; else to one that was named (`reach`)."""
     whole_storages: bool = False
     """A tensor of a launch reaches all of its storage. Some launchers pass views that say less than what their kernel reads."""
+    batches: bool = True
+    """Programs that order nothing among one another may run several at once: sooner, and to the same end."""
     dry: bool = False
     """Compile and check resources, execute nothing."""
     rewrite: Callable[[str], str] | None = None
@@ -222,7 +226,12 @@ class Device:
         context.cancel = programs.cancel
         try:
             with np.errstate(all="ignore"):
-                self._run_programs(programs, ready.facts, prod(grid))
+                launch.one_by_one = self._batched(context, ready, arguments)
+                if not launch.one_by_one:
+                    self.schedule.order(prod(grid))  # drawn, as ever: what is drawn next is what it was
+                else:
+                    self._run_programs(programs, ready.facts, prod(grid))
+                    ready.unbatched = ready.unbatched or launch.one_by_one.removeprefix(FEW)  # or each launch tries in vain
             for (location, _), said in context.false_hints.items():
                 self._advice.add(Note(Advice.FALSE_HINT, location, (said,)))
         except EmulatedFault as fault:
@@ -242,6 +251,12 @@ class Device:
             launch.operations = ready.counts(context.runs)
             launch.timeline = programs.current.state.timeline.lines()
             self._advice |= context.notes
+
+    def _batched(self, context: LaunchContext, ready: Translated, arguments: Sequence[Any]) -> str:
+        """Run the programs of a launch several at once. Why they are to run one by one, where they are, and none has run."""
+        if not self.options.batches:
+            return FEW
+        return ready.unbatched or run_in_batches(context, ready.batch, arguments, ready.widest)
 
     def _run_programs(self, programs: Programs, facts: ProgramFacts, count: int) -> None:
         """Each of `count` programs by itself where none can wait for another or choose by what an atomic finds, else turn by turn.

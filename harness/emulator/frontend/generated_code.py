@@ -13,7 +13,7 @@ import keyword
 import linecache
 import re
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from types import CodeType
@@ -26,6 +26,7 @@ from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.global_access import GlobalAccess
 from bitverdict.harness.emulator.execution.mbarriers import Mbarriers
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
+from bitverdict.harness.emulator.execution.program_batches import Batch
 from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
 from bitverdict.harness.emulator.execution.tma import Tma
 from bitverdict.harness.emulator.memory.global_atomics import GlobalAtomics
@@ -33,6 +34,7 @@ from bitverdict.harness.emulator.mlir_reader import Operation
 
 UNIT_OF: dict[type, str] = {
     Cta: "m",
+    Batch: "m",
     GlobalAccess: "m.global_access",
     GlobalAtomics: "m.atomics",
     OnChipMemory: "m.onchip",
@@ -41,9 +43,11 @@ UNIT_OF: dict[type, str] = {
     Tma: "m.tma",
     TensorCore: "m.tensor_core",
 }
-"""The classes whose methods generated code calls -> where it finds their instance; `m` is the program (CTA) that runs."""
+"""The classes whose methods generated code calls -> where it finds their instance; `m` is the program (CTA) that runs, or
+the programs that run together."""
 
 
+_NEVER = (*keyword.kwlist, *dir(builtins), "m", "block")  # names that mean something else
 LONGEST = 60  # characters of a name, those that tell it from an equal one apart
 
 
@@ -60,7 +64,7 @@ class Writer:
         self.constants: dict[str, Any] = {}
         self.lines: list[str] = []
         self.indent = ""
-        self._taken = {*keyword.kwlist, *dir(builtins), "m", "block"}
+        self._taken = set(_NEVER)
         self._constant_of: dict[int, Code] = {}  # by id: a constant keeps its value alive
 
     def name(self, wished: str) -> Code:
@@ -73,6 +77,14 @@ class Writer:
             name = f"{plain}_{count}"
         self._taken.add(name)
         return Code(name)
+
+    def forget_locals(self, kept: Iterable[str]) -> None:
+        """The next function may use the names of the last one again, but for constants and what is `kept`."""
+        self._taken = {*_NEVER, *self.constants, *kept}
+
+    def listed(self, values: Iterable[Any]) -> Any:
+        """The expressions `values` with commas between."""
+        return Code(", ".join(map(self.text, values)))
 
     def constant(self, value: Any, wished: str = "") -> Code:
         """A name by which the generated code reaches `value`, like `wished`."""

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
+from math import prod
 from types import CodeType
-from typing import Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
@@ -31,6 +32,9 @@ from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
 from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
 from bitverdict.harness.emulator.mlir_reader import Block, Function, Operation, Program, parse_program
 from bitverdict.harness.emulator.mlir_types import Type, parse_type
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.frontend.lowerings.program_batches import Batches
 
 Lowering = Callable[["Translator", Operation], None]
 LOWERINGS: dict[str, Lowering] = {}
@@ -68,10 +72,14 @@ class Translated:
     name: str = ""  # of the entry, in `source`
     constants: dict[str, Any] = field(default_factory=dict)  # what `source` names
     code: CodeType | None = None  # `source` compiled
+    batch_name: str = ""  # in `source`, of the entry for several programs at once; empty where there is none
+    batch: Callable[..., Any] = lambda *given: None
+    unbatched: str = ""  # why there is none
+    widest: int = 1  # elements of the largest tensor of a program
 
     def __getstate__(self) -> dict[str, Any]:
         """What goes to disk (`kept_translations`): all but what `started` makes."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("entry", "code")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("entry", "code", "batch")}
 
     def running(self, error: BaseException) -> Operation | None:
         """The operation that was running when `error` was raised."""
@@ -120,6 +128,8 @@ class Translator(Writer):
         self.numbers: list[int] = []  # for each line of code the number of its operation in `done`
         self.current = 0
         self.comment = ""  # for the next line
+        self.batches: Batches | None = None  # while a function is written for several programs at once
+        self.leading = 0  # axes that arrays have in front of those of their types
 
     def begin(self) -> None:
         """Know no value: names of values are a function's own."""
@@ -179,7 +189,7 @@ class Translator(Writer):
 
     def values(self, names: Iterable[str]) -> Any:
         """The variables of `names`, tokens left out, with commas between."""
-        return Code(", ".join(value for value in map(self.value, names) if value is not _TOKEN))
+        return self.listed(value for value in map(self.value, names) if value is not _TOKEN)
 
     def operands(self, op: Operation, *names: str) -> tuple[Any, ...]:
         """The values of the operands of `op` by name (`Operation.named`): for "x" its variable, for "x?" that or None, for "x*" a
@@ -234,6 +244,8 @@ class Translator(Writer):
     def meet(self, *, warps: bool = False) -> None:
         """The lowering of the operation has a barrier of all threads, or only moves values from thread to thread inside `warps`.
         Where no program touches again what it wrote, threads that meet in their warp order nothing."""
+        if self.batches is not None:
+            return
         if not warps:
             self.emit("{}", self.calls(Cta.meet))
         elif self.facts.returns_to:
@@ -244,7 +256,8 @@ class Translator(Writer):
         that what lay there is lost."""
         if "allocation.offset" not in op.attributes or not (size := op.integer("allocation.size", 0) or size):
             return False
-        self.emit("{}", self.calls(OnChipMemory.scratch, op, self.place(op), size))
+        if self.batches is None:
+            self.emit("{}", self.calls(OnChipMemory.scratch, op, self.place(op), size))
         return True
 
     def owners(self, kind: Type) -> Owners:
@@ -316,7 +329,8 @@ class Translator(Writer):
         labels = {block.label: i for i, block in enumerate(blocks)}
         self.emit("def {}(m{}):", name, Code(f", {arguments}" if arguments else ""))
         with self.indented():
-            self.emit("if False: yield")
+            if self.batches is None:
+                self.emit("if False: yield")
             if len(blocks) == 1:
                 self.block(blocks[0], blocks, labels)
                 return
@@ -351,12 +365,11 @@ class Translator(Writer):
             self.lane_words.follow(op)
             self.branch(op, blocks, labels)
             return
-        lowering = LOWERINGS.get(op.name)
-        if lowering is None:
+        if op.name not in LOWERINGS:
             raise NotModelled(op)
         try:
             if not op.results or op.results[0] not in self.replaced:
-                lowering(self, op)
+                self.lower(op)
         except (KeyError, ValueError, IndexError) as error:
             raise NotModelled(op, f"in this form ({error})") from error
         if self.accesses is not None and (hints := hints_of(op)):
@@ -365,6 +378,13 @@ class Translator(Writer):
         if self.undefined:
             self.undefined.follow(op)
 
+    def lower(self, op: Operation) -> None:
+        """Write `op` by its lowering."""
+        if self.batches is None:
+            LOWERINGS[op.name](self, op)
+        else:
+            self.batches.lower(op)
+
     def branch(self, op: Operation, blocks: list[Block], labels: dict[str, int]) -> None:
         def go(label: str, given: list[str]) -> None:
             at = labels[label]
@@ -372,7 +392,7 @@ class Translator(Writer):
             if self.undefined:
                 self.undefined.handed(arguments, given)
             if moved := self.values(arguments):
-                self.emit("{} = {}", moved, self.values(given))
+                self.emit("{} = {}", moved, self.values(given) if self.batches is None else self.batches.handed(arguments, given))
             self.emit("block = {}", at)
 
         ways = op.handed()
@@ -382,7 +402,7 @@ class Translator(Writer):
         condition = op.operands[0]
         if self.undefined:
             self.undefined.branched(op, condition)
-        with self.when(self.value(condition)):
+        with self.when(self.value(condition) if self.batches is None else self.batches.condition(condition)):
             go(op.successors[0], ways[0])
         self.emit("else:")
         with self.indented():
@@ -432,7 +452,7 @@ def translate(
     """The tile program `text` as Python, each access held to its width where `widths` says one by line. `fused` is the launch's
     `enable_fp_fusion`, `flushes` its `enable_reflect_ftz`. Raises EmulatedFault "not modelled", with the operation and its line,
     for what is not known."""
-    from bitverdict.harness.emulator.frontend import lowerings  # noqa: F401  (fills the table)
+    from bitverdict.harness.emulator.frontend.lowerings.program_batches import batched  # (and the table is filled)
 
     program = parse_program(text)
     check_instructions(program, arch)
@@ -444,6 +464,7 @@ def translate(
         translator.scan(function.blocks)
         translator.undefined = UndefinedLanes(translator, function.blocks, program) or None
         translator.function(translator.name_of(function, translator.shared_base), function.blocks)
+    batch, unbatched = batched(translator, program)
     ready = Translated(
         program,
         _unset,
@@ -456,6 +477,9 @@ def translate(
         translator.numbers,
         entry,
         translator.constants,
+        batch_name=batch,
+        unbatched=unbatched,
+        widest=max((prod(kind.shape) for op in translator.done for kind in op.outputs if kind is not None), default=1),
     )
     return started(ready, compiled(ready.source))
 
@@ -463,6 +487,6 @@ def translate(
 def started(ready: Translated, code: CodeType) -> Translated:
     """`ready` with its entry, from its source compiled to `code`."""
     namespace = run(code, ready.source, f"<tile program {ready.name} {next(_numbers)}>", ready.constants, ready)
-    ready.entry, ready.code = namespace[ready.name], code
+    ready.entry, ready.code, ready.batch = namespace[ready.name], code, namespace.get(ready.batch_name, _unset)
     namespace[TRANSLATED] = ready  # whoever looks at a running frame finds the operation by it
     return ready

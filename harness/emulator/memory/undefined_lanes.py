@@ -21,6 +21,7 @@ import numpy as np
 from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.frontend.stop_compiler import language_of
 from bitverdict.harness.emulator.memory.onchip import View
+from bitverdict.harness.emulator.memory.undefined_masks import UndefinedMasks
 from bitverdict.harness.emulator.mlir_reader import Block, Operation, Program
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class UndefinedLanes:
             loads = [op for op in loads if op.name == "tt.load"]  # cp.async writes zeros, and its author asked for cp.async
         if loads:
             self._spread(blocks, loads)
+            if UndefinedMasks(t, self, _ELEMENTWISE).stay(blocks):
+                self.sources.clear()
 
     def __bool__(self) -> bool:
         return bool(self.sources or self.memory)

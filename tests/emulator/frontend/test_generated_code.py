@@ -21,6 +21,7 @@ from bitverdict.harness.emulator.execution.cta_state import LaunchContext
 from bitverdict.harness.emulator.execution.global_access import GlobalAccess
 from bitverdict.harness.emulator.execution.mbarriers import Mbarriers
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
+from bitverdict.harness.emulator.execution.program_batches import Batch
 from bitverdict.harness.emulator.execution.tma import Tma
 from bitverdict.harness.emulator.frontend import generated_code
 from bitverdict.harness.emulator.frontend.generated_code import UNIT_OF, Writer, bound, suspends
@@ -101,7 +102,7 @@ def test_each_unit_lies_where_the_table_says() -> None:
     memory.begin(1, ProgramFacts(parse_program(program("loads")[0])), [0] * 8)
     launch = LaunchContext(memory=memory, grid=(1, 1, 1), schedule=Schedule("eager"), shared=0, tensor=0, runs=[0], step_limit=1)
     for unit, path in UNIT_OF.items():
-        assert isinstance(eval(path, {"m": Cta(launch)}), unit)
+        assert isinstance(eval(path, {"m": Batch(launch) if unit is Batch else Cta(launch)}), unit)
     assert bound(Tma.load) == "m.tma.load" and bound(Cta.meet) == "m.meet"
 
 

@@ -92,8 +92,10 @@ def test_an_asynchronous_copy_of_gluon_is_taken_at_its_word():
 
 def test_a_program_without_such_a_load_carries_nothing():
     with emulated("sm_90") as device:
-        kernels.elementwise[(1,)](torch.zeros(64), torch.zeros(64), 64, BLOCK=64, WIDE=False)
+        kernels.elementwise[(1,)](torch.zeros(64), torch.zeros(64), 64, BLOCK=64, WIDE=True)
         assert "_undefined" in device.launches[-1].python
+        kernels.elementwise[(1,)](torch.zeros(64), torch.zeros(64), 64, BLOCK=64, WIDE=False)
+        assert "_undefined" not in device.launches[-1].python  # stored under the mask of the load
         from tests.support import tile_kernels
 
         tile_kernels.copy[(1,)](torch.zeros(64), torch.zeros(64), 64, 64, BLOCK=64)

@@ -59,7 +59,9 @@ def _of_the_rest(run: Callable, constants: dict[int, str], result: Type) -> Call
 
     def call(*values: object) -> np.ndarray:
         found = run(*(value for number, value in enumerate(values) if number not in constants))
-        return np.broadcast_to(found, result.shape) if result.kind == "tensor" else found
+        if result.kind != "tensor":
+            return found
+        return np.broadcast_to(found, np.broadcast_shapes(result.shape, np.shape(found)))
 
     return call
 

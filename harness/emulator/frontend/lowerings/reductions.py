@@ -43,8 +43,8 @@ Combine = Callable[..., tuple[np.ndarray, ...]]
 def fold(t: Translator, op: Operation) -> None:
     if "reduction_ordering" in op.attributes:
         raise NotModelled(op, "in a given order: no release of Triton 3.9 has this attribute")
-    operands, axis = tuple(t.value(each) for each in op.operands), op.integer("axis")
-    if t.operand(op, 0).shape[axis] == 1:  # nothing is combined
+    operands, axis = tuple(t.value(each) for each in op.operands), op.integer("axis") + t.leading
+    if t.operand(op, 0).shape[op.integer("axis")] == 1:  # nothing is combined
         found = t.code("{}", operands) if op.name == "tt.scan" else t.apply(_alone, operands, axis, _single(t, op))
         _assign(t, op, found)
         return
@@ -66,13 +66,14 @@ def _assign(t: Translator, op: Operation, found: Any, *more: str) -> None:
 
 
 def _single(t: Translator, op: Operation) -> bool:
-    return t.typed(op, op.outputs[0]).kind == "scalar"
+    return t.typed(op, op.outputs[0]).kind == "scalar" and not t.leading
 
 
 def _reduction(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...]) -> None:
     axis, alone, single = op.integer("axis"), _only(op), _single(t, op)
+    along = axis + t.leading  # of the arrays
     if alone is not None and _EXACT.match(alone.name):
-        _assign(t, op, t.apply(_reduce_exactly, name, operands, axis, single))
+        _assign(t, op, t.apply(_reduce_exactly, name, operands, along, single))
         return
     kind, layout = t.operand(op, 0), _layout(t, op)
     pairs = alone is not None and alone.name in _PACKED and vectorised(layout, axis, str(kind.format), sm=_sm(t))
@@ -81,10 +82,14 @@ def _reduction(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...
     if alone is not None and alone.name == "arith.addf" and (order.thread or order.lanes):
         if leaves := fused_leaves(t, op, alone, bool(order.thread)):
             first, operands = leaves
+            if t.leading:  # some of the factors may be the same for all programs
+                operands = t.apply(np.broadcast_arrays, *operands)
     if alone is not None and alone.name in _PACKED and (order.thread or not first):
-        _assign(t, op, t.apply(_reduce, name, operands, axis, order, first, single))
+        _assign(t, op, t.apply(_reduce, name, operands, along, order, first, single))
         return
     where = copy_at(layout, axis, order) if any(map(t.lane_words.wanted, op.results)) else None
+    if where is not None and t.leading:
+        raise NotModelled(op, "of several programs at once, whose copies are followed")
     if where is not None:
         wide = [f"{result}~lanes" for result in op.results]
         _assign(t, op, t.calls(_reduce_lanes, op, name, operands, axis, order, first, single, True, where), *wide)
@@ -93,7 +98,7 @@ def _reduction(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...
         return
     free = sum(1 for basis in layout.lanes if not any(step for i, step in enumerate(basis) if i != axis))
     stays = free >= len(order.warps) and not t.facts.leaves_its_thread(op)
-    _assign(t, op, t.calls(_reduce_lanes, op, name, operands, axis, order, first, single, stays))
+    _assign(t, op, t.calls(_reduce_lanes, op, name, operands, along, order, first, single, stays))
 
 
 def _only(op: Operation) -> Operation | None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.frontend.contraction import Fate, NotAssembled
 from bitverdict.harness.emulator.frontend.lowerings.functions import factors, factors_by_constant, folds
-from bitverdict.harness.emulator.frontend.translate import LOWERINGS, NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.scalar_ops import binary, fma, narrow_fma, negative
@@ -222,7 +222,7 @@ def _moved(t: Translator, product: _Product, name: str) -> Any:
     for move in reversed(product.moves):
         if move.name in _SHAPES:
             fresh = f"{name}~{t.name('moved')}"
-            LOWERINGS[move.name](t, replace(move, operands=[name], results=[fresh]))
+            t.lower(replace(move, operands=[name], results=[fresh]))
             name = fresh
     return t.value(name)
 

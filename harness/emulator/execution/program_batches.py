@@ -1,0 +1,203 @@
+"""Several programs of a launch at once: each value has one more axis in front, a row for each program.
+
+Programs that order nothing among one another may run in any order, also step by step together. Python and NumPy then cost what they
+cost once for a whole batch. What a batch cannot tell in the same words it does not tell at all: wherever two accesses meet at one
+place, a program goes another way than the others, or anything is wrong, what the batches have written is taken back, and the
+launch runs again, program by program. So faults, advice and words are always those of programs that run one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.execution.cta_state import LaunchContext
+from bitverdict.harness.emulator.memory.onchip import zeros
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.memory.global_memory import Region
+    from bitverdict.harness.emulator.mlir_reader import Operation
+
+ELEMENTS = 1 << 15  # of one tensor of all programs of a batch: arrays of that size stay in the second-level cache
+LEAST = 4  # programs of a batch that is worth it
+FEW = "few programs, or large ones"
+
+
+class OneByOne(Exception):
+    """These programs must run one by one."""
+
+
+@dataclass(eq=False)
+class _Touched:
+    """Which places of one storage, of `unit` bytes, a program has read or written since the launch began."""
+
+    unit: int
+    written: np.ndarray  # (places,) int32: program number + 1; 0 for none
+    read: np.ndarray | None = None  # (places,) bool
+
+
+class _Order:
+    """In the place of `GlobalOrder`: no two accesses to one place may meet, unless both read. What is overwritten is kept."""
+
+    def __init__(self) -> None:
+        self.touched: dict[int, _Touched] = {}  # by where the storage begins
+        self.kept: list[tuple[Region, np.ndarray | slice, np.ndarray]] = []
+
+    def _of(self, region: Region, size: int) -> _Touched:
+        found = self.touched.get(region.base)
+        if found is None:
+            found = self.touched[region.base] = _Touched(size, zeros(region.raw.size // size + 1, np.int32))
+        if found.unit != size:
+            raise OneByOne("accesses of different sizes")
+        return found
+
+    def read(
+        self,
+        op: Operation,
+        batch: Batch,
+        region: Region,
+        offsets: np.ndarray | slice,
+        inside: np.ndarray | None,
+        size: int,
+        kind: int,
+    ) -> None:
+        """A load of what the launch may write: nothing has been written there."""
+        touched = self._of(region, size)
+        places = _places(offsets, inside, size)
+        if touched.written[places].any():
+            raise OneByOne("a read of what was written")
+        if touched.read is None:
+            touched.read = zeros(touched.written.size, np.bool_)
+        touched.read[places] = True
+
+    def write(
+        self, op: Operation, batch: Batch, region: Region, offsets: np.ndarray | slice, inside: np.ndarray | None, words: np.ndarray
+    ) -> None:
+        """A store of `words`, not made yet: nobody has touched its places, and no two programs write one."""
+        size = words.dtype.itemsize
+        if not region.changes:
+            raise OneByOne("a write that the text of the program does not show")
+        touched = self._of(region, size)
+        places = _places(offsets, inside, size)
+        if touched.written[places].any() or (touched.read is not None and touched.read[places].any()):
+            raise OneByOne("a write of what was touched")
+        self.kept.append((region, places, region.words(size)[places].copy()))
+        if isinstance(places, slice):
+            touched.written[places] = 1
+            return
+        numbers = np.repeat(batch.marks, words.size // batch.count)
+        numbers = numbers if inside is None else numbers[inside.reshape(-1)]
+        touched.written[places] = numbers
+        if (touched.written.take(places) != numbers).any():
+            raise OneByOne("two programs write one place")
+
+    def take_back(self) -> None:
+        """Undo all stores."""
+        for region, places, words in reversed(self.kept):
+            region.words(words.itemsize)[places] = words
+
+
+def _places(offsets: np.ndarray | slice, inside: np.ndarray | None, size: int) -> np.ndarray | slice:
+    if isinstance(offsets, slice):
+        return slice(offsets.start // size, offsets.stop // size)
+    places = (offsets // size if size > 1 else offsets).reshape(-1)
+    return places if inside is None else places[inside.reshape(-1)]
+
+
+class Batch:
+    """The programs that run together: what the code of a batch calls `m`."""
+
+    place = "a batch"
+
+    def __init__(self, launch: LaunchContext) -> None:
+        self.launch, self.memory, self.grid = launch, launch.memory, launch.grid
+        self.notes = launch.notes
+
+    def start(self, numbers: range) -> None:
+        """Become the programs `numbers` of the grid."""
+        at, (x, y, _) = np.arange(numbers.start, numbers.stop, dtype=np.int32), self.grid
+        self.programs = at % x, at // x % y, at // (x * y)  # (count,) each
+        self.marks, self.count, self.operations = at + 1, len(numbers), 0
+
+    def tick(self, block: int, operations: int) -> None:
+        self.launch.runs[block] += self.count
+        self.operations += operations
+        if self.operations > self.launch.step_limit:
+            raise OneByOne("more operations than a program may have")
+
+    def check(self, op: Operation, condition: np.ndarray | bool) -> None:
+        if not np.all(condition):
+            raise OneByOne("a device assert")
+
+    def agreed(self, condition: np.ndarray) -> bool:
+        """The condition (count,) of a branch, which all programs take alike."""
+        if (first := bool(condition[0])) != bool(condition[-1]) or (condition != condition[0]).any():
+            raise OneByOne("programs go different ways")
+        return first
+
+    def spread(self, value: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """`value`, the same for all programs, once for each: (count, *shape)."""
+        return np.broadcast_to(np.asarray(value, dtype), (self.count, *shape))
+
+    def load(self, op: Operation, pointer: Any, mask: Any, other: Any, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+        """tt.load of a tensor of `shape`, () for one element, by each program: (count, *shape)."""
+        addresses, inside = self._addressed(pointer, mask, shape)
+        held = np.dtype(np.uint8) if dtype == np.bool_ else dtype
+        found = self.memory.load(op, addresses, inside, None if other is None else np.asarray(other, held), held, self)  # type: ignore[arg-type]
+        return found != 0 if dtype == np.bool_ else found
+
+    def load_once(self, op: Operation, pointer: Any, mask: Any, other: Any, dtype: np.dtype, single: bool) -> Any:
+        """tt.load where all programs load the same; a `single` element as a Python int or a 0-d array."""
+        addresses = np.atleast_1d(np.asarray(pointer, np.int64))
+        inside = None if mask is None else np.atleast_1d(np.asarray(mask, np.bool_))
+        held = np.dtype(np.uint8) if dtype == np.bool_ else dtype
+        found = self.memory.load(op, addresses, inside, None if other is None else np.asarray(other, held), held, self)  # type: ignore[arg-type]
+        found = found != 0 if dtype == np.bool_ else found
+        if not single:
+            return found
+        return found[0] if dtype.kind in "fu" else int(found[0])
+
+    def store(self, op: Operation, pointer: Any, value: Any, mask: Any, dtype: np.dtype, shape: tuple[int, ...]) -> None:
+        """tt.store of a tensor of `shape`, () for one element, by each program."""
+        addresses, inside = self._addressed(pointer, mask, shape)
+        values = np.broadcast_to(np.asarray(value, dtype), addresses.shape)
+        self.memory.store(op, addresses, values.astype(np.uint8) if dtype == np.bool_ else values, inside, self)  # type: ignore[arg-type]
+
+    def _addressed(self, pointer: Any, mask: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray | None]:
+        whole = (self.count, *shape)
+        addresses = np.asarray(pointer, np.int64)
+        addresses = addresses if addresses.shape == whole else np.broadcast_to(addresses, whole)
+        if mask is None:
+            return addresses, None
+        inside = np.asarray(mask, np.bool_)
+        return addresses, inside if inside.shape == whole else np.broadcast_to(inside, whole)
+
+
+def run_in_batches(launch: LaunchContext, run: Callable[..., None], arguments: Iterable[Any], widest: int) -> str:
+    """Run all programs of `launch` by `run(batch, *arguments)`, whose largest tensor has `widest` elements. Why they are to run one
+    by one, where they are: all is as before then."""
+    count, size = prod(launch.grid), ELEMENTS // widest
+    if min(count, size) < LEAST:
+        return FEW
+    memory, order, notes = launch.memory, launch.memory.order, set(launch.notes)
+    batch, watched, given = Batch(launch), _Order(), tuple(arguments)
+    memory.order = watched  # type: ignore[assignment]
+    try:
+        for first in range(0, count, size):
+            batch.start(range(first, min(first + size, count)))
+            run(batch, *given)
+        return ""
+    except Exception as error:  # whatever it is: programs that run one by one say it in their words
+        watched.take_back()
+        launch.runs[:] = [0] * len(launch.runs)
+        order.notes.intersection_update(notes)
+        return f"{type(error).__name__}: {error}"
+    finally:
+        memory.order = order
+
+
+__all__ = ["FEW", "Batch", "OneByOne", "run_in_batches"]

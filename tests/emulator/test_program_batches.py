@@ -1,0 +1,134 @@
+"""Contract under test: programs that run several at once end as programs that run one by one do: in the same words, counts and
+advice, or in the same fault with the same memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, device, emulated
+from bitverdict.harness.emulator.execution import program_batches
+from tests.support import batched_kernels as kernels
+
+PROGRAMS, BLOCK = 8, 32
+
+
+@pytest.fixture(autouse=True)
+def untried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No program has failed as a batch before."""
+    monkeypatch.setattr(device, "_translations", {})
+
+
+def normal(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def rows() -> tuple[torch.Tensor, ...]:
+    out, extra = torch.zeros(9, 50), torch.zeros(9)
+    kernels.rows[(9,)](normal(9, 50), normal(50, seed=1), out, extra, 50, 24, BLOCK=64, num_warps=1)
+    return out, extra
+
+
+def tiles() -> tuple[torch.Tensor, ...]:
+    out = torch.zeros(30, 37, dtype=torch.int32)
+    x = torch.randint(-99, 99, (37, 30), generator=torch.Generator().manual_seed(2), dtype=torch.int32)
+    kernels.tiles[(3, 2)](x, out, 37, 30, BLOCK=16)
+    return (out,)
+
+
+def uneven(kind: str) -> Callable[[], tuple[torch.Tensor, ...]]:
+    def launch() -> tuple[torch.Tensor, ...]:
+        out, other = torch.zeros(PROGRAMS * BLOCK), torch.zeros(PROGRAMS * BLOCK)
+        launch.memory = out, other  # type: ignore[attr-defined]
+        kernels.uneven[(PROGRAMS,)](normal(PROGRAMS * BLOCK), out, other, KIND=kind, BLOCK=BLOCK, debug=kind == "assert")
+        return out, other
+
+    return launch
+
+
+def ended(launch: Any, *, batches: bool, arch: str = "sm_90", schedule: str = "latest") -> tuple[tuple, str]:
+    """(all that a launch leaves behind, why its programs ran one by one)."""
+    with emulated(arch, schedule, options=LaunchOptions(batches=batches)) as gpu:
+        try:
+            outputs, said = launch(), ""
+        except EmulatedFault as fault:
+            told = f"{fault.outcome} {fault.message} {fault.location} {sorted(fault.details.items())}"
+            outputs, said = launch.memory, re.sub(r"0x\w+|-?\d+ bytes from its start", "", told)
+    done = gpu.launches[-1]
+    words = [each.view(torch.uint8).tolist() for each in outputs]
+    return (words, said, done.operations, gpu.advice, gpu.schedule.pick(1 << 30)), done.one_by_one
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize("launch", [rows, tiles], ids=["rows", "tiles"])
+def test_programs_of_a_batch_give_the_words_of_each_alone(launch: Any, arch: str) -> None:
+    together, reason = ended(launch, batches=True, arch=arch, schedule="drawn:3")
+    alone, _ = ended(launch, batches=False, arch=arch, schedule="drawn:3")
+    assert together == alone and reason == ""
+
+
+def drawn(seed: int) -> Callable[[], tuple[torch.Tensor, ...]]:
+    """A launch whose programs may meet, or leave their tensors."""
+
+    def launch() -> tuple[torch.Tensor, ...]:
+        draw = np.random.default_rng(seed)
+        size, apart = int(draw.integers(170, 400)), 2 if draw.integers(4) == 0 else 1
+        x, out = normal(800, seed=seed)[::apart][:size], torch.zeros(2 * size)[::apart][:size]
+        launch.memory = (out.contiguous(),)  # type: ignore[attr-defined]
+        first, step = (int(draw.choice(given)) for given in ([16, 31, 32, 32, 33], [1, 1, 1, 2, 0]))
+        length, hole = int(draw.choice([0, 1, 20, 31, 32])), int(draw.choice([0, 2, 3, 3, 3]))
+        far, again, limit = int(draw.integers(0, 250)), int(draw.choice([8, 32])), int(draw.choice([0, 0, 5, 32]))
+        kernels.drawn[(5,)](x, out, first, step, length, hole, far, again, limit, BLOCK=32)
+        return (out.contiguous(),)
+
+    return launch
+
+
+def test_drawn_launches_end_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, reasons = [], []
+    for seed in range(80):
+        together, reason = ended(drawn(seed), batches=True, schedule=f"drawn:{seed}")
+        for ready in device._translations.values():
+            ready.unbatched = ""  # each launch tries
+        assert together == ended(drawn(seed), batches=False, schedule=f"drawn:{seed}")[0]
+        told.append(together[1].split(" ", 1)[0])
+        reasons.append(reason)
+    assert {"", "race", "stray"} <= set(told) and 10 < reasons.count("") < 60 and told.count("") > reasons.count("")
+
+
+FAULTS = {"beyond": "illegal address", "neighbour": "race", "theirs": "race", "assert": "device assert"}
+
+
+@pytest.mark.parametrize("kind", [*FAULTS, "ways", "equal", "again"])
+def test_what_a_batch_cannot_tell_is_told_one_by_one(kind: str) -> None:
+    together, reason = ended(uneven(kind), batches=True)
+    alone, _ = ended(uneven(kind), batches=False)
+    assert together == alone and reason
+    assert alone[1].startswith(FAULTS.get(kind, "")) and bool(alone[1]) == (kind in FAULTS)
+    assert bool(alone[3]) == (kind == "equal")
+
+
+def test_even_programs_run_together() -> None:
+    assert ended(uneven("none"), batches=True) == (ended(uneven("none"), batches=False)[0], "")
+
+
+def test_a_launch_that_failed_as_a_batch_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    launch = uneven("ways")
+    with emulated("sm_90") as gpu:
+        launch()
+        monkeypatch.setattr(program_batches.Batch, "start", None)
+        launch()
+    assert gpu.launches[0].one_by_one == gpu.launches[1].one_by_one != ""
+
+
+@pytest.mark.parametrize(("kind", "check"), [("neighbour", "write"), ("theirs", "read"), ("ways", "agreed"), ("equal", "write")])
+def test_each_check_of_a_batch_is_needed(kind: str, check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it the launch ends otherwise than one by one."""
+    owner = program_batches.Batch if check == "agreed" else program_batches._Order
+    monkeypatch.setattr(owner, check, lambda *given: bool(given[1][0]) if check == "agreed" else None)
+    assert ended(uneven(kind), batches=True)[0] != ended(uneven(kind), batches=False)[0]

@@ -1,0 +1,78 @@
+"""Kernels whose programs can run several at once, and such as cannot, for `test_program_batches`."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def rows(x, weights, out, extra, n, width, BLOCK: tl.constexpr):
+    """A row a program: sums, extremes, prefixes, a loop that carries values of all programs and of one."""
+    row = tl.program_id(0)
+    at = tl.arange(0, BLOCK)  # (BLOCK,)
+    value = tl.load(x + row * n + at, mask=at < n, other=0.0)
+    weight = tl.load(weights + at, mask=at < n, other=0.0)
+    scale = tl.load(weights + row) + tl.load(weights + 1)
+    top = tl.exp(value - tl.max(value, axis=0))
+    mean = tl.sum(value * weight, axis=0) / n + scale
+    steps, grown = 0, 0.0
+    for start in range(0, width, 8):
+        part = tl.load(x + row * n + start + tl.arange(0, 8))  # (8,)
+        grown += tl.sum(part * 0.5, axis=0)
+        steps = steps + row * 3 - start
+    kept = tl.where(row % 2 == 0, top, value * mean)
+    tl.store(out + row * n + at, tl.cumsum(kept, axis=0) + grown, mask=at < n)
+    place = tl.argmax(value, axis=0).to(tl.float32)
+    tl.store(extra + row, place + steps + (row // 3) * tl.minimum(row, 2) + tl.cdiv(row, 2) + (row << 2))
+
+
+@triton.jit
+def tiles(x, out, m, n, BLOCK: tl.constexpr):
+    """Axes that come, go and change places."""
+    rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # (BLOCK,)
+    columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)  # (BLOCK,)
+    mask = (rows[:, None] < m) & (columns[None, :] < n)
+    tile = tl.load(x + rows[:, None] * n + columns[None, :], mask=mask, other=0)  # (BLOCK, BLOCK)
+    low, high = tl.split(tl.reshape(tile, (BLOCK, BLOCK // 2, 2)))
+    joined = tl.reshape(tl.join(high, low + tl.program_id(1)), (BLOCK, BLOCK))
+    places = tl.zeros((BLOCK, BLOCK), tl.int32) + (BLOCK - 1 - tl.arange(0, BLOCK))[None, :]
+    turned = tl.trans(tl.gather(joined, places, axis=1) + tl.sum(tile, axis=1)[:, None] * tl.max(tile, axis=0)[None, :])
+    tl.store(out + columns[:, None] * m + rows[None, :], tl.sort(turned), mask=tl.trans(mask))
+
+
+@triton.jit
+def uneven(x, out, other, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    """What only programs that run one by one can tell."""
+    program = tl.program_id(0)
+    at = program * BLOCK + tl.arange(0, BLOCK)  # (BLOCK,)
+    value = tl.load(x + at)
+    if KIND == "assert":
+        tl.device_assert(program != 5, "not the fifth")
+    if KIND == "ways":
+        if program == 3:
+            value = value * 2
+    if KIND == "beyond":
+        value += tl.load(x + at + (program // 7) * 64)
+    if KIND == "neighbour":
+        at -= (program // 6) * 8
+    if KIND == "equal":
+        value, at = value * 0 + 1, at - (program // 6) * 8
+    tl.store(out + at, value)
+    if KIND == "again":
+        value = tl.load(out + at)
+    if KIND == "theirs":
+        value = tl.load(out + (at + BLOCK) % (8 * BLOCK))
+    tl.store(other + at, value)
+
+
+@triton.jit(do_not_specialize=["first", "step", "length", "hole", "far", "again", "limit"])
+def drawn(x, out, first, step, length, hole, far, again, limit, BLOCK: tl.constexpr):
+    """Each program copies `BLOCK` elements `step` apart, but for those from `length` on and each third, `hole`; then it writes
+    `limit` of them again, `far` and more elements on."""
+    lane = tl.arange(0, BLOCK)  # (BLOCK,)
+    at = tl.program_id(0) * first + lane * step
+    mask = (lane < length) & (lane % 3 != hole)
+    tl.store(out + at, tl.load(x + at, mask=mask, other=-1.0) + 1, mask=mask)
+    at = tl.program_id(0) * again + far + lane
+    tl.store(out + at, tl.load(out + at, mask=lane < limit) * 2, mask=lane < limit)
