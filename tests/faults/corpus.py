@@ -13,6 +13,7 @@ from tests.faults.crashes.kernels import CRASHES
 from tests.faults.instruction_constants import mutants_of
 from tests.faults.kernels import (
     ampere_gemm,
+    attention,
     block_scaled_matmul,
     blocked_matmul,
     blocked_matmul_pipelined,
@@ -41,6 +42,7 @@ from tests.faults.timing import barriers, memory, order, tensor_memory
 
 KERNELS = (
     ampere_gemm,
+    attention,
     block_scaled_matmul,
     blocked_matmul,
     blocked_matmul_pipelined,

@@ -184,6 +184,20 @@ ROW_FUNCTIONS = _mutants(
         "gradient without the mean": ("fp32.add(scaled, -fp32.multiply(values, along))", "scaled"),
     },
 )
+ATTENTION = _mutants(
+    "attention.py",
+    {
+        "powers of e": ("* np.log2(np.e), np.float32)", ", np.float32)"),
+        "row sums not faded": ("fp32.fma(total[rows], faded, ", "fp32.add(total[rows], "),
+        "products not faded": ("fp32.multiply(found[rows], faded[:, None])", "found[rows]"),
+        "causal from the first row": ("return np.arange(m) + n - m if causal", "return np.arange(m) if causal"),
+        "columns behind the end count": ("np.full(m, n - 1)", "np.full(m, n + 1)"),
+        "logarithm of the share": (
+            'INSTRUCTIONS["lg2.approx.ftz.f32"](_words(total))',
+            'INSTRUCTIONS["lg2.approx.ftz.f32"](_words(share))',
+        ),
+    },
+)
 _ROUNDED = "(int(exact / unit) if rounding is Rounding.TOWARD_ZERO else round(exact / unit))"
 _OF_C = "max(exponent_of(Fraction(c)), rule.output.smallest_exponent) if c"
 DEFINITION = _mutants(
@@ -236,4 +250,5 @@ MUTANTS = (
     *FOLDED,
     *PHILOX,
     *ROW_FUNCTIONS,
+    *ATTENTION,
 )

@@ -41,6 +41,7 @@ MACHINES = {
     "swiglu": "sm_80",
     "rope": "sm_90",
     "dropout": "sm_80",
+    "attention": "sm_90",
 }
 FEWEST = 8
 OF_ONE_LOOP = ("softmax", "rms_norm", "swiglu", "rope")  # each has few lines to get wrong

@@ -473,6 +473,20 @@ def _split_k_matmul() -> Iterator[Row]:
             yield Row(stem="split_k_matmul", arch=arch, problem=sizes, config=config, must=(product, *loads, *must))
 
 
+def _attention() -> Iterator[Row]:
+    sizes = {"batch": 2, "heads": 8, "kv_heads": 2, "m": 300, "n": 500, "d": 64}
+    for arch in NVIDIA:
+        dtype, causal = ("bf16", True) if arch in ("sm_90", "sm_100") else ("fp16", False)
+        family = {"sm_90": WGMMA, "sm_100": TCGEN05}.get(arch, TCGEN05 if arch in BLACKWELL else MMA_SYNC)
+        yield Row(
+            stem="attention",
+            arch=arch,
+            problem=sizes | {"dtype": dtype, "causal": causal},
+            must=(family[dtype], r"ex2\.approx\.ftz\.f32", r"lg2\.approx\.ftz\.f32", r"div\.full\.f32", CP_ASYNC),
+            must_not=LOCAL,
+        )
+
+
 def _pointer_gather_scatter_matmul() -> Iterator[Row]:
     sizes = {"table_rows": 300, "rows": 500, "out_rows": 400, "k": 304}
     for arch in NVIDIA:
@@ -616,5 +630,6 @@ TABLES = (
     _pointer_gather_scatter_matmul,
     _fp8_blockwise_matmul,
     _split_k_matmul,
+    _attention,
     _block_scaled_matmul,
 )

@@ -31,6 +31,7 @@ STEMS = (
     "swiglu",
     "rope",
     "dropout",
+    "attention",
 )
 _HEAD = """# The kernels, and what they ask
 

@@ -19,6 +19,8 @@ MUTANTS = tuple(
         ("32-bit gathered rows", "pointer_gather_scatter_matmul", "numbers.to(gl.int64)[:, None]", "numbers[:, None]"),
         ("32-bit scattered rows", "pointer_gather_scatter_matmul", "targets.to(gl.int64)[:, None]", "targets[:, None]"),
         ("32-bit rows", "fp8_blockwise_matmul", "tl.arange(0, BLOCK_M)).to(tl.int64)", "tl.arange(0, BLOCK_M))"),
+        ("32-bit rows of Q", "attention", "rows.to(tl.int64)[:, None] * q_row", "rows[:, None] * q_row"),
+        ("32-bit rows of K and V", "attention", "places = columns.to(tl.int64)", "places = columns"),
         ("32-bit rows", "softmax", "row = gl.program_id(0).to(gl.int64)", "row = gl.program_id(0)"),
         ("32-bit rows", "rms_norm", "row = gl.program_id(0).to(gl.int64)", "row = gl.program_id(0)"),
         ("32-bit rows", "dropout", "row = tl.program_id(0).to(tl.int64)", "row = tl.program_id(0)"),

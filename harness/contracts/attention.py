@@ -1,0 +1,168 @@
+"""What `kernels/attention.py` expects: products by the tensor core's model, fp32 arithmetic word for word, row sums in the order of
+the product's fragments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import bitverdict.kernels.attention
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, far_pad, launched
+from bitverdict.harness.contracts.inputs import regimes
+from bitverdict.harness.contracts.oracle.dot_lowering import chained_product, dot_plan, words_rest_on
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.targets import Target
+from bitverdict.reference import attention as plan
+from bitverdict.reference.formats import convert
+
+NAMES = ("dtype", "d", "causal", "scale"), ("block_m", "block_n", "num_warps", "stages")
+SIZES = ("batch", "heads", "kv_heads", "m", "n")
+POOL = (
+    (("fp16", 32, True, None), (64, 32, 4, 2)),
+    (("bf16", 64, False, None), (32, 32, 2, 1)),  # of mma.sync on each target, the row of a product in two warps
+    (("bf16", 40, True, 0.3), (128, 64, 4, 3)),
+    (("fp16", 16, False, None), (128, 32, 8, 2)),
+)
+LISTED = (  # place in POOL, batch, heads, heads of K, rows of Q, rows of K, pads, regime
+    (0, 1, 4, 2, 70, 101, 0, "normal"),
+    (1, 1, 3, 1, 45, 70, 16, "normal"),
+    (2, 1, 1, 1, 230, 90, 8, "normal"),  # rows that meet none, a program of such alone
+    (3, 1, 2, 2, 129, 33, 0, "normal"),
+    (0, 1, 2, 1, 3, 64, 32, "planted"),
+    (1, 1, 2, 2, 33, 31, 0, "wide"),
+    (2, 1, 3, 3, 64, 64, 8, "largest"),
+    (3, 1, 1, 1, 1, 1, 16, "integers"),
+)
+
+
+class AttentionContract(KernelContract):
+    """Launchers of others are not judged: what an attention may round has no derived bound here."""
+
+    parameters = "(q, k, v, *, causal=False, scale=None, block_m=128, block_n=64, num_warps=8, stages=2)"
+
+    def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
+        return [self.pool_of(place) for place in range(len(POOL))]
+
+    def pool_of(self, place: int) -> tuple[Fields, Fields]:
+        problem, config = (dict(zip(names, values, strict=True)) for names, values in zip(NAMES, POOL[place], strict=True))
+        return problem, config
+
+    def draw_problem(self, draw: Callable, problem: Fields, config: Any, target: Target) -> Fields:
+        from hypothesis import strategies as st
+
+        kv_heads = draw(st.integers(1, 2))
+        sizes = {"batch": draw(st.integers(1, 2)), "kv_heads": kv_heads, "heads": kv_heads * draw(st.integers(1, 3))}
+        rows = {"m": draw(st.integers(1, 2 * config.block_m)), "n": draw(st.integers(1, 3 * config.block_n))}
+        gaps = {name: -problem["d"] % 16 + 16 * draw(st.integers(0, 2)) for name in ("q_pad", "kv_pad")}
+        return problem | sizes | rows | gaps
+
+    def regime(self, place: int) -> str:
+        return LISTED[place % len(LISTED)][-1]
+
+    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        """Each tile: ragged blocks, groups, more rows than keys, more keys than rows."""
+        for place, *sizes, pad, _ in LISTED:
+            problem, config = self.pool_of(place)
+            yield problem | dict(zip(SIZES, sizes, strict=True)) | {"q_pad": pad, "kv_pad": 48 - problem["d"] % 16 - pad}, config
+
+    def far(self) -> Iterable[tuple[Fields, Fields]]:
+        problem, config = self.pool_of(1)
+        pad = far_pad(3, problem["d"])
+        yield problem | dict(zip(SIZES, (1, 1, 1, 3, 3), strict=True)) | {"q_pad": pad, "kv_pad": pad}, config
+
+    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        sizes = dict(zip(SIZES, (1, 2, 1, 8, 8), strict=True)) | {"d": 32}
+        yield sizes | {"dtype": "fp32"}, {}
+        yield sizes | {"n": 0}, {}
+        yield sizes | {"d": 264}, {}
+        yield sizes | {"heads": 3, "kv_heads": 2}, {}
+        yield dict.fromkeys((*SIZES, "d"), 1) | {"heads": 1 << 16}, {}
+        yield sizes | {"scale": -1.0}, {}
+        yield sizes, {"block_n": 48}
+        yield sizes, {"block_m": 64}
+        yield sizes, {"block_n": 8}
+        yield sizes, {"stages": 0}
+
+    def for_launcher(self, case: Case, launcher: str) -> Case | None:
+        return None
+
+    def operands(self, case: Case) -> list[Operand]:
+        p = case.problem
+        return [
+            _operand(case, "q", (p.batch, p.heads, p.m, p.d), p.q_pad),
+            _operand(case, "k", (p.batch, p.kv_heads, p.n, p.d), p.kv_pad),
+            _operand(case, "v", (p.batch, p.kv_heads, p.n, p.d), p.kv_pad),
+        ]
+
+    def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
+        p = case.problem
+        operands = (tensors[name] for name in ("q", "k", "v"))
+        o, lse = launched(launcher or self.module.attention, *operands, causal=p.causal, scale=p.scale, **vars(case.config))
+        return {"o": o, "lse": lse}
+
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        p, (tiles, basis) = case.problem, _tiles(case, target.arch)
+        q, k, v = (np.ascontiguousarray(operands[name].codes) for name in ("q", "k", "v"))
+        group = p.heads // p.kv_heads
+        found = [
+            plan.attention(q[batch, head], k[batch, head // group], v[batch, head // group], p.scale, p.causal, tiles)
+            for batch in range(p.batch)
+            for head in range(p.heads)
+        ]
+        o, lse = (np.stack(each) for each in zip(*found, strict=True))  # (batch heads, m, d), (batch heads, m)
+        return [
+            _output("o", p.dtype, tiles.narrow(o).reshape(p.batch, p.heads, p.m, p.d), basis),
+            _output("lse", "fp32", lse.reshape(p.batch, p.heads, p.m), basis),
+        ]
+
+    def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
+        p = case.problem
+        return super().coverage(case, target) | {
+            "causal": str(p.causal),
+            "heads of a group": p.heads // max(p.kv_heads, 1),
+            "rows that meet none": str(p.causal and p.n < p.m),
+        }
+
+
+def _tiles(case: Case, arch: str) -> tuple[plan.Tiles, str]:
+    """How `arch` computes a head, and what that rests on."""
+    p, c = case.problem, case.config
+    depth = max(1 << (p.d - 1).bit_length(), 16)  # one instruction of K at least
+    chosen = dot_plan(arch, p.dtype, block_m=c.block_m, block_n=c.block_n, block_k=depth, num_warps=c.num_warps)
+    rule = chosen.rule
+    assert rule is not None
+    tiles = plan.Tiles(
+        rows=c.block_m,
+        columns=c.block_n,
+        depth=depth,
+        warps=c.num_warps,
+        family=chosen.family,
+        sm=int(arch.removeprefix("sm_")),
+        product=partial(chained_product, rule),
+        narrow=lambda words: convert("fp32", p.dtype, words, arch),
+    )
+    return tiles, words_rest_on(rule, "blocks of K and V in ascending order")
+
+
+def _operand(case: Case, name: str, shape: tuple[int, int, int, int], pad: int) -> Operand:
+    """(batch, heads, rows, D), `pad` elements after each row."""
+    codes = regimes.draw(case.problem.dtype, shape, case.regime, regimes.generator(case.data_seed, name))
+    row = shape[3] + pad
+    strides = (shape[1] * shape[2] * row, shape[2] * row, row, 1)
+    return Operand(name=name, format=case.problem.dtype, codes=codes, strides=strides)
+
+
+def _output(name: str, format_name: str, words: np.ndarray, basis: str) -> ExpectedOutput:
+    return ExpectedOutput(name=name, format=format_name, shape=words.shape, words=words, basis=basis)
+
+
+def contract(module: ModuleType) -> AttentionContract:
+    return AttentionContract(module, "attention")
+
+
+CONTRACT = contract(bitverdict.kernels.attention)

@@ -1,0 +1,264 @@
+"""O = softmax(scale Q K^T) V, head by head: attention, causal or not, with fewer heads of K and V than of Q, or as many.
+
+    S[h, i, j] = Q[h, i, :] . K[g, j, :]                        g = h // (heads / kv_heads), c = scale log2(e)
+    lse[h, i] = log2(sum_j 2^(c S[h, i, j]))
+    O[h, i, :] = sum_j 2^(c S[h, i, j] - lse[h, i]) V[g, j, :]
+
+Q, O: (batch, heads, m, D) of fp16 or bf16; K, V: (batch, kv_heads, n, D) of that type; lse: (batch, heads, m) of fp32. Causal:
+row i of Q meets rows j <= i + n - m of K, so the last row meets all. A row that meets none gets zeros, and -inf for its lse.
+
+One program takes `block_m` rows of one head through K and V, `block_n` rows at a time, in ascending order. A step has S by tensor
+cores, the largest score of each row so far, and powers 2^(c S - largest) by a fused multiply-add and ex2.approx. It adds the powers
+in fp32, and multiplies them with V in the type of V. What was added before is faded first. All other operations round. Where
+threads hold a row decides the order of its sum, and the shape of the tile decides that: so every bit is decided.
+
+Preconditions, and what each costs when broken:
+
+- The elements of a row are neighbours: otherwise other elements are read. Refused by the launcher.
+- Scores of rows that do not exist, or are not met, count as -inf: with 0 instead they would enter maximum and sum.
+- The exponent's base is 0 where a row has met nothing yet: -inf less -inf would be NaN.
+- scale is positive: the largest score of a row is found before it is scaled. Refused by the launcher.
+- A program whose rows meet nothing takes one block all the same. On sm_100 the compiler reads the scores of the first block
+  ahead of the loop, also where there is none, and nobody has written them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import e, log2
+
+import torch
+import triton
+import triton.language as tl
+
+from bitverdict.kernels.clauses import Clause, require
+from bitverdict.kernels.descriptor_rules import dtype_clause, is_power_of_two, positive_clause, same_place, same_type
+from bitverdict.kernels.features import Feature
+from bitverdict.kernels.row_tiles import AS_WRITTEN
+
+REQUIRES = frozenset({Feature.MMA_SYNC})
+DTYPES = ("fp16", "bf16")
+LONGEST = 256  # elements of a row
+GRID = 65535  # programs along the second axis of a grid
+LOG2_E = log2(e)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Sizes; the elements that follow each row of Q, and of K and V; `scale` None: 1 / sqrt(d)."""
+
+    batch: int
+    heads: int
+    kv_heads: int
+    m: int
+    n: int
+    d: int
+    dtype: str = "fp16"
+    causal: bool = False
+    scale: float | None = None
+    q_pad: int = 0
+    kv_pad: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Rows of Q and of K of one step, warps, and stages of the loads."""
+
+    block_m: int = 128
+    block_n: int = 64
+    num_warps: int = 8
+    stages: int = 2
+
+
+CLAUSES = (
+    dtype_clause(DTYPES, "the products of a row's powers with V have no such instruction"),
+    positive_clause("batch", "heads", "kv_heads", "m", "n", "d"),
+    Clause(
+        name="row",
+        holds=lambda p, c: p.d <= LONGEST,
+        value=lambda p, c: f"d = {p.d}",
+        rule=f"a row has at most {LONGEST} elements",
+        remedy="split the head",
+        cost="what a program adds up does not fit its registers",
+        layer="ptxas",
+    ),
+    Clause(
+        name="groups",
+        holds=lambda p, c: p.heads % p.kv_heads == 0,
+        value=lambda p, c: f"{p.heads} heads of Q, {p.kv_heads} of K and V",
+        rule="the heads of K and V divide those of Q",
+        remedy="repeat heads of K and V",
+        cost="the last heads of Q read K and V beyond their end",
+    ),
+    Clause(
+        name="grid",
+        holds=lambda p, c: p.batch * p.heads <= GRID,
+        value=lambda p, c: f"{p.batch} x {p.heads} heads",
+        rule=f"batch times heads is at most {GRID}",
+        remedy="launch parts of the batch",
+        cost="the grid cannot be launched",
+        layer="driver",
+    ),
+    Clause(
+        name="scale",
+        holds=lambda p, c: p.scale is None or 0 < p.scale < float("inf"),
+        value=lambda p, c: f"scale = {p.scale}",
+        rule="the scale is positive and finite",
+        remedy="negate Q",
+        cost="the largest score of a row is the least once it is scaled, and powers overflow",
+    ),
+    Clause(
+        name="powers of two",
+        holds=lambda p, c: all(is_power_of_two(size) for size in (c.block_m, c.block_n, c.num_warps)),
+        value=lambda p, c: f"tile {c.block_m}x{c.block_n}, {c.num_warps} warps",
+        rule="tile and warps are powers of two",
+        remedy="take the next power of two: the matrices may stay ragged",
+        cost="a tile program has no such tensor",
+        layer="front end",
+    ),
+    Clause(
+        name="rows of a warp",
+        holds=lambda p, c: 16 * c.num_warps <= c.block_m <= 128,
+        value=lambda p, c: f"block_m = {c.block_m}, {c.num_warps} warps",
+        rule="block_m is at most 128 and at least 16 for each warp",
+        remedy="take block_m=128, num_warps=8",
+        cost="warps share the sum of a row, or a program's rows do not fit its registers",
+    ),
+    Clause(
+        name="columns",
+        holds=lambda p, c: 16 <= c.block_n <= 256,
+        value=lambda p, c: f"block_n = {c.block_n}",
+        rule="block_n is 16 to 256",
+        remedy="take block_n=64",
+        cost="there is no instruction to make it of",
+        layer="front end",
+    ),
+    Clause(
+        name="stages",
+        holds=lambda p, c: c.stages >= 1,
+        value=lambda p, c: f"stages = {c.stages}",
+        rule="loads have at least one stage",
+        remedy="take stages=2",
+        cost="nothing is ever loaded",
+        layer="front end",
+    ),
+)
+
+
+SIZES = ("heads", "group", "m", "n")  # no address is made of them that a whole number of 16 bytes would help
+
+
+@triton.jit(do_not_specialize=SIZES)
+def attention_kernel(
+    q, k, v, o, lse, heads, group, m, n, scale,
+    q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row,
+    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
+    STAGES: tl.constexpr,
+):  # fmt: skip
+    start = tl.program_id(0) * BLOCK_M
+    batch, head = (tl.program_id(1) // heads).to(tl.int64), (tl.program_id(1) % heads).to(tl.int64)
+    rows, depth = start + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)  # (BLOCK_M,), (BLOCK_D,)
+    q += batch * q_batch + head * q_head
+    k += batch * k_batch + head // group * k_head
+    v += batch * v_batch + head // group * v_head
+    queries = tl.load(
+        q + rows.to(tl.int64)[:, None] * q_row + depth[None, :], mask=(rows < m)[:, None] & (depth < D)[None, :], other=0.0
+    )  # (BLOCK_M, BLOCK_D)
+    largest = tl.full((BLOCK_M,), -float("inf"), tl.float32)  # (BLOCK_M,)
+    total = tl.zeros((BLOCK_M,), tl.float32)  # (BLOCK_M,)
+    found = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)  # (BLOCK_M, BLOCK_D)
+    end = tl.maximum(tl.minimum(n, start + BLOCK_M + n - m), 1) if CAUSAL else n
+    for first in tl.range(0, end, BLOCK_N, num_stages=STAGES):
+        columns = first + tl.arange(0, BLOCK_N)  # (BLOCK_N,)
+        places = columns.to(tl.int64)  # (BLOCK_N,)
+        keys = tl.load(
+            k + places[None, :] * k_row + depth[:, None], mask=(depth < D)[:, None] & (columns < n)[None, :], other=0.0
+        )  # (BLOCK_D, BLOCK_N)
+        met = (columns < n)[None, :]  # (1, BLOCK_N)
+        if CAUSAL:
+            met = met & (columns[None, :] <= rows[:, None] + (n - m))  # (BLOCK_M, BLOCK_N)
+        scores = tl.where(met, tl.dot(queries, keys), -float("inf"))  # (BLOCK_M, BLOCK_N)
+        higher = tl.maximum(largest, tl.max(scores, 1) * scale)  # (BLOCK_M,)
+        base = tl.where(higher == -float("inf"), 0.0, higher)  # (BLOCK_M,)
+        powers = tl.exp2(tl.fma(scores, scale, -base[:, None]))  # (BLOCK_M, BLOCK_N)
+        faded = tl.exp2(largest - base)  # (BLOCK_M,)
+        total = tl.fma(total, faded, tl.sum(powers, 1))
+        values = tl.load(
+            v + places[:, None] * v_row + depth[None, :], mask=(columns < n)[:, None] & (depth < D)[None, :], other=0.0
+        )  # (BLOCK_N, BLOCK_D)
+        found = tl.dot(powers.to(v.dtype.element_ty), values, found * faded[:, None])
+        largest = higher
+    line = tl.program_id(1).to(tl.int64) * m + rows  # (BLOCK_M,)
+    tl.store(lse + line, largest + _log2(total), mask=rows < m)
+    share = tl.where(total == 0.0, 0.0, 1.0 / total)  # (BLOCK_M,)
+    tl.store(
+        o + line[:, None] * D + depth[None, :],
+        (found * share[:, None]).to(o.dtype.element_ty),
+        mask=(rows < m)[:, None] & (depth < D)[None, :],
+    )
+
+
+@triton.jit
+def _log2(x):
+    return tl.inline_asm_elementwise("lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    block_m: int = 128,
+    block_n: int = 64,
+    num_warps: int = 8,
+    stages: int = 2,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """O (batch, heads, m, D) and lse (batch, heads, m), contiguous, on the operands' device.
+
+    `q` (batch, heads, m, D); `k` and `v` (batch, kv_heads, n, D), the elements of a row neighbours. `scale` None: 1 / sqrt(D).
+    ValueError names the broken clause with its value, rule and remedy.
+    """
+    config = Config(block_m=block_m, block_n=block_n, num_warps=num_warps, stages=stages)
+    problem = _legal(q, k, v, causal, scale, config)
+    o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
+    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    attention_kernel[(triton.cdiv(problem.m, block_m), problem.batch * problem.heads)](
+        q, k, v, o, lse, problem.heads, problem.heads // problem.kv_heads, problem.m, problem.n, factor(problem),
+        *q.stride()[:3], *k.stride()[:3], *v.stride()[:3],
+        causal, problem.d, block_m, block_n, block_of(problem.d), stages, num_warps=num_warps, **AS_WRITTEN,
+    )  # fmt: skip
+    return o, lse
+
+
+def factor(problem: Problem) -> float:
+    """c, which the scores are multiplied by before 2 is raised to them."""
+    return (problem.d**-0.5 if problem.scale is None else problem.scale) * LOG2_E
+
+
+def block_of(d: int) -> int:
+    """Elements of the tile that rows of `d` lie in: the next power of two, 16 at least, for that is one instruction."""
+    return max(triton.next_power_of_2(d), 16)
+
+
+def _legal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float | None, config: Config) -> Problem:
+    """What is asked; ValueError where it is not legal."""
+    same_place(q, k, v)
+    if q.dim() != 4 or k.dim() != 4 or k.shape != v.shape or q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
+        raise ValueError(
+            f"attention: shapes Q {tuple(q.shape)}, K {tuple(k.shape)}, V {tuple(v.shape)}: must be (batch, heads, m, D) and twice "
+            "(batch, kv_heads, n, D); transpose heads and rows"
+        )
+    for name, operand in (("Q", q), ("K", k), ("V", v)):
+        if operand.stride(3) != 1 and operand.shape[3] > 1:
+            raise ValueError(
+                f"attention: {name} has strides {operand.stride()}: the elements of a row must be neighbours; call .contiguous()"
+            )
+    batch, heads, m, d = q.shape
+    problem = Problem(
+        batch=batch, heads=heads, kv_heads=k.shape[1], m=m, n=k.shape[2], d=d, dtype=same_type(q, k, v), causal=causal, scale=scale,
+        q_pad=max(q.stride(2) - d, 0), kv_pad=max(k.stride(2) - d, 0),
+    )  # fmt: skip
+    require("attention", CLAUSES, problem, config)
+    return problem

@@ -1,0 +1,128 @@
+"""Attention: its values in float64, and the words of a plan that takes K and V block by block.
+
+A plan says which instruction makes each step: products of a block by a tensor core (`Tiles.product`), and in which order a row is
+added. Codes are fp16 or bf16, words fp32 (uint32). All functions take one head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitverdict.reference.reduction_order import Layout, reduced, reduction_order, vectorised
+from bitverdict.reference.scalar_arithmetic import fp32
+from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
+from bitverdict.reference.special_functions.sequences import divide, exp2
+
+Product = Callable[[np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
+ONE = np.array(1, np.float32)
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How a head is computed: `rows` of Q a program, `columns` rows of K and V a step, `depth` elements of a row, zeros included.
+
+    `product(a, b, c)`: words (M, N) of codes a (M, K) and b (K, N) and of words c (M, N); None: zeros. `narrow`: codes of fp32
+    words. `family` and `warps` of the product and `sm`, the number of the architecture, decide the order of a row's sum."""
+
+    rows: int
+    columns: int
+    depth: int
+    warps: int
+    family: str
+    sm: int
+    product: Product
+    narrow: Callable[[np.ndarray], np.ndarray]
+
+    def row_sums(self, values: np.ndarray) -> np.ndarray:
+        """(M,) float32 of `values` (M, columns), each row in the order in which threads hold it."""
+        layout = self.row_layout()
+        order = reduction_order(layout, 0, pairs=vectorised(layout, 0, "fp32", sm=self.sm))
+        (found,) = reduced((values,), 1, order, lambda a, b: (fp32.add(a, b),))
+        return found
+
+    def row_layout(self) -> Layout:
+        """Where the elements of one row of scores lie.
+
+        mma.sync and wgmma: of each eight elements a thread has two neighbours, and four threads have the eight (PTX ISA,
+        accumulator fragments of m16n8k16 and m64nNk16). Warps have rows of their own. Only with mma.sync, where o has more columns
+        than rows, they have eights in turn (Triton 3.9, AccelerateMatmul: products that follow one another). tcgen05: a thread has
+        the row, of 128 rows by 4 warps. Otherwise it has one half and another thread the other (Triton 3.9, the layouts in which
+        tensor memory is read)."""
+        steps = [[1 << bit] for bit in range(self.columns.bit_length() - 1)]
+        if self.family == "tcgen05":
+            return Layout.of(steps, [], []) if (self.rows, self.warps) == (128, 4) else Layout.of(steps[:-1], steps[-1:], [])
+        shared = self.warps.bit_length() - 1 if self.family == "mma.sync" and self.rows < self.depth else 0
+        return Layout.of([*steps[:1], *steps[3 + shared :]], steps[1:3], steps[3 : 3 + shared])
+
+
+def attention(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float | None, causal: bool, tiles: Tiles
+) -> tuple[np.ndarray, np.ndarray]:
+    """o (m, D) and lse (m,), words, of codes q (m, D), k and v (n, D). `scale` None: 1 / sqrt(D).
+
+    Block by block: scores, their largest so far, 2^(log2(e) scale score - largest) by a fused multiply-add and ex2. What was
+    added before is faded by 2^(largest before - largest). The sum of the row is taken in by a fused multiply-add, the product with
+    V by the accumulator. Then the product with the reciprocal of the sum, and lg2."""
+    (m, d), n, factor = q.shape, len(k), exponent(q.shape[1], scale)
+    last = _last_met(m, n, causal)  # (m,)
+    ends = (np.arange(m) // tiles.rows + 1) * tiles.rows + n - m if causal else np.full(m, n)  # (m,)
+    ends = np.clip(ends, 1, n)  # one block at least
+    largest, total = np.full(m, -np.inf, np.float32), np.zeros(m, np.float32)
+    found = np.zeros((m, d), np.float32)
+    for first in range(0, n, tiles.columns):
+        rows = slice(int(np.searchsorted(ends, first, side="right")), m)  # whose program takes this block
+        keys, values = (_block(each, first, tiles.columns) for each in (k, v))  # (columns, D) each
+        scores = tiles.product(q[rows], keys.T, None).view(np.float32)  # (rows, columns)
+        scores = np.where(first + np.arange(tiles.columns) <= last[rows, None], scores, np.float32(-np.inf))
+        higher = np.fmax(largest[rows], fp32.multiply(np.fmax.reduce(scores, axis=1), factor))  # (rows,)
+        base = np.where(np.isneginf(higher), np.float32(0), higher)  # (rows,)
+        powers = exp2(_words(fp32.fma(scores, factor, -base[:, None])))  # (rows, columns)
+        faded = exp2(_words(fp32.add(largest[rows], -base))).view(np.float32)  # (rows,)
+        total[rows] = fp32.fma(total[rows], faded, tiles.row_sums(powers.view(np.float32)))
+        kept = _words(fp32.multiply(found[rows], faded[:, None]))  # (rows, D)
+        found[rows] = tiles.product(tiles.narrow(powers), values, kept).view(np.float32)
+        largest[rows] = higher
+    with np.errstate(all="ignore"):
+        share = np.where(total == 0, np.float32(0), divide(_words(ONE), _words(total)).view(np.float32))  # (m,)
+    logarithm = INSTRUCTIONS["lg2.approx.ftz.f32"](_words(total)).view(np.float32)  # (m,)
+    return _words(fp32.multiply(found, share[:, None])), _words(fp32.add(largest, logarithm))
+
+
+def exponent(d: int, scale: float | None) -> np.ndarray:
+    """log2(e) times the scale, rounded once to fp32."""
+    return np.array((d**-0.5 if scale is None else scale) * np.log2(np.e), np.float32)
+
+
+def attention_value(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, causal: bool) -> tuple[np.ndarray, np.ndarray]:
+    """o (m, D) and lse (m,) of float64; zeros and -inf for a row that meets none."""
+    powers, lse = _powers(q, k, scale, causal)
+    return powers @ v, lse
+
+
+def _powers(q: np.ndarray, k: np.ndarray, scale: float, causal: bool) -> tuple[np.ndarray, np.ndarray]:
+    """P (m, n) and lse (m,) of float64."""
+    met = np.arange(len(k)) <= _last_met(len(q), len(k), causal)[:, None]  # (m, n)
+    scores = np.where(met, q @ k.T * (scale / np.log(2)), -np.inf)  # (m, n)
+    base = np.maximum(scores.max(axis=1), -(2.0**1000))  # (m,)
+    powers = np.exp2(scores - base[:, None])  # (m, n)
+    total = powers.sum(axis=1)  # (m,)
+    with np.errstate(divide="ignore"):
+        return powers / np.where(total == 0, 1, total)[:, None], np.log2(total) + base
+
+
+def _last_met(m: int, n: int, causal: bool) -> np.ndarray:
+    """(m,) the last row of K that each row of Q meets."""
+    return np.arange(m) + n - m if causal else np.full(m, n - 1)
+
+
+def _block(codes: np.ndarray, first: int, columns: int) -> np.ndarray:
+    """(columns, D): rows of `codes` from `first`, zeros behind the last."""
+    taken = codes[first : first + columns]
+    return np.pad(taken, ((0, columns - len(taken)), (0, 0)))
+
+
+def _words(values: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(values, np.float32).view(np.uint32)
