@@ -170,6 +170,25 @@ PHILOX = _mutants(
         "index of 32 bits": ("index & _LOW, index >> _HALF, zero", "index & _LOW, zero, zero"),
     },
 )
+QUANTIZED_ROWS = _mutants(
+    "quantized_rows.py",
+    {
+        "divided by the reciprocal": (
+            "quotient = fp32.divide(kept, divisor)",
+            "quotient = fp32.multiply(kept, fp32.reciprocal(divisor))",
+        ),
+        "a scale of zero divides": (
+            "divisor = np.where(divisor > 0, divisor, INFINITY)[..., None]",
+            "divisor = divisor[..., None]",
+        ),
+        "the tensor's scale left out": (
+            "reach = fp32.multiply(np.array(E2M1.largest, np.float32), tensor_scale)",
+            "reach = np.float32(6)",
+        ),
+        "a NaN is no matter": ("scales[~finite] = NVFP4.scale.nan_code", "pass"),
+        "packed from the end": ("(pack(elements) if", "(pack(elements[:, ::-1]) if"),
+    },
+)
 ROW_FUNCTIONS = _mutants(
     "row_functions.py",
     {
@@ -249,6 +268,7 @@ MUTANTS = (
     *TRITON_FUNCTIONS,
     *FOLDED,
     *PHILOX,
+    *QUANTIZED_ROWS,
     *ROW_FUNCTIONS,
     *ATTENTION,
 )

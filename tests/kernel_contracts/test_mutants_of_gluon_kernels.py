@@ -42,6 +42,7 @@ MACHINES = {
     "rope": "sm_90",
     "dropout": "sm_80",
     "attention": "sm_90",
+    "quantize_mxfp": "sm_90",
 }
 FEWEST = 8
 OF_ONE_LOOP = ("softmax", "rms_norm", "swiglu", "rope")  # each has few lines to get wrong

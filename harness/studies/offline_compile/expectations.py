@@ -545,6 +545,25 @@ SCALED_KINDS = {
 }
 
 
+def _quantize_mxfp() -> Iterator[Row]:
+    """Conversions to fp8 are one instruction where the chip has it; elements of e2m1 are made of comparisons everywhere."""
+    forms = {
+        "mxfp4": (r"setp\.(gt|leu)\.f32", r"st\.global"),
+        "mxfp8_e4m3": (r"cvt\.rn\.satfinite\.e4m3x2\.f32",),
+        "mxfp8_e5m2": (r"cvt\.rn\.satfinite\.e5m2x2\.f32",),
+        "nvfp4": (r"cvt\.rn\.satfinite\.e4m3x2\.f32", r"div\.rn\.f32"),
+    }
+    for arch in NVIDIA:
+        has_fp8 = Feature.FP8_E4M3 in features_of(arch)
+        for name, must in forms.items():
+            row = Row(stem="quantize_mxfp", arch=arch, problem={"rows": 3, "columns": 1000, "format": name})
+            if name in ("mxfp8_e4m3", "nvfp4") and not has_fp8:
+                yield replace(row, expected_outcome=("front end", "fp8e4nv"))
+            else:
+                found = must if has_fp8 or name == "mxfp4" else (r"cvt\.rz\.f16x2\.f32",)
+                yield replace(row, must=found, must_not=(*LOCAL, r"fma\.rn\.f32"))
+
+
 def _block_scaled_matmul() -> Iterator[Row]:
     """Whole tiles of scales go from shared to tensor memory by tcgen05.cp; a ragged K takes them through registers."""
     wide = {"block_n": 256, "num_stages": 4}
@@ -631,5 +650,6 @@ TABLES = (
     _fp8_blockwise_matmul,
     _split_k_matmul,
     _attention,
+    _quantize_mxfp,
     _block_scaled_matmul,
 )

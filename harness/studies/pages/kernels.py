@@ -32,6 +32,7 @@ STEMS = (
     "rope",
     "dropout",
     "attention",
+    "quantize_mxfp",
 )
 _HEAD = """# The kernels, and what they ask
 

@@ -7,7 +7,11 @@ from tests.faults.mutants import Mutant, once
 ROWS_OF_A = "places = row.to(gl.int64)[:, None] * (chunks_in_row * 8) + column[None, :]  # (ROWS, BLOCK_K)\n"
 IN_32_BITS = ROWS_OF_A.replace(".to(gl.int64)", "")
 ON_16_BYTES, INSIDE = "every row starts on 16 bytes.\n    ", "    inside = "
-SHOWS_IN = {"pointer_gather_scatter_matmul": (("regime", "normal"), ("row numbers", "permuted"), ("n mod 16", "0"))}
+SHOWS_IN = {
+    "pointer_gather_scatter_matmul": (("regime", "normal"), ("row numbers", "permuted"), ("n mod 16", "0")),
+    "quantize_mxfp": (("dtype", "bf16"), ("config", "block=1024 num_warps=4")),
+    "dropout": (("dtype", "bf16"), ("config", "block=1024 num_warps=4"), ("regime", "normal")),
+}
 MUTANTS = tuple(
     Mutant(kernel=kernel, name=name, edits=once(replace, by), expected=("illegal address",), shows_in=SHOWS_IN.get(kernel, ()))
     for name, kernel, replace, by in (
@@ -24,6 +28,7 @@ MUTANTS = tuple(
         ("32-bit rows", "softmax", "row = gl.program_id(0).to(gl.int64)", "row = gl.program_id(0)"),
         ("32-bit rows", "rms_norm", "row = gl.program_id(0).to(gl.int64)", "row = gl.program_id(0)"),
         ("32-bit rows", "dropout", "row = tl.program_id(0).to(tl.int64)", "row = tl.program_id(0)"),
+        ("32-bit rows", "quantize_mxfp", "row = tl.program_id(0).to(tl.int64)", "row = tl.program_id(0)"),
         ("32-bit rows", "swiglu", "row = gl.program_id(0).to(gl.int64)", "row = gl.program_id(0)"),
         ("32-bit tiles down", "block_scaled_matmul", "    tile = tile.to(tl.int64)\n", ""),
         ("32-bit tiles along K", "block_scaled_matmul", "tile_column.to(tl.int64) * stride_tile", "tile_column * stride_tile"),
