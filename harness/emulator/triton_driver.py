@@ -20,6 +20,7 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 from triton.runtime import driver
 
+from bitverdict.harness.emulator import layout_classes  # noqa: F401  (what it does it does at import)
 from bitverdict.harness.emulator.autotuning import checked, several, tuned
 from bitverdict.harness.emulator.compiled_kernel import returned
 from bitverdict.harness.emulator.compiler_digest import install
