@@ -1,10 +1,11 @@
 """Reductions and scans of drawn shapes, layouts and types on the emulated GPU, held to their PTX or to a real GPU.
 
-    python benchmarks/reduction_order.py [--cases 150] [--seed 0] [--arch sm_90]
-    python benchmarks/reduction_order.py --device cuda:0 [--cases 100] [--jobs 12] [--words 16384]
+    python benchmarks/reduction_order.py [--cases 150] [--seed 0] [--arch sm_90] [--lanes]
+    python benchmarks/reduction_order.py --device cuda:0 [--cases 100] [--jobs 12] [--words 16384] [--lanes]
 
 Without a device each case is one program, and its PTX is executed for all threads. With one, emulated sm_90 words are held to those
-of the device, `--words` a case. Exit status 1 where a word differs. A case that is refused is counted by its reason.
+of the device, `--words` a case. `--lanes` draws tiles of which a thread holds few elements, so that lanes have different words of
+one sum, and uses of these words. Exit status 1 where a word differs. A case that is refused is counted by its reason.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ import sys
 import time
 import warnings
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,14 +30,14 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
-from bitverdict.harness.emulator.advice import Advice
-from bitverdict.harness.emulator.frontend.lowerings import reductions
+from bitverdict.harness.emulator.frontend import thread_copies
 from tests.support import reduction_kernels as kernels
 from tests.support.reduction_words import as_bytes, both_ways, drawn
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 REDUCTIONS = ("sum", "product", "dot", "less", "largest")
 SCANS = ("cumsum", "reverse", "cumprod", "decayed", "normalised", "less dot")  # as many words as elements
+FURTHER = ("squared", "chosen", "behind", "carried", "turned", "rounded", "other axis", "largest", "all")  # of `fold_further`
 TYPES = (torch.float32, torch.float32, torch.float32, torch.float16, torch.bfloat16)
 LARGEST = 4096  # elements of a tile: PTX is executed by exact rationals
 
@@ -61,6 +65,21 @@ class Case:
         chosen = generator.choice(ARCHITECTURES)
         return cls(kind, rows, columns, axis, dtype, warps, generator.random() < 0.8, generator.randrange(1 << 30), arch or chosen)
 
+    @classmethod
+    def draw_lanes(cls, generator: random.Random, arch: str | None) -> Case:
+        """Of which a thread holds few elements along the axis."""
+        warps, axis = generator.choice((1, 2, 4, 8)), generator.randrange(2)
+        most = 32 * warps if axis else 128 * warps
+        rows, columns = 1 << generator.randrange(8), 1 << generator.randrange(6)
+        while rows * columns > most:
+            rows, columns = max(rows // 2, 1), max(columns // 2, 1)
+        if (rows if axis == 0 else columns) == 1:
+            rows, columns = (2, columns) if axis == 0 else (rows, 2)
+        kind = generator.choice(("dot", "less", "normalised", "less dot", *FURTHER))
+        dtype = generator.choice((*TYPES, torch.float32)) if kind in ("dot", "less", "less dot") else torch.float32
+        chosen = generator.choice(ARCHITECTURES)
+        return cls(kind, rows, columns, axis, dtype, warps, True, generator.randrange(1 << 30), arch or chosen)
+
     def __str__(self) -> str:
         name = f"{self.kind} {self.rows}x{self.columns} axis {self.axis} {self.dtype} {self.arch} {self.warps} warps"
         return name if self.fused else name + " without fusion"
@@ -68,7 +87,7 @@ class Case:
     @property
     def left(self) -> int:
         """Words that one program stores."""
-        return self.rows * self.columns if self.kind in SCANS else (self.columns if self.axis == 0 else self.rows)
+        return self.rows * self.columns if self.kind in SCANS + FURTHER else (self.columns if self.axis == 0 else self.rows)
 
     def tensors(self, programs: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         shape = (programs, self.rows, self.columns)
@@ -79,37 +98,52 @@ class Case:
             y = y.abs()
         return x, y, torch.zeros(programs * self.left, dtype=self.dtype)
 
+    @property
+    def kernel(self) -> Any:
+        return kernels.fold_further if self.kind in FURTHER else kernels.fold
+
     def constants(self) -> dict[str, int | str]:
         return {"ROWS": self.rows, "COLUMNS": self.columns, "AXIS": self.axis, "KIND": self.kind}
 
     def launch(self, tensors: tuple[torch.Tensor, ...], programs: int) -> torch.Tensor:
         options = {"num_warps": self.warps, "enable_fp_fusion": self.fused}
-        kernels.fold[(programs,)](*tensors, **self.constants(), **options)
+        self.kernel[(programs,)](*tensors, **self.constants(), **options)
         return tensors[-1]
 
 
 def by_ptx(case: Case) -> tuple[int, int]:
     """Words compared, and words that differ."""
     x, y, out = case.tensors(1)
-    found = both_ways(kernels.fold, [x[0], y[0]], [out], case.constants(), case.arch, case.warps, enable_fp_fusion=case.fused)
+    found = both_ways(case.kernel, [x[0], y[0]], [out], case.constants(), case.arch, case.warps, enable_fp_fusion=case.fused)
     return out.numel(), found.differing
 
 
-def on_the_emulator(case: Case, programs: int) -> tuple[list[bytes], str]:
-    """The words of all programs, and why the case is refused. Two versions where lanes store different words to one place: that of
-    the last lane, then that of the first."""
+def on_the_emulator(case: Case, programs: int) -> tuple[bytes, str, bool]:
+    """The words of all programs, why the case is refused, and whether words of one result differed from lane to lane."""
     warnings.simplefilter("ignore")
-    found: list[bytes] = []
-    for lane in (-1, 0):
-        reductions.STORED_LANE = lane
+    with counting_lanes() as differed:
         try:
-            with emulated(case.arch) as device:
-                found.append(as_bytes(case.launch(case.tensors(programs), programs)).tobytes())
-                if not any(Advice.LANES_DIFFER.value in each for each in device.advice):
-                    return found, ""
+            with emulated(case.arch):
+                return as_bytes(case.launch(case.tensors(programs), programs)).tobytes(), "", bool(differed)
         except EmulatedFault as error:
-            return [], str(error).partition(" [")[0]
-    return found, ""
+            return b"", str(error).partition(" [")[0], bool(differed)
+
+
+@contextmanager
+def counting_lanes() -> Iterator[list[None]]:
+    """A list with an item for each reduction, while entered, whose words differ from lane to lane."""
+    found: list[None] = []
+    original = thread_copies.reduced_by_threads
+
+    def counted(*given: Any) -> Any:
+        found.append(None)
+        return original(*given)
+
+    thread_copies.reduced_by_threads = counted
+    try:
+        yield found
+    finally:
+        thread_copies.reduced_by_threads = original
 
 
 def main() -> int:
@@ -120,18 +154,21 @@ def main() -> int:
     parser.add_argument("--device")
     parser.add_argument("--jobs", type=int, default=12)
     parser.add_argument("--words", type=int, default=1 << 14)
+    parser.add_argument("--lanes", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     generator = random.Random(options.seed)
-    cases = [Case.draw(generator, "sm_90" if options.device else options.arch) for _ in range(options.cases)]
+    draw = Case.draw_lanes if options.lanes else Case.draw
+    cases = [draw(generator, "sm_90" if options.device else options.arch) for _ in range(options.cases)]
     return held_to_the_device(cases, options) if options.device else held_to_the_ptx(cases)
 
 
 def held_to_the_ptx(cases: list[Case]) -> int:
-    ran, words, wrong, refused, began = Counter[str](), 0, 0, Counter[str](), time.perf_counter()
+    ran, words, wrong, refused, began, lanes = Counter[str](), 0, 0, Counter[str](), time.perf_counter(), 0
     for case in cases:
         try:
-            count, differing = by_ptx(case)
+            with counting_lanes() as differed:
+                count, differing = by_ptx(case)
         except EmulatedFault as error:
             refused[str(error).partition(" [")[0]] += 1
             continue
@@ -139,44 +176,33 @@ def held_to_the_ptx(cases: list[Case]) -> int:
             refused[f"not executed: {error}"] += 1
             continue
         ran[case.arch] += 1
-        words, wrong = words + count, wrong + differing
+        words, wrong, lanes = words + count, wrong + differing, lanes + bool(differed)
         if differing:
-            print(f"{differing} of {count} words differ: {case}")
+            print(f"{differing} of {count} words differ: {case}{', lanes differ' if differed else ''}")
     by_target = ", ".join(f"{arch} {n}" for arch, n in sorted(ran.items()))
-    print(f"{sum(ran.values())} cases ({by_target}), {words:,} words, {wrong} differ")
+    print(f"{sum(ran.values())} cases ({by_target}), in {lanes} of which lanes differ, {words:,} words, {wrong} differ")
     return _told(refused, began, wrong)
 
 
 def held_to_the_device(cases: list[Case], options: argparse.Namespace) -> int:
-    refused, words, wrong, ran, began = Counter[str](), 0, 0, 0, time.perf_counter()
-    clashes, last, first = 0, 0, 0
+    refused, words, wrong, ran, began, lanes = Counter[str](), 0, 0, 0, time.perf_counter(), 0
     programs = [max(options.words // case.left, 1) for case in cases]
     with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
         waiting = [pool.submit(on_the_emulator, case, count) for case, count in zip(cases, programs, strict=True)]
         for case, count, future in zip(cases, programs, waiting, strict=True):
             tensors = tuple(tensor.to(options.device) for tensor in case.tensors(count))
             got = as_bytes(case.launch(tensors, count).cpu())
-            versions, reason = future.result()
+            found, reason, differed = future.result()
             if reason:
                 refused[reason] += 1
                 continue
-            differing = [int((got.reshape(-1) != _words(each)).reshape(got.shape).any(-1).sum()) for each in versions]
-            if len(versions) > 1:
-                clashes, last, first = clashes + 1, last + differing[0], first + differing[1]
-                print(
-                    f"lanes differ, of {len(got)} words {differing[0]} differ by the last lane, {differing[1]} by the first: {case}"
-                )
-                continue
-            ran, words, wrong = ran + 1, words + len(got), wrong + differing[0]
-            if differing[0]:
-                print(f"{differing[0]} of {len(got)} words differ: {case}")
-    print(f"{torch.cuda.get_device_name(options.device)}: {ran} cases, {words:,} words, {wrong} differ")
-    print(f"{clashes} cases whose lanes differ: {last} words differ by the last lane, {first} by the first")
-    return _told(refused, began, wrong + last)
-
-
-def _words(held: bytes) -> np.ndarray:
-    return np.frombuffer(held, np.uint8)
+            differing = int((got.reshape(-1) != np.frombuffer(found, np.uint8)).reshape(got.shape).any(-1).sum())
+            ran, words, wrong, lanes = ran + 1, words + len(got), wrong + differing, lanes + differed
+            if differing:
+                print(f"{differing} of {len(got)} words differ: {case}{', lanes differ' if differed else ''}")
+    device = torch.cuda.get_device_name(options.device)
+    print(f"{device}: {ran} cases, in {lanes} of which lanes differ, {words:,} words, {wrong} differ")
+    return _told(refused, began, wrong)
 
 
 def _told(refused: Counter[str], began: float, wrong: int) -> int:

@@ -122,17 +122,14 @@ def reduced(parts: Parts, axis: int, order: ReductionOrder, combine: Combine, fi
     return tuple(np.take(part, 0, axis) for part in found)
 
 
-def copies(
-    parts: Parts, axis: int, order: ReductionOrder, combine: Combine, first: Combine | None = None, *, stored: int = -1
-) -> tuple[Parts, bool]:
+def copies(parts: Parts, axis: int, order: ReductionOrder, combine: Combine, first: Combine | None = None) -> Parts | None:
     """As `reduced`, of a combination that is not the same both ways: the word of every lane that has the result, along `axis`,
     lane 0 first. In a shuffle each lane combines its own word with the other's.
 
-    Where lanes that disagree store to one place of shared memory, the word of lane `stored` of them is kept, and the second
-    result is True: which one stays is undefined (PTX ISA, st).
+    None where lanes that disagree store to one place of shared memory (`thread_words` says which word stays).
     """
     places = _places(order.bits)
-    found, clash = tuple(np.moveaxis(np.take(part, places, axis), axis, 0) for part in parts), False
+    found = tuple(np.moveaxis(np.take(part, places, axis), axis, 0) for part in parts)
     for _ in order.thread:
         size = len(found[0])
         found, first = (first or combine)(*_half(found, 0, 0, size // 2), *_half(found, 0, size // 2, size)), None
@@ -144,25 +141,10 @@ def copies(
             found, first = tuple(np.stack(pair, 1).reshape(-1, *pair[0].shape[2:]) for pair in zip(*ways, strict=True)), None
         if rest:
             found = tuple(part.reshape(-1, 1 << rest, *part.shape[1:]) for part in found)
-            clash = not agree(found, 0)
-            found = tuple(part[stored] for part in found)
-    return tuple(np.moveaxis(part, 0, axis) for part in found), clash
-
-
-def copy_at(layout: Layout, axis: int, order: ReductionOrder) -> np.ndarray | None:
-    """(n,) which of the `copies` lies in the thread that holds each position along `axis`. None where the position does not say it:
-    threads that hold the same position have different ones, or the result is moved once more."""
-    bits = list(order.lanes)
-    if order.warps:
-        free = [basis for basis in layout.lanes if not any(step for i, step in enumerate(basis) if i != axis)][: len(order.warps)]
-        if len(free) < len(order.warps) or len(order.warps) > LANE_BITS or not all(basis[axis] for basis in free):
-            return None
-        bits = [_bit(basis[axis]) for basis in reversed(free)]
-    positions = np.arange(1 << len(order.bits))
-    found = np.zeros_like(positions)
-    for bit in bits:
-        found = found << 1 | positions >> bit & 1
-    return found
+            if not agree(found, 0):
+                return None
+            found = tuple(part[0] for part in found)
+    return tuple(np.moveaxis(part, 0, axis) for part in found)
 
 
 def agree(parts: Parts, axis: int) -> bool:

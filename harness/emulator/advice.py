@@ -19,7 +19,7 @@ class Advice(Enum):
     DUPLICATE_ROWS = "scatters two rows to one place: either may win"
     STRIDE_CUT = "a descriptor's strides must be multiples of 16 bytes: what is over is dropped"
     LANES_DIFFER = (
-        "lanes of a warp store different words of one result to one place: which stays is undefined, the last lane's was taken"
+        "lanes of a warp store different words of one result to one place: which stays is undefined, that of an H100 was taken"
     )
     UNDEFINED_LANES = "{} depends on lanes that {} leaves undefined (a mask without `other`): the compiled program has zero there"
     FALSE_HINT = "{}; no access of this launch relies on it"

@@ -303,7 +303,15 @@ class Threads:
             if load:
                 self.write(name.strip(), self.shared[places].copy().view("<u4")[:, 0], when, 32)
             else:
-                self.shared[places] = self.read(name.strip()).astype("<u4").view(np.uint8).reshape(-1, 4)
+                turn = self._turns(1)
+                self.shared[places[turn]] = self.read(name.strip()).astype("<u4").view(np.uint8).reshape(-1, 4)[turn]
+
+    def _turns(self, lanes: int) -> np.ndarray:
+        """The threads in the order of their stores to shared memory, of which the last stays: a warp stores in `lanes` turns, and
+        in one turn the lowest lane wins (on an H100; PTX ISA 9.7.9.12 leaves it undefined)."""
+        lane = np.arange(32)
+        order = np.lexsort((-lane, lane * lanes // 32))
+        return (np.arange(0, self.count, 32)[:, None] + order).reshape(-1)
 
     def _copy(self, operands: list[str], when: np.ndarray, bits: int) -> None:
         into, source = operands
@@ -327,6 +335,8 @@ class Threads:
         base, _, offset = place.strip("[] ").partition("+")
         address = self.read(base.strip()) + np.uint64(int(offset or "0", 0))
         size = bits // 8
+        turn = self._turns(max(size * len(names) // 4, 1)) if shared and not load else np.arange(self.count)
+        address, when, asked = address[turn], when[turn], when
         for i, name in enumerate(names):
             at = (address + np.uint64(i * size))[when]
             if not at.size:
@@ -338,9 +348,9 @@ class Threads:
                 held[:, :size] = room[places]
                 words = np.zeros(self.count, np.uint64)
                 words[when] = held.view("<u8")[:, 0]
-                self.write(name, words, when, bits)
+                self.write(name, words, asked, bits)
             else:
-                room[places] = self.read(name)[when].astype("<u8").view(np.uint8).reshape(-1, 8)[:, :size]
+                room[places] = self.read(name)[turn][when].astype("<u8").view(np.uint8).reshape(-1, 8)[:, :size]
 
     def _compare(self, parts: list[str], operands: list[str], half: int) -> Words:
         a, b = (self.read(o) for o in operands[:2])

@@ -88,3 +88,34 @@ def fold_cube(x, out, A: tl.constexpr, B: tl.constexpr, C: tl.constexpr, AXIS: t
     places = tl.arange(0, A)[:, None, None] * (B * C) + tl.arange(0, B)[None, :, None] * C + tl.arange(0, C)[None, None, :]
     values = tl.load(x + places)
     tl.store(out + places, values - tl.sum(values, AXIS, keep_dims=True))
+
+
+@triton.jit
+def fold_further(x, y, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr, AXIS: tl.constexpr, KIND: tl.constexpr):
+    """A sum of products, used further in the way `KIND`; each program has a tile of its own, and stores one of that shape."""
+    places = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :] + tl.program_id(0) * (ROWS * COLUMNS)
+    a, b = tl.load(x + places), tl.load(y + places)
+    total = tl.sum(a * b, AXIS, keep_dims=True)
+    if KIND == "squared":
+        left = a - total
+        found = left * tl.sum(left * left, AXIS, keep_dims=True)
+    elif KIND == "chosen":
+        found = tl.where(total > 0, total * 0.5, 1.0 - total) + b
+    elif KIND == "behind":
+        found = total * 0.75 + a
+    elif KIND == "carried":
+        carried = total
+        for i in range(3):
+            carried = carried * 0.5 + tl.sum((a + i) * b, AXIS, keep_dims=True)
+        found = b - carried
+    elif KIND == "turned":
+        found = a + tl.sum(total) * 0.125
+    elif KIND == "rounded":
+        found = a - total.to(tl.bfloat16).to(tl.float32)
+    elif KIND == "other axis":
+        found = tl.sum(a - total, 1 - AXIS, keep_dims=True) + b
+    elif KIND == "largest":
+        found = b - tl.max(a * total, AXIS, keep_dims=True)
+    elif KIND == "all":
+        found = b - tl.sum(tl.reshape(a - total, [ROWS * COLUMNS]))
+    tl.store(out + places, found)

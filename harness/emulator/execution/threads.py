@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -95,9 +96,21 @@ def slots(shape: tuple[int, ...], layout: str, *, copies: bool = True) -> np.nda
     return np.ravel_multi_index(tuple(np.moveaxis(where, -1, 0)), shape)
 
 
+@cache
+def moved_places(source: tuple[tuple[int, ...], str], target: tuple[tuple[int, ...], str]) -> np.ndarray | None:
+    """(elements,) which element of `source`, a shape and a layout, lies where each element of `target` does; both row-major. None
+    where registers do not correspond."""
+    held, wanted = slots(*source), slots(*target)
+    if held.shape != wanted.shape:
+        return None
+    places = np.zeros(prod(target[0]), np.int64)
+    places[wanted.reshape(-1)] = held.reshape(-1)
+    return places if (places[wanted] == held).all() else None
+
+
 def stays_in_warp(before: Owners, after: Owners) -> bool:
     """Whether a conversion between two layouts moves nothing from one warp to another."""
     return bool((before.threads // WARP == after.threads // WARP).all()) and before.copies // WARP == after.copies // WARP
 
 
-__all__ = ["EVERY", "SCALAR", "WARP", "Owners", "bases", "owners", "slots", "stays_in_warp"]
+__all__ = ["EVERY", "SCALAR", "WARP", "Owners", "bases", "moved_places", "owners", "slots", "stays_in_warp"]

@@ -1,29 +1,35 @@
-"""Results of which each lane may have another word: followed until each element takes the word of the thread that holds it.
+"""Results of which each lane may have another word: the code that carries their copies, thread by thread.
 
 A value is held as one array in logical order, so one word stands for all threads that hold copies of it. After a reduction whose
-two sides may not be exchanged (Welford's, or a sum whose first shuffle is a fused multiply-add) the copies may differ. Such a
-result is carried twice. Once it is the word of the thread that stores it. Once it is `wide`, in the shape of the reduced tensor,
-where each element stands for the copy of the thread that holds it there. Arithmetic is done on both. A broadcast back to that
-shape and layout takes the wide one. Any other use holds the copies to be equal, when it runs.
+two sides may not be exchanged (Welford's, or a sum whose first shuffle is a fused multiply-add) the copies may differ. Each value
+that such a result can reach has a variable beside it: the words of all threads (`thread_copies`), or None while all copies are the
+same. Arithmetic, moves inside a thread, shuffles, branches and further reductions carry it on. A store takes the value itself,
+which is the word of the thread that stores. Shared memory holds one word for each element, so copies end there. Any other use
+holds the copies to be the same, when it runs.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.advice import Advice, Note
-from bitverdict.harness.emulator.execution.cta import Cta
-from bitverdict.harness.emulator.faults import NotModelled
-from bitverdict.harness.emulator.mlir_reader import Operation
+from bitverdict.harness.emulator.execution.threads import moved_places
+from bitverdict.harness.emulator.frontend.shared_stores import SharedStores
+from bitverdict.harness.emulator.frontend.thread_copies import Place, agreeing, converted, everywhere, held, moved
+from bitverdict.harness.emulator.mlir_reader import Block, Operation
 from bitverdict.harness.emulator.mlir_types import Type, parse_type
-from bitverdict.reference.reduction_order import agree
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.frontend.translate import Translator
 
+SPREAD = "bitverdict.spread"
+"""The operation, of no program, that makes the copies of a value: what it moves is seen through as other moves are."""
 _ELEMENTWISE = (
     "arith.",
     "math.",
@@ -34,22 +40,9 @@ _ELEMENTWISE = (
     "tt.approx_divf",
     "tt.extern_elementwise",
 )
-_WIDENS = ("tt.broadcast", "tt.splat")
-
-
-@dataclass(frozen=True)
-class _Held:
-    """`wide`: the value with all copies. `dropped`: the narrow value lacks the axis, which else has size one."""
-
-    wide: str
-    shape: tuple[int, ...]
-    layout: str  # aliases written out
-    axis: int
-    dropped: bool
-
-    @property
-    def place(self) -> tuple[tuple[int, ...], str, int, bool]:
-        return self.shape, self.layout, self.axis, self.dropped
+_MOVES = ("tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "ttg.convert_layout")
+_BY_THEIR_THREAD = ("tt.store", "tt.atomic_rmw")
+_OF_ELEMENTS = ("tt.reduce", "tt.scan", "tt.map_elementwise")  # their regions compute one element from others
 
 
 class LaneWords:
@@ -57,97 +50,195 @@ class LaneWords:
 
     def __init__(self, t: Translator) -> None:
         self.t = t
-        self.held: dict[str, _Held] = {}
+        self.held: set[str] = set()
+        self._inside: set[str] = set()  # what the regions of _OF_ELEMENTS define
 
-    def hold(self, name: str, wide: str, kind: Type, axis: int) -> None:
-        """`name` is a result of a reduction of a tensor of `kind` along `axis`, and `wide` has its copies."""
-        self.t.types[wide] = kind
-        self.held[name] = _Held(wide, kind.shape, self.t.program.expand(kind.layout), axis, True)
+    @cached_property
+    def stores(self) -> SharedStores:
+        return SharedStores(self.t.program, int(self.t.arch.removeprefix("sm_")))
 
-    def wanted(self, name: str) -> bool:
-        """Whether `name` reaches a broadcast through arithmetic, so that its copies are worth carrying."""
-        seen, waiting = set[str](), [name]
-        while waiting:
-            at = waiting.pop()
-            if at in seen:
-                continue
-            seen.add(at)
-            for user in self.t.users.get(at, []):
-                if user.name in _WIDENS or _through_memory(user):
-                    return True
-                if user.name == "tt.expand_dims" or user.name.startswith(_ELEMENTWISE):
-                    waiting += user.results
-        return False
+    def begin(self, blocks: list[Block], sources: list[Operation]) -> None:
+        """Find what the results of `sources`, reductions of these blocks, can reach."""
+        self.held = {name for op in sources for name in op.results}
+        if not sources:
+            return
+        listed = list(_all(blocks))
+        inner = [each for op in listed if op.name in _OF_ELEMENTS for region in op.regions for each in _all(region)]
+        self._inside = {name for op in inner for name in op.results}
+        listed = [op for op in listed if self._inside.isdisjoint(op.results)]
+        size = 0
+        while size != len(self.held):
+            size = len(self.held)
+            for op in listed:
+                if not self.held.isdisjoint(op.operands) and (_arithmetic(op) or _move(op) or op.name == "tt.reduce"):
+                    self.held.update(op.results)
+            for name, given in self.t.incoming.items():
+                if not self.held.isdisjoint(given):
+                    self.held.add(name)
 
+    # -- names --------------------------------------------------------------------------------------------------------
+    def words(self, name: str) -> Any:
+        """The variable that holds the copies of the value `name`; None where they are the same."""
+        return self.t.value(f"{name}~lanes") if name in self.held else None
+
+    def place(self, kind: Type) -> Place:
+        return Place(kind.shape, self.t.program.expand(kind.layout)) if kind.kind == "tensor" else Place()
+
+    def differing(self, op: Operation) -> Any:
+        """The condition that copies of an operand of `op` differ."""
+        names = dict.fromkeys(name for name in op.operands if name in self.held)
+        return self.t.code(" or ".join("{} is not None" for _ in names), *map(self.words, names))
+
+    def handed(self, arguments: list[str], given: list[str]) -> None:
+        """What a branch does besides handing over values."""
+        pairs = [(self.words(a), self.words(g)) for a, g in zip(arguments, given, strict=True) if a in self.held]
+        if pairs:
+            self.t.emit("{} = {}", tuple(a for a, _ in pairs), tuple(g for _, g in pairs))
+
+    # -- code ---------------------------------------------------------------------------------------------------------
     def follow(self, op: Operation) -> None:
-        """Behind the code of `op`, or before it where it is a branch: carry the copies on, or hold them to be equal."""
-        held = [self.held[name] for name in op.operands if name in self.held]
-        if not held or op.name == "tt.store":  # each thread stores its own
+        """Behind the code of `op`, or before it where it is a branch: carry the copies on, or hold them to be the same."""
+        if not self.held or (op.results and op.results[0] in self._inside):
             return
-        one = held[0] if len({each.place for each in held}) == 1 else None
-        if one and op.name.startswith(_ELEMENTWISE) and len(op.results) == 1 and not op.regions:
-            if self.wanted(op.results[0]):
-                self._arithmetic(op, one)
-                return
-            if not self.t.facts.leaves_its_thread(op):
-                return
-        elif one and op.name == "tt.expand_dims" and one.dropped and op.integer("axis") == one.axis:
-            self.held[op.results[0]] = replace(one, dropped=False)
+        if op.name in _OF_ELEMENTS:
+            used = [name for region in op.regions for inner in _all(region) for name in inner.operands]
+            used += [] if op.name == "tt.reduce" else op.operands
+            for name in dict.fromkeys(used):
+                self.alike(op, name)
+        if self.held.isdisjoint(op.operands) or op.name in (*_BY_THEIR_THREAD, *_OF_ELEMENTS, SPREAD):
             return
-        elif one and op.name in _WIDENS and one.dropped == (op.name == "tt.splat"):
-            found = self.t.result(op)
-            if found.shape == one.shape and self.t.program.expand(found.layout) == one.layout:
-                self.t.assign(op, self.t.value(one.wide))
-                return
-        elif one and _through_memory(op):
-            self.t.assign(op, self.t.calls(last_copy, op, self.t.value(one.wide), one.axis, one.dropped))
-            return
-        for each in held:
-            self.t.emit("{}", self.t.calls(copies_agree, op, self.t.value(each.wide), each.axis))
+        if _arithmetic(op):
+            self.t.emit("{} = None", self.words(op.results[0]))
+            with self.t.when(self.differing(op)):
+                self._arithmetic(op)
+        elif _move(op) or _through_memory(op):
+            self._moved(op)
+        else:
+            names = op.operands[:1] if op.name == "cf.cond_br" else [] if op.successors else op.operands
+            for name in dict.fromkeys(names):
+                self.alike(op, name)
 
-    def _arithmetic(self, op: Operation, one: _Held) -> None:
+    def _moved(self, op: Operation, which: int = 0) -> None:
+        """`op`, which moves copies: from each of its operand `which` what stands for that result."""
+        t = self.t
+        name, into = op.operands[which], op.results[which]
+        if name not in self.held:
+            if into in self.held:
+                t.emit("{} = None", self.words(into))
+            return
+        source, target = self.place(t.operand(op, which)), self.place(t.typed(op, op.outputs[which]))
+        words, found = self.words(name), self.words(into) or t.name("same")
+        t.emit("{} = None", found)
+        with t.when(t.code("{} is not None", words)):
+            if op.name == "ttg.convert_layout":
+                made = t.calls(converted, op, words, source, target, self.stores if _through_memory(op) else None)
+            elif op.name == "tt.splat":
+                made = t.calls(everywhere, op, words, target)
+            else:
+                made = t.calls(moved, op, words, source, target, _places(op, source, target))
+            t.emit("{}, {} = {}", t.value(into), found, made)
+
+    def dropped(self, op: Operation) -> None:
+        """Carry copies on behind the reduction `op` along an axis of one element."""
+        for which in range(len(op.operands)):
+            self._moved(op, which)
+
+    def moved(self, op: Operation) -> None:
+        """Carry on the copies of a factor that the move `op`, of no program, brings to where its product is."""
+        if op.name != SPREAD and not self.held.isdisjoint(op.operands):
+            self.held.update(op.results)
+            self.t.types[op.results[0]] = op.outputs[0]
+            self._moved(op)
+
+    def alike(self, op: Operation, name: str) -> None:
+        """Hold the copies of `name` to be the same."""
+        if name not in self.held:
+            return
+        kind = self.t.typed(op, self.t.types.get(name))
+        self.t.emit("{}", self.t.calls(agreeing, op, self.t.value(name), self.words(name), self.place(kind)))
+
+    def spread(self, op: Operation) -> Operation:
+        """`op` on the copies of its operands, which the code has from here on."""
+        names, kinds = [], []
+        for name, found in zip(op.operands, op.inputs, strict=True):
+            kind = self.t.typed(op, found)
+            fresh, text = f"{name}~spread", self._text(kind)
+            if fresh not in self.t.defined:
+                self.t.defined[fresh] = replace(
+                    op, name=SPREAD, operands=[name], results=[fresh], operand_types=[kind.text], result_types=[text], regions=[]
+                )
+                self.t.types[fresh] = parse_type(text)
+            self.t.operation(self.t.defined[fresh], [], {})
+            names.append(fresh)
+            kinds.append(text)
+        results = [f"{name}~lanes" for name in op.results]
+        outputs = [self._text(self.t.typed(op, found)) for found in op.outputs]
+        return replace(op, operands=names, results=results, operand_types=kinds, result_types=outputs)
+
+    def _text(self, kind: Type) -> str:
+        """The type of the copies of a value of the type `kind`."""
+        threads, registers = held(self.place(kind)).shape
+        return f"tensor<{threads}x{registers}x{kind.element}, {self.t.program.expand(kind.layout) or 'of each thread'}>"
+
+    def _arithmetic(self, op: Operation) -> None:
         """`op` once more, on the copies."""
         t = self.t
-        operands, kinds = [], []
-        for name, found in zip(op.operands, op.inputs, strict=True):
-            kind = t.typed(op, found)
-            if name in self.held:
-                name = self.held[name].wide
-            elif kind.kind == "tensor" and one.dropped:
-                fresh = f"{name}~{t.name('widened')}"
-                t.emit("{} = {}", t.value(fresh), t.apply(np.expand_dims, t.value(name), one.axis))
-                name = fresh
-            operands.append(name)
-            kinds.append(self._wide_type(kind, one) if kind.kind == "tensor" or name == one.wide else kind.text)
-        result = t.result(op)
-        wide = f"{op.results[0]}~lanes"
-        again = replace(op, operands=operands, results=[wide], operand_types=kinds, result_types=[self._wide_type(result, one)])
-        t.types[wide], t.defined[wide] = parse_type(again.result_types[0]), again
-        t.operation(again, [], {})
-        self.held[op.results[0]] = replace(one, wide=wide)
+        if _summed_narrow(t, op):
+            for name in dict.fromkeys(op.operands):
+                self.alike(op, name)
+            return
+        with self.apart():
+            again = self.spread(op)
+            t.types[again.results[0]], t.defined[again.results[0]] = parse_type(again.result_types[0]), again
+            t.operation(again, [], {})
 
-    @staticmethod
-    def _wide_type(kind: Type, one: _Held) -> str:
-        return f"tensor<{'x'.join(map(str, one.shape))}x{kind.element}, {one.layout}>"
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """While entered, code is written on copies: of what is undefined, or hinted at, the value's own code keeps account."""
+        t = self.t
+        before, t.undefined, t.accesses = (t.undefined, t.accesses), None, None
+        yield
+        t.undefined, t.accesses = before
+
+
+def _arithmetic(op: Operation) -> bool:
+    return op.name.startswith(_ELEMENTWISE) and len(op.results) == 1 and not op.regions
+
+
+def _summed_narrow(t: Translator, op: Operation) -> bool:
+    """Whether `op` may be computed in the format that its operands are widened from: it is then no operation of its own."""
+    users, sources = t.users.get(op.results[0], []), [t.defined.get(name) for name in op.operands]
+    narrowed = len(users) == 1 and users[0].name == "arith.truncf" and op.name in ("arith.addf", "arith.subf")
+    return narrowed and all(source is not None and source.name == "arith.extf" for source in sources)
 
 
 def _through_memory(op: Operation) -> bool:
-    """Whether `op` brings a value to another layout through shared memory, where all threads that hold an element store it."""
     return op.name == "ttg.convert_layout" and "allocation.offset" in op.attributes
 
 
-def last_copy(m: Cta, op: Operation, wide: np.ndarray, axis: int, dropped: bool) -> np.ndarray:
-    """What stays where all copies, along `axis` of `wide`, are stored to one place: the last lane's. An advice says where they
-    differ."""
-    if not agree((wide,), axis):
-        m.notes.add(Note(Advice.LANES_DIFFER, op.location))
-    return np.take(wide, -1 if dropped else [-1], axis)
+def _move(op: Operation) -> bool:
+    """Whether `op` moves copies from thread to thread, or inside them."""
+    return op.name in _MOVES and not _through_memory(op)
 
 
-def copies_agree(m: Cta, op: Operation, wide: np.ndarray, axis: int) -> None:
-    """NotModelled where the copies of a value, along `axis` of `wide`, are not the same words."""
-    if not agree((np.asarray(wide),), axis):
-        raise NotModelled(op, "on a result of a reduction whose words differ from lane to lane")
+def _places(op: Operation, source: Place, target: Place) -> np.ndarray | None:
+    """(elements,) the element of the operand that each of the result of `op` is, row-major; None where they have one number."""
+    if op.name == "tt.reshape" and "allow_reorder" in op.attributes and op.operand_types != op.result_types:
+        return moved_places((source.shape, source.layout), (target.shape, target.layout))
+    if op.name in ("tt.expand_dims", "tt.reshape", "tt.reduce"):
+        return None
+    numbers = np.arange(prod(source.shape)).reshape(source.shape)
+    return (
+        np.broadcast_to(numbers, target.shape) if op.name == "tt.broadcast" else numbers.transpose(op.integers("order"))
+    ).ravel()
 
 
-__all__ = ["LaneWords", "copies_agree"]
+def _all(blocks: list[Block]) -> Iterator[Operation]:
+    for block in blocks:
+        for op in block.operations:
+            yield op
+            for region in op.regions:
+                yield from _all(region)
+
+
+__all__ = ["SPREAD", "LaneWords"]

@@ -391,6 +391,7 @@ class Translator(Writer):
             arguments = [a for a, _ in blocks[at].arguments]
             if self.undefined:
                 self.undefined.handed(arguments, given)
+            self.lane_words.handed(arguments, given)
             if moved := self.values(arguments):
                 self.emit("{} = {}", moved, self.values(given) if self.batches is None else self.batches.handed(arguments, given))
             self.emit("block = {}", at)
@@ -453,6 +454,7 @@ def translate(
     `enable_fp_fusion`, `flushes` its `enable_reflect_ftz`. Raises EmulatedFault "not modelled", with the operation and its line,
     for what is not known."""
     from bitverdict.harness.emulator.frontend.lowerings.program_batches import batched  # (and the table is filled)
+    from bitverdict.harness.emulator.frontend.lowerings.reductions import differing
 
     program = parse_program(text)
     check_instructions(program, arch)
@@ -463,6 +465,7 @@ def translate(
         translator.begin()
         translator.scan(function.blocks)
         translator.undefined = UndefinedLanes(translator, function.blocks, program) or None
+        translator.lane_words.begin(function.blocks, differing(translator, function.blocks))
         translator.function(translator.name_of(function, translator.shared_base), function.blocks)
     batch, unbatched = batched(translator, program)
     ready = Translated(

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from bitverdict.harness.emulator.frontend.lane_words import SPREAD
 from bitverdict.harness.emulator.frontend.translate import LOWERINGS, NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.reference.scalar_arithmetic import fp64
 from bitverdict.reference.special_functions import folded, sequences
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS, division_factors
 
-_MOVES = ("tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.unsplat", "ttg.convert_layout")
+_MOVES = ("tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.unsplat", "ttg.convert_layout", SPREAD)
 
 
 def on_values(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.emulator.execution.program_batches import Batch
+from bitverdict.harness.emulator.execution.threads import moved_places
 from bitverdict.harness.emulator.frontend.lowerings.regions import lifted
-from bitverdict.harness.emulator.frontend.lowerings.shapes import gathered, moved_places
+from bitverdict.harness.emulator.frontend.lowerings.shapes import gathered
 from bitverdict.harness.emulator.frontend.translate import LOWERINGS, Translator
 from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
 from bitverdict.harness.emulator.mlir_reader import Function, Operation, Program

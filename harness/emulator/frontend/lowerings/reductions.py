@@ -10,11 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.execution.cta import Cta
+from bitverdict.harness.emulator.execution.program_batches import OneByOne
 from bitverdict.harness.emulator.execution.threads import bases
+from bitverdict.harness.emulator.frontend.lane_words import SPREAD
 from bitverdict.harness.emulator.frontend.lowerings.regions import lifted, seen_inside
-from bitverdict.harness.emulator.frontend.lowerings.sums import fused_leaves, sums_in_doubt
+from bitverdict.harness.emulator.frontend.lowerings.sums import fused_leaves, may_be_product, sums_in_doubt
+from bitverdict.harness.emulator.frontend.shared_stores import SharedStores
+from bitverdict.harness.emulator.frontend.thread_copies import Place, spread
+from bitverdict.harness.emulator.frontend.thread_copies import reduced as reduced_copies
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Block, Operation
 from bitverdict.harness.emulator.numerics.scalar_ops import canonical
@@ -24,18 +28,16 @@ from bitverdict.reference.reduction_order import (
     ScanOrder,
     agree,
     copies,
-    copy_at,
     reduced,
     reduction_order,
     scan_order,
     scanned,
     vectorised,
 )
+from bitverdict.reference.thread_words import Reduction
 
 _EXACT = re.compile(r"arith\.(addi|muli|minsi|maxsi|minui|maxui|andi|ori|xori|maximumf|minimumf|maxnumf|minnumf)$")
 _PACKED = ("arith.addf", "arith.mulf")
-STORED_LANE = -1
-"""Of the lanes of a warp that store different words to one place of shared memory the one whose word is taken to stay: the last."""
 Combine = Callable[..., tuple[np.ndarray, ...]]
 
 
@@ -47,6 +49,8 @@ def fold(t: Translator, op: Operation) -> None:
     if t.operand(op, 0).shape[op.integer("axis")] == 1:  # nothing is combined
         found = t.code("{}", operands) if op.name == "tt.scan" else t.apply(_alone, operands, axis, _single(t, op))
         _assign(t, op, found)
+        if op.name == "tt.reduce":
+            t.lane_words.dropped(op)
         return
     name = _combination(t, op, op.regions[0])
     if op.name == "tt.scan":
@@ -69,36 +73,89 @@ def _single(t: Translator, op: Operation) -> bool:
     return t.typed(op, op.outputs[0]).kind == "scalar" and not t.leading
 
 
+def differing(t: Translator, blocks: list[Block]) -> list[Operation]:
+    """The reductions of `blocks` that may leave other words in other lanes: by a combination that is not the same both ways, or of
+    products of which a thread holds one."""
+    found, waiting = [], list(blocks)
+    while waiting:
+        for op in waiting.pop().operations:
+            waiting += [block for region in op.regions for block in region]
+            if op.name == "tt.reduce" and op.inputs[0] is not None and op.inputs[0].shape[op.integer("axis")] > 1:
+                alone = _only(op)
+                if alone is not None and (_EXACT.match(alone.name) or (alone.name in _PACKED and not _fuses_over_lanes(t, op))):
+                    continue
+                found.append(op)
+    return found
+
+
+def _fuses_over_lanes(t: Translator, op: Operation) -> bool:
+    axis = op.integer("axis")
+    try:
+        held = any(basis[axis] for basis in _layout(t, op).registers)
+    except ValueError:
+        return False  # it is refused
+    return t.fused and not held and may_be_product(t, op.operands[0], divided=True)
+
+
 def _reduction(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...]) -> None:
-    axis, alone, single = op.integer("axis"), _only(op), _single(t, op)
-    along = axis + t.leading  # of the arrays
-    if alone is not None and _EXACT.match(alone.name):
-        _assign(t, op, t.apply(_reduce_exactly, name, operands, along, single))
+    """The code of a reduction, on the operands or, where their words differ from lane to lane, on the copies of all threads."""
+    if t.lane_words.held.isdisjoint(op.operands):
+        _on_values(t, op, name, operands)
         return
-    kind, layout = t.operand(op, 0), _layout(t, op)
+    t.emit("if {}:", t.lane_words.differing(op))
+    with t.indented(), t.lane_words.apart():
+        again = t.lane_words.spread(op)
+        layout, order, first, given = _order(t, again, op, tuple(t.value(each) for each in again.operands))
+        plan, target = _plan(t, op, layout, order)
+        found = t.calls(reduced_copies, op, name, first, given, plan, target, t.lane_words.stores)
+        t.emit("{} = {}", (*map(t.value, op.results), *map(t.lane_words.words, op.results)), found)
+    t.emit("else:")
+    with t.indented():
+        _on_values(t, op, name, operands)
+
+
+def _order(
+    t: Translator, op: Operation, source: Operation, operands: tuple[Any, ...]
+) -> tuple[Layout, ReductionOrder, Callable | None, tuple[Any, ...]]:
+    """How the reduction `source` combines: its layout, its order, and where products are taken into the first sums, these sums and
+    the factors instead of `operands`, which are those of `op`."""
+    axis, alone, kind, layout = source.integer("axis"), _only(source), t.operand(source, 0), _layout(t, source)
     pairs = alone is not None and alone.name in _PACKED and vectorised(layout, axis, str(kind.format), sm=_sm(t))
     order = reduction_order(layout, axis, pairs=pairs)
-    first = None
     if alone is not None and alone.name == "arith.addf" and (order.thread or order.lanes):
         if leaves := fused_leaves(t, op, alone, bool(order.thread)):
-            first, operands = leaves
-            if t.leading:  # some of the factors may be the same for all programs
-                operands = t.apply(np.broadcast_arrays, *operands)
-    if alone is not None and alone.name in _PACKED and (order.thread or not first):
-        _assign(t, op, t.apply(_reduce, name, operands, along, order, first, single))
-        return
-    where = copy_at(layout, axis, order) if any(map(t.lane_words.wanted, op.results)) else None
-    if where is not None and t.leading:
-        raise NotModelled(op, "of several programs at once, whose copies are followed")
-    if where is not None:
-        wide = [f"{result}~lanes" for result in op.results]
-        _assign(t, op, t.calls(_reduce_lanes, op, name, operands, axis, order, first, single, True, where), *wide)
-        for result, each, found in zip(op.results, wide, op.inputs, strict=True):
-            t.lane_words.hold(result, each, t.typed(op, found), axis)
-        return
-    free = sum(1 for basis in layout.lanes if not any(step for i, step in enumerate(basis) if i != axis))
-    stays = free >= len(order.warps) and not t.facts.leaves_its_thread(op)
-    _assign(t, op, t.calls(_reduce_lanes, op, name, operands, along, order, first, single, stays))
+            return layout, order, *leaves
+    return layout, order, None, operands
+
+
+def _plan(t: Translator, op: Operation, layout: Layout, order: ReductionOrder) -> tuple[Reduction, Place]:
+    target = t.lane_words.place(t.typed(op, op.outputs[0]))
+    result = _layout_of(target.shape, target.layout) if target.layout else None
+    return Reduction(layout, t.operand(op, 0).shape, op.integer("axis"), order, result), target
+
+
+def _on_values(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...]) -> None:
+    axis, alone, single = op.integer("axis") + t.leading, _only(op), _single(t, op)
+    words = [t.lane_words.words(result) or t.name("same") for result in op.results]
+    if alone is not None and _EXACT.match(alone.name):
+        _assign(t, op, t.apply(_reduce_exactly, name, operands, axis, single))
+    else:
+        layout, order, first, operands = _order(t, op, op, operands)
+        if first and t.leading:  # some of the factors may be the same for all programs
+            operands = t.apply(np.broadcast_arrays, *operands)
+        if alone is not None and alone.name in _PACKED and (order.thread or not first):
+            _assign(t, op, t.apply(_reduce, name, operands, axis, order, first, single))
+        elif t.batches is not None:
+            _assign(t, op, t.apply(_reduce_alike, name, first, operands, axis, order, single))
+        else:
+            plan, target = _plan(t, op, layout, order)
+            source = t.lane_words.place(t.operand(op, 0))
+            found = t.calls(_reduce_lanes, op, name, first, operands, plan, source, target, t.lane_words.stores)
+            t.emit("{} = {}", (*map(t.value, op.results), *words), found)
+            return
+    for result in op.results:
+        if result in t.lane_words.held:
+            t.emit("{} = None", t.lane_words.words(result))
 
 
 def _only(op: Operation) -> Operation | None:
@@ -210,24 +267,37 @@ def _reduce_lanes(
     m: Cta,
     op: Operation,
     combine: Combine,
-    arrays: tuple[np.ndarray, ...],
-    axis: int,
-    order: ReductionOrder,
     first: Combine | None,
-    single: bool,
-    stays: bool,
-    where: np.ndarray | None = None,
+    arrays: tuple[np.ndarray, ...],
+    plan: Reduction,
+    source: Place,
+    target: Place,
+    stores: SharedStores,
 ) -> tuple:
-    """A reduction whose two sides may not be exchanged: each lane that has the result may have another word of it. `stays`: no
-    thread uses another's, or the copies are followed. With `where`, behind the results, their copies: the one in the thread that
-    holds each position along `axis`."""
-    found, clash = copies(arrays, axis, order, combine, first, stored=STORED_LANE)
-    if clash:
-        m.notes.add(Note(Advice.LANES_DIFFER, op.location))
-    if not stays and not agree(found, axis):
-        raise NotModelled(op, "whose words differ from lane to lane, and are used by other lanes than the one that stores them")
-    wide = () if where is None else tuple(np.take(part, where, axis) for part in found)
-    return _given(tuple(np.take(part, 0, axis) for part in found), single) + wide
+    """A reduction whose two sides may not be exchanged: its results, then the copies of each, None where they are the same."""
+    found = copies(arrays, plan.axis, plan.order, combine, first)
+    if found is not None and agree(found, plan.axis):
+        parts = _given(tuple(np.take(part, 0, plan.axis) for part in found), not target.layout)
+        return *parts, *(None for _ in parts)
+    words = tuple(spread(array, None, source, array.dtype) for array in arrays)
+    return reduced_copies(m, op, combine, first, words, plan, target, stores)
+
+
+def _reduce_alike(
+    combine: Combine, first: Combine | None, arrays: tuple[np.ndarray, ...], axis: int, order: ReductionOrder, single: bool
+) -> tuple:
+    """The same of several programs at once, where all copies are the same; else they run one by one."""
+    found = copies(arrays, axis, order, combine, first)
+    if found is None or not agree(found, axis):
+        raise OneByOne("words that differ from lane to lane")
+    return _given(tuple(np.take(part, 0, axis) for part in found), single)
+
+
+@lowers(SPREAD)
+def copied(t: Translator, op: Operation) -> None:
+    """The copies of a value in all threads (`lane_words`)."""
+    (name,), kind = op.operands, t.operand(op, 0)
+    t.assign(op, t.apply(spread, t.value(name), t.lane_words.words(name), t.lane_words.place(kind), kind.dtype))
 
 
 def _scanning(t: Translator, op: Operation) -> ScanOrder:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from bitverdict.harness.emulator.execution.cta import Cta
-from bitverdict.harness.emulator.execution.threads import slots, stays_in_warp
+from bitverdict.harness.emulator.execution.threads import moved_places, slots, stays_in_warp
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 
@@ -73,18 +72,6 @@ def reshape(t: Translator, op: Operation) -> None:
     if places is None:
         raise NotModelled(op, "allow_reorder between layouts that hold different numbers of registers or copies")
     t.call(op, lambda a: np.ascontiguousarray(a).reshape(-1)[places].reshape(target.shape))
-
-
-@cache
-def moved_places(source: tuple[tuple[int, ...], str], target: tuple[tuple[int, ...], str]) -> np.ndarray | None:
-    """(elements,) which element of `source`, a shape and a layout, lies where each element of `target` does; both row-major. None
-    where registers do not correspond."""
-    held, wanted = slots(*source), slots(*target)
-    if held.shape != wanted.shape:
-        return None
-    places = np.zeros(prod(target[0]), np.int64)
-    places[wanted.reshape(-1)] = held.reshape(-1)
-    return places if (places[wanted] == held).all() else None
 
 
 def _reshaped(t: Translator, op: Operation) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.emulator.frontend.contraction import Fate, NotAssembled
+from bitverdict.harness.emulator.frontend.lane_words import SPREAD
 from bitverdict.harness.emulator.frontend.lowerings.functions import factors, factors_by_constant, folds
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
@@ -21,7 +22,7 @@ from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.scalar_ops import binary, fma, narrow_fma, negative
 from bitverdict.reference.scalar_arithmetic.fp64 import fma as fma64
 
-_SHAPES = ("tt.broadcast", "tt.splat", "tt.expand_dims", "tt.reshape", "tt.trans")
+_SHAPES = ("tt.broadcast", "tt.splat", "tt.expand_dims", "tt.reshape", "tt.trans", SPREAD)
 _THROUGH = (
     *_SHAPES, "ttg.convert_layout", "arith.negf", "arith.select", "arith.extf", "arith.truncf", "tt.fp_to_fp", "arith.bitcast",
     "tt.bitcast", "tt.join", "tt.split", "tt.cat", "tt.gather", "tt.unsplat", "math.absf",
@@ -222,8 +223,12 @@ def _moved(t: Translator, product: _Product, name: str) -> Any:
     for move in reversed(product.moves):
         if move.name in _SHAPES:
             fresh = f"{name}~{t.name('moved')}"
-            t.lower(replace(move, operands=[name], results=[fresh]))
+            again = replace(move, operands=[name], results=[fresh])
+            t.lower(again)
+            t.lane_words.moved(again)
             name = fresh
+        elif move.name == "ttg.convert_layout":
+            t.lane_words.alike(move, name)
     return t.value(name)
 
 

@@ -1,0 +1,58 @@
+"""How the compiled program stores a value to shared memory: the width decides which lane's word stays where several store to one
+place. Asked of the PTX, and only where lanes have different words."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import triton
+from triton.runtime.cache import get_cache_manager
+
+from bitverdict.harness.emulator.faults import NotModelled
+from bitverdict.harness.emulator.frontend.assembly import NotAssembled, instructions, ptx
+from bitverdict.harness.emulator.mlir_reader import Operation, Program
+from bitverdict.reference.thread_words import MATRIX
+
+_STORE = re.compile(r"st(?:\.volatile)?\.shared(?:::cta)?(?:\.v(\d))?\.[a-z]+(\d+)$")
+
+
+@dataclass(frozen=True, eq=False)
+class SharedStores:
+    """The stores of one tile program on one target."""
+
+    program: Program
+    capability: int
+
+    def forms(self, op: Operation) -> set[int]:
+        """Forms (`thread_words`) of the stores that the compiler makes of `op`; of all in the program where none is under its
+        lines. NotModelled where the compiler does not take the program."""
+        try:
+            listed = self._listed()
+        except NotAssembled as error:
+            raise NotModelled(
+                op, f"whose words differ from lane to lane, in a program that the compiler does not take: {error}"
+            ) from error
+        own = {form for line, form in listed if line in (op.line, op.last_line)}
+        return own or {form for _, form in listed}
+
+    def _listed(self) -> list[tuple[int, int]]:
+        """(line of the tile program, form) of each store, from disk when it was found before."""
+        told = f"shared stores 1 {triton.__version__} {self.capability} {self.program.text}"
+        cache = get_cache_manager(hashlib.sha256(told.encode()).hexdigest())
+        if path := cache.get_file("stores.json"):
+            return [(line, form) for line, form in json.loads(Path(path).read_text())]
+        found = set()
+        for each in instructions(ptx(self.program.text, self.capability, fused=True)):
+            if each.opcode.startswith("stmatrix"):
+                found.add((each.line, MATRIX))
+            elif width := _STORE.match(each.opcode):
+                found.add((each.line, int(width[1] or 1) * int(width[2]) // 8))
+        cache.put(json.dumps(sorted(found)), "stores.json", binary=False)
+        return sorted(found)
+
+
+__all__ = ["SharedStores"]
