@@ -22,6 +22,10 @@ class Advice(Enum):
         "lanes of a warp store different words of one result to one place: which stays is undefined, that of an H100 was taken"
     )
     UNDEFINED_LANES = "{} depends on lanes that {} leaves undefined (a mask without `other`): the compiled program has zero there"
+    OPEN_SUM = (
+        "the compiled program leaves open whether this sum takes a product in before it is rounded: what follows from it "
+        "is enclosed"
+    )
     FALSE_HINT = "{}; no access of this launch relies on it"
 
 

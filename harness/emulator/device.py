@@ -35,12 +35,13 @@ from bitverdict.harness.emulator.frontend.stop_compiler import fences_of, langua
 from bitverdict.harness.emulator.frontend.translate import Translated, translate
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.mlir_reader import Program
+from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory, Enclosures, keys, words_of
 from bitverdict.harness.emulator.residency import Registers, Residency, limit_of, most_registers, residency
 from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS
 
 KEPT = 512  # translated programs
 STEP_LIMIT = 20_000_000  # operations of one program of a launch: far beyond those of any judged case
-_translations: dict[tuple[bytes, str, bool, bool, bool], Translated] = {}
+_translations: dict[tuple[bytes, str, bool, bool, bool, bool], Translated] = {}
 
 
 @dataclass(eq=False)
@@ -107,6 +108,7 @@ class Device:
         self.tuned: list[Tuned] = []  # what autotuners took
         self.options = options
         self.reachable: list[Any] = []  # tensors, and functions that give some, that pointers in memory may lead to
+        self.enclosed = EnclosedMemory()  # words that launches left, of which a choice of the compiler's is not known
         self._advice: set[Note] = set()
         self._ticks = 0
 
@@ -142,12 +144,29 @@ class Device:
         """What is not wrong as compiled, but rests on the compiler (`Advice`), a sentence each."""
         return sorted(map(str, self._advice))
 
+    def enclosure(self, tensor: Any) -> tuple[np.ndarray, np.ndarray] | None:
+        """The lowest and the highest words that the elements of `tensor` (torch, of floats) may have, where the compiled programs
+        that wrote it leave a choice open: unsigned integers of its shape, of the bits. None where all words are exact."""
+        import torch
+
+        if not self.enclosed or not tensor.is_floating_point():
+            return None
+        held = bytes_of("tensor", tensor)
+        size = held.element_size()
+        word = held.contiguous().view(getattr(torch, f"int{8 * size}")).numpy().view(f"u{size}")
+        offsets = np.zeros((), np.int64)
+        for count, stride in zip(held.shape, held.stride(), strict=True):
+            offsets = np.add.outer(offsets, stride * np.arange(count, dtype=np.int64))
+        found = self.enclosed.at(held.data_ptr() + size * offsets, keys(word), size)
+        return None if found is None else (words_of(found.low, word.dtype), words_of(found.high, word.dtype))
+
     def translated(self, program: bytes, metadata: Any, *, doubted: bool = False) -> Translated:
         """`program` ready to run; its accesses are held to their widths where the author promised something, or if `doubted`."""
         text = self.options.rewrite(program.decode()).encode() if self.options.rewrite else program
         fused = bool(metadata.enable_fp_fusion) and not self.options.dry  # what is not executed need not know which sums are fused
         flushes = bool(getattr(metadata, "enable_reflect_ftz", True))
-        key = (text, self.arch, fused, flushes, doubted)
+        encloses = bool(self.enclosed) and not self.options.dry
+        key = (text, self.arch, fused, flushes, doubted, encloses)
         if key not in _translations:
             if len(_translations) >= KEPT:
                 _translations.clear()
@@ -159,9 +178,12 @@ class Device:
                     return None
                 return accesses(parsed, self.capability, ptx)
 
-            named = kept_translations.key(text.decode(), arch=self.arch, fused=fused, flushes=flushes, doubted=doubted, ptx=ptx)
+            named = kept_translations.key(
+                text.decode(), arch=self.arch, fused=fused, flushes=flushes, doubted=doubted, ptx=ptx, encloses=encloses
+            )
             _translations[key] = kept_translations.kept(
-                named, lambda: translate(text.decode(), arch=self.arch, fused=fused, flushes=flushes, widths=widths)
+                named,
+                lambda: translate(text.decode(), arch=self.arch, fused=fused, flushes=flushes, widths=widths, encloses=encloses),
             )
         return _translations[key]
 
@@ -220,6 +242,7 @@ class Device:
             compiled=language_of(program) == "triton",
             allow_duplicate_rows=self.options.allow_duplicate_rows,
             false_hints=dict(untrue),
+            enclosures=Enclosures(self.enclosed),
         )
         resident = self._residency(ready, metadata, prod(grid))
         programs = Programs(Cta(context), self.schedule, resident, lambda m: m.run(ready.entry(m, *arguments)))

@@ -51,6 +51,7 @@ class NotModelled(EmulatedFault):
     def __init__(self, op: Operation, why: str = "") -> None:
         said = f"{op.name}{': ' + why if why else ' is no operation the emulator knows'}"
         super().__init__("not modelled", said, op.location, {"operation": op.brief, "text": op.text})
+        self.why = why
 
     def __reduce__(self) -> tuple:
         return EmulatedFault, (self.outcome, self.message, self.location, self.details)

@@ -56,6 +56,7 @@ class Seen:
     details: dict = field(default_factory=dict)
     outputs: dict[str, Any] = field(default_factory=dict)  # name -> unsigned words
     dtypes: dict[str, str] = field(default_factory=dict)  # output name -> "torch.float16"
+    enclosed: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # output name -> lowest and highest unsigned words
     launches: int = 0  # of Triton kernels
     recorded: dict = field(default_factory=dict)
     advice: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ nobody."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -76,6 +76,22 @@ def held(expected: ExpectedOutput, got: np.ndarray) -> tuple[np.ndarray, np.ndar
         decided = decided & (decidable | ~by_bound)
         differs = differs | (outside & by_bound)
     return differs & decided, decided, by_bound, used
+
+
+def with_enclosed(expected: ExpectedOutput, low: np.ndarray, high: np.ndarray) -> ExpectedOutput:
+    """`expected` of a launch whose words lie between `low` and `high` (unsigned words of its shape), because the compiled program
+    leaves a choice open: where they differ, no word is decided unless no choice can give the one that is expected."""
+    if expected.words is None or tuple(low.shape) != tuple(expected.shape):
+        return expected
+    word, lowest, highest = (_ordered(each.view(low.dtype)) for each in (expected.words, low, high))
+    open_ = (low != high) & (lowest <= word) & (word <= highest)
+    return replace(expected, inconclusive=open_ if expected.inconclusive is None else expected.inconclusive | open_)
+
+
+def _ordered(words: np.ndarray) -> np.ndarray:
+    """Integers in the order of the floats whose unsigned words are given."""
+    signed = words.view(f"i{words.itemsize}").astype(np.int64)
+    return np.where(signed < 0, -(signed & np.iinfo(f"i{words.itemsize}").max) - 1, signed)
 
 
 def contradicted(expected: ExpectedOutput) -> str:

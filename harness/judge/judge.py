@@ -14,7 +14,7 @@ from dataclasses import replace
 from bitverdict.harness.judge.called_again import CalledAgain, second
 from bitverdict.harness.judge.classify import Seen, for_the_launcher, outcome_of
 from bitverdict.harness.judge.clock import Clock
-from bitverdict.harness.judge.compare import Comparison, compare, contradicted
+from bitverdict.harness.judge.compare import Comparison, compare, contradicted, with_enclosed
 from bitverdict.harness.judge.decide import against_fault, against_words, at_odds
 from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.judge.guarded_buffers import TORCH_DTYPES
@@ -104,4 +104,6 @@ def _compared(expected: ExpectedOutput, seen: Seen) -> Comparison:
     poison = seen.details.get(f"poison of {expected.name}")
     due = TORCH_DTYPES.get(expected.format)
     dtypes = (seen.dtypes[expected.name], str(due)) if due is not None else None
+    if expected.name in seen.enclosed:
+        expected = with_enclosed(expected, *seen.enclosed[expected.name])
     return compare(expected, seen.outputs[expected.name], poison=poison, dtypes=dtypes)

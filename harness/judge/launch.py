@@ -77,6 +77,9 @@ def _launch_once(
             outputs = dict(contract.launch(case, tensors, launcher))
         with clock.on("transfer"):
             seen = _returned(outputs)
+            if device is not None and seen.outputs:
+                found = {name: device.enclosure(tensor) for name, tensor in outputs.items()}
+                seen.enclosed = {name: each for name, each in found.items() if each is not None}
             out_of_bounds = guard.out_of_bounds()
     except Exception as error:  # whatever a kernel or its launcher does is an outcome
         seen, out_of_bounds = outcome_of(error), None

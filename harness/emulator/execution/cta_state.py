@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from bitverdict.harness.emulator.advice import Note
 from bitverdict.harness.emulator.execution.cluster_order import ClusterOrder
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
+from bitverdict.harness.emulator.numerics.enclosures import Enclosures
 from bitverdict.harness.emulator.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class LaunchContext:
     """Takes a program that has not begun out of the launch: its number, None where there is none."""
     false_hints: dict[tuple[str, str], str] = field(default_factory=dict)
     """(line, what was promised) -> what is not so."""
+    enclosures: Enclosures = field(default_factory=Enclosures)
+    """Values of which the compiled program leaves a choice open."""
 
     @property
     def notes(self) -> set[Note]:

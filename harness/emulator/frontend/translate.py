@@ -24,6 +24,7 @@ from bitverdict.harness.emulator.faults import EmulatedFault, NotModelled
 from bitverdict.harness.emulator.frontend.access_widths import Access
 from bitverdict.harness.emulator.frontend.cluster_layouts import Split, commits, split
 from bitverdict.harness.emulator.frontend.contraction import Contraction
+from bitverdict.harness.emulator.frontend.enclosing import Enclosing, OpenChoice
 from bitverdict.harness.emulator.frontend.generated_code import Code, Writer, compiled, gives_nothing, run
 from bitverdict.harness.emulator.frontend.hints import check, hints_of, note
 from bitverdict.harness.emulator.frontend.instruction_sets import check_instructions
@@ -112,9 +113,17 @@ class Translator(Writer):
     Tokens order operations for the compiler. The machine keeps for itself what orders them, so no token is in the code."""
 
     def __init__(
-        self, program: Program, *, arch: str, fused: bool, flushes: bool = True, accesses: dict[int, Access] | None = None
+        self,
+        program: Program,
+        *,
+        arch: str,
+        fused: bool,
+        flushes: bool = True,
+        accesses: dict[int, Access] | None = None,
+        encloses: bool = False,
     ) -> None:
         super().__init__()
+        self.enclosing = Enclosing(self) if encloses else None
         self.program, self.arch, self.fused, self.flushes = program, arch, fused, flushes
         self.facts = ProgramFacts(program)
         self.accesses = accesses  # by line, where something that the compiler was told may be untrue
@@ -380,10 +389,12 @@ class Translator(Writer):
 
     def lower(self, op: Operation) -> None:
         """Write `op` by its lowering."""
-        if self.batches is None:
-            LOWERINGS[op.name](self, op)
-        else:
+        if self.batches is not None:
             self.batches.lower(op)
+        elif self.enclosing is not None:
+            self.enclosing.write(op, LOWERINGS[op.name])
+        else:
+            LOWERINGS[op.name](self, op)
 
     def branch(self, op: Operation, blocks: list[Block], labels: dict[str, int]) -> None:
         def go(label: str, given: list[str]) -> None:
@@ -449,16 +460,29 @@ def translate(
     fused: bool,
     flushes: bool = True,
     widths: Callable[[Program], dict[int, Access] | None] = lambda program: None,
+    encloses: bool = False,
 ) -> Translated:
     """The tile program `text` as Python, each access held to its width where `widths` says one by line. `fused` is the launch's
-    `enable_fp_fusion`, `flushes` its `enable_reflect_ftz`. Raises EmulatedFault "not modelled", with the operation and its line,
-    for what is not known."""
+    `enable_fp_fusion`, `flushes` its `enable_reflect_ftz`. `encloses`: the launch may meet enclosures in memory; a program that
+    makes some has the code for them in any case. Raises EmulatedFault "not modelled", with the operation and its line, for what is
+    not known."""
+    program = parse_program(text)
+    check_instructions(program, arch)
+    try:
+        return _translated(
+            Translator(program, arch=arch, fused=fused, flushes=flushes, accesses=widths(program), encloses=encloses)
+        )
+    except OpenChoice:
+        if encloses:
+            raise
+        return translate(text, arch=arch, fused=fused, flushes=flushes, widths=widths, encloses=True)
+
+
+def _translated(translator: Translator) -> Translated:
     from bitverdict.harness.emulator.frontend.lowerings.program_batches import batched  # (and the table is filled)
     from bitverdict.harness.emulator.frontend.lowerings.reductions import differing
 
-    program = parse_program(text)
-    check_instructions(program, arch)
-    translator = Translator(program, arch=arch, fused=fused, flushes=flushes, accesses=widths(program))
+    program = translator.program
     entry, types = translator.name_of(program.entry), _entry_types(program.entry)
     while translator.asked:
         function, translator.shared_base = translator.asked.pop()

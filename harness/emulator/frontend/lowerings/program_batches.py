@@ -292,6 +292,8 @@ def _one_by_one(t: Translator, program: Program) -> str:
         return "calls, clusters, partitions or atomics"
     if t.accesses is not None:
         return "accesses are held to their widths"
+    if t.enclosing is not None:
+        return "values are enclosed"
     return "" if "tt.get_program_id" in operations else "all programs do the same"
 
 

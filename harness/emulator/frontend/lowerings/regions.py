@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -46,7 +46,8 @@ def seen_inside(t: Translator, blocks: list[Block]) -> Iterator[None]:
             inside = t.name(f"{name}_lanes")
             t.emit("{} = {}", inside, t.apply(np.full, 1, t.value(name), kind.dtype))
             t.names[name] = inside
-    yield
+    with t.enclosing.region() if t.enclosing else nullcontext():
+        yield
     outside = {name: before[name] for name in t.names if name in before}
     t.names.update(outside)
 

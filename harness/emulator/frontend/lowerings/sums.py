@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.emulator.frontend.contraction import Fate, NotAssembled
+from bitverdict.harness.emulator.frontend.enclosing import OpenChoice
 from bitverdict.harness.emulator.frontend.lane_words import SPREAD
 from bitverdict.harness.emulator.frontend.lowerings.functions import factors, factors_by_constant, folds
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
@@ -60,6 +61,7 @@ def total(t: Translator, op: Operation) -> None:
     if not t.fused or not any(may_be_product(t, name, divided=True) for name in op.operands):
         t.call(op, binary(_NUMPY[op.name], t.result(op).format))
         return
+    cut = None
     try:
         if (cut := _narrowed(t, op)) is not None and (fate := t.contraction.fates.get(cut.line)) is not None and fate.fused:
             inner = [t.defined[name].operands[0] for name in op.operands]
@@ -69,6 +71,10 @@ def total(t: Translator, op: Operation) -> None:
             t.call(op, binary(_NUMPY[op.name], t.result(op).format))  # in the narrow format, with the same words
         else:
             _sum(t, op, op.results[0], op.operands, t.result(op), t.contraction.fate(op.line))
+    except OpenChoice as choice:
+        if cut is None:
+            raise
+        raise NotModelled(op, choice.why) from choice  # in which format the sum rounds is open too
     except NotAssembled as error:
         raise NotModelled(op, f"a sum that takes a product, in a program that the compiler does not take: {error}") from error
 
@@ -114,7 +120,7 @@ def fused_leaves(t: Translator, op: Operation, inner: Operation, held: bool) -> 
     if not fate.fused:
         return None
     if fate.formats != {kind.element}:
-        raise _unclear(op, f"computes it in {', '.join(sorted(fate.formats))}")
+        raise NotModelled(op, f"a sum that takes a product, where the compiler computes it in {', '.join(sorted(fate.formats))}")
     product = _product(t, op.operands[0])
     own = {-1, inner.line, op.last_line} | (product.lines | {move.line for move in product.moves} if product else set())
     if product is None or product.split or fate.added or any(bool(lines) != held or not lines <= own for lines in fate.addends):
@@ -179,11 +185,11 @@ def _fused_operand(
 ) -> int | None:
     """The operand whose product the compiled program fuses into the sum; None where it adds."""
     if not fate.fused and not fate.plain:
-        raise NotModelled(op, "a sum of which the compiled program keeps nothing that could be read")
+        raise OpenChoice(op, "a sum of which the compiled program keeps nothing that could be read")
     if fate.fused and fate.plain:
         raise _unclear(op, "fuses it in one place and not in another")
     if fate.formats != {kind.element}:
-        raise _unclear(op, f"computes it in {', '.join(sorted(fate.formats))}")
+        raise NotModelled(op, f"a sum that takes a product, where the compiler computes it in {', '.join(sorted(fate.formats))}")
     if not fate.fused:
         return _divided_operand(t, op, products, fate) if t.contraction.joined_by_ptxas(op.line, fate) else None
     products = [None if product is None or product.split else product for product in products]
@@ -214,8 +220,8 @@ def _divided_operand(t: Translator, op: Operation, products: list[_Product | Non
     return divided[0]
 
 
-def _unclear(op: Operation, what: str) -> NotModelled:
-    return NotModelled(op, f"a sum that takes a product, where the compiler {what}; compile with enable_fp_fusion=False")
+def _unclear(op: Operation, what: str) -> OpenChoice:
+    return OpenChoice(op, f"a sum that takes a product, where the compiler {what}; compile with enable_fp_fusion=False")
 
 
 def _moved(t: Translator, product: _Product, name: str) -> Any:
