@@ -275,7 +275,7 @@ def test_what_is_fused_here_and_not_there_is_enclosed(form, tmp_path):
 
 
 @pytest.mark.parametrize(("flow", "dtype"), [("line", F32), ("branch", F32), ("loop", F32), ("narrow", F16)])
-def test_where_nothing_is_read_the_enclosures_have_the_words_of_the_ptx(flow, dtype, tmp_path, monkeypatch):
+def test_enclosures_have_the_words_of_the_ptx_where_nothing_is_read(flow, dtype, tmp_path, monkeypatch):
     monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())
     monkeypatch.setattr(emulated_device, "_translations", {})
     monkeypatch.setenv("HARNESS_TRANSLATIONS", str(tmp_path))

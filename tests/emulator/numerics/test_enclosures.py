@@ -118,7 +118,7 @@ def test_a_function_is_computed_at_each_word_of_an_enclosure() -> None:
         assert holds(low, high, exp_words(choice))
 
 
-def test_what_was_stored_is_enclosed_in_the_next_launch_until_something_else_writes_it() -> None:
+def test_a_later_launch_reads_the_enclosure_until_the_word_is_written() -> None:
     apart, fused = choices()
     middle, out = torch.zeros(N), torch.zeros(N)
     with emulated("sm_90") as device:
