@@ -108,7 +108,7 @@ add("fused_add_rms_norm", lambda g: (g.normal(13, WIDTH), g.normal(13, WIDTH), g
     lambda x, r, w, eps: (rms(x + r, w, eps), x + r))  # fmt: skip
 add("modulated_rms_norm", lambda g: (g.normal(2, 13, WIDTH), g.normal(WIDTH), g.normal(2, WIDTH), g.normal(2, WIDTH), 1e-6),
     lambda x, w, scale, shift, eps: (1 + scale[:, None]) * rms(x, w, eps) + shift[:, None])  # fmt: skip
-add("poly_norm", lambda g: (g.normal(13, WIDTH), g.normal(3), g.normal(1), 1e-6), poly_norm)
+add("poly_norm", lambda g: (g.normal(13, WIDTH), g.normal(3), g.normal(1)[0], 1e-6), poly_norm)  # the bias is a scalar
 add("dyt", lambda g: (g.normal(13, 128), g.uniform(0.4, 0.6, 1), g.normal(128), g.normal(128)),
     lambda x, alpha, gamma, beta: (alpha * x).tanh() * gamma + beta)  # fmt: skip
 add("rope", rope_operands, rope)

@@ -51,3 +51,13 @@ def through_shared_memory(a, b, c, out, ROWS: tl.constexpr, COLUMNS: tl.constexp
     p = tl.load(c + row[:, None] * COLUMNS + column[None, :]) * tl.load(b + column)[None, :]
     places = column[:, None] * ROWS + row[None, :]
     tl.store(out + places, tl.trans(p) + tl.load(c + places))
+
+
+@triton.jit
+def beside_one_through_shared_memory(a, b, c, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Of two products the right one is fused: the left one comes from other threads."""
+    row, column = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    places = row[:, None] * COLUMNS + column[None, :]
+    p = tl.load(c + places) * tl.load(b + column)[None, :]
+    turned = column[:, None] * ROWS + row[None, :]
+    tl.store(out + turned, tl.trans(p) + tl.load(a + turned) * tl.load(b + turned))

@@ -33,6 +33,9 @@ from bitverdict.harness.emulator.machine_code import cubin_resources
 
 _TRIPLE = "nvptx64-nvidia-cuda"
 _PLACE = re.compile(r" loc\(#loc\d*\)$")
+_PACKED = re.compile(
+    r" = (?:f(?:add|sub|mul|neg|div)|call .*@llvm\.fmuladd\.) ?(?:fast |contract )*.*<\d+ x (?:float|half|bfloat|double)>"
+)
 
 
 class NotAssembled(Exception):
@@ -67,6 +70,22 @@ def ptx(program: str, capability: int, *, fused: bool, flushes: bool = True) -> 
     Line n of the text (from 0) is ``.loc 1 n+1`` there: line 0 is LLVM's word for "none".
     """
     backend, options = _backend(capability, fused, flushes)
+    return backend.make_ptx(_llvm(program, capability, options), {}, options, capability)
+
+
+def ptx_beside_scalars(program: str, capability: int) -> tuple[str, str | None]:
+    """`ptx` with fusion, and that of the same program without LLVM's SLP vectoriser where the vectoriser packed sums or products,
+    else None. The vectoriser puts several operations of the tile program under the line of one."""
+    backend, options = _backend(capability, True)
+    whole = _llvm(program, capability, options)
+    text = backend.make_ptx(whole, {}, options, capability)
+    if capability == 80 or not _PACKED.search(whole):
+        return text, None
+    return text, backend.make_ptx(_llvm(program, capability, options, packs=False), {}, options, capability)
+
+
+def _llvm(program: str, capability: int, options: Any, *, packs: bool = True) -> str:
+    """Optimised LLVM IR of a tile program's text. NotAssembled where the compiler refuses."""
     version = get_ptx_version_from_options(options, capability)
     placed = "\n".join(_PLACE.sub(f' loc("tile program":{n}:1)', line) for n, line in enumerate(program.split("\n"), 1))
     try:
@@ -77,12 +96,11 @@ def ptx(program: str, capability: int, *, fused: bool, flushes: bool = True) -> 
         manager.run(module, "assembly")
     except RuntimeError as error:
         raise NotAssembled(f"sm_{capability}: {error}") from error
-    text = _optimized(module, options, capability)
-    return backend.make_ptx(text, {}, options, capability)
+    return _optimized(module, options, capability, packs and capability != 80)
 
 
-def _optimized(module: Any, options: Any, capability: int) -> str:
-    """LLVM IR of `module`, optimised as `make_llir` does."""
+def _optimized(module: Any, options: Any, capability: int, packs: bool) -> str:
+    """LLVM IR of `module`, optimised as `make_llir` does; `packs`: with the SLP vectoriser."""
     llvm.init_targets()
     context = llvm.context()
     found = llvm.to_module(module, context)
@@ -92,7 +110,7 @@ def _optimized(module: Any, options: Any, capability: int) -> str:
         nvidia.set_nvvm_reflect_ftz(found)
     if options.extern_libs and nvidia.has_extern_deps(found):
         llvm.link_extern_libs(found, [path for _, path in options.extern_libs])
-    llvm.optimize_module(found, llvm.OPTIMIZE_O3, flags=flags, disable_slp_vectorizer=capability == 80, expand_masked_div_rem=True)
+    llvm.optimize_module(found, llvm.OPTIMIZE_O3, flags=flags, disable_slp_vectorizer=not packs, expand_masked_div_rem=True)
     return str(found)
 
 
@@ -102,14 +120,24 @@ _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*")
 _NOTHING_WRITTEN = ("st.", "bra", "ret", "red.", "bar", "cp.", "fence", "mbarrier", "wgmma", "tcgen05", "trap", "brkpt", "exit")
 
 
+def placed_lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines of PTX, each with the line of the tile program that it is of. Inside inline assembly LLVM counts on, one a line:
+    the first place there is that of the operation."""
+    line, inside = -1, 0
+    for raw in text.splitlines():
+        if found := _LOCATION.match(raw.strip()):
+            line = line if inside > 1 else int(found[1]) - 1
+            inside += inside > 0
+        elif raw.strip() in ("// begin inline asm", "// end inline asm"):
+            inside = int(raw.strip() == "// begin inline asm")
+        else:
+            yield line, raw
+
+
 def instructions(text: str) -> Iterator[Instruction]:
     """The instructions of PTX in order."""
-    line = -1
-    for raw in text.splitlines():
-        stripped = raw.partition("//")[0].strip()
-        if found := _LOCATION.match(stripped):
-            line = int(found[1]) - 1
-        elif statement := _STATEMENT.match(stripped):
+    for line, raw in placed_lines(text):
+        if statement := _STATEMENT.match(raw.partition("//")[0].strip()):
             operands = [o.strip() for o in _OPERAND.findall(statement[2])]
             wrote = 0 if statement[1].startswith(_NOTHING_WRITTEN) else 1
             yield Instruction(statement[1], _names(operands[:wrote]), _names(operands[wrote:]), line)

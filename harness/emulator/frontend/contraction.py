@@ -5,6 +5,9 @@ moves code between blocks: products are hoisted out of loops and sunk into branc
 are computed in narrower formats. Then ptxas contracts what LLVM left (PTX ISA 9.7.3, `mul` and `add` without a rounding
 modifier, and the product that it makes of `div.full`), after its own unrolling. No rule on the tile program says where a product
 and its sum end up, so the compiled program is asked (`assembly`). What it said is kept on disk beside Triton's own compilations.
+
+LLVM's SLP vectoriser puts the sums of several lines under one of them. Then the program is compiled without it, too: where that
+comes out as the same program (`same_programs`), its lines are read.
 """
 
 from __future__ import annotations
@@ -12,16 +15,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import triton
 from triton.runtime.cache import get_cache_manager
 
-from bitverdict.harness.emulator.frontend.assembly import Instruction, NotAssembled, instructions, machine_code, ptx
+from bitverdict.harness.emulator.frontend.assembly import Instruction, NotAssembled, instructions, machine_code, ptx_beside_scalars
+from bitverdict.harness.emulator.frontend.same_programs import same_lines
 from bitverdict.harness.emulator.mlir_reader import Program
 
 Definitions = dict[str, list[Instruction]]  # register -> who writes it
@@ -36,7 +41,7 @@ _JOINED = re.compile(r"U?[FHD]FMA(?!.*(RZ\b|, -?1,))")
 _ADDED = re.compile(r"U?[FHD]ADD")
 _ONE = {0x3F80, 0xBF80, 0x3F803F80, 0xBF80BF80}  # bf16 +1 and -1, packed too
 _MINUS_ZERO = {0x8000, 0x80008000}
-_KEPT = "7"  # changes when what is kept on disk does
+_KEPT = "12"  # changes when what is kept on disk does
 
 
 @dataclass
@@ -44,8 +49,10 @@ class Fate:
     """What the instructions of one sum are: how many add, how many multiply and add, and on what.
 
     `addends`: of each instruction that multiplies and adds, the lines of the multiplications whose rounded products it adds; -1 for
-    one of unknown line. `open`: lines of the products that reach an addition which ptxas may still contract. `added`: of all that
-    reach one. `quotients`: of the divisions that ptxas may contract; the last thing it makes of div.full.f32 is a product.
+    one of unknown line. `multiplied`: of each of them, the lines of the two instructions whose results it multiplies, the smaller
+    first; -1 where it is not one instruction of a known line. `open`: lines of the products that reach an addition which ptxas may
+    still contract. `added`: of all that reach one. `quotients`: of the divisions that ptxas may contract; the last thing it makes
+    of div.full.f32 is a product.
     """
 
     plain: int = 0
@@ -55,6 +62,7 @@ class Fate:
     open: set[int] = field(default_factory=set)
     added: set[int] = field(default_factory=set)
     quotients: set[int] = field(default_factory=set)
+    multiplied: set[tuple[int, int]] = field(default_factory=set)
 
 
 class Contraction:
@@ -65,23 +73,38 @@ class Contraction:
 
     def fate(self, line: int) -> Fate:
         """Of the sum at `line` of the program's text. Where the compiler kept no line for it, of all that has none; without any
-        instruction when nothing is left of it. NotAssembled where the compiler does not take the program."""
-        return self.fates.get(line) or self.fates.get(-1) or Fate()
+        instruction when nothing is left of it, or it may stand under another's line. NotAssembled where the compiler does not take
+        the program."""
+        return self.fates.get(line) or (None if self._reading.hidden else self.fates.get(-1)) or Fate()
 
     def joined_by_ptxas(self, line: int, fate: Fate) -> bool:
         """Whether ptxas made a fused multiply-add of an addition at `line` and a product that is `open`, or a division."""
         reached = fate.open | fate.quotients
-        return bool(reached) and not self.machine_lines[0].isdisjoint({line, -1, *reached})
+        return bool(reached) and not self.machine_lines[0].isdisjoint(self._listed({line, *reached}))
 
     def left_by_ptxas(self, line: int) -> bool:
         """Whether an addition at `line` is one in the machine code too."""
-        return not self.machine_lines[1].isdisjoint({line, -1})
+        return not self.machine_lines[1].isdisjoint(self._listed({line}))
 
-    @cached_property
+    @property
     def fates(self) -> dict[int, Fate]:
         """By line of the program's text; -1 has what stands under no sum's line."""
-        found = self._kept("fates", lambda: [_written(line, fate) for line, fate in fates(self._text, self.program).items()])
-        return {line: _read(fate) for line, fate in found}
+        return self._reading.fates
+
+    def removes(self, line: int) -> bool:
+        """Whether nothing is left of the sum at `line`, under whatever line."""
+        return not self._reading.hidden and line not in self.fates and -1 not in self.fates
+
+    @cached_property
+    def _reading(self) -> _Reading:
+        def found() -> list:
+            return _read_off(*self._texts, self.program).written()
+
+        return _Reading.read(self._kept("fates", found))
+
+    def _listed(self, lines: set[int]) -> set[int]:
+        """Lines of the machine code under which instructions of `lines` may stand."""
+        return set().union({-1}, *(self._reading.moved.get(line, {line}) for line in lines))
 
     @cached_property
     def machine_lines(self) -> tuple[set[int], set[int]]:
@@ -94,9 +117,13 @@ class Contraction:
         joined, added = self._kept("machine", found)
         return set(joined), set(added)
 
-    @cached_property
+    @property
     def _text(self) -> str:
-        return ptx(self.program.text, self.capability, fused=True)
+        return self._texts[0]
+
+    @cached_property
+    def _texts(self) -> tuple[str, str | None]:
+        return ptx_beside_scalars(self.program.text, self.capability)
 
     def _kept(self, name: str, compute: Callable[[], Any]) -> Any:
         """What `compute` finds, from disk when it was found before for this program, target and release."""
@@ -109,19 +136,63 @@ class Contraction:
         return found
 
 
-def _written(line: int, fate: Fate) -> list:
+@dataclass
+class _Reading:
+    """Fates by line; under which lines of the machine code the instructions of a line stand, where not under their own; whether
+    sums may be hidden under the lines of others."""
+
+    fates: dict[int, Fate]
+    moved: dict[int, set[int]]
+    hidden: bool
+
+    def written(self) -> list:
+        """As JSON."""
+        told = [[line, _written(fate)] for line, fate in self.fates.items()]
+        return [told, [[line, sorted(lines)] for line, lines in self.moved.items()], self.hidden]
+
+    @classmethod
+    def read(cls, kept: list) -> _Reading:
+        told, moved, hidden = kept
+        return cls({line: _read(fate) for line, fate in told}, {line: set(lines) for line, lines in moved}, hidden)
+
+
+def _read_off(text: str, scalars: str | None, program: Program) -> _Reading:
+    """From PTX, and from that of the same program without the vectoriser, where it packed something."""
+    if scalars is None:
+        return _Reading(fates(text, program), {}, hidden=False)
+    lines = same_lines(text, scalars)
+    if lines is None:
+        return _Reading(fates(text, program), {}, hidden=True)
+    own, mixed, moved = set(_own_lines(program)), set[int](), dict[int, set[int]]()
+    for (_, line), there in lines.items():
+        moved.setdefault(line, set()).update(there)
+        if line in own:
+            mixed |= there - {line}
+    # a line that is lost without the vectoriser, and not with it
+    kept = {at: there & own - mixed for at, there in lines.items() if at[1] not in own}
+    renamed = {at: line for at, found in kept.items() if len(found) == 1 for line in found}
+    return _Reading(
+        fates(scalars, program, renamed), {line: found for line, found in moved.items() if found != {line}}, hidden=False
+    )
+
+
+def _written(fate: Fate) -> list:
     addends = [sorted(lines) for lines in fate.addends]
+    multiplied = sorted(fate.multiplied)
     sets = [sorted(each) for each in (fate.open, fate.added, fate.quotients)]
-    return [line, [fate.plain, fate.fused, sorted(fate.formats), addends, *sets]]
+    return [fate.plain, fate.fused, sorted(fate.formats), addends, multiplied, *sets]
 
 
 def _read(kept: list) -> Fate:
-    plain, fused, formats, addends, *sets = kept
-    return Fate(plain, fused, set(formats), {frozenset(lines) for lines in addends}, *map(set, sets))
+    plain, fused, formats, addends, multiplied, open_, added, quotients = kept
+    pairs = {(first, second) for first, second in multiplied}
+    every = {frozenset(lines) for lines in addends}
+    return Fate(plain, fused, set(formats), every, set(open_), set(added), set(quotients), pairs)
 
 
-def fates(text: str, program: Program) -> dict[int, Fate]:
-    """By line of the program's text, from its PTX; -1 has what stands under no sum's line."""
+def fates(text: str, program: Program, renamed: Mapping[tuple[str, int], int] = MappingProxyType({})) -> dict[int, Fate]:
+    """By line of the program's text, from its PTX; -1 has what stands under no sum's line. `renamed`: the line of an instruction,
+    by the register that it writes and the line that it has here."""
     defined: Definitions = {}
     listed = list(instructions(text))
     for instruction in listed:
@@ -133,11 +204,14 @@ def fates(text: str, program: Program) -> dict[int, Fate]:
         kind, modifiers, form = _parts(instruction.opcode)
         if not form or kind not in ("fma", "add", "sub") or _multiplies(instruction, defined):
             continue
-        fate = found.setdefault(instruction.line if instruction.line in own else -1, Fate())
+        line = renamed.get((instruction.writes[0], instruction.line), instruction.line)
+        fate = found.setdefault(line if line in own else -1, Fate())
         fate.formats.add(form)
         if kind == "fma" and not _adds(instruction, defined):
             fate.fused += 1
             fate.addends.add(frozenset(each.line for each in origins(instruction.reads[2:], defined) if _multiplies(each, defined)))
+            first, second = sorted(_one_line(name, defined) for name in instruction.reads[:2])
+            fate.multiplied.add((first, second))
         else:
             fate.plain += 1
             made = origins(instruction.reads, defined)
@@ -146,6 +220,23 @@ def fates(text: str, program: Program) -> dict[int, Fate]:
                 fate.open.update(each.line for each in made if _may_be_joined(each))
                 fate.quotients.update(each.line for each in made if each.opcode == "div.full.f32")
     return found
+
+
+def _one_line(name: str, defined: Definitions) -> int:
+    """The line of the one instruction whose result the register `name` holds, its sign changed perhaps; -1 where it is not one, as
+    of what a loop carries, or it has no line. A load that is guarded has what it leaves in place written before it."""
+    while True:
+        made = defined.get(name, [])
+        if len(made) == 2 and made[0].opcode.startswith("mov.") and made[1].opcode.startswith("ld."):
+            return made[1].line
+        if len(made) != 1:
+            return -1
+        changes_sign = made[0].opcode.startswith("xor.b") and not made[0].reads[-1].startswith("%")
+        if not made[0].opcode.startswith(("mov.", "neg.")) and not changes_sign:
+            return made[0].line
+        if len(made[0].writes) != 1 or len([read for read in made[0].reads if read.startswith("%")]) != 1:
+            return -1
+        name = made[0].reads[0]
 
 
 def _own_lines(program: Program) -> Iterable[int]:

@@ -106,6 +106,14 @@ def steps(function: Callable[[np.ndarray], np.ndarray], start: np.ndarray, count
     return start
 
 
+def beside_one_made_before(x: np.ndarray, z: np.ndarray, *, fused_left: bool) -> np.ndarray:
+    """z + sum over steps i of (i * x - at * x), one of the two products fused."""
+    at = np.arange(LANES, dtype=np.float32)
+    for i in map(np.float32, range(STEPS)):
+        z = z + (fma(np.full_like(x, i), x, -(at * x)) if fused_left else fma(-at, x, i * x))
+    return z
+
+
 LOOP = "for _ in range(n):"
 RULES: dict[str, tuple[list[str], Formula, Formula]] = {
     # what is compiled, what a rule that is wrong here would compute
@@ -169,6 +177,16 @@ RULES: dict[str, tuple[list[str], Formula, Formula]] = {
         lambda x, y, z, w: fma(-x, y, -z),
         lambda x, y, z, w: -(x * y) - z,
     ),
+    "a square that a zero is added to, which LLVM drops": (
+        ["z = tl.zeros_like(x)", "z += x * x", "z = z + y"],
+        lambda x, y, z, w: fma(x, x, y),
+        lambda x, y, z, w: x * x + y,
+    ),
+    "beside one that is made before the loop, under no line": (
+        ["g = at.to(tl.float32) * x", "for i in range(n):", "    z += i.to(tl.float32) * x - g"],
+        lambda x, y, z, w: beside_one_made_before(x, z, fused_left=True),
+        lambda x, y, z, w: beside_one_made_before(x, z, fused_left=False),
+    ),
     "taken away": (
         ["z = z - x * y"],
         lambda x, y, z, w: fma(-x, y, z),
@@ -200,7 +218,26 @@ def test_a_loop_that_is_unrolled_fuses_where_its_product_stays_a_product(tmp_pat
         assert np.array_equal(by_ptx(real_ptx(kernel, arch, F32, F32, True), operands(7, F32), F32, STEPS)[0][0], expected)
 
 
-@pytest.mark.parametrize("name", ["by_rows", "by_columns", "scalar", "rows_and_columns", "affine", "through_shared_memory"])
+ACCUMULATORS = ["s = x * 0.0", "t = s", "u = s", LOOP, "    s += x * y", "    t += z * w", "    u += y * w"]
+
+
+def test_sums_that_llvm_packs_are_read_from_the_program_without(tmp_path, monkeypatch):
+    """The vectoriser leaves two of three sums under one line. On sm_100 it packs instructions too: another program."""
+    kernel = load(drawn_sums.text(ACCUMULATORS, ["s", "t", "u"]), tmp_path, "packed")
+    words = by_ptx(real_ptx(kernel, "sm_90", F32, F32, True), operands(7, F32), F32, STEPS)[0]
+    np.testing.assert_array_equal(emulate(kernel, "sm_90", F32, F32, True, seed=7), words)
+    with pytest.raises(EmulatedFault, match="keeps nothing that could be read"):
+        emulate(kernel, "sm_100", F32, F32, True)
+    monkeypatch.setattr("bitverdict.harness.emulator.frontend.contraction.same_lines", lambda one, other: None)
+    monkeypatch.setattr(Contraction, "_kept", lambda self, name, compute: compute())
+    monkeypatch.setattr(emulated_device, "_translations", {})
+    with pytest.raises(EmulatedFault, match="keeps nothing that could be read"):
+        emulate(kernel, "sm_90", F32, F32, True)
+
+
+@pytest.mark.parametrize("name", [
+    "by_rows", "by_columns", "scalar", "rows_and_columns", "affine", "through_shared_memory", "beside_one_through_shared_memory",
+])  # fmt: skip
 def test_a_product_is_followed_through_shapes_and_layouts(name):
     rows, columns, kernel = 16, 16, getattr(moved_sums, name)
     generator = torch.Generator().manual_seed(3)
@@ -387,7 +424,7 @@ def test_machine_code_that_fuses_is_told_from_moves_sums_and_products(code, join
         monkeypatch.setattr(
             "bitverdict.harness.emulator.frontend.contraction.machine_code", lambda text, capability, line=line: {line: [code]}
         )
-        monkeypatch.setattr(Contraction, "_text", "")
+        monkeypatch.setattr(Contraction, "_texts", ("", None))
         contraction = Contraction(program, 90)
         assert contraction.joined_by_ptxas(4, Fate(plain=1, open={9})) == joined
         assert not contraction.joined_by_ptxas(4, Fate(plain=1))
@@ -411,4 +448,4 @@ def test_below_sm_90_sums_and_products_of_bf16_are_not_taken_for_fused():
     fma.rn.bf16x2 %r1, %r2, %r3, %r9;
     fma.rn.bf16 %rs5, %rs1, %rs2, %rs4;
     """
-    assert fates(text, program)[-1] == Fate(plain=1, fused=1, formats={"bf16"}, addends={frozenset()})
+    assert fates(text, program)[-1] == Fate(plain=1, fused=1, formats={"bf16"}, addends={frozenset()}, multiplied={(-1, -1)})

@@ -7,6 +7,7 @@ than the rest. A division is a product too, once ptxas has written it out: `a * 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,7 @@ from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.scalar_ops import binary, fma, narrow_fma, negative
 from bitverdict.reference.scalar_arithmetic.fp64 import fma as fma64
 
+_POSITIVE_ZERO = re.compile(r"(?<![-\d.])0\.0+(e[+-]?0+)?(?![\d.])")  # 0.000000e+00, of a tensor too
 _SHAPES = ("tt.broadcast", "tt.splat", "tt.expand_dims", "tt.reshape", "tt.trans", SPREAD)
 _THROUGH = (
     *_SHAPES, "ttg.convert_layout", "arith.negf", "arith.select", "arith.extf", "arith.truncf", "tt.fp_to_fp", "arith.bitcast",
@@ -35,6 +37,8 @@ _NO_PRODUCT = (
     "tt.elementwise_inline_asm", "ttg.local_load", "ttng.tmem_load", "ttng.warp_group_dot", "ttng.warp_group_dot_wait",
     "ub.poison",
 )  # fmt: skip
+_ONE_INSTRUCTION = ("tt.load", "arith.sitofp", "arith.uitofp", "arith.addf", "arith.subf", "arith.mulf")
+"""Operations whose result, of an element, is what every float instruction under their line computes."""
 PACKED_PRODUCT = 2  # PackedArithKind
 _FUNCTIONS = ("math.exp", "math.exp2", "math.sqrt", "math.rsqrt", "arith.remf", "tt.approx_divf")
 _NUMPY = {"arith.addf": np.add, "arith.subf": np.subtract}
@@ -58,7 +62,7 @@ class _Product:
 
 @lowers("arith.addf", "arith.subf")
 def total(t: Translator, op: Operation) -> None:
-    if not t.fused or not any(may_be_product(t, name, divided=True) for name in op.operands):
+    if _kept_operand(t, op) is not None or not t.fused or not any(may_be_product(t, name, divided=True) for name in op.operands):
         t.call(op, binary(_NUMPY[op.name], t.result(op).format))
         return
     cut = None
@@ -192,8 +196,8 @@ def _fused_operand(
         raise NotModelled(op, f"a sum that takes a product, where the compiler computes it in {', '.join(sorted(fate.formats))}")
     if not fate.fused:
         return _divided_operand(t, op, products, fate) if t.contraction.joined_by_ptxas(op.line, fate) else None
-    products = [None if product is None or product.split else product for product in products]
     reached = [may_be_product(t, name) for name in operands]
+    products = [p if p is not None and not p.split and here else None for p, here in zip(products, reached, strict=True)]
     first, second = products
     if first is not None and first == second:  # p + p
         return 0
@@ -207,7 +211,25 @@ def _fused_operand(
             return which
         if other is not None and not other.lines & own and all(added & other.lines and not added & own for added in fate.addends):
             return which
+    for which, product in candidates:  # the instructions say themselves what they multiply
+        lines = _factor_lines(t, product)
+        if lines is not None and fate.multiplied == {lines}:
+            return which
     raise _unclear(op, "fuses a product into it that reaches it through a branch, a loop or a select")
+
+
+def _factor_lines(t: Translator, product: _Product) -> tuple[int, int] | None:
+    """The lines of the two factors of `product`, the smaller first; None where an instruction of such a line may compute something
+    else."""
+    lines = []
+    for name in product.factors:
+        op = t.defined.get(name)
+        while op is not None and op.name in _SHAPES:
+            op = t.defined.get(op.operands[0])
+        if op is None or op.name not in _ONE_INSTRUCTION:
+            return None
+        lines.append(op.line)
+    return min(lines), max(lines)
 
 
 def _divided_operand(t: Translator, op: Operation, products: list[_Product | None], fate: Fate) -> int:
@@ -243,10 +265,12 @@ def _product(t: Translator, name: str) -> _Product | None:
     moves: list[Operation] = []
     negative_ = False
     op = t.defined.get(name)
-    while op is not None and (op.name in (*_SHAPES, "ttg.convert_layout", "arith.negf")):
+    while op is not None and not _is_stored(op):
+        if (kept := _kept_operand(t, op)) is None and op.name not in (*_SHAPES, "ttg.convert_layout", "arith.negf"):
+            break
         negative_ ^= op.name == "arith.negf"
         moves.append(op)
-        op = t.defined.get(op.operands[0])
+        op = t.defined.get(kept or op.operands[0])
     if op is None or op.name not in ("arith.mulf", "arith.truncf", "arith.divf"):
         return None
     if op.name == "arith.divf":
@@ -278,6 +302,10 @@ def may_be_product(t: Translator, name: str, divided: bool = False) -> bool:
         op = t.defined.get(at)
         if op is None:
             waiting += t.incoming.get(at, [])
+        elif _is_stored(op):
+            continue
+        elif (kept := _kept_operand(t, op)) is not None:
+            waiting.append(kept)
         elif op.name in _THROUGH:
             waiting += op.operands[1:] if op.name == "arith.select" else op.operands
         elif op.name == "ttng.packed_arith":
@@ -288,6 +316,30 @@ def may_be_product(t: Translator, name: str, divided: bool = False) -> bool:
         elif op.name not in _NO_PRODUCT and not _folds_without_product(op) and not _is_function(op):
             return True
     return False
+
+
+def _is_stored(op: Operation) -> bool:
+    """Whether `op` takes its operand through shared memory: no compiler sees what it was."""
+    return op.name == "ttg.convert_layout" and "allocation.offset" in op.attributes
+
+
+def _kept_operand(t: Translator, op: Operation) -> str | None:
+    """The operand that the sum `op` is, where the compiler removes it: of +0 and a square, which is never -0. None where it is one.
+
+    LLVM's InstSimplify folds it (`simplifyFAddInst`: X + 0 is X where X cannot be -0), and the compiled program must say so."""
+    if op.name != "arith.addf" or not t.fused:
+        return None
+    for which, name in enumerate(op.operands):
+        other = t.defined.get(op.operands[1 - which])
+        if other is None or other.name != "arith.constant" or not _POSITIVE_ZERO.search(other.attributes.get("value", "")):
+            continue
+        made = t.defined.get(name)
+        if made is not None and made.name == "arith.mulf" and made.operands[0] == made.operands[1]:
+            try:
+                return name if t.contraction.removes(op.line) else None
+            except NotAssembled:
+                return None
+    return None
 
 
 def _is_function(op: Operation) -> bool:
