@@ -117,6 +117,21 @@ def test_even_programs_run_together() -> None:
     assert ended(uneven("none"), batches=True) == (ended(uneven("none"), batches=False)[0], "")
 
 
+@pytest.mark.parametrize("kind", ["own", "turned", "neighbour", "joined"])
+def test_programs_that_store_where_they_read_run_together_by_the_same_pointers(kind: str) -> None:
+    """By others the words come from other threads: a race, where programs run one by one."""
+
+    def launch() -> tuple[torch.Tensor, ...]:
+        x = normal(9 * 64 + 8)
+        launch.memory = (x,)  # type: ignore[attr-defined]
+        kernels.in_place[(9,)](x, 64, KIND=kind, BLOCK=64)
+        return (x,)
+
+    together, reason = ended(launch, batches=True)
+    alone, _ = ended(launch, batches=False)
+    assert together == alone and (reason == "") == (kind == "own") == (alone[1] == "")
+
+
 def test_a_launch_that_failed_as_a_batch_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     launch = uneven("ways")
     with emulated("sm_90") as gpu:

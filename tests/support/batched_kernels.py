@@ -76,3 +76,20 @@ def drawn(x, out, first, step, length, hole, far, again, limit, BLOCK: tl.conste
     tl.store(out + at, tl.load(x + at, mask=mask, other=-1.0) + 1, mask=mask)
     at = tl.program_id(0) * again + far + lane
     tl.store(out + at, tl.load(out + at, mask=lane < limit) * 2, mask=lane < limit)
+
+
+@triton.jit
+def in_place(x, n, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    """Each program stores where it has read; by another thread, or where a neighbour has read, unless KIND is "own"."""
+    at = tl.arange(0, BLOCK)  # (BLOCK,)
+    row = x + tl.program_id(0) * n
+    value = tl.load(row + at, mask=at < n, other=0.0)
+    if KIND == "turned":
+        tl.store(row + BLOCK - 1 - at, value * 2)
+    elif KIND == "neighbour":
+        value += tl.load(row + at + 8)
+        tl.store(row + at, value, mask=at < n)
+    elif KIND == "joined":
+        tl.store(row + at // 2, value * 0 + 3, mask=at < n)
+    else:
+        tl.store(row + at, value * 2, mask=at < n)

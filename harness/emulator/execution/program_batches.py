@@ -20,10 +20,12 @@ from bitverdict.harness.emulator.memory.onchip import zeros
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.global_memory import Region
+    from bitverdict.harness.emulator.memory.global_order import GlobalOrder
     from bitverdict.harness.emulator.mlir_reader import Operation
 
 ELEMENTS = 1 << 15  # of one tensor of all programs of a batch: arrays of that size stay in the second-level cache
 LEAST = 4  # programs of a batch that is worth it
+SEVERAL, MOST_POINTERS = -1, 16
 FEW = "few programs, or large ones"
 
 
@@ -33,19 +35,25 @@ class OneByOne(Exception):
 
 @dataclass(eq=False)
 class _Touched:
-    """Which places of one storage, of `unit` bytes, a program has read or written since the launch began."""
+    """Which places of one storage, of `unit` bytes, a program has read or written since the launch began, by its number + 1: 0 for
+    none, `SEVERAL` for more than one, or for a read that no store answers."""
 
     unit: int
-    written: np.ndarray  # (places,) int32: program number + 1; 0 for none
-    read: np.ndarray | None = None  # (places,) bool
+    written: np.ndarray  # (places,) int32
+    read: np.ndarray | None = None  # (places,) int32
+    pointers: np.ndarray | None = None  # (places,) int32: which pointers it was read by
 
 
 class _Order:
-    """In the place of `GlobalOrder`: no two accesses to one place may meet, unless both read. What is overwritten is kept."""
+    """In the place of `GlobalOrder`: no two accesses to one place may meet, unless both read, or each thread stores where it alone
+    has read: through the same pointers, which differ. What is overwritten is kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, order: GlobalOrder) -> None:
+        self.order = order
         self.touched: dict[int, _Touched] = {}  # by where the storage begins
         self.kept: list[tuple[Region, np.ndarray | slice, np.ndarray]] = []
+        self.given: list[tuple[Any, str, int]] = []  # the last pointers that something was read by, their types and numbers
+        self.numbers = 0
 
     def _of(self, region: Region, size: int) -> _Touched:
         found = self.touched.get(region.base)
@@ -56,44 +64,72 @@ class _Order:
         return found
 
     def read(
-        self,
-        op: Operation,
-        batch: Batch,
-        region: Region,
-        offsets: np.ndarray | slice,
-        inside: np.ndarray | None,
-        size: int,
-        kind: int,
+        self, op: Operation, batch: Batch, region: Region, offsets: np.ndarray | slice, inside: np.ndarray | None, size: int, _: int
     ) -> None:
         """A load of what the launch may write: nothing has been written there."""
         touched = self._of(region, size)
         places = _places(offsets, inside, size)
         if touched.written[places].any():
             raise OneByOne("a read of what was written")
-        if touched.read is None:
-            touched.read = zeros(touched.written.size, np.bool_)
-        touched.read[places] = True
+        if touched.read is None or touched.pointers is None:
+            touched.read, touched.pointers = (zeros(touched.written.size, np.int32) for _ in range(2))
+        number = self._number(op, batch.pointer)
+        before, by = touched.read[places], touched.pointers[places]
+        mine = SEVERAL if number is None else _programs(batch, offsets, inside)
+        alone = (before == 0) | ((before == mine) & (by == number))
+        touched.pointers[places] = number or 0
+        touched.read[places] = np.where(alone, mine, SEVERAL)
+        if not isinstance(places, slice) and number is not None and (wrong := touched.read[places] != mine).any():
+            touched.read[places[wrong]] = SEVERAL  # two programs of this batch read there
+
+    def _number(self, op: Operation, pointer: Any) -> int | None:
+        """Which pointers `op` reads by; None where another thread than that of the element uses what it finds."""
+        if pointer is None or (self.order.owners_of(op).copies & self.order.all_threads and self.order.facts.leaves_its_thread(op)):
+            return None
+        if (number := self._given(op, pointer)) is None:
+            number = self.numbers = self.numbers + 1
+            self.given = [*self.given[-MOST_POINTERS:], (pointer, op.operand_types[0], number)]
+        return number
+
+    def _given(self, op: Operation, pointer: Any) -> int | None:
+        """The number of the same pointers in the same threads, where something was read by them."""
+        return next((number for held, kind, number in self.given if held is pointer and kind == op.operand_types[0]), None)
 
     def write(
         self, op: Operation, batch: Batch, region: Region, offsets: np.ndarray | slice, inside: np.ndarray | None, words: np.ndarray
     ) -> None:
-        """A store of `words`, not made yet: nobody has touched its places, and no two programs write one."""
+        """A store of `words`, not made yet: nobody has touched its places but the threads that store, and no two programs write
+        one."""
         size = words.dtype.itemsize
         if not region.changes:
             raise OneByOne("a write that the text of the program does not show")
         touched = self._of(region, size)
         places = _places(offsets, inside, size)
-        if touched.written[places].any() or (touched.read is not None and touched.read[places].any()):
-            raise OneByOne("a write of what was touched")
+        if touched.written[places].any():
+            raise OneByOne("a write of what was written")
+        if touched.read is not None and (before := touched.read[places]).any():
+            self._answer(self._given(op, batch.pointer), touched, before, places, _programs(batch, offsets, inside))
         self.kept.append((region, places, region.words(size)[places].copy()))
         if isinstance(places, slice):
             touched.written[places] = 1
             return
-        numbers = np.repeat(batch.marks, words.size // batch.count)
-        numbers = numbers if inside is None else numbers[inside.reshape(-1)]
+        numbers = _programs(batch, offsets, inside)
         touched.written[places] = numbers
         if (touched.written.take(places) != numbers).any():
             raise OneByOne("two programs write one place")
+
+    @staticmethod
+    def _answer(
+        number: int | None, touched: _Touched, before: np.ndarray, places: np.ndarray | slice, programs: np.ndarray
+    ) -> None:
+        """Programs store where some have read, `before`: each by the pointers `number`, by which it alone has read there, and no
+        two of which meet."""
+        assert touched.pointers is not None
+        alone = (before == 0) | ((before == programs) & (touched.pointers[places] == number))
+        if number is None or not alone.all():
+            raise OneByOne("a write of what was read")
+        if not isinstance(places, slice) and not (places[1:] > places[:-1]).all():
+            raise OneByOne("a write of what was read, in no order")
 
     def take_back(self) -> None:
         """Undo all stores."""
@@ -108,10 +144,20 @@ def _places(offsets: np.ndarray | slice, inside: np.ndarray | None, size: int) -
     return places if inside is None else places[inside.reshape(-1)]
 
 
+def _programs(batch: Batch, offsets: np.ndarray | slice, inside: np.ndarray | None) -> np.ndarray:
+    """The program, its number + 1, of each place of an access: all its elements, the first ones in a slice, or those `inside`."""
+    numbers = np.repeat(batch.marks, batch.elements)
+    if isinstance(offsets, slice):
+        return numbers[: (offsets.stop - offsets.start) // batch.size]
+    return numbers if inside is None else numbers[inside.reshape(-1)]
+
+
 class Batch:
     """The programs that run together: what the code of a batch calls `m`."""
 
     place = "a batch"
+    pointer: Any = None  # of the access that is made, where it differs by program
+    elements = size = 1  # of it: elements of one program, and the bytes of each
 
     def __init__(self, launch: LaunchContext) -> None:
         self.launch, self.memory, self.grid = launch, launch.memory, launch.grid
@@ -145,14 +191,14 @@ class Batch:
 
     def load(self, op: Operation, pointer: Any, mask: Any, other: Any, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
         """tt.load of a tensor of `shape`, () for one element, by each program: (count, *shape)."""
-        addresses, inside = self._addressed(pointer, mask, shape)
+        addresses, inside = self._addressed(pointer, mask, shape, dtype)
         held = np.dtype(np.uint8) if dtype == np.bool_ else dtype
         found = self.memory.load(op, addresses, inside, None if other is None else np.asarray(other, held), held, self)  # type: ignore[arg-type]
         return found != 0 if dtype == np.bool_ else found
 
     def load_once(self, op: Operation, pointer: Any, mask: Any, other: Any, dtype: np.dtype, single: bool) -> Any:
         """tt.load where all programs load the same; a `single` element as a Python int or a 0-d array."""
-        addresses = np.atleast_1d(np.asarray(pointer, np.int64))
+        self.pointer, addresses = None, np.atleast_1d(np.asarray(pointer, np.int64))
         inside = None if mask is None else np.atleast_1d(np.asarray(mask, np.bool_))
         held = np.dtype(np.uint8) if dtype == np.bool_ else dtype
         found = self.memory.load(op, addresses, inside, None if other is None else np.asarray(other, held), held, self)  # type: ignore[arg-type]
@@ -163,12 +209,13 @@ class Batch:
 
     def store(self, op: Operation, pointer: Any, value: Any, mask: Any, dtype: np.dtype, shape: tuple[int, ...]) -> None:
         """tt.store of a tensor of `shape`, () for one element, by each program."""
-        addresses, inside = self._addressed(pointer, mask, shape)
+        addresses, inside = self._addressed(pointer, mask, shape, dtype)
         values = np.broadcast_to(np.asarray(value, dtype), addresses.shape)
         self.memory.store(op, addresses, values.astype(np.uint8) if dtype == np.bool_ else values, inside, self)  # type: ignore[arg-type]
 
-    def _addressed(self, pointer: Any, mask: Any, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray | None]:
+    def _addressed(self, pointer: Any, mask: Any, shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, np.ndarray | None]:
         whole = (self.count, *shape)
+        self.pointer, self.elements, self.size = pointer, prod(shape), dtype.itemsize
         addresses = np.asarray(pointer, np.int64)
         addresses = addresses if addresses.shape == whole else np.broadcast_to(addresses, whole)
         if mask is None:
@@ -184,7 +231,7 @@ def run_in_batches(launch: LaunchContext, run: Callable[..., None], arguments: I
     if min(count, size) < LEAST:
         return FEW
     memory, order, notes = launch.memory, launch.memory.order, set(launch.notes)
-    batch, watched, given = Batch(launch), _Order(), tuple(arguments)
+    batch, watched, given = Batch(launch), _Order(order), tuple(arguments)
     memory.order = watched  # type: ignore[assignment]
     try:
         for first in range(0, count, size):

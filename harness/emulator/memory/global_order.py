@@ -362,7 +362,8 @@ class GlobalOrder:
             marks.crowd = {event: places for event, places in marks.crowd.items() if crowd[places].any()}
 
     # -- threads ------------------------------------------------------------------------------------------------------
-    def _owners(self, op: Operation) -> Owners:
+    def owners_of(self, op: Operation) -> Owners:
+        """Which threads hold the elements of the first operand of `op`."""
         found = self.owners.get(op)
         if found is None:
             kind = op.inputs[0]
@@ -390,7 +391,7 @@ class GlobalOrder:
         """(the thread that touches each of `elements`, bits by which threads differ that load it too and go on to use it)."""
         if access.kind in ASYNC:
             return np.zeros(elements.size, np.int32), 0  # one thread issues it
-        held = self._owners(access.op)
+        held = self.owners_of(access.op)
         used = held.copies and access.loads and self.facts.leaves_its_thread(access.op)
         return held.threads[elements], held.copies & self.all_threads if used else 0
 
