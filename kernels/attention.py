@@ -2,7 +2,10 @@
 
     S[h, i, j] = Q[h, i, :] . K[g, j, :]                        g = h // (heads / kv_heads), c = scale log2(e)
     lse[h, i] = log2(sum_j 2^(c S[h, i, j]))
-    O[h, i, :] = sum_j 2^(c S[h, i, j] - lse[h, i]) V[g, j, :]
+    O[h, i, :] = sum_j P[h, i, j] V[g, j, :]                    P[h, i, j] = 2^(c S[h, i, j] - lse[h, i])
+    dV[g, j, :] = sum_h,i P[h, i, j] dO[h, i, :]                h of the group of g
+    dQ[h, i, :] = scale sum_j T[h, i, j] K[g, j, :]             T[h, i, j] = P[h, i, j] (dO[h, i, :] . V[g, j, :] - delta[h, i])
+    dK[g, j, :] = scale sum_h,i T[h, i, j] Q[h, i, :]           delta[h, i] = O[h, i, :] . dO[h, i, :]
 
 Q, O: (batch, heads, m, D) of fp16 or bf16; K, V: (batch, kv_heads, n, D) of that type; lse: (batch, heads, m) of fp32. Causal:
 row i of Q meets rows j <= i + n - m of K, so the last row meets all. A row that meets none gets zeros, and -inf for its lse.
@@ -11,6 +14,10 @@ One program takes `block_m` rows of one head through K and V, `block_n` rows at 
 cores, the largest score of each row so far, and powers 2^(c S - largest) by a fused multiply-add and ex2.approx. It adds the powers
 in fp32, and multiplies them with V in the type of V. What was added before is faded first. All other operations round. Where
 threads hold a row decides the order of its sum, and the shape of the tile decides that: so every bit is decided.
+
+Backward is three launches: delta; dQ, a program for `block_m` rows of Q that goes through K and V; dK and dV, a program for
+`block_m` rows of K that goes through the heads of its group and their rows, `block_n` at a time, all in ascending order. P and T
+are rounded to the type of V before their products. Nothing is added by atomics: words do not depend on who comes first.
 
 Preconditions, and what each costs when broken:
 
@@ -30,6 +37,8 @@ from math import e, log2
 import torch
 import triton
 import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
 
 from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.descriptor_rules import dtype_clause, is_power_of_two, positive_clause, same_place, same_type
@@ -45,7 +54,8 @@ LOG2_E = log2(e)
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Sizes; the elements that follow each row of Q, and of K and V; `scale` None: 1 / sqrt(d)."""
+    """Sizes; the elements that follow each row of Q and dO, and of K and V; `scale` None: 1 / sqrt(d). `backward`: the gradients
+    are asked for too."""
 
     batch: int
     heads: int
@@ -58,6 +68,7 @@ class Problem:
     scale: float | None = None
     q_pad: int = 0
     kv_pad: int = 0
+    backward: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,12 +156,12 @@ CLAUSES = (
 )
 
 
-SIZES = ("heads", "group", "m", "n")  # no address is made of them that a whole number of 16 bytes would help
+SIZES = ("heads", "kv_heads", "group", "m", "n")  # no address is made of them that a whole number of 16 bytes would help
 
 
 @triton.jit(do_not_specialize=SIZES)
 def attention_kernel(
-    q, k, v, o, lse, heads, group, m, n, scale,
+    q, k, v, o, lse, heads, group, m, n, factor,
     q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row,
     CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
     STAGES: tl.constexpr,
@@ -161,31 +172,20 @@ def attention_kernel(
     q += batch * q_batch + head * q_head
     k += batch * k_batch + head // group * k_head
     v += batch * v_batch + head // group * v_head
-    queries = tl.load(
-        q + rows.to(tl.int64)[:, None] * q_row + depth[None, :], mask=(rows < m)[:, None] & (depth < D)[None, :], other=0.0
-    )  # (BLOCK_M, BLOCK_D)
+    queries = _rows_of(q, rows, m, q_row, depth, D)  # (BLOCK_M, BLOCK_D)
     largest = tl.full((BLOCK_M,), -float("inf"), tl.float32)  # (BLOCK_M,)
     total = tl.zeros((BLOCK_M,), tl.float32)  # (BLOCK_M,)
     found = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)  # (BLOCK_M, BLOCK_D)
-    end = tl.maximum(tl.minimum(n, start + BLOCK_M + n - m), 1) if CAUSAL else n
-    for first in tl.range(0, end, BLOCK_N, num_stages=STAGES):
+    for first in tl.range(0, _end(start + BLOCK_M, m, n, CAUSAL), BLOCK_N, num_stages=STAGES):
         columns = first + tl.arange(0, BLOCK_N)  # (BLOCK_N,)
-        places = columns.to(tl.int64)  # (BLOCK_N,)
-        keys = tl.load(
-            k + places[None, :] * k_row + depth[:, None], mask=(depth < D)[:, None] & (columns < n)[None, :], other=0.0
-        )  # (BLOCK_D, BLOCK_N)
-        met = (columns < n)[None, :]  # (1, BLOCK_N)
-        if CAUSAL:
-            met = met & (columns[None, :] <= rows[:, None] + (n - m))  # (BLOCK_M, BLOCK_N)
-        scores = tl.where(met, tl.dot(queries, keys), -float("inf"))  # (BLOCK_M, BLOCK_N)
-        higher = tl.maximum(largest, tl.max(scores, 1) * scale)  # (BLOCK_M,)
+        keys = _rows_of(k, columns, n, k_row, depth, D)  # (BLOCK_N, BLOCK_D)
+        scores = tl.where(_met(rows, columns, m, n, CAUSAL), tl.dot(queries, tl.trans(keys)), -float("inf"))  # (BLOCK_M, BLOCK_N)
+        higher = tl.maximum(largest, tl.max(scores, 1) * factor)  # (BLOCK_M,)
         base = tl.where(higher == -float("inf"), 0.0, higher)  # (BLOCK_M,)
-        powers = tl.exp2(tl.fma(scores, scale, -base[:, None]))  # (BLOCK_M, BLOCK_N)
+        powers = tl.exp2(tl.fma(scores, factor, -base[:, None]))  # (BLOCK_M, BLOCK_N)
         faded = tl.exp2(largest - base)  # (BLOCK_M,)
         total = tl.fma(total, faded, tl.sum(powers, 1))
-        values = tl.load(
-            v + places[:, None] * v_row + depth[None, :], mask=(columns < n)[:, None] & (depth < D)[None, :], other=0.0
-        )  # (BLOCK_N, BLOCK_D)
+        values = _rows_of(v, columns, n, v_row, depth, D)  # (BLOCK_N, BLOCK_D)
         found = tl.dot(powers.to(v.dtype.element_ty), values, found * faded[:, None])
         largest = higher
     line = tl.program_id(1).to(tl.int64) * m + rows  # (BLOCK_M,)
@@ -199,8 +199,116 @@ def attention_kernel(
 
 
 @triton.jit
+def _rows_of(matrix, rows, count, stride, depth, D: tl.constexpr):
+    """(rows, BLOCK_D) of a matrix of `count` rows of D elements; zeros outside."""
+    places = rows.to(tl.int64)[:, None] * stride + depth[None, :]  # (rows, BLOCK_D)
+    return tl.load(matrix + places, mask=(rows < count)[:, None] & (depth < D)[None, :], other=0.0)
+
+
+@triton.jit
+def _end(behind, m, n, CAUSAL: tl.constexpr):
+    """How many rows of K a program goes through, `behind` whose rows of Q the next program's begin. At least one."""
+    return tl.maximum(tl.minimum(n, behind + n - m), 1) if CAUSAL else n
+
+
+@triton.jit
+def _met(rows, columns, m, n, CAUSAL: tl.constexpr):
+    """(rows or 1, columns): which rows of K each row of Q meets."""
+    met = (columns < n)[None, :]  # (1, columns)
+    if CAUSAL:
+        met = met & (columns[None, :] <= rows[:, None] + (n - m))  # (rows, columns)
+    return met
+
+
+@triton.jit
 def _log2(x):
     return tl.inline_asm_elementwise("lg2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@gluon.jit
+def output_products_kernel(
+    o, do, delta, heads, m, do_batch, do_head, do_row, D: gl.constexpr, BLOCK_D: gl.constexpr, ROWS: gl.constexpr
+):  # fmt: skip
+    """delta[h, i] = O[h, i, :] . dO[h, i, :], eight neighbours of a row in one thread, BLOCK_D / 8 threads a row."""
+    layout: gl.constexpr = gl.BlockedLayout([1, 8], [256 // BLOCK_D, BLOCK_D // 8], [gl.num_warps(), 1], [1, 0])
+    line = gl.program_id(1).to(gl.int64)
+    row = gl.program_id(0) * ROWS + gl.arange(0, ROWS, gl.SliceLayout(1, layout))  # (ROWS,)
+    depth = gl.arange(0, BLOCK_D, gl.SliceLayout(0, layout))  # (BLOCK_D,)
+    inside = (row < m)[:, None] & (depth < D)[None, :]  # (ROWS, BLOCK_D)
+    made = gl.load(o + (line * m + row)[:, None] * D + depth[None, :], mask=inside, other=0.0).to(gl.float32)
+    do += line // heads * do_batch + line % heads * do_head
+    given = gl.load(do + row.to(gl.int64)[:, None] * do_row + depth[None, :], mask=inside, other=0.0).to(gl.float32)
+    gl.store(delta + line * m + row, gl.sum(made * given, 1), mask=row < m)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def attention_dq_kernel(
+    q, k, v, do, lse, delta, dq, heads, group, m, n, factor, scale,
+    q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row, do_batch, do_head, do_row,
+    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
+    STAGES: tl.constexpr,
+):  # fmt: skip
+    """dQ of BLOCK_M rows of one head, through K and V in ascending blocks."""
+    start = tl.program_id(0) * BLOCK_M
+    batch, head = (tl.program_id(1) // heads).to(tl.int64), (tl.program_id(1) % heads).to(tl.int64)
+    rows, depth = start + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)  # (BLOCK_M,), (BLOCK_D,)
+    line = tl.program_id(1).to(tl.int64) * m + rows  # (BLOCK_M,)
+    queries = _rows_of(q + batch * q_batch + head * q_head, rows, m, q_row, depth, D)  # (BLOCK_M, BLOCK_D)
+    given = _rows_of(do + batch * do_batch + head * do_head, rows, m, do_row, depth, D)  # (BLOCK_M, BLOCK_D)
+    k += batch * k_batch + head // group * k_head
+    v += batch * v_batch + head // group * v_head
+    base = tl.load(lse + line, mask=rows < m, other=0.0)  # (BLOCK_M,)
+    along = tl.load(delta + line, mask=rows < m, other=0.0)  # (BLOCK_M,)
+    found = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)  # (BLOCK_M, BLOCK_D)
+    for first in tl.range(0, _end(start + BLOCK_M, m, n, CAUSAL), BLOCK_N, num_stages=STAGES):
+        columns = first + tl.arange(0, BLOCK_N)  # (BLOCK_N,)
+        keys = _rows_of(k, columns, n, k_row, depth, D)  # (BLOCK_N, BLOCK_D)
+        values = _rows_of(v, columns, n, v_row, depth, D)  # (BLOCK_N, BLOCK_D)
+        powers = tl.exp2(tl.fma(tl.dot(queries, tl.trans(keys)), factor, -base[:, None]))  # (BLOCK_M, BLOCK_N)
+        powers = tl.where(_met(rows, columns, m, n, CAUSAL), powers, 0.0)  # (BLOCK_M, BLOCK_N)
+        slopes = powers * (tl.dot(given, tl.trans(values)) - along[:, None])  # (BLOCK_M, BLOCK_N)
+        found = tl.dot(slopes.to(k.dtype.element_ty), keys, found)
+    inside = (rows < m)[:, None] & (depth < D)[None, :]  # (BLOCK_M, BLOCK_D)
+    tl.store(dq + line[:, None] * D + depth[None, :], (found * scale).to(dq.dtype.element_ty), mask=inside)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def attention_dk_dv_kernel(
+    q, k, v, do, lse, delta, dk, dv, kv_heads, group, m, n, factor, scale,
+    q_batch, q_head, q_row, k_batch, k_head, k_row, v_batch, v_head, v_row, do_batch, do_head, do_row,
+    CAUSAL: tl.constexpr, D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
+    STAGES: tl.constexpr,
+):  # fmt: skip
+    """dK and dV of BLOCK_M rows of one head of K, through the heads of Q of its group and their rows, in ascending blocks.
+
+    Rows of Q behind the last add powers of 1 times zeros of dO and Q."""
+    start = tl.program_id(0) * BLOCK_M
+    batch, head = (tl.program_id(1) // kv_heads).to(tl.int64), (tl.program_id(1) % kv_heads).to(tl.int64)
+    columns, depth = start + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)  # (BLOCK_M,), (BLOCK_D,)
+    keys = _rows_of(k + batch * k_batch + head * k_head, columns, n, k_row, depth, D)  # (BLOCK_M, BLOCK_D)
+    values = _rows_of(v + batch * v_batch + head * v_head, columns, n, v_row, depth, D)  # (BLOCK_M, BLOCK_D)
+    found_k = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)  # (BLOCK_M, BLOCK_D)
+    found_v = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)  # (BLOCK_M, BLOCK_D)
+    begin = tl.maximum(start + m - n, 0) // BLOCK_N * BLOCK_N if CAUSAL else 0
+    for member in range(group):
+        of_q = head * group + member
+        for first in tl.range(begin, m, BLOCK_N, num_stages=STAGES):
+            rows = first + tl.arange(0, BLOCK_N)  # (BLOCK_N,)
+            line = (tl.program_id(1).to(tl.int64) * group + member) * m + rows  # (BLOCK_N,)
+            queries = _rows_of(q + batch * q_batch + of_q * q_head, rows, m, q_row, depth, D)  # (BLOCK_N, BLOCK_D)
+            given = _rows_of(do + batch * do_batch + of_q * do_head, rows, m, do_row, depth, D)  # (BLOCK_N, BLOCK_D)
+            base = tl.load(lse + line, mask=rows < m, other=0.0)  # (BLOCK_N,)
+            along = tl.load(delta + line, mask=rows < m, other=0.0)  # (BLOCK_N,)
+            powers = tl.exp2(tl.fma(tl.dot(keys, tl.trans(queries)), factor, -base[None, :]))  # (BLOCK_M, BLOCK_N)
+            if CAUSAL:
+                powers = tl.where(columns[:, None] <= rows[None, :] + (n - m), powers, 0.0)
+            found_v = tl.dot(powers.to(v.dtype.element_ty), given, found_v)
+            slopes = powers * (tl.dot(values, tl.trans(given)) - along[None, :])  # (BLOCK_M, BLOCK_N)
+            found_k = tl.dot(slopes.to(k.dtype.element_ty), queries, found_k)
+    places = (tl.program_id(1).to(tl.int64) * n + columns)[:, None] * D + depth[None, :]  # (BLOCK_M, BLOCK_D)
+    inside = (columns < n)[:, None] & (depth < D)[None, :]  # (BLOCK_M, BLOCK_D)
+    tl.store(dk + places, (found_k * scale).to(dk.dtype.element_ty), mask=inside)
+    tl.store(dv + places, found_v.to(dv.dtype.element_ty), mask=inside)
 
 
 def attention(
@@ -232,9 +340,68 @@ def attention(
     return o, lse
 
 
+def attention_backward(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    o: torch.Tensor,
+    lse: torch.Tensor,
+    do: torch.Tensor,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    block_m: int = 128,
+    block_n: int = 32,
+    num_warps: int = 8,
+    stages: int = 2,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """dQ, dK and dV, contiguous, from what `attention` took and gave, and `do` like O. ValueError: what is broken.
+
+    A program has `block_m` rows of Q, or of K and V, and takes `block_n` rows of the other at a time. OutOfResources where that
+    does not fit: sm_100 has tensor memory for rows of 128 elements; longer ones take block_m=32, num_warps=2 there.
+    """
+    config = Config(block_m=block_m, block_n=block_n, num_warps=num_warps, stages=stages)
+    problem = _legal(q, k, v, causal, scale, config)
+    if do.shape != q.shape or do.dtype != q.dtype or (do.stride(3) != 1 and problem.d > 1):
+        raise ValueError(
+            f"attention: dO is {tuple(do.shape)} of {do.dtype} with strides {do.stride()}: must be {tuple(q.shape)} of {q.dtype}, "
+            "the elements of a row neighbours; call .contiguous()"
+        )
+    for name, made, shape, dtype in (("O", o, q.shape, q.dtype), ("lse", lse, q.shape[:3], torch.float32)):
+        if made.shape != shape or made.dtype != dtype or not made.is_contiguous():
+            raise ValueError(
+                f"attention: {name} is {tuple(made.shape)} of {made.dtype}: must be contiguous {tuple(shape)} of {dtype}; pass "
+                "what `attention` gave"
+            )
+    same_place(q, o, lse, do)
+    m, n, d, lines, kv_lines = problem.m, problem.n, problem.d, problem.batch * problem.heads, problem.batch * problem.kv_heads
+    delta = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    dq, dk, dv = (torch.empty(each.shape, dtype=each.dtype, device=each.device) for each in (q, k, v))
+    rows = 4 * 256 // block_of(d)  # one for each thread's turn
+    output_products_kernel[(triton.cdiv(m, rows), lines)](
+        o, do, delta, problem.heads, m, *do.stride()[:3], d, block_of(d), rows, num_warps=4, **AS_WRITTEN
+    )
+    group = problem.heads // problem.kv_heads
+    strides = *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3]
+    settings = causal, d, block_m, block_n, block_of(d), stages
+    attention_dq_kernel[(triton.cdiv(m, block_m), lines)](
+        q, k, v, do, lse, delta, dq, problem.heads, group, m, n, factor(problem), scale_of(problem), *strides, *settings,
+        num_warps=num_warps, **AS_WRITTEN,
+    )  # fmt: skip
+    attention_dk_dv_kernel[(triton.cdiv(n, block_m), kv_lines)](
+        q, k, v, do, lse, delta, dk, dv, problem.kv_heads, group, m, n, factor(problem), scale_of(problem), *strides, *settings,
+        num_warps=num_warps, **AS_WRITTEN,
+    )  # fmt: skip
+    return dq, dk, dv
+
+
+def scale_of(problem: Problem) -> float:
+    return problem.d**-0.5 if problem.scale is None else problem.scale
+
+
 def factor(problem: Problem) -> float:
     """c, which the scores are multiplied by before 2 is raised to them."""
-    return (problem.d**-0.5 if problem.scale is None else problem.scale) * LOG2_E
+    return scale_of(problem) * LOG2_E
 
 
 def block_of(d: int) -> int:

@@ -25,7 +25,8 @@ class Tiles:
     """How a head is computed: `rows` of Q a program, `columns` rows of K and V a step, `depth` elements of a row, zeros included.
 
     `product(a, b, c)`: words (M, N) of codes a (M, K) and b (K, N) and of words c (M, N); None: zeros. `narrow`: codes of fp32
-    words. `family` and `warps` of the product and `sm`, the number of the architecture, decide the order of a row's sum."""
+    words; `widen`: words of codes. `family` and `warps` of the product and `sm`, the number of the architecture, decide the order
+    of a row's sum."""
 
     rows: int
     columns: int
@@ -35,10 +36,20 @@ class Tiles:
     sm: int
     product: Product
     narrow: Callable[[np.ndarray], np.ndarray]
+    widen: Callable[[np.ndarray], np.ndarray]
 
     def row_sums(self, values: np.ndarray) -> np.ndarray:
         """(M,) float32 of `values` (M, columns), each row in the order in which threads hold it."""
-        layout = self.row_layout()
+        return self._sums(values, self.row_layout())
+
+    def output_products(self, o: np.ndarray, do: np.ndarray) -> np.ndarray:
+        """(m,) float32 of codes o and do (m, D): their products rounded, then added: eight neighbours in a thread, then threads."""
+        left, right = (self.widen(each).view(np.float32) for each in (o, do))  # (m, D) each
+        steps = [[1 << bit] for bit in range(self.depth.bit_length() - 1)]
+        products = np.pad(fp32.multiply(left, right), ((0, 0), (0, self.depth - o.shape[1])))  # (m, depth)
+        return self._sums(products, Layout.of(steps[:3], steps[3:], []))
+
+    def _sums(self, values: np.ndarray, layout: Layout) -> np.ndarray:
         order = reduction_order(layout, 0, pairs=vectorised(layout, 0, "fp32", sm=self.sm))
         (found,) = reduced((values,), 1, order, lambda a, b: (fp32.add(a, b),))
         return found
@@ -91,6 +102,57 @@ def attention(
     return _words(fp32.multiply(found, share[:, None])), _words(fp32.add(largest, logarithm))
 
 
+def attention_backward(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, o: np.ndarray, lse: np.ndarray, do: np.ndarray,
+    scale: float | None, causal: bool, tiles: Tiles,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    """dq (H, m, D), dk and dv (n, D), words, of the H heads of Q that share a head of K: codes q, o, do (H, m, D), k and v (n, D),
+    words lse (H, m). `tiles.rows` are those of a program's own side, `tiles.columns` those of the other in a step.
+
+    Powers are 2^(log2(e) scale score - lse), slopes powers times (do . v - o . do), narrowed before their products. dq goes through
+    K in ascending blocks, dk and dv through the heads and their rows. dq and dk are multiplied by the scale at the end."""
+    (heads, m, d), n, factor = q.shape, len(k), exponent(q.shape[2], scale)
+    own, step = tiles.rows, tiles.columns
+    last = _last_met(m, n, causal)  # (m,)
+    deltas, bases = [tiles.output_products(o[head], do[head]) for head in range(heads)], lse.view(np.float32)  # (m,), (H, m)
+
+    def weighed(left: np.ndarray, right: np.ndarray, met: np.ndarray, base: np.ndarray) -> np.ndarray:
+        """Powers (M, N) of codes left (M, D) and right (N, D), 0 where not met."""
+        scores = tiles.product(left, right.T, None).view(np.float32)  # (M, N)
+        return np.where(met, exp2(_words(fp32.fma(scores, factor, -base))).view(np.float32), np.float32(0))
+
+    def sloped(powers: np.ndarray, left: np.ndarray, right: np.ndarray, along: np.ndarray) -> np.ndarray:
+        """Codes (M, N) of powers times (left . right - along)."""
+        wide = tiles.product(left, right.T, None).view(np.float32)  # (M, N)
+        return tiles.narrow(_words(fp32.multiply(powers, fp32.add(wide, -along))))
+
+    dq = np.zeros((heads, m, d), np.uint32)
+    ends = np.clip((np.arange(m) // own + 1) * own + n - m, 1, n) if causal else np.full(m, n)  # (m,)
+    for head in range(heads):
+        for first in range(0, n, step):
+            rows = slice(int(np.searchsorted(ends, first, side="right")), m)  # whose program takes this block
+            keys, values = (_block(each, first, step) for each in (k, v))  # (columns, D) each
+            met = first + np.arange(step) <= last[rows, None]  # (rows, columns)
+            powers = weighed(q[head, rows], keys, met, bases[head, rows, None])
+            slopes = sloped(powers, do[head, rows], values, deltas[head][rows, None])
+            dq[head, rows] = tiles.product(slopes, keys, dq[head, rows])
+    dk, dv = np.zeros((n, d), np.uint32), np.zeros((n, d), np.uint32)
+    begins = np.maximum(np.arange(n) // own * own + m - n, 0) // step * step if causal else np.zeros(n, int)  # (n,)
+    for head in range(heads):
+        for first in range(0, m, step):
+            columns = slice(0, int(np.searchsorted(begins, first, side="right")))  # whose program takes this block
+            queries, given = (_block(each[head], first, step) for each in (q, do))  # (rows, D) each
+            base, along = (_block(each[:, None], first, step).T for each in (bases[head], deltas[head]))  # (1, rows) each
+            met = np.arange(columns.stop)[:, None] <= last[first : first + step]  # (columns, rows)
+            met = np.pad(met, ((0, 0), (0, step - met.shape[1])), constant_values=True)  # powers of 1 times zeros
+            powers = weighed(k[columns], queries, met, base)
+            dv[columns] = tiles.product(tiles.narrow(_words(powers)), given, dv[columns])
+            slopes = sloped(powers, v[columns], given, along)
+            dk[columns] = tiles.product(slopes, queries, dk[columns])
+    natural = np.array(d**-0.5 if scale is None else scale, np.float32)
+    return _words(fp32.multiply(dq.view(np.float32), natural)), _words(fp32.multiply(dk.view(np.float32), natural)), dv
+
+
 def exponent(d: int, scale: float | None) -> np.ndarray:
     """log2(e) times the scale, rounded once to fp32."""
     return np.array((d**-0.5 if scale is None else scale) * np.log2(np.e), np.float32)
@@ -100,6 +162,16 @@ def attention_value(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, c
     """o (m, D) and lse (m,) of float64; zeros and -inf for a row that meets none."""
     powers, lse = _powers(q, k, scale, causal)
     return powers @ v, lse
+
+
+def attention_backward_value(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, do: np.ndarray, scale: float, causal: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """dq (m, D), dk and dv (n, D) of float64, of one head."""
+    powers, _ = _powers(q, k, scale, causal)
+    wide = do @ v.T  # (m, n)
+    slopes = powers * (wide - (powers * wide).sum(axis=1, keepdims=True)) * scale  # (m, n)
+    return slopes @ k, slopes.T @ q, powers.T @ do
 
 
 def _powers(q: np.ndarray, k: np.ndarray, scale: float, causal: bool) -> tuple[np.ndarray, np.ndarray]:

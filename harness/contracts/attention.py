@@ -1,5 +1,5 @@
-"""What `kernels/attention.py` expects: products by the tensor core's model, fp32 arithmetic word for word, row sums in the order of
-the product's fragments."""
+"""What `kernels/attention.py` expects, forward and backward: products by the tensor core's model, fp32 arithmetic word for word,
+row sums in the order of the product's fragments."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from typing import Any
 import numpy as np
 
 import bitverdict.kernels.attention
-from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, far_pad, launched
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, far_pad
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle.dot_lowering import chained_product, dot_plan, words_rest_on
+from bitverdict.harness.model.architectures import architecture
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import Target
 from bitverdict.reference import attention as plan
 from bitverdict.reference.formats import convert
 
-NAMES = ("dtype", "d", "causal", "scale"), ("block_m", "block_n", "num_warps", "stages")
+NAMES = ("dtype", "d", "causal", "scale", "backward"), ("block_m", "block_n", "num_warps", "stages")
 SIZES = ("batch", "heads", "kv_heads", "m", "n")
 POOL = (
-    (("fp16", 32, True, None), (64, 32, 4, 2)),
-    (("bf16", 64, False, None), (32, 32, 2, 1)),  # of mma.sync on each target, the row of a product in two warps
-    (("bf16", 40, True, 0.3), (128, 64, 4, 3)),
-    (("fp16", 16, False, None), (128, 32, 8, 2)),
+    (("bf16", 40, True, 0.3, False), (128, 32, 8, 3)),
+    (("fp16", 32, True, None, True), (64, 32, 4, 2)),
+    (("bf16", 64, False, None, True), (32, 32, 2, 1)),  # of mma.sync on each target, the row of a product in two warps
+    (("fp16", 16, False, None, False), (128, 64, 4, 2)),  # of tcgen05, the row of a product in one thread
 )
 LISTED = (  # place in POOL, batch, heads, heads of K, rows of Q, rows of K, pads, regime
-    (0, 1, 4, 2, 70, 101, 0, "normal"),
-    (1, 1, 3, 1, 45, 70, 16, "normal"),
-    (2, 1, 1, 1, 230, 90, 8, "normal"),  # rows that meet none, a program of such alone
-    (3, 1, 2, 2, 129, 33, 0, "normal"),
-    (0, 1, 2, 1, 3, 64, 32, "planted"),
-    (1, 1, 2, 2, 33, 31, 0, "wide"),
-    (2, 1, 3, 3, 64, 64, 8, "largest"),
-    (3, 1, 1, 1, 1, 1, 16, "integers"),
+    (0, 1, 2, 1, 230, 90, 8, "normal"),  # rows that meet none, a program of such alone
+    (1, 1, 4, 2, 70, 101, 0, "normal"),
+    (0, 2, 2, 2, 64, 64, 8, "largest"),
+    (1, 1, 2, 1, 65, 33, 32, "planted"),
+    (2, 2, 2, 2, 33, 31, 0, "wide"),
+    (1, 1, 1, 1, 1, 1, 16, "integers"),
+    (3, 1, 2, 2, 129, 65, 16, "normal"),
 )
 
 
@@ -59,21 +59,23 @@ class AttentionContract(KernelContract):
         sizes = {"batch": draw(st.integers(1, 2)), "kv_heads": kv_heads, "heads": kv_heads * draw(st.integers(1, 3))}
         rows = {"m": draw(st.integers(1, 2 * config.block_m)), "n": draw(st.integers(1, 3 * config.block_n))}
         gaps = {name: -problem["d"] % 16 + 16 * draw(st.integers(0, 2)) for name in ("q_pad", "kv_pad")}
-        return problem | sizes | rows | gaps
+        return problem | sizes | rows | gaps | {"backward": problem["backward"] and draw(st.booleans())}
 
     def regime(self, place: int) -> str:
         return LISTED[place % len(LISTED)][-1]
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
-        """Each tile: ragged blocks, groups, more rows than keys, more keys than rows."""
-        for place, *sizes, pad, _ in LISTED:
+        """Each tile: ragged blocks, groups, more rows than keys, more keys than rows. Gradients of one; `far` has another's."""
+        for place, *sizes, pad, _ in LISTED if "tcgen05" in architecture(target.arch).families else LISTED[:-1]:
             problem, config = self.pool_of(place)
-            yield problem | dict(zip(SIZES, sizes, strict=True)) | {"q_pad": pad, "kv_pad": 48 - problem["d"] % 16 - pad}, config
+            pads = {"q_pad": pad, "kv_pad": 48 - problem["d"] % 16 - pad}
+            yield problem | dict(zip(SIZES, sizes, strict=True)) | pads | {"backward": place == 1}, config
 
     def far(self) -> Iterable[tuple[Fields, Fields]]:
-        problem, config = self.pool_of(1)
-        pad = far_pad(3, problem["d"])
-        yield problem | dict(zip(SIZES, (1, 1, 1, 3, 3), strict=True)) | {"q_pad": pad, "kv_pad": pad}, config
+        problem, config = self.pool_of(2)
+        m, n = 45, 70
+        pads = {"q_pad": far_pad(m, problem["d"]), "kv_pad": far_pad(n, problem["d"])}
+        yield problem | dict(zip(SIZES, (1, 3, 1, m, n), strict=True)) | pads, config
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = dict(zip(SIZES, (1, 2, 1, 8, 8), strict=True)) | {"d": 32}
@@ -93,17 +95,19 @@ class AttentionContract(KernelContract):
 
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
-        return [
-            _operand(case, "q", (p.batch, p.heads, p.m, p.d), p.q_pad),
-            _operand(case, "k", (p.batch, p.kv_heads, p.n, p.d), p.kv_pad),
-            _operand(case, "v", (p.batch, p.kv_heads, p.n, p.d), p.kv_pad),
-        ]
+        of_q, of_k = (p.batch, p.heads, p.m, p.d), (p.batch, p.kv_heads, p.n, p.d)
+        shapes = {"q": (of_q, p.q_pad), "k": (of_k, p.kv_pad), "v": (of_k, p.kv_pad)}
+        return [_operand(case, name, *each) for name, each in (shapes | ({"do": (of_q, p.q_pad)} if p.backward else {})).items()]
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p = case.problem
-        operands = (tensors[name] for name in ("q", "k", "v"))
-        o, lse = launched(launcher or self.module.attention, *operands, causal=p.causal, scale=p.scale, **vars(case.config))
-        return {"o": o, "lse": lse}
+        operands = [tensors[name] for name in ("q", "k", "v")]
+        settings = {"causal": p.causal, "scale": p.scale} | vars(case.config)
+        o, lse = self.module.attention(*operands, **settings)
+        if not p.backward:
+            return {"o": o, "lse": lse}
+        dq, dk, dv = self.module.attention_backward(*operands, o, lse, tensors["do"], **settings)
+        return {"o": o, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         p, (tiles, basis) = case.problem, _tiles(case, target.arch)
@@ -115,9 +119,27 @@ class AttentionContract(KernelContract):
             for head in range(p.heads)
         ]
         o, lse = (np.stack(each) for each in zip(*found, strict=True))  # (batch heads, m, d), (batch heads, m)
+        o, lse = tiles.narrow(o).reshape(q.shape), lse.reshape(q.shape[:3])
+        outputs = [_output("o", p.dtype, o, basis), _output("lse", "fp32", lse, basis)]
+        if p.backward:
+            outputs += self._gradients(case, tiles, basis, q, k, v, o, lse, np.ascontiguousarray(operands["do"].codes))
+        return outputs
+
+    def _gradients(self, case: Case, tiles: plan.Tiles, basis: str, *codes: np.ndarray) -> list[ExpectedOutput]:
+        """Of q, k, v, o, lse and do."""
+        p = case.problem
+        q, k, v, o, lse, do = codes
+        group = p.heads // p.kv_heads
+        found = [
+            plan.attention_backward(q[b, own], k[b, head], v[b, head], o[b, own], lse[b, own], do[b, own], p.scale, p.causal, tiles)
+            for b in range(p.batch)
+            for head in range(p.kv_heads)
+            for own in [slice(head * group, (head + 1) * group)]
+        ]
+        shapes = {"dq": q.shape, "dk": k.shape, "dv": v.shape}
         return [
-            _output("o", p.dtype, tiles.narrow(o).reshape(p.batch, p.heads, p.m, p.d), basis),
-            _output("lse", "fp32", lse.reshape(p.batch, p.heads, p.m), basis),
+            _output(name, p.dtype, tiles.narrow(np.stack(each)).reshape(shape), basis)
+            for (name, shape), each in zip(shapes.items(), zip(*found, strict=True), strict=True)
         ]
 
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
@@ -125,6 +147,7 @@ class AttentionContract(KernelContract):
         return super().coverage(case, target) | {
             "causal": str(p.causal),
             "heads of a group": p.heads // max(p.kv_heads, 1),
+            "backward": str(p.backward),
             "rows that meet none": str(p.causal and p.n < p.m),
         }
 
@@ -145,6 +168,7 @@ def _tiles(case: Case, arch: str) -> tuple[plan.Tiles, str]:
         sm=int(arch.removeprefix("sm_")),
         product=partial(chained_product, rule),
         narrow=lambda words: convert("fp32", p.dtype, words, arch),
+        widen=lambda codes: convert(p.dtype, "fp32", codes, arch),
     )
     return tiles, words_rest_on(rule, "blocks of K and V in ascending order")
 

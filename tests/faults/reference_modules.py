@@ -211,6 +211,16 @@ ATTENTION = _mutants(
         "products not faded": ("fp32.multiply(found[rows], faded[:, None])", "found[rows]"),
         "causal from the first row": ("return np.arange(m) + n - m if causal", "return np.arange(m) if causal"),
         "columns behind the end count": ("np.full(m, n - 1)", "np.full(m, n + 1)"),
+        "delta of the output alone": ("fp32.multiply(left, right), ((0, 0)", "fp32.multiply(left, left), ((0, 0)"),
+        "gradient of Q without the scale": ("return _words(fp32.multiply(dq.view(np.float32), natural))", "return dq"),
+        "gradient of K by powers": (
+            "tiles.product(slopes, queries, dk[columns])",
+            "tiles.product(tiles.narrow(_words(powers)), queries, dk[columns])",
+        ),
+        "gradient of V of the last head": (
+            "tiles.product(tiles.narrow(_words(powers)), given, dv[columns])",
+            "tiles.product(tiles.narrow(_words(powers)), given, None)",
+        ),
         "logarithm of the share": (
             'INSTRUCTIONS["lg2.approx.ftz.f32"](_words(total))',
             'INSTRUCTIONS["lg2.approx.ftz.f32"](_words(share))',

@@ -26,7 +26,7 @@ def tiles(module=plan, arch: str = "sm_90", family: str = "wgmma", rows: int = 6
     return module.Tiles(
         rows=rows, columns=columns, depth=32, warps=warps, family=family, sm=int(arch[3:]),
         product=lambda a, b, c: product(rule, np.ascontiguousarray(a), np.ascontiguousarray(b), c),
-        narrow=partial(convert, "fp32", "fp16", arch=arch),
+        narrow=partial(convert, "fp32", "fp16", arch=arch), widen=partial(convert, "fp16", "fp32", arch=arch),
     )  # fmt: skip
 
 
@@ -34,7 +34,7 @@ def drawn(rows: int, name: int) -> np.ndarray:
     return encode(FP16, np.random.default_rng(name).standard_normal((rows, D)))
 
 
-OPERANDS = drawn(M, 0), drawn(N, 1), drawn(N, 2)
+OPERANDS, GIVEN = (drawn(M, 0), drawn(N, 1), drawn(N, 2)), drawn(M, 3)
 
 
 def exceeded(module=plan) -> dict[str, float]:
@@ -58,6 +58,24 @@ def exceeded(module=plan) -> dict[str, float]:
         found[f"lse {causal}"] = np.max(
             np.abs(lse.view(np.float32) - due_lse) / (2 * row / np.log(2) + 2.0**-22 + 2 * U * np.abs(due_lse))
         )
+
+        codes = convert("fp32", "fp16", o, "sm_90")[None]  # (1, M, D)
+        q_codes, k_codes, v_codes = OPERANDS
+        parts = module.attention_backward(
+            q_codes[None], k_codes, v_codes, codes, lse[None], GIVEN[None], scale, causal, tiles(module)
+        )
+        given = decode(FP16, GIVEN)
+        due_parts = plan.attention_backward_value(q, k, v, given, factor, causal)
+        spread = np.abs(given) @ np.abs(v).T  # (M, N)
+        along = (np.abs(given) * np.abs(decode(FP16, codes[0]))).sum(axis=1)[:, None]  # (M, 1)
+        slope = powers * (spread + along)  # (M, N) at most
+        turn = (2 * row + 4 * OF_POWERS)[:, None] * slope + 2.0**-24 * (met > 0)  # (M, N) of a slope, narrowed
+        sizes = (turn @ np.abs(k) * factor, turn.T @ np.abs(q) * factor,
+                 ((2 * row + 2 * OF_POWERS)[:, None] * powers + 2.0**-24).T @ np.abs(given))  # fmt: skip
+        cut = (slope @ np.abs(k) * factor, slope.T @ np.abs(q) * factor, powers.T @ np.abs(given))
+        for name, part, one, bound, most in zip(("dq", "dk", "dv"), parts, due_parts, sizes, cut, strict=True):
+            error = bound + (N + M) * CUT * most + 4 * U * np.abs(one)
+            found[f"{name} {causal}"] = np.max(np.abs(part.view(np.float32).reshape(one.shape) - one) / error)
     return {name: float(error) for name, error in found.items() if not error <= 1.01}
 
 
@@ -69,6 +87,19 @@ def test_the_plan_lies_within_what_its_steps_round() -> None:
 def test_another_plan_is_refused(mutant: Mutant) -> None:
     with mutant_module(mutant) as changed:
         assert exceeded(changed)
+
+
+def test_heads_of_a_group_are_added_in_their_order() -> None:
+    """dk and dv of two heads are those of the first, gone on with by the second: nothing is added twice."""
+    side, (q, k, v) = tiles(), OPERANDS
+    o, lse = plan.attention(q, k, v, None, False, side)
+    codes = convert("fp32", "fp16", o, "sm_90")
+    one = [np.stack([each]) for each in (q, codes, lse, GIVEN)]
+    two = [np.concatenate([each, np.zeros_like(each) if place == 3 else each]) for place, each in enumerate(one)]
+    alone = plan.attention_backward(one[0], k, v, one[1], one[2], one[3], None, False, side)
+    both = plan.attention_backward(two[0], k, v, two[1], two[2], two[3], None, False, side)
+    assert (both[0][0] == alone[0][0]).all() and not both[0][1].any()
+    assert all((a == b).all() for a, b in zip(alone[1:], both[1:], strict=True))
 
 
 def test_each_fragment_adds_a_row_in_its_own_order() -> None:
