@@ -37,7 +37,18 @@ from tests.support.reduction_words import as_bytes, both_ways, drawn
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 REDUCTIONS = ("sum", "product", "dot", "less", "largest")
 SCANS = ("cumsum", "reverse", "cumprod", "decayed", "normalised", "less dot")  # as many words as elements
-FURTHER = ("squared", "chosen", "behind", "carried", "turned", "rounded", "other axis", "largest", "all")  # of `fold_further`
+FURTHER = (
+    "squared",
+    "chosen",
+    "behind",
+    "carried",
+    "turned",
+    "single",
+    "rounded",
+    "other axis",
+    "largest",
+    "all",
+)  # of `fold_further`
 TYPES = (torch.float32, torch.float32, torch.float32, torch.float16, torch.bfloat16)
 LARGEST = 4096  # elements of a tile: PTX is executed by exact rationals
 

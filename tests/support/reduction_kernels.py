@@ -110,6 +110,8 @@ def fold_further(x, y, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr, AXIS: tl.
         found = b - carried
     elif KIND == "turned":
         found = a + tl.sum(total) * 0.125
+    elif KIND == "single":
+        found = a - tl.sum(tl.sum(a * b, 1, keep_dims=True), 0, keep_dims=True).item()
     elif KIND == "rounded":
         found = a - total.to(tl.bfloat16).to(tl.float32)
     elif KIND == "other axis":

@@ -124,8 +124,10 @@ class Writer:
     def indented(self) -> Iterator[None]:
         """Lines of a block."""
         before, self.indent = self.indent, self.indent + "    "
-        yield
-        self.indent = before
+        try:
+            yield
+        finally:
+            self.indent = before
 
     @contextmanager
     def when(self, condition: Any) -> Iterator[None]:

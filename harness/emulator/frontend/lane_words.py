@@ -40,7 +40,7 @@ _ELEMENTWISE = (
     "tt.approx_divf",
     "tt.extern_elementwise",
 )
-_MOVES = ("tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "ttg.convert_layout")
+_MOVES = ("tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "ttg.convert_layout")
 _BY_THEIR_THREAD = ("tt.store", "tt.atomic_rmw")
 _OF_ELEMENTS = ("tt.reduce", "tt.scan", "tt.map_elementwise")  # their regions compute one element from others
 
@@ -197,8 +197,10 @@ class LaneWords:
         """While entered, code is written on copies: of what is undefined, or hinted at, the value's own code keeps account."""
         t = self.t
         before, t.undefined, t.accesses = (t.undefined, t.accesses), None, None
-        yield
-        t.undefined, t.accesses = before
+        try:
+            yield
+        finally:
+            t.undefined, t.accesses = before
 
 
 def _arithmetic(op: Operation) -> bool:
@@ -225,7 +227,7 @@ def _places(op: Operation, source: Place, target: Place) -> np.ndarray | None:
     """(elements,) the element of the operand that each of the result of `op` is, row-major; None where they have one number."""
     if op.name == "tt.reshape" and "allow_reorder" in op.attributes and op.operand_types != op.result_types:
         return moved_places((source.shape, source.layout), (target.shape, target.layout))
-    if op.name in ("tt.expand_dims", "tt.reshape", "tt.reduce"):
+    if op.name in ("tt.expand_dims", "tt.reshape", "tt.reduce", "tt.unsplat"):
         return None
     numbers = np.arange(prod(source.shape)).reshape(source.shape)
     return (
