@@ -136,6 +136,57 @@ def dropout_value(x: np.ndarray, key: int, p: float) -> np.ndarray:
     return np.where(number >= np.float32(p), x / (1 - p), 0)
 
 
+def cross_entropy(
+    x: np.ndarray, targets: np.ndarray, smoothing: float, ignore_index: int, order: RowSum
+) -> tuple[np.ndarray, np.ndarray]:
+    """loss and lse (rows,) for targets (rows,) int64. Blocks of `order.block` columns, ascending: the largest so far is taken away,
+    total exp(old - new) plus the block's sum; then log, and where labels are smoothed the sum of all logits times 1 / N."""
+    values, rows = x.view(np.float32), len(x)
+    largest, total, added = (
+        np.full((rows, 1), -np.inf, np.float32),
+        np.zeros((rows, 1), np.float32),
+        np.zeros((rows, 1), np.float32),
+    )
+    for start in range(0, x.shape[1], order.block):
+        block = values[:, start : start + order.block]  # (rows, up to block)
+        found = np.fmax(largest, np.fmax.reduce(block, axis=1, keepdims=True))  # (rows, 1)
+        shift = np.where(found == -np.inf, np.float32(0), found)
+        powers = sequences.exp(_words(fp32.add(order.padded(block, -np.inf), -shift))).view(np.float32)  # (rows, block)
+        kept = sequences.exp(_words(fp32.add(largest, -shift))).view(np.float32)  # (rows, 1)
+        total = fp32.add(fp32.multiply(total, kept), order.total(powers))
+        added = fp32.add(added, order.total(order.padded(block, 0)))
+        largest = found
+    logarithm = sequences.log(_words(total)).view(np.float32)  # (rows, 1)
+    counted = (targets != ignore_index)[:, None]  # (rows, 1)
+    given = np.where(counted, np.take_along_axis(values, np.where(counted, targets[:, None], 0), 1), np.float32(0))  # (rows, 1)
+    loss = fp32.add(logarithm, -fp32.add(given, -largest))
+    if smoothing:
+        mean = fp32.multiply(added, _share(x.shape[1]))
+        spread = fp32.multiply(fp32.add(logarithm, -fp32.add(mean, -largest)), np.array(smoothing, np.float32))
+        loss = fp32.add(fp32.multiply(loss, np.array(1 - smoothing, np.float32)), spread)
+    return _words(np.where(counted, loss, np.float32(0))[:, 0]), _words(fp32.add(logarithm, largest)[:, 0])
+
+
+def cross_entropy_backward(
+    x: np.ndarray, targets: np.ndarray, lse: np.ndarray, g: np.ndarray, smoothing: float, ignore_index: int
+) -> np.ndarray:
+    """dx: exp(x - lse), less s / N, less 1 - s at the target, times g (rows,); 0 in a row that is ignored."""
+    shares = sequences.exp(_words(fp32.add(x.view(np.float32), -lse.view(np.float32)[:, None]))).view(np.float32)
+    if smoothing:
+        shares = fp32.add(shares, -np.array(smoothing / x.shape[1], np.float32))
+    at = np.arange(x.shape[1])[None, :] == targets[:, None]  # (rows, columns)
+    shares = fp32.add(shares, np.where(at, -np.array(1 - smoothing, np.float32), np.float32(-0.0)))
+    found = fp32.multiply(shares, g.view(np.float32)[:, None])
+    return _words(np.where((targets != ignore_index)[:, None], found, np.float32(0)))
+
+
+def cross_entropy_value(x: np.ndarray, targets: np.ndarray, smoothing: float) -> tuple[np.ndarray, np.ndarray]:
+    """The loss (rows,) of float64, and its gradient by x."""
+    lse = np.log(np.exp(x).sum(axis=1))
+    weights = np.full(x.shape, smoothing / x.shape[1]) + (1 - smoothing) * (np.arange(x.shape[1]) == targets[:, None])
+    return lse - (weights * x).sum(axis=1), np.exp(x - lse[:, None]) - weights
+
+
 def _share(columns: int) -> np.ndarray:
     return np.array(1 / columns, np.float32)
 

@@ -149,6 +149,15 @@ TRITON_FUNCTIONS = _mutants(
         ),
     },
 )
+LOGARITHM = _mutants(
+    "special_functions/sequences.py",
+    {
+        "a subnormal not scaled": ("small = x.view(np.float32) < fp32.SMALLEST", "small = x.view(np.float32) < 0"),
+        "a mantissa between 1 and 2": ("np.int32(0x3F2AAAAB)", "np.int32(0x3F800000)"),
+        "the last coefficient of a series": ("0xBF000000], np", "0xBF000001], np"),
+        "a logarithm of a negative number": ("scaled.view(np.uint32) >= np.uint32(0x7F800000)", "np.isinf(scaled)"),
+    },
+)
 FOLDED = _mutants(
     "special_functions/folded.py",
     {
@@ -199,6 +208,13 @@ ROW_FUNCTIONS = _mutants(
             "fp32.multiply(left, c), -fp32.multiply(right, s)",
             "fp32.multiply(left, c), fp32.multiply(right, s)",
         ),
+        "the sum before not scaled": (
+            "fp32.add(fp32.multiply(total, kept), order.total(powers))",
+            "fp32.add(total, order.total(powers))",
+        ),
+        "smoothed by nothing": ("if smoothing:\n        mean", "if False:\n        mean"),
+        "a gradient without its target": ("np.where(at, -np.array(1 - smoothing, np.float32), np.float32(-0.0))", "np.float32(0)"),
+        "ignored rows counted": ("np.where(counted, loss, np.float32(0))[:, 0]", "loss[:, 0]"),
         "scaled by what is dropped": ("np.array(1 / (1 - p), np.float32)", "np.array(1 / p, np.float32)"),
         "gradient without the mean": ("fp32.add(scaled, -fp32.multiply(values, along))", "scaled"),
     },
@@ -276,6 +292,7 @@ MUTANTS = (
     *DIVISIONS,
     *MACHINE_CODE,
     *TRITON_FUNCTIONS,
+    *LOGARITHM,
     *FOLDED,
     *PHILOX,
     *QUANTIZED_ROWS,

@@ -36,7 +36,17 @@ CPU = torch.device("cpu")
 GPU = Target("cuda:0", "sm_90", index=0, uuid="of no GPU")
 ROW = (1 << 30) + 64  # elements: the third row of fp16 begins past 2^31 elements and 2^32 bytes
 CONTIGUOUS = {"tmem_copy", "rope"}  # take no strides
-OWN_ROWS = {"matmul", "block_scaled_matmul", "tma_gather", "softmax", "rms_norm", "swiglu", "dropout", "quantize_mxfp"}
+OWN_ROWS = {
+    "matmul",
+    "block_scaled_matmul",
+    "tma_gather",
+    "softmax",
+    "rms_norm",
+    "swiglu",
+    "dropout",
+    "quantize_mxfp",
+    "cross_entropy",
+}
 """The launcher allocates the result, and lays its rows together."""
 
 

@@ -43,6 +43,7 @@ MACHINES = {
     "dropout": "sm_80",
     "attention": "sm_90",
     "quantize_mxfp": "sm_90",
+    "cross_entropy": "sm_100",
 }
 FEWEST = 8
 OF_ONE_LOOP = ("softmax", "rms_norm", "swiglu", "rope")  # each has few lines to get wrong

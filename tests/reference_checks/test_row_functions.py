@@ -5,6 +5,8 @@ ex2.approx 2 ulp, rsqrt.approx 2^-22.9, div.full 2 ulp; the exponent is rounded 
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -77,6 +79,21 @@ def exceeded(module, order: RowSum) -> dict[str, float]:
 
         due = module.dropout_value(wide, 9, 0.3)
         found["dropout"] = np.max(np.abs(real(module.dropout(words(x), 9, 0.3)) - due) / (2 * U * np.abs(due) + (due == 0)))
+
+        targets = np.random.default_rng(6).integers(0, 300, 7)
+        order = dataclasses.replace(order, block=128)  # three blocks
+        for share in (0.0, 0.1):
+            value, gradient = module.cross_entropy_value(wide, targets, share)
+            loss, lse = module.cross_entropy(words(x), targets, share, -100, order)
+            size = 1 + np.abs(np.log(np.exp(wide).sum(axis=1))) + 2 * np.abs(wide).max(axis=1)
+            error = exponential(least[:, 0]) + (levels(order) + 8) * U * size
+            found[f"cross_entropy, {share}"] = np.max(np.abs(real(loss) - value) / error)
+            dx = module.cross_entropy_backward(words(x), targets, lse, words(np.ones(7)), share, -100)
+            powers = np.abs(gradient) + 1.0 * (np.arange(300) == targets[:, None]) + share / 300
+            far = exponential(np.abs(wide).max() + size[:, None]) + error[:, None]
+            found[f"its gradient, {share}"] = np.max(np.abs(real(dx) - gradient) / (far * powers))
+            if any(module.cross_entropy(words(x), targets, share, int(targets[3]), order)[0][targets == targets[3]]):
+                found["ignored"] = np.inf
     return {name: float(error) for name, error in found.items() if not error <= 1.01}
 
 

@@ -65,7 +65,7 @@ def compile_row(row: Row, contract: Any = None) -> Compiled:
         }
     )
     try:
-        kernel = _compiled(contract, case, row.arch)
+        kernel = _compiled(contract, case, row.arch, row.kernel)
     except Exception as error:  # whatever the compiler says is a refusal by some layer
         seen = outcome_of(error)
         found = Compiled(refused_by=_layer(error, seen), said=_said(seen))
@@ -89,8 +89,8 @@ def _problem(contract: Any, row: Row) -> dict:
     return p
 
 
-def _compiled(contract: Any, case: Any, arch: str) -> Any:
-    """The compiled kernel of the one launch that `case` makes on `arch`."""
+def _compiled(contract: Any, case: Any, arch: str, name: str = "") -> Any:
+    """The compiled kernel of the one launch that `case` makes on `arch`, or of those of the kernel `name`."""
     import torch
 
     from bitverdict.harness.judge.guarded_buffers import torch_dtype
@@ -103,9 +103,11 @@ def _compiled(contract: Any, case: Any, arch: str) -> Any:
         tensors[operand.name] = flat.as_strided(shape, strides or (1,) * len(shape), operand.offset)  # (*shape,)
     with compiling(arch) as launched:
         contract.launch(case, tensors, None)
-    if len(launched) != 1:
-        raise RuntimeError(f"{len(launched)} kernels were launched for one case; a row compiles one")
-    return launched[0]
+    found = [kept for kept in launched if name in ("", kept.metadata["name"])]
+    if len(found) != 1:
+        names = ", ".join(kept.metadata["name"] for kept in launched)
+        raise RuntimeError(f"a row compiles one kernel: its case launched {names or 'none'}, and the row asks for {name or 'one'}")
+    return found[0]
 
 
 def _figures(kept: Kept, row: Row) -> Compiled:

@@ -91,11 +91,13 @@ class Row:
     must_not: tuple[str, ...] = LOCAL
     expected_outcome: tuple[str, str] | None = None
     most_stack: int = 0  # bytes: a row that may spill a little says so
+    kernel: str = ""  # which one, of a case that launches several
     waves_per_eu: int = 0  # what the compiler must record of an AMD kernel; 0: nothing is asked
 
     @property
     def label(self) -> str:
-        said = [str(value) for value in self.problem.values() if isinstance(value, str)]
+        said = [self.kernel] if self.kernel else []
+        said += [str(value) for value in self.problem.values() if isinstance(value, str)]
         said += [f"{name}={value}" for name, value in (self.config or {}).items()]
         return " ".join(said) or "default"
 
@@ -629,6 +631,28 @@ SINGLE: tuple[Row, ...] = (
             ("swiglu", {"rows": 3, "columns": 1000, "dtype": "fp16"}, {}, (r"ex2\.approx\.f32", r"div\.full\.f32")),
             ("rope", {"positions": 3, "heads": 2, "columns": 128, "dtype": "bf16"}, {}, (r"mul\.rn\.f32", r"sub\.rn\.f32")),
             ("dropout", {"rows": 3, "columns": 1000, "dtype": "fp16", "key": 1 << 40}, {}, (r"mul\.hi\.u32", r"cvt\.rn\.f32\.s32")),
+        )
+    ),
+    *(
+        Row(
+            stem=stem,
+            arch=arch,
+            problem={"rows": 30, "columns": 1000, "dtype": "bf16"} | more,
+            kernel=kernel,
+            must=must,
+            must_not=(*LOCAL, r"fma\.rn\.f32"),
+        )
+        for arch in NVIDIA
+        for stem, kernel, more, must in (
+            ("rms_norm", "rms_norm_backward_kernel", {}, (r"shfl\.sync\.bfly", r"mul\.rn\.f32")),
+            ("rms_norm", "added_rows_kernel", {}, (r"ld\.global", r"add\.rn\.f32")),
+            (
+                "cross_entropy",
+                "cross_entropy_kernel",
+                {"smoothing": 0.1},
+                (r"ex2\.approx\.f32", r"fma\.rn\.ftz\.f32", r"shfl\.sync\.bfly"),
+            ),
+            ("cross_entropy", "cross_entropy_backward_kernel", {"smoothing": 0.1}, (r"ex2\.approx\.f32", r"sub\.rn\.f32")),
         )
     ),
 )

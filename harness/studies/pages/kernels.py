@@ -33,6 +33,7 @@ STEMS = (
     "dropout",
     "attention",
     "quantize_mxfp",
+    "cross_entropy",
 )
 _HEAD = """# The kernels, and what they ask
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pytest
@@ -23,7 +24,11 @@ from bitverdict.harness.emulator.frontend.compiled_operations import (
 from bitverdict.harness.emulator.ptx import opcodes
 from bitverdict.harness.emulator.ptx.lanes import Program
 from bitverdict.harness.emulator.ptx.text import parse_module
+from bitverdict.harness.studies.hardware_words.function_words import edges
 from bitverdict.reference.scalar_arithmetic import fp32
+from bitverdict.reference.special_functions import sequences
+from tests.faults import reference_modules as corpus
+from tests.faults.mutants import Mutant, mutant_module
 from tests.support import library_kernels as kernels
 
 RNG = np.random.default_rng(15)
@@ -116,6 +121,27 @@ def test_functions_inside_a_kernel_are_the_compiled_operations():
     sine = compiled(operation_of("math.sin", {}, ("f32",), "f32"), "sm_90", True)(values.numpy()[0])
     assert np.array_equal(found.numpy(), np.concatenate([log, power, sine * values.numpy()]))
     assert torch.equal(whole, values.floor().to(torch.int32)) and sine != 0
+
+
+@cache
+def logarithm(arch: str) -> tuple[np.ndarray, np.ndarray]:
+    """fp32 words, and what the compiled logarithm gives for them."""
+    words = np.concatenate([edges(), np.random.default_rng(7).integers(0, 1 << 32, 20_000, dtype=np.uint32)])
+    found = compiled(operation_of("math.log", {}, ("f32",), "f32"), arch, True)(words.view(np.float32))
+    return words, found.view(np.uint32)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+def test_the_references_logarithm_is_the_compiled_one(arch: str) -> None:
+    words, found = logarithm(arch)
+    assert np.array_equal(sequences.log(words), found)
+
+
+@pytest.mark.parametrize("mutant", corpus.LOGARITHM, ids=lambda mutant: mutant.name)
+def test_another_logarithm_is_refused(mutant: Mutant) -> None:
+    words, found = logarithm("sm_90")
+    with mutant_module(mutant) as changed:
+        assert not np.array_equal(changed.log(words), found)
 
 
 def test_a_product_that_the_compiler_fuses_into_a_function_is_refused():
