@@ -35,7 +35,7 @@ from tests.faults.mutants import Mutant, mutant_contract
 CPU = torch.device("cpu")
 GPU = Target("cuda:0", "sm_90", index=0, uuid="of no GPU")
 ROW = (1 << 30) + 64  # elements: the third row of fp16 begins past 2^31 elements and 2^32 bytes
-CONTIGUOUS = {"tmem_copy", "rope"}  # take no strides
+CONTIGUOUS = {"tmem_copy", "rope", "grouped_matmul"}  # take no strides
 OWN_ROWS = {
     "matmul",
     "block_scaled_matmul",

@@ -36,6 +36,7 @@ MACHINES = {
     "pointer_gather_scatter_matmul": "sm_80",
     "fp8_blockwise_matmul": "sm_90",
     "split_k_matmul": "sm_90",
+    "grouped_matmul": "sm_80",
     "softmax": "sm_90",
     "rms_norm": "sm_100",
     "swiglu": "sm_80",

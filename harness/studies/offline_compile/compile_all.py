@@ -101,6 +101,8 @@ def _compiled(contract: Any, case: Any, arch: str, name: str = "") -> Any:
         reach = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if strides else operand.codes.size
         flat = torch.zeros(reach + operand.offset, dtype=torch_dtype(operand.format))  # (reach,)
         tensors[operand.name] = flat.as_strided(shape, strides or (1,) * len(shape), operand.offset)  # (*shape,)
+        if operand.format == "int32":  # sizes and row numbers, which a launcher may read
+            tensors[operand.name].copy_(torch.from_numpy(operand.codes))
     with compiling(arch) as launched:
         contract.launch(case, tensors, None)
     found = [kept for kept in launched if name in ("", kept.metadata["name"])]

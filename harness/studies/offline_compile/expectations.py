@@ -489,6 +489,16 @@ def _attention() -> Iterator[Row]:
         )
 
 
+def _grouped_matmul() -> Iterator[Row]:
+    for arch in NVIDIA:
+        product = WGMMA["fp16"] if arch == "sm_90" else TCGEN05["fp16"] if arch in BLACKWELL else MMA_SYNC["fp16"]
+        sizes = {"sizes": ((128, 64, 96), (80, 208, 64))}
+        yield Row(stem="grouped_matmul", arch=arch, problem=sizes, must=(product, CP_ASYNC))
+        ragged = {"sizes": ((65, 33, 31), (1, 65, 97))}  # loaded element by element, and 2 bytes are too few for a copy
+        small = {"block_n": 32, "block_k": 32}
+        yield Row(stem="grouped_matmul", arch=arch, problem=ragged, config=small, must=(product,), must_not=(*LOCAL, CP_ASYNC))
+
+
 def _pointer_gather_scatter_matmul() -> Iterator[Row]:
     sizes = {"table_rows": 300, "rows": 500, "out_rows": 400, "k": 304}
     for arch in NVIDIA:
@@ -675,5 +685,6 @@ TABLES = (
     _split_k_matmul,
     _attention,
     _quantize_mxfp,
+    _grouped_matmul,
     _block_scaled_matmul,
 )

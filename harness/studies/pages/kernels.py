@@ -14,6 +14,7 @@ STEMS = (
     "block_scaled_matmul",
     "fp8_blockwise_matmul",
     "split_k_matmul",
+    "grouped_matmul",
     "tmem_copy",
     "small_mma",
     "blocked_matmul",
