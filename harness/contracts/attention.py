@@ -148,6 +148,7 @@ class AttentionContract(KernelContract):
             "causal": str(p.causal),
             "heads of a group": p.heads // max(p.kv_heads, 1),
             "backward": str(p.backward),
+            "rows far apart": str(self.is_far(p)),
             "rows that meet none": str(p.causal and p.n < p.m),
         }
 
