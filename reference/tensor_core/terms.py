@@ -42,7 +42,7 @@ class Terms:
 
 def operand(rule: Instruction, name: str, codes: np.ndarray) -> Terms:
     """`codes` (K, L) of format `name` as `rule` reads them, K padded with zeros to whole spans."""
-    codes = np.pad(codes, ((0, -codes.shape[0] % rule.span), (0, 0)))  # (K', L)
+    codes = _padded(rule, codes)  # (K', L)
     fmt, aligned_as = FORMATS[name], FORMATS[rule.widened or name]
     if fmt.width > LARGEST_TABLE_WIDTH:
         return _terms(decode(fmt, codes), aligned_as, _of_zero(rule))
@@ -57,10 +57,15 @@ def operand(rule: Instruction, name: str, codes: np.ndarray) -> Terms:
     return Terms(values, found, values.astype(np.float32) if fits else None, low, None, None)
 
 
+def _padded(rule: Instruction, array: np.ndarray) -> np.ndarray:
+    """`array` (K, L), K padded with zeros to whole spans; itself where there is nothing to pad."""
+    missing = -array.shape[0] % rule.span
+    return np.pad(array, ((0, missing), (0, 0))) if missing else array
+
+
 def scaled_operand(rule: Instruction, name: str, values: np.ndarray, scales: np.ndarray, scale_exponents: np.ndarray) -> Terms:
     """`values` (K, L): elements of format `name` times `scales` (K, L), whose exponents are `scale_exponents` (K, L) int16."""
-    padding = ((0, -values.shape[0] % rule.span), (0, 0))
-    values, divisor, scaling = (np.pad(each, padding) for each in (values, scales, scale_exponents))  # (K', L)
+    values, divisor, scaling = (_padded(rule, each) for each in (values, scales, scale_exponents))  # (K', L)
     plain = _terms(values, FORMATS[name], _of_zero(rule))
     present = plain.values != 0  # (K', L)
     elements = np.divide(plain.values, divisor, out=np.zeros(values.shape), where=present)  # (K', L) exact: the element itself

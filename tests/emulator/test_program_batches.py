@@ -117,7 +117,7 @@ def test_even_programs_run_together() -> None:
     assert ended(uneven("none"), batches=True) == (ended(uneven("none"), batches=False)[0], "")
 
 
-@pytest.mark.parametrize("kind", ["own", "turned", "neighbour", "joined"])
+@pytest.mark.parametrize("kind", ["own", "again", "turned", "neighbour", "joined"])
 def test_programs_that_store_where_they_read_run_together_by_the_same_pointers(kind: str) -> None:
     """By others the words come from other threads: a race, where programs run one by one."""
 
@@ -129,7 +129,7 @@ def test_programs_that_store_where_they_read_run_together_by_the_same_pointers(k
 
     together, reason = ended(launch, batches=True)
     alone, _ = ended(launch, batches=False)
-    assert together == alone and (reason == "") == (kind == "own") == (alone[1] == "")
+    assert together == alone and (reason == "") == (kind in ("own", "again")) == (alone[1] == "")
 
 
 def test_a_launch_that_failed_as_a_batch_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

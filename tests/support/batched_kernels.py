@@ -80,11 +80,13 @@ def drawn(x, out, first, step, length, hole, far, again, limit, BLOCK: tl.conste
 
 @triton.jit
 def in_place(x, n, KIND: tl.constexpr, BLOCK: tl.constexpr):
-    """Each program stores where it has read; by another thread, or where a neighbour has read, unless KIND is "own"."""
+    """Each program stores where it has read; by another thread, or where a neighbour has read, unless KIND is "own" or "again"."""
     at = tl.arange(0, BLOCK)  # (BLOCK,)
     row = x + tl.program_id(0) * n
     value = tl.load(row + at, mask=at < n, other=0.0)
-    if KIND == "turned":
+    if KIND == "again":  # by pointers that are made once more
+        tl.store(x + (tl.program_id(0) * n + at), value * 2, mask=at < n)
+    elif KIND == "turned":
         tl.store(row + BLOCK - 1 - at, value * 2)
     elif KIND == "neighbour":
         value += tl.load(row + at + 8)

@@ -93,7 +93,10 @@ class _Order:
 
     def _given(self, op: Operation, pointer: Any) -> int | None:
         """The number of the same pointers in the same threads, where something was read by them."""
-        return next((number for held, kind, number in self.given if held is pointer and kind == op.operand_types[0]), None)
+        for held, kind, number in reversed(self.given):
+            if kind == op.operand_types[0] and (held is pointer or np.array_equal(held, pointer)):
+                return number
+        return None
 
     def write(
         self, op: Operation, batch: Batch, region: Region, offsets: np.ndarray | slice, inside: np.ndarray | None, words: np.ndarray
