@@ -69,7 +69,7 @@ def failure_report(mutant: Mutant, aside: Path) -> dict[str, str] | None:
     contract = mutant_contract(mutant, directory)
     machine = Target(f"emulated:{MACHINES[mutant.kernel]}", MACHINES[mutant.kernel])
     cases = contract.required(machine)
-    if mutant.name.endswith("not checked"):  # shows where the right kernel refuses
+    if mutant.name.endswith("not checked") or mutant.expected == ("not refused",):  # shows where the right kernel refuses
         cases.sort(key=lambda case: resolve(mutant.kernel).expected_outcome(case, machine).result)
     wanted = set(mutant.shows_in)
     cases.sort(key=lambda case: not wanted <= {(name, str(value)) for name, value in contract.coverage(case, machine).items()})

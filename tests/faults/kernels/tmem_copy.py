@@ -86,8 +86,16 @@ _OF_TCGEN05_CP = (
     ),
 )
 
+_SHOWS_IN = {
+    "a copy that computes": (("dtype", "fp32"), ("schedule", "eager on 2")),
+    "slice of the first columns": (("atom", "16x64b"),),
+}
+
 MUTANTS = (
-    *(Mutant(kernel="tmem_copy", name=name, edits=once(replace, by), expected=named) for name, replace, by, named in _TEXTS),
+    *(
+        Mutant(kernel="tmem_copy", name=name, edits=once(replace, by), expected=named, shows_in=_SHOWS_IN.get(name, ()))
+        for name, replace, by, named in _TEXTS
+    ),
     *(
         Mutant(
             kernel="tmem_copy",
