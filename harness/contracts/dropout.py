@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from types import ModuleType
 
 import numpy as np
@@ -75,6 +76,11 @@ class DropoutContract(RowContract):
             output(name, dropout(widened(operands[given], target.arch), p.key, p.p), p.dtype, target.arch)
             for name, given in asked.items()
         ]
+
+    def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
+        p = case.problem
+        kept = "all" if p.p == 0 else "from the number of an element on" if p == replace(p, **NUMBER_OF_ITS_FIRST) else "some"
+        return super().coverage(case, target) | {"bits of the key": 64 if p.key >> 31 else 32, "kept": kept}
 
 
 def contract(module: ModuleType) -> DropoutContract:

@@ -22,4 +22,11 @@ _TEXTS = (
     ("a gradient of its own", '_dropped("dy", dy, key, p,', '_dropped("dy", dy, key ^ 1, p,', ("wrong words",)),
     ("one column too many", "inside = column < columns", "inside = column < columns + 1", ("stray read", "stray write", "race")),
 )
-MUTANTS = tuple(Mutant(kernel="dropout", name=name, edits=once(was, by), expected=named) for name, was, by, named in _TEXTS)
+_SHOWS_IN = {
+    "a key of 32 bits": (("bits of the key", "64"), ("regime", "subnormals")),
+    "more than p": (("kept", "from the number of an element on"),),
+}
+MUTANTS = tuple(
+    Mutant(kernel="dropout", name=name, edits=once(was, by), expected=named, shows_in=_SHOWS_IN.get(name, ()))
+    for name, was, by, named in _TEXTS
+)
