@@ -54,7 +54,6 @@ class SplitKMatmulContract(BlockedContract):
         yield self.sized(problem, 33, 63, 7 * 16), of_last
         yield self.sized(narrow, 31, 31, 2 * 16 - 3), of_last
         yield self.sized(problem, 70, 31, 7 * 32), of_atomics
-        yield self.sized(problem, 63, 33, 32), of_atomics | {"split": 1}
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"m": 64, "n": 64, "k": 64}
