@@ -46,6 +46,7 @@ OWN_ROWS = {
     "dropout",
     "quantize_mxfp",
     "cross_entropy",
+    "attention",
 }
 """The launcher allocates the result, and lays its rows together."""
 
