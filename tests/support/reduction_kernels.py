@@ -56,6 +56,11 @@ def fold(x, y, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr, AXIS: tl.constexp
         weights = tl.load(y + places)
         mean, square, weight = tl.reduce((values, weights, weights), AXIS, _welford, keep_dims=True)
         found = (values - mean) * tl.div_rn(1.0, tl.sqrt_rn(tl.div_rn(square, weight) + 0.125))
+    elif KIND == "counted":  # each weight is one: the compiler doubles where it multiplies by a thread's second
+        mean, square, _ = tl.reduce(
+            (values, tl.zeros(values.shape, tl.float32), tl.full(values.shape, 1.0, tl.float32)), AXIS, _welford, keep_dims=True
+        )
+        found = (values - mean) * square
     elif KIND == "less dot":
         found = values - tl.sum(values * tl.load(y + places), AXIS, keep_dims=True)
     elif KIND == "cumsum":
@@ -116,7 +121,7 @@ def fold_further(x, y, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr, AXIS: tl.
         found = a - total.to(tl.bfloat16).to(tl.float32)
     elif KIND == "other axis":
         found = tl.sum(a - total, 1 - AXIS, keep_dims=True) + b
-    elif KIND == "largest":
+    elif KIND == "scaled":
         found = b - tl.max(a * total, AXIS, keep_dims=True)
     elif KIND == "all":
         found = b - tl.sum(tl.reshape(a - total, [ROWS * COLUMNS]))

@@ -16,11 +16,12 @@ from tests.support.ptx_threads import Threads, VerdictCache
 
 @dataclass(frozen=True)
 class Found:
-    """Bytes of the outputs both ways, and how often each opcode ran in the PTX."""
+    """Bytes of the outputs both ways, how often each opcode ran in the PTX, and what the emulated GPU advised."""
 
     emulated: list[np.ndarray]
     by_ptx: list[np.ndarray]
     ran: Counter[str]
+    advice: list[str]
 
     @property
     def differing(self) -> int:
@@ -50,11 +51,11 @@ def both_ways(
 ) -> Found:
     """`kernel(inputs..., outputs..., constants)` for one program of `warps` warps."""
     mine = [torch.zeros_like(each) for each in outputs]
-    with warnings.catch_warnings(), emulated(arch):
+    with warnings.catch_warnings(), emulated(arch) as device:
         warnings.simplefilter("ignore")
         made = kernel[(1,)](*inputs, *mine, **constants, num_warps=warps, **{"enable_fp_fusion": True, **options})
         text = made.asm["ptx"]
     room = [as_bytes(each).copy() for each in (*inputs, *outputs)]
     threads = Threads(text, [each.__array_interface__["data"][0] for each in room], VerdictCache(*room), 32 * warps)
     threads.run()
-    return Found([as_bytes(each) for each in mine], room[len(inputs) :], Counter(threads.seen))
+    return Found([as_bytes(each) for each in mine], room[len(inputs) :], Counter(threads.seen), device.advice)

@@ -41,7 +41,7 @@ _JOINED = re.compile(r"U?[FHD]FMA(?!.*(RZ\b|, -?1,))")
 _ADDED = re.compile(r"U?[FHD]ADD")
 _ONE = {0x3F80, 0xBF80, 0x3F803F80, 0xBF80BF80}  # bf16 +1 and -1, packed too
 _MINUS_ZERO = {0x8000, 0x80008000}
-_KEPT = "12"  # changes when what is kept on disk does
+_KEPT = "13"  # changes when what is kept on disk does
 
 
 @dataclass
@@ -205,6 +205,8 @@ def fates(text: str, program: Program, renamed: Mapping[tuple[str, int], int] = 
         if not form or kind not in ("fma", "add", "sub") or _multiplies(instruction, defined):
             continue
         line = renamed.get((instruction.writes[0], instruction.line), instruction.line)
+        if line not in own and _doubles(instruction, defined):
+            continue
         fate = found.setdefault(line if line in own else -1, Fate())
         fate.formats.add(form)
         if kind == "fma" and not _adds(instruction, defined):
@@ -220,6 +222,21 @@ def fates(text: str, program: Program, renamed: Mapping[tuple[str, int], int] = 
                 fate.open.update(each.line for each in made if _may_be_joined(each))
                 fate.quotients.update(each.line for each in made if each.opcode == "div.full.f32")
     return found
+
+
+def _doubles(instruction: Instruction, defined: Definitions) -> bool:
+    """Whether `instruction` is what LLVM makes of a product by two: x + x, and of a * b * 2 the fused a * b + (a * b). Its words
+    are those of the product: it is off by no more than the rounding of a * b was, less than half a unit of the result."""
+    first, second = instruction.reads[0], instruction.reads[1]
+    if instruction.opcode.startswith("add."):
+        return first == second
+    made = defined.get(instruction.reads[-1], [])
+    return (
+        instruction.opcode.startswith("fma.")
+        and len(made) == 1
+        and made[0].opcode.startswith("mul.")
+        and sorted(made[0].reads) == sorted((first, second))
+    )
 
 
 def _one_line(name: str, defined: Definitions) -> int:

@@ -145,6 +145,13 @@ def test_without_fusion_products_are_rounded_before_they_are_summed():
     assert found.differing == 0 and (found.emulated[0].view(np.float32)[:, 0] == due).all()
 
 
+def test_a_product_by_two_that_became_a_sum_is_a_product_still():
+    """Weights are one, so a thread's second step multiplies by two: LLVM writes a * b * 2 as the fused a * b + (a * b)."""
+    x = drawn((4, 32), torch.float32, 3)
+    constants = {"ROWS": 4, "COLUMNS": 32, "AXIS": 1, "KIND": "counted"}
+    assert both_ways(kernels.fold, [x, x], [torch.zeros(4, 32)], constants, "sm_90", 1).differing == 0
+
+
 LAYOUTS = {
     "wgmma": gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, 32, 16]),
     "linear": gl.DistributedLinearLayout(
