@@ -1,21 +1,18 @@
-"""A shipped kernel compiled to machine code for an architecture that it is not for.
-
-    python -m tests.support.compile_elsewhere hopper_matmul sm_80
-
-Prints what the compiler raises; some of it ends the process instead (LLVM's own abort).
-"""
+"""A shipped kernel compiled to machine code for an architecture that it is not for, in a worker: LLVM may end the process."""
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Mapping
 from contextlib import suppress
 
 import torch
 
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison
 from bitverdict.harness.model.addresses import resolve
-from bitverdict.harness.model.targets import target
+from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.studies.offline_compile.driver import compiling
+from bitverdict.harness.workers.task import MEASURED
 
 MADE_FOR = {"hopper_matmul": "sm_90", "tma_gather": "sm_100", "tma_scatter": "sm_100"}
 
@@ -34,10 +31,11 @@ def compile_for(stem: str, arch: str) -> None:
         contract.launch(case, tensors, None)
 
 
-if __name__ == "__main__":
+def compiled(target: Target, given: Mapping) -> Verdict:
+    """A task: what the compiler raises on `given` (stem, arch), or "compiled"."""
+    told = "compiled"
     try:
-        compile_for(*sys.argv[1:])
+        compile_for(given["stem"], given["arch"])
     except Exception as error:
-        print(f"{type(error).__name__}: {error}")
-        sys.exit(1)
-    print("compiled")
+        told = f"{type(error).__name__}: {error}"
+    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: told})
