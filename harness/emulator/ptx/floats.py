@@ -26,6 +26,13 @@ _SIGN: dict[str, Any] = {
     "f16": np.uint16(1 << 15),
     "bf16": np.uint16(1 << 15),
 }
+_INFINITY: dict[str, Any] = {
+    "f32": np.uint32(0x7F800000),
+    "f64": np.uint64(0x7FF << 52),
+    "f16": np.uint16(0x7C00),
+    "bf16": np.uint16(0x7F80),
+}
+_QUIET = np.uint64(1 << 51)  # of f64
 _PACKED = {"f16x2": "f16", "bf16x2": "bf16", "f32x2": "f32"}
 
 
@@ -212,13 +219,19 @@ def _flushed(words: Words, flush: bool) -> Words:
 
 @opcode("neg", "abs")
 def sign(op: Opcode) -> Meaning | None:
-    """A bit; a NaN keeps its payload."""
+    """A bit, but for NaN, which PTX leaves open: an H100 gives the canonical one, of f64 the operand's own, made quiet."""
     kind = op.types[0] if len(op.types) == 1 else ""
     single, flush = _PACKED.get(kind, kind), bool(op.take("ftz"))
     if single not in _SIGN:
         return None
     top = _SIGN[single]
-    change = (lambda a: a ^ top) if op.kind == "neg" else (lambda a: a & ~top)
+    infinity = _INFINITY[single]
+
+    def change(words: Words) -> Words:
+        found = words ^ top if op.kind == "neg" else words & ~top
+        nan = (words & ~top) > infinity
+        return np.where(nan, words | _QUIET if single == "f64" else ~top, found) if nan.any() else found
+
     if flush and single == "f32":
         return Meaning((kind,), (kind,), packed(lambda a: change(_flushed(a, True)), kind))
     if flush:
