@@ -9,8 +9,8 @@ Rule (measured on an H200, sm_90, driver 580; PTX ISA, ``cp.async.bulk.tensor``,
   word). A reduction combines what lies there with the tile's own (H100, 2026-11-22: an addition to rows of 13 words). Any negative
   coordinate of a store is an illegal instruction;
 - the innermost coordinate must be a multiple of 16 bytes, for both, or it is an illegal instruction;
-- where the descriptor asks for NaN outside, a load fills in 0x7FF7 in each half-word (`nan_fill`; an H100's words of fp32 in im2col
-  mode; 16-bit elements and tiled copies assumed alike: one field of the tensor map asks for it);
+- where the descriptor asks for NaN outside, a load fills in 0x7FF7 in each half-word (`nan_fill`; an H100's words of fp16, bf16,
+  fp32, fp32 rounded to tf32 and fp64 in tiled copies, and of fp32 in im2col mode). The driver makes no such map of 8-bit elements;
 - a load through a tensor map of TFLOAT32 rounds each fp32 element (`rounded_to_tf32`: 39,424 words of an H100, every exponent, none
   differs; sm_100 assumed alike). A store through one is taken to round nothing (assumed).
 
@@ -62,8 +62,8 @@ def unaligned(innermost: int, element_bytes: int, *, iisan: bool) -> Fault | Non
 
 
 def nan_fill(element_bytes: int) -> int | None:
-    """The word of an element outside the tensor where NaN is asked for; None for sizes of which no word is known (1, 8 bytes)."""
-    return {2: int(NAN_FILL), 4: int(NAN_FILL) << 16 | int(NAN_FILL)}.get(element_bytes)
+    """The word of an element outside the tensor where NaN is asked for; None for elements of 1 byte, which have none."""
+    return None if element_bytes < 2 else int.from_bytes(int(NAN_FILL).to_bytes(2, "little") * (element_bytes // 2), "little")
 
 
 def rounded_to_tf32(codes: np.ndarray) -> np.ndarray:

@@ -96,7 +96,7 @@ class Tma:
 
         def land() -> None:
             found = self.memory.load(op, addresses, inside, padding, target.dtype, agent, None)
-            target.put(descriptor.loaded(found).reshape(target.shape))
+            target.put(descriptor.loaded(found, inside).reshape(target.shape))
             self.mbarriers.receive(op, barrier, addresses.size * target.dtype.itemsize // ctas, flight)
 
         self.flights.issue(flight, land)

@@ -88,6 +88,11 @@ def _descriptor(memory: GlobalMemory, name: str, value: Any, kind: Type, kinds: 
                 f"Triton Error [CUDA]: Failed to create tensor map descriptor: invalid argument: {name}'s box is {width} bytes "
                 f"wide, must be at least {ALIGNMENT}"  # the driver's own words on an H200, then why
             )
+        if nan and value.base.element_size() == 1:
+            raise RuntimeError(
+                f"Triton Error [CUDA]: Failed to create tensor map descriptor: invalid argument: {name} asks for NaN outside, "
+                "and has elements of 1 byte, of which the driver knows no NaN"  # the driver's own words on an H100, then why
+            )
         pixels = None
         if getattr(value, "mode", "tiled") == "im2col":
             steps = value.element_strides or [1] * len(shape)

@@ -97,20 +97,24 @@ class Descriptor:
                 inside = here if inside is None else inside & here
         return addresses, None if inside is None else np.broadcast_to(inside, addresses.shape)
 
-    def loaded(self, values: np.ndarray) -> np.ndarray:
-        """What a load puts into shared memory for `values` (any shape) in global memory."""
-        return rounded_to_tf32(values.view(np.uint32)).view(values.dtype) if self.to_tf32 else values
+    def loaded(self, values: np.ndarray, inside: np.ndarray | None) -> np.ndarray:
+        """What a load puts into shared memory for `values` (any shape) in global memory; those not `inside` (or None: all are) are
+        the padding's, which is not rounded."""
+        if not self.to_tf32:
+            return values
+        rounded = rounded_to_tf32(values.view(np.uint32)).view(values.dtype)  # (...)
+        return rounded if inside is None else np.where(inside, rounded, values)
 
     def padding(self, op: Operation, dtype: np.dtype) -> np.ndarray:
         """What an element outside reads as."""
         if not self.nan_padding:
             return np.zeros((), dtype)
-        word = None if self.to_tf32 else nan_fill(dtype.itemsize)
+        word = nan_fill(dtype.itemsize)
         if word is None:
-            kind = "elements rounded to tf32" if self.to_tf32 else f"elements of {dtype.itemsize} bytes"
             raise EmulatedFault(
                 "not modelled",
-                f"{op.name} fills in NaN for {kind} outside the tensor: which one is not known; load with padding of zeros",
+                f"{op.name} fills in NaN for elements of {dtype.itemsize} bytes outside the tensor: which one is not known; load "
+                "with padding of zeros",
                 op.location,
                 {"operation": op.brief},
             )
