@@ -101,11 +101,12 @@ def test_drawn_launches_end_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> No
     assert {"", "race", "stray"} <= set(told) and 10 < reasons.count("") < 60 and told.count("") > reasons.count("")
 
 
-FAULTS = {"beyond": "illegal address", "neighbour": "race", "theirs": "race", "assert": "device assert"}
+FAULTS = {"beyond": "illegal address", "neighbour": "race", "theirs": "race", "assert": "device assert", "endless": "timeout"}
 
 
 @pytest.mark.parametrize("kind", [*FAULTS, "ways", "equal", "again"])
-def test_what_a_batch_cannot_tell_is_told_one_by_one(kind: str) -> None:
+def test_what_a_batch_cannot_tell_is_told_one_by_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "STEP_LIMIT", 1000)
     together, reason = ended(uneven(kind), batches=True)
     alone, _ = ended(uneven(kind), batches=False)
     assert together == alone and reason

@@ -52,6 +52,11 @@ def uneven(x, out, other, KIND: tl.constexpr, BLOCK: tl.constexpr):
     if KIND == "ways":
         if program == 3:
             value = value * 2
+    if KIND == "endless":
+        grown = tl.load(other + program)  # 0
+        while grown < 1:
+            grown = grown * 2
+        value += grown
     if KIND == "beyond":
         value += tl.load(x + at + (program // 7) * 64)
     if KIND == "neighbour":

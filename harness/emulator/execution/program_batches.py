@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
 
 ELEMENTS = 1 << 15  # of one tensor of all programs of a batch: arrays of that size stay in the second-level cache
+MOST_OPERATIONS = 1_000_000  # of one program: a loop without end is found one by one, soon after
 LEAST = 4  # programs of a batch that is worth it
 SEVERAL, MOST_POINTERS = -1, 16
 FEW = "few programs, or large ones"
@@ -175,8 +176,8 @@ class Batch:
     def tick(self, block: int, operations: int) -> None:
         self.launch.runs[block] += self.count
         self.operations += operations
-        if self.operations > self.launch.step_limit:
-            raise OneByOne("more operations than a program may have")
+        if self.operations > min(MOST_OPERATIONS, self.launch.step_limit):
+            raise OneByOne("many operations, maybe without end")
 
     def check(self, op: Operation, condition: np.ndarray | bool) -> None:
         if not np.all(condition):
