@@ -97,8 +97,8 @@ def _speed(found: list[Outcome], beside: dict[tuple[str, str], Outcome]) -> list
     if ratios:
         slower = sum(ratio < 1 for ratio in ratios)
         said += (
-            f" Where both are right ({len(ratios)}), its launches take {median(ratios):.1f} times as long (median;"
-            f" {min(ratios):.2f} at least); the emulated GPU is slower on {slower}."
+            f" Where both are right ({len(ratios)}), its launches take {median(ratios):.1f} times as long (median, by the"
+            f" processor's clock; {min(ratios):.2f} at least); the emulated GPU is slower on {slower}."
         )
     return [said, ""]
 

@@ -119,7 +119,7 @@ def test_even_programs_run_together() -> None:
 
 
 @pytest.mark.parametrize("kind", ["own", "again", "turned", "neighbour", "joined"])
-def test_programs_that_store_where_they_read_run_together_by_the_same_pointers(kind: str) -> None:
+def test_who_stores_by_the_pointers_of_its_loads_stays_in_a_batch(kind: str) -> None:
     """By others the words come from other threads: a race, where programs run one by one."""
 
     def launch() -> tuple[torch.Tensor, ...]:
