@@ -88,6 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="name the entries and end")
     parser.add_argument("--page", action="store_true", help="print the page from the results and end")
     parser.add_argument("--tests", type=Path, metavar="FILE", help="results of upstream_tests.py, for the page")
+    parser.add_argument("--times", type=Path, metavar="FILE", help="results of a run whose times alone the page shows")
     parser.add_argument("--of", default="", metavar="TEXT", help="the commits at which the tests were run, for the page")
     given = parser.parse_args(arguments)
     wanted = [e for e in entries() if given.only in e.name and (not given.package or e.package.name in given.package)]
@@ -98,7 +99,8 @@ def main(arguments: list[str] | None = None) -> int:
     if given.page:
         from benchmarks.corpus_page import page
 
-        print(page(wanted, done, given.tests, given.target, given.of), end="")
+        times = read(given.times) if given.times else None
+        print(page(wanted, done, given.tests, given.target, given.of, times), end="")
         return 0
     folder = given.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 OURS, THEIRS, OF_THE_TEST = "ours", "theirs", "the test's"
+ENCLOSED = "right, enclosed"  # docs/emulator.md: the word that is compared is one of those that the compiler's choice can give
 
 
 @dataclass(frozen=True)
 class Examined:
-    """Of the entry of a package, or of a test function of a file: whose fault, and the evidence."""
+    """Of the entry of a package, or of a test function of a file: whose fault, or what is behind it, and the evidence."""
 
     package: str
     entry: str
@@ -35,6 +36,10 @@ EXAMINED = (
              "this entry runs the default, tf32, and takes 0.005. The package's own `test_parallel` sets `TRITON_F32_DEFAULT=ieee` "
              "and takes 0.015 for `dg`. With `ieee` all four gradients are right here. `dg` is the difference of two sums, of "
              "q dq and k dk, that are 15 times as large (root mean square): the 4e-4 of tf32 becomes 0.006."),
+    Examined("flag_gems", "addr", ENCLOSED,
+             "of the eight elements of a thread the compiler fuses the left product for one, the right one for seven."),
+    Examined("fla-core", "chunk_hgrn, backward", ENCLOSED,
+             "ptxas fuses the sum in some steps of the loop that it unrolls, and not in the first."),
     Examined("fla-core", "sqrelu", OF_THE_TEST,
              "version 0.6.0 computes it by `torch.compile`, and has no Triton kernel of its own for it."),
     Examined("xformers", "tiled_matmul", OF_THE_TEST,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from statistics import median
@@ -17,11 +18,23 @@ from benchmarks.tutorial_cases import BY_TRITON, FAIL, LIMIT, NOT_RUN, PASS, REF
 EXECUTED = (RIGHT, WRONG)
 
 
-def page(wanted: Sequence[Entry], done: dict[tuple, Outcome], tests: Path | None, target: str, of: str = "") -> str:
-    """The whole page, Markdown. The tests were run at the commits `of`."""
+def page(
+    wanted: Sequence[Entry],
+    done: dict[tuple, Outcome],
+    tests: Path | None,
+    target: str,
+    of: str = "",
+    times: dict[tuple, Outcome] | None = None,
+) -> str:
+    """The whole page, Markdown. The tests were run at the commits `of`. `times`: of another run, whose launches are timed alone."""
     import torch
     import triton
 
+    timed_at = ""
+    if times is not None:
+        done = {key: replace(o, launching=times[key].launching if key in times else 0.0) for key, o in done.items()}
+        at = dict.fromkeys(times[key].commit for key, o in done.items() if o.launching and o.on == INTERPRETER)
+        timed_at = f" at {', '.join(at)}"
     found = [done[each.package.name, each.name, target] for each in wanted if (each.package.name, each.name, target) in done]
     beside = {(o.package, o.entry): o for o in done.values() if o.on == INTERPRETER}
     commits = ", ".join(dict.fromkeys(outcome.commit for outcome in found))
@@ -32,7 +45,7 @@ def page(wanted: Sequence[Entry], done: dict[tuple, Outcome], tests: Path | None
         "",
     ]
     lines += _packages(wanted, found)
-    lines += _speed(found, beside)
+    lines += _speed(found, beside, timed_at)
     lines += ["## Not right", "", "| package | operation | state | said | at | whose |", "| --- | --- | --- | --- | --- | --- |"]
     lines += [_missed(outcome) for outcome in found if outcome.state != RIGHT]
     lines += ["", *_examined(EXAMINED)]
@@ -86,7 +99,7 @@ def _share(part: Sequence, whole: Sequence) -> str:
     return f"{len(part)} ({100 * len(part) / len(whole):.0f} %)" if whole else "0"
 
 
-def _speed(found: list[Outcome], beside: dict[tuple[str, str], Outcome]) -> list[str]:
+def _speed(found: list[Outcome], beside: dict[tuple[str, str], Outcome], timed_at: str) -> list[str]:
     pairs = [(outcome, beside.get((outcome.package, outcome.entry))) for outcome in found if outcome.launching]
     ratios = [other.launching / mine.launching for mine, other in pairs if other is not None and other.launching]
     states = Counter(outcome.state for outcome in beside.values())
@@ -97,8 +110,8 @@ def _speed(found: list[Outcome], beside: dict[tuple[str, str], Outcome]) -> list
     if ratios:
         slower = sum(ratio < 1 for ratio in ratios)
         said += (
-            f" Where both are right ({len(ratios)}), its launches take {median(ratios):.1f} times as long (median, by the"
-            f" processor's clock; {min(ratios):.2f} at least); the emulated GPU is slower on {slower}."
+            f" Where both are right{' and timed' if timed_at else ''} ({len(ratios)}), its launches take {median(ratios):.1f} times as long (median, by the"
+            f" processor's clock{timed_at}; {min(ratios):.2f} at least); the emulated GPU is slower on {slower}."
         )
     return [said, ""]
 
