@@ -10,6 +10,7 @@ its own cases made. They also come less often. Both together are 6 to 15 % of th
 
 from __future__ import annotations
 
+import atexit
 import gc
 from contextlib import suppress
 
@@ -22,4 +23,5 @@ with suppress(ImportError, AttributeError, OSError):  # a Triton that keeps it e
 
 gc.collect()
 gc.freeze()
+atexit.register(gc.unfreeze)  # or the bindings of Triton print a page of what was left, when the server ends
 gc.set_threshold(*COLLECTED_AFTER)
