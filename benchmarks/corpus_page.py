@@ -108,9 +108,9 @@ def _speed(found: list[Outcome], beside: dict[tuple[str, str], Outcome], timed_a
     counts = ", ".join(f"{n} {state}" for state, n in states.most_common())
     said = f"Triton's interpreter ran {len(beside)} of these operations: {counts}."
     if ratios:
-        slower = sum(ratio < 1 for ratio in ratios)
+        slower, which = sum(ratio < 1 for ratio in ratios), "right and timed" if timed_at else "right"
         said += (
-            f" Where both are right{' and timed' if timed_at else ''} ({len(ratios)}), its launches take {median(ratios):.1f} times as long (median, by the"
+            f" Where both are {which} ({len(ratios)}), its launches take {median(ratios):.1f} times as long (median, by the"
             f" processor's clock{timed_at}; {min(ratios):.2f} at least); the emulated GPU is slower on {slower}."
         )
     return [said, ""]

@@ -166,6 +166,9 @@ def test_the_page_counts_the_executed_and_names_each_that_is_not_right() -> None
     for words in ("| ours | wrong | wrong | off by one |", "| ours | refused | refused | no such thing |", "fail: launcher error"):
         assert words in text
     assert was_executed(replace(blank, state=FAIL, outcome="race"))
+    again = [replace(blank, launching=0.002, commit="1234567"), replace(blank, on=INTERPRETER, launching=0.01, commit="1234567")]
+    timed = page(wanted, {each.key: each for each in outcomes}, None, "sm_90", times={each.key: each for each in again})
+    assert "right and timed (1), its launches take 5.0 times as long" in timed and "at 1234567;" in timed
 
 
 def test_the_corpus_has_a_hundred_operations_of_four_packages(capsys: pytest.CaptureFixture) -> None:
