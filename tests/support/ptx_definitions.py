@@ -181,7 +181,7 @@ def _float(op: Opcode, words: tuple[int, ...]) -> int:
     sign = 1 << (FORMS[form][0] - 1)
     if op.flush:
         words = tuple(flushed(word, form) for word in words)
-    if op.kind in ("neg", "abs") and nan(value(words[0], form)):  # which NaN is open: an H100's
+    if op.kind in ("neg", "abs") and nan(value(words[0], form)) and (op.kind, form) != ("neg", "f32"):  # open: an H100's
         return words[0] | 1 << 51 if form == "f64" else sign - 1
     if op.kind in ("neg", "abs"):
         return words[0] ^ sign if op.kind == "neg" else words[0] & ~sign

@@ -219,7 +219,8 @@ def _flushed(words: Words, flush: bool) -> Words:
 
 @opcode("neg", "abs")
 def sign(op: Opcode) -> Meaning | None:
-    """A bit, but for NaN, which PTX leaves open: an H100 gives the canonical one, of f64 the operand's own, made quiet."""
+    """A bit, but for NaN, which PTX leaves open: an H100 gives the canonical one, of f64 the operand's own, made quiet. `neg.f32`
+    is a bit for NaN too, as in libdevice, where it is folded into what takes it; by itself it gives the canonical one."""
     kind = op.types[0] if len(op.types) == 1 else ""
     single, flush = _PACKED.get(kind, kind), bool(op.take("ftz"))
     if single not in _SIGN:
@@ -230,6 +231,8 @@ def sign(op: Opcode) -> Meaning | None:
     def change(words: Words) -> Words:
         found = words ^ top if op.kind == "neg" else words & ~top
         nan = (words & ~top) > infinity
+        if op.kind == "neg" and single == "f32":
+            return found
         return np.where(nan, words | _QUIET if single == "f64" else ~top, found) if nan.any() else found
 
     if flush and single == "f32":
