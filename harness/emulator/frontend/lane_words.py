@@ -86,8 +86,11 @@ class LaneWords:
 
     def differing(self, op: Operation) -> Any:
         """The condition that copies of an operand of `op` differ."""
-        names = dict.fromkeys(name for name in op.operands if name in self.held)
-        return self.t.code(" or ".join("{} is not None" for _ in names), *map(self.words, names))
+        first, *others = dict.fromkeys(name for name in op.operands if name in self.held)
+        found = self.t.code("{} is not None", self.words(first))
+        for name in others:
+            found = self.t.code("{} or {} is not None", found, self.words(name))
+        return found
 
     def handed(self, arguments: list[str], given: list[str]) -> None:
         """What a branch does besides handing over values."""
