@@ -32,15 +32,19 @@ _FOLDS = {"tt.reduce", "tt.scan"}
 _RISING_COMBINATIONS = {"arith.addf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf"}
 _FUNCTIONS = {
     "arith.divf", "math.absf", "math.exp", "math.exp2", "math.log", "math.log2", "math.sqrt", "math.rsqrt", "math.sin", "math.cos",
-    "math.tanh", "math.erf", "tt.precise_divf", "tt.precise_sqrt", "tt.approx_divf", "tt.extern_elementwise",
+    "math.erf", "tt.precise_divf", "tt.precise_sqrt", "tt.approx_divf", "tt.extern_elementwise",
 }  # fmt: skip
 """Computed at each word of an enclosure: nothing is known of them as they are rounded."""
 _STEPS = {"arith.cmpf", "arith.fptosi", "arith.fptoui"}
 """Monotone steps to what is no float: ends that give the same settle it."""
-_EQUALITIES = {1, 6, 8, 9, 13, 14}  # predicates of arith.cmpf that are no steps: equal, not equal, in both orders
-_HANDS_ON = ("scf.", "cf.", "tt.return", "tt.call", "ttg.convert_layout", "ttg.warp_", "gpu.return", "tt.reduce.return",
-             "tt.scan.return", "tt.map_elementwise.return")  # fmt: skip
-_READS = ("tt.descriptor_", "tt.atomic_", "ttg.async_copy", "ttng.async_tma", "tt.experimental_descriptor", "amdg.")
+_EQUALITIES = {1, 6, 8, 13}  # predicates of arith.cmpf that are no steps: oeq, one, ueq, une
+_HANDS_ON = {"tt.return", "tt.call", "ttg.convert_layout", "ttg.warp_specialize", "ttg.warp_yield", "ttg.warp_return"}
+"""Their results are their operands, which are known by identity."""
+_READS = {
+    "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_poll", "ttg.async_copy_global_to_local",
+    "ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather", "ttng.async_tma_reduce",
+}  # fmt: skip
+"""What reads global memory otherwise than `tt.load`."""
 
 
 class OpenChoice(NotModelled):
@@ -95,7 +99,7 @@ class Enclosing:
     def _follow(self, op: Operation, open_: bool) -> None:
         """Behind the code of `op`: carry enclosures on, or refuse them."""
         t, name = self.t, op.name
-        if name.startswith(_READS):
+        if name in _READS:
             t.emit("{}", t.calls(enclosures.untouched, op))
         if name == "tt.load":
             pointer, mask = t.value(op.operands[0]), t.operands(op, "pointer", "mask?", "other?")[1]
@@ -108,7 +112,7 @@ class Enclosing:
             t.emit("{}", t.calls(enclosures.stored, op, pointer, value, mask, t.operand(op, 1).dtype))
             return
         floats = [i for i, kind in enumerate(op.inputs) if kind is not None and kind.kind in ("scalar", "tensor") and kind.is_float]
-        if not floats or name.startswith(_HANDS_ON):
+        if not floats or name in _HANDS_ON:
             return
         with self._where_enclosed(op, floats, open_):
             self._choices(op, floats, open_)

@@ -15,8 +15,11 @@ import triton.language as tl
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator import device as emulated_device
 from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
+from bitverdict.harness.emulator.numerics import enclosures
 from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory, keys, words_of
+from bitverdict.harness.judge.classify import Seen
 from bitverdict.harness.judge.compare import compare, with_enclosed
+from bitverdict.harness.judge.judge import _compared
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.verdict import Outcome
 from bitverdict.reference.special_functions.sequences import exp as exp_words
@@ -43,15 +46,17 @@ def summed(x, y, z, out, KIND: tl.constexpr, N: tl.constexpr):
         tl.store(out + at, tl.where(s == a, a, b))
     elif KIND == "bits":
         tl.store(out + at, s.to(tl.int32, bitcast=True).to(tl.float32))
-    elif KIND == "product":
-        t = tl.reshape(s.to(tl.float16), [8, N // 8])
-        tl.store(out + at, tl.reshape(tl.sum(t[:, :, None] * t[:, None, :], 1), [N]).to(tl.float32))
 
 
 @triton.jit
 def copied(x, out, N: tl.constexpr):
     at = tl.arange(0, N)
     tl.store(out + at, tl.load(x + at) * 2.0)
+
+
+@triton.jit
+def added(x, N: tl.constexpr):
+    tl.atomic_add(x + tl.arange(0, N), 1.0)
 
 
 @pytest.fixture(autouse=True)
@@ -131,13 +136,25 @@ def test_a_later_launch_reads_the_enclosure_until_the_word_is_written() -> None:
         assert device.enclosure(out) is None and device.enclosure(middle) is None
 
 
-@pytest.mark.parametrize(("kind", "said"), [
-    ("equal", "of a value that is enclosed"),
-    ("bits", "of a value that is enclosed"),
-])  # fmt: skip
-def test_what_chooses_by_an_enclosed_value_is_refused(kind: str, said: str) -> None:
-    with pytest.raises(EmulatedFault, match=f"not modelled: .*{said}"):
+@pytest.mark.parametrize("kind", ["equal", "bits"])
+def test_what_chooses_by_an_enclosed_value_is_refused(kind: str) -> None:
+    with pytest.raises(EmulatedFault, match=r"not modelled: .*of a value that is enclosed"):
         launched(kind)
+
+
+def test_what_reads_enclosed_memory_otherwise_than_by_a_load_is_refused() -> None:
+    middle = torch.zeros(N)
+    with emulated("sm_90"):
+        added[(1,)](middle, N=N, num_warps=1)  # exact words: nothing is refused
+        summed[(1,)](*operands(), middle, KIND="sum", N=N, num_warps=1)
+        with pytest.raises(EmulatedFault, match=r"not modelled: tt.atomic_rmw: of a value that is enclosed"):
+            added[(1,)](middle, N=N, num_warps=1)
+
+
+def test_a_function_of_too_many_words_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(enclosures, "MOST_WORDS", 2)
+    with pytest.raises(EmulatedFault, match=r"not modelled: .*whose enclosure has \d+ words: at most 2 are tried"):
+        launched("exp")
 
 
 def test_a_comparison_that_no_choice_changes_is_decided() -> None:
@@ -172,3 +189,12 @@ def test_a_word_that_a_choice_can_give_is_not_decided_and_any_other_fails() -> N
     assert found.outcome is Outcome.WRONG_WORDS and found.inconclusive == 1 and found.details["wrong"] == 1
     up = np.array([1, 1, -1]).astype(np.uint32)  # of a negative word the next above has the lower bits
     assert compare(with_enclosed(expected, got - up, got + up), got).inconclusive == 3
+
+
+def test_a_judge_takes_the_enclosures_of_a_launch_into_account() -> None:
+    words = np.array([1.0, 2.0], np.float32).view(np.uint32)
+    expected, got = ExpectedOutput(name="out", shape=(2,), format="fp32", words=words), words + np.uint32(1)
+    seen = Seen(outputs={"out": got}, dtypes={"out": "torch.float32"})
+    assert _compared(expected, seen).outcome is Outcome.WRONG_WORDS
+    seen.enclosed = {"out": (got - np.uint32(1), got)}
+    assert _compared(expected, seen).outcome is Outcome.INCONCLUSIVE
