@@ -19,6 +19,7 @@ from typing import Any
 from bitverdict.harness.judge.compile_errors import refused_by_front_end
 from bitverdict.harness.judge.machine_faults import machine_fault
 from bitverdict.harness.judge.out_of_memory import out_of_memory
+from bitverdict.harness.judge.real_values import RealValues
 from bitverdict.harness.model.paths import ROOT, is_foreign, relative, source_line
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
@@ -57,6 +58,8 @@ class Seen:
     outputs: dict[str, Any] = field(default_factory=dict)  # name -> unsigned words
     dtypes: dict[str, str] = field(default_factory=dict)  # output name -> "torch.float16"
     enclosed: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # output name -> lowest and highest unsigned words
+    real_values: dict[str, RealValues] = field(default_factory=dict)  # of each output whose launches computed some
+    hangs: tuple[tuple[str, str], ...] = ()  # why some real values are not known: operation, "file:line"
     launches: int = 0  # of Triton kernels
     recorded: dict = field(default_factory=dict)
     advice: tuple[str, ...] = ()

@@ -1,24 +1,38 @@
 """What came out against what should: how many words differ, the first of them, how far, and where they cluster.
 
-Three modes, chosen by the `ExpectedOutput`: word for word, between a lowest and a highest word by value, or |got - value| <= bound
-per element in float64. A NaN is expected where NaN is expected and nowhere else; of words its payload is expected too, unless
-`any_nan`. Interval and bound see neither the sign of a zero nor a NaN's payload. Elements marked `inconclusive` fail and pass
-nobody."""
+Real values come first, where there are some (`bitverdict.harness.judge.real_values`): what they disagree about is *wrong
+mathematics*. Then the words, in three modes, chosen by the `ExpectedOutput`: word for word, between a lowest and a highest word by
+value, or |got - value| <= bound per element in float64. Outside of a bound is *lost precision* where the real value is right.
+
+A NaN is expected where NaN is expected and nowhere else; of words its payload is expected too, unless `any_nan`. Interval and bound
+see neither the sign of a zero nor a NaN's payload. Elements whose words are marked `inconclusive` are left to the real values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from bitverdict.harness.judge.diagnose import _by_bound, clusters, first_words, heat, values
+from bitverdict.harness.judge.real_values import Mathematics, RealValues, first_values, mathematics
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.verdict import Outcome
+
+_DIFFERS = {
+    Outcome.WRONG_WORDS: "words differ",
+    Outcome.OUTSIDE_BOUND: "elements lie outside the bound",
+    Outcome.WRONG_MATHEMATICS: "elements are something else even without rounding",
+    Outcome.LOST_PRECISION: "elements have the right mathematics and lie outside the bound",
+}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What one output shows. `words` counts the elements that were decided."""
+    """What one output shows. `words` counts the elements that were decided, by their words or by their real values.
+
+    `by_words` and `by_real_values` are how many each of the two decided, `unknown` those whose real value is not known; 0 where
+    there are no real values."""
 
     outcome: Outcome
     words: int
@@ -26,13 +40,22 @@ class Comparison:
     message: str = ""
     bound_used: float | None = None
     details: dict = field(default_factory=dict)
+    by_words: int = 0
+    by_real_values: int = 0
+    unknown: int = 0
 
 
 def compare(
-    expected: ExpectedOutput, got: np.ndarray, *, poison: int | None = None, dtypes: tuple[str, str] | None = None
+    expected: ExpectedOutput,
+    got: np.ndarray,
+    *,
+    poison: int | None = None,
+    dtypes: tuple[str, str] | None = None,
+    real: RealValues | None = None,
 ) -> Comparison:
     """Hold `got`, the output's words (unsigned, any shape), against `expected`; `poison` is the word of an unwritten element.
-    `dtypes`: the names of the dtype that came and of the one that is due, where known: words of equal width may be of two types."""
+    `dtypes`: the names of the dtype that came and of the one that is due, where known: words of equal width may be of two types.
+    `real`: the real values of the launch, where it computed some."""
     if tuple(got.shape) != tuple(expected.shape):
         return Comparison(
             Outcome.WRONG_SHAPE, 0, message=f"{expected.name}: shape {tuple(got.shape)}, expected {tuple(expected.shape)}"
@@ -45,21 +68,55 @@ def compare(
         message = f"{expected.name}: words of {8 * got.dtype.itemsize} bits, expected {8 * due} ({expected.format})"
         return Comparison(Outcome.WRONG_SHAPE, 0, message=message)
     differs, decided, by_bound, used = held(expected, got)
-    count, inconclusive = int(decided.sum()), int(got.size - decided.sum())
-    if not differs.any():
-        return Comparison(Outcome.PASS if count or not got.size else Outcome.INCONCLUSIVE, count, inconclusive, bound_used=used)
-    outcome = Outcome.OUTSIDE_BOUND if by_bound[differs].all() else Outcome.WRONG_WORDS
+    found = mathematics(expected, real)
+    counted = replace(_counted(decided, found), bound_used=used)
+    if found is not None and found.wrong.any():
+        outcome, differs = Outcome.WRONG_MATHEMATICS, found.wrong
+    elif not differs.any():
+        return counted
+    elif not by_bound[differs].all():
+        outcome = Outcome.WRONG_WORDS
+    else:
+        outcome = Outcome.LOST_PRECISION if found is not None and found.known[differs].all() else Outcome.OUTSIDE_BOUND
     unwritten = differs & (got == got.dtype.type(poison)) if poison is not None else np.zeros_like(differs)
-    details = {
+    details: dict[str, Any] = {
         "output": expected.name,
         "wrong": int(differs.sum()),
-        "of": count,
+        "of": counted.words,
         "never_written": int(unwritten.sum()),
         "first": first_words(expected, got, differs),
         "clusters": clusters(expected, got, differs),
         "heat": heat(expected, differs),
     }
-    return Comparison(outcome, count, inconclusive, _message(outcome, expected, details), used, details)
+    if found is not None:
+        for each in details["first"]:
+            each |= first_values(found, tuple(each["at"]))
+    if outcome is Outcome.LOST_PRECISION and (lost := _most_of_the_bound(expected)):
+        details["largest rounding"] = lost
+    return replace(counted, outcome=outcome, message=_message(outcome, expected, details), details=details)
+
+
+def _counted(decided: np.ndarray, found: Mathematics | None) -> Comparison:
+    """Nothing wrong: how many elements words and real values decided, together and each; how many neither did."""
+    known = np.zeros(decided.shape, bool) if found is None else found.known
+    count = int((decided | known).sum())
+    return Comparison(
+        Outcome.PASS if count or not decided.size else Outcome.INCONCLUSIVE,
+        count,
+        decided.size - count,
+        by_words=int(decided.sum()),
+        by_real_values=int(known.sum()),
+        unknown=0 if found is None else int((~known).sum()),
+    )
+
+
+def _most_of_the_bound(expected: ExpectedOutput) -> str:
+    """The operation of the reference whose rounding the bound allows most for, in a sentence; empty where nobody knows."""
+    parts = expected.contributions() if expected.contributions is not None else []
+    if not parts:
+        return ""
+    operation, line, share = parts[0]
+    return f"of what the bound allows, {share:.0%} is for {operation}" + (f" ({line})" if line else "") + ", and more was lost"
 
 
 def held(expected: ExpectedOutput, got: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float | None]:
@@ -115,13 +172,13 @@ def _itemsize(expected: ExpectedOutput) -> int:
 
 def _message(outcome: Outcome, expected: ExpectedOutput, details: dict) -> str:
     """The first line names the bug (it is the signature once its numbers are out), the second gives the first word."""
-    what = "words differ" if outcome is Outcome.WRONG_WORDS else "elements lie outside the bound"
-    head = f"{expected.name}: {details['wrong']} of {details['of']} {what}"
+    head = f"{expected.name}: {details['wrong']} of {details['of']} {_DIFFERS[outcome]}"
     if 10 * details["never_written"] >= details["wrong"]:  # fewer hold the poison's value by chance
         head += f", {details['never_written']} of them never written (they hold the poison)"
     first = details["first"][0]
     distance = f", {first['ulp']} ulp" if first.get("ulp") is not None else ""
-    return f"{head}\nfirst at {first['at']}: got {first['got']}, expected {first['expected']}{distance}"
+    real = f"; without rounding {first['real value']}, expected {first['exact']}" if "real value" in first else ""
+    return f"{head}\nfirst at {first['at']}: got {first['got']}, expected {first['expected']}{distance}{real}"
 
 
 def _words_differ(expected: ExpectedOutput, got: np.ndarray) -> np.ndarray:

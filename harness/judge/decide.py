@@ -3,10 +3,12 @@ nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from bitverdict.harness.judge.classify import Seen
 from bitverdict.harness.judge.compare import Comparison
+from bitverdict.harness.judge.real_values import why_unknown
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 
@@ -92,18 +94,26 @@ def at_odds(said: str) -> Verdict:
     )
 
 
-def against_words(expected: list[ExpectedOutput], found: list[Comparison]) -> Verdict:
-    """The worst of the outputs; what it rests on is the weakest of what the expected outputs rest on."""
-    wrong = next((c for c in found if c.outcome not in (Outcome.PASS, Outcome.INCONCLUSIVE)), None)
+UNKNOWN = "mathematics not known"  # in details: of how many elements, and why
+
+
+def against_words(expected: list[ExpectedOutput], found: list[Comparison], hangs: Sequence[tuple[str, str]] = ()) -> Verdict:
+    """The worst of the outputs: wrong mathematics, then the first that fails. What it rests on is the weakest of what the expected
+    outputs rest on, behind the real values where they decided some. `hangs`: why others are not known."""
+    failed = [c for c in found if c.outcome not in (Outcome.PASS, Outcome.INCONCLUSIVE)]
+    wrong = next((c for c in failed if c.outcome is Outcome.WRONG_MATHEMATICS), failed[0] if failed else None)
     shares = [c.bound_used for c in found if c.bound_used is not None]
     counted = sum(c.words for c in found)
     told: dict[str, Any] = {
         "words": counted,
         "bound_used": max(shares) if shares else None,
-        "basis": next((_agreed(e) for e in expected if e.basis), str(Basis.NOTHING)),
+        "basis": _rests_on(expected, found),
     }
     left_out = sum(c.inconclusive for c in found)
-    details = {"inconclusive_words": left_out} if left_out else {}
+    details: dict[str, Any] = {"inconclusive_words": left_out} if left_out else {}
+    unknown, because = sum(c.unknown for c in found), why_unknown(hangs)
+    if unknown:
+        details[UNKNOWN] = f"{unknown} of {unknown + sum(c.by_real_values for c in found)} elements: {because or 'no reason given'}"
     if wrong is not None:
         return Verdict(
             decision=Decision.FAIL, outcome=wrong.outcome, message=wrong.message, details=details | wrong.details, **told
@@ -112,11 +122,24 @@ def against_words(expected: list[ExpectedOutput], found: list[Comparison]) -> Ve
         return Verdict(
             decision=Decision.INCONCLUSIVE,
             outcome=Outcome.INCONCLUSIVE,
-            message="no word of this case can be decided",
+            message="no word of this case can be decided" + (f", and its real values hang on: {because}" if unknown else ""),
             details=details,
             **told,
         )
     return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details=details, **told)
+
+
+def _rests_on(expected: list[ExpectedOutput], found: list[Comparison]) -> str:
+    """What decided: real values, what the words rest on, or both."""
+    basis = next((_agreed(e) for e in expected if e.basis), str(Basis.NOTHING))
+    if not any(c.by_real_values for c in found):
+        return basis
+    declared = sorted(set().union(*(e.declared for e in expected)))
+    rule = f"with {', '.join(declared)} as declared" if declared else "no conversion is mathematics"
+    if not any(c.by_words for c in found):
+        return f"{Basis.REAL_VALUES}; {rule}"
+    kind, _, why = basis.partition(":")
+    return f"real values, {kind}:{why}; real values held to float64's running bound, {rule}"
 
 
 def _agreed(expected: ExpectedOutput) -> str:

@@ -77,7 +77,9 @@ def _judge(
             expected = contract.expected(case, target, operands, seen.recorded)
             contradiction = next((said for each in expected if (said := contradicted(each))), "")
         verdict = (
-            against_words(expected, [_compared(each, seen) for each in expected]) if not contradiction else at_odds(contradiction)
+            against_words(expected, [_compared(each, seen) for each in expected], seen.hangs)
+            if not contradiction
+            else at_odds(contradiction)
         )
         work = contract.must_launch and all(operand.codes.size for operand in operands.values())
         if work and not seen.launches and verdict.outcome is Outcome.PASS:
@@ -106,4 +108,4 @@ def _compared(expected: ExpectedOutput, seen: Seen) -> Comparison:
     dtypes = (seen.dtypes[expected.name], str(due)) if due is not None else None
     if expected.name in seen.enclosed:
         expected = with_enclosed(expected, *seen.enclosed[expected.name])
-    return compare(expected, seen.outputs[expected.name], poison=poison, dtypes=dtypes)
+    return compare(expected, seen.outputs[expected.name], poison=poison, dtypes=dtypes, real=seen.real_values.get(expected.name))

@@ -24,6 +24,7 @@ class Case:
     <multiprocessors>"; hardware ignores it. `tuning` says which configuration autotuners take ("first", "config <n>") and whether
     their tuning runs are judged too ("runs"); "" leaves it to the target. `calls`: 2 calls the launcher again on other operands.
     `indices` are operands of row numbers, each written out; an operand that it does not name is drawn from regime and `data_seed`.
+    `real_values`: whether an emulated launch also computes without rounding, where the contract wants it (`Contract.declared`).
     """
 
     contract: str  # address of the contract, as `resolve` takes it
@@ -36,6 +37,7 @@ class Case:
     tuning: str = ""
     calls: int = 1
     indices: Indices = ()
+    real_values: bool = True
 
     @property
     def schedule_kind(self) -> str:
@@ -44,9 +46,7 @@ class Case:
 
     def to_json(self) -> dict:
         config = dataclasses.asdict(self.config) if dataclasses.is_dataclass(self.config) else self.config  # type: ignore[arg-type]
-        more: dict[str, Any] = {
-            name: value for name, value in (("tuning", self.tuning), ("calls", self.calls)) if value != _PLAIN[name]
-        }
+        more: dict[str, Any] = {name: value for name, plain in _PLAIN.items() if (value := getattr(self, name)) != plain}
         if self.indices:
             more["indices"] = {name: list(numbers) for name, numbers in self.indices}
         return {
@@ -66,7 +66,8 @@ class Case:
         return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
 
 
-_PLAIN: dict[str, Any] = {"tuning": "", "calls": 1}  # fields of a case that its record leaves out where they say nothing
+_PLAIN: dict[str, Any] = {"tuning": "", "calls": 1, "real_values": True}
+"""Fields of a case that its record leaves out where they say nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,10 @@ class ExpectedOutput:
     value, or be NaN where `or_nan`; `value` and `bound` then only tell how far off it is. With `words` too, `bounded` marks the
     elements that the interval decides; the words decide the others. `inconclusive` marks elements that this case cannot decide.
     `opinion` is a bound's on the words.
+    `exact` is the mathematics in float64, of the output's shape, and `exact_error` float64's own running error of it (inf: not
+    decidable); the real values of an emulated launch are held to it. `declared`: formats of the conversions that are mathematics.
+    `contributions` tells which roundings the bound allows for: (operation, ``file:line`` or empty, share of the bound), largest
+    first; it is asked where precision was lost.
     `tile` is the (rows, columns) of one program's output, `k_block` the K elements of one step: they explain where errors cluster.
     """
 
@@ -55,6 +59,10 @@ class ExpectedOutput:
     k_block: int | None = None
     basis: str = ""
     opinion: SecondOpinion | None = None
+    exact: np.ndarray | None = None
+    exact_error: np.ndarray | None = None
+    declared: frozenset[str] = frozenset()
+    contributions: Callable[[], list[tuple[str, str, float]]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +166,11 @@ class Contract:
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         """One `ExpectedOutput` per output. `recorded` holds what the run knew, e.g. the autotuner's winning configuration."""
         raise TypeError(f"{type(self).__name__} has no expected")
+
+    def declared(self, case: Case) -> frozenset[str] | None:
+        """The formats whose conversions are mathematics, maybe none, where the launch is to compute real values too; None where
+        nobody holds them to anything."""
+        return None
 
     def index_lists(self, case: Case) -> tuple[IndexList, ...]:
         """The operands of row numbers that a case of this shape can write out."""

@@ -21,6 +21,8 @@ class Outcome(StrEnum):
     PASS = "pass"
     WRONG_WORDS = "wrong words"
     OUTSIDE_BOUND = "outside the bound"
+    WRONG_MATHEMATICS = "wrong mathematics"  # without any rounding the kernel would compute something else
+    LOST_PRECISION = "lost precision"  # the mathematics is right, the words are outside the bound
     WRONG_SHAPE = "wrong shape or dtype"
     STRAY_WRITE = "stray write"
     STRAY_READ = "stray read"
@@ -81,6 +83,7 @@ class Basis(StrEnum):
     WORDS = "words: the plan's, by the tensor core's arithmetic"
     BOUND = "bound: derived from the operands"
     EXACT = "exact: no rounding can occur"
+    REAL_VALUES = "real values: the mathematics, to float64's running bound"
     EXPECTED_REFUSAL = "refusal expected by contract"
     EXPECTED_FAULT = "fault expected by contract"
     OBSERVED_FAULT = "fault observed"

@@ -227,6 +227,7 @@ EDITED: list[tuple[dict, str]] = [
     ({"case": {"schedule": "eager on 0"}}, "case.schedule is 'eager on 0': must be 'eager', 'latest' or"),
     ({"case": {"calls": 0}}, "case.calls is 0: must be "),
     ({"case": {"calls": 3}}, "case.calls is 3: must be 1 or 2"),
+    ({"case": {"real_values": 1}}, "case.real_values is 1: must be true or false"),
     ({"case": {"tuning": 2}}, "case.tuning is 2: must be "),
     ({"case": {"regime": "gauss"}}, "regime 'gauss': unknown; use one of normal, integers"),
     ({"case": {"contract": ""}}, "case.contract is missing"),
