@@ -22,7 +22,8 @@ from bitverdict.harness.emulator.execution.async_ops import READ_BY, Schedule
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.cta_state import LaunchContext
 from bitverdict.harness.emulator.execution.interleaving import Programs
-from bitverdict.harness.emulator.execution.program_batches import FEW, run_in_batches
+from bitverdict.harness.emulator.execution.program_batches import FEW, Batch, run_in_batches
+from bitverdict.harness.emulator.execution.real_launch import RealLaunch
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
 from bitverdict.harness.emulator.frontend import kept_translations
 from bitverdict.harness.emulator.frontend.access_widths import Access, accesses, ptx_version
@@ -34,14 +35,17 @@ from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
 from bitverdict.harness.emulator.frontend.stop_compiler import fences_of, language_of
 from bitverdict.harness.emulator.frontend.translate import Translated, translate
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
+from bitverdict.harness.emulator.memory.real_memory import RealMemory, RealValues
 from bitverdict.harness.emulator.mlir_reader import Program
 from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory, Enclosures, keys, words_of
+from bitverdict.harness.emulator.numerics.real_constants import argument
+from bitverdict.harness.emulator.numerics.real_values import Real
 from bitverdict.harness.emulator.residency import Registers, Residency, limit_of, most_registers, residency
 from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS
 
 KEPT = 512  # translated programs
 STEP_LIMIT = 20_000_000  # operations of one program of a launch: far beyond those of any judged case
-_translations: dict[tuple[bytes, str, bool, bool, bool, bool], Translated] = {}
+_translations: dict[tuple[bytes, str, bool, bool, bool, bool, frozenset[str] | None], Translated] = {}
 
 
 @dataclass(eq=False)
@@ -87,6 +91,8 @@ class LaunchOptions:
     """Programs that order nothing among one another may run several at once: sooner, and to the same end."""
     dry: bool = False
     """Compile and check resources, execute nothing."""
+    real_values: frozenset[str] | None = None
+    """Floats carry real values (`Device.real_values`), where this is not None: the formats to which conversions are mathematics."""
     rewrite: Callable[[str], str] | None = None
     """Changes the text of each tile program before it is executed: a fault of the compiler's, made by a test."""
 
@@ -109,6 +115,8 @@ class Device:
         self.options = options
         self.reachable: list[Any] = []  # tensors, and functions that give some, that pointers in memory may lead to
         self.enclosed = EnclosedMemory()  # words that launches left, of which a choice of the compiler's is not known
+        self.reals = RealMemory()  # real values that launches left
+        self._hangs: dict[tuple[str, str], None] = {}
         self._advice: set[Note] = set()
         self._ticks = 0
 
@@ -144,6 +152,18 @@ class Device:
         """What is not wrong as compiled, but rests on the compiler (`Advice`), a sentence each."""
         return sorted(map(str, self._advice))
 
+    @property
+    def hangs(self) -> list[tuple[str, str]]:
+        """Why real values are unknown: (what hangs on a rounding, or the operation that has no rule; "file:line"), as they came."""
+        return list(self._hangs)
+
+    def real_values(self, tensor: Any) -> RealValues | None:
+        """What the elements of `tensor` (torch, of any type) are in the mathematics of the kernels that computed them; None where
+        the launches carried no real values. Of words that no launch computed it is the word, and the error is 0."""
+        if self.options.real_values is None:
+            return None
+        return self.reals.values_of(bytes_of("tensor", tensor))
+
     def enclosure(self, tensor: Any) -> tuple[np.ndarray, np.ndarray] | None:
         """The lowest and the highest words that the elements of `tensor` (torch, of floats) may have, where the compiled programs
         that wrote it leave a choice open: unsigned integers of its shape, of the bits. None where all words are exact."""
@@ -166,7 +186,8 @@ class Device:
         fused = bool(metadata.enable_fp_fusion) and not self.options.dry  # what is not executed need not know which sums are fused
         flushes = bool(getattr(metadata, "enable_reflect_ftz", True))
         encloses = bool(self.enclosed) and not self.options.dry
-        key = (text, self.arch, fused, flushes, doubted, encloses)
+        reals = None if self.options.dry else self.options.real_values
+        key = (text, self.arch, fused, flushes, doubted, encloses, reals)
         if key not in _translations:
             if len(_translations) >= KEPT:
                 _translations.clear()
@@ -178,13 +199,15 @@ class Device:
                     return None
                 return accesses(parsed, self.capability, ptx)
 
-            named = kept_translations.key(
-                text.decode(), arch=self.arch, fused=fused, flushes=flushes, doubted=doubted, ptx=ptx, encloses=encloses
-            )
-            _translations[key] = kept_translations.kept(
-                named,
-                lambda: translate(text.decode(), arch=self.arch, fused=fused, flushes=flushes, widths=widths, encloses=encloses),
-            )
+            options: dict[str, Any] = {
+                "arch": self.arch,
+                "fused": fused,
+                "flushes": flushes,
+                "encloses": encloses,
+                "real_values": reals,
+            }
+            named = kept_translations.key(text.decode(), doubted=doubted, ptx=ptx, **options)
+            _translations[key] = kept_translations.kept(named, lambda: translate(text.decode(), widths=widths, **options))
         return _translations[key]
 
     def run(
@@ -219,7 +242,8 @@ class Device:
         if self.options.dry or prod(grid) == 0:
             return
         memory = GlobalMemory(self.options.whole_storages)
-        arguments = flatten(memory, names, values, ready.arguments)
+        floats: dict[int, float] = {}
+        arguments = flatten(memory, names, values, ready.arguments, floats)
         for name, tensor in self._reached():
             memory.add(name, bytes_of(name, tensor))
         if self.options.follows_pointers:
@@ -243,6 +267,7 @@ class Device:
             allow_duplicate_rows=self.options.allow_duplicate_rows,
             false_hints=dict(untrue),
             enclosures=Enclosures(self.enclosed),
+            reals=RealLaunch(self.reals, self._scalars(ready, floats)),
         )
         resident = self._residency(ready, metadata, prod(grid))
         programs = Programs(Cta(context), self.schedule, resident, lambda m: m.run(ready.entry(m, *arguments)))
@@ -274,12 +299,24 @@ class Device:
             launch.operations = ready.counts(context.runs)
             launch.timeline = programs.current.state.timeline.lines()
             self._advice |= context.notes
+            self._hangs |= context.reals.hangs
+
+    def _scalars(self, ready: Translated, floats: dict[int, float]) -> dict[int, Real]:
+        """The Reals of the float arguments of a launch, by place."""
+        if self.options.real_values is None:
+            return {}
+        return {place: argument(value, ready.arguments[place].format) for place, value in floats.items()}
 
     def _batched(self, context: LaunchContext, ready: Translated, arguments: Sequence[Any]) -> str:
         """Run the programs of a launch several at once. Why they are to run one by one, where they are, and none has run."""
         if not self.options.batches:
             return FEW
-        return ready.unbatched or run_in_batches(context, ready.batch, arguments, ready.widest)
+        if ready.unbatched:
+            return ready.unbatched
+        context.reals.begin()
+        why = run_in_batches(context, ready.batch, arguments, ready.widest)
+        context.reals.end(Batch(context), kept=not why)
+        return why
 
     def _run_programs(self, programs: Programs, facts: ProgramFacts, count: int) -> None:
         """Each of `count` programs by itself where none can wait for another or choose by what an atomic finds, else turn by turn.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bitverdict.harness.emulator.advice import Note
 from bitverdict.harness.emulator.execution.cluster_order import ClusterOrder
+from bitverdict.harness.emulator.execution.real_launch import RealLaunch
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.numerics.enclosures import Enclosures
 from bitverdict.harness.emulator.timeline import Timeline
@@ -50,6 +51,8 @@ class LaunchContext:
     """(line, what was promised) -> what is not so."""
     enclosures: Enclosures = field(default_factory=Enclosures)
     """Values of which the compiled program leaves a choice open."""
+    reals: RealLaunch = field(default_factory=RealLaunch)
+    """Where floats carry real values, what the launch has of them."""
 
     @property
     def notes(self) -> set[Note]:

@@ -189,6 +189,11 @@ class Batch:
             raise OneByOne("programs go different ways")
         return first
 
+    def surely(self, taint: np.ndarray | None) -> None:
+        """A branch is taken by a condition whose places `taint` hang on a rounding."""
+        if taint is not None and taint.any():
+            raise OneByOne("a branch that hangs on a rounding")
+
     def spread(self, value: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """`value`, the same for all programs, once for each: (count, *shape)."""
         return np.broadcast_to(np.asarray(value, dtype), (self.count, *shape))

@@ -25,12 +25,21 @@ def passed(kind: Any, name: str, value: Any) -> list[tuple[str, Any]]:
     return [] if kind == "constexpr" else [(name, value)]
 
 
-def flatten(memory: GlobalMemory, names: Sequence[str], values: Sequence[Any], types: Sequence[Type]) -> list[Any]:
+def flatten(
+    memory: GlobalMemory,
+    names: Sequence[str],
+    values: Sequence[Any],
+    types: Sequence[Type],
+    floats: dict[int, float] | None = None,
+) -> list[Any]:
     """One Python value for each argument of the program, tensors made reachable in `memory`. Values whose kind the program does not
-    expect, or too few, are refused as "not modelled"."""
+    expect, or too few, are refused as "not modelled". `floats` takes the floats by place, as they were given."""
     kinds = iter(types)
-    found = [_argument(memory, name, value, kinds) for name, value in zip(names, values, strict=True)]
-    flat = [part for parts in found for part in parts]
+    flat: list[Any] = []
+    for name, value in zip(names, values, strict=True):
+        if floats is not None and len(flat) < len(types) and types[len(flat)].kind == "scalar" and types[len(flat)].is_float:
+            floats[len(flat)] = float(value)
+        flat += _argument(memory, name, value, kinds)
     if next(kinds, None) is not None:
         raise EmulatedFault("not modelled", f"the tile program takes {len(types)} arguments, the launch gave {len(flat)}")
     return flat

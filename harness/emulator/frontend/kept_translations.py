@@ -180,10 +180,21 @@ def _digest() -> str:
 TRANSLATOR = _digest()
 
 
-def key(text: str, *, arch: str, fused: bool, flushes: bool, doubted: bool, ptx: int, encloses: bool = False) -> str:
+def key(
+    text: str,
+    *,
+    arch: str,
+    fused: bool,
+    flushes: bool,
+    doubted: bool,
+    ptx: int,
+    encloses: bool = False,
+    real_values: frozenset[str] | None = None,
+) -> str:
     """The name of the entry of one translation; `ptx`: the PTX version that widths of accesses are asked for."""
     environment = sorted(get_cache_invalidating_env_vars().items())
-    options = f"{arch} {fused} {flushes} {doubted} {ptx} {encloses}"
+    reals = "" if real_values is None else f" real values {' '.join(sorted(real_values))}"
+    options = f"{arch} {fused} {flushes} {doubted} {ptx} {encloses}{reals}"
     return disk_store.key_of(TRANSLATOR, digest(), np.__version__, sys.version, str(environment), options, text)
 
 

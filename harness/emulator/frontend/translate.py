@@ -22,6 +22,7 @@ from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
 from bitverdict.harness.emulator.execution.threads import Owners, owners
 from bitverdict.harness.emulator.faults import EmulatedFault, NotModelled
 from bitverdict.harness.emulator.frontend.access_widths import Access
+from bitverdict.harness.emulator.frontend.carried_reals import CarriedReals
 from bitverdict.harness.emulator.frontend.cluster_layouts import Split, commits, split
 from bitverdict.harness.emulator.frontend.contraction import Contraction
 from bitverdict.harness.emulator.frontend.enclosing import Enclosing, OpenChoice
@@ -121,8 +122,10 @@ class Translator(Writer):
         flushes: bool = True,
         accesses: dict[int, Access] | None = None,
         encloses: bool = False,
+        real_values: frozenset[str] | None = None,
     ) -> None:
         super().__init__()
+        self.declared = real_values
         self.enclosing = Enclosing(self) if encloses else None
         self.program, self.arch, self.fused, self.flushes = program, arch, fused, flushes
         self.facts = ProgramFacts(program)
@@ -148,6 +151,7 @@ class Translator(Writer):
         self.users: dict[str, list[Operation]] = {}
         self.incoming: dict[str, list[str]] = {}  # argument of a block -> what branches give it
         self.undefined: UndefinedLanes | None = None
+        self.reals = CarriedReals(self, self.declared) if self.declared is not None else None
         self.lane_words = LaneWords(self)
         self.scaled: dict[tuple[str, int], Code] = {}  # of this block: (offsets, bytes of an element) -> the offsets in bytes
         self.replaced: set[str] = set()  # values that the code of an earlier operation made already
@@ -320,9 +324,24 @@ class Translator(Writer):
         found = self.types.get(name)
         return found.kind if found else ""
 
-    def starts(self, name: Any, given: Iterable[str] = ()) -> Any:
-        """The expression that starts the generator function `name` on the values `given`."""
-        return Code(f"{name}({', '.join(['m', *filter(None, [self.values(given)])])})")
+    def starts(self, name: Any, given: Iterable[str] = (), *, called: bool = False) -> Any:
+        """The expression that starts the generator function `name` on the values `given`. `called`: it is no part of this one."""
+        names = list(given)
+        parts = self._joined(self.values(names), [] if self.reals is None else self.reals.given(names, called=called))
+        return Code(f"{name}({', '.join(['m', *([parts] if parts else [])])})")
+
+    def handed_out(self, names: Iterable[str]) -> Any:
+        """What a function or a region returns for the values `names`, with commas between; `received` takes it."""
+        found = list(names)
+        return self._joined(self.values(found), [] if self.reals is None else self.reals.returned(found))
+
+    def received(self, op: Operation) -> Any:
+        """The variables that take what a function or a region returns for the results of `op`."""
+        return self._joined(self.values(op.results), [] if self.reals is None else self.reals.received(op.results))
+
+    def _joined(self, values: Any, more: list[Any]) -> Any:
+        """`values`, with commas between, and `more` behind them."""
+        return self.listed([*([values] if values else []), *more])
 
     def nested(self, wished: str, blocks: list[Block]) -> Any:
         """The name of a generator function inside the one being written, which sees its values and runs `blocks`."""
@@ -334,12 +353,16 @@ class Translator(Writer):
     def function(self, name: str, blocks: list[Block]) -> None:
         """Write the generator function `name` that runs `blocks`."""
         self.current = len(self.done)
-        arguments = self.values(a for a, _ in blocks[0].arguments)
+        arguments = self._joined(
+            self.values(a for a, _ in blocks[0].arguments), [] if self.reals is None else self.reals.parameters(blocks)
+        )
         labels = {block.label: i for i, block in enumerate(blocks)}
         self.emit("def {}(m{}):", name, Code(f", {arguments}" if arguments else ""))
         with self.indented():
             if self.batches is None:
                 self.emit("if False: yield")
+            if self.reals is not None:
+                self.reals.enter(blocks)
             if len(blocks) == 1:
                 self.block(blocks[0], blocks, labels)
                 return
@@ -386,6 +409,8 @@ class Translator(Writer):
         self.lane_words.follow(op)
         if self.undefined:
             self.undefined.follow(op)
+        if self.reals is not None:
+            self.reals.follow(op)
 
     def lower(self, op: Operation) -> None:
         """Write `op` by its lowering."""
@@ -403,6 +428,8 @@ class Translator(Writer):
             if self.undefined:
                 self.undefined.handed(arguments, given)
             self.lane_words.handed(arguments, given)
+            if self.reals is not None:
+                self.reals.handed(arguments, given)
             if moved := self.values(arguments):
                 self.emit("{} = {}", moved, self.values(given) if self.batches is None else self.batches.handed(arguments, given))
             self.emit("block = {}", at)
@@ -414,6 +441,8 @@ class Translator(Writer):
         condition = op.operands[0]
         if self.undefined:
             self.undefined.branched(op, condition)
+        if self.reals is not None:
+            self.reals.branched(op, condition)
         with self.when(self.value(condition) if self.batches is None else self.batches.condition(condition)):
             go(op.successors[0], ways[0])
         self.emit("else:")
@@ -461,26 +490,38 @@ def translate(
     flushes: bool = True,
     widths: Callable[[Program], dict[int, Access] | None] = lambda program: None,
     encloses: bool = False,
+    real_values: frozenset[str] | None = None,
 ) -> Translated:
     """The tile program `text` as Python, each access held to its width where `widths` says one by line. `fused` is the launch's
     `enable_fp_fusion`, `flushes` its `enable_reflect_ftz`. `encloses`: the launch may meet enclosures in memory; a program that
-    makes some has the code for them in any case. Raises EmulatedFault "not modelled", with the operation and its line, for what is
-    not known."""
+    makes some has the code for them in any case. `real_values`: where floats carry real values, the formats to which conversions
+    are mathematics. Raises EmulatedFault "not modelled", with the operation and its line, for what is not known."""
     program = parse_program(text)
     check_instructions(program, arch)
     try:
         return _translated(
-            Translator(program, arch=arch, fused=fused, flushes=flushes, accesses=widths(program), encloses=encloses)
+            Translator(
+                program,
+                arch=arch,
+                fused=fused,
+                flushes=flushes,
+                accesses=widths(program),
+                encloses=encloses,
+                real_values=real_values,
+            )
         )
     except OpenChoice:
         if encloses:
             raise
-        return translate(text, arch=arch, fused=fused, flushes=flushes, widths=widths, encloses=True)
+        return translate(text, arch=arch, fused=fused, flushes=flushes, widths=widths, encloses=True, real_values=real_values)
 
 
 def _translated(translator: Translator) -> Translated:
     from bitverdict.harness.emulator.frontend.lowerings.program_batches import batched  # (and the table is filled)
     from bitverdict.harness.emulator.frontend.lowerings.reductions import differing
+
+    if translator.declared is not None:
+        import bitverdict.harness.emulator.frontend.real_operations  # noqa: F401  (fills the table)
 
     program = translator.program
     entry, types = translator.name_of(program.entry), _entry_types(program.entry)
@@ -490,6 +531,8 @@ def _translated(translator: Translator) -> Translated:
         translator.scan(function.blocks)
         translator.undefined = UndefinedLanes(translator, function.blocks, program) or None
         translator.lane_words.begin(function.blocks, differing(translator, function.blocks))
+        if translator.reals is not None:
+            translator.reals.begin(function.blocks)
         translator.function(translator.name_of(function, translator.shared_base), function.blocks)
     batch, unbatched = batched(translator, program)
     ready = Translated(

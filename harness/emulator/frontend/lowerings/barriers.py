@@ -79,9 +79,13 @@ def specialize(t: Translator, op: Operation) -> None:
     default = t.starts(t.nested("default", op.regions[0]))
     partitions = [t.starts(t.nested(f"partition_{i}", region), inner.operands) for i, region in enumerate(inner.regions)]
     t.scratch(op)
-    t.machine(op, Cta.specialize, default, partitions)
+    called = t.calls(Cta.specialize, op, default, partitions)
+    if op.results:
+        t.emit("{} = {}", t.received(op), called)
+    else:
+        t.emit("{}", called)
 
 
 @lowers("ttg.warp_yield", "ttg.warp_return")
 def end(t: Translator, op: Operation) -> None:
-    t.emit("return {}" if op.operands else "return", t.values(op.operands))
+    t.emit("return {}" if op.operands else "return", t.handed_out(op.operands))

@@ -10,7 +10,7 @@ from bitverdict.harness.emulator.mlir_reader import Operation
 
 @lowers("tt.return")
 def finish(t: Translator, op: Operation) -> None:
-    t.emit("return {}" if op.operands else "return", t.values(op.operands))
+    t.emit("return {}" if op.operands else "return", t.handed_out(op.operands))
 
 
 @lowers("tt.call")
@@ -19,9 +19,9 @@ def call(t: Translator, op: Operation) -> None:
     if callee not in t.program.functions:
         raise NotModelled(op, f"callee {callee}")
     base = t.place(op) if "allocation.offset" in op.attributes else 0  # to all that the callee says of shared memory it is added
-    called = t.code("yield from {}", t.starts(t.name_of(t.program.functions[callee], base), op.operands))
+    called = t.code("yield from {}", t.starts(t.name_of(t.program.functions[callee], base), op.operands, called=True))
     if op.results:
-        t.assign(op, called)
+        t.emit("{} = {}", t.received(op), called)
     else:
         t.emit("{}", called)
 

@@ -20,15 +20,19 @@ COMPARISONS = tuple(f"{{}} {sign} {{}}" for sign in _SIGNS)
 @lowers("arith.constant")
 def constant(t: Translator, op: Operation) -> None:
     kind = t.result(op)
+    value = constant_word(op, kind)
+    t.assign(op, value if kind.kind == "scalar" else np.broadcast_to(np.asarray(value, kind.dtype), kind.shape))
+
+
+def constant_word(op: Operation, kind: Type) -> int | np.ndarray:
+    """The word that is the constant `op`, or each element of it."""
     text = op.attributes["value"]
     if kind.kind == "scalar":
-        value = scalar(text.split(" : ")[0], kind)
-    else:
-        found = re.match(r"dense<(.*?)> : ", text)
-        if not found or found[1].startswith(("[", '"')):
-            raise NotModelled(op, "a constant tensor of different elements")
-        value = np.broadcast_to(np.asarray(scalar(found[1], kind), kind.dtype), kind.shape)
-    t.assign(op, value)
+        return scalar(text.split(" : ")[0], kind)
+    found = re.match(r"dense<(.*?)> : ", text)
+    if not found or found[1].startswith(("[", '"')):
+        raise NotModelled(op, "a constant tensor of different elements")
+    return scalar(found[1], kind)
 
 
 def scalar(text: str, kind: Type) -> int | np.ndarray:

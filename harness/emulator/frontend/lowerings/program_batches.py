@@ -270,6 +270,8 @@ def batched(t: Translator, program: Program) -> tuple[str, str]:
     if UndefinedLanes(t, function.blocks, program):
         return "", "undefined lanes may be stored"
     t.batches = Batches(t, function)
+    if t.reals is not None:
+        t.reals.begin(function.blocks)
     try:
         name = t.name(f"{function.name}_batch")
         t.function(name, function.blocks)

@@ -81,7 +81,7 @@ def differing(t: Translator, blocks: list[Block]) -> list[Operation]:
         for op in waiting.pop().operations:
             waiting += [block for region in op.regions for block in region]
             if op.name == "tt.reduce" and op.inputs[0] is not None and op.inputs[0].shape[op.integer("axis")] > 1:
-                alone = _only(op)
+                alone = only(op)
                 if alone is not None and (_EXACT.match(alone.name) or (alone.name in _PACKED and not _fuses_over_lanes(t, op))):
                     continue
                 found.append(op)
@@ -119,7 +119,7 @@ def _order(
 ) -> tuple[Layout, ReductionOrder, Callable | None, tuple[Any, ...]]:
     """How the reduction `source` combines: its layout, its order, and where products are taken into the first sums, these sums and
     the factors instead of `operands`, which are those of `op`."""
-    axis, alone, kind, layout = source.integer("axis"), _only(source), t.operand(source, 0), _layout(t, source)
+    axis, alone, kind, layout = source.integer("axis"), only(source), t.operand(source, 0), _layout(t, source)
     pairs = alone is not None and alone.name in _PACKED and vectorised(layout, axis, str(kind.format), sm=_sm(t))
     order = reduction_order(layout, axis, pairs=pairs)
     if alone is not None and alone.name == "arith.addf" and (order.thread or order.lanes):
@@ -135,7 +135,7 @@ def _plan(t: Translator, op: Operation, layout: Layout, order: ReductionOrder) -
 
 
 def _on_values(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...]) -> None:
-    axis, alone, single = op.integer("axis") + t.leading, _only(op), _single(t, op)
+    axis, alone, single = op.integer("axis") + t.leading, only(op), _single(t, op)
     words = [t.lane_words.words(result) or t.name("same") for result in op.results]
     if alone is not None and _EXACT.match(alone.name):
         _assign(t, op, t.apply(_reduce_exactly, name, operands, axis, single))
@@ -158,7 +158,7 @@ def _on_values(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...
             t.emit("{} = None", t.lane_words.words(result))
 
 
-def _only(op: Operation) -> Operation | None:
+def only(op: Operation) -> Operation | None:
     """The one operation that the region of `op` combines its two arguments by, in either order; None where it does more."""
     (block,) = op.regions[0]
     body = block.operations

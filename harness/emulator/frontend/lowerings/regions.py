@@ -46,7 +46,7 @@ def seen_inside(t: Translator, blocks: list[Block]) -> Iterator[None]:
             inside = t.name(f"{name}_lanes")
             t.emit("{} = {}", inside, t.apply(np.full, 1, t.value(name), kind.dtype))
             t.names[name] = inside
-    with t.enclosing.region() if t.enclosing else nullcontext():
+    with t.enclosing.region() if t.enclosing else nullcontext(), t.reals.region() if t.reals else nullcontext():
         yield
     outside = {name: before[name] for name in t.names if name in before}
     t.names.update(outside)

@@ -1,0 +1,82 @@
+"""The real values of one launch: what its memory holds, what it was given, and what hangs on a rounding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.memory import real_memory
+from bitverdict.harness.emulator.memory.real_memory import RealMemory
+from bitverdict.harness.emulator.numerics.real_values import Real, Taint, either, unknown
+from bitverdict.harness.emulator.numerics.scalar_ops import widen
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.execution.cta import Cta
+    from bitverdict.harness.emulator.execution.program_batches import Batch
+    from bitverdict.harness.emulator.mlir_reader import Operation
+
+
+@dataclass(eq=False)
+class RealLaunch:
+    """What a launch whose floats carry real values has besides."""
+
+    memory: RealMemory = field(default_factory=RealMemory)
+    scalars: dict[int, Real] = field(default_factory=dict)
+    """Floats that the launch was given, by the number of the program's argument."""
+    hangs: dict[tuple[str, str], None] = field(default_factory=dict)
+    """(what hangs on a rounding, or an operation without a rule; line), in the order in which they were met."""
+
+    journal: list[tuple[Any, ...]] | None = None
+    """While programs run several at once: their stores, which are made when it is known that they were right to."""
+
+    def begin(self) -> None:
+        """Programs run several at once from here on."""
+        self.journal, self._before = [], dict(self.hangs)
+
+    def end(self, m: Any, *, kept: bool) -> None:
+        """They have run: what they stored is `kept`, or taken back. `m`: what has the launch's memory and the launch."""
+        stores, self.journal = self.journal or [], None
+        if not kept:
+            self.hangs.clear()
+            self.hangs.update(self._before)
+            return
+        for given in stores:
+            real_memory.stored(m, *given)
+
+    def hang(self, op: Operation, reason: str) -> None:
+        self.hangs[reason, op.location] = None
+
+
+def argument(m: Cta, number: int) -> Real | Taint:
+    """The Real of the argument `number` of the program; None for one that is no float."""
+    return m.launch.reals.scalars.get(number)
+
+
+def spread(m: Batch, held: Real | Taint, shape: tuple[int, ...]) -> Real | Taint:
+    """`held` (*shape), the same for all programs, once for each: (count, *shape)."""
+    if held is None:
+        return None
+    whole = (m.count, *shape)
+    if isinstance(held, Real):
+        return Real(*(None if part is None else np.broadcast_to(part, whole) for part in held))
+    return np.broadcast_to(held, whole)
+
+
+def lost(m: Cta, op: Operation, reason: str, word: Any, fmt: str | None, is_float: bool) -> Real | Taint:
+    """What `op` gives that has no rule for `reason`: nothing is known of the result `word`."""
+    m.launch.reals.hang(op, reason)
+    if is_float:
+        return unknown(np.asarray(widen(word, fmt)))
+    return np.ones(np.shape(word), np.bool_)
+
+
+def branched(m: Cta, op: Operation, taint: Taint) -> None:
+    """A branch was taken by a condition. Where that hangs on a rounding, so does all that the launch may write."""
+    if taint is not None and np.any(taint):
+        m.launch.reals.hang(op, "branch")
+        m.launch.reals.memory.lose(m)
+
+
+__all__ = ["RealLaunch", "argument", "branched", "either", "lost", "spread"]

@@ -1,0 +1,201 @@
+"""The code that carries real values (`numerics.real_values`) behind each operation of a program that is translated with them.
+
+Beside the variable of each float stands one of its `Real`; beside those integers, truth values and pointers that may hang on a
+rounding one of their `Taint`. An operation has a rule in `RULES`, which writes that variable from those of the operands, behind the
+code of the words. Without a rule the result is unknown, by the name of the operation. Control flow, masks and addresses follow the
+words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from bitverdict.harness.emulator.execution import real_launch
+from bitverdict.harness.emulator.execution.program_batches import Batch
+from bitverdict.harness.emulator.mlir_reader import Block, Operation
+from bitverdict.harness.emulator.mlir_types import Type
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.frontend.translate import Translator
+
+Rule = Callable[["CarriedReals", Operation], None]
+RULES: dict[str, Rule] = {}
+_HELD = ("scalar", "tensor", "pointer")  # kinds of values that carry something
+_READS = (
+    "tt.load", "tt.descriptor_load", "tt.descriptor_gather", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_poll",
+    "ttg.local_load", "ttg.local_gather", "ttng.tmem_load", "tt.call", "ttg.warp_specialize", "tt.elementwise_inline_asm",
+    "tt.map_elementwise", "tt.extern_elementwise",
+)  # fmt: skip
+"""Operations that may give an integer that hangs on a rounding, whatever their operands are."""
+
+
+def carries(*names: str) -> Callable[[Rule], Rule]:
+    """Register what the operations `names` do to real values."""
+
+    def register(rule: Rule) -> Rule:
+        for name in names:
+            RULES[name] = rule
+        return rule
+
+    return register
+
+
+class CarriedReals:
+    """What the translator asks about the real values of the function that it writes."""
+
+    def __init__(self, t: Translator, declared: frozenset[str]) -> None:
+        self.t, self.declared = t, declared
+        self.carried: set[str] = set()  # values that have a variable of this kind
+        self.depth = 0  # of regions whose values are parts of those of the program
+
+    # -- which values carry something ---------------------------------------------------------------------------------
+    def begin(self, blocks: list[Block]) -> None:
+        """A function of `blocks` is to be written: all its operations are known to the translator."""
+        t = self.t
+        self.carried = {name for name, kind in t.types.items() if kind is not None and kind.kind in _HELD and kind.is_float}
+        if not self.is_entry(blocks):
+            self.carried |= {name for name, _ in blocks[0].arguments if self.holds(name)}
+        given = {name: list(names) for name, names in t.incoming.items()}
+        for op in t.defined.values():
+            if op.name in _READS:
+                self.carried |= {name for name in op.results if self.holds(name)}
+        for op in _all(blocks):
+            if op.name == "ttg.warp_specialize.partitions":
+                for region in op.regions:
+                    for (argument, _), name in zip(region[0].arguments, op.operands, strict=True):
+                        given.setdefault(argument, []).append(name)
+        before = -1
+        while before != len(self.carried):
+            before = len(self.carried)
+            for name, op in t.defined.items():
+                if name not in self.carried and self.holds(name) and not self.carried.isdisjoint(op.operands):
+                    self.carried.add(name)
+            for name, names in given.items():
+                if name not in self.carried and self.holds(name) and not self.carried.isdisjoint(names):
+                    self.carried.add(name)
+
+    def is_entry(self, blocks: list[Block]) -> bool:
+        return blocks is self.t.program.entry.blocks
+
+    def holds(self, name: str) -> bool:
+        """Whether the value `name` is of a kind that may carry something."""
+        return self.t.kind_of(name) in _HELD
+
+    def kind(self, name: str) -> Type:
+        found = self.t.types[name]
+        assert found is not None
+        return found
+
+    # -- variables ----------------------------------------------------------------------------------------------------
+    def of(self, name: str | None) -> Any:
+        """The variable of the `Real` of the float `name`, of the `Taint` of another value; None for one that carries nothing."""
+        return self.t.value(f"{name}~real") if name in self.carried else None
+
+    def each(self, op: Operation) -> tuple[Any, ...]:
+        """`of` each operand of `op`."""
+        return tuple(map(self.of, op.operands))
+
+    def hold(self, op: Operation, found: Any) -> None:
+        """`found` is what the results of `op` carry, a tuple where there are several."""
+        targets = [self.of(name) for name in op.results]
+        if any(each is not None for each in targets):
+            names = [each if each is not None else self.t.name("nothing") for each in targets]
+            self.t.emit("{} = {}", self.t.listed(names), found)
+
+    def taints(self, names: Iterable[str | None]) -> Any:
+        """The expression of where any of the integers, truth values and pointers `names` hangs on a rounding."""
+        found = [self.of(name) for name in names if name in self.carried]
+        return None if not found else found[0] if len(found) == 1 else self.t.apply(real_launch.either, *found)
+
+    # -- what the translator calls ------------------------------------------------------------------------------------
+    @contextmanager
+    def region(self) -> Iterator[None]:
+        """While entered, values are parts of others, whose real values are not known by them."""
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def parameters(self, blocks: list[Block]) -> list[Any]:
+        """Variables that a function of `blocks` takes besides its values."""
+        if self.is_entry(blocks):
+            return []
+        return [self.of(name) for name, _ in blocks[0].arguments if name in self.carried]
+
+    def enter(self, blocks: list[Block]) -> None:
+        """The code at the beginning of a function of `blocks`."""
+        if not self.is_entry(blocks):
+            return
+        for number, (name, _) in enumerate(blocks[0].arguments):
+            if name in self.carried:
+                self.t.emit("{} = {}", self.of(name), self.t.calls(real_launch.argument, number))
+
+    def given(self, names: Iterable[str], *, called: bool) -> list[Any]:
+        """What a function takes for the parameters beside `names`. `called`: another function, which knows of none of them whether
+        it carries something."""
+        return [self.of(name) for name in names if (self.holds(name) if called else name in self.carried)]
+
+    def returned(self, names: Iterable[str]) -> list[Any]:
+        """What a function or region gives back beside the values `names`."""
+        return [self.of(name) for name in names if self.holds(name)]
+
+    def received(self, names: Iterable[str]) -> list[Any]:
+        """The variables for what `returned` gives, of the results `names`."""
+        return [self.of(name) if name in self.carried else self.t.name("nothing") for name in names if self.holds(name)]
+
+    def handed(self, arguments: Iterable[str], given: Iterable[str]) -> None:
+        """What a branch does besides handing over values."""
+        pairs = []
+        for argument, name in zip(arguments, given, strict=True):
+            if argument in self.carried:
+                found, batches = self.of(name), self.t.batches
+                if batches is not None and argument in batches.varying and name not in batches.varying:
+                    found = self.t.calls(real_launch.spread, found, self.kind(argument).shape)
+                pairs.append((self.of(argument), found))
+        if pairs:
+            self.t.emit("{} = {}", tuple(a for a, _ in pairs), tuple(g for _, g in pairs))
+
+    def branched(self, op: Operation, condition: str) -> None:
+        """The code that looks at what a branch depends on."""
+        if condition in self.carried and not self.depth:
+            if self.t.batches is not None:
+                self.t.emit("{}", self.t.calls(Batch.surely, self.of(condition)))
+            else:
+                self.t.emit("{}", self.t.calls(real_launch.branched, op, self.of(condition)))
+
+    def follow(self, op: Operation) -> None:
+        """The code that carries real values past `op`, behind its own."""
+        if self.depth:
+            return
+        if op.name in RULES:
+            RULES[op.name](self, op)
+        elif any(name in self.carried for name in op.results):
+            floats = [kind for kind in (*op.inputs, *op.outputs) if kind is not None and kind.kind in _HELD and kind.is_float]
+            if floats or op.name in _READS:
+                self.lost(op)
+            else:  # whatever is made of integers that hang on a rounding hangs on it
+                found = self.t.apply(real_launch.either, *(each for each in self.each(op) if each is not None))
+                self.hold(op, found if len(op.results) == 1 else self.t.code("({},) * {}", found, len(op.results)))
+
+    def lost(self, op: Operation, reason: str = "") -> None:
+        """Nothing is known of the results of `op`, which has no rule, or none for `reason`."""
+        found = []
+        for name in op.results:
+            kind = self.kind(name) if self.holds(name) else None
+            if kind is not None and name in self.carried:
+                found.append(self.t.calls(real_launch.lost, op, reason or op.name, self.t.value(name), kind.format, kind.is_float))
+            else:
+                found.append(None)
+        self.hold(op, found[0] if len(found) == 1 else tuple(found))
+
+
+def _all(blocks: list[Block]) -> Iterator[Operation]:
+    for block in blocks:
+        for op in block.operations:
+            yield op
+            for region in op.regions:
+                yield from _all(region)
+
+
+__all__ = ["RULES", "CarriedReals", "carries"]

@@ -1,0 +1,56 @@
+"""Real values of numbers that an author wrote: constants of a kernel, and floats that its launcher passes.
+
+An author's 1e-6 is rounded when it becomes a word; the mathematics means 1e-6. So the real value of a constant is its word's, to
+within half a unit in the last place of its format: the author's number lies there. A short number means itself: a whole number, or
+one of few significant bits (0.5, 1.25, an infinity). By chance a number in need of all bits looks like that once in 2^12.
+
+A float that a launcher passes is seen before it is rounded. The launcher computed it in float64 (`1 / math.sqrt(d)`), to within a
+few units of that; one that is short means itself here too.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.numerics.real_values import LEAST, UNIT, Real
+from bitverdict.harness.emulator.numerics.scalar_ops import widen
+from bitverdict.reference.formats import FORMATS
+
+PRECISION = {None: 53, "fp32": 24, "fp16": 11, "bf16": 8, "e4m3": 4, "e5m2": 3}  # bits of a significand, the leading one included
+SPARE = 12  # significant bits that a number may lack of its format's to be taken for rounded: at least half of those there are
+ROUNDINGS = 4  # of float64, that a launcher makes to compute a scalar argument
+
+
+def _short(value: float, precision: int) -> bool:
+    """Whether `value` means itself in a format of `precision` bits."""
+    if not math.isfinite(value) or value == 0:
+        return True
+    mantissa, _ = math.frexp(value)
+    whole = abs(int(math.ldexp(mantissa, precision)))
+    used = precision - ((whole & -whole).bit_length() - 1)
+    return used <= max(precision - SPARE, precision // 2) or (value == int(value) and abs(value) < 2.0**precision)
+
+
+def constant(word: Any, fmt: str | None) -> Real:
+    """The Real of the constant `word` in the format `fmt` (None: fp64)."""
+    value = np.float64(widen(np.asarray(word), fmt))
+    precision = PRECISION.get(fmt, 2)
+    if _short(float(value), precision):
+        return Real(value)
+    if fmt is None:
+        return Real(value, np.float64(np.abs(value) * UNIT))
+    exponent = max(math.frexp(float(value))[1] - precision, 1 - FORMATS[fmt].bias - (precision - 1))
+    return Real(value, np.float64(math.ldexp(0.5, exponent)))
+
+
+def argument(value: float, fmt: str | None) -> Real:
+    """The Real of the float `value` that a launcher passes for a parameter of the format `fmt`."""
+    if _short(value, PRECISION.get(fmt, 2)):
+        return Real(np.float64(value))
+    return Real(np.float64(value), np.float64(ROUNDINGS * UNIT * abs(value) + LEAST))
+
+
+__all__ = ["argument", "constant"]

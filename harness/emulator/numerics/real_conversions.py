@@ -1,0 +1,48 @@
+"""Real values across conversions: between integers and floats, and those that a reference declares to be mathematics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.numerics.real_values import UNIT, Real, Taint, with_taint
+from bitverdict.harness.emulator.numerics.scalar_ops import narrow, widen
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.execution.cta import Cta
+    from bitverdict.harness.emulator.mlir_reader import Operation
+
+
+def from_integer(value: Any, taint: Taint, bits: int, signed: bool) -> Real:
+    """The integers `value` (...) of `bits` bits, exactly, or above 2^53 to within one rounding."""
+    words = np.asarray(value)
+    if bits == 1:
+        found = -words.astype(np.float64) if signed else words.astype(np.float64)
+    elif signed:
+        found = words.astype(np.float64)
+    else:
+        found = words.astype(f"i{bits // 8}").view(f"u{bits // 8}").astype(np.float64)
+    error = np.abs(found) * UNIT if bits > 53 and (np.abs(found) >= 2.0**53).any() else None
+    return with_taint(Real(found, error), taint)
+
+
+def declared(m: Cta, op: Operation, real: Real, fmt: str) -> Real:
+    """`real` rounded to the format `fmt` (nearest even). Unknown where its error leaves open to which word."""
+    found = rounded(real.value, fmt)
+    if real.error is None:
+        return Real(found)
+    low, high = rounded(real.value - real.error, fmt), rounded(real.value + real.error, fmt)
+    sure = ((low == high) | (np.isnan(real.value) & (real.error == 0))) & np.isfinite(real.error)
+    if sure.all():
+        return Real(found)
+    m.launch.reals.hang(op, "declared conversion")
+    return Real(found, np.where(sure, 0.0, np.inf))
+
+
+def rounded(value: Any, fmt: str) -> np.ndarray:
+    """float64 `value` as the nearest number of the format `fmt`, in float64."""
+    return widen(narrow(np.asarray(value, np.float64), fmt), fmt)
+
+
+__all__ = ["declared", "from_integer", "rounded"]

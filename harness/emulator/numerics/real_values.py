@@ -1,0 +1,253 @@
+"""Real values: what a tile program computes in float64 without rounding, and how far float64 itself may be from that.
+
+Each float of a launch carries a `Real` beside its word. Its `value` follows the same operations as the word, in float64; its
+`error` bounds by how much `value` misses the exact result of the same operations on the launch's inputs (running error analysis:
+Higham, "Accuracy and Stability of Numerical Algorithms", section 3.3). One operation rounds by at most 2^-53 of its result, or by
+the least subnormal. Infinities and NaN follow IEEE 754; where the operands decide them, their error is 0.
+
+An error that is not finite says that nothing is known of the element: an operation that has no rule here, a choice that hangs on
+a rounding. Integers and truth values carry a mask instead (`Taint`): True where they hang on a rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+from typing import Any, NamedTuple
+
+import numpy as np
+
+UNIT = 1.01 * 2.0**-53  # the unit roundoff of float64; the excess covers the rounding of the bounds themselves
+LEAST = 2.0**-1074  # the least subnormal: what a result below 2^-1022 may be off by besides
+Taint = np.ndarray | None
+"""Where an integer or truth value hangs on a rounding, in its shape; None for nowhere."""
+
+
+class Real(NamedTuple):
+    """`value` float64 and `error` float64 of one shape, that of the words. `error` None: exact. Not finite: unknown."""
+
+    value: Any
+    error: Any = None
+
+
+def unknown(value: Any) -> Real:
+    """A Real of which nothing is known, near `value` (...) float64."""
+    return Real(value, np.full(np.shape(value), np.inf))
+
+
+def taken(function: Callable[[np.ndarray], np.ndarray], real: Real) -> Real:
+    """`real` after `function`, which only moves elements."""
+    return Real(function(real.value), None if real.error is None else function(real.error))
+
+
+def hanging(function: Callable[[np.ndarray], np.ndarray], taint: Taint) -> Taint:
+    """`taint` after `function`, which only moves elements."""
+    return None if taint is None else function(taint)
+
+
+def with_taint(real: Real, taint: Taint) -> Real:
+    """`real`, unknown where `taint`."""
+    if taint is None:
+        return real
+    return Real(real.value, np.where(taint, np.inf, 0.0 if real.error is None else real.error))
+
+
+def either(*taints: Taint) -> Taint:
+    """Where any of `taints` is True."""
+    found = None
+    for each in taints:
+        if each is not None:
+            found = each if found is None else found | each
+    return found
+
+
+def errors_of(*reals: Real) -> Any:
+    """The sum of the errors of `reals`: 0.0 where all are exact."""
+    found: Any = 0.0
+    for real in reals:
+        if real.error is not None:
+            found = found + real.error
+    return found
+
+
+def checked(value: Any, error: Any, *operands: Real) -> Real:
+    """The result `value` with the bound `error`, which holds where both are finite. What is an infinity or a NaN by known operands
+    is known; what comes from unknown ones is not."""
+    if isfinite(np.add.reduce(error, None)):
+        return Real(value, error)
+    return _special(value, error, np.isfinite(errors_of(*operands)))
+
+
+def _special(value: Any, error: Any, known: Any) -> Real:
+    bound = np.where(np.isfinite(value), np.where(np.isnan(error), np.inf, error), np.inf)
+    return Real(value, np.where(known & ~np.isfinite(value), 0.0, np.where(known, bound, np.inf)))
+
+
+def _rounding(value: Any) -> Any:
+    """What one rounding to `value` may lose where no result is subnormal: a fresh array."""
+    error = np.abs(value)
+    error *= UNIT
+    return error
+
+
+# -- arithmetic ---------------------------------------------------------------------------------------------------------
+def add(a: Real, b: Real) -> Real:
+    value = a.value + b.value
+    return _sum(value, a, b)
+
+
+def subtract(a: Real, b: Real) -> Real:
+    value = a.value - b.value
+    return _sum(value, a, b)
+
+
+def _sum(value: Any, *operands: Real) -> Real:
+    error = _rounding(value)
+    for each in operands:
+        if each.error is not None:
+            error = error + each.error
+    return checked(value, error, *operands)
+
+
+def multiply(a: Real, b: Real) -> Real:
+    value = a.value * b.value
+    error = _product_error(value, a, b)
+    if isfinite(np.add.reduce(error, None)):
+        return Real(value, error)
+    return _special(value, error, _product_known(a, b))
+
+
+def _product_error(value: Any, a: Real, b: Real) -> Any:
+    """|a| eb + (|b| + eb) ea, and the rounding of the product."""
+    error = _rounding(value)
+    error += LEAST
+    if a.error is not None:
+        scale = np.abs(b.value)
+        error = error + a.error * (scale if b.error is None else scale + b.error)
+    if b.error is not None:
+        error = error + np.abs(a.value) * b.error
+    return error
+
+
+def _product_known(a: Real, b: Real) -> Any:
+    """Where the class of the product is known: an infinity times what may be zero has none."""
+    known = np.isfinite(errors_of(a, b))
+    for one, other in ((a, b), (b, a)):
+        if other.error is not None:
+            known = known & ~(np.isinf(one.value) & (np.abs(other.value) <= other.error) & (other.error > 0))
+    return known
+
+
+def fma(a: Real, b: Real, c: Real) -> Real:
+    return add(multiply(a, b), c)
+
+
+def divide(a: Real, b: Real) -> Real:
+    """|a'/b' - a/b| <= (ea + |a/b| eb) / (|b| - eb)."""
+    value = np.divide(a.value, b.value)
+    error = _rounding(value)
+    error += LEAST
+    least = np.abs(b.value)
+    if b.error is not None:
+        least = least - b.error
+        error = error + (np.abs(value) * b.error + (0.0 if a.error is None else a.error)) / least
+    elif a.error is not None:
+        error = error + a.error / least
+    if isfinite(np.add.reduce(error, None)) and not (b.error is not None and (least <= 0).any()):
+        return Real(value, error)
+    lost, off = (0.0 if each.error is None else each.error for each in (a, b))
+    zero, sure = np.abs(b.value) <= off, (b.value == 0) & np.equal(off, 0)  # the divisor may be, is
+    open_ = (np.abs(a.value) <= lost) & np.greater(lost, 0)  # a dividend that may be zero, or not: NaN or an infinity
+    open_ = np.where(sure, open_, zero | (np.isinf(a.value) & (off > 0) & np.isinf(b.value)))
+    return _special(value, np.where(zero, np.inf, error), np.isfinite(errors_of(a, b)) & ~open_)
+
+
+def negative(a: Real) -> Real:
+    return Real(-a.value, a.error)
+
+
+def absolute(a: Real) -> Real:
+    return Real(np.abs(a.value), a.error)
+
+
+def _extreme(ufunc: np.ufunc) -> Callable[[Real, Real], Real]:
+    def run(a: Real, b: Real) -> Real:
+        value = ufunc(a.value, b.value)
+        if a.error is None and b.error is None:
+            return Real(value)
+        return Real(value, np.maximum(0.0 if a.error is None else a.error, 0.0 if b.error is None else b.error))
+
+    return run
+
+
+EXTREMES: dict[str, Callable[[Real, Real], Real]] = {
+    "arith.maximumf": _extreme(np.maximum), "arith.minimumf": _extreme(np.minimum),
+    "arith.maxnumf": _extreme(np.fmax), "arith.minnumf": _extreme(np.fmin),
+}  # fmt: skip
+"""|max(a, b) - max(a', b')| is at most the larger of the two errors."""
+
+
+def square_root(a: Real) -> Real:
+    """|sqrt(a') - sqrt(a)| <= ea / sqrt(a), and <= sqrt(ea) whatever a is; sqrt of what may be negative may be NaN."""
+    value = np.sqrt(a.value)
+    error = _rounding(value)
+    if a.error is None:
+        return checked(value, error, a)
+    error = error + np.minimum(np.sqrt(a.error), np.where(value > 0, a.error / value, np.inf))
+    unsure = (np.abs(a.value) < a.error) | (np.isnan(value) & (a.value >= -a.error))
+    if unsure.any():
+        error = np.where(unsure, np.inf, error)
+        return _special(value, error, np.isfinite(a.error) & ~unsure)
+    return checked(value, error, a)
+
+
+def chosen(condition: Any, taint: Taint, a: Real, b: Real) -> Real:
+    """`a` where `condition`, else `b`; unknown where the condition hangs on a rounding."""
+    value = np.where(condition, a.value, b.value)
+    if a.error is None and b.error is None and taint is None:
+        return Real(value)
+    error = np.where(condition, 0.0 if a.error is None else a.error, 0.0 if b.error is None else b.error)
+    return with_taint(Real(value, error), taint)
+
+
+# -- sums of many -------------------------------------------------------------------------------------------------------
+def summed(a: Real, axis: int) -> Real:
+    """The sum along `axis`, in any order: n - 1 roundings of partial sums, none of which is above the sum of magnitudes."""
+    value = np.add.reduce(a.value, axis)
+    error = np.add.reduce(np.abs(a.value), axis) * (UNIT * a.value.shape[axis])
+    if a.error is not None:
+        error = error + np.add.reduce(a.error, axis)
+    if isfinite(np.add.reduce(error, None)):
+        return Real(value, error)
+    known = True if a.error is None else np.isfinite(a.error).all(axis)
+    return _special(value, error, known)
+
+
+def matrix_product(a: Real, b: Real) -> Real:
+    """(..., m, k) by (..., k, n): sums of k products in any order."""
+    value = np.matmul(a.value, b.value)
+    left, right = np.abs(a.value), np.abs(b.value)
+    error = np.matmul(left, right) * (UNIT * (a.value.shape[-1] + 1)) + LEAST * a.value.shape[-1]
+    if a.error is not None:
+        error = error + np.matmul(a.error, right if b.error is None else right + b.error)
+    if b.error is not None:
+        error = error + np.matmul(left, b.error)
+    if isfinite(np.add.reduce(error, None)):
+        return Real(value, error)
+    known = np.ones(value.shape, np.bool_)
+    if a.error is not None:
+        known &= np.isfinite(a.error).all(-1)[..., :, None]
+    if b.error is not None:
+        known &= np.isfinite(b.error).all(-2)[..., None, :]
+    bad = ~(np.isfinite(a.value).all(-1)[..., :, None] & np.isfinite(b.value).all(-2)[..., None, :])
+    error = np.where(bad | np.isnan(error), np.inf, error)  # of a product of an infinity the class is told by BLAS in no order
+    return _special(np.where(bad, _exactly_classed(a.value, b.value, bad), value), error, known)
+
+
+def _exactly_classed(a: np.ndarray, b: np.ndarray, bad: np.ndarray) -> np.ndarray:
+    """The sums of products of the elements `bad`, one by one: an infinity or NaN by IEEE 754, whatever the blocks of a BLAS are."""
+    found = np.zeros(bad.shape)
+    for place in np.argwhere(bad):
+        *lead, i, j = place
+        found[tuple(place)] = np.add.reduce(a[(*lead, i)] * b[(*lead, slice(None), j)])
+    return found
