@@ -1,0 +1,27 @@
+"""The sum along one axis, which stays."""
+
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x):
+        return torch.sum(x, dim=self.dim, keepdim=True)
+
+
+batch_size = 4
+dim1 = 24
+dim2 = 40
+reduce_dim = 1
+
+
+def get_inputs():
+    return [torch.randn(batch_size, dim1, dim2)]
+
+
+def get_init_inputs():
+    return [reduce_dim]
