@@ -14,6 +14,7 @@ from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.session import reproducers, tables, tally
 from bitverdict.harness.session.failure_report import failure_report
 from bitverdict.harness.session.replay import InThisProcess, Replayed, replay
+from bitverdict.harness.workers.forkserver import collect_again
 from bitverdict.harness.workers.pool import WorkerPool
 
 
@@ -29,6 +30,7 @@ def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
 def run_replay(arguments: argparse.Namespace) -> int:
     """Exit status: 1 fail again, 0 passes now, 3 inconclusive. ValueError for a file that does not serve."""
     seed = reproducers.read(arguments.file)
+    collect_again()
     replayed = _replayed(arguments)
     shown = tables.console()
     if replayed.verdict.decision in (Decision.FAIL, Decision.ERROR):

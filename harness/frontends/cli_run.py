@@ -21,6 +21,7 @@ from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.profiles import PROFILES
 from bitverdict.harness.session.result_files import FREE, Records
 from bitverdict.harness.session.session import Session
+from bitverdict.harness.workers.forkserver import collect_again
 from bitverdict.harness.workers.pool import WorkerPool
 
 
@@ -74,6 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     if goes_on:
         arguments, journal, past = resume.take_up(arguments, defaults())
     profile, case_sources = PROFILES[arguments.profile], checked(arguments)
+    collect_again()
     if arguments.shrink_seconds is not None:
         profile = replace(profile, shrink_seconds=arguments.shrink_seconds)
     os.environ.setdefault("HARNESS_POOL_SEED", str(arguments.seed))

@@ -7,17 +7,55 @@ Exit status: 0 all right, 1 fail, 2 usage, 3 too much inconclusive, an error or 
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import re
 import sys
-from collections.abc import Iterator
-from typing import NoReturn
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, NoReturn
 
 from bitverdict.harness.judge.machine_faults import MachineFault, machine_fault
 from bitverdict.harness.judge.out_of_memory import out_of_memory
 from bitverdict.harness.model.paths import state_directory
-from bitverdict.harness.model.supervision import cancels_from_here, ends_by_itself, leave, supervised
+from bitverdict.harness.model.supervision import USAGE, cancels_from_here, ends_by_itself, leave, supervised
 from bitverdict.harness.model.usage import UsageError, did_you_mean
+from bitverdict.harness.workers.forkserver import end_early, start_early
+
+
+@dataclass(frozen=True)
+class Command:
+    """A word of the command line: its help, and where its arguments and what it does are found. `forks`: whether it always
+    judges in workers."""
+
+    help: str
+    module: str = "frontends.main"
+    arguments: str = "add_arguments"
+    does: str = "run"
+    forks: bool = False
+
+    def find(self, name: str) -> Any:
+        """A function of its module, which is imported for it."""
+        return getattr(import_module(f"bitverdict.harness.{self.module}"), name)
+
+
+COMMANDS = {
+    "run": Command("judge kernels, or your own launcher, on targets", "frontends.cli_run", forks=True),
+    "replay": Command(
+        "judge a stored failing case again", "frontends.cli_replay", "add_replay_arguments", "run_replay", forks=True
+    ),
+    "promote": Command("keep a failing case in tests/reproducers", "frontends.cli_replay", "add_promote_arguments", "run_promote"),
+    "crosscheck": Command("hold a GPU's words against the plan's and the emulated GPU's", "frontends.cli_crosscheck"),
+    "large": Command("large products on a GPU, bit for bit at chosen elements", "frontends.cli_large"),
+    "compile": Command("compile every kernel for every GPU it is for, without one", "studies.offline_compile.compile_all"),
+    "record": Command("write hardware words of an instruction or a kernel", "studies.hardware_words.record"),
+    "tma-limits": Command("where the legality of TMA operations ends", "frontends.cli_tma_limits"),
+    "sanitize": Command("cases under iisan, consan, fpsan and compute-sanitizer", "frontends.cli_sanitize"),
+    "pages": Command("print the pages of docs/ that come from the code, or check them", "frontends.cli_pages"),
+    "translate": Command("print the Python that an emulated GPU executes for a kernel", "frontends.cli_translate"),
+    "targets": Command("list the machines that are here and what they have", arguments="", does="run_targets"),
+}
 
 
 class Parser(argparse.ArgumentParser):
@@ -39,81 +77,33 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
             yield from _options(command)
 
 
-def parser() -> argparse.ArgumentParser:
-    """Every command and its arguments."""
+def parser(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Every command, and its arguments; of those that `asked` does not begin with no arguments, since their modules take time."""
     told = "Judge Triton and Gluon kernels, bit for bit where bits are known."
     made = Parser(prog="bitverdict", description=told)
     commands = made.add_subparsers(dest="command", required=True)
-
-    from bitverdict.harness.frontends import (
-        cli_crosscheck,
-        cli_large,
-        cli_pages,
-        cli_replay,
-        cli_run,
-        cli_sanitize,
-        cli_tma_limits,
-        cli_translate,
-    )
-    from bitverdict.harness.studies.hardware_words import record
-    from bitverdict.harness.studies.offline_compile import compile_all
-
-    cli_run.add_arguments(commands.add_parser("run", help="judge kernels, or your own launcher, on targets"))
-    cli_replay.add_replay_arguments(commands.add_parser("replay", help="judge a stored failing case again"))
-    cli_replay.add_promote_arguments(commands.add_parser("promote", help="keep a failing case in tests/reproducers"))
-    cli_crosscheck.add_arguments(
-        commands.add_parser("crosscheck", help="hold a GPU's words against the plan's and the emulated GPU's")
-    )
-    cli_large.add_arguments(commands.add_parser("large", help="large products on a GPU, bit for bit at chosen elements"))
-    compile_all.add_arguments(commands.add_parser("compile", help="compile every kernel for every GPU it is for, without one"))
-    record.add_arguments(commands.add_parser("record", help="write hardware words of an instruction or a kernel"))
-    cli_tma_limits.add_arguments(commands.add_parser("tma-limits", help="where the legality of TMA operations ends"))
-    cli_sanitize.add_arguments(commands.add_parser("sanitize", help="cases under iisan, consan, fpsan and compute-sanitizer"))
-    cli_pages.add_arguments(commands.add_parser("pages", help="print the pages of docs/ that come from the code, or check them"))
-    cli_translate.add_arguments(
-        commands.add_parser("translate", help="print the Python that an emulated GPU executes for a kernel")
-    )
-    commands.add_parser("targets", help="list the machines that are here and what they have")
+    alone = asked[0] if asked and asked[0] in COMMANDS else ""
+    for name, command in COMMANDS.items():
+        each = commands.add_parser(name, help=command.help)
+        if command.arguments and alone in ("", name):
+            command.find(command.arguments)(each)
     return made
 
 
 def main(words: list[str] | None = None) -> int:
     """Run one command; returns its exit status. Anything asked that cannot be is told in one line, with status 2."""
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in Triton 3.9 and flips in 3.10: it decides bits
-    arguments = parser().parse_args(words)
+    words = sys.argv[1:] if words is None else words
+    arguments = parser(words).parse_args(words)
+    command = COMMANDS[arguments.command]
+    does = command.find(command.does)
 
     import bitverdict.harness.judge.devices  # noqa: F401  (what torch.cuda says to a user's file)
-    from bitverdict.harness.frontends import (
-        cli_crosscheck,
-        cli_large,
-        cli_pages,
-        cli_replay,
-        cli_run,
-        cli_sanitize,
-        cli_tma_limits,
-        cli_translate,
-    )
-    from bitverdict.harness.studies.hardware_words import record
-    from bitverdict.harness.studies.offline_compile import compile_all
 
-    does = {
-        "run": cli_run.run,
-        "compile": compile_all.run,
-        "replay": cli_replay.run_replay,
-        "promote": cli_replay.run_promote,
-        "crosscheck": cli_crosscheck.run,
-        "large": cli_large.run,
-        "record": record.run,
-        "tma-limits": cli_tma_limits.run,
-        "sanitize": cli_sanitize.run,
-        "pages": cli_pages.run,
-        "translate": cli_translate.run,
-        "targets": _targets,
-    }
     if arguments.command != "run":  # which says itself from when there is something to cancel
         cancels_from_here()
     try:
-        return does[arguments.command](arguments)
+        return does(arguments)
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -151,7 +141,7 @@ def own_failure(error: Exception) -> str:
     return f"the {raised_by(error) or 'contract'} raised {said} ({location}), which is no fault of a kernel; {stored}"
 
 
-def _targets(arguments: argparse.Namespace) -> int:
+def run_targets(arguments: argparse.Namespace) -> int:
     from bitverdict.harness.model.targets import targets
 
     for target in targets():
@@ -164,4 +154,21 @@ def entry() -> NoReturn:
     """What ``bitverdict`` and ``python -m bitverdict`` run."""
     if "--in-process" in sys.argv:  # for a debugger, which holds the process that it started
         leave(main())
-    os._exit(supervised(main))
+    os._exit(supervised(_ahead))
+
+
+def _ahead() -> int:
+    """`main`, with the server of the workers started before anything else: it imports at the same time as this process does."""
+    words = sys.argv[1:]
+    if not (words and words[0] in COMMANDS and COMMANDS[words[0]].forks) or not {"-h", "--help"}.isdisjoint(words):
+        return main()
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+    start_early()
+    gc.disable()  # a sixth of the time of the imports, until there is something to judge
+    status = USAGE
+    try:
+        status = main()
+    finally:
+        if status == USAGE:  # nobody needs it
+            end_early()
+    return status

@@ -247,6 +247,10 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 def words(tensor: torch.Tensor) -> np.ndarray:
     """The bits of a tensor as an unsigned array of the same shape."""
+    if type(tensor) is not torch.Tensor:  # an operation on one of the emulated GPU has torch import half a second of modules
+        from bitverdict.harness.emulator.cuda_tensors import inside
+
+        tensor = inside(tensor)
     unsigned = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.dtype.itemsize]
     flat = tensor.detach().contiguous().cpu()
     return flat.view(unsigned).numpy().view(UNSIGNED[tensor.dtype.itemsize]).reshape(tuple(tensor.shape))

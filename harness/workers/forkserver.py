@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -18,8 +19,8 @@ from bitverdict.harness.model.paths import IMPORTED_FROM
 from bitverdict.harness.workers.one_thread import one_thread
 
 PRELOADED = [
+    "bitverdict.harness.workers.uncollected",
     "torch",
-    "torch.distributed.tensor",  # torch imports it, 0.45 s, at a process's first operation on a tensor of the emulated GPU
     "triton",
     "triton.language",
     "triton.experimental.gluon",
@@ -29,6 +30,10 @@ PRELOADED = [
     "bitverdict.harness.workers.warmup",
     "bitverdict.harness.workers.preload",
 ]
+WHEN_IDLE = "torch.distributed.tensor"
+"""torch imports it, 0.45 s, at a process's first operation on a tensor of the emulated GPU. Most first cases can do without, so the
+server imports it `IDLE_AFTER` the others."""
+IDLE_AFTER = 0.5  # seconds
 COLLECTED_AFTER = (10_000, 10, 10)
 """A worker's `gc.set_threshold`. Python's own first figure is 700 or 2000 objects that were made and not freed."""
 
@@ -43,7 +48,7 @@ def _forkserver() -> Iterator[Any]:
     multiprocessing would import `__main__` again in every worker (pytest's takes 0.3 s); no worker needs it.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
+    context.set_forkserver_preload([*PRELOADED, "bitverdict.harness.workers.server"])
     main, path = sys.modules["__main__"], os.environ.get("PYTHONPATH")
     sys.modules["__main__"] = types.ModuleType("__main__")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(IMPORTED_FROM), *([path] if path else [])])
@@ -66,3 +71,23 @@ def _without_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, earlier)
+
+
+def start_early() -> None:
+    """Have the server import while this process does: they need one second and a half each, which two cores spend side by side."""
+    with _starting, _forkserver():
+        pass
+
+
+def end_early() -> None:
+    """Kill a server that nobody will ask for a worker."""
+    server: int | None = getattr(forkserver._forkserver, "_forkserver_pid", None)
+    if server is not None:
+        os.kill(server, signal.SIGKILL)
+
+
+def collect_again() -> None:
+    """Once all is imported where garbage was not looked for: what is there is kept for good, and passed over from here on."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()

@@ -14,14 +14,13 @@ import atexit
 import gc
 from contextlib import suppress
 
-from bitverdict.harness.workers.forkserver import COLLECTED_AFTER
+from bitverdict.harness.workers.forkserver import COLLECTED_AFTER, collect_again
 
 with suppress(ImportError, AttributeError, OSError):  # a Triton that keeps it elsewhere: each worker takes its own, as Triton does
     from bitverdict.harness.judge.devices import take_compiler_digest
 
     take_compiler_digest()
 
-gc.collect()
-gc.freeze()
+collect_again()
 atexit.register(gc.unfreeze)  # or the bindings of Triton print a page of what was left, when the server ends
 gc.set_threshold(*COLLECTED_AFTER)

@@ -172,18 +172,50 @@ def test_the_forkserver_never_touches_cuda() -> None:
     assert done.stdout.strip() == "False 1"
 
 
+FIRST_CASES = """
+import importlib, sys
+from dataclasses import replace
+from bitverdict.harness.workers.forkserver import PRELOADED
+for name in PRELOADED:
+    importlib.import_module(name)
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.targets import target
+contract, where = resolve("matmul"), target("emulated:sm_90")
+case = contract.required(where)[0]
+before = set(sys.modules)
+print(judge(case, where).decision, judge(replace(case, calls=2), where).decision)
+print([name for name in set(sys.modules) - before if name.split(".")[0] in ("torch", "sympy")])
+"""
+
+
 def test_a_worker_imports_no_more_of_torch_for_its_first_case() -> None:
-    check = (
-        "from bitverdict.harness.workers.slot import PRELOADED; import importlib, sys; [importlib.import_module(m) for m in "
-        "PRELOADED]; "
-        "from bitverdict.harness.model.addresses import resolve; from bitverdict.harness.judge.judge import judge; from "
-        "bitverdict.harness.model.targets import target; "
-        "contract, where = resolve('matmul'), target('emulated:sm_90'); case = contract.required(where)[0]; "
-        "before = set(sys.modules); "
-        "print(judge(case, where).decision, [n for n in set(sys.modules) - before if n.split('.')[0] in ('torch', 'sympy')])"
-    )
-    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=CHECKOUT)
-    assert done.stdout.strip() == "pass []"
+    """Nor for a second call, which keeps a copy of the first one's result."""
+    done = subprocess.run([sys.executable, "-c", FIRST_CASES], capture_output=True, text=True, check=True, cwd=CHECKOUT)
+    assert done.stdout == "pass pass\n[]\n"
+
+
+SERVER = """
+import os, sys, time
+from multiprocessing import forkserver
+from bitverdict.harness.workers import forkserver as ours
+ours.PRELOADED[:] = []
+ours.start_early()
+address = forkserver._forkserver._forkserver_address
+print(address, flush=True)
+for _ in range(300):
+    if "torch/" in open(f"/proc/{forkserver._forkserver._forkserver_pid}/maps").read():
+        break
+    time.sleep(0.02)
+print("imported", flush=True)
+os._exit(0)  # as a signal would end it: nothing of Python's is done
+"""
+
+
+def test_a_server_imports_while_idle_and_leaves_no_socket() -> None:
+    done = subprocess.run([sys.executable, "-c", SERVER], capture_output=True, text=True, cwd=CHECKOUT, timeout=60)
+    address, imported = done.stdout.split()
+    assert imported == "imported" and not Path(address).parent.exists(), done.stderr
 
 
 def test_a_worker_is_replaced_after_its_number_of_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,39 @@
+"""Imported by the forkserver alone, last: what it does besides forking workers.
+
+While nobody asks for a worker it imports what only some cases need (`WHEN_IDLE`). At its end it removes its socket: where
+the run was killed nobody else does.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import signal
+from contextlib import suppress
+from importlib import import_module
+from multiprocessing import forkserver
+
+from bitverdict.harness.workers.forkserver import IDLE_AFTER, WHEN_IDLE, collect_again
+
+
+def _when_idle(*of_the_signal: object) -> None:
+    """In the server's only thread, between two forks: a worker that is asked for meanwhile waits for it."""
+    gc.disable()
+    with suppress(ImportError):  # a torch that has none does not import it either
+        import_module(WHEN_IDLE)
+    collect_again()
+
+
+def _leave_no_socket() -> None:
+    address = getattr(forkserver._forkserver, "_forkserver_address", None)
+    if isinstance(address, str):
+        with suppress(OSError):
+            os.unlink(address)
+        with suppress(OSError):
+            os.rmdir(os.path.dirname(address))
+
+
+atexit.register(_leave_no_socket)
+signal.signal(signal.SIGALRM, _when_idle)
+signal.setitimer(signal.ITIMER_REAL, IDLE_AFTER)  # which no fork inherits
