@@ -22,7 +22,7 @@ from bitverdict.harness.emulator.execution.async_ops import READ_BY, Schedule
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.cta_state import LaunchContext
 from bitverdict.harness.emulator.execution.interleaving import Programs
-from bitverdict.harness.emulator.execution.program_batches import FEW, Batch, run_in_batches
+from bitverdict.harness.emulator.execution.program_batches import FEW, run_in_batches
 from bitverdict.harness.emulator.execution.real_launch import RealLaunch
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
 from bitverdict.harness.emulator.frontend import kept_translations
@@ -35,6 +35,7 @@ from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
 from bitverdict.harness.emulator.frontend.stop_compiler import fences_of, language_of
 from bitverdict.harness.emulator.frontend.translate import Translated, translate
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
+from bitverdict.harness.emulator.memory.real_access import RealAccess
 from bitverdict.harness.emulator.memory.real_memory import RealMemory, RealValues
 from bitverdict.harness.emulator.mlir_reader import Program
 from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory, Enclosures, keys, words_of
@@ -267,8 +268,11 @@ class Device:
             allow_duplicate_rows=self.options.allow_duplicate_rows,
             false_hints=dict(untrue),
             enclosures=Enclosures(self.enclosed),
-            reals=RealLaunch(self.reals, self._scalars(ready, floats)),
+            reals=(reals := RealLaunch(self._scalars(ready, floats))),
+            real_access=None if self.options.real_values is None else RealAccess(reals.hang),
         )
+        if self.options.real_values is not None:
+            self.reals.begin(memory.regions)
         resident = self._residency(ready, metadata, prod(grid))
         programs = Programs(Cta(context), self.schedule, resident, lambda m: m.run(ready.entry(m, *arguments)))
         context.cancel = programs.cancel
@@ -300,6 +304,8 @@ class Device:
             launch.timeline = programs.current.state.timeline.lines()
             self._advice |= context.notes
             self._hangs |= context.reals.hangs
+            if self.options.real_values is not None:
+                self.reals.end(memory.regions, lost=context.reals.lost)
 
     def _scalars(self, ready: Translated, floats: dict[int, float]) -> dict[int, Real]:
         """The Reals of the float arguments of a launch, by place."""
@@ -315,7 +321,7 @@ class Device:
             return ready.unbatched
         context.reals.begin()
         why = run_in_batches(context, ready.batch, arguments, ready.widest)
-        context.reals.end(Batch(context), kept=not why)
+        context.reals.end(kept=not why)
         return why
 
     def _run_programs(self, programs: Programs, facts: ProgramFacts, count: int) -> None:

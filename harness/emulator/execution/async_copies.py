@@ -32,7 +32,8 @@ class AsyncCopies:
         flight = self.onchip.begin(op, CP_ASYNC, writes=(view,))
 
         def land() -> None:
-            view.put(self.memory.load(op, pointer, mask, zero, view.dtype, agent, None))
+            found = self.memory.load(op, pointer, mask, zero, view.dtype, agent, None)
+            view.put(found, self.memory.carried(pointer, mask, view.dtype.itemsize))
             if undefined and mask is not None and not mask.all():
                 view.leave_undefined(~mask, (op.location,))
 

@@ -48,6 +48,7 @@ class InFlight:
         "op",
         "pipe",
         "reads",
+        "real",
         "value",
         "writes",
     )
@@ -71,6 +72,7 @@ class InFlight:
         self.after: list[InFlight] = []  # what its issuer had waited for: its completion implies theirs
         self.number = 0
         self.value: Any = None
+        self.real: Any = None  # of its value, where floats carry real values
         self.everywhere = OWN  # in which CTAs of a cluster it is over for whoever waits for it
         self.behind: list[Use] = []  # uses of memory before it
 

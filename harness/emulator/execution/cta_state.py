@@ -10,6 +10,7 @@ from bitverdict.harness.emulator.advice import Note
 from bitverdict.harness.emulator.execution.cluster_order import ClusterOrder
 from bitverdict.harness.emulator.execution.real_launch import RealLaunch
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
+from bitverdict.harness.emulator.memory.real_access import RealAccess
 from bitverdict.harness.emulator.numerics.enclosures import Enclosures
 from bitverdict.harness.emulator.timeline import Timeline
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.execution.async_ops import InFlight, Schedule
     from bitverdict.harness.emulator.execution.partitions import Agent, Footprints
     from bitverdict.harness.emulator.memory.onchip import View
+    from bitverdict.harness.emulator.memory.real_shadows import Moved
     from bitverdict.harness.emulator.mlir_reader import Operation
 
 
@@ -53,6 +55,12 @@ class LaunchContext:
     """Values of which the compiled program leaves a choice open."""
     reals: RealLaunch = field(default_factory=RealLaunch)
     """Where floats carry real values, what the launch has of them."""
+    real_access: RealAccess | None = None
+    """Real values on their way between registers and memory; None where floats carry none."""
+
+    def given(self, op: Operation, shape: tuple[int, ...]) -> Moved | None:
+        """The real values of what `op` writes now, in `shape`; None where it is exact."""
+        return None if self.real_access is None else self.real_access.take(op, shape)
 
     @property
     def notes(self) -> set[Note]:

@@ -40,4 +40,4 @@ class GlobalAccess:
         if dtype == np.bool_:
             value = value.astype(np.uint8)
         self.cta.acts += 1
-        self.memory.store(op, pointer, value, mask, self.cta.agent)
+        self.memory.store(op, pointer, value, mask, self.cta.agent, self.cta.launch.given(op, pointer.shape))

@@ -16,6 +16,7 @@ from bitverdict.harness.emulator.memory.global_memory import in_turns
 from bitverdict.harness.emulator.memory.onchip import UNSIGNED, Outside, Space, View
 from bitverdict.harness.emulator.memory.placed_views import Placed
 from bitverdict.harness.emulator.memory.proxy_fences import ProxyVisibility
+from bitverdict.harness.emulator.memory.real_updates import update_of
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
@@ -130,12 +131,14 @@ class OnChipMemory:
         self._touch(op, view, write=False)
         if self.cta.footprints and view.space is self.shared:
             self.proxies.generic_read(op, view, self.cta.agent)
+        if (access := self.cta.launch.real_access) is not None:
+            access.found = view.carried()
         return view.get()
 
     def write(self, op: Operation, view: View, value: np.ndarray) -> None:
         self.cta.acts += 1
         self._touch(op, view, write=True)
-        view.put(value)
+        view.put(value, self.cta.launch.given(op, view.shape))
         if view.space is self.shared:
             self.generic_write(op, view)
 
@@ -176,12 +179,22 @@ class OnChipMemory:
         picked = self._picked(op, view, indices, axis, "updates", np.ones((), np.bool_) if mask is None else mask)
         given = np.ascontiguousarray(np.broadcast_to(values, indices.shape), view.dtype).reshape(-1)[lanes]
         self.read(op, picked)
+        reals = None
+        if (access := self.cta.launch.real_access) is not None:
+            sent = access.take(op, indices.shape)
+            chosen = None if sent is None else sent.reshape(-1)[lanes]
+            reals = update_of(op, op.inputs[1].element if op.inputs[1] else "", lanes.size, chosen)
         before = np.zeros(lanes.size, view.dtype)
         for turn in in_turns(picked.at, np.arange(lanes.size)):
             part = Placed(picked.space, picked.at[turn], picked.dtype)
             before[turn] = old = part.get()
+            carried = None if reals is None else reals.made(part.carried(), turn, old, given[turn])
+            if access is not None:
+                access.send(op, carried)
             self.write(op, part, given[turn] if update is None else update(old, given[turn]))
         found.reshape(-1)[lanes] = before
+        if access is not None and reals is not None:
+            access.found = None if reals.found is None else reals.found.spread(lanes, indices.shape)
         return found
 
     def _picked(

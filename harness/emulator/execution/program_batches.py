@@ -21,6 +21,7 @@ from bitverdict.harness.emulator.memory.onchip import zeros
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.global_memory import Region
     from bitverdict.harness.emulator.memory.global_order import GlobalOrder
+    from bitverdict.harness.emulator.memory.real_shadows import Moved
     from bitverdict.harness.emulator.mlir_reader import Operation
 
 ELEMENTS = 1 << 15  # of one tensor of all programs of a batch: arrays of that size stay in the second-level cache
@@ -52,7 +53,7 @@ class _Order:
     def __init__(self, order: GlobalOrder) -> None:
         self.order = order
         self.touched: dict[int, _Touched] = {}  # by where the storage begins
-        self.kept: list[tuple[Region, np.ndarray | slice, np.ndarray]] = []
+        self.kept: list[tuple[Region, np.ndarray | slice, np.ndarray, Moved | None]] = []
         self.given: list[tuple[Any, str, int]] = []  # the last pointers that something was read by, their types and numbers
         self.numbers = 0
 
@@ -113,7 +114,7 @@ class _Order:
             raise OneByOne("a write of what was written")
         if touched.read is not None and (before := touched.read[places]).any():
             self._answer(self._given(op, batch.pointer), touched, before, places, _programs(batch, offsets, inside))
-        self.kept.append((region, places, region.words(size)[places].copy()))
+        self.kept.append((region, places, region.words(size)[places].copy(), region.takes(places, size)))
         if isinstance(places, slice):
             touched.written[places] = 1
             return
@@ -137,8 +138,9 @@ class _Order:
 
     def take_back(self) -> None:
         """Undo all stores."""
-        for region, places, words in reversed(self.kept):
+        for region, places, words, carried in reversed(self.kept):
             region.words(words.itemsize)[places] = words
+            region.carry(places, words.itemsize, carried)
 
 
 def _places(offsets: np.ndarray | slice, inside: np.ndarray | None, size: int) -> np.ndarray | slice:
@@ -220,7 +222,8 @@ class Batch:
         """tt.store of a tensor of `shape`, () for one element, by each program."""
         addresses, inside = self._addressed(pointer, mask, shape, dtype)
         values = np.broadcast_to(np.asarray(value, dtype), addresses.shape)
-        self.memory.store(op, addresses, values.astype(np.uint8) if dtype == np.bool_ else values, inside, self)  # type: ignore[arg-type]
+        values, carried = values.astype(np.uint8) if dtype == np.bool_ else values, self.launch.given(op, addresses.shape)
+        self.memory.store(op, addresses, values, inside, self, carried)  # type: ignore[arg-type]
 
     def _addressed(self, pointer: Any, mask: Any, shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, np.ndarray | None]:
         whole = (self.count, *shape)

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.memory import real_memory
-from bitverdict.harness.emulator.memory.real_memory import RealMemory
 from bitverdict.harness.emulator.numerics.real_values import Real, Taint, either, unknown
 from bitverdict.harness.emulator.numerics.scalar_ops import widen
 
@@ -22,28 +20,23 @@ if TYPE_CHECKING:
 class RealLaunch:
     """What a launch whose floats carry real values has besides."""
 
-    memory: RealMemory = field(default_factory=RealMemory)
     scalars: dict[int, Real] = field(default_factory=dict)
     """Floats that the launch was given, by the number of the program's argument."""
     hangs: dict[tuple[str, str], None] = field(default_factory=dict)
     """(what hangs on a rounding, or an operation without a rule; line), in the order in which they were met."""
-
-    journal: list[tuple[Any, ...]] | None = None
-    """While programs run several at once: their stores, which are made when it is known that they were right to."""
+    lost: bool = False
+    """A branch hung on a rounding: nothing is known of what the launch may write."""
 
     def begin(self) -> None:
         """Programs run several at once from here on."""
-        self.journal, self._before = [], dict(self.hangs)
+        self._before = dict(self.hangs), self.lost
 
-    def end(self, m: Any, *, kept: bool) -> None:
-        """They have run: what they stored is `kept`, or taken back. `m`: what has the launch's memory and the launch."""
-        stores, self.journal = self.journal or [], None
+    def end(self, *, kept: bool) -> None:
+        """They have run: what they did is `kept`, or taken back."""
         if not kept:
+            hangs, self.lost = self._before
             self.hangs.clear()
-            self.hangs.update(self._before)
-            return
-        for given in stores:
-            real_memory.stored(m, *given)
+            self.hangs.update(hangs)
 
     def hang(self, op: Operation, reason: str) -> None:
         self.hangs[reason, op.location] = None
@@ -76,7 +69,7 @@ def branched(m: Cta, op: Operation, taint: Taint) -> None:
     """A branch was taken by a condition. Where that hangs on a rounding, so does all that the launch may write."""
     if taint is not None and np.any(taint):
         m.launch.reals.hang(op, "branch")
-        m.launch.reals.memory.lose(m)
+        m.launch.reals.lost = True
 
 
 __all__ = ["RealLaunch", "argument", "branched", "either", "lost", "spread"]

@@ -13,13 +13,16 @@ from bitverdict.harness.emulator.execution.cluster_order import OWN, PAIR
 from bitverdict.harness.emulator.execution.cta_state import CtaState
 from bitverdict.harness.emulator.execution.mbarriers import Mbarriers
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
+from bitverdict.harness.emulator.execution.real_products import carried, product, scaled
 from bitverdict.harness.emulator.faults import OnChipFault
 from bitverdict.harness.emulator.memory.onchip import View
+from bitverdict.harness.emulator.memory.real_shadows import EXACT, PARTS
 from bitverdict.harness.emulator.memory.undefined_lanes import undefined_product
 from bitverdict.reference import packing
 from bitverdict.reference.tensor_core import Instruction, scaled_product
 
 if TYPE_CHECKING:
+    from bitverdict.harness.emulator.memory.real_shadows import Moved
     from bitverdict.harness.emulator.mlir_reader import Operation
 
 
@@ -28,6 +31,8 @@ class TensorCore:
 
     def __init__(self, cta: CtaState, flights: Flights, mbarriers: Mbarriers, onchip: OnChipMemory) -> None:
         self.cta, self.flights, self.mbarriers, self.onchip = cta, flights, mbarriers, onchip
+        self.registers: tuple[Any, Any] = None, None  # Reals of a and c of the next wgmma, where they are in registers
+        self.last: InFlight | None = None  # the last wgmma that was waited for at once
 
     # -- wgmma (PTX ISA 9.7.15.7) -------------------------------------------------------------------------------------
     def wgmma(
@@ -35,18 +40,43 @@ class TensorCore:
     ) -> np.ndarray | PendingTensor:
         """wgmma: operands in shared memory are read until its group is waited for; the result is registers in flight."""
         flight = self.onchip.begin(op, WGMMA, reads=tuple(v for v in (a, b) if isinstance(v, View)))
+        registers, self.registers = self.registers, (None, None)
 
         def land() -> None:
             before = c.flight.value if isinstance(c, PendingTensor) else c
-            left = a.get() if isinstance(a, View) else a
-            flight.value = run(left, b.get(), before if use else np.zeros_like(before))
+            left, right = a.get() if isinstance(a, View) else a, b.get()
+            flight.value = run(left, right, before if use else np.zeros_like(before))
+            if self.cta.launch.real_access is not None:
+                held = registers[0] if not isinstance(a, View) else self._read(op, 0, a, left)
+                there = c.flight.real if isinstance(c, PendingTensor) else registers[1]
+                flight.real = product(held, self._read(op, 1, b, right), there if use else None)
 
         self.flights.issue(flight, land)
         self.cta.agent.groups.commit(WGMMA.group)
         if is_async:
             return PendingTensor(flight)
         self.wgmma_wait(0)
+        self.last = flight
         return flight.value
+
+    def give(self, a: Any, c: Any) -> None:
+        """The Reals of what the next wgmma takes from registers."""
+        self.registers = a, c
+
+    def real_of(self, value: Any, held: Any) -> Any:
+        """The Real of `value`, registers that a wgmma has written, or writes: then None, or as of `held`, which it was so far."""
+        flight = value.flight if isinstance(value, PendingTensor) else self.last
+        if flight is None:
+            return held
+        if isinstance(value, PendingTensor):
+            return flight.real if self.cta.agent.number in flight.known else held
+        return flight.real if flight.value is value else held
+
+    def _read(self, op: Operation, number: int, view: View, words: np.ndarray) -> Any:
+        """The Real, or Taint, of operand `number` of `op`, whose `words` lie in `view`."""
+        access, kind = self.cta.launch.real_access, op.inputs[number]
+        assert access is not None and kind is not None
+        return access.read(op, view, words, kind.element)
 
     def wgmma_wait(self, most: int) -> None:
         """wgmma.wait_group: all but the last `most` are complete."""
@@ -90,7 +120,12 @@ class TensorCore:
                     {"operation": op.brief},
                 )
             before, lanes = d.get(), undefined_product(a, b, d, use)
-            d.put(run(a.get(), b.get(), before if use else np.zeros_like(before)))
+            left, right = a.get(), b.get()
+            made, real = run(left, right, before if use else np.zeros_like(before)), None
+            if self.cta.launch.real_access is not None:
+                there = self._read(op, 2, d, before) if use else None
+                real = product(self._read(op, 0, a, left), self._read(op, 1, b, right), there)
+            d.put(made, self._carried(op, real, made))
             if lanes is not None:
                 d.leave_undefined(lanes, a.space.undefined_by)
             for barrier, when in signals:
@@ -135,7 +170,10 @@ class TensorCore:
             left, right = _codes(model.a, a.get(), 1), _codes(model.b, b.get(), 0)  # (M, K), (K, N)
             before = d.get().view(np.uint32) if use else None
             rows, columns = a_scales.get().view(np.uint8), b_scales.get().view(np.uint8)
-            d.put(scaled_product(model, left, rows, right, columns, before).view(np.float32))
+            made, real = scaled_product(model, left, rows, right, columns, before).view(np.float32), None
+            if self.cta.launch.real_access is not None:
+                real = self._scaled(op, model, (a, b), (a_scales, b_scales), d if use else None)
+            d.put(made, self._carried(op, real, made))
             for barrier, when in signals:
                 if when:
                     self.mbarriers.signal(op, barrier, count, _over(flights.before(flight), over))
@@ -144,13 +182,27 @@ class TensorCore:
         if not is_async:
             flights.complete(self.cta.agent, flight)
 
+    def _carried(self, op: Operation, real: Any, words: np.ndarray) -> Moved | None:
+        """What tensor memory carries beside the accumulator `words` of `op`."""
+        return None if real is None or (kind := op.inputs[2]) is None else carried(real, kind.element, words.shape)
+
+    def _scaled(
+        self, op: Operation, model: Instruction, operands: tuple[View, View], scales: tuple[View, View], d: View | None
+    ) -> Any:
+        """The Real of a product of `operands` with block scales."""
+        sides, scale, block = [], str(model.scale), model.scale_block or 1
+        for number, (element, view, by) in enumerate(zip((model.a, model.b), operands, scales, strict=True)):
+            held = self._read(op, number, view, view.get()) if element != "e2m1" else _hanging(view)
+            sides.append(scaled(element, view.get(), 1 - number, held, scale, by.get(), block, _hanging(by)))
+        return product(sides[0], sides[1], None if d is None else self._read(op, 2, d, d.get()))
+
     def copy(self, op: Operation, source: View, target: View, barrier: View | None) -> None:
         """tcgen05.cp: shared to tensor memory, in the order of the pipe."""
         signalled = () if barrier is None else (barrier.offset,)
         flight = self.onchip.begin(op, TCGEN05_CP, reads=(source,), writes=(target,), barriers=signalled)
 
         def land() -> None:
-            target.put(source.get().reshape(target.shape))
+            target.put(source.get().reshape(target.shape), source.carried())
             if barrier is not None:
                 self.mbarriers.signal(op, barrier, 1, self.flights.before(flight))
 
@@ -165,6 +217,14 @@ class TensorCore:
             self.mbarriers.signal(op, barrier, count, _over(self.flights.before(flight), over))
 
         self.flights.issue(flight, land)
+
+
+def _hanging(view: View) -> np.ndarray | None:
+    """Which elements of `view`, read as integers or codes, are none that is known."""
+    found = view.carried()
+    if found is None:
+        return None
+    return (found.kind != EXACT) & ((found.error > 0) | (found.kind == PARTS))
 
 
 def _over(flights: list[InFlight], known: int) -> list[InFlight]:

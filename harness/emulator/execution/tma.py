@@ -96,7 +96,8 @@ class Tma:
 
         def land() -> None:
             found = self.memory.load(op, addresses, inside, padding, target.dtype, agent, None)
-            target.put(descriptor.loaded(found, inside).reshape(target.shape))
+            carried = self.memory.carried(addresses, inside, target.dtype.itemsize)
+            target.put(descriptor.loaded(found, inside).reshape(target.shape), carried)
             self.mbarriers.receive(op, barrier, addresses.size * target.dtype.itemsize // ctas, flight)
 
         self.flights.issue(flight, land)
@@ -157,10 +158,11 @@ class Tma:
             self.cta.notes.add(note_of(op, source.space.undefined_by))
 
         def land() -> None:
-            values, order = source.get().reshape(addresses.shape), [slice(None)]
+            values, carried = source.get().reshape(addresses.shape), source.carried()
+            order = [slice(None)]
             if rows is not None and np.unique(rows).size != rows.size:
                 order = [slice(row, row + 1) for row in self.cta.schedule.order(len(rows))]
-            self.memory.land(op, landings, values, order, agent)
+            self.memory.land(op, landings, values, order, agent, carried if carried is None else carried.reshape(addresses.shape))
 
         self.flights.issue(flight, land)
         agent.groups.commit(kind.group)

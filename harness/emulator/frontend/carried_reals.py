@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Rule = Callable[["CarriedReals", Operation], None]
 RULES: dict[str, Rule] = {}
+GIVES: dict[str, Rule] = {}  # the same, before the code of the words
 _HELD = ("scalar", "tensor", "pointer")  # kinds of values that carry something
 _READS = (
     "tt.load", "tt.descriptor_load", "tt.descriptor_gather", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_poll",
@@ -37,6 +38,17 @@ def carries(*names: str) -> Callable[[Rule], Rule]:
     def register(rule: Rule) -> Rule:
         for name in names:
             RULES[name] = rule
+        return rule
+
+    return register
+
+
+def gives(*names: str) -> Callable[[Rule], Rule]:
+    """Register what the operations `names` give to memory before they write there."""
+
+    def register(rule: Rule) -> Rule:
+        for name in names:
+            GIVES[name] = rule
         return rule
 
     return register
@@ -164,6 +176,11 @@ class CarriedReals:
             else:
                 self.t.emit("{}", self.t.calls(real_launch.branched, op, self.of(condition)))
 
+    def precede(self, op: Operation) -> None:
+        """The code that gives real values to what `op` writes, before its own."""
+        if not self.depth and op.name in GIVES:
+            GIVES[op.name](self, op)
+
     def follow(self, op: Operation) -> None:
         """The code that carries real values past `op`, behind its own."""
         if self.depth:
@@ -198,4 +215,4 @@ def _all(blocks: list[Block]) -> Iterator[Operation]:
                 yield from _all(region)
 
 
-__all__ = ["RULES", "CarriedReals", "carries"]
+__all__ = ["GIVES", "RULES", "CarriedReals", "carries", "gives"]

@@ -30,6 +30,7 @@ from bitverdict.harness.emulator.execution.program_batches import Batch
 from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
 from bitverdict.harness.emulator.execution.tma import Tma
 from bitverdict.harness.emulator.memory.global_atomics import GlobalAtomics
+from bitverdict.harness.emulator.memory.real_access import RealAccess
 from bitverdict.harness.emulator.mlir_reader import Operation
 
 UNIT_OF: dict[type, str] = {
@@ -42,6 +43,7 @@ UNIT_OF: dict[type, str] = {
     Mbarriers: "m.mbarriers",
     Tma: "m.tma",
     TensorCore: "m.tensor_core",
+    RealAccess: "m.launch.real_access",
 }
 """The classes whose methods generated code calls -> where it finds their instance; `m` is the program (CTA) that runs, or
 the programs that run together."""

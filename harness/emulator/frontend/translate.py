@@ -399,6 +399,8 @@ class Translator(Writer):
             return
         if op.name not in LOWERINGS:
             raise NotModelled(op)
+        if self.reals is not None:
+            self.reals.precede(op)
         try:
             if not op.results or op.results[0] not in self.replaced:
                 self.lower(op)

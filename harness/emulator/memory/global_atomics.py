@@ -20,6 +20,7 @@ from bitverdict.harness.emulator.execution.cta_state import CtaState
 from bitverdict.harness.emulator.execution.partitions import GLOBAL, Blocked, Poll, Thread, Turn
 from bitverdict.harness.emulator.memory.global_order import ACQUIRES, CTA, RELEASES
 from bitverdict.harness.emulator.memory.onchip import View
+from bitverdict.harness.emulator.memory.real_updates import update_of
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
@@ -50,9 +51,10 @@ class GlobalAtomics:
         expected: Any = None,
     ) -> Thread:
         """tt.atomic_rmw, _cas, _load, _store: what was there. `meets`: the result goes to all threads, behind a barrier."""
+        addresses = np.atleast_1d(np.asarray(pointer, np.int64))
+        sent = None if value is None else self.cta.launch.given(op, addresses.shape)
         if self.cta.together and self.cta.schedule.interrupts():
             yield Turn.PAUSES
-        addresses = np.atleast_1d(np.asarray(pointer, np.int64))
         inside, values, wanted = (
             _spread(given, kind, addresses.shape) for given, kind in ((mask, np.bool_), (value, dtype), (expected, dtype))
         )
@@ -63,9 +65,11 @@ class GlobalAtomics:
                 order.meet(agent)
                 if op.name == "tt.atomic_store" and scope != CTA:  # compiled to a fence and a relaxed store
                     order.fence(agent, acquires=False, releases=True)
+            reals = None if self.cta.launch.real_access is None else update_of(op, _element(op), addresses.size, sent)
             found, changed = self.memory.atomic(
-                op, addresses, inside, dtype, agent, sem=sem, scope=scope, update=update, values=values, expected=wanted
-            )
+                op, addresses, inside, dtype, agent, sem=sem, scope=scope, update=update, values=values, expected=wanted,
+                reals=reals,
+            )  # fmt: skip
             if sem in ACQUIRES and op.name == "tt.atomic_load" and scope != CTA:  # compiled to a relaxed load and a fence
                 order.fence(agent, acquires=True, releases=False)
             if sem in ACQUIRES or meets:
@@ -75,6 +79,8 @@ class GlobalAtomics:
             self.cta.acts += changed
             if not polls or changed or not (yield from self._waits(op, addresses, inside, found, sys._getframe(1))):
                 break
+        if self.cta.launch.real_access is not None and reals is not None:
+            self.cta.launch.real_access.found = reals.found
         if not single:
             return found
         return found[0] if dtype.kind in "fu" else int(found[0])
@@ -155,6 +161,12 @@ class GlobalAtomics:
         place, word = self.memory.named(int(addresses.reshape(-1)[first])), words.reshape(-1)[first]
         more = f" and {int(inside.sum()) - 1} more" if inside.sum() > 1 else ""
         return Blocked(op, passes, lambda: f"another word than {word} in {place}{more}", GLOBAL)
+
+
+def _element(op: Operation) -> str:
+    """The type of the words that the atomic `op` is on."""
+    kinds = [kind for kind in (*op.outputs, *op.inputs[1:]) if kind is not None]
+    return kinds[0].element
 
 
 def _spread(given: Any, dtype: Any, shape: tuple[int, ...]) -> np.ndarray | None:

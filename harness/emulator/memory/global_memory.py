@@ -16,6 +16,8 @@ from bitverdict.harness.emulator.memory.onchip import UNSIGNED, zeros
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.execution.partitions import Agent
     from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
+    from bitverdict.harness.emulator.memory.real_shadows import Moved, Shadow
+    from bitverdict.harness.emulator.memory.real_updates import RealUpdate
     from bitverdict.harness.emulator.mlir_reader import Operation
 
 
@@ -34,6 +36,7 @@ class Region:
     changes: bool = False  # an operation of the launch may write it
     followed: bool = False  # the launch was not given it: only an address that lay in memory leads to it
     marks: Marks | None = None
+    shadow: Shadow | None = None  # the real values of what was computed; None where nothing was
 
     def __post_init__(self) -> None:
         self.end = self.base + self.raw.size
@@ -41,6 +44,20 @@ class Region:
     def words(self, size: int) -> np.ndarray:
         """All of it as unsigned words of `size` bytes."""
         return self.raw[: self.raw.size // size * size].view(UNSIGNED[size])
+
+    def takes(self, places: slice | np.ndarray, size: int) -> Moved | None:
+        """The real values of the words of `size` bytes at `places` (their numbers); None where all are exact."""
+        return None if self.shadow is None else self.shadow.take(places, size)
+
+    def carry(self, places: slice | np.ndarray, size: int, carried: Moved | None) -> None:
+        """The words of `size` bytes at `places` (their numbers) have the real values `carried` now; None: they are exact."""
+        if self.shadow is None:
+            if carried is None:
+                return
+            from bitverdict.harness.emulator.memory.real_shadows import Shadow
+
+            self.shadow = Shadow(self.raw.size)
+        self.shadow.put(places, size, carried)
 
 
 @dataclass(eq=False)
@@ -280,8 +297,37 @@ class GlobalMemory:
             if region.changes:
                 self.order.read(op, agent, region, offsets, inside, size, kind, proxy)
 
-    def store(self, op: Operation, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray | None, agent: Agent) -> None:
-        """`values` to `addresses`. A race: two lanes of one store, or two programs, leave different values at one address."""
+    def carried(self, addresses: np.ndarray, mask: np.ndarray | None, size: int) -> Moved | None:
+        """The real values of the words of `size` bytes at `addresses`, in their shape, which a load has found in order; exact where
+        `mask` is False. None where all are exact."""
+        found: Moved | None = None
+        for region in self.regions:
+            if not region.shadow:
+                continue
+            inside = (addresses >= region.base) & (addresses < region.end)
+            if mask is not None:
+                inside &= mask
+            if not inside.any():
+                continue
+            whole = inside.all()
+            offsets = addresses - region.base if whole else np.where(inside, addresses - region.base, 0)
+            here = region.shadow.take(offsets // size if size > 1 else offsets, size)
+            if here is not None:
+                here = here if whole else here.where(inside)
+                found = here if found is None else found.or_else(here)
+        return found
+
+    def store(
+        self,
+        op: Operation,
+        addresses: np.ndarray,
+        values: np.ndarray,
+        mask: np.ndarray | None,
+        agent: Agent,
+        carried: Moved | None = None,
+    ) -> None:
+        """`values` to `addresses`; `carried`, of their shape, are their real values. A race: two lanes of one store, or two
+        programs, leave different values at one address."""
         size = values.dtype.itemsize
         words = values.view(UNSIGNED[size])
         if words.shape == addresses.shape and (run := self._run(op, addresses, mask, size)) is not None:
@@ -289,19 +335,29 @@ class GlobalMemory:
             given = words.reshape(-1)[:count]
             self.order.write(op, agent, region, where, None, given)
             region.raw[where].view(given.dtype)[:] = given
+            whole = slice(where.start // size, where.stop // size)
+            region.carry(whole, size, None if carried is None else carried.reshape(-1)[:count])
             return
         for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, agent=agent):
             self.order.write(op, agent, region, offsets, inside, words)
             places = offsets // size if size > 1 else offsets
-            self._put(op, region, places, words, inside, agent)
+            self._put(op, region, places, words, inside, agent, carried)
 
     def _put(
-        self, op: Operation, region: Region, places: np.ndarray, words: np.ndarray, inside: np.ndarray | None, agent: Agent
+        self,
+        op: Operation,
+        region: Region,
+        places: np.ndarray,
+        words: np.ndarray,
+        inside: np.ndarray | None,
+        agent: Agent,
+        carried: Moved | None,
     ) -> None:
         memory = region.words(words.dtype.itemsize)
         if inside is not None:
-            places, words = places[inside], words[inside]
+            places, words, carried = places[inside], words[inside], None if carried is None else carried[inside]
         memory[places] = words
+        region.carry(places, words.dtype.itemsize, carried)
         if (memory.take(places) != words).any():
             raise EmulatedFault(
                 "race",
@@ -319,16 +375,25 @@ class GlobalMemory:
             for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, agent=agent)
         ]
 
-    def land(self, op: Operation, landings: list[Landing], values: np.ndarray, rows: Sequence[Any], agent: Agent) -> None:
-        """The bulk store has come: `values` (of the shape of its addresses), one of `rows` (indices of the first axis) after
-        another. Where another program wrote other words it is a race."""
+    def land(
+        self,
+        op: Operation,
+        landings: list[Landing],
+        values: np.ndarray,
+        rows: Sequence[Any],
+        agent: Agent,
+        carried: Moved | None,
+    ) -> None:
+        """The bulk store has come: `values` (of the shape of its addresses) with the real values `carried`, one of `rows` (indices
+        of the first axis) after another. Where another program wrote other words it is a race."""
         size = values.dtype.itemsize
         words = values.view(UNSIGNED[size])
         for each in landings:
             self.order.bulk_lands(each.event, each.access, each.earlier, words.reshape(-1))
             places = each.offsets // size if size > 1 else each.offsets
             for row in rows:
-                self._put(op, each.region, places[row], words[row], None if each.inside is None else each.inside[row], agent)
+                inside, real = None if each.inside is None else each.inside[row], None if carried is None else carried[row]
+                self._put(op, each.region, places[row], words[row], inside, agent, real)
 
     def issue_update(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent) -> list[Landing]:
         """As `issue`, of atomic updates by the async proxy."""
@@ -338,9 +403,14 @@ class GlobalMemory:
         ]
 
     def land_update(
-        self, landings: list[Landing], values: np.ndarray, update: Callable[[np.ndarray, np.ndarray], np.ndarray]
+        self,
+        landings: list[Landing],
+        values: np.ndarray,
+        update: Callable[[np.ndarray, np.ndarray], np.ndarray],
+        reals: RealUpdate | None = None,
     ) -> None:
-        """The bulk update has come: `update` of (the words there, `values`, of the shape of its addresses) goes there."""
+        """The bulk update has come: `update` of (the words there, `values`, of the shape of its addresses) goes there. `reals`
+        says what becomes of the real values."""
         size, given = values.dtype.itemsize, values.reshape(-1)
         for each in landings:
             self.order.update_lands(each.event, each.access)
@@ -348,7 +418,10 @@ class GlobalMemory:
             places = (each.offsets // size if size > 1 else each.offsets).reshape(-1)
             lanes = np.arange(places.size) if each.inside is None else np.flatnonzero(each.inside)
             for turn in in_turns(places, lanes):
-                memory[places[turn]] = update(memory.take(places[turn]), given[turn])
+                old = memory.take(places[turn])
+                memory[places[turn]] = update(old, given[turn])
+                if reals is not None:
+                    each.region.carry(places[turn], size, reals.made(each.region.takes(places[turn], size), turn, old, given[turn]))
 
     def atomic(
         self,
@@ -363,10 +436,12 @@ class GlobalMemory:
         update: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
         values: np.ndarray | None = None,
         expected: np.ndarray | None = None,
+        reals: RealUpdate | None = None,
     ) -> tuple[np.ndarray, bool]:
         """An atomic at each of `addresses`, in the order of the elements: `update` of (the words there, its `values`) goes there,
         `values` themselves where there is no `update`, only where the words are `expected`, and nothing where there are no
-        `values`. (The words before, 0 outside the mask, as compiled; whether any word is another now.)"""
+        `values`. (The words before, 0 outside the mask, as compiled; whether any word is another now.) `reals` says what becomes
+        of the real values, and is told those before."""
         size, changed = dtype.itemsize, False
         found = np.zeros(addresses.shape, dtype)
         before = found.reshape(-1)
@@ -377,6 +452,8 @@ class GlobalMemory:
             lanes = np.arange(places.size) if inside is None else np.flatnonzero(inside)
             if values is None:
                 before[lanes] = memory.take(places[lanes])
+                if reals is not None:
+                    reals.read(region.takes(places[lanes], size), lanes)
                 continue
             given, wrote = values.reshape(-1), np.zeros(places.size, np.bool_)
             for turn in in_turns(places, lanes):
@@ -386,6 +463,9 @@ class GlobalMemory:
                 wrote[turn] = expected is None or same == expected.reshape(-1)[turn].view(UNSIGNED[size])
                 before[turn] = old
                 memory[places[turn]] = np.where(wrote[turn], new, old)
+                if reals is not None:
+                    decided = None if expected is None else wrote[turn]
+                    region.carry(places[turn], size, reals.made(region.takes(places[turn], size), turn, old, given[turn], decided))
                 changed = changed or bool((wrote[turn] & (same != new.view(UNSIGNED[size]))).any())
             self.order.after_atomic(access, wrote, sem, updates=op.name != "tt.atomic_store")
         return found, changed

@@ -15,7 +15,7 @@ import numpy as np
 from bitverdict.harness.emulator.faults import OnChipFault
 
 if TYPE_CHECKING:
-    pass
+    from bitverdict.harness.emulator.memory.real_shadows import Moved, Shadow
 
 SPREAD = 2  # of fp4 beside fp8: of 16 bytes of shared memory 8 hold elements (PTX ISA, tensor memory map: .b4x16_p64)
 POISON = 0xFF  # a NaN in every float format we hold, and conspicuous as an integer
@@ -41,12 +41,23 @@ class Space:
         self.undefined: np.ndarray | None = None  # (size,) not 0 where a masked load left what was stored here undefined
         self.undefined_by: set[str] = set()  # the lines of those loads
         self.known = np.zeros(size, np.uint8)  # (size,) 0xFF where written
+        self.shadow: Shadow | None = None  # the real values of what was computed; None where nothing was
 
     def reset(self) -> None:
         """Fresh: poisoned, nothing known."""
         self.data.fill(POISON)
         self.undefined = None
         self.known.fill(0)
+        if self.shadow is not None:
+            self.shadow.clear()
+
+    def shadowed(self) -> Shadow:
+        """Its shadow, made where there is none."""
+        from bitverdict.harness.emulator.memory.real_shadows import Shadow
+
+        if self.shadow is None:
+            self.shadow = Shadow(self.size)
+        return self.shadow
 
 
 class View:
@@ -106,12 +117,29 @@ class View:
         """Nothing is known of any element."""
         self.known[...] = 0
 
-    def put(self, values: np.ndarray) -> None:
-        """Write `values` of `shape`, and know them."""
+    def put(self, values: np.ndarray, carried: Moved | None = None) -> None:
+        """Write `values` of `shape`, and know them. Their real values are `carried` (of any shape with as many), or they are
+        exact."""
         self.array[...] = values if self.pieces == self.shape else np.reshape(values, self.pieces)
         self.known[...] = self.full
         if self.space.undefined is not None:
             self._of(self.space.undefined)[...] = 0
+        if carried is not None or self.space.shadow is not None:
+            self._carry(carried)
+
+    def _carry(self, carried: Moved | None) -> None:
+        """The real values of all elements are `carried` now; None: they are exact."""
+        if carried is None:
+            self._of(self.space.shadowed().marks)[...] = 0
+        else:
+            self.space.shadowed().strided(self.pieces, self.dtype.itemsize, self.offset, self.strides).put(carried)
+
+    def carried(self) -> Moved | None:
+        """The real values of the elements, in `shape`; None where all are exact."""
+        if self.space.shadow is None:
+            return None
+        found = self.space.shadow.strided(self.pieces, self.dtype.itemsize, self.offset, self.strides).take()
+        return found if found is None or self.pieces == self.shape else found.reshape(self.shape)
 
     def leave_undefined(self, lanes: np.ndarray, loads: Iterable[str]) -> None:
         """The elements just written are undefined in `lanes` (bool, of `shape`), by `loads`."""

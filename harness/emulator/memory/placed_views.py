@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bitverdict.harness.emulator.faults import OnChipFault
 from bitverdict.harness.emulator.memory.onchip import UNSIGNED, Space, View
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.memory.real_shadows import Moved
 
 
 class Placed(View):
@@ -51,11 +55,21 @@ class Placed(View):
     def forget(self) -> None:
         self._set(self.space.known, 0)
 
-    def put(self, values: np.ndarray) -> None:
+    def put(self, values: np.ndarray, carried: Moved | None = None) -> None:
         self._set(self.space.data, np.ascontiguousarray(values, self.dtype).view(UNSIGNED[self.dtype.itemsize]).reshape(self.shape))
         self.know()
         if self.space.undefined is not None:
             self._set(self.space.undefined, 0)
+        if carried is not None or self.space.shadow is not None:
+            self._carry(carried)
+
+    def _carry(self, carried: Moved | None) -> None:
+        at = self.at // self.dtype.itemsize
+        self.space.shadowed().put(at, self.dtype.itemsize, carried if carried is None else carried.reshape(at.shape))
+
+    def carried(self) -> Moved | None:
+        shadow, size = self.space.shadow, self.dtype.itemsize
+        return None if shadow is None else shadow.take(self.at // size, size)
 
     def leave_undefined(self, lanes: np.ndarray, loads: Iterable[str]) -> None:
         if self.space.undefined is None:

@@ -19,9 +19,12 @@ from bitverdict.harness.emulator.frontend.lowerings.atomics import unsigned
 from bitverdict.harness.emulator.frontend.lowerings.floats import extremum
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.onchip import View
+from bitverdict.harness.emulator.memory.real_shadows import Moved
+from bitverdict.harness.emulator.memory.real_updates import RealUpdate, hanging
 from bitverdict.harness.emulator.memory.tensor_maps import Descriptor, check_alignment, check_sign
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
+from bitverdict.harness.emulator.numerics.real_values import EXTREMES, add
 from bitverdict.harness.emulator.numerics.scalar_ops import binary
 
 ADD, MIN, MAX, INC, DEC, AND, OR, XOR = range(1, 9)  # DescriptorReduceKind of TritonAttrDefs.td
@@ -60,6 +63,17 @@ def _update(op: Operation, kind: Type, what: int, signed: bool) -> Callable:
     raise NotModelled(op, f"of kind {what} on {kind.element}")
 
 
+def _real_update(op: Operation, count: int, carried: Moved | None) -> RealUpdate:
+    """What the combination leaves of real values: of integers the smaller or larger of two that are known is no matter of these."""
+    kind, what = op.inputs[-1], op.integer("kind")
+    element = kind.element if kind is not None else ""
+    if kind is None or not kind.is_float:
+        return RealUpdate(element, count, carried, hanging, exact=True)
+    return RealUpdate(
+        element, count, carried, {ADD: add, MIN: EXTREMES["arith.minnumf"], MAX: EXTREMES["arith.maxnumf"]}[what], exact=what != ADD
+    )
+
+
 def rounds(m: Cta, op: Operation) -> None:
     m.notes.add(Note(Advice.ATOMIC_SUM, op.location))
 
@@ -76,7 +90,10 @@ def combine(m: Cta, op: Operation, descriptor: Descriptor, starts: tuple[int, ..
     landings = m.memory.issue_update(op, addresses, inside, source.dtype.itemsize, agent)
 
     def land() -> None:
-        m.memory.land_update(landings, source.get().reshape(addresses.shape), update)
+        reals = None
+        if m.launch.real_access is not None:
+            reals = _real_update(op, addresses.size, source.carried())
+        m.memory.land_update(landings, source.get().reshape(addresses.shape), update, reals)
 
     m.flights.issue(flight, land)
     agent.groups.commit(TMA_REDUCE.group)

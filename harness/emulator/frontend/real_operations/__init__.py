@@ -1,3 +1,3 @@
 """What each operation of the tile program does to real values. Importing the package fills the table of `carried_reals`."""
 
-from bitverdict.harness.emulator.frontend.real_operations import arithmetic, folds, global_memory, shapes  # noqa: F401
+from bitverdict.harness.emulator.frontend.real_operations import arithmetic, folds, memory, products, shapes  # noqa: F401

@@ -1,0 +1,88 @@
+"""Loads and stores: global, shared and tensor memory, atomics.
+
+Before an operation that writes, its real values are given to the memory (`RealAccess.give`); behind one that reads they are asked
+for. What copies between memories carry along needs no code here."""
+
+from __future__ import annotations
+
+from bitverdict.harness.emulator.frontend.carried_reals import CarriedReals, carries, gives
+from bitverdict.harness.emulator.memory.real_access import RealAccess, loaded
+from bitverdict.harness.emulator.mlir_reader import Operation
+
+
+def _give(r: CarriedReals, op: Operation, value: str, *decides: str) -> None:
+    """`op` writes `value`, where and if the values `decides` say."""
+    t, kind = r.t, r.kind(value)
+    t.emit("{}", t.calls(RealAccess.give, op, kind.element, t.value(value), r.of(value), r.taints(decides)))
+
+
+def _got(r: CarriedReals, op: Operation) -> None:
+    """What the first result of `op` carries, as memory held it."""
+    t, name = r.t, op.results[0]
+    found = t.calls(RealAccess.got_found, op, t.value(name), r.kind(name).element)
+    r.hold(op, found if len(op.results) == 1 else (found, *[None] * (len(op.results) - 1)))
+
+
+@carries("tt.load")
+def load(r: CarriedReals, op: Operation) -> None:
+    t, names, element = r.t, op.named("pointer", "mask?", "other?"), r.t.result(op).element
+    if t.result(op).pointers:
+        element = "i64"
+    mask, other = (next(iter(names[each]), None) for each in ("mask", "other"))
+    where = None if mask is None else t.value(mask)
+    hangs = r.taints((op.operands[0], mask))
+    r.hold(op, t.calls(loaded, op, t.value(op.results[0]), t.value(op.operands[0]), where, r.of(other), hangs, element))
+
+
+@gives("tt.store")
+def store(r: CarriedReals, op: Operation) -> None:
+    pointer, value, *mask = op.operands
+    _give(r, op, value, pointer, *mask)
+
+
+@gives("ttg.local_store")
+def store_shared(r: CarriedReals, op: Operation) -> None:
+    _give(r, op, op.operands[0])
+
+
+@gives("ttg.local_alloc", "ttng.tmem_alloc")
+def allocate(r: CarriedReals, op: Operation) -> None:
+    if op.operands:
+        _give(r, op, op.operands[0])
+
+
+@gives("ttng.tmem_store")
+def store_tensor(r: CarriedReals, op: Operation) -> None:
+    names = op.named("view", "token?", "value", "enabled")
+    with r.t.when(r.t.value(names["enabled"][0])):
+        _give(r, op, names["value"][0], names["enabled"][0])
+
+
+@gives("ttg.local_scatter")
+def scatter(r: CarriedReals, op: Operation) -> None:
+    _give(r, op, op.operands[1], op.operands[2])
+
+
+@carries("ttg.local_load", "ttg.local_gather", "ttng.tmem_load")
+def read(r: CarriedReals, op: Operation) -> None:
+    _got(r, op)
+
+
+@gives("tt.atomic_rmw", "tt.atomic_store", "ttg.local_atomic_scatter_rmw")
+def before_update(r: CarriedReals, op: Operation) -> None:
+    _give(r, op, op.operands[1], op.operands[0], *op.operands[2:])
+
+
+@gives("tt.atomic_cas")
+def before_swap(r: CarriedReals, op: Operation) -> None:
+    _give(r, op, op.operands[2], *op.operands[:2])
+
+
+@carries("tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "ttg.local_atomic_scatter_rmw")
+def update(r: CarriedReals, op: Operation) -> None:
+    _got(r, op)
+
+
+@carries("tt.atomic_poll")
+def poll(r: CarriedReals, op: Operation) -> None:
+    r.hold(op, None)

@@ -1,0 +1,48 @@
+"""Matrix products of registers, and what widens their operands. Those whose operands all lie in memory are the tensor cores' own
+(`execution.tensor_core_pipes`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.execution.real_products import product
+from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
+from bitverdict.harness.emulator.frontend.carried_reals import CarriedReals, carries, gives
+from bitverdict.harness.emulator.memory.real_shadows import value_of
+from bitverdict.harness.emulator.mlir_reader import Operation
+from bitverdict.harness.emulator.numerics.real_values import Real, Taint, with_taint
+
+
+@carries("tt.dot")
+def dot(r: CarriedReals, op: Operation) -> None:
+    r.hold(op, r.t.apply(product, *r.each(op)[:3]))
+
+
+@gives("ttng.warp_group_dot")
+def before_wgmma(r: CarriedReals, op: Operation) -> None:
+    r.t.emit("{}", r.t.calls(TensorCore.give, r.of(op.operands[0]), r.of(op.operands[2])))
+
+
+@carries("ttng.warp_group_dot")
+def wgmma(r: CarriedReals, op: Operation) -> None:
+    r.hold(op, r.t.calls(TensorCore.real_of, r.t.value(op.results[0]), None))
+
+
+@carries("ttng.warp_group_dot_wait")
+def wait(r: CarriedReals, op: Operation) -> None:
+    found = tuple(r.t.calls(TensorCore.real_of, r.t.value(name), r.of(name)) for name in op.operands)
+    r.hold(op, found[0] if len(found) == 1 else found)
+
+
+@carries("ttg.fp4_to_fp")
+def widen(r: CarriedReals, op: Operation) -> None:
+    t, kind = r.t, r.t.result(op)
+    r.hold(op, t.apply(widened, t.value(op.results[0]), kind.element, r.of(op.operands[0]), op.integer("axis")))
+
+
+def widened(words: np.ndarray, element: str, taint: Taint, axis: int) -> Real:
+    """Pairs of fp4 along `axis` as `words` of a wider type, exactly."""
+    given: Any = None if taint is None else np.repeat(taint, 2, axis)
+    return with_taint(Real(value_of(words, element)), given)

@@ -1,0 +1,215 @@
+"""Real values of words in memory: beside each word what the program computes without rounding, as far as a launch computed it.
+
+A `Shadow` lies beside the bytes of one memory: a storage of global memory, shared or tensor memory of a program. For each byte it
+knows whether it belongs to a computed word, and of which type; for each such word the real value and its running error. A write
+of what is exact takes the marks away. So what is not marked is exact: its real value is that of the word in the type it is read by.
+
+`Moved` is what a copy carries: the real values of some words in transit. A word that is read by another type than it was computed
+in has a real value only where it is exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.memory.onchip import UNSIGNED, zeros
+from bitverdict.harness.emulator.numerics.scalar_ops import widen
+from bitverdict.reference.formats import FORMATS
+
+EXACT, PARTS = 0, 255  # kinds of no type: nothing was computed; bytes of different words
+_TYPES = ("f32", "f16", "bf16", "f8E4M3FN", "f8E5M2", "f64", "i1", "i8", "i16", "i32", "i64")
+KINDS: dict[str, int] = {name: number for number, name in enumerate(_TYPES, 1)}
+"""The mark of each byte of a word, by the element of its type (`mlir_types.ELEMENTS`)."""
+_BYTES = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8, "i16": 2, "i32": 4, "i64": 8}
+BYTES = np.ones(256, np.int64)  # (marks,) of a word
+for _name, _number in KINDS.items():
+    BYTES[_number] = _BYTES.get(_name, 1)
+_ONES = {size: int.from_bytes(b"\1" * size, "little") for size in UNSIGNED}
+Where = slice | np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """Real values of words on their way, in one shape: `kind` (uint8) says in which type each was computed (`EXACT`: it was not,
+    and has no `value`), `error` (inf: unknown) bounds what float64 lost."""
+
+    kind: np.ndarray
+    value: np.ndarray
+    error: np.ndarray
+
+    def __getitem__(self, place: Any) -> Moved:
+        return Moved(self.kind[place], self.value[place], self.error[place])
+
+    def reshape(self, *shape: Any) -> Moved:
+        return Moved(self.kind.reshape(*shape), self.value.reshape(*shape), self.error.reshape(*shape))
+
+    def where(self, chosen: np.ndarray) -> Moved:
+        """What is not `chosen` (of the same shape) is exact."""
+        return Moved(np.where(chosen, self.kind, np.uint8(EXACT)), self.value, self.error)
+
+    def spread(self, lanes: np.ndarray, shape: tuple[int, ...]) -> Moved:
+        """These at `lanes` of `shape`, the others exact."""
+        found = [np.zeros(shape, each.dtype) for each in (self.kind, self.value, self.error)]
+        for each, mine in zip(found, (self.kind, self.value, self.error), strict=True):
+            each.reshape(-1)[lanes] = mine
+        return Moved(*found)
+
+    def or_else(self, other: Moved) -> Moved:
+        """These, and `other` where these are exact."""
+        exact = self.kind == EXACT
+        return Moved(*(np.where(exact, theirs, mine) for mine, theirs in ((self.kind, other.kind), (self.value, other.value),
+                                                                          (self.error, other.error))))  # fmt: skip
+
+
+def moved(element: str, value: np.ndarray, error: np.ndarray, shape: tuple[int, ...]) -> Moved:
+    """Words of type `element` whose real values are `value` and `error`, broadcast to `shape`."""
+    kind = np.full(shape, KINDS[element], np.uint8)
+    return Moved(kind, np.broadcast_to(value, shape), np.broadcast_to(error, shape))
+
+
+def read_as(carried: Moved, words: np.ndarray, element: str) -> tuple[np.ndarray, np.ndarray, bool]:
+    """(value, error, whether all are read in the type they were computed in) of `words` (held as `element` is, of the shape of
+    `carried`) that are read as `element`. What was computed in another type is unknown, unless it is exact there."""
+    mine = carried.kind == KINDS[element]
+    if mine.all():
+        return carried.value, carried.error, True
+    exact = carried.kind == EXACT
+    other = ~(mine | exact)
+    if other.any():
+        exact |= other & _exact(carried, words)
+    value = np.where(mine, carried.value, value_of(words, element))
+    error = np.where(mine, carried.error, np.where(exact, 0.0, np.inf))
+    return value, error, bool((mine | exact).all())
+
+
+def _exact(carried: Moved, words: np.ndarray) -> np.ndarray:
+    """Which of `words` have the real value that they hold in the type they were computed in."""
+    size = words.dtype.itemsize
+    found = np.zeros(words.shape, np.bool_)
+    bits = np.ascontiguousarray(words).view(UNSIGNED[size]) if words.dtype != np.bool_ else words.view(np.uint8)
+    for number in np.unique(carried.kind).tolist():
+        element = _TYPES[number - 1] if number not in (EXACT, PARTS) else ""
+        if element and _BYTES.get(element, 1) == size:
+            same = (carried.kind == number) & (carried.error == 0)
+            found |= same & (carried.value == value_of(bits.view(held_as(element)), element))
+    return found
+
+
+@cache
+def _table(element: str) -> np.ndarray:
+    """(codes,) the value of each code of a narrow float type."""
+    codes = np.arange(1 << (8 * _BYTES.get(element, 1)), dtype=held_as(element))
+    return widen(codes, _FORMATS[element])
+
+
+_FORMATS = {"f16": "fp16", "bf16": "bf16", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
+assert set(_FORMATS.values()) <= set(FORMATS)
+
+
+def held_as(element: str) -> np.dtype:
+    from bitverdict.harness.emulator.mlir_types import element_dtype
+
+    return element_dtype(element)
+
+
+def value_of(words: np.ndarray, element: str) -> np.ndarray:
+    """float64 values of `words` as the emulator holds them in the type `element`."""
+    if element in _FORMATS:
+        return _table(element).take(words)
+    return np.asarray(words).astype(np.float64)
+
+
+class Shadow:
+    """Real values beside the `size` bytes of one memory."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.marks = zeros(size, np.uint8)  # (size,) the kind of the word that each byte belongs to
+        self.sides: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # by bytes of a word: (words,) values and errors
+
+    def __bool__(self) -> bool:
+        return bool(self.sides)
+
+    def clear(self) -> None:
+        """All is exact."""
+        if self.sides:
+            self.marks.fill(EXACT)
+
+    def words(self, size: int) -> np.ndarray:
+        """The marks of all words of `size` bytes, as one number each."""
+        return self.marks[: self.size // size * size].view(UNSIGNED[size])
+
+    def side(self, size: int) -> tuple[np.ndarray, np.ndarray]:
+        found = self.sides.get(size)
+        if found is None:
+            found = self.sides[size] = zeros(self.size // size, np.float64), zeros(self.size // size, np.float64)
+        return found
+
+    # -- by the number of a word ------------------------------------------------------------------------------------------
+    def take(self, where: Where, size: int) -> Moved | None:
+        """What the words of `size` bytes at `where` (their numbers, or a slice of them) carry; None where all are exact."""
+        return self._taken(self.words(size)[where], size, where) if self.sides else None
+
+    def put(self, where: Where, size: int, carried: Moved | None) -> None:
+        """The words of `size` bytes at `where` carry `carried` now, of one shape with it; None: they are exact."""
+        if carried is None:
+            if self.sides:
+                self.words(size)[where] = 0
+            return
+        values, errors = self.side(size)
+        self.words(size)[where] = carried.kind * UNSIGNED[size].type(_ONES[size])
+        values[where], errors[where] = carried.value, carried.error
+
+    def _taken(self, marks: np.ndarray, size: int, where: Any) -> Moved | None:
+        if not marks.any():
+            return None
+        kind = _kind(marks, size)
+        values, errors = self.side(size)
+        return Moved(kind, np.array(values[where]), np.array(errors[where]))
+
+    # -- by strides -------------------------------------------------------------------------------------------------------
+    def strided(self, shape: tuple[int, ...], size: int, offset: int, strides: tuple[int, ...]) -> Strided:
+        """Words of `size` bytes, from byte `offset` on, `strides` bytes apart."""
+        values, errors = self.side(size)
+        apart = tuple(8 * stride // size for stride in strides)
+        return Strided(
+            size,
+            np.ndarray(shape, UNSIGNED[size], self.marks, offset, strides),
+            np.ndarray(shape, np.float64, values, 8 * offset // size, apart),
+            np.ndarray(shape, np.float64, errors, 8 * offset // size, apart),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Strided:
+    """Words of a shadow that lie apart by strides: the arrays themselves, the marks as one number a word of `size` bytes."""
+
+    size: int
+    marks: np.ndarray
+    values: np.ndarray
+    errors: np.ndarray
+
+    def take(self) -> Moved | None:
+        """What they carry now; None where all are exact."""
+        if not self.marks.any():
+            return None
+        return Moved(_kind(self.marks, self.size), self.values.copy(), self.errors.copy())
+
+    def put(self, carried: Moved) -> None:
+        shape = self.marks.shape
+        self.marks[...] = carried.kind.reshape(shape) * UNSIGNED[self.size].type(_ONES[self.size])
+        self.values[...] = carried.value.reshape(shape)
+        self.errors[...] = carried.error.reshape(shape)
+
+
+def _kind(marks: np.ndarray, size: int) -> np.ndarray:
+    """(...) uint8: the kind of each word, from the marks of its `size` bytes."""
+    first = marks.astype(np.uint8)  # the lowest byte
+    if size == 1:
+        return first
+    whole = marks == first * UNSIGNED[size].type(_ONES[size])
+    return first if whole.all() else np.where(whole, first, np.uint8(PARTS))

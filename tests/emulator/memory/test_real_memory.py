@@ -1,0 +1,127 @@
+"""Contract under test: real values go where the words go, through every memory, and never stay where another word was written."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from bitverdict.harness.emulator import LaunchOptions, emulated
+from tests.support import real_memory_kernels as kernels
+
+SIZE = 64
+
+
+def reals(arch: str = "sm_90", **options: Any) -> Any:
+    return emulated(arch, options=LaunchOptions(real_values=frozenset(), **options))
+
+
+def drawn(*shape: int, dtype: torch.dtype = torch.float16, seed: int = 0) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def agrees(device: Any, tensor: torch.Tensor, expected: np.ndarray) -> np.ndarray:
+    """Where the real values of `tensor` are known and `expected`, which is right to 1e-13."""
+    found = device.real_values(tensor)
+    assert found is not None and found.value.shape == expected.shape
+    return (np.abs(found.value - expected) <= found.error + 1e-13 * np.abs(expected)) & (found.error < 1e-9)
+
+
+def test_a_second_launch_reads_what_the_first_computed_not_its_words() -> None:
+    """Batches and programs one by one; the last programs' tail is masked."""
+    x, wide = drawn(1000), torch.empty(1000)
+    for batches in (True, False):
+        y, z = (torch.zeros(1000, dtype=torch.float16) for _ in range(2))
+        with reals(batches=batches) as device:
+            kernels.scaled[(8,)](x, y, 1 / 3, 1000, BLOCK=128)
+            kernels.scaled[(8,)](y, z, 1 / 7, 1000, BLOCK=128)
+            assert agrees(device, z, x.double().numpy() / 21).all()
+            assert (np.abs(z.double().numpy() - x.double().numpy() / 21) > 1e-6).any()
+            kernels.scaled[(8,)](x, wide, 2.0, 1000, BLOCK=128)  # exact: nothing is left of it but its words
+            assert agrees(device, wide, 2 * x.double().numpy()).all()
+
+
+def test_a_word_that_the_host_wrote_is_exact_again() -> None:
+    x, y, z = drawn(128), torch.zeros(128, dtype=torch.float16), torch.zeros(128)
+    with reals() as device:
+        kernels.scaled[(1,)](x, y, 1 / 3, 128, BLOCK=128)
+        y[10:20] = 0.3
+        kernels.scaled[(1,)](y, z, 1.0, 128, BLOCK=128)
+        expected = x.double().numpy() / 3
+        expected[10:20] = float(torch.tensor(0.3).half())
+        assert agrees(device, y, expected).all() and agrees(device, z, expected).all()
+        y[:] = 1.0
+        assert agrees(device, y, np.ones(128)).all() and agrees(device, z, expected).all()
+
+
+def test_another_tensor_at_the_place_of_one_that_is_gone_is_not_it() -> None:
+    """Its words may be a copy of the old ones, of which nothing is known; others are exact."""
+    x = drawn(128)
+    held = np.zeros(128, np.float16)
+    with reals() as device:
+        kernels.scaled[(1,)](x, torch.from_numpy(held), 1 / 3, 128, BLOCK=128)
+        held[:64] = 2
+        gc.collect()
+        again = device.real_values(torch.from_numpy(held))
+        assert again is not None and (again.value[:64] == 2).all() and (again.error[:64] == 0).all()
+        assert np.isinf(again.error[64:]).all()
+
+
+def test_bits_of_a_rounded_word_are_unknown_by_name() -> None:
+    x, y, bits = drawn(128), torch.zeros(128, dtype=torch.float16), torch.zeros(128, dtype=torch.int32)
+    with reals() as device:
+        kernels.as_integers[(1,)](x, bits, BLOCK=128)
+        assert (device.real_values(bits).error == 0).all() and not device.hangs
+        kernels.scaled[(1,)](x, y, 1 / 3, 128, BLOCK=128)
+        kernels.as_integers[(1,)](y, bits, BLOCK=128)
+        assert np.isinf(device.real_values(bits).error).all()
+        assert [reason for reason, _ in device.hangs] == ["bit cast through memory"]
+
+
+def test_atomic_sums_are_sums_of_real_values_in_any_order() -> None:
+    x = drawn(256, dtype=torch.float32)
+    expected = x.double().numpy().reshape(8, 32).sum(0) / 3 + 0.5
+    for schedule in ("eager", "latest"):
+        sums = torch.full((32,), 0.5)
+        with emulated("sm_90", schedule, options=LaunchOptions(real_values=frozenset())) as device:
+            kernels.summed[(1,)](x, sums, BLOCK=256, PLACES=32)
+            assert agrees(device, sums, expected).all()
+
+
+@pytest.mark.parametrize("arch", ["sm_100"])
+def test_products_of_computed_tiles_through_rings_and_bulk_stores(arch: str) -> None:
+    """mma.sync, wgmma and tcgen05: the accumulator, an operand that was computed and rounded, tiles of a pipelined loop."""
+    a, b, c = drawn(SIZE, SIZE), drawn(SIZE, SIZE, seed=1), drawn(3 * SIZE, SIZE, seed=2)
+    p = a.double() @ b.double() / 11
+    expected = (p @ c.double().view(3, SIZE, SIZE).sum(0)).numpy()
+    tiles = [TensorDescriptor.from_tensor(each, [SIZE, SIZE]) for each in (a, b, c)]
+    for schedule in ("eager", "latest"):
+        out = torch.zeros(SIZE, SIZE, dtype=torch.float16)
+        with emulated(arch, schedule, options=LaunchOptions(real_values=frozenset())) as device:
+            target = TensorDescriptor.from_tensor(out, [SIZE, SIZE])
+            kernels.two_products[(1,)](*tiles, target, 1 / 11, SIZE=SIZE, STEPS=3, AHEAD=0)
+            found = device.real_values(out)
+            assert (np.abs(found.value - expected) <= found.error + 1e-12).all() and found.error.max() < 1e-10
+            assert not device.hangs and np.abs(out.double().numpy() - expected).max() > 1e-3
+
+
+def test_a_stage_of_a_ring_carries_what_was_stored_there_last() -> None:
+    x = drawn(128)
+    exact = x.double().numpy()
+    for written, read, expected in ((-1, 1, exact / 7), (1, 1, exact), (1, 2, exact / 11), (2, 0, exact / 3)):
+        y = torch.zeros(128, dtype=torch.float16)
+        with reals() as device:
+            kernels.ring[(1,)](x, y, written, read, 128)
+            assert agrees(device, y, expected).all()
+            assert not agrees(device, y, exact / 5).any()
+
+
+def test_halves_of_words_in_shared_memory_are_unknown() -> None:
+    y = torch.zeros(64, dtype=torch.int32)
+    with reals() as device:
+        kernels.split_words[(1,)](drawn(128), y, 128)
+        assert np.isinf(device.real_values(y).error).all() and device.hangs[0][0] == "bit cast through memory"
