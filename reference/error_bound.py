@@ -145,26 +145,30 @@ class Sums:
         What overflows becomes the infinity, the NaN of a format without one, or the largest finite value: a conversion may saturate
         (PTX ISA, `cvt.satfinite`) where the format is one of 8 bits. fp32 sums are not rounded again: the codes are of what lies
         inside."""
-        low, high = self._ends()  # (...) each
-        if _holds(output_format, FP32):
-            inward = Rounding.TOWARD_POSITIVE, Rounding.TOWARD_NEGATIVE
-            codes = [encode(output_format, end, rounding=way) for end, way in zip((low, high), inward, strict=True)]
-            return codes[0], codes[1], np.zeros(low.shape, bool)
-        plain = [encode(output_format, end) for end in (low, high)]  # (...) each
-        if output_format.width > 8:
-            return plain[0], plain[1], np.zeros(low.shape, bool)
-        held = [encode(output_format, end, overflow=Overflow.SATURATE) for end in (low, high)]  # (...) each
-        if output_format.infinity_code is None:
-            beyond = [(code == output_format.nan_code) & ~np.isnan(end) for code, end in zip(plain, (low, high), strict=True)]
-            return held[0], held[1], beyond[0] | beyond[1]
-        outward = np.where(low > 0, held[0], plain[0]), np.where(high < 0, held[1], plain[1])  # (...) each
-        return *outward, np.zeros(low.shape, bool)
+        return words_between(output_format, *self._ends())
 
     def _ends(self) -> tuple[np.ndarray, np.ndarray]:
         """The interval, widened by what its own float64 operations may have lost."""
         margin = self.error * (1 + 2.0**-40) + np.where(self.error > 0, np.abs(self.value) * 2.0**-52, 0.0)  # (...)
         margin = np.where(np.isfinite(self.value), margin, 0.0)  # (...)
         return np.where(self.falls, -np.inf, self.value - margin), np.where(self.rises, np.inf, self.value + margin)
+
+
+def words_between(output_format: Format, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(lowest code, highest code, whether NaN too) of what lies in [low, high] (...) and is rounded once, as `Sums.words` says."""
+    if _holds(output_format, FP32):
+        inward = Rounding.TOWARD_POSITIVE, Rounding.TOWARD_NEGATIVE
+        codes = [encode(output_format, end, rounding=way) for end, way in zip((low, high), inward, strict=True)]
+        return codes[0], codes[1], np.zeros(low.shape, bool)
+    plain = [encode(output_format, end) for end in (low, high)]  # (...) each
+    if output_format.width > 8:
+        return plain[0], plain[1], np.zeros(low.shape, bool)
+    held = [encode(output_format, end, overflow=Overflow.SATURATE) for end in (low, high)]  # (...) each
+    if output_format.infinity_code is None:
+        beyond = [(code == output_format.nan_code) & ~np.isnan(end) for code, end in zip(plain, (low, high), strict=True)]
+        return held[0], held[1], beyond[0] | beyond[1]
+    outward = np.where(low > 0, held[0], plain[0]), np.where(high < 0, held[1], plain[1])  # (...) each
+    return *outward, np.zeros(low.shape, bool)
 
 
 def accumulated_sums(
@@ -276,12 +280,12 @@ def subnormal_alignment(a: np.ndarray, b: np.ndarray, a_format: Format, b_format
 
 
 def raised_alignment(a: np.ndarray, a_powers: np.ndarray, b: np.ndarray, b_powers: np.ndarray) -> np.ndarray:
-    """The same, for operands whose exponent fields mean `a_powers` (M, K) and `b_powers` (K, N): scaled ones."""
-    raised_a = np.where(a_powers > np.abs(a), a_powers, 0.0).max(axis=1, initial=0.0)  # (M,)
-    raised_b = np.where(b_powers > np.abs(b), b_powers, 0.0).max(axis=0, initial=0.0)  # (N,)
-    over_a = raised_a[:, None] * b_powers.max(axis=0, initial=0.0)[None, :]  # (M, N)
-    over_b = a_powers.max(axis=1, initial=0.0)[:, None] * raised_b[None, :]  # (M, N)
-    return np.maximum(over_a, over_b)  # (M, N)
+    """The same, for operands whose exponent fields mean `a_powers` (..., M, K) and `b_powers` (..., K, N): scaled ones."""
+    raised_a = np.where(a_powers > np.abs(a), a_powers, 0.0).max(axis=-1, initial=0.0)  # (..., M)
+    raised_b = np.where(b_powers > np.abs(b), b_powers, 0.0).max(axis=-2, initial=0.0)  # (..., N)
+    over_a = raised_a[..., :, None] * b_powers.max(axis=-2, initial=0.0)[..., None, :]  # (..., M, N)
+    over_b = a_powers.max(axis=-1, initial=0.0)[..., :, None] * raised_b[..., None, :]  # (..., M, N)
+    return np.maximum(over_a, over_b)  # (..., M, N)
 
 
 def field_powers(values: np.ndarray, smallest_normal: float) -> np.ndarray:
@@ -294,8 +298,9 @@ def field_powers(values: np.ndarray, smallest_normal: float) -> np.ndarray:
 
 
 def products_grid(a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
-    """Exponent of a power of two that divides every product of row m and column n, and c: values to (M, N) int."""
-    grid = _lowest_bits(a).min(axis=1, initial=4096)[:, None] + _lowest_bits(b).min(axis=0, initial=4096)[None, :]  # (M, N)
+    """Exponent of a power of two that divides every product of row m and column n, and c: values (..., M, K) to (..., M, N) int."""
+    rows, columns = _lowest_bits(a).min(axis=-1, initial=4096), _lowest_bits(b).min(axis=-2, initial=4096)  # (..., M), (..., N)
+    grid = rows[..., :, None] + columns[..., None, :]  # (..., M, N)
     return grid if c is None else np.minimum(grid, _lowest_bits(c))  # (M, N)
 
 

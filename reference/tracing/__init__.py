@@ -1,0 +1,49 @@
+"""A reference evaluated three times at once: in float64, with float64's running error, and with what implementations may store.
+
+`trace(function, operands, named)` calls `function(xp, *operands, **named)` with arrays of the namespace `xp`, the Python array API
+standard and a few extensions. `docs/references.md` is for who writes one. Each module derives its rules:
+
+`arrays` and `accumulation` say what is held, `real_arithmetic`, `functions`, `reductions` and `products` what operations make of
+it, `function_errors` is the one table of documented errors, `elementwise` and `movement` round nothing, `extensions` are ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from bitverdict.reference.tracing.accumulation import accumulation_type
+from bitverdict.reference.tracing.arrays import Traced
+from bitverdict.reference.tracing.outputs import Operands, Reference, TracedOutput, evaluated
+from bitverdict.reference.tracing.state import Trace
+from bitverdict.reference.tracing.untraceable import Untraceable
+
+__all__ = ["Traced", "TracedOutput", "Untraceable", "declared_formats", "trace"]
+
+
+def trace(
+    function: Reference,
+    operands: Operands,
+    named: Mapping[str, Any] | None = None,
+    *,
+    arch: str = "sm_90",
+    accumulation: str = "fp32",
+) -> list[TracedOutput]:
+    """The outputs of `function(xp, *operands, **named)`. `operands`: (format name, codes) pairs or Python scalars; `arch`: on which
+    architecture implementations run; `accumulation`: the type in which they compute.
+
+    Raises `Untraceable` with the operator's name for what has no rule."""
+    record = Trace(arch, accumulation_type(accumulation))
+    found = evaluated(function, record, operands, dict(named or {}))
+
+    def again(place: int, other: Trace) -> Traced:
+        return evaluated(function, other, operands, dict(named or {}))[place]
+
+    return [TracedOutput(each, partial(again, place), record) for place, each in enumerate(found)]
+
+
+def declared_formats(function: Reference, operands: Operands, named: Mapping[str, Any] | None = None) -> frozenset[str]:
+    """Formats of the conversions that the reference declares (`round_to`)."""
+    record = Trace()
+    evaluated(function, record, operands, dict(named or {}))
+    return frozenset(record.declared)

@@ -1,0 +1,261 @@
+"""A traced array: what the mathematics says, how far float64 is from it, and where the words of right implementations lie.
+
+A float array has a value, its running error, and an interval of words. Where both are exact, `error`, `low` and `high` are None:
+the value is then a number of the accumulation type, which every implementation holds. Integer and bool arrays are exact, but where
+a mask says that they hang on a rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bitverdict.reference.tracing.accumulation import Ends
+from bitverdict.reference.tracing.dtypes import BOOL, BY_FORMAT, DType
+from bitverdict.reference.tracing.state import OPERATIONS, Trace
+from bitverdict.reference.tracing.untraceable import Untraceable
+
+Masks = Any  # a bool array, or None
+
+
+@dataclass(eq=False)
+class Chain:
+    """A sum, or a product, as its terms: an implementation may add or multiply them in any order.
+
+    `count` of terms; the interval that they give without any rounding between them; the operands of its last operation."""
+
+    kind: str  # "sum" or "product"
+    count: int
+    low: np.ndarray
+    high: np.ndarray
+    operands: tuple[Traced, Traced]
+    known_magnitude: np.ndarray | None = None
+
+    @property
+    def magnitude(self) -> np.ndarray:
+        """Of a sum: the sum of the largest magnitudes of its terms."""
+        if self.known_magnitude is None:
+            self.known_magnitude = self.operands[0].magnitude + self.operands[1].magnitude
+        return self.known_magnitude
+
+
+@dataclass(eq=False, slots=True)
+class Traced:
+    """An array of a reference. All arrays have one shape, `shape`."""
+
+    trace: Trace
+    dtype: DType
+    value: np.ndarray  # float64, or the integers and bools themselves
+    error: np.ndarray | None = None  # |value - mathematics| at most; inf: not known; None: exact
+    low: np.ndarray | None = None  # the words lie between `low` and `high`; None: they are the value
+    high: np.ndarray | None = None
+    open: Masks = None  # floats: the words may be anything, NaN too
+    hangs: Masks = None  # integers and bools: the mathematics is not known
+    loose: Masks = None  # integers and bools: the words may differ
+    unchanged: Masks = None  # elements that no implementation may write
+    chain: Chain | None = None
+    scalar: bool = False  # a Python number of the reference
+    kept: frozenset[str] = frozenset()  # formats in which a matrix product may take it; empty: its own
+    scaled: bool = False  # a narrow operand and its scales, which may be put on sums instead
+    __array_priority__ = 1000
+    __array_ufunc__ = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+        return self.value.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self.value.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.value.size
+
+    @property
+    def device(self) -> str:
+        """The standard's attribute: there is one."""
+        return "cpu"
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it holds real numbers."""
+        return self.dtype.kind == "float"
+
+    @property
+    def T(self) -> Traced:
+        """The transpose of a matrix."""
+        if self.ndim != 2:
+            raise Untraceable("array.T", f"of an array of {self.ndim} axes; use matrix_transpose or permute_dims")
+        return self.moved(lambda each: each.T)
+
+    @property
+    def mT(self) -> Traced:
+        """The transpose of the last two axes."""
+        return self("matrix_transpose", self)
+
+    @property
+    def ends(self) -> Ends:
+        """(low, high), of exact words the value twice."""
+        if self.low is None or self.high is None:
+            return self.value, self.value
+        return self.low, self.high
+
+    @property
+    def magnitude(self) -> np.ndarray:
+        """The largest magnitude of each element; of a sum the sum of those of its terms."""
+        if self.chain is not None and self.chain.kind == "sum":
+            return self.chain.magnitude
+        low, high = self.ends
+        return np.abs(low) if low is high else np.maximum(np.abs(low), np.abs(high))
+
+    def moved(self, function: Callable[[np.ndarray], np.ndarray]) -> Traced:
+        """The array whose elements `function` only moves, copies or drops."""
+
+        def each(array: np.ndarray | None) -> np.ndarray | None:
+            return None if array is None else function(array)
+
+        return Traced(
+            self.trace, self.dtype, function(self.value), each(self.error), each(self.low), each(self.high), each(self.open),
+            each(self.hangs), each(self.loose), each(self.unchanged), kept=self.kept, scaled=self.scaled,
+        )  # fmt: skip
+
+    def __call__(self, name: str, *operands: Any, **named: Any) -> Any:
+        return OPERATIONS[name](self.trace, *operands, **named)
+
+    def __array_namespace__(self, api_version: str | None = None) -> Any:
+        from bitverdict.reference.tracing.namespace import Namespace
+
+        return Namespace(self.trace)
+
+    def to_device(self, device: Any, /, **_: Any) -> Traced:
+        """The array itself."""
+        return self
+
+    def constant(self) -> Any:
+        """The one element, where control flow may hang on it: an exact scalar that came from no operand."""
+        if self.size != 1 or not self.scalar:
+            raise Untraceable("control flow on an array", "a reference must take the same way for all values; use where")
+        return self.value.reshape(-1)[0].item()
+
+    def __bool__(self) -> bool:
+        return bool(self.constant())
+
+    def __float__(self) -> float:
+        return float(self.constant())
+
+    def __int__(self) -> int:
+        return int(self.constant())
+
+    def __index__(self) -> int:
+        return int(self.constant())
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of an array without axes")
+        return self.shape[0]
+
+    def __iter__(self) -> Any:
+        return (self[place] for place in range(len(self)))
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise Untraceable("numpy of a traced array", "use the functions of xp")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise Untraceable(f"array.{name}", "the standard has functions: xp.sum(x, axis=1), not x.sum(1)")
+
+    def __getitem__(self, key: Any) -> Traced:
+        return self("__getitem__", self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise Untraceable("array.__setitem__", "a reference changes no array; use where or concat")
+
+    def __repr__(self) -> str:
+        return f"Traced(shape={self.shape}, dtype={self.dtype})"
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def _operator(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def forward(self: Traced, other: Any) -> Any:
+        return OPERATIONS[name](self.trace, self, other)
+
+    def reflected(self: Traced, other: Any) -> Any:
+        return OPERATIONS[name](self.trace, other, self)
+
+    return forward, reflected
+
+
+for _symbol, _name in {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "mod": "remainder",
+    "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
+    "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
+}.items():  # fmt: skip
+    _forward, _reflected = _operator(_name)
+    setattr(Traced, f"__{_symbol}__", _forward)
+    setattr(Traced, f"__r{_symbol}__", _reflected)
+for _symbol, _name in {
+    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
+}.items():  # fmt: skip
+    setattr(Traced, f"__{_symbol}__", _operator(_name)[0])
+for _symbol, _name in {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}.items():
+    setattr(Traced, f"__{_symbol}__", lambda self, _name=_name: OPERATIONS[_name](self.trace, self))
+
+
+def constant(trace: Trace, number: bool | int | float | np.generic, like: DType | None = None) -> Traced:
+    """A Python number: an integer beside integers, else a float.
+
+    A float that the accumulation type cannot hold is held rounded, and a kernel's constant is the rounded one: mathematics may mean
+    either, so the difference is part of the error."""
+    if isinstance(number, (bool, np.bool_)) and (like is None or like.kind == "bool"):
+        return Traced(trace, BOOL, np.asarray(bool(number)), scalar=True)
+    whole = isinstance(number, (int, np.integer))
+    if whole and (like is None or like.kind == "integer"):
+        dtype = like or BY_FORMAT["int64"]
+        limits = np.iinfo(np.dtype(dtype.stored))
+        if not limits.min <= int(number) <= limits.max:
+            raise Untraceable("integer constant", f"{number} is no {dtype}")
+        return Traced(trace, dtype, np.asarray(number, dtype.stored), scalar=True)
+    value = np.asarray(float(number))
+    with np.errstate(over="ignore"):
+        held = trace.accumulation.round(value)
+    dtype = BY_FORMAT[trace.accumulation.format]
+    if held == value or np.isnan(value):
+        return Traced(trace, dtype, value, scalar=True)
+    return Traced(trace, dtype, value, np.abs(held - value), np.minimum(held, value), np.maximum(held, value), scalar=True)
+
+
+def array(trace: Trace, given: Any, like: DType | None = None) -> Traced:
+    """`given` as a traced array: one already, a Python number, or a NumPy array of constants."""
+    if isinstance(given, Traced):
+        return given
+    if isinstance(given, (bool, int, float, np.generic)):
+        return constant(trace, given, like)
+    raise Untraceable(f"operand of type {type(given).__name__}", "use xp.asarray for constants")
+
+
+def pair(trace: Trace, left: Any, right: Any) -> tuple[Traced, Traced]:
+    """Two operands, of which one may be a Python number."""
+    if isinstance(left, Traced):
+        return left, array(trace, right, left.dtype)
+    if isinstance(right, Traced):
+        return array(trace, left, right.dtype), right
+    return array(trace, left), array(trace, right)
+
+
+def either(*masks: Masks) -> Masks:
+    """The union of masks that broadcast together; None where there is none."""
+    found = None
+    for mask in masks:
+        if mask is not None:
+            found = mask if found is None else found | mask
+    return found

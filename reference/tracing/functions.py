@@ -1,0 +1,270 @@
+"""Functions of one real number: value, running error, and the words of implementations.
+
+A monotone function takes the ends of an interval to the ends of its image; float64 evaluates it to within `ACCURACY` of the result
+(NumPy's and the C library's functions: 4 units in the last place at most), which is added to both the running error and the words.
+Then comes the error of the implementation (`function_errors.py`). Functions that are not monotone are Lipschitz or have a rule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bitverdict.reference.tracing.accumulation import Ends, widened
+from bitverdict.reference.tracing.arrays import Traced, array
+from bitverdict.reference.tracing.function_errors import FUNCTIONS, RESCALED
+from bitverdict.reference.tracing.real_arithmetic import all_finite, computed, real
+from bitverdict.reference.tracing.state import Trace, operation
+from bitverdict.reference.tracing.untraceable import Untraceable
+
+ACCURACY = 2.0**-50
+_ERF, _ERFC = (np.frompyfunc(function, 1, 1) for function in (math.erf, math.erfc))
+
+
+def erf_value(x: np.ndarray) -> np.ndarray:
+    """The C library's erf."""
+    return np.asarray(_ERF(x), np.float64)
+
+
+def erfc_value(x: np.ndarray) -> np.ndarray:
+    """The C library's erfc."""
+    return np.asarray(_ERFC(x), np.float64)
+
+
+RISING: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float, float]] = {
+    "exp": (np.exp, -np.inf, np.inf),
+    "exp2": (np.exp2, -np.inf, np.inf),
+    "expm1": (np.expm1, -np.inf, np.inf),
+    "log": (np.log, 0.0, np.inf),
+    "log2": (np.log2, 0.0, np.inf),
+    "log10": (np.log10, 0.0, np.inf),
+    "log1p": (np.log1p, -1.0, np.inf),
+    "sqrt": (np.sqrt, 0.0, np.inf),
+    "tanh": (np.tanh, -np.inf, np.inf),
+    "sinh": (np.sinh, -np.inf, np.inf),
+    "asinh": (np.arcsinh, -np.inf, np.inf),
+    "acosh": (np.arccosh, 1.0, np.inf),
+    "atanh": (np.arctanh, -1.0, 1.0),
+    "atan": (np.arctan, -np.inf, np.inf),
+    "asin": (np.arcsin, -1.0, 1.0),
+    "erf": (erf_value, -np.inf, np.inf),
+}
+"""Rising functions: value, and the ends of the domain."""
+FALLING: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float, float]] = {
+    "acos": (np.arccos, -1.0, 1.0),
+    "erfc": (erfc_value, -np.inf, np.inf),
+}
+"""Falling functions."""
+
+
+def image(function: Callable, domain: tuple[float, float], low: np.ndarray, high: np.ndarray, falls: bool) -> tuple[Ends, Any]:
+    """((low, high), mask of where a part of the interval lies outside the domain, or None) of a monotone function, to ACCURACY."""
+    outside = (low < domain[0]) | (high > domain[1])
+    if outside.any():
+        inside = outside & (high >= domain[0]) & (low <= domain[1])
+        low = np.where(inside, np.clip(low, *domain), low)
+        high = np.where(inside, np.clip(high, *domain), high)
+    else:
+        inside = None
+    one = function(low)
+    other = one if low is high else function(high)
+    return widened(*((other, one) if falls else (one, other)), ACCURACY), inside
+
+
+def monotone(trace: Trace, name: str, x: Traced) -> Traced:
+    """A function of RISING or FALLING."""
+    falls = name in FALLING
+    function, *domain = (FALLING if falls else RISING)[name]
+    rule = FUNCTIONS[name]
+    with np.errstate(all="ignore"):
+        value = function(x.value)
+        error = ACCURACY * np.abs(value)
+        unknown = None
+        if x.error is not None:
+            reach = np.where(np.isfinite(x.value), x.error, 0.0)
+            (low, high), inside = image(function, tuple(domain), x.value - reach, x.value + reach, falls)  # type: ignore[arg-type]
+            error = error + np.maximum(high - value, value - low)
+            if inside is not None:
+                error = np.where(inside, np.inf, error)
+            error = np.where(np.isnan(error) & ~np.isnan(value), np.inf, error)
+        low, high = x.ends
+        if rule.takes_flushed and trace.accumulation.format != "fp64":
+            low, high = _flushed_pair(trace, low, high)
+        ends, unknown = image(function, tuple(domain), low, high, falls)  # type: ignore[arg-type]
+        if trace.rounds(name):
+            ends = rule.applied(trace, *ends, extra=_of_argument(name, rule.argument, x))
+        if name == "exp" or name == "exp2":
+            ends = np.maximum(ends[0], 0.0), ends[1]
+        given = np.isinf(value) & ((x.value == domain[0]) | (x.value == domain[1])) if not all_finite(value) else None
+        return computed(trace, value, error, ends, (x,), meets=unknown, given=given)
+
+
+def _flushed_pair(trace: Trace, low: np.ndarray, high: np.ndarray) -> Ends:
+    """Of one array one array: exact operands stay so where none is subnormal."""
+    down, up = trace.accumulation.flushed(low, high)
+    return (low, low) if down is low and up is high and low is high else (down, up)
+
+
+def _of_argument(name: str, argument: float, x: Traced) -> np.ndarray | float:
+    """Relative error, in units, that grows with the argument; `function_errors.py` derives that of exp."""
+    if name not in ("exp", "exp2"):
+        return 0.0
+    size = exponent_magnitude(x)
+    folded = np.where(np.isfinite(size), size, 0.0) * (argument if name == "exp" else 0.0)
+    return folded + (RESCALED if _is_difference(x) else 0.0)
+
+
+def _is_difference(x: Traced) -> bool:
+    if x.chain is None:
+        return False
+    return x.chain.kind == "sum" or any(_is_difference(factor) for factor in x.chain.operands)
+
+
+def exponent_magnitude(x: Traced) -> np.ndarray:
+    """Sum of the magnitudes of the terms of `x`, into which a factor of the exponent may be folded; (...) of its shape."""
+    if x.chain is not None and x.chain.kind == "product" and _is_difference(x):
+        left, right = x.chain.operands
+        return exponent_magnitude(left) * exponent_magnitude(right)
+    return x.magnitude
+
+
+def _put(name: str) -> None:
+    @operation(name)
+    def function(trace: Trace, x: Any) -> Traced:
+        return monotone(trace, name, real(array(trace, x)))
+
+    function.__doc__ = f"{name}(x), element by element."
+
+
+for _name in (*RISING, *FALLING):
+    _put(_name)
+
+
+@operation("sin")
+def sin(trace: Trace, x: Any) -> Traced:
+    """sin(x): its slope is at most one."""
+    return _wave(trace, "sin", np.sin, x)
+
+
+@operation("cos")
+def cos(trace: Trace, x: Any) -> Traced:
+    """cos(x): its slope is at most one."""
+    return _wave(trace, "cos", np.cos, x)
+
+
+def _wave(trace: Trace, name: str, function: Callable, x: Any) -> Traced:
+    x = real(array(trace, x))
+    with np.errstate(all="ignore"):
+        value = function(x.value)
+        error = ACCURACY * np.abs(value) + (0.0 if x.error is None else np.minimum(x.error, 2.0))
+        low, high = x.ends
+        reach = np.maximum(high - x.value, x.value - low) + ACCURACY if x.low is not None else ACCURACY * np.abs(value)
+        ends: Ends = np.maximum(value - reach, -1.0), np.minimum(value + reach, 1.0)
+        if trace.rounds(name):
+            ends = FUNCTIONS[name].applied(trace, *ends)
+        return computed(trace, value, error, ends, (x,))
+
+
+@operation("cosh")
+def cosh(trace: Trace, x: Any) -> Traced:
+    """cosh(x), rising with |x|."""
+    from bitverdict.reference.tracing.elementwise import absolute
+
+    x = absolute(trace, x)
+    FUNCTIONS_OF_SIZE = {"cosh": np.cosh}
+    return _rising_from_zero(trace, "cosh", FUNCTIONS_OF_SIZE["cosh"], x)
+
+
+def _rising_from_zero(trace: Trace, name: str, function: Callable, x: Traced) -> Traced:
+    with np.errstate(all="ignore"):
+        value = function(x.value)
+        error = ACCURACY * np.abs(value)
+        if x.error is not None:
+            error = error + function(x.value + x.error) - value
+        ends, _ = image(function, (0.0, np.inf), *x.ends, False)
+        if trace.rounds(name):
+            ends = FUNCTIONS[name].applied(trace, *ends)
+        return computed(trace, value, error, ends, (x,))
+
+
+@operation("tan")
+def tan(trace: Trace, x: Any) -> Traced:
+    """tan(x), as a quotient would have it: rising between its poles."""
+    x = real(array(trace, x))
+    with np.errstate(all="ignore"):
+        value = np.tan(x.value)
+        low, high = x.ends
+        pole = np.floor(low / np.pi + 0.5) != np.floor(high / np.pi + 0.5)
+        ends: Ends = widened(np.where(pole, -np.inf, np.tan(low)), np.where(pole, np.inf, np.tan(high)), ACCURACY)
+        spread = 0.0 if x.error is None else x.error * (1 + value * value) * 2
+        error = ACCURACY * np.abs(value) + spread
+        if trace.rounds("tan"):
+            ends = FUNCTIONS["tan"].applied(trace, *ends)
+        return computed(trace, value, error, ends, (x,))
+
+
+@operation("pow")
+def power(trace: Trace, x1: Any, x2: Any) -> Traced:
+    """x1 ** x2; by a small integer, a product; by a half, a root."""
+    from bitverdict.reference.tracing.real_arithmetic import divide, multiply
+
+    if isinstance(x2, (int, float)) and isinstance(x1, Traced):
+        if x2 in (0.5, -0.5):
+            root = monotone(trace, "sqrt", real(x1))
+            return root if x2 > 0 else divide(trace, 1.0, root)
+        if float(x2).is_integer() and 1 <= abs(x2) <= 16 and (x1.is_float or x2 > 0):
+            found = x1
+            for _ in range(int(abs(x2)) - 1):
+                found = multiply(trace, found, x1)
+            return found if x2 > 0 else divide(trace, 1.0, found)
+    return _general_power(trace, x1, x2)
+
+
+def _general_power(trace: Trace, x1: Any, x2: Any) -> Traced:
+    """x1 ** x2 = exp(x2 log(x1)) for x1 > 0, monotone in each operand: its extremes lie at the ends."""
+    from bitverdict.reference.tracing.arrays import pair
+
+    left, right = pair(trace, x1, x2)
+    if not left.is_float and not right.is_float:
+        if (right.value < 0).any():
+            raise Untraceable("pow", "of an integer by a negative one")
+        from bitverdict.reference.tracing.real_arithmetic import integers
+
+        return integers(trace, np.power, left, right)
+    left, right = real(left), real(right)
+    with np.errstate(all="ignore"):
+        value = np.power(left.value, right.value)
+        value_error: np.ndarray = ACCURACY * np.abs(value)
+        if left.error is not None or right.error is not None:
+            ea = 0.0 if left.error is None else left.error
+            eb = 0.0 if right.error is None else right.error
+            corners = [np.power(left.value + i * ea, right.value + j * eb) for i in (-1, 1) for j in (-1, 1)]
+            spread = np.maximum.reduce([np.abs(corner - value) for corner in corners])
+            value_error = value_error + np.where(left.value - ea > 0, spread, np.inf)
+        four = [np.power(a, b) for a in left.ends for b in right.ends]
+        low, high = np.minimum.reduce(four), np.maximum.reduce(four)
+        exact = left.low is None and right.low is None
+        outside = None if exact else left.ends[0] <= 0
+        ends: Ends = widened(low, high, ACCURACY)
+        if trace.rounds("pow"):
+            ends = FUNCTIONS["pow"].applied(trace, *ends)
+        return computed(trace, value, value_error, ends, (left, right), meets=outside)
+
+
+@operation("square")
+def square(trace: Trace, x: Any) -> Traced:
+    """x x."""
+    from bitverdict.reference.tracing.real_arithmetic import multiply
+
+    return multiply(trace, x, x)
+
+
+@operation("reciprocal")
+def reciprocal(trace: Trace, x: Any) -> Traced:
+    """1 / x."""
+    from bitverdict.reference.tracing.real_arithmetic import divide
+
+    return divide(trace, 1.0, x)

@@ -1,0 +1,143 @@
+"""What a reference expects of one output: values, what is unknown, the words that may be stored, and where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bitverdict.reference.error_bound import words_between
+from bitverdict.reference.formats import FORMATS
+from bitverdict.reference.tracing.accumulation import Accumulation, accumulation_type
+from bitverdict.reference.tracing.arrays import Traced, array
+from bitverdict.reference.tracing.creation import asarray
+from bitverdict.reference.tracing.dtypes import dtype_of
+from bitverdict.reference.tracing.real_arithmetic import real
+from bitverdict.reference.tracing.state import Place, Trace
+from bitverdict.reference.tracing.untraceable import Untraceable
+
+Operands = Sequence[Any]
+Reference = Callable[..., Any]
+
+
+class TracedOutput:
+    """One output of a reference: arrays of one shape."""
+
+    def __init__(self, traced: Traced, again: Callable[[Trace], Traced], trace: Trace) -> None:
+        self._traced, self._again, self._trace = traced, again, trace
+
+    @property
+    def kind(self) -> str:
+        """ "float", "integer" or "bool"."""
+        return self._traced.dtype.kind
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+        return self._traced.shape
+
+    @property
+    def value(self) -> np.ndarray:
+        """The mathematics: float64, or the integers and bools themselves."""
+        return self._traced.value
+
+    @property
+    def error(self) -> np.ndarray:
+        """float64: |value - mathematics| at most; inf where it is not known. 0 of integers."""
+        if not self._traced.is_float:
+            return np.where(self.unknown, np.inf, 0.0)
+        return np.zeros(self.shape) if self._traced.error is None else np.broadcast_to(self._traced.error, self.shape)
+
+    @property
+    def unknown(self) -> np.ndarray:
+        """Where the mathematics is not decidable."""
+        found = self._traced
+        if found.is_float:
+            return np.zeros(self.shape, bool) if found.error is None else ~np.isfinite(self.error)
+        return np.zeros(self.shape, bool) if found.hangs is None else np.broadcast_to(found.hangs, self.shape)
+
+    @property
+    def unchanged(self) -> np.ndarray:
+        """Elements that no implementation may write."""
+        mask = self._traced.unchanged
+        return np.zeros(self.shape, bool) if mask is None else np.broadcast_to(mask, self.shape)
+
+    @property
+    def declared(self) -> frozenset[str]:
+        """Formats of all `round_to` of the trace."""
+        return frozenset(self._trace.declared)
+
+    def interval(self, format: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """(lowest words, highest words, whether NaN too, inconclusive) of what may be stored in `format`: unsigned words, by value
+        from the lowest to the highest. Where `inconclusive`, nothing is said. Integers and bools have one word each."""
+        traced = self._traced
+        if format in FORMATS or format == "fp64":
+            floats = real(traced)
+            low, high = floats.ends
+            open_ = np.zeros(self.shape, bool) if floats.open is None else np.broadcast_to(floats.open, self.shape)
+            open_ = open_ | (np.isnan(low) != np.isnan(high)) | (np.isnan(floats.value) != np.isnan(low))
+            if format == "fp64":
+                return low.view(np.uint64), high.view(np.uint64), np.zeros(self.shape, bool), open_
+            fmt = FORMATS[format]
+            with np.errstate(all="ignore"):
+                first, last, or_nan = words_between(fmt, low, high)
+            return first, last, or_nan, open_
+        if traced.is_float:
+            raise Untraceable("output", f"a float in {format}: the reference must say astype, floor or round")
+        dtype = dtype_of(format)
+        words = np.ascontiguousarray(traced.value.astype(dtype.stored))
+        if dtype.kind == "integer":
+            words = words.view(f"u{words.itemsize}")
+        else:
+            words = words.astype(np.uint8)
+        open_ = np.zeros(self.shape, bool) if traced.loose is None else np.broadcast_to(traced.loose, self.shape)
+        return words, words, np.zeros(self.shape, bool), open_
+
+    def contributions(self, where: np.ndarray | None = None) -> list[tuple[str, str, float]]:
+        """(operation, "file:line" of the reference, share) of each rounding, the largest first: by what share the intervals of the
+        words (of the elements `where`) shrink if the operation there rounded nothing. Evaluates the reference once for each."""
+        if not self._traced.is_float:
+            return []
+        listing = self._like(places={})
+        whole = _width(self._again(listing), where)
+        if whole <= 0:
+            return []
+        found = []
+        for place in listing.places or {}:
+            without = _width(self._again(self._like(muted=place)), where)
+            found.append((*place, max(0.0, 1.0 - without / whole)))
+        return sorted(found, key=lambda each: -each[2])
+
+    def _like(self, **changes: Any) -> Trace:
+        return Trace(self._trace.arch, self._trace.accumulation, **changes)
+
+
+def _width(traced: Traced, where: np.ndarray | None) -> float:
+    """Sum of the widths of the intervals, in float64, of those that are finite."""
+    low, high = traced.ends
+    with np.errstate(invalid="ignore"):
+        width = np.where(np.isfinite(high - low), high - low, 0.0)
+    return float(width.sum() if where is None else width[where].sum())
+
+
+def evaluated(function: Reference, trace: Trace, operands: Operands, named: dict[str, Any]) -> list[Traced]:
+    """The outputs of one evaluation."""
+    from bitverdict.reference.tracing.namespace import Namespace
+    from bitverdict.reference.tracing.operands import operand
+
+    given = [operand(trace, each) for each in operands]
+    found = function(Namespace(trace), *given, **{name: operand(trace, each) for name, each in named.items()})
+    outputs = list(found) if isinstance(found, (tuple, list)) else [found]
+    for each in outputs:
+        if not isinstance(each, (Traced, bool, int, float, np.generic)):
+            raise Untraceable("output", f"of type {type(each).__name__}: a reference returns arrays of xp")
+    return [each if isinstance(each, Traced) else asarray(trace, each) for each in outputs]
+
+
+def how_accumulated(name: str) -> Accumulation:
+    """The accumulation type of that name."""
+    return accumulation_type(name)
+
+
+__all__ = ["Place", "TracedOutput", "array", "evaluated", "how_accumulated"]

@@ -1,0 +1,406 @@
+"""Sum, difference, product and quotient of traced floats: value, running error, and the words of implementations.
+
+Write u for the unit of the accumulation type (2^-24 of fp32), and v for 2^-53, that of float64.
+
+*Running error.* Of operands within ea and eb of the mathematics, a + b is within ea + eb + v |a + b|, a b within
+|a| eb + |b| ea + ea eb + v |a b|, a / b within (ea + |q| eb) / (|b| - eb) + v |q|. A sum of exact operands has the error of its one
+rounding, which TwoSum gives (Knuth); a product of two numbers of 24 bits has none.
+
+*Words of a sum.* Exact arithmetic on the ends, then one rounding that may be left out: a product that is contracted into the sum is
+one such, and so covers `fma` either way. A chain of + and - over n > 2 terms is a sum in any order (`Chain`): no partial result
+leaves X = (G + |s|) / 2, G the sum of magnitudes and s the sum (reference/error_bound.py, step 1), each of the n - 2 roundings
+before the last moves it by u X at most, and so it stays within X (1 + u)^(n - 2).
+
+*Words of a product.* Likewise; a chain of n factors in any order has n - 1 roundings, the last on the whole product, each other at
+most u of it. If the exact product is a number of the type, so is each part of it, up to powers of two: nothing is rounded.
+
+*Words of a quotient.* `Function` "divide" of `function_errors.py`. By an exact power of two nothing is lost but in the subnormals.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bitverdict.reference.tracing.accumulation import MARGIN, Ends, widened
+from bitverdict.reference.tracing.arrays import Chain, Traced, either, pair
+from bitverdict.reference.tracing.dtypes import BY_FORMAT, DType, promoted
+from bitverdict.reference.tracing.function_errors import FUNCTIONS, Function
+from bitverdict.reference.tracing.state import Trace, operation
+from bitverdict.reference.tracing.untraceable import Untraceable
+
+V = 2.0**-53
+TINY = 2.0**-1074
+
+
+def float_type(trace: Trace) -> DType:
+    """The type of whatever is computed."""
+    return BY_FORMAT[trace.accumulation.format]
+
+
+def all_finite(array: np.ndarray) -> bool:
+    """Whether no element is infinite or NaN; False too where their sum overflows."""
+    return bool(np.isfinite(np.add.reduce(array, axis=None)))
+
+
+def computed(
+    trace: Trace,
+    value: np.ndarray,
+    error: np.ndarray | None,
+    ends: Ends | None,
+    operands: tuple[Traced, ...],
+    *,
+    meets: np.ndarray | None = None,
+    given: np.ndarray | None = None,
+    chain: Chain | None = None,
+) -> Traced:
+    """The float array of an operation, after its special values are settled.
+
+    `meets`: where the words may be NaN for a reason that the ends do not show. A NaN of the mathematics is a NaN of the words;
+    where only one of them may be, the element is open. An infinity of finite operands is float64's overflow, its error infinite,
+    unless it is `given` (1 / 0)."""
+    open_ = either(*(each.open for each in operands))
+    if open_ is not None:
+        open_ = np.broadcast_to(open_, value.shape)
+    low, high = (None, None) if ends is None else ends
+    quiet = all_finite(value) and (low is None or (all_finite(low) and all_finite(high))) and meets is None  # type: ignore[arg-type]
+    if not quiet:
+        nan = np.isnan(value)
+        given = np.zeros(value.shape, bool) if given is None else given
+        for each in operands:
+            given = given | ~np.isfinite(each.value)
+        overflowed = np.isinf(value) & ~given
+        if error is not None or overflowed.any():
+            error = np.where(np.isfinite(value), 0.0 if error is None else error, np.where(overflowed, np.inf, 0.0))
+            error = np.where(np.isnan(error), np.inf, error)
+        if low is not None and high is not None:
+            lost, known = np.isnan(low) | np.isnan(high), np.isnan(low) & np.isnan(high) & nan
+            loose = (lost & ~known) | (nan & ~lost)
+            if meets is not None:
+                loose |= meets & ~known
+            if loose.any():
+                open_ = loose if open_ is None else open_ | loose
+                low, high = np.where(loose, -np.inf, low), np.where(loose, np.inf, high)
+    if error is not None and not error.any():
+        error = None
+    return Traced(trace, float_type(trace), value, error, low, high, open_, chain=chain)
+
+
+def rounded_once(trace: Trace, value: np.ndarray, error: np.ndarray | None, ends: Ends | None) -> Ends | None:
+    """The ends after one rounding that may be left out; None where all are exact numbers of the type.
+
+    `ends` None: of the value itself, to within its error."""
+    how = trace.accumulation
+    if ends is None:
+        if error is None:
+            held = how.round(value)
+            if how.format == "fp64" or np.array_equal(held, value, equal_nan=True):
+                return None
+            return np.minimum(held, value), np.maximum(held, value)
+        return how.outward(value - error, value + error)
+    return how.outward(*ends)
+
+
+def short(array: Traced) -> bool:
+    """Whether all values are exact numbers of a type of at most 26 bits, so that a product of two is exact in float64."""
+    return array.error is None and array.low is None and array.trace.accumulation.format != "fp64" and array.dtype.format != "fp64"
+
+
+def add_(trace: Trace, name: str, left: Traced, right: Traced, sign: float) -> Traced:
+    """left + sign right."""
+    a, b = left.value, right.value if sign > 0 else -right.value
+    value = a + b
+    back = value - a
+    residual = np.abs((a - (value - back)) + (b - back))
+    error: np.ndarray | None = residual
+    if left.error is not None or right.error is not None:
+        error = residual + _sum_of(left.error, right.error) * (1 + 2 * V)
+    elif not residual.any():
+        error = None
+    left_chain, right_chain = left.chain, right.chain
+    parts = [each for each in (left_chain, right_chain) if each is not None and each.kind == "sum"]
+    meets = None
+    if left.low is None and right.low is None and not parts:
+        raw: Ends | None = None
+        chain_ends = (value, value) if error is None else (value - error, value + error)
+    else:
+        (al, ah), (bl, bh) = _terms(left), _terms(right)
+        if sign < 0:
+            bl, bh = -bh, -bl
+        chain_ends = raw = al + bl, ah + bh
+        if not (all_finite(raw[0]) and all_finite(raw[1])):
+            meets = ((al == -np.inf) & (bh == np.inf)) | ((ah == np.inf) & (bl == -np.inf))
+        if error is not None:  # the ends are float64's as well
+            raw = widened(*raw, MARGIN)
+    count = sum(each.count for each in parts) + 2 - len(parts)
+    chain = Chain("sum", count, *chain_ends, (left, right))
+    if not trace.rounds(name):
+        ends = raw if raw is not None else (None if error is None else chain_ends)
+    else:
+        if parts:
+            magnitude = chain.magnitude
+            unit, farthest = trace.accumulation.unit, np.maximum(np.abs(chain_ends[0]), np.abs(chain_ends[1]))
+            reach = (magnitude + farthest) / 2 * (1 + unit) ** (count - 2)
+            lost = np.where(_whole(trace, parts, left, right, magnitude), 0.0, (count - 2) * unit * (1 + MARGIN) * reach)
+            raw = widened(*chain_ends, 0.0, lost) if error is None else widened(*chain_ends, MARGIN, lost)
+        ends = rounded_once(trace, value, error, raw)
+    return computed(trace, value, error, ends, (left, right), meets=meets, chain=chain)
+
+
+def _terms(array: Traced) -> Ends:
+    """The ends that an operand of a sum brings: of a chain without its own roundings."""
+    if array.chain is not None and array.chain.kind == "sum":
+        return array.chain.low, array.chain.high
+    return array.ends
+
+
+def _whole(trace: Trace, parts: list[Chain], left: Traced, right: Traced, magnitude: np.ndarray) -> np.ndarray | bool:
+    """Whether all terms are integers whose magnitudes sum to less than 1 / u: then no order rounds."""
+    if left.error is not None or right.error is not None:
+        return False
+    ends = [*_terms(left), *_terms(right)]
+    whole: np.ndarray | bool = magnitude * trace.accumulation.unit < 1
+    for end in ends:
+        whole = whole & (np.floor(end) == end)
+    return whole if all(chain.low is chain.high for chain in parts) else False
+
+
+def _sum_of(left: np.ndarray | None, right: np.ndarray | None) -> np.ndarray:
+    if left is None:
+        return np.asarray(right)
+    return left if right is None else left + right
+
+
+@operation("add")
+def add(trace: Trace, x1: Any, x2: Any) -> Traced:
+    """x1 + x2."""
+    return _arithmetic(trace, "add", x1, x2)
+
+
+@operation("subtract")
+def subtract(trace: Trace, x1: Any, x2: Any) -> Traced:
+    """x1 - x2."""
+    return _arithmetic(trace, "subtract", x1, x2)
+
+
+@operation("multiply")
+def multiply(trace: Trace, x1: Any, x2: Any) -> Traced:
+    """x1 x2."""
+    return _arithmetic(trace, "multiply", x1, x2)
+
+
+_WHOLE_NUMBERS = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply}
+
+
+def _arithmetic(trace: Trace, name: str, x1: Any, x2: Any) -> Traced:
+    left, right = pair(trace, x1, x2)
+    if left.is_float or right.is_float:
+        left, right = real(left), real(right)
+        with np.errstate(all="ignore"):
+            if name == "multiply":
+                return product(trace, name, left, right)
+            return add_(trace, name, left, right, 1.0 if name == "add" else -1.0)
+    if "bool" == left.dtype.kind == right.dtype.kind:
+        raise Untraceable(name, "of two bool arrays")
+    return integers(trace, _WHOLE_NUMBERS[name], left, right)
+
+
+def real(array: Traced) -> Traced:
+    """An integer or bool array as real numbers: unknown where it hangs."""
+    if array.is_float:
+        return array
+    trace = array.trace
+    value = array.value.astype(np.float64)
+    error = None if array.hangs is None else np.where(array.hangs, np.inf, 0.0)
+    ends = rounded_once(trace, value, None, None)
+    found = computed(trace, value, error, ends, ())
+    if array.loose is not None:
+        found.open = either(found.open, array.loose)
+    found.scalar = array.scalar
+    return found
+
+
+def integers(trace: Trace, function: Any, left: Traced, right: Traced, dtype: DType | None = None) -> Traced:
+    """An exact operation on integers or bools; what hangs on a hanging element hangs."""
+    dtype = dtype or promoted(left.dtype, right.dtype)
+    common = promoted(left.dtype, right.dtype).stored
+    with np.errstate(all="ignore"):
+        value = np.asarray(function(left.value.astype(common), right.value.astype(common)))
+    return Traced(
+        trace,
+        dtype,
+        value.astype(dtype.stored, copy=False),
+        hangs=_spread(value.shape, left.hangs, right.hangs),
+        loose=_spread(value.shape, left.loose, right.loose),
+        scalar=left.scalar and right.scalar,
+    )
+
+
+def _spread(shape: tuple[int, ...], *masks: np.ndarray | None) -> np.ndarray | None:
+    found = either(*masks)
+    return None if found is None else np.broadcast_to(found, shape)
+
+
+def ends_of_product(left: Ends, right: Ends) -> Ends:
+    """The least and the largest product of numbers in two intervals."""
+    (al, ah), (bl, bh) = left, right
+    if al is ah and bl is bh:
+        exact = al * bl
+        return exact, exact
+    if al is ah:
+        one, other = al * bl, al * bh
+        return np.minimum(one, other), np.maximum(one, other)
+    if bl is bh:
+        one, other = al * bl, ah * bl
+        return np.minimum(one, other), np.maximum(one, other)
+    four = al * bl, al * bh, ah * bl, ah * bh
+    return np.minimum(np.minimum(four[0], four[1]), np.minimum(four[2], four[3])), np.maximum(
+        np.maximum(four[0], four[1]), np.maximum(four[2], four[3])
+    )
+
+
+def product(trace: Trace, name: str, left: Traced, right: Traced) -> Traced:
+    """left right; of an array with itself, a square."""
+    a, b = left.value, right.value
+    value = a * b
+    exact = short(left) and short(right)
+    error = None if exact else error_of_product(left, right, value)
+    parts = [each for each in (left.chain, right.chain) if each is not None and each.kind == "product"]
+    meets = None
+    if exact and not parts:
+        raw: Ends | None = None
+        chain_ends = value, value
+    else:
+        factors = _factor_ends(left), _factor_ends(right)
+        chain_ends = raw = square_ends(factors[0]) if left is right else ends_of_product(*factors)
+        if not (all_finite(raw[0]) and all_finite(raw[1])):
+            meets = zero_meets_infinity(*factors)
+        raw = widened(*raw, MARGIN) if error is not None else raw
+    count = sum(each.count for each in parts) + 2 - len(parts)
+    if not trace.rounds(name):
+        ends = raw
+    else:
+        if raw is not None and count > 2:
+            lost: np.ndarray | float = (count - 2) * trace.accumulation.unit * (1 + MARGIN) * (1 + trace.accumulation.unit) ** count
+            if error is None and raw[0] is raw[1]:
+                lost = np.where(trace.accumulation.round(value) == value, 0.0, lost)
+            raw = widened(*raw, lost)
+        ends = rounded_once(trace, value, error, raw)
+    found = computed(
+        trace, value, error, ends, (left, right), meets=meets, chain=Chain("product", count, *chain_ends, (left, right))
+    )
+    found.kept = _narrow_operands(left) | _narrow_operands(right)
+    found.scaled = bool(found.kept)
+    return found
+
+
+def _narrow_operands(array: Traced) -> frozenset[str]:
+    """Formats of at most 8 bits, of an operand as it was given or of what was scaled already."""
+    if array.scaled:
+        return array.kept
+    fmt = array.dtype.number
+    return frozenset({fmt.name}) if fmt is not None and fmt.width <= 8 and fmt.mantissa_bits and fmt.signed else frozenset()
+
+
+def error_of_product(left: Traced, right: Traced, value: np.ndarray) -> np.ndarray:
+    """Running error of a product; TINY where float64 may have lost a subnormal product."""
+    error = V * np.abs(value) + TINY
+    if left.error is not None:
+        error = error + left.error * np.abs(right.value)
+    if right.error is not None:
+        error = error + right.error * (np.abs(left.value) if left.error is None else np.abs(left.value) + left.error)
+    return error
+
+
+def square_ends(ends: Ends) -> Ends:
+    """Of the squares of what lies between."""
+    low, high = ends
+    if low is high:
+        exact = low * low
+        return exact, exact
+    one, other = low * low, high * high
+    return np.where((low <= 0) & (high >= 0), 0.0, np.minimum(one, other)), np.maximum(one, other)
+
+
+def zero_meets_infinity(left: Ends, right: Ends) -> np.ndarray:
+    """Where a zero of one side may be multiplied by an infinity of the other."""
+
+    def meets(zero: Ends, infinity: Ends) -> np.ndarray:
+        return (zero[0] <= 0) & (zero[1] >= 0) & (np.isinf(infinity[0]) | np.isinf(infinity[1]))
+
+    return meets(left, right) | meets(right, left)
+
+
+def _factor_ends(array: Traced) -> Ends:
+    if array.chain is not None and array.chain.kind == "product":
+        return array.chain.low, array.chain.high
+    return array.ends
+
+
+@operation("divide")
+def divide(trace: Trace, x1: Any, x2: Any) -> Traced:
+    """x1 / x2 of real numbers; integers become floats."""
+    left, right = pair(trace, x1, x2)
+    left, right = real(left), real(right)
+    with np.errstate(all="ignore"):
+        return quotient(trace, "divide", left, right, FUNCTIONS["divide"])
+
+
+def quotient(trace: Trace, name: str, left: Traced, right: Traced, rule: Function) -> Traced:
+    """left / right to within `rule`."""
+    a, b = left.value, right.value
+    value = a / b
+    size = np.abs(value)
+    error: np.ndarray | None = V * size + TINY
+    if left.error is not None or right.error is not None:
+        eb = 0.0 if right.error is None else right.error
+        ea = 0.0 if left.error is None else left.error
+        room = np.abs(b) - eb
+        error = np.where(room > 0, (ea + size * eb) / np.where(room > 0, room, 1.0) * (1 + 2.0**-50), np.inf) + error
+        # an overflow of float64 below: a / b is nearer to zero than |a| 2^-1022
+        error = np.where(np.isinf(b), np.abs(a) * 2.0**-1022, error) if np.isinf(b).any() else error
+    if short(left) and short(right):
+        whole = (value * b == a) & (value.astype(np.float32) == value)  # 24 bits by 24 bits: the product is exact
+        error = np.where(whole, 0.0, np.asarray(error)) if whole.any() else error
+    if right.scalar and right.size == 1 and np.isfinite(b).all() and b.all():  # a constant reciprocal, rounded
+        inverse = 1.0 / b
+        error = error + np.abs(a) * np.abs(trace.accumulation.round(np.asarray(inverse)) - inverse)
+    (al, ah), (bl, bh) = left.ends, right.ends
+    if bl is bh:
+        one, other = (value, value) if al is ah else (al / bl, ah / bl)
+        low, high = (one, other) if one is other else (np.minimum(one, other), np.maximum(one, other))
+        straddles = None
+    else:
+        four = al / bl, al / bh, ah / bl, ah / bh
+        low = np.minimum(np.minimum(four[0], four[1]), np.minimum(four[2], four[3]))
+        high = np.maximum(np.maximum(four[0], four[1]), np.maximum(four[2], four[3]))
+        straddles = (bl < 0) & (bh > 0)
+        if straddles.any():
+            low, high = np.where(straddles, -np.inf, low), np.where(straddles, np.inf, high)
+        else:
+            straddles = None
+    if bl is bh and _powers_of_two(b):
+        ends = rounded_once(trace, value, None, None) if al is ah else trace.accumulation.outward(low, high)
+        error = None if short(left) and short(right) and all_finite(value) else error
+    elif trace.rounds(name):
+        ends = rule.applied(trace, *widened(low, high, MARGIN))
+    else:
+        ends = low, high
+    meets = None
+    if not (all_finite(low) and all_finite(high)):
+        meets = (_holds_zero(left.ends) & _holds_zero(right.ends)) | (_holds_infinity(left.ends) & _holds_infinity(right.ends))
+    given = (b == 0) & (right.error is None) if not all_finite(value) else None
+    return computed(trace, value, error, ends, (left, right), meets=meets, given=given)
+
+
+def _powers_of_two(b: np.ndarray) -> bool:
+    return bool((np.abs(np.frexp(b)[0]) == 0.5).all())
+
+
+def _holds_zero(ends: Ends) -> np.ndarray:
+    return (ends[0] <= 0) & (ends[1] >= 0)
+
+
+def _holds_infinity(ends: Ends) -> np.ndarray:
+    return np.isinf(ends[0]) | np.isinf(ends[1])

@@ -1,0 +1,391 @@
+"""Sums, means, variances and extremes along axes.
+
+*Sum in any order.* Let n terms lie in intervals, and X be the larger of the sums of the largest positive and negative parts.
+No partial sum of any order or tree leaves it but by rounding. Each of the n - 1 additions moves it by at most u times itself. So it
+stays within X (1 + u)^(n - 1), and the total error is at most (n - 1) u X (1 + u)^(n - 1). The last rounding is taken as `outward`.
+Where all terms are exact multiples of a power of two g and sum in magnitude to less than g / u, no order rounds. An addition to
+global memory by an atomic flushes subnormal numbers. Where a term is less than 2^24 smallest normal numbers, and not zero, twice
+the smallest normal number is added for each addition.
+
+*Product in any order.* n - 1 roundings of u each.
+
+*Mean.* The sum times 1 / n: of a quotient by div.full, or a product with the rounded reciprocal, whichever comes first, so relative
+to the sum of magnitudes. *Variance.* Two passes: the mean, then the mean of the squares of the differences from it. That of
+E[x^2] - mean^2 is another algorithm, with another error: a reference that means it writes it.
+
+*Running error.* NumPy adds n terms in float64 with an error of at most (n - 1) v times the sum of magnitudes in any order (Higham).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bitverdict.reference.tracing.accumulation import MARGIN, Ends, widened
+from bitverdict.reference.tracing.arrays import Traced, array
+from bitverdict.reference.tracing.dtypes import BOOL, BY_FORMAT, DType, dtype_of
+from bitverdict.reference.tracing.elementwise import _none, _unsettled_by_nan, errors, truth
+from bitverdict.reference.tracing.function_errors import FUNCTIONS
+from bitverdict.reference.tracing.real_arithmetic import V, all_finite, computed, ends_of_product, real, rounded_once
+from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
+from bitverdict.reference.tracing.untraceable import Untraceable
+
+Axis = int | tuple[int, ...] | None
+
+
+def _axes(x: Traced, axis: Axis) -> tuple[int, ...]:
+    if axis is None:
+        return tuple(range(x.ndim))
+    given = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
+    return tuple(int(one) % x.ndim for one in given)
+
+
+def _count(x: Traced, axes: tuple[int, ...]) -> int:
+    return int(np.prod([x.shape[axis] for axis in axes], dtype=np.int64))
+
+
+def lowest_bits(values: np.ndarray) -> np.ndarray:
+    """Exponent of the largest power of two that divides each value; 4096 for zero."""
+    mantissa, exponent = np.frexp(values)
+    whole = np.ldexp(mantissa, 53).astype(np.int64)
+    trailing = np.frexp((whole & -whole).astype(np.float64))[1] - 1
+    return np.where(whole == 0, 4096, exponent - 53 + trailing)
+
+
+@operation("sum")
+def sum(trace: Trace, x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Traced:
+    """Sum in any order; integers wrap around in int64, or in `dtype`."""
+    x = array(trace, x)
+    axes = _axes(x, axis)
+    if not x.is_float:
+        return _whole_numbers(trace, np.add.reduce, x, axes, dtype, keepdims)
+    with np.errstate(all="ignore"):
+        value, error, ends, meets, _ = _summed(trace, "sum", x, axes, keepdims)
+        return computed(trace, value, error, ends, (_reduced_masks(x, axes, keepdims),), meets=meets)
+
+
+def _reduced_masks(x: Traced, axes: tuple[int, ...], keepdims: bool) -> Traced:
+    """What `computed` asks of an operand: whether some of its elements are not finite, and where words may be anything."""
+    open_ = None if x.open is None else np.asarray(x.open.any(axis=axes, keepdims=keepdims))
+    finite = np.isfinite(x.value).all(axis=axes, keepdims=keepdims)
+    return Traced(x.trace, x.dtype, np.where(finite, 0.0, np.inf), open=open_)
+
+
+def _summed(
+    trace: Trace, name: str, x: Traced, axes: tuple[int, ...], keepdims: bool
+) -> tuple[np.ndarray, np.ndarray | None, Ends | None, np.ndarray | None, np.ndarray]:
+    """(value, running error, ends, where infinities may meet, sum of magnitudes)."""
+    count: dict[str, Any] = {"axis": axes, "keepdims": keepdims}
+    how = trace.accumulation
+    n = _count(x, axes)
+    value = x.value.sum(**count)
+    size = np.abs(x.value)
+    magnitude = size.sum(**count) * (1 + n * V)
+    error: np.ndarray | None = max(n - 1, 0) * V * magnitude
+    if x.error is not None:
+        error = error + x.error.sum(**count) * (1 + n * V)
+    meets = None
+    if n == 1:
+        return value, None if x.error is None else error, None if x.low is None else _picked(x.ends, count), None, magnitude
+    exact = np.zeros(value.shape, bool)
+    if x.low is None:
+        low = high = value
+        if x.error is None:
+            grid = lowest_bits(x.value).min(**count, initial=4096)
+            unit = np.ldexp(1.0, np.clip(grid, -1000, 900))
+            exact = magnitude * how.unit < unit
+            error = np.where(magnitude * V < unit, 0.0, np.asarray(error))
+        reach = (magnitude + np.abs(value)) / 2
+        smallest = size
+        if error is not None:
+            low, high = value - error, value + error
+    else:
+        a, b = x.ends
+        low, high = a.sum(**count), b.sum(**count)
+        positive, negative_ = np.maximum(b, 0.0).sum(**count), -np.minimum(a, 0.0).sum(**count)
+        reach = np.maximum(positive, negative_)
+        magnitude = positive + negative_
+        smallest = np.where((a <= 0) & (b >= 0), np.maximum(np.abs(a), np.abs(b)), np.minimum(np.abs(a), np.abs(b)))
+        low, high = widened(low, high, 0.0, (n * V + MARGIN) * magnitude)
+        if not (all_finite(low) and all_finite(high)):
+            meets = (a == -np.inf).any(**count) & (b == np.inf).any(**count)
+    if not trace.rounds(name):
+        return value, error, (low, high), meets, magnitude
+    unit, growth = how.unit * (1 + 2.0**-20), np.exp(min((n - 1) * how.unit, 700.0))
+    lost = np.where(exact, 0.0, (n - 2) * unit * reach * growth)
+    if how.format != "fp64" and ((smallest < how.smallest_normal / how.unit) & (smallest > 0)).any():
+        lost = lost + np.where(exact & (value == how.round(value)), 0.0, 2 * n * how.smallest_normal)
+    overflows = reach * growth >= how.largest * (1 - how.unit)
+    low, high = widened(low, high, 0.0, np.where(np.isfinite(lost), lost, 0.0))
+    if overflows.any() and np.isfinite(value).any():
+        low, high, both = _past_the_end(trace, x, low, high, growth, count)
+        meets = both if meets is None else meets | both
+    if not lost.any() and error is not None and not error.any() and x.low is None:
+        return value, None, rounded_once(trace, value, None, None), meets, magnitude
+    return value, error, how.outward(low, high), meets, magnitude
+
+
+def _past_the_end(
+    trace: Trace, x: Traced, low: np.ndarray, high: np.ndarray, growth: float, count: dict
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The ends where partial sums may overflow: upward, downward, or both (then NaN too)."""
+    a, b = x.ends
+    limit = trace.accumulation.largest
+    rises = np.maximum(b, 0.0).sum(**count) * growth >= limit
+    falls = -np.minimum(a, 0.0).sum(**count) * growth >= limit
+    return np.where(falls, -np.inf, low), np.where(rises, np.inf, high), rises & falls
+
+
+def _picked(ends: Ends, count: dict) -> Ends:
+    return ends[0].sum(**count), ends[1].sum(**count)
+
+
+def _whole_numbers(trace: Trace, function: Callable, x: Traced, axes: tuple[int, ...], dtype: Any, keepdims: bool) -> Traced:
+    """Sums and products of integers, by the standard's default type: at least 64 bits, of the same sign."""
+    wide = BY_FORMAT["uint64" if x.dtype.name.startswith("u") else "int64"]
+    found = dtype_of(dtype) if dtype is not None else wide
+    value = np.asarray(function(x.value.astype(wide.stored), axis=axes, keepdims=keepdims) if axes else x.value.astype(wide.stored))
+    masks = [None if mask is None else np.asarray(mask.any(axis=axes, keepdims=keepdims)) for mask in (x.hangs, x.loose)]
+    whole = Traced(trace, wide, value, hangs=masks[0], loose=masks[1])
+    return OPERATIONS["astype"](trace, whole, found)
+
+
+@operation("prod")
+def prod(trace: Trace, x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Traced:
+    """Product in any order."""
+    x = array(trace, x)
+    axes = _axes(x, axis)
+    if not x.is_float:
+        found = x
+        for one in sorted(axes, reverse=True):
+            found = _whole_numbers(trace, np.multiply.reduce, found, (one,), dtype, True)
+        return found if keepdims else found.moved(lambda each: each.reshape([k for i, k in enumerate(x.shape) if i not in axes]))
+    n, how = _count(x, axes), trace.accumulation
+    count: dict[str, Any] = {"axis": axes, "keepdims": keepdims}
+    with np.errstate(all="ignore"):
+        value = x.value.prod(**count)
+        size = np.abs(x.value)
+        relative = np.where(size > 0, errors(x) / np.where(size > 0, size, 1.0), np.where(np.asarray(errors(x)) > 0, np.inf, 0.0))
+        error = np.abs(value) * (np.expm1(np.log1p(relative).sum(**count)) + 2 * n * V)
+        error = np.where(np.isnan(error) & ~np.isnan(value), np.inf, error)
+        first = [_flat(end, axes) for end in x.ends]
+        ends: Ends = (first[0], first[0]) if x.low is None else (first[0], first[1])
+        while ends[0].shape[-1] > 1:
+            even, odd = (tuple(end[..., start::2] for end in ends) for start in (0, 1))
+            rest = even[0].shape[-1] - odd[0].shape[-1]
+            pairs = ends_of_product((even[0][..., : -rest or None], even[1][..., : -rest or None]), (odd[0], odd[1]))
+            ends = (
+                np.concatenate([pairs[0], even[0][..., even[0].shape[-1] - rest :]], axis=-1),
+                np.concatenate([pairs[1], even[1][..., even[1].shape[-1] - rest :]], axis=-1),
+            )
+        ends = ends[0].reshape(value.shape), ends[1].reshape(value.shape)
+        ends = widened(*ends, MARGIN + 2 * n * V)
+        if trace.rounds("prod"):
+            ends = how.outward(*widened(*ends, max(n - 2, 0) * how.unit * (1 + how.unit) ** n))
+        return computed(trace, value, error, ends, (_reduced_masks(x, axes, keepdims),))
+
+
+def _flat(part: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """With `axes` as one last axis, at least one long."""
+    kept = [axis for axis in range(part.ndim) if axis not in axes]
+    moved = np.transpose(part, [*kept, *axes]).reshape(*(part.shape[axis] for axis in kept), -1)
+    return moved if moved.shape[-1] else np.ones((*moved.shape[:-1], 1))
+
+
+@operation("mean")
+def mean(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Traced:
+    """The sum by the number of terms."""
+    x = real(array(trace, x))
+    axes = _axes(x, axis)
+    with np.errstate(all="ignore"):
+        return _mean(trace, "mean", x, axes, keepdims, _count(x, axes))
+
+
+def _mean(trace: Trace, name: str, x: Traced, axes: tuple[int, ...], keepdims: bool, divisor: float) -> Traced:
+    total, error, ends, meets, magnitude = _summed(trace, name, x, axes, keepdims)
+    inverse = 1.0 / divisor if divisor else np.nan
+    value = total / divisor if divisor else np.full(total.shape, np.nan)
+    off = np.abs(trace.accumulation.round(np.asarray(inverse)) - inverse) if np.isfinite(inverse) else 0.0
+    low, high = (total, total) if ends is None else ends
+    low, high = (end * inverse for end in (low, high))
+    if float(np.frexp(inverse)[0]) == 0.5 or divisor == 1:
+        error = None if error is None else error * inverse
+        ends = None if ends is None else trace.accumulation.outward(low, high)
+        if ends is None:
+            ends = rounded_once(trace, value, error, None)
+    else:
+        error = (0.0 if error is None else error) * inverse + V * np.abs(value) + off * magnitude
+        if trace.rounds(name):
+            lost = FUNCTIONS["divide"].relative * trace.accumulation.unit * (1 + 2.0**-16) * magnitude * inverse
+            low, high = trace.accumulation.flushed(*widened(low, high, MARGIN, np.where(np.isfinite(lost), lost, 0.0)))
+            ends = trace.accumulation.outward(low, high)
+        else:
+            ends = widened(low, high, MARGIN)
+    return computed(trace, value, error, ends, (_reduced_masks(x, axes, keepdims),), meets=meets)
+
+
+@operation("var")
+def var(trace: Trace, x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Traced:
+    """The mean of the squares of the differences from the mean, in two passes; the divisor less `correction`."""
+    x = real(array(trace, x))
+    axes = _axes(x, axis)
+    with np.errstate(all="ignore"):
+        middle = _mean(trace, "var", x, axes, True, _count(x, axes))
+        apart = OPERATIONS["subtract"](trace, x, middle)
+        squares = OPERATIONS["multiply"](trace, apart, apart)
+        return _mean(trace, "var", squares, axes, keepdims, _count(x, axes) - correction)
+
+
+@operation("std")
+def std(trace: Trace, x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Traced:
+    """The root of the variance."""
+    return OPERATIONS["sqrt"](trace, var(trace, x, axis=axis, correction=correction, keepdims=keepdims))
+
+
+def _extreme(trace: Trace, function: Callable, x: Any, axis: Axis, keepdims: bool) -> Traced:
+    x = array(trace, x)
+    axes = _axes(x, axis)
+
+    def each(part: np.ndarray) -> np.ndarray:
+        return np.asarray(function(part, axis=axes, keepdims=keepdims))
+
+    def any_of(mask: np.ndarray | None) -> np.ndarray | None:
+        return None if mask is None else np.asarray(mask.any(axis=axes, keepdims=keepdims))
+
+    found = Traced(trace, x.dtype, each(x.value), hangs=any_of(x.hangs), loose=any_of(x.loose), open=any_of(x.open))
+    if not x.is_float:
+        return found
+    if x.error is not None:
+        found.error = x.error.max(axis=axes, keepdims=keepdims)
+    if x.low is not None:
+        found.low, found.high = each(x.ends[0]), each(x.ends[1])
+    nan = np.isnan(x.value)
+    return _unsettled_by_nan(found, nan.any(axis=axes, keepdims=keepdims) & ~nan.all(axis=axes, keepdims=keepdims))
+
+
+@operation("max")
+def max_(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Traced:
+    """The largest; nothing is decided beside a NaN."""
+    return _extreme(trace, np.max, x, axis, keepdims)
+
+
+@operation("min")
+def min_(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Traced:
+    """The smallest; nothing is decided beside a NaN."""
+    return _extreme(trace, np.min, x, axis, keepdims)
+
+
+def _of_bools(trace: Trace, function: Callable, x: Any, axis: Axis, keepdims: bool, decides: bool) -> Traced:
+    """`any` or `all`: an element that is `decides` and sure decides alone."""
+    x = truth(array(trace, x))
+    axes = _axes(x, axis)
+    value = np.asarray(function(x.value, axis=axes, keepdims=keepdims))
+
+    def mask(open_: np.ndarray | None) -> np.ndarray | None:
+        if open_ is None:
+            return None
+        sure = ((x.value == decides) & ~open_).any(axis=axes, keepdims=keepdims)
+        return _none(open_.any(axis=axes, keepdims=keepdims) & ~sure)
+
+    return Traced(trace, BOOL, value, hangs=mask(x.hangs), loose=mask(x.loose))
+
+
+@operation("any")
+def any_(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Traced:
+    """Whether an element is true."""
+    return _of_bools(trace, np.any, x, axis, keepdims, True)
+
+
+@operation("all")
+def all_(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Traced:
+    """Whether all elements are true."""
+    return _of_bools(trace, np.all, x, axis, keepdims, False)
+
+
+@operation("count_nonzero")
+def count_nonzero(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Traced:
+    """How many elements are not zero."""
+    return sum(trace, truth(array(trace, x)), axis=axis, keepdims=keepdims)
+
+
+@operation("cumulative_sum")
+def cumulative_sum(trace: Trace, x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Traced:
+    """Sums of the first 1, 2, ... n elements, each in any order."""
+    x, axis = _one_axis(array(trace, x), axis, "cumulative_sum")
+    if not x.is_float:
+        found = _whole_scan(trace, np.cumsum, x, axis, dtype)
+    else:
+        found = _scan_of_floats(trace, x, axis)
+    return _with_initial(trace, found, axis, 0) if include_initial else found
+
+
+@operation("cumulative_prod")
+def cumulative_prod(
+    trace: Trace, x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Traced:
+    """Products of the first 1, 2, ... n elements."""
+    x, axis = _one_axis(array(trace, x), axis, "cumulative_prod")
+    if not x.is_float:
+        found = _whole_scan(trace, np.cumprod, x, axis, dtype)
+    else:
+        parts, total = [], None
+        for place in range(x.shape[axis]):
+            one = x.moved(lambda each: np.take(each, [place], axis))
+            total = one if total is None else OPERATIONS["multiply"](trace, total, one)
+            parts.append(total)
+        found = OPERATIONS["concat"](trace, parts, axis=axis)
+    return _with_initial(trace, found, axis, 1) if include_initial else found
+
+
+def _one_axis(x: Traced, axis: int | None, name: str) -> tuple[Traced, int]:
+    if axis is None and x.ndim != 1:
+        raise Untraceable(name, f"of an array of {x.ndim} axes without axis=")
+    return x, 0 if axis is None else axis % x.ndim
+
+
+def _whole_scan(trace: Trace, function: Callable, x: Traced, axis: int, dtype: Any) -> Traced:
+    wide: DType = BY_FORMAT["uint64" if x.dtype.name.startswith("u") else "int64"]
+    masks = [None if mask is None else np.logical_or.accumulate(mask, axis=axis) for mask in (x.hangs, x.loose)]
+    found = Traced(trace, wide, function(x.value.astype(wide.stored), axis=axis), hangs=masks[0], loose=masks[1])
+    return found if dtype is None else OPERATIONS["astype"](trace, found, dtype)
+
+
+def _scan_of_floats(trace: Trace, x: Traced, axis: int) -> Traced:
+    how = trace.accumulation
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    n = np.arange(1, x.shape[axis] + 1, dtype=np.float64).reshape(shape)
+    with np.errstate(all="ignore"):
+        value = np.cumsum(x.value, axis=axis)
+        size = np.cumsum(np.abs(x.value), axis=axis) * (1 + n * V)
+        error = (n - 1) * V * size + (0.0 if x.error is None else np.cumsum(x.error, axis=axis) * (1 + n * V))
+        low, high = (np.cumsum(end, axis=axis) for end in x.ends)
+        reach = np.cumsum(np.maximum(np.abs(x.ends[0]), np.abs(x.ends[1])), axis=axis) * np.exp(n * how.unit)
+        low, high = widened(low, high, 0.0, (n * V + MARGIN) * reach)
+        if trace.rounds("cumulative_sum"):
+            exact = np.zeros(value.shape, bool)
+            if x.low is None and x.error is None:
+                unit = np.ldexp(1.0, np.clip(np.minimum.accumulate(lowest_bits(x.value), axis=axis), -1000, 900))
+                exact = size * how.unit < unit
+                error = np.where(size * V < unit, 0.0, error)
+                low, high = np.where(exact, value, low), np.where(exact, value, high)
+            lost = np.where(exact, 0.0, np.maximum(n - 2, 0) * how.unit * (1 + 2.0**-20) * reach)
+            low, high = how.outward(*widened(low, high, 0.0, np.where(np.isfinite(lost), lost, 0.0)))
+            over = reach >= how.largest
+            low, high = np.where(over, -np.inf, low), np.where(over, np.inf, high)
+        open_ = None if x.open is None else np.logical_or.accumulate(x.open, axis=axis)
+        bad = np.logical_or.accumulate(~np.isfinite(x.value), axis=axis)
+        found = computed(trace, value, error, (low, high), (Traced(trace, x.dtype, np.where(bad, np.inf, 0.0), open=open_),))
+    return found
+
+
+def _with_initial(trace: Trace, found: Traced, axis: int, first: int) -> Traced:
+    shape = list(found.shape)
+    shape[axis] = 1
+    start = Traced(trace, found.dtype, np.full(shape, first, found.dtype.stored))
+    return OPERATIONS["concat"](trace, [start, found], axis=axis)
+
+
+__all__ = ["ends_of_product"]

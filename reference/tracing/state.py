@@ -1,0 +1,57 @@
+"""One trace: on which target, in which accumulation type, what the reference declared, and which line is at work."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bitverdict.reference.tracing.accumulation import Accumulation, accumulation_type
+
+_HERE = str(Path(__file__).parent)
+Place = tuple[str, str]
+"""An operation and "file:line" of the reference that asked for it."""
+
+OPERATIONS: dict[str, Callable[..., Any]] = {}
+"""Every name of the namespace -> a function of the trace and of the operation's own arguments."""
+
+
+@dataclass
+class Trace:
+    """What one evaluation of a reference shares."""
+
+    arch: str = "sm_90"
+    accumulation: Accumulation = field(default_factory=lambda: accumulation_type("fp32"))
+    declared: set[str] = field(default_factory=set)
+    places: dict[Place, None] | None = None  # where a rounding was: filled when it is a dictionary
+    muted: Place | None = None  # the operation there does not round
+
+    def rounds(self, operation: str) -> bool:
+        """Whether the roundings of `operation` count, which only `contributions` ever denies."""
+        if self.places is None and self.muted is None:
+            return True
+        place = operation, caller()
+        if self.places is not None:
+            self.places[place] = None
+        return place != self.muted
+
+
+def caller() -> str:
+    """ "file:line" of the nearest frame outside this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def operation(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Puts a function of (trace, ...) into the namespace under `names`."""
+
+    def put(function: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            OPERATIONS[name] = function
+        return function
+
+    return put
