@@ -13,8 +13,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bitverdict.harness.contracts.described.draw import Draw as Draw
     from bitverdict.harness.emulator import EmulatedFault as EmulatedFault
     from bitverdict.harness.emulator import emulated as emulated
+    from bitverdict.harness.frontends.public import judged as judged
     from bitverdict.harness.judge.judge import judge as judge
     from bitverdict.harness.model.case import Case as Case
     from bitverdict.harness.model.case import Operand as Operand
@@ -32,6 +34,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Case": "harness.model.case",
     "Contract": "harness.model.contract",
+    "Draw": "harness.contracts.described.draw",
     "EmulatedFault": "harness.emulator",
     "ExpectedOutput": "harness.model.contract",
     "Operand": "harness.model.case",
@@ -41,6 +44,7 @@ _HOME = {
     "Target": "harness.model.targets",
     "Verdict": "harness.model.verdict",
     "emulated": "harness.emulator",
+    "judged": "harness.frontends.public",
     "judge": "harness.judge.judge",
     "target": "harness.model.targets",
     "targets": "harness.model.targets",

@@ -1,1 +1,1 @@
-"""Command line and pytest plugin: arguments in, exit status out, no policy."""
+"""Command line, pytest plugin and the public functions: arguments in, exit status out, no policy."""

@@ -10,6 +10,7 @@ import json
 import os
 import shlex
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,14 @@ from bitverdict.harness.frontends.pytest_targets import gpus_called, is_leased
 from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session import reproducers, tables, tally
 from bitverdict.harness.session.case_source import CaseSource, derived_seed
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import PROFILES
 from bitverdict.harness.session.session import Session
-from bitverdict.harness.session.shrink import failure_class
+from bitverdict.harness.session.shrink import KernelFailed, failure_class
 from bitverdict.harness.workers.gpu_lease import lease
 from bitverdict.harness.workers.pool import WorkerPool
 
@@ -110,15 +112,28 @@ class NodeJudge:
         What the machine does not let it do fails the node in one sentence, which names no kernel.
         """
         __tracebackhide__ = True
+        seed = self.seed if node.shards == 1 else derived_seed(self.seed, str(node.shard), str(node.shards))
         try:
-            self._hold(node, properties)
-        except MachineFault as fault:
+            self._hold(node, CaseSource(node.stem, self.machine(node.target), seed), properties)
+        except (MachineFault, UsageError) as fault:
             pytest.fail(f"error: {fault}", pytrace=False)
 
-    def _hold(self, node: Node, properties: Properties) -> None:
+    def hold_test(self, source: Callable[[Target], CaseSource], target: str, properties: Properties) -> None:
+        """Judge a test of the public functions on the target called so: a failure has the report as its text, and no traceback."""
         __tracebackhide__ = True
-        seed = self.seed if node.shards == 1 else derived_seed(self.seed, str(node.shard), str(node.shards))
-        source = CaseSource(node.stem, self.machine(node.target), seed)
+        said = ""
+        try:
+            found = replace(source(self.machine(target)), seed=self.seed)
+            self._hold(Node(found.name, target), found, properties)
+        except (MachineFault, UsageError) as fault:
+            said = f"error: {fault}"
+        except KernelFailed as failed:
+            said = str(failed)
+        if said:  # here, or what was raised would be shown before it
+            pytest.fail(said, pytrace=False)
+
+    def _hold(self, node: Node, source: CaseSource, properties: Properties) -> None:
+        __tracebackhide__ = True
         if source.unserved:
             _skip(node.stem, source.unserved, properties)
         properties.append(("judged", 1))
@@ -137,7 +152,7 @@ class NodeJudge:
         reports = [tables.text_of(bug.report()) for bug in bugs]
         if failed is not None:
             raise failure_class(failed.verdict.signature)("\n" + "\n".join(reports))
-        said = ["; ".join(session.tally.open()), *tables.not_run_lines(session.tally)]
+        said = ["; ".join(session.tally.open()), *session.tally.inconclusive, *tables.not_run_lines(session.tally)]
         pytest.fail("\n".join(said + reports), pytrace=False)
 
     def hold_large(self, node: LargeNode, properties: Properties) -> None:

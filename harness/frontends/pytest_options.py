@@ -1,7 +1,8 @@
 """pytest's options, and the switch: all that an installation's entry point loads.
 
-Without ``--bitverdict``, or ``bitverdict = true`` in pytest's configuration, the options are there and nothing else happens: no
-fixture, no hook, and neither NumPy nor torch is imported. This checkout's conftest.py loads the plugin itself.
+Without ``--bitverdict``, or ``bitverdict = true`` in pytest's configuration, the options are there and the tests that
+`bitverdict.judged` and `bitverdict.test` make. Nothing else happens: no fixture, and where there is no such test neither NumPy nor
+torch is imported. This checkout's conftest.py loads the plugin itself.
 """
 
 from __future__ import annotations
@@ -39,6 +40,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--harness-products", type=int, default=1 << 30, metavar="N", help="products that one large case's expected words may cost"
     )
     group.addoption("--replay", type=Path, default=None, metavar="DIR", help="judge the reproducers of DIR too, each as a test")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if hasattr(metafunc.function, "__bitverdict__"):
+        from bitverdict.harness.frontends.pytest_judged import parametrize
+
+        parametrize(metafunc)
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    source = getattr(pyfuncitem.obj, "__bitverdict__", None)
+    if source is None:
+        return None
+    from bitverdict.harness.frontends.pytest_judged import hold
+
+    __tracebackhide__ = True
+    hold(pyfuncitem, source)
+    return True
 
 
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:

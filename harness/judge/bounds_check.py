@@ -51,6 +51,7 @@ class Buffer:
     band: int = 0
     arena: Arena | None = None
     islands: Islands | None = None  # of a far view: the bytes that hold poison and are compared
+    written: bool = False  # an input that is an output too: its elements may change
 
     def as_uploaded(self) -> np.ndarray | None:
         """The bytes of an input's storage as they were uploaded; None of an output."""
@@ -75,7 +76,8 @@ def first_out_of_bounds(buffers: Sequence[tuple[Buffer, bool]]) -> OutOfBounds |
         if not clean and (found := _out_of_bounds(buffer)) is not None:
             return found
     for arena in arenas:
-        if id(arena) in touched and arena.before is not None:  # its inputs are as they were: what changed is the copy
+        own = any(buffer.written for buffer in there if buffer.arena is arena)
+        if id(arena) in touched and arena.before is not None and not own:  # its inputs are as they were: what changed is the copy
             count = int((arena.whole != arena.before).sum())
             message = f"stray write far from every buffer: {count} bytes of the harness's own copy of the inputs"
             return OutOfBounds(Outcome.STRAY_WRITE, message, {"bytes": count})
@@ -105,8 +107,10 @@ def _out_of_bounds(buffer: Buffer) -> OutOfBounds | None:
     before = buffer.as_uploaded()
     if before is not None:
         changed = now != before
+        if buffer.written:
+            changed &= _elements(buffer) == 0
     elif buffer.islands is not None:
-        changed = (now != buffer.poison) & (buffer.islands.of(torch.from_numpy(_owned(buffer))) == 0)
+        changed = (now != buffer.poison) & (_elements(buffer) == 0)
     else:
         changed = now != buffer.poison
         changed[buffer.start : buffer.start + buffer.length] = False
@@ -129,7 +133,7 @@ def _out_of_bounds(buffer: Buffer) -> OutOfBounds | None:
         "strides": list(buffer.view.stride()),
         "written": written.tolist(),
     }
-    if before is not None and inside:
+    if before is not None and inside and not buffer.written:
         return OutOfBounds(Outcome.INPUT_CHANGED, f"input {buffer.name} changed: {len(places)} bytes, the first {where}", details)
     return OutOfBounds(
         Outcome.STRAY_WRITE,
@@ -137,6 +141,12 @@ def _out_of_bounds(buffer: Buffer) -> OutOfBounds | None:
         f"the last at element {last // itemsize} from its start",
         details,
     )
+
+
+def _elements(buffer: Buffer) -> np.ndarray:
+    """(bytes,) of what is compared: not 0 where an element of the view lies."""
+    owned = _owned(buffer)
+    return owned if buffer.islands is None else buffer.islands.of(torch.from_numpy(owned))
 
 
 def _in_gaps(buffer: Buffer, now: np.ndarray) -> np.ndarray:

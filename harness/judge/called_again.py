@@ -41,7 +41,7 @@ class CalledAgain(Contract):
     def __init__(self, inner: Contract) -> None:
         self.inner = inner
         self.either_row, self.must_launch = inner.either_row, inner.must_launch
-        self.pointers_in_memory = inner.pointers_in_memory
+        self.pointers_in_memory, self.any_launcher = inner.pointers_in_memory, inner.any_launcher
         self.returned = 0  # calls that came back
         self.overwritten: list[str] = []  # outputs of the first call that the second call changed
         self.same: list[str] = []  # outputs of the second call that have the first one's words
@@ -51,6 +51,13 @@ class CalledAgain(Contract):
 
     def recorded(self, case: Case) -> dict:
         return self.inner.recorded(case)
+
+    def declared(self, case: Case) -> frozenset[str] | None:
+        return self.inner.declared(case)
+
+    def written(self, case: Case) -> frozenset[str]:
+        found = self.inner.written(case)
+        return found | {name + SECOND for name in found}
 
     def operands(self, case: Case) -> list[Operand]:
         later = (replace(each, name=each.name + SECOND) for each in self.inner.operands(second(case)))

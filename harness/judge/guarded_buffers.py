@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -140,8 +140,10 @@ class Guard:
         self.buffers.append(Buffer(name, storage, view, band, place.length, self.poison.output))
         return view
 
-    def out_of_bounds(self) -> OutOfBounds | None:
-        """The first stray write or changed input, or None. Waits for the device."""
+    def out_of_bounds(self, written: Collection[str] = ()) -> OutOfBounds | None:
+        """The first stray write or changed input, or None; inputs in `written` may change. Waits for the device."""
+        for buffer in self.buffers:
+            buffer.written = buffer.name in written
         near = [(buffer, buffer.islands is None and self._there(buffer.storage.device)) for buffer in self.buffers]
         return first_out_of_bounds(near)
 

@@ -20,12 +20,14 @@ from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.judge.guarded_buffers import TORCH_DTYPES
 from bitverdict.harness.judge.instrumentation import own_instrumentation
 from bitverdict.harness.judge.launch import launch
+from bitverdict.harness.judge.missing_features import missing_feature
 from bitverdict.harness.model.addresses import load, load_afresh, resolve
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput
+from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput, Undecided
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 
+COMPILER = ("emulator", "verifier", "ptxas")  # layers that refuse what an architecture does not have
 NO_KERNEL = "no Triton kernel was launched: what was judged is no kernel, so its right words say nothing about one"
 
 
@@ -38,14 +40,22 @@ def judge(case: Case, target: Target, contract: Contract | None = None) -> Verdi
         return replace(_not_run(f"{target.name} lacks {lacking}"), seconds=clock.seconds())
     with own_instrumentation(case.launcher or case.contract):
         verdict = _of_its_calls(case, target, contract, clock)
-    needs_it = verdict.outcome is Outcome.REFUSED and verdict.details.get("layer") in ("emulator", "verifier", "ptxas", "launcher")
+    layer = verdict.details.get("layer") if verdict.outcome is Outcome.REFUSED else None
+    needs_it = layer in (*COMPILER, "launcher")
     if lacking and verdict.failed and needs_it:  # a user's launcher may need what the shipped kernel does, or may not
         verdict = _not_run(f"{target.name} lacks {lacking}: {verdict.message}")
+    elif contract.any_launcher and verdict.failed and layer in (*COMPILER, "front end"):
+        feature = missing_feature(verdict, target.features)
+        verdict = verdict if feature is None else _not_run(f"{target.name} lacks {feature}: {verdict.message}")
     return replace(verdict, seconds=clock.seconds())
 
 
 def _not_run(why: str) -> Verdict:
     return Verdict(decision=Decision.NOT_RUN, outcome=Outcome.NOT_RUN, basis=Basis.NOTHING, message=why)
+
+
+def _undecided(why: str) -> Verdict:
+    return Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.INCONCLUSIVE, basis=Basis.NOTHING, message=why)
 
 
 def _of_its_calls(case: Case, target: Target, contract: Contract, clock: Clock) -> Verdict:
@@ -74,7 +84,10 @@ def _judge(
     verdict = against_fault(expected_outcome, seen) if seen.outcome is not None or not expected_outcome.result else None
     if verdict is None:
         with clock.on("reference"):
-            expected = contract.expected(case, target, operands, seen.recorded)
+            try:
+                expected = contract.expected(case, target, operands, seen.recorded)
+            except Undecided as why:
+                return replace(_undecided(str(why)), advice=seen.advice, recorded=seen.recorded)
             contradiction = next((said for each in expected if (said := contradicted(each))), "")
         verdict = (
             against_words(expected, [_compared(each, seen) for each in expected], seen.hangs)

@@ -58,7 +58,7 @@ def _launch_once(
             tensors = {name: uploaded[operand.name] for name, operand in operands.items()}
         remember()
         if case.config is None and not target.emulated and not case.tuning:
-            _tune(case, target, contract, launcher, tensors, clock)
+            _tune(case, target, contract, launcher, operands, clock)
         with (
             clock.on("launch"),
             _compilations(clock),
@@ -80,7 +80,7 @@ def _launch_once(
             if device is not None and seen.outputs:
                 found = {name: device.enclosure(tensor) for name, tensor in outputs.items()}
                 seen.enclosed = {name: each for name, each in found.items() if each is not None}
-            out_of_bounds = guard.out_of_bounds()
+            out_of_bounds = guard.out_of_bounds(contract.written(case))
     except Exception as error:  # whatever a kernel or its launcher does is an outcome
         seen, out_of_bounds = outcome_of(error), None
         if case.launcher and seen.layer == "launcher":
@@ -94,7 +94,7 @@ def _launch_once(
         seen.details = {
             f"poison of {name}": poison_word(guard.poison.output, word.dtype.itemsize) for name, word in seen.outputs.items()
         }
-        seen.recorded |= contract.recorded(case)
+        seen.recorded |= contract.recorded(case) | ({"poison": guard.poison.output} if contract.any_launcher else {})
     return seen
 
 
@@ -110,16 +110,16 @@ def _returned(outputs: dict[str, Any]) -> Seen:
     return Seen(outputs={name: words(tensor) for name, tensor in outputs.items()}, dtypes=dtypes)
 
 
-def _tune(case: Case, target: Target, contract: Contract, launcher: Callable | None, tensors: dict, clock: Clock) -> None:
+def _tune(
+    case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock
+) -> None:
     """A launch before the one that is judged: an autotuner on hardware runs every candidate into one output, where each fills in
-    what another leaves out. The judged launch is then the winner's alone, into fresh poison."""
-    with (
-        clock.on("tuning"),
-        _own_cache(case),
-        entered(target, case.schedule),
-        guarded_allocations(Guard(Poison.of(case.data_seed))),
-    ):
-        contract.launch(case, tensors, launcher)
+    what another leaves out. The judged launch is then the winner's alone, into fresh poison. Operands are its own: one may be an
+    output too."""
+    guard = Guard(Poison.of(case.data_seed))
+    with clock.on("tuning"), _own_cache(case), entered(target, case.schedule), guarded_allocations(guard):
+        uploaded = guard.upload_all(operands.values(), device_of(target))
+        contract.launch(case, {name: uploaded[operand.name] for name, operand in operands.items()}, launcher)
 
 
 @contextmanager

@@ -1,4 +1,8 @@
-"""What an address names: a kernel's stem, ``package.module:NAME`` or ``path/file.py:NAME``."""
+"""What an address names: a kernel's stem, ``package.module:NAME`` or ``path/file.py:NAME``.
+
+NAME may have dots, as in ``path/file.py:TestRows.test_softmax``. What holds a contract or stands for a launcher, because a function
+was decorated by one of the public functions, is taken for that: by its attributes `__contract__` and `__launcher__`.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,14 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from bitverdict.harness.model.contract import Contract
-from bitverdict.harness.model.paths import kernels_with_a_contract
+from bitverdict.harness.model.paths import is_ours, kernels_with_a_contract
 from bitverdict.harness.model.supervision import stage
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 
@@ -39,6 +44,7 @@ def resolve(address: str) -> Contract:
             ) from None
     else:
         found = load(address)
+    found = getattr(found, "__contract__", found)
     if not isinstance(found, Contract):
         raise UsageError(f"contract {address!r}: is a {type(found).__name__}, must be a bitverdict.harness.model.contract.Contract")
     return found
@@ -66,8 +72,26 @@ def place_of(address: str) -> str:
     return str(Path(place).resolve()) if place.endswith(".py") else place
 
 
+_known: dict[str, Any] = {}
+
+
+def know(address: str, found: Any) -> None:
+    """From here on `address` leads to `found` in this process, whose module is imported already, maybe by another name."""
+    _known[address] = found
+
+
+def look_in(folders: Iterable[str]) -> None:
+    """Have imports look in `folders` first, in their order; those that are looked in already stay where they are."""
+    missing = [folder for folder in folders if folder not in sys.path]
+    sys.path[:0] = missing
+    if missing:
+        importlib.invalidate_caches()
+
+
 def load(address: str) -> Any:
     """The object at ``package.module:NAME`` or ``path/file.py:NAME``; a file is imported once per process."""
+    if address in _known:
+        return _known[address]
     place, _, name = current(address).rpartition(":")
     if not place or not name:
         raise UsageError(f"address {address!r}: must be package.module:NAME or path/file.py:NAME")
@@ -88,7 +112,8 @@ def load(address: str) -> Any:
             said = _where(error, Path())
             raise UsageError(f"address {address!r}: {place} cannot be imported: {said}; mend the module") from error
     try:
-        return getattr(module, name)
+        found = attrgetter(name)(module)
+        return getattr(found, "__launcher__", found)
     except AttributeError:
         public = [n for n, value in vars(module).items() if not n.startswith("_") and _may_be_named(value, module)]
         shown = ", ".join(public[:12]) or "no function and no contract"
@@ -106,7 +131,13 @@ def load_afresh(address: str) -> Any:
     place, _, name = address.rpartition(":")
     module = sys.modules.get(place)
     path = Path(place).resolve() if place.endswith(".py") else Path(str(module.__file__ if module else place))
-    return getattr(_load_file(path, address, again=place if module else ""), name)
+    found = attrgetter(name)(_load_file(path, address, again=place if module else ""))
+    return getattr(found, "__launcher__", found)
+
+
+def is_importing() -> bool:
+    """Whether a file that an address names is being imported, in this thread or another: what it calls is not asked of it."""
+    return bool(_importing)
 
 
 def _where(error: BaseException, path: Path) -> str:
@@ -119,13 +150,42 @@ def _where(error: BaseException, path: Path) -> str:
 
 def _import(place: str, address: str) -> Any:
 
-    with stage(f"address {address!r}: importing {place}", "mend the module"), while_importing(address):
+    with stage(f"address {address!r}: importing {place}", "mend the module"), _noted(address), while_importing(address):
         return importlib.import_module(place)
+
+
+def package_of(path: Path) -> str:
+    """The package of the file at `path`, by the name that this process imports it by; empty where it lies in none."""
+    names, folder = [], path.parent
+    while (folder / "__init__.py").is_file():
+        names.append(folder.name)
+        folder = folder.parent
+    package = ".".join(reversed(names))
+    if not package or is_ours(path):
+        return ""
+    try:
+        found = importlib.import_module(package)
+    except Exception:  # the file will say what is wrong, if it needs the package
+        return ""
+    return package if str(path.parent) in {str(Path(each).resolve()) for each in getattr(found, "__path__", ())} else ""
+
+
+_importing: list[str] = []
+
+
+@contextmanager
+def _noted(address: str) -> Iterator[None]:
+    _importing.append(address)
+    try:
+        yield
+    finally:
+        _importing.remove(address)
 
 
 def _load_file(path: Path, address: str, *, again: str | None = None) -> Any:
     """The module of the file at `path`, once per process. `again`: anew, as a sibling of the module of that name, if it has one."""
-    name = f"_loaded_{path.stem}_{abs(hash(str(path))):x}"
+    package = package_of(path)
+    name = f"{package}{'.' if package else ''}_loaded_{path.stem}_{abs(hash(str(path))):x}"
     if again is not None:
         name = f"{again or name}_again_{len(sys.modules)}"
     if name in sys.modules:
@@ -136,7 +196,7 @@ def _load_file(path: Path, address: str, *, again: str | None = None) -> Any:
     sys.modules[name] = module  # before execution: triton.jit and dataclasses look their module up
 
     try:
-        with stage(f"address {address!r}: importing {path.name}", "mend the file"), while_importing(address):
+        with stage(f"address {address!r}: importing {path.name}", "mend the file"), _noted(address), while_importing(address):
             spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]

@@ -24,6 +24,7 @@ class Case:
     <multiprocessors>"; hardware ignores it. `tuning` says which configuration autotuners take ("first", "config <n>") and whether
     their tuning runs are judged too ("runs"); "" leaves it to the target. `calls`: 2 calls the launcher again on other operands.
     `indices` are operands of row numbers, each written out; an operand that it does not name is drawn from regime and `data_seed`.
+    `search_path`: folders in which the files of a user's repository find each other's modules, before all others.
     `real_values`: whether an emulated launch also computes without rounding, where the contract wants it (`Contract.declared`).
     """
 
@@ -38,6 +39,7 @@ class Case:
     calls: int = 1
     indices: Indices = ()
     real_values: bool = True
+    search_path: tuple[str, ...] = ()
 
     @property
     def schedule_kind(self) -> str:
@@ -47,6 +49,8 @@ class Case:
     def to_json(self) -> dict:
         config = dataclasses.asdict(self.config) if dataclasses.is_dataclass(self.config) else self.config  # type: ignore[arg-type]
         more: dict[str, Any] = {name: value for name, plain in _PLAIN.items() if (value := getattr(self, name)) != plain}
+        if self.search_path:
+            more["search_path"] = list(self.search_path)
         if self.indices:
             more["indices"] = {name: list(numbers) for name, numbers in self.indices}
         return {

@@ -48,6 +48,8 @@ def check_case(record: Any) -> None:
     for name, kind in (*((text, str) for text in texts), ("data_seed", int), ("calls", int), ("real_values", bool)):
         if name in record and type(record[name]) is not kind:
             raise UsageError(f"case.{name} is {record[name]!r:.100}: must be {_NAMES[kind]}")
+    if not isinstance(folders := record.get("search_path", []), list) or not all(isinstance(each, str) for each in folders):
+        raise UsageError(f"case.search_path is {folders!r:.100}: must be a list of texts")
     for name in ("problem", "config"):
         if name in record and not isinstance(record[name], dict | str | None):
             raise UsageError(f"case.{name} is {record[name]!r:.100}: must be an object of JSON")

@@ -7,7 +7,7 @@ worth drawing (`cases`, `required`), what is expected for one of them on one tar
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -24,7 +24,14 @@ from bitverdict.harness.model.case import _PLAIN, Case, Indices, Operand
 
 def case_from_record(contract: Contract, record: Mapping) -> Case:
     """The case of `record`, as `Case.to_json` wrote it: what the contract reads of it, and the fields that every case has."""
-    return dataclasses.replace(contract.case_from_json(record), **{name: record.get(name, plain) for name, plain in _PLAIN.items()})
+    every = {name: record.get(name, plain) for name, plain in _PLAIN.items()} | {
+        "search_path": tuple(record.get("search_path", ()))
+    }
+    return dataclasses.replace(contract.case_from_json(record), **every)
+
+
+class Undecided(Exception):
+    """Raised by `Contract.expected` where the mathematics of a case cannot be said: the case is inconclusive, for this reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +132,7 @@ class Contract:
     requires: frozenset = frozenset()  # bitverdict.kernels.features.Feature
     either_row: bool = False  # of two rows that a case scatters to one place either may stay: elsewhere two that differ are a race
     pointers_in_memory: bool = False  # the kernel loads pointers: to operands, or to what its launcher allocated
+    any_launcher: bool = False  # the launcher is a user's, of which nothing is known before its first launch
     must_launch: bool = (
         False  # whether right words, from operands that are not empty, are inconclusive where no kernel was launched
     )
@@ -171,6 +179,14 @@ class Contract:
         """The formats whose conversions are mathematics, maybe none, where the launch is to compute real values too; None where
         nobody holds them to anything."""
         return None
+
+    def written(self, case: Case) -> frozenset[str]:
+        """Of the launch just made the operands that it may have written: outputs that are written in place."""
+        return frozenset()
+
+    def simpler(self, case: Case) -> Iterator[Case]:
+        """Cases simpler than `case` by what it drew, the simplest first: where its problem is no record of plain fields."""
+        return iter(())
 
     def index_lists(self, case: Case) -> tuple[IndexList, ...]:
         """The operands of row numbers that a case of this shape can write out."""

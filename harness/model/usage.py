@@ -10,6 +10,10 @@ class UsageError(ValueError):
     """Something asked for is wrong. The text has the value, the rule and the remedy, on one line."""
 
 
+class BodyError(UsageError):
+    """The body of a described kernel does not keep its rule: it may depend on its draws alone. It ends a run."""
+
+
 def did_you_mean(name: object, known: Iterable[str], cutoff: float = 0.76) -> str:
     """ " (did you mean 'x'?)" where one of `known` is spelt nearly like `name` or ends in it; else empty.
 

@@ -116,6 +116,8 @@ def _told(record: Any) -> list[str]:
         return []
     if not dataclasses.is_dataclass(record):
         return [str(record)]
+    if hasattr(record, "told"):  # it says itself what a person wants to know
+        return record.told()
     told = []
     for each in dataclasses.fields(record):
         value = getattr(record, each.name)

@@ -53,7 +53,7 @@ class Reducer:
             before = case
             for field in fields_of(case):
                 case = self._lowered(case, field)
-            case = self._with_smaller_lists(case)
+            case = self._with_simpler_draws(self._with_smaller_lists(case))
             if case == before:  # nothing simple is left: look closer
                 for field in fields_of(case):
                     case = self._searched(case, field)
@@ -122,6 +122,16 @@ class Reducer:
                 case = self._changed(case, how)
         for of, place in smaller_lists.numbers_that_matter(self.contract, case):
             case = self._with_simpler_number(case, of, place)
+        return case
+
+    def _with_simpler_draws(self, case: Case) -> Case:
+        """`case` with each draw as simple as the contract can make it, where its problem is a record of draws."""
+        simpler = True
+        while simpler and not self.ended:
+            found = next(
+                (legal for made in self.contract.simpler(case) if (legal := self._legal_and_shown(made)) is not None), case
+            )
+            simpler, case = found != case, found
         return case
 
     def _changed(self, case: Case, how: Callable[[Case], Case | None]) -> Case:

@@ -23,7 +23,7 @@ from bitverdict import __version__
 from bitverdict.harness.judge.instrumentation import read_again
 from bitverdict.harness.judge.machine_faults import writing
 from bitverdict.harness.model import verdict as verdicts
-from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.addresses import look_in, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.case_fields import check_case
 from bitverdict.harness.model.contract import case_from_record
@@ -192,6 +192,7 @@ def restored(seed: Reproducer, *, embedded: bool = False) -> tuple[Case, list[st
             os.environ[name] = value
     if seed.knobs:
         read_again()
+    look_in(record.get("search_path", ()))
     contract = resolve(record["contract"])
     try:
         case = case_from_record(contract, record)

@@ -19,6 +19,7 @@ from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target, nearest_emulated
+from bitverdict.harness.model.usage import BodyError, UsageError
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.bugs import Bug
@@ -238,6 +239,8 @@ class Session:
         self._contracts |= {source.address: source.contract for source in sources}
 
     def _count(self, case: Case, target: Target, verdict: Verdict) -> None:
+        if verdict.decision is Decision.ERROR and verdict.details.get("raised") == BodyError.__name__:
+            raise UsageError(verdict.message)
         source, contract = self._sources[case.contract, target.name], self._contracts[case.contract]
         classes = contract.coverage(case, target)
         self.tally.count(case, source.name, target.name, classes, verdict)

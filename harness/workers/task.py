@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bitverdict.harness.model.addresses import load, resolve
+from bitverdict.harness.model.addresses import load, look_in, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import case_from_record
 from bitverdict.harness.model.targets import Target
@@ -43,6 +43,7 @@ def performed(record: Mapping, target: Target) -> Verdict:
         return load(record["task"])(target, record["given"])
     from bitverdict.harness.judge.judge import judge  # not where a task is only handed over
 
+    look_in(record.get("search_path", ()))
     contract = resolve(record["contract"])
     return judge(case_from_record(contract, dict(record)), target, contract)
 

@@ -27,6 +27,9 @@ small whole numbers."""
 TENTH = "tenth"
 """A regime of its own: deviates of standard deviation 0.1, what the tutorial of the Ampere product feeds it."""
 
+MODERATE = "moderate"
+"""A regime of its own, of described kernels: any mantissa, exponents from -4 to 3."""
+
 INTEGERS: dict[str, type[np.signedinteger]] = {"int8": np.int8, "int32": np.int32}
 WHOLE = 1023  # the largest of the whole numbers that go beside an exact product, times 2^-6
 _SPECIAL_SHARE = 64  # one element in so many, and at least one of each finite special where there is room
@@ -43,8 +46,8 @@ def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.G
 
     ValueError (value, rule, remedy) for an unknown regime or format.
     """
-    if regime not in (*REGIMES, EXACT, TENTH):
-        raise UsageError(f"regime {regime!r}: unknown; use one of {', '.join((*REGIMES, EXACT, TENTH))}")
+    if regime not in (*REGIMES, EXACT, TENTH, MODERATE):
+        raise UsageError(f"regime {regime!r}: unknown; use one of {', '.join((*REGIMES, EXACT, TENTH, MODERATE))}")
     if format_name in INTEGERS:
         return _integers(INTEGERS[format_name], shape, regime, rng)
     if format_name not in FORMATS:
@@ -57,6 +60,9 @@ def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.G
             return encode(fmt, rng.integers(-WHOLE, WHOLE + 1, shape) * 2.0**-6, overflow=Overflow.SATURATE)
         case "wide":
             return _wide(fmt, shape, rng)
+        case "moderate":
+            exponent = rng.integers(max(fmt.bias - 4, 1), fmt.bias + 4, shape)
+            return _assemble(fmt, exponent, rng.integers(0, 1 << fmt.mantissa_bits, shape), rng)
         case "subnormals":
             return np.where(rng.random(shape) < 0.5, _subnormals(fmt, shape, rng), _wide(fmt, shape, rng))
         case "largest":

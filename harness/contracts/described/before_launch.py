@@ -1,0 +1,84 @@
+"""The process that draws runs a body up to its first use of a tensor: nothing is launched there, and CUDA is never initialised."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Used(BaseException):
+    """A body used a tensor: what it drew until then is its case. No `except Exception` of a launcher's catches it."""
+
+
+class Placeholder:
+    """A tensor that is not there: it knows its shape, dtype and number of axes, and any other use raises `Used`."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+        import torch
+
+        object.__setattr__(self, "_known", {"shape": torch.Size(shape), "dtype": dtype, "ndim": len(shape)})
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:  # a launcher may assert that it is given a tensor
+        import torch
+
+        return torch.Tensor
+
+    def __getattr__(self, name: str) -> Any:
+        known = object.__getattribute__(self, "_known")
+        if name in known:
+            return known[name]
+        raise Used
+
+
+def _use(self: Placeholder, *arguments: Any) -> Any:
+    raise Used
+
+
+for _name in (
+    *("add", "radd", "sub", "rsub", "mul", "rmul", "matmul", "rmatmul", "truediv", "rtruediv", "floordiv", "mod", "pow", "rpow"),
+    *("and", "or", "xor", "lshift", "rshift", "iadd", "isub", "imul", "itruediv", "neg", "pos", "abs", "invert"),
+    *("eq", "ne", "lt", "le", "gt", "ge", "getitem", "setitem", "len", "iter", "bool", "int", "float", "index", "contains"),
+    *("setattr", "delattr", "array", "dlpack", "hash"),
+):
+    setattr(Placeholder, f"__{_name}__", _use)
+
+
+class _NoDriver:
+    """In the place of Triton's driver: whoever asks it anything is about to launch."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise Used
+
+
+@contextmanager
+def nothing_is_launched() -> Iterator[None]:
+    """Inside, `Used` is raised by any function of torch, by a launch of Triton, and by what would initialise CUDA."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    class Stops(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            raise Used
+
+    def initialise() -> None:
+        raise Used
+
+    drivers: Any = sys.modules.get("triton.runtime.driver")
+    config = drivers.driver if drivers is not None else None
+    earlier, active = torch.cuda._lazy_init, config._active if config is not None else None
+    torch.cuda._lazy_init = initialise
+    if config is not None:
+        config.set_active(_NoDriver())
+    try:
+        with Stops():
+            yield
+    finally:
+        torch.cuda._lazy_init = earlier
+        if config is not None:
+            config.set_active(active)

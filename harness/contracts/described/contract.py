@@ -1,0 +1,321 @@
+"""The contract of a described kernel: its body draws and launches, its reference is traced, and everything else follows.
+
+Required cases take each draw through its edges and each regime once; generated ones are Hypothesis's. What must come is what the
+trace of the reference says (`bitverdict.reference.tracing`): real values to float64's own running error, and words to the bound of
+an implementation that sums in the accumulation type, in any order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bitverdict.harness.contracts.described import decisions
+from bitverdict.harness.contracts.described.arguments import assign, check_arguments
+from bitverdict.harness.contracts.described.before_launch import Used, nothing_is_launched
+from bitverdict.harness.contracts.described.draw import Discarded, Draw, operands_of
+from bitverdict.harness.contracts.described.dtypes import format_of, format_of_result, torch_dtype
+from bitverdict.harness.contracts.described.operands import PLAIN, SPECIAL, operand
+from bitverdict.harness.contracts.described.outputs import expected_output
+from bitverdict.harness.contracts.described.record import OPERANDS, Drawn, Entry
+from bitverdict.harness.model.case import CASE_VERSION, Case, Operand
+from bitverdict.harness.model.contract import Contract, ExpectedOutput, Undecided
+from bitverdict.harness.model.usage import BodyError, UsageError
+
+if TYPE_CHECKING:
+    import torch
+    from hypothesis.strategies import SearchStrategy
+
+    from bitverdict.harness.model.targets import Target
+
+REQUIRED = 10  # cases besides those that a regime or a choice adds
+MOST_REQUIRED = 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What a user says of a kernel.
+
+    `body(draw)` draws operands and returns what the kernel returned, or the arguments of `launcher`, an address. `reference(xp,
+    *operands, **named)` is the mathematics. `exact`: a result is held to the one word that is nearest to the reference. `returns`:
+    formats of the outputs, in order; without it that which comes. `accumulation`: the type in which the kernel may sum.
+    `specials`: feed NaN, infinities, subnormals and the whole range of exponents too.
+    """
+
+    body: Callable[[Draw], Any]
+    reference: Callable[..., Any]
+    exact: bool = False
+    returns: tuple[str, ...] = ()
+    accumulation: str = "fp32"
+    specials: bool = False
+    regimes: tuple[str, ...] = ()
+    launcher: str = ""
+    real_values: bool = True
+
+
+class DescribedContract(Contract):
+    """The contract of `description`; `where` says its address and the folders in which its modules are found."""
+
+    any_launcher = True
+    must_launch = True
+
+    def __init__(self, description: Description, where: Callable[[], tuple[str, tuple[str, ...]]]) -> None:
+        self.description, self.where = description, where
+        self._returned: dict[str, Any] = {}
+        self._written: frozenset[str] = frozenset()
+
+    @property
+    def address(self) -> str:  # type: ignore[override]  # known once its module is
+        return self.where()[0]
+
+    @property
+    def regimes(self) -> tuple[str, ...]:
+        """What operands are fed, the plainest first."""
+        return self.description.regimes or (PLAIN + SPECIAL if self.description.specials else PLAIN)
+
+    # --- which cases
+
+    def cases(self, target: Target) -> SearchStrategy[Case]:
+        from hypothesis import assume
+        from hypothesis import strategies as st
+
+        from bitverdict.harness.contracts.inputs import strategies
+
+        @st.composite
+        def drawn(draw: Callable) -> Case:
+            problem = self.drawn(decisions.ByHypothesis(draw))
+            assume(problem is not None)
+            assert problem is not None
+            return self.case(
+                problem,
+                regime=draw(st.sampled_from(self.regimes)),
+                data_seed=draw(strategies.data_seeds()),
+                schedule=draw(strategies.schedules(target.emulated)),
+            )
+
+        return drawn()
+
+    def required(self, target: Target) -> list[Case]:
+        from bitverdict.harness.contracts.inputs import strategies
+
+        schedules = strategies.listed_schedules(target.emulated, 1)
+        found: dict[str, Case] = {}
+        entries: tuple[Entry, ...] = ()
+        number = asked = 0
+        while number < max(REQUIRED, asked) and number < MOST_REQUIRED:
+            problem = self.drawn(decisions.Listed(number))
+            if problem is not None:
+                entries = entries or problem.draws
+                asked = max([len(self.regimes), *(len(entry.asked) for entry in entries if entry.kind == "choice")])
+                case = self.case(
+                    problem,
+                    regime=self.regimes[len(found) % len(self.regimes)],
+                    data_seed=number,
+                    schedule=strategies.cycled(schedules, number),
+                    calls=1 if found else 2,
+                )
+                found.setdefault(dataclasses.replace(case, data_seed=0, schedule="eager").key, case)
+            number += 1
+        return list(found.values())
+
+    def drawn(self, source: decisions.Source) -> Drawn | None:
+        """What the body draws where `source` decides; None where it leaves the case out."""
+        draw = Draw(source)
+        with nothing_is_launched():
+            try:
+                self.description.body(draw)
+            except Used:
+                pass
+            except Discarded:
+                return None
+            except UsageError:
+                raise
+            except Exception as error:
+                if type(error).__module__.partition(".")[0] == "hypothesis":
+                    raise  # what it could not draw
+                return Drawn(draw.entries)  # the launch raises it again, and is told of it there
+        check_arguments(self.description.reference, draw.entries)
+        return Drawn(draw.entries).with_names(self.names(draw.entries))
+
+    def case(self, problem: Drawn, **rest: Any) -> Case:
+        address, folders = self.where()
+        return Case(
+            contract=address,
+            problem=problem,
+            launcher=self.description.launcher,
+            search_path=folders,
+            real_values=self.description.real_values,
+            **rest,
+        )
+
+    def simpler(self, case: Case) -> Iterator[Case]:
+        """`case` with one draw made simpler, the others as they are, as far as the body draws them still."""
+        values = [entry.value for entry in case.problem.draws]
+        for place, options in enumerate(self._options(values)):
+            for value in options.simpler(values[place]) if options is not None else ():  # type: ignore[arg-type]
+                try:
+                    problem = self.drawn(decisions.Simplest([*values[:place], value, *values[place + 1 :]]))
+                except UsageError:
+                    continue
+                if problem is not None and problem != case.problem:
+                    yield dataclasses.replace(case, problem=problem)
+
+    def _options(self, values: Sequence[Any]) -> list[decisions.Options | None]:
+        """What each draw of a case may be."""
+        asked: list[decisions.Options | None] = []
+
+        class Listens(decisions.Simplest):
+            def decide(self, place: int, kind: str, options: decisions.Options) -> Any:
+                asked.append(options)
+                return super().decide(place, kind, options)
+
+        self.drawn(Listens(values))
+        return [*asked, *[None] * (len(values) - len(asked))][: len(values)]
+
+    def case_from_json(self, record: Mapping) -> Case:
+        if record.get("version") != CASE_VERSION:
+            raise UsageError(
+                f"case of version {record.get('version')!r}: this installation reads version {CASE_VERSION}; replay it with "
+                "the one that wrote it"
+            )
+        rest = {name: record[name] for name in ("contract", "regime", "data_seed", "schedule", "launcher") if name in record}
+        if rest.get("regime", self.regimes[0]) not in (*PLAIN, *SPECIAL, *self.regimes):
+            raise UsageError(f"case.regime is {rest['regime']!r:.100}: must be one of {', '.join((*PLAIN, *SPECIAL))}")
+        return Case(problem=Drawn.from_json(record.get("problem") or {}), **({"contract": self.address} | rest))
+
+    def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
+        seen: dict[str, str | int] = {"target": target.name, "regime": case.regime, "schedule": case.schedule_kind}
+        entries: tuple[Entry, ...] = case.problem.draws
+        formats = dict.fromkeys(entry.dtype for entry in entries if entry.kind in OPERANDS)
+        if formats:
+            seen["dtype"] = next(iter(formats))
+        for place, entry in enumerate(entries):
+            called = entry.name or f"draw {place}"
+            if entry.kind == "size":
+                seen[f"{called} mod 16"] = int(entry.value or 0) % decisions.DIVISOR
+            elif entry.kind in ("choice", "flag", "tensor", "indices", "mask"):
+                seen[called] = str(entry.value)
+        return seen
+
+    # --- one case
+
+    def operands(self, case: Case) -> list[Operand]:
+        names = self.names(case.problem.draws)
+        return [operand(case, entry, place, names[place]) for place, entry in operands_of(case.problem.draws)]
+
+    def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Callable | None) -> Mapping[str, Any]:
+        import torch
+
+        self._returned, self._written = {}, frozenset()
+        entries: tuple[Entry, ...] = case.problem.draws
+        names = self.names(entries)
+        outputs: list[Any] = []
+
+        def tensor_of(entry: Entry, place: int) -> Any:
+            if place in names and names[place] in tensors:
+                return tensors[names[place]]
+            device = next(iter(tensors.values())).device if tensors else "cuda"
+            outputs.append(torch.empty(entry.shape or (), dtype=torch_dtype(entry.dtype), device=device))  # entry.shape
+            return outputs[-1]
+
+        draw = Draw(decisions.Recorded(entries), tensor_of)
+        made = self.description.body(draw)
+        if len(draw.entries) != len(entries):
+            raise BodyError(
+                f"the body draws {len(draw.entries)} values now and drew {len(entries)} when the case was drawn: "
+                "a body may depend on its draws alone"
+            )
+        if launcher is not None:
+            made = launcher(*(made if isinstance(made, tuple) else (made,)))
+            if made is None and outputs:
+                made = tuple(outputs)
+        return self._named(made, tensors)
+
+    def _named(self, made: Any, tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+        """What a body returned, by name: an operand that is returned has its own, one output is "out", several "out 0", ..."""
+        if isinstance(made, Mapping):
+            made = tuple(made.values())
+        returned = tuple(made) if isinstance(made, tuple | list) else (made,)
+        found: dict[str, Any] = {}
+        for place, each in enumerate(returned):
+            own = next((name for name, tensor in tensors.items() if _is(each, tensor)), None)
+            found[own or ("out" if len(returned) == 1 else f"out {place}")] = each
+        self._written = frozenset(name for name in found if name in tensors)
+        self._returned = {
+            "outputs": [[name, format_of_result(each.dtype) if hasattr(each, "dtype") else ""] for name, each in found.items()]
+        }
+        return found
+
+    def written(self, case: Case) -> frozenset[str]:
+        return self._written
+
+    def recorded(self, case: Case) -> dict:
+        return dict(self._returned)
+
+    def declared(self, case: Case) -> frozenset[str] | None:
+        from bitverdict.reference.tracing import Untraceable, declared_formats
+
+        named = {each.name: each for each in self.operands(case)}
+        try:
+            return declared_formats(self.description.reference, *self.arguments(case, named))
+        except Untraceable:
+            return None  # `expected` says why
+
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        from bitverdict.reference.tracing import Untraceable, trace
+
+        given, named = self.arguments(case, operands)
+        try:
+            traced = trace(self.description.reference, given, named, arch=target.arch, accumulation=self.description.accumulation)
+        except Untraceable as untraceable:
+            raise Undecided(f"the reference cannot be traced: {untraceable}") from None
+        came = [(str(name), str(kind)) for name, kind in recorded["outputs"]]
+        if len(came) != len(traced):
+            raise BodyError(
+                f"the body returns {len(came)} outputs and the reference {len(traced)}: they must be the same, in the same order"
+            )
+        returns = [format_of(each) for each in self.description.returns] or [kind for _, kind in came]
+        if len(returns) != len(traced):
+            raise BodyError(f"returns names {len(returns)} formats and the reference returns {len(traced)} outputs")
+        return [
+            expected_output(name, format_name, each, before=operands.get(name), recorded=recorded, exact=self.description.exact)
+            for (name, _), format_name, each in zip(came, returns, traced, strict=True)
+        ]
+
+    # --- the arguments of the reference
+
+    def arguments(self, case: Case, operands: Mapping[str, Operand]) -> tuple[list[Any], dict[str, Any]]:
+        """(positional, named) arguments of the reference behind `xp`: an operand is (format, codes), any other draw its value."""
+        entries: tuple[Entry, ...] = case.problem.draws
+        names, assigned = self.names(entries), assign(self.description.reference, entries)
+
+        def value(place: int) -> Any:
+            return (operands[names[place]].format, operands[names[place]].codes) if place in names else entries[place].value
+
+        by_name = {name: value(place) for name, place in assigned.by_name.items()}
+        given = []
+        for name in assigned.positional:
+            if name not in by_name:
+                break
+            given.append(by_name.pop(name))
+        return given + [value(place) for place in assigned.others], by_name
+
+    def names(self, entries: Sequence[Entry]) -> dict[int, str]:
+        """Place -> name of each operand: its own, that of the reference's parameter, or its number."""
+        parameters = {place: name for name, place in assign(self.description.reference, entries).by_name.items()}
+        return {
+            place: entry.name or parameters.get(place, "") or f"operand {number}"
+            for number, (place, entry) in enumerate(operands_of(entries))
+        }
+
+
+def _is(returned: Any, tensor: torch.Tensor) -> bool:
+    """Whether what a body returned is an operand, or a view of all of it."""
+    if returned is tensor:
+        return True
+    try:
+        return returned.data_ptr() == tensor.data_ptr() and returned.numel() == tensor.numel() > 0
+    except (AttributeError, RuntimeError):
+        return False

@@ -1,0 +1,170 @@
+"""Who decides what a body draws: Hypothesis, the list of required cases, or the record of a case that is judged again.
+
+A draw asks for one of three things: an integer between two ends, a number between two ends, or one of some values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from bitverdict.harness.contracts.described.record import Entry, Value
+
+DIVISOR = 16  # Triton compiles a size that is a multiple of it anew
+PRIMES = (7, 13, 31, 61, 127, 251, 509, 1021, 2039, 4093)
+
+
+@dataclass(frozen=True)
+class Between:
+    """An integer from `low` to `high`, a multiple of `multiple_of`; edges lie at the ends, around `around` and around powers of
+    two."""
+
+    low: int
+    high: int
+    around: int | None = None
+    multiple_of: int = 1
+
+    def fits(self, value: Value) -> bool:
+        return type(value) is int and self.low <= value <= self.high and value % self.multiple_of == 0
+
+    @property
+    def simplest(self) -> int:
+        return -(-self.low // self.multiple_of) * self.multiple_of
+
+    def edges(self) -> list[int]:
+        """The values that are worth most: the smallest, below, at and above `around`, the largest; then others, ascending."""
+        middle = [] if self.around is None else [self.around + step * self.multiple_of for step in (1, 0, -1)]
+        powers = [1 << power for power in range(self.high.bit_length() + 1)]
+        near = [times * DIVISOR + step for times in (1, 2, 3, 5) for step in (-1, 0, 1)]
+        others = sorted({*powers, *PRIMES, *near, *(power - 1 for power in powers), *(power + 1 for power in powers)})
+        largest = self.high // self.multiple_of * self.multiple_of
+        listed = [self.simplest, *middle, largest, *others]
+        return [value for value in dict.fromkeys(listed) if self.fits(value)]
+
+    def simpler(self, value: int) -> list[int]:
+        """Values nearer to the simplest, the simplest first."""
+        unit, first = self.multiple_of, self.simplest
+        steps = (value - first) // unit
+        ladder = [0, *(1 << power for power in range(max(steps, 0).bit_length())), steps // 2, steps - steps // 4, steps - 1]
+        return [first + step * unit for step in sorted({step for step in ladder if 0 <= step < steps})]
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of `values`, the plainest first."""
+
+    values: tuple[Value, ...]
+
+    def fits(self, value: Value) -> bool:
+        return any(value == each and type(value) is type(each) for each in self.values)
+
+    @property
+    def simplest(self) -> Value:
+        return self.values[0]
+
+    def simpler(self, value: Value) -> list[Value]:
+        return list(self.values[: self.values.index(value)])
+
+
+@dataclass(frozen=True)
+class Real:
+    """A number from `low` to `high`; edges are the ends, and 0 and 1 where they lie between."""
+
+    low: float
+    high: float
+
+    def fits(self, value: Value) -> bool:
+        return isinstance(value, float) and self.low <= value <= self.high
+
+    @property
+    def simplest(self) -> float:
+        return min((0.0, 1.0, self.low, self.high), key=lambda value: (not self.fits(value), abs(value)))
+
+    def edges(self) -> list[float]:
+        return [value for value in dict.fromkeys((1.0, 0.0, self.low, self.high, 0.5, -1.0)) if self.fits(value)]
+
+    def simpler(self, value: float) -> list[float]:
+        return [less for less in dict.fromkeys((self.simplest, 1.0, float(round(value)))) if self.fits(less) and less != value]
+
+
+Options = Between | OneOf | Real
+
+
+class Source(Protocol):
+    """Decides the draw at `place` of a body."""
+
+    def decide(self, place: int, kind: str, options: Options) -> Value: ...
+
+
+class Simplest:
+    """Each draw as simple as it can be, but for those that `kept` names by their place, as near to that as they can be."""
+
+    def __init__(self, kept: Sequence[Value] = ()) -> None:
+        self.kept = kept
+
+    def decide(self, place: int, kind: str, options: Options) -> Value:
+        if place < len(self.kept) and options.fits(self.kept[place]):
+            return self.kept[place]
+        wanted = self.kept[place] if place < len(self.kept) else None
+        if isinstance(options, Between) and type(wanted) is int:
+            return max(min(wanted, options.high) // options.multiple_of * options.multiple_of, options.simplest)
+        return options.simplest
+
+
+class Listed:
+    """The draws of required case number `number`: all sizes smallest, then below, at and above what they are drawn around, largest,
+    and then each of its own; choices in turns."""
+
+    def __init__(self, number: int) -> None:
+        self.number, self.turns = number, dict[str, int]()
+
+    def decide(self, place: int, kind: str, options: Options) -> Value:
+        turn = self.turns[kind] = self.turns.get(kind, -1) + 1
+        if isinstance(options, OneOf):
+            return options.values[(self.number + turn) % len(options.values)]
+        edges = options.edges()
+        if isinstance(options, Real) or self.number >= SAME:
+            return edges[(self.number + turn * (1 + self.number % 3)) % len(edges)]
+        return edges[_place_of(self.number, options, len(edges))]
+
+
+FIRST, SMALLEST, BELOW, AT, LARGEST = range(5)
+SAME = 5  # required cases in which all sizes lie alike: above what they are drawn around, smallest, below, at, largest
+
+
+def _place_of(number: int, options: Between, count: int) -> int:
+    """Where in its `edges` required case `number` finds its size."""
+    if options.around is None:
+        return (count // 2, 0, 2 % count, count - 1, min(1, count - 1))[number]
+    return min((1, 0, 3, 2, 4)[number], count - 1)
+
+
+class ByHypothesis:
+    """Each draw by Hypothesis: edges as often as anything between."""
+
+    def __init__(self, draw: Callable[[Any], Any]) -> None:
+        self.draw = draw
+
+    def decide(self, place: int, kind: str, options: Options) -> Value:
+        from hypothesis import strategies as st
+
+        if isinstance(options, OneOf):
+            return self.draw(st.sampled_from(options.values))
+        if isinstance(options, Real):
+            whole = st.floats(options.low, options.high, allow_nan=False, width=32)
+            return self.draw(st.sampled_from(options.edges()) | whole)
+        unit = options.multiple_of
+        anywhere = st.integers(options.simplest // unit, options.high // unit).map(lambda times: times * unit)
+        return self.draw(st.sampled_from(options.edges()) | anywhere)
+
+
+class Recorded:
+    """The draws of a record, again."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.entries = entries
+
+    def decide(self, place: int, kind: str, options: Options) -> Value:
+        value = self.entries[place].value if place < len(self.entries) else None
+        return value if options.fits(value) else options.simplest

@@ -1,0 +1,236 @@
+"""What a body draws from: sizes, choices, tensors. Each draw is recorded, so that the same case can be judged anywhere again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from bitverdict.harness.contracts.described.before_launch import Placeholder
+from bitverdict.harness.contracts.described.decisions import Between, OneOf, Options, Real, Source
+from bitverdict.harness.contracts.described.dtypes import INTEGERS, format_of, kind_of, torch_dtype
+from bitverdict.harness.contracts.described.operands import INDEX_SPREADS, MASKS, check_values, limits_of
+from bitverdict.harness.contracts.described.record import CONTIGUOUS, OPERANDS, Entry
+from bitverdict.harness.model.usage import BodyError, UsageError, did_you_mean
+
+Choice = TypeVar("Choice", bound=int | float | str | bool | None)
+LAYOUTS = (CONTIGUOUS, "padded", "ragged", "transposed", "offset")
+"""How a tensor with ``strides="any"`` may lie. padded: 16 elements follow each row. ragged: 3 do. transposed: the last two axes
+exchanged. offset: contiguous, one element behind its aligned place."""
+MOST_ELEMENTS = 1 << 24
+"""Of one tensor: an emulated launch over more takes minutes."""
+
+
+class Discarded(BaseException):
+    """What was drawn is no case: `assume` did not hold."""
+
+
+class Draw:
+    """Draws of one case, in order. A body gets it, and may depend on nothing else.
+
+    A body runs twice: up to its first use of a tensor in the process that draws, and whole in the worker that launches. Tensors
+    that the first one gets know their `shape`, `dtype` and `ndim` only.
+    """
+
+    def __init__(self, source: Source, tensor_of: Callable[[Entry, int], Any] | None = None) -> None:
+        """`tensor_of` gives the tensor of a draw by its place; None: placeholders."""
+        self._source, self._tensor_of = source, tensor_of
+        self._entries: list[Entry] = []
+
+    def size(self, low: int, high: int, *, around: int | None = None, multiple_of: int = 1, name: str = "") -> int:
+        """A size from `low` to `high`, both included, a multiple of `multiple_of`.
+
+        Required cases have the smallest, the largest, and those below, at and above `around`, the tile of the kernel. Others are
+        drawn at powers of two, multiples of 16 and primes, and anywhere between.
+        """
+        options = Between(low, high, around, multiple_of)
+        if not (0 <= low <= high and multiple_of >= 1 and options.fits(options.simplest)):
+            rule = "low must be at least 0 and at most high, with a multiple of multiple_of between them"
+            raise UsageError(f"draw.size({low}, {high}, multiple_of={multiple_of}): {rule}")
+        return self._decided("size", name, options, (low, high, around, multiple_of))
+
+    def choice(self, values: Iterable[Choice], *, name: str = "") -> Choice:
+        """One of `values` (numbers, texts, truths or None), the plainest first: a failing case is reduced towards it."""
+        listed = tuple(values)
+        if not listed or not all(isinstance(value, int | float | str | bool | None) for value in listed):
+            raise UsageError(f"draw.choice({listed!r:.100}): must be given numbers, texts, truths or None, at least one")
+        return self._decided("choice", name, OneOf(listed), listed)
+
+    def flag(self, *, name: str = "") -> bool:
+        """False or True."""
+        return self._decided("flag", name, OneOf((False, True)), ())
+
+    def scalar(self, low: float, high: float, *, name: str = "") -> float:
+        """A number from `low` to `high` that fp32 holds; 0, 1 and the ends come often."""
+        if not low <= high:
+            raise UsageError(f"draw.scalar({low}, {high}): low must be at most high")
+        return self._decided("scalar", name, Real(float(low), float(high)), (float(low), float(high)))
+
+    def assume(self, holds: bool) -> None:
+        """Leave out what is no case for the kernel. Rather draw what it takes: a case that is left out costs its draws."""
+        if not holds:
+            raise Discarded
+
+    def tensor(
+        self,
+        dtype: Any,
+        shape: int | Sequence[int],
+        *,
+        values: str | tuple[float, float] | None = None,
+        strides: str | None = None,
+        offset: int = 0,
+        name: str = "",
+    ) -> Any:
+        """A tensor of `shape` on the target, fed by the regime of the case.
+
+        `dtype`: a format ("fp16", "bf16", "e4m3", ...) or a torch dtype. `values`: a regime of its own, or (low, high) for numbers
+        anywhere between. `strides`: None for contiguous, "any" for one of `LAYOUTS`. `offset`: elements before the first.
+        """
+        format_name, sizes = format_of(dtype), _shape(shape)
+        said = check_values(values)
+        if strides not in (None, "any"):
+            raise UsageError(f"draw.tensor(strides={strides!r}): must be None or 'any'")
+        layouts = tuple(layout for layout in LAYOUTS if _lies(layout, sizes)) if strides else (CONTIGUOUS,)
+        return self._placed("tensor", name, OneOf(layouts), (said, strides, offset), format_name, sizes, offset)
+
+    def integers(
+        self, shape: int | Sequence[int], low: int | None = None, high: int | None = None, *, dtype: Any = "int32", name: str = ""
+    ) -> Any:
+        """A tensor of integers from `low` to `high`, both included; without them a range of the type's own."""
+        format_name = format_of(dtype)
+        if kind_of(format_name) != "integer":
+            raise UsageError(f"draw.integers(dtype={dtype!r}): must be one of {', '.join(INTEGERS)}")
+        ends = limits_of(format_name, low, high)
+        return self._placed("integers", name, OneOf((CONTIGUOUS,)), ends, format_name, _shape(shape))
+
+    def indices(
+        self,
+        shape: int | Sequence[int],
+        below: int,
+        *,
+        distinct: bool = False,
+        out_of_bounds: bool = False,
+        dtype: Any = "int32",
+        name: str = "",
+    ) -> Any:
+        """Indices from 0 to `below` - 1, as a gather, a scatter or a table of blocks takes them.
+
+        Without `distinct` some are named again: what the kernel adds up by them is added up in the reference too. `out_of_bounds`:
+        some lie below 0 or past the end.
+        """
+        sizes, format_name = _shape(shape), format_of(dtype)
+        count = _elements(sizes)
+        if below < 1 or (distinct and count > below):
+            rule = "below must be at least 1, and with distinct at least the number of indices"
+            raise UsageError(f"draw.indices({sizes}, {below}, distinct={distinct}): {rule}")
+        spreads = INDEX_SPREADS[distinct, out_of_bounds]
+        return self._placed("indices", name, OneOf(spreads), (below, distinct, out_of_bounds), format_name, sizes)
+
+    def mask(self, shape: int | Sequence[int], *, name: str = "") -> Any:
+        """A tensor of truths: half of them, all, none, or few."""
+        return self._placed("mask", name, OneOf(MASKS), (), "bool", _shape(shape))
+
+    def scales(self, shape: int | Sequence[int], format: str = "e8m0", *, name: str = "") -> Any:
+        """A tensor of block scales: codes of `format` ("e8m0", "ue4m3"), as bytes, within 2^8 of one."""
+        if format not in ("e8m0", "ue4m3"):
+            raise UsageError(f"draw.scales(format={format!r}): must be 'e8m0' or 'ue4m3'")
+        return self._placed("scales", name, OneOf((CONTIGUOUS,)), (), format, _shape(shape))
+
+    def output(self, dtype: Any, shape: int | Sequence[int], *, name: str = "") -> Any:
+        """A tensor that nobody has written, for a launcher that is handed its output. Return it from the body."""
+        return self._placed("output", name, OneOf((CONTIGUOUS,)), (), format_of(dtype), _shape(shape))
+
+    # --- what every draw does
+
+    def _decided(self, kind: str, name: str, options: Options, asked: tuple) -> Any:
+        value = self._source.decide(len(self._entries), kind, options)
+        self._note(Entry(kind=kind, value=value, name=name, asked=asked))
+        return value
+
+    def _placed(
+        self, kind: str, name: str, options: OneOf, asked: tuple, format_name: str, shape: tuple[int, ...], offset: int = 0
+    ) -> Any:
+        value = self._source.decide(len(self._entries), kind, options)
+        if _elements(shape) > MOST_ELEMENTS:
+            raise UsageError(f"draw.{kind}: a shape of {shape} has more than {MOST_ELEMENTS:,} elements; draw smaller sizes")
+        strides = _strides(str(value), shape)
+        moved = offset + (value == "offset")
+        entry = Entry(kind=kind, value=value, name=name, asked=asked, dtype=format_name, shape=shape, strides=strides, offset=moved)
+        place = self._note(entry)
+        return Placeholder(shape, torch_dtype(format_name)) if self._tensor_of is None else self._tensor_of(entry, place)
+
+    def _note(self, entry: Entry) -> int:
+        """Record a draw; its place."""
+        place = len(self._entries)
+        if entry.name and any(each.name == entry.name for each in self._entries):
+            raise UsageError(f"draw.{entry.kind}(name={entry.name!r}): two draws have this name; give each its own")
+        self._entries.append(entry)
+        if self._tensor_of is not None:
+            self._same(entry, place)
+        return place
+
+    def _same(self, entry: Entry, place: int) -> None:
+        """BodyError where the body draws otherwise than it did for this case."""
+        recorded = getattr(self._source, "entries", ())
+        if place >= len(recorded):
+            raise BodyError(
+                f"the body draws {entry.told()} ({entry.kind}) after its first use of a tensor: draw everything before the launch"
+            )
+        if recorded[place] != entry:
+            raise BodyError(
+                f"draw {place} of the body is {entry.told()} ({entry.kind}) now and was {recorded[place].told()} "
+                f"({recorded[place].kind}) when the case was drawn: a body may depend on its draws alone"
+            )
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """What was drawn so far."""
+        return tuple(self._entries)
+
+    def __getattr__(self, name: str) -> Any:
+        known = [each for each in vars(type(self)) if not each.startswith("_") and each != "entries"]
+        raise AttributeError(f"draw has no {name}{did_you_mean(name, known)}; it has {', '.join(known)}")
+
+
+def operands_of(entries: Iterable[Entry]) -> list[tuple[int, Entry]]:
+    """The draws that are operands, each with its place."""
+    return [(place, entry) for place, entry in enumerate(entries) if entry.kind in OPERANDS]
+
+
+def _shape(given: int | Sequence[int]) -> tuple[int, ...]:
+    sizes = (given,) if isinstance(given, int) else tuple(given)
+    if not all(isinstance(size, int) and size >= 0 for size in sizes):
+        raise UsageError(f"a shape of {given!r:.100}: must be integers of at least 0")
+    return tuple(int(size) for size in sizes)
+
+
+def _elements(shape: tuple[int, ...]) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+def _lies(layout: str, shape: tuple[int, ...]) -> bool:
+    return len(shape) > 1 or layout in (CONTIGUOUS, "offset") or (layout == "ragged" and len(shape) == 1)
+
+
+def _strides(layout: str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Element strides of a layout; None for contiguous rows. A tensor of one axis lies "ragged" with every fourth element."""
+    if layout not in ("padded", "ragged", "transposed"):
+        return None
+    if layout == "transposed":
+        exchanged = (*shape[:-2], shape[-1], shape[-2])
+        *outer, row, column = _contiguous(exchanged)
+        return (*outer, column, row)
+    gap = 16 if layout == "padded" else 3
+    if len(shape) == 1:
+        return (1 + gap,)
+    return (*_contiguous((*shape[:-1], shape[-1] + gap))[:-1], 1)
+
+
+def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))

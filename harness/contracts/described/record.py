@@ -1,0 +1,110 @@
+"""What a body drew, as a record: the problem of a described kernel. It goes through JSON unchanged and holds no data: words of
+operands come from the regime and the data seed of the case."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from bitverdict.harness.model.usage import UsageError
+
+Value = int | float | str | bool | None
+KINDS = ("size", "choice", "flag", "scalar", "tensor", "integers", "indices", "mask", "scales", "output")
+"""What a body may draw; the names of the methods of `Draw`."""
+OPERANDS = ("tensor", "integers", "indices", "mask", "scales")
+"""Those whose words the case's data seed makes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One draw. `value` was drawn: a number, a choice, how a tensor lies, where indices lie. The rest follows from what was asked.
+
+    `asked` is what the body asked for, so that a body that asks otherwise the second time shows. `strides` are in elements, None
+    for contiguous rows; `offset` is the elements before the first. `called` is the reference's name for an operand.
+    """
+
+    kind: str
+    value: Value = None
+    name: str = ""
+    asked: tuple = ()
+    dtype: str = ""
+    shape: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+    offset: int = 0
+    called: str = field(default="", compare=False)
+
+    def told(self) -> str:
+        """The draw in a report: ``k=8``, ``x=fp16(3,65)``."""
+        if self.shape is None:
+            return f"{self.name or self.kind}={self.value}"
+        how = [str(self.value)] if self.value not in (None, CONTIGUOUS) else []
+        how += [f"strides={self.strides}"] if self.strides is not None else []
+        how += [f"offset={self.offset}"] if self.offset else []
+        lies = f" {' '.join(how)}" if how else ""
+        return f"{self.name or self.called or self.kind}={self.dtype}{str(self.shape).replace(' ', '')}{lies}"
+
+
+CONTIGUOUS = "contiguous"
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Every draw of a body, in order."""
+
+    draws: tuple[Entry, ...]
+
+    def told(self) -> list[str]:
+        """What a report says of the draws, sizes and choices first; sizes without a name stand together, in order."""
+        sizes = [str(entry.value) for entry in self.draws if entry.kind == "size" and not entry.name]
+        others = [entry for entry in self.draws if entry.kind != "size" or entry.name]
+        listed = [entry.told() for entry in sorted(others, key=lambda entry: entry.shape is not None)]
+        return [f"sizes={','.join(sizes)}", *listed] if sizes else listed
+
+    def with_names(self, names: Mapping[int, str]) -> Drawn:
+        """With what the reference calls the operands, by their places."""
+        return Drawn(tuple(replace(entry, called=names.get(place, "")) for place, entry in enumerate(self.draws)))
+
+    def __getattr__(self, name: str) -> Any:
+        """The value of the draw called `name`."""
+        for entry in self.__dict__.get("draws", ()):
+            if entry.name == name and entry.shape is None:
+                return entry.value
+        raise AttributeError(f"no draw is called {name}")
+
+    @classmethod
+    def from_json(cls, record: Mapping) -> Drawn:
+        """Inverse of `dataclasses.asdict`; UsageError with field, value and rule on anything else."""
+        listed = record.get("draws")
+        if not isinstance(listed, list | tuple):
+            raise UsageError(f"problem.draws is {listed!r:.100}: must be a list of draws")
+        return cls(tuple(_entry(each, f"problem.draws[{place}]") for place, each in enumerate(listed)))
+
+
+_NAMES = {each.name for each in fields(Entry)}
+
+
+def _entry(record: Any, place: str) -> Entry:
+    if not isinstance(record, Mapping) or not set(record) <= _NAMES or record.get("kind") not in KINDS:
+        raise UsageError(f"{place} is {record!r:.100}: must be a draw of kind {', '.join(KINDS)}")
+    made = Entry(**{name: _tuples(value) for name, value in record.items()})
+    for name, kinds, must in (
+        ("value", int | float | str | bool | None, "a number, a text, true, false or null"),
+        ("name", str, "a text"),
+        ("dtype", str, "a text"),
+        ("called", str, "a text"),
+        ("asked", tuple, "a list"),
+    ):
+        if not isinstance(getattr(made, name), kinds):
+            raise UsageError(f"{place}.{name} is {getattr(made, name)!r:.100}: must be {must}")
+    for name in ("shape", "strides"):
+        sizes = getattr(made, name)
+        if sizes is not None and not (isinstance(sizes, tuple) and all(type(size) is int and size >= 0 for size in sizes)):
+            raise UsageError(f"{place}.{name} is {sizes!r:.100}: must be a list of integers of at least 0")
+    if type(made.offset) is not int or made.offset < 0:
+        raise UsageError(f"{place}.offset is {made.offset!r:.100}: must be an integer of at least 0")
+    return made
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value

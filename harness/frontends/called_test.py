@@ -1,0 +1,68 @@
+"""A test of the public functions that is called: from a script, or as a method of a `unittest.TestCase`."""
+
+from __future__ import annotations
+
+import os
+import unittest
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from bitverdict.harness.judge.machine_faults import MachineFault, check_compiler_cache
+from bitverdict.harness.model.addresses import is_importing
+from bitverdict.harness.model.targets import Target, targets
+from bitverdict.harness.session import tables, tally
+from bitverdict.harness.session.bugs import reports
+from bitverdict.harness.session.case_source import CaseSource
+from bitverdict.harness.session.profiles import PROFILES, Profile
+from bitverdict.harness.session.session import Session
+from bitverdict.harness.workers.pool import WorkerPool
+
+
+def hold(source: Callable[[Target], CaseSource], called_on: Any = None) -> None:
+    """Judge on every target that is here; AssertionError with the report where a case fails, `unittest.SkipTest` where nothing ran.
+
+    Where the file is imported to be judged nothing happens: a script may call its tests without a guard. `called_on`: the
+    `unittest.TestCase` whose method is called; each target is a subtest of it.
+    """
+    if is_importing():
+        return
+    if isinstance(called_on, unittest.TestCase):
+        for machine in targets():
+            with called_on.subTest(target=machine.name):
+                judge_on(source, [machine])
+        return
+    judge_on(source, targets())
+
+
+def judge_on(source: Callable[[Target], CaseSource], machines: list[Target]) -> None:
+    """One session over `machines`."""
+    from bitverdict.harness.judge import devices  # noqa: F401  (what torch.cuda says to a user's file)
+
+    check_compiler_cache()
+    profile = profile_of(len(machines))
+    with WorkerPool(jobs=len(os.sched_getaffinity(0)), timeout=profile.case_seconds) as pool:
+        session = Session(pool, profile)
+        session.run([source(machine) for machine in machines])
+    come_to(session)
+
+
+def profile_of(machines: int) -> Profile:
+    """`HARNESS_PROFILE`, "quick" without it: the time of a test on so many machines."""
+    profile = PROFILES[os.environ.get("HARNESS_PROFILE", "quick")]
+    return replace(profile, seconds=None if profile.node_seconds is None else profile.node_seconds * machines)
+
+
+def come_to(session: Session) -> None:
+    """Raise what the session came to."""
+    held, status = session.tally, session.tally.status()
+    if held.cancelled:
+        raise KeyboardInterrupt
+    if held.stopped:
+        raise MachineFault(held.stopped)
+    if status == tally.PASS:
+        return
+    if status == tally.NOTHING_RAN:
+        raise unittest.SkipTest("; ".join(tables.not_run_lines(held)) or "nothing ran")
+    said = ["; ".join(held.open()), *held.inconclusive] if status != tally.FAIL else []
+    raise AssertionError("\n" + "\n".join([*said, tables.text_of(*reports(session.bugs.values()))]))
