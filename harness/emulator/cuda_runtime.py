@@ -484,7 +484,7 @@ def answering(device: Device) -> Iterator[None]:
             setattr(place, name, value)
         if _default:
             torch.set_default_device(_default[0])
-        with Placement():
+        with Placement(), device.watching():
             yield
     finally:
         _default[:] = [default_device.CURRENT_DEVICE] if default_device.CURRENT_DEVICE not in (None, outer) else []

@@ -12,7 +12,7 @@ import copy as copies
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.utils._device as default_device
@@ -45,6 +45,19 @@ def on_gpu(device: Any) -> bool:
         said = f"CUDA error: invalid device ordinal: {asked} (the emulated GPU is cuda:0, the only one)"
         raise_for_the_launcher(torch.AcceleratorError(said))
     return True
+
+
+class Watches(Protocol):
+    """What follows tensors of the emulated GPU from operation to operation."""
+
+    def placed(self, tensor: torch.Tensor) -> None: ...
+
+    def left(self, tensor: torch.Tensor, what: str) -> None: ...
+
+    def run(self, function: Any, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], Any]) -> Any: ...
+
+
+WATCHING: list[Watches] = []  # by the devices that are entered, the last one's last
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -105,15 +118,23 @@ class CudaTensor(torch.Tensor):
         made.inner = inner.detach() if inner.requires_grad else inner
         made.allocation = Allocation(made.inner.untyped_storage())
         _live.add(made.allocation)
+        if WATCHING:
+            WATCHING[-1].placed(made.inner)
         return made
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
+        written = _written(func)
         if (defined := OPDEFS.get(func._schema.name)) is not None and (own := _on_cuda(defined)) is not None:
             return _as_written(own, args, kwargs)
-        made = for_the_launcher(func, *map(inside, args), **{name: inside(value) for name, value in kwargs.items()})
-        if not (written := _written(func)):
+        given, named = tuple(map(inside, args)), {name: inside(value) for name, value in kwargs.items()}
+        if WATCHING:
+            into = [given[place] if place < len(given) else named[name] for place, name in written]
+            made = WATCHING[-1].run(func, given, named, into, lambda: for_the_launcher(func, *given, **named))
+        else:
+            made = for_the_launcher(func, *given, **named)
+        if not written:
             return outside(made)
         if torch.Tag.inplace_view in func.tags:  # the wrapper's own sizes and strides change too
             with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
@@ -188,11 +209,13 @@ class CudaTensor(torch.Tensor):
         return _to(self, args, kwargs)
 
     def tolist(self) -> Any:
+        _left(self, "tolist")
         return self.inner.tolist()
 
     def numpy(self, *, force: bool = False) -> Any:
         if not force:
             raise_for_the_launcher(TypeError(NUMPY))
+        _left(self, "numpy")
         return self.inner.numpy(force=True)
 
     def __array__(self, *_: Any, **__: Any) -> Any:
@@ -219,6 +242,12 @@ class CudaTensor(torch.Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
         return CudaTensor, (self.inner,)
+
+
+def _left(tensor: CudaTensor, what: str) -> None:
+    """The host sees the words of `tensor`, by the call `what`."""
+    if WATCHING:
+        WATCHING[-1].left(tensor.inner, what)
 
 
 def inside(value: Any) -> Any:
@@ -274,6 +303,8 @@ def moved(
         return for_the_launcher(torch.Tensor.to, tensor, dtype=dtype, copy=copy, memory_format=memory_format)
     if tensor.requires_grad and torch.is_grad_enabled():
         return _Moved.apply(tensor, gpu, dtype, memory_format)  # type: ignore[no-any-return]
+    if own and not gpu:
+        _left(tensor, "a copy to the host")
     source = inside(tensor) if own else tensor.detach()
     there = source.to(dtype=dtype, copy=True, memory_format=memory_format)
     return CudaTensor(there) if gpu else there

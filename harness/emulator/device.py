@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.autotuning import Tuned
 from bitverdict.harness.emulator.cuda_runtime import LAUNCH
-from bitverdict.harness.emulator.cuda_tensors import NUMBERED, allocations, outside
+from bitverdict.harness.emulator.cuda_tensors import NUMBERED, WATCHING, allocations, outside
 from bitverdict.harness.emulator.execution.async_ops import READ_BY, Schedule
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.cta_state import LaunchContext
@@ -41,6 +41,7 @@ from bitverdict.harness.emulator.mlir_reader import Program
 from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory, Enclosures, keys, words_of
 from bitverdict.harness.emulator.numerics.real_constants import argument
 from bitverdict.harness.emulator.numerics.real_values import Real
+from bitverdict.harness.emulator.real_tensors import RealTensors
 from bitverdict.harness.emulator.residency import Registers, Residency, limit_of, most_registers, residency
 from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS
 
@@ -138,6 +139,18 @@ class Device:
         strides do.
         """
         self.reachable.extend(tensors)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """While entered, real values go through operations of torch on tensors of this GPU, where floats carry some."""
+        if self.options.real_values is None:
+            yield
+            return
+        WATCHING.append(RealTensors(self.reals, lambda reason: self._hangs.setdefault((reason, ""))))
+        try:
+            yield
+        finally:
+            WATCHING.pop()
 
     def _reached(self) -> Iterator[tuple[str, Any]]:
         for number, given in enumerate(self.reachable):

@@ -125,3 +125,35 @@ def test_halves_of_words_in_shared_memory_are_unknown() -> None:
     with reals() as device:
         kernels.split_words[(1,)](drawn(128), y, 128)
         assert np.isinf(device.real_values(y).error).all() and device.hangs[0][0] == "bit cast through memory"
+
+
+def test_what_torch_makes_of_computed_words_is_computed() -> None:
+    """Moves, sums and products between launches. In the host's zeros nothing is left of what lay there. What has no rule is unknown
+    by its name."""
+    x = drawn(4, 32)
+    third = x.double().numpy() / 3
+    with reals() as device:
+        y = torch.empty(4, 32, dtype=torch.float16, device="cuda")
+        kernels.scaled[(1,)](device.place(x), y, 1 / 3, 128, BLOCK=128)
+        assert agrees(device, torch.cat([y.t().contiguous(), y.t().float()]), np.concatenate([third.T, third.T])).all()
+        assert agrees(device, y.float().sum(0) * 0.7 - 1, third.sum(0) * 0.7 - 1).all()
+        inverse = 1 / y.float().abs().amax(1, keepdim=True)
+        assert agrees(device, inverse, 1 / np.abs(third).max(1, keepdims=True)).all() and not device.hangs
+        y[1:3] = 0
+        y[0] *= 2
+        expected = third * np.array([2.0, 0.0, 0.0, 1.0])[:, None]
+        assert agrees(device, y, expected).all()
+        z = torch.empty(128, device="cuda")
+        kernels.scaled[(1,)](y, z, 1.0, 128, BLOCK=128)
+        assert agrees(device, z, expected.reshape(-1)).all() and not device.hangs
+        assert np.isinf(device.real_values(torch.erf(y)).error).all() and device.hangs == [("torch erf", "")]
+        assert (device.real_values(device.place(x) > 0).error == 0).all()
+
+
+def test_what_the_host_chose_by_a_rounded_word_is_unknown() -> None:
+    with reals() as device:
+        x, y = device.place(drawn(128)), torch.empty(128, dtype=torch.float16, device="cuda")
+        kernels.scaled[(1,)](x, y, x.max().item(), 128, BLOCK=128)
+        assert np.isfinite(device.real_values(y).error).all() and not device.hangs
+        kernels.scaled[(1,)](x, y, y.max().item(), 128, BLOCK=128)
+        assert np.isinf(device.real_values(y).error).all() and device.hangs == [("item", "")]

@@ -1,0 +1,236 @@
+"""Real values through operations of torch between launches, on tensors of the emulated GPU.
+
+A launcher that scales, adds or converts with torch computes as its kernels do. What only moves elements moves their real values;
+sums, products and extremes have a rule. Of any other operation the floats are unknown by its name, and so are integers that it
+makes of computed floats. What a launcher copies to the host it may choose by: nothing is known of what later launches write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from bitverdict.harness.emulator.memory.real_memory import RealMemory, storage_of, words_of
+from bitverdict.harness.emulator.memory.real_shadows import EXACT, Moved, Shadow, moved, read_as, value_of
+from bitverdict.harness.emulator.numerics.real_values import (
+    EXTREMES,
+    Real,
+    absolute,
+    add,
+    divide,
+    multiply,
+    negative,
+    square_root,
+    subtract,
+    summed,
+)
+
+_MOVES = {  # what reads elements of its first argument, or of the list that it is, by places that the other arguments say
+    "clone", "_to_copy", "copy", "cat", "stack", "index_select", "index", "gather", "take", "repeat", "flip", "roll", "contiguous",
+    "slice_copy", "select_copy", "expand_copy", "permute_copy", "transpose_copy", "view_copy", "tril", "triu", "repeat_interleave",
+    "_reshape_copy", "lift_fresh_copy", "new_empty_strided",
+}  # fmt: skip
+_ONE = Real(np.float64(1))
+_EXACT = {  # gives exact floats where it is given such
+    "max", "min", "sort", "topk", "median", "kthvalue", "where", "masked_select", "masked_fill", "relu", "clamp", "clamp_min",
+    "clamp_max", "round", "floor", "ceil", "trunc", "sign", "sgn", "fmod", "index_put", "scatter", "constant_pad_nd", "unique",
+    "index_fill", "index_copy", "slice_scatter", "select_scatter", "diag", "diagonal_copy", "cummax", "cummin", "nan_to_num",
+    "unfold_copy",
+}  # fmt: skip
+_FOLDS = ("sum", "mean", "amax", "amin", "max", "min")
+_ARITHMETIC: dict[str, Callable[..., Real]] = {
+    "add": add, "sub": subtract, "mul": multiply, "div": divide, "neg": negative, "abs": absolute, "sqrt": square_root,
+    "maximum": EXTREMES["arith.maximumf"], "minimum": EXTREMES["arith.minimumf"], "rsub": lambda a, b: subtract(b, a),
+    "reciprocal": lambda a: divide(_ONE, a), "rsqrt": lambda a: divide(_ONE, square_root(a)), "square": lambda a: multiply(a, a),
+}  # fmt: skip
+_EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "resize", "zeros_like", "ones_like", "full_like", "new_zeros",
+          "new_ones", "new_full", "rand_like", "randn_like", "randint_like"}  # fmt: skip
+_SETS = {"zero", "fill", "normal", "uniform", "random", "bernoulli", "exponential"}
+
+
+class RealTensors:
+    """What happens to tensors of one device between launches. `hang` is told why something is unknown."""
+
+    def __init__(self, memory: RealMemory, hang: Callable[[str], None]) -> None:
+        self.memory, self.hang = memory, hang
+
+    def placed(self, tensor: torch.Tensor) -> None:
+        """`tensor` (CPU) is one of the device now: what lay at its place before it is gone."""
+        kept = self.memory.storages.get(tensor.untyped_storage().data_ptr())
+        if kept is not None and kept.storage.expired():
+            del self.memory.storages[tensor.untyped_storage().data_ptr()]
+
+    def left(self, tensor: torch.Tensor, what: str) -> None:
+        """The host has seen the words of `tensor`."""
+        if not self.memory.lost and self._hangs(self._carried(tensor), tensor):
+            self.memory.lost = True
+            self.hang(what)
+
+    def run(self, function: Any, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], Any]) -> Any:
+        """`call()`, which is `function` on `args` and `kwargs` (CPU), of which it writes to `written`."""
+        name = function._schema.name.split("::")[-1]
+        plain, given = name.rstrip("_"), [*_tensors((args, kwargs))]
+        reals = [(each, self._carried(each)) for each in given]
+        inexact = any(carried is not None for _, carried in reals)
+        rule = None if plain in _EMPTY else self._rule(plain, function, args, kwargs, inexact, bool(written))
+        made = call()
+        bases = {each.untyped_storage().data_ptr() for each in given}
+        results = written or [each for each in _tensors(made) if each.untyped_storage().data_ptr() not in bases]
+        if plain == "_local_scalar_dense":
+            self.left(given[0], "item")
+        for result in results:
+            self._put(result, None if rule is None else rule(result))
+        return made
+
+    # -- what an operation gives --------------------------------------------------------------------------------------------
+    def _rule(
+        self, name: str, function: Any, args: tuple, kwargs: dict, inexact: bool, in_place: bool
+    ) -> Callable[[torch.Tensor], Moved | None] | None:
+        """What gives the real values of a result of the operation `name`; None where it is exact."""
+        sources = [*_tensors((args, kwargs))]
+        if not sources or (in_place and name in _SETS and len(sources) == 1):
+            return None
+        if name in ("copy", "fill") and in_place:
+            held = self._real(args[1]), tuple(args[0].shape)
+            return lambda result: _rounded(result, *(np.broadcast_to(each, held[1]) for each in held[0]))
+        if name in _MOVES and not in_place:
+            return self._moves(function, args, kwargs, inexact)
+        if name in _EXACT and not inexact:
+            return None
+        found = self._computed(name, args, kwargs)
+        if found is not None:
+            return lambda result: _rounded(result, *found)
+        return lambda result: self._lost(result, name, inexact)
+
+    def _moves(self, function: Any, args: tuple, kwargs: dict, inexact: bool) -> Callable[[torch.Tensor], Moved | None]:
+        first = args[0] if isinstance(args[0], list | tuple) else [args[0]]
+        if not all(isinstance(each, torch.Tensor) for each in first):
+            return lambda result: self._lost(result, function._schema.name, inexact)
+        held, at, count = [self._real(each) for each in first], [], 0
+        for each in first:
+            at.append(torch.arange(count, count + each.numel()).view(each.shape))
+            count += each.numel()
+        moved_by = {name: value for name, value in kwargs.items() if name not in ("dtype", "device", "layout", "pin_memory")}
+        places = function(at if isinstance(args[0], list | tuple) else at[0], *args[1:], **moved_by).numpy()
+        value, error = (np.concatenate([np.ravel(each[part]) for each in held])[places] for part in (0, 1))
+        return lambda result: _rounded(result, value, error)
+
+    def _computed(self, name: str, args: tuple, kwargs: dict) -> tuple[np.ndarray, np.ndarray] | None:
+        """The real values of a result, where the operation has a rule."""
+        with np.errstate(all="ignore"):
+            if name in _ARITHMETIC and not set(kwargs) - {"alpha"} and len(args) <= 2:
+                reals = [Real(*self._real(each)) if isinstance(each, torch.Tensor) else Real(np.float64(each)) for each in args]
+                if "alpha" in kwargs:
+                    reals[1] = multiply(reals[1], Real(np.float64(kwargs["alpha"])))
+                return _parts(_ARITHMETIC[name](*reals))
+            most = 1 if name in ("max", "min") else 3
+            if name in _FOLDS and len(args) <= most and not set(kwargs) - {"dtype"}:
+                return self._folded(name, *args)
+        return None
+
+    def _folded(self, name: str, tensor: torch.Tensor, dims: Any = None, keep: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """A reduction over the axes `dims`, or over all."""
+        value, error = self._real(tensor)
+        axes = [dims] if isinstance(dims, int) else list(dims or range(tensor.dim()))
+        axes = [axis % max(tensor.dim(), 1) for axis in axes]
+        others = [axis for axis in range(tensor.dim()) if axis not in axes]
+        rows = tuple(tensor.shape[axis] for axis in others)
+        value, error = (each.transpose(*others, *axes).reshape(*rows, -1) for each in (value, error))
+        count = value.shape[-1]
+        if name in ("amax", "amin", "max", "min"):
+            extreme = np.maximum if name.endswith("max") else np.minimum
+            found = Real(extreme.reduce(value, -1), error.max(-1))
+        else:
+            found = summed(Real(value, error), -1)
+            found = divide(found, Real(np.float64(count))) if name == "mean" else found
+        shape = tuple(1 if axis in axes else n for axis, n in enumerate(tensor.shape)) if keep else rows
+        made = _parts(found)
+        return made[0].reshape(shape), made[1].reshape(shape)
+
+    def _lost(self, result: torch.Tensor, name: str, inexact: bool) -> Moved | None:
+        """Nothing is known of the floats that an operation without a rule makes, nor of what it makes of computed ones."""
+        words, element = words_of(result)
+        if not inexact and not result.is_floating_point():
+            return None
+        self.hang(f"torch {name}")
+        return moved(element, np.zeros(()), np.full((), np.inf), words.shape)
+
+    # -- memory -------------------------------------------------------------------------------------------------------------
+    def _carried(self, tensor: torch.Tensor) -> Moved | None:
+        """What the elements of `tensor` carry; None where all are exact."""
+        if not tensor.numel() or tensor.untyped_storage().data_ptr() not in self.memory.storages:
+            return None
+        shadow = self.memory.at(*storage_of(tensor))
+        return shadow.strided(*_lying(tensor)).take() if shadow else None
+
+    def _real(self, tensor: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """(value, error) of the elements of `tensor`."""
+        words, element = words_of(tensor)
+        carried = self._carried(tensor)
+        if carried is None:
+            return value_of(words, element), np.zeros(words.shape)
+        return read_as(carried, words, element)[:2]
+
+    def _hangs(self, carried: Moved | None, tensor: torch.Tensor) -> bool:
+        """Whether a word of `tensor` is not the real value that it stands for."""
+        if carried is None:
+            return False
+        words, element = words_of(tensor)
+        value, error, _ = read_as(carried, words, element)
+        return bool(((carried.kind != EXACT) & ((error > 0) | (value != value_of(words, element)))).any())
+
+    def _put(self, tensor: torch.Tensor, carried: Moved | None) -> None:
+        """The elements of `tensor` carry `carried` now; None: they are exact."""
+        if not tensor.numel():
+            return
+        base, raw = storage_of(tensor)
+        shadow = self.memory.at(base, raw)
+        if shadow is None:
+            if carried is None:
+                return
+            shadow = Shadow(raw.size)
+        lying = shadow.strided(*_lying(tensor))
+        if carried is None:
+            lying.marks[...] = 0
+        else:
+            lying.put(carried)
+        self.memory.keep(base, raw, tensor, shadow)
+
+
+def _lying(tensor: torch.Tensor) -> tuple[tuple[int, ...], int, int, tuple[int, ...]]:
+    """(shape, bytes of an element, first byte, bytes apart) of `tensor` in its storage."""
+    size = tensor.element_size()
+    return tuple(tensor.shape), size, size * tensor.storage_offset(), tuple(size * stride for stride in tensor.stride())
+
+
+def _rounded(result: torch.Tensor, value: np.ndarray, error: np.ndarray) -> Moved | None:
+    """What the words of `result` carry, which are `value` rounded; None where they are just that."""
+    words, element = words_of(result)
+    value, error = np.broadcast_to(value, words.shape), np.broadcast_to(error, words.shape)
+    held = value_of(words, element)
+    exact = (error == 0) & ((held == value) | ((held != held) & (value != value)))
+    if not result.is_floating_point():
+        exact = error == 0
+    return None if exact.all() else moved(element, value, error, words.shape).where(~exact)
+
+
+def _parts(real: Real) -> tuple[np.ndarray, np.ndarray]:
+    value = np.asarray(real.value)
+    return value, np.zeros(value.shape) if real.error is None else np.broadcast_to(real.error, value.shape)
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in `value`, in lists, tuples and dictionaries too."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _tensors(each)
+    elif isinstance(value, dict):
+        yield from _tensors(list(value.values()))
+
+
+__all__ = ["RealTensors"]
