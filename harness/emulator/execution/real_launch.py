@@ -57,12 +57,19 @@ def spread(m: Batch, held: Real | Taint, shape: tuple[int, ...]) -> Real | Taint
     return np.broadcast_to(held, whole)
 
 
-def lost(m: Cta, op: Operation, reason: str, word: Any, fmt: str | None, is_float: bool) -> Real | Taint:
-    """What `op` gives that has no rule for `reason`: nothing is known of the result `word`."""
+def lost(m: Cta, op: Operation, reason: str, word: Any, shape: tuple[int, ...], fmt: str | None, is_float: bool) -> Real | Taint:
+    """What `op` gives that has no rule for `reason`: nothing is known of the result `word`, which may not have come (`shape`)."""
     m.launch.reals.hang(op, reason)
+    if not isinstance(word, np.ndarray | np.generic | int | float):
+        return unknown(np.zeros(shape)) if is_float else np.ones(shape, np.bool_)
     if is_float:
-        return unknown(np.asarray(widen(word, fmt)))
+        return unknown(np.asarray(widen(np.asarray(word), fmt)))
     return np.ones(np.shape(word), np.bool_)
+
+
+def anywhere(*taints: Taint) -> bool | None:
+    """Whether any of `taints` is True somewhere; None for no."""
+    return True if any(each is not None and np.any(each) for each in taints) else None
 
 
 def branched(m: Cta, op: Operation, taint: Taint) -> None:
@@ -72,4 +79,4 @@ def branched(m: Cta, op: Operation, taint: Taint) -> None:
         m.launch.reals.lost = True
 
 
-__all__ = ["RealLaunch", "argument", "branched", "either", "lost", "spread"]
+__all__ = ["RealLaunch", "anywhere", "argument", "branched", "either", "lost", "spread"]

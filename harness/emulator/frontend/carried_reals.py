@@ -30,6 +30,7 @@ _READS = (
     "tt.map_elementwise", "tt.extern_elementwise",
 )  # fmt: skip
 """Operations that may give an integer that hangs on a rounding, whatever their operands are."""
+_ELEMENTWISE = ("arith.", "math.", "tt.addptr", "tt.ptr_to_int", "tt.int_to_ptr", "tt.mulhiui")
 
 
 def carries(*names: str) -> Callable[[Rule], Rule]:
@@ -78,6 +79,10 @@ class CarriedReals:
                 for region in op.regions:
                     for (argument, _), name in zip(region[0].arguments, op.operands, strict=True):
                         given.setdefault(argument, []).append(name)
+            elif op.name in ("tt.reduce", "tt.scan"):
+                (block,), count = op.regions[0], len(op.operands)
+                for number, (argument, _) in enumerate(block.arguments):
+                    given[argument] = [op.operands[number % count], block.operations[-1].operands[number % count]]
         before = -1
         while before != len(self.carried):
             before = len(self.carried)
@@ -128,6 +133,13 @@ class CarriedReals:
         self.depth += 1
         yield
         self.depth -= 1
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """While entered, the values of a region have variables of their own, for what they carry too."""
+        before, self.depth = self.depth, 0
+        yield
+        self.depth = before
 
     def parameters(self, blocks: list[Block]) -> list[Any]:
         """Variables that a function of `blocks` takes besides its values."""
@@ -189,11 +201,24 @@ class CarriedReals:
             RULES[op.name](self, op)
         elif any(name in self.carried for name in op.results):
             floats = [kind for kind in (*op.inputs, *op.outputs) if kind is not None and kind.kind in _HELD and kind.is_float]
-            if floats or op.name in _READS:
+            if not floats and op.name.startswith(_ELEMENTWISE):  # what is made of integers that hang on a rounding hangs on it
+                self.hold(op, self.taints(op.operands))
+            elif not floats and op.name not in _READS:
+                self.hold(op, self._made_of(op))
+            else:
                 self.lost(op)
-            else:  # whatever is made of integers that hang on a rounding hangs on it
-                found = self.t.apply(real_launch.either, *(each for each in self.each(op) if each is not None))
-                self.hold(op, found if len(op.results) == 1 else self.t.code("({},) * {}", found, len(op.results)))
+
+    def _made_of(self, op: Operation) -> Any:
+        """What the integers carry that `op` makes of integers, by no rule: all of them hang where any operand does."""
+        made = self.t.name("hangs")
+        self.t.emit("{} = {}", made, self.t.apply(real_launch.anywhere, *(each for each in self.each(op) if each is not None)))
+        found = [
+            self.t.code("{} and {}", made, self.t.calls(real_launch.lost, op, op.name, self.t.value(name), (), None, False))
+            if name in self.carried
+            else None
+            for name in op.results
+        ]
+        return found[0] if len(found) == 1 else tuple(found)
 
     def lost(self, op: Operation, reason: str = "") -> None:
         """Nothing is known of the results of `op`, which has no rule, or none for `reason`."""
@@ -201,7 +226,8 @@ class CarriedReals:
         for name in op.results:
             kind = self.kind(name) if self.holds(name) else None
             if kind is not None and name in self.carried:
-                found.append(self.t.calls(real_launch.lost, op, reason or op.name, self.t.value(name), kind.format, kind.is_float))
+                told = kind.shape, kind.format, kind.is_float
+                found.append(self.t.calls(real_launch.lost, op, reason or op.name, self.t.value(name), *told))
             else:
                 found.append(None)
         self.hold(op, found[0] if len(found) == 1 else tuple(found))

@@ -75,10 +75,11 @@ def checked(value: Any, error: Any, *operands: Real) -> Real:
     is known; what comes from unknown ones is not."""
     if isfinite(np.add.reduce(error, None)):
         return Real(value, error)
-    return _special(value, error, np.isfinite(errors_of(*operands)))
+    return special(value, error, np.isfinite(errors_of(*operands)))
 
 
-def _special(value: Any, error: Any, known: Any) -> Real:
+def special(value: Any, error: Any, known: Any) -> Real:
+    """The result `value` with the bound `error`, of operands that decide where `known` what it is. No infinity or NaN is off."""
     bound = np.where(np.isfinite(value), np.where(np.isnan(error), np.inf, error), np.inf)
     return Real(value, np.where(known & ~np.isfinite(value), 0.0, np.where(known, bound, np.inf)))
 
@@ -114,7 +115,7 @@ def multiply(a: Real, b: Real) -> Real:
     error = _product_error(value, a, b)
     if isfinite(np.add.reduce(error, None)):
         return Real(value, error)
-    return _special(value, error, _product_known(a, b))
+    return special(value, error, _product_known(a, b))
 
 
 def _product_error(value: Any, a: Real, b: Real) -> Any:
@@ -159,7 +160,7 @@ def divide(a: Real, b: Real) -> Real:
     zero, sure = np.abs(b.value) <= off, (b.value == 0) & np.equal(off, 0)  # the divisor may be, is
     open_ = (np.abs(a.value) <= lost) & np.greater(lost, 0)  # a dividend that may be zero, or not: NaN or an infinity
     open_ = np.where(sure, open_, zero | (np.isinf(a.value) & (off > 0) & np.isinf(b.value)))
-    return _special(value, np.where(zero, np.inf, error), np.isfinite(errors_of(a, b)) & ~open_)
+    return special(value, np.where(zero, np.inf, error), np.isfinite(errors_of(a, b)) & ~open_)
 
 
 def negative(a: Real) -> Real:
@@ -197,17 +198,8 @@ def square_root(a: Real) -> Real:
     unsure = (np.abs(a.value) < a.error) | (np.isnan(value) & (a.value >= -a.error))
     if unsure.any():
         error = np.where(unsure, np.inf, error)
-        return _special(value, error, np.isfinite(a.error) & ~unsure)
+        return special(value, error, np.isfinite(a.error) & ~unsure)
     return checked(value, error, a)
-
-
-def chosen(condition: Any, taint: Taint, a: Real, b: Real) -> Real:
-    """`a` where `condition`, else `b`; unknown where the condition hangs on a rounding."""
-    value = np.where(condition, a.value, b.value)
-    if a.error is None and b.error is None and taint is None:
-        return Real(value)
-    error = np.where(condition, 0.0 if a.error is None else a.error, 0.0 if b.error is None else b.error)
-    return with_taint(Real(value, error), taint)
 
 
 # -- sums of many -------------------------------------------------------------------------------------------------------
@@ -220,7 +212,7 @@ def summed(a: Real, axis: int) -> Real:
     if isfinite(np.add.reduce(error, None)):
         return Real(value, error)
     known = True if a.error is None else np.isfinite(a.error).all(axis)
-    return _special(value, error, known)
+    return special(value, error, known)
 
 
 def matrix_product(a: Real, b: Real) -> Real:
@@ -241,7 +233,7 @@ def matrix_product(a: Real, b: Real) -> Real:
         known &= np.isfinite(b.error).all(-2)[..., None, :]
     bad = ~(np.isfinite(a.value).all(-1)[..., :, None] & np.isfinite(b.value).all(-2)[..., None, :])
     error = np.where(bad | np.isnan(error), np.inf, error)  # of a product of an infinity the class is told by BLAS in no order
-    return _special(np.where(bad, _exactly_classed(a.value, b.value, bad), value), error, known)
+    return special(np.where(bad, _exactly_classed(a.value, b.value, bad), value), error, known)
 
 
 def _exactly_classed(a: np.ndarray, b: np.ndarray, bad: np.ndarray) -> np.ndarray:

@@ -66,19 +66,23 @@ def compare(t: Translator, op: Operation) -> None:
     predicate, fmt = op.integer("predicate"), t.operand(op, 0).format
 
     def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        a, b = (a, b) if fmt == "fp32" else (widen(a, fmt), widen(b, fmt))
-        if predicate in _COMPARE:
-            return _COMPARE[predicate](a, b)
-        neither = np.isnan(a) | np.isnan(b)
-        if predicate in (7, 14):
-            return ~neither if predicate == 7 else neither
-        if predicate in (0, 15):
-            return np.full(neither.shape, predicate == 15)
-        if predicate == 6:
-            return np.not_equal(a, b) & ~neither
-        return _COMPARE[predicate - 7](a, b) | neither
+        return outcome(predicate, *((a, b) if fmt == "fp32" else (widen(a, fmt), widen(b, fmt))))
 
     t.call(op, run)
+
+
+def outcome(predicate: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The comparison `predicate` of arith.cmpf of two floats."""
+    if predicate in _COMPARE:
+        return _COMPARE[predicate](a, b)
+    neither = np.isnan(a) | np.isnan(b)
+    if predicate in (7, 14):
+        return ~neither if predicate == 7 else neither
+    if predicate in (0, 15):
+        return np.full(neither.shape, predicate == 15)
+    if predicate == 6:
+        return np.not_equal(a, b) & ~neither
+    return _COMPARE[predicate - 7](a, b) | neither
 
 
 @lowers("arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf")

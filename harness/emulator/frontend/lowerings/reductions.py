@@ -54,7 +54,7 @@ def fold(t: Translator, op: Operation) -> None:
         return
     name = _combination(t, op, op.regions[0])
     if op.name == "tt.scan":
-        _assign(t, op, t.apply(_scan, name, operands, axis, _scanning(t, op), op.flag("reverse")))
+        _assign(t, op, t.apply(_scan, name, operands, axis, scanning(t, op), op.flag("reverse")))
     else:
         _reduction(t, op, name, operands)
     if t.scratch(op):
@@ -91,7 +91,7 @@ def differing(t: Translator, blocks: list[Block]) -> list[Operation]:
 def _fuses_over_lanes(t: Translator, op: Operation) -> bool:
     axis = op.integer("axis")
     try:
-        held = any(basis[axis] for basis in _layout(t, op).registers)
+        held = any(basis[axis] for basis in layout_of(t, op).registers)
     except ValueError:
         return False  # it is refused
     return t.fused and not held and may_be_product(t, op.operands[0], divided=True)
@@ -119,7 +119,7 @@ def _order(
 ) -> tuple[Layout, ReductionOrder, Callable | None, tuple[Any, ...]]:
     """How the reduction `source` combines: its layout, its order, and where products are taken into the first sums, these sums and
     the factors instead of `operands`, which are those of `op`."""
-    axis, alone, kind, layout = source.integer("axis"), only(source), t.operand(source, 0), _layout(t, source)
+    axis, alone, kind, layout = source.integer("axis"), only(source), t.operand(source, 0), layout_of(t, source)
     pairs = alone is not None and alone.name in _PACKED and vectorised(layout, axis, str(kind.format), sm=_sm(t))
     order = reduction_order(layout, axis, pairs=pairs)
     if alone is not None and alone.name == "arith.addf" and (order.thread or order.lanes):
@@ -167,7 +167,7 @@ def only(op: Operation) -> Operation | None:
     return None
 
 
-def _layout(t: Translator, op: Operation) -> Layout:
+def layout_of(t: Translator, op: Operation) -> Layout:
     kind = t.operand(op, 0)
     return _layout_of(kind.shape, t.program.expand(kind.layout))
 
@@ -300,11 +300,11 @@ def copied(t: Translator, op: Operation) -> None:
     t.assign(op, t.apply(spread, t.value(name), t.lane_words.words(name), t.lane_words.place(kind), kind.dtype))
 
 
-def _scanning(t: Translator, op: Operation) -> ScanOrder:
+def scanning(t: Translator, op: Operation) -> ScanOrder:
     kind = t.operand(op, 0)
     if "#ttg.blocked" not in t.program.expand(kind.layout).split("<")[0]:
         raise NotModelled(op, f"over {t.program.expand(kind.layout)[:60]}: the compiler scans blocked layouts only")
-    return scan_order(_layout(t, op), kind.shape, op.integer("axis"))
+    return scan_order(layout_of(t, op), kind.shape, op.integer("axis"))
 
 
 def _scan(combine: Combine, arrays: tuple[np.ndarray, ...], axis: int, order: ScanOrder, reverse: bool) -> tuple:

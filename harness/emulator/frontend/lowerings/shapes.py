@@ -95,8 +95,15 @@ def split(t: Translator, op: Operation) -> None:
 
 @lowers("tt.cat")
 def cat(t: Translator, op: Operation) -> None:
-    """`can_reorder`: each thread has the registers of the first operand, then those of the second, and the layout of the result
-    says which elements they are. ValueError where it has not as many of them."""
+    order, shape = catenation(t, op)
+    t.call(op, lambda a, b: np.concatenate([a.reshape(-1), b.reshape(-1)])[order].reshape(shape))
+
+
+def catenation(t: Translator, op: Operation) -> tuple[np.ndarray, tuple[int, ...]]:
+    """(which of the elements of both operands each element of the result is, its shape) of tt.cat.
+
+    `can_reorder`: each thread has the registers of the first operand, then those of the second, and the layout of the result says
+    which elements they are. ValueError where it has not as many of them."""
     kinds = [t.operand(op, 0), t.operand(op, 1), t.result(op)]
     first, second, into = (slots(kind.shape, t.program.expand(kind.layout), copies=False) for kind in kinds)
     taken = np.concatenate([first, second + prod(kinds[0].shape)], 1)  # (threads, registers)
@@ -104,8 +111,7 @@ def cat(t: Translator, op: Operation) -> None:
         raise ValueError(f"{taken.shape[1]} registers for {into.shape[1]}")
     order = np.empty(into.max() + 1, np.int64)
     order[into] = taken
-    shape = kinds[2].shape
-    t.call(op, lambda a, b: np.concatenate([a.reshape(-1), b.reshape(-1)])[order].reshape(shape))
+    return order, kinds[2].shape
 
 
 @lowers("tt.gather")

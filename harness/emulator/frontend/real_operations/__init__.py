@@ -1,3 +1,12 @@
 """What each operation of the tile program does to real values. Importing the package fills the table of `carried_reals`."""
 
-from bitverdict.harness.emulator.frontend.real_operations import arithmetic, folds, memory, products, shapes  # noqa: F401
+from bitverdict.harness.emulator.frontend.real_operations import (  # noqa: F401
+    arithmetic,
+    control,
+    decisions,
+    folds,
+    functions,
+    memory,
+    products,
+    shapes,
+)

@@ -1,0 +1,74 @@
+"""Where a program decides by floats: comparisons, conversions to integers, bit casts, and what chooses by their results."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.frontend.carried_reals import CarriedReals, carries
+from bitverdict.harness.emulator.frontend.lowerings.floats import outcome
+from bitverdict.harness.emulator.mlir_reader import Operation
+from bitverdict.harness.emulator.numerics import real_decisions
+from bitverdict.harness.emulator.numerics.scalar_ops import int_from_float
+
+
+@carries("arith.cmpf")
+def compare(r: CarriedReals, op: Operation) -> None:
+    run = partial(outcome, op.integer("predicate"))
+    r.hold(op, r.t.calls(real_decisions.compared, op, r.t.value(op.results[0]), run, *r.each(op)))
+
+
+@carries("arith.fptosi", "arith.fptoui")
+def to_integer(r: CarriedReals, op: Operation) -> None:
+    run = int_from_float(None, r.t.result(op).bits, signed=op.name == "arith.fptosi")
+    r.hold(op, r.t.calls(real_decisions.to_integer, op, r.t.value(op.results[0]), run, *r.each(op)))
+
+
+@carries("arith.bitcast", "tt.bitcast")
+def bitcast(r: CarriedReals, op: Operation) -> None:
+    t, source, target = r.t, r.t.operand(op, 0), r.t.result(op)
+    (given,) = r.each(op)
+    if not source.is_float and not target.is_float:
+        r.hold(op, given)
+        return
+    if source.is_float and source.format == target.format:
+        r.hold(op, given)
+        return
+    if source.is_float:
+        given = t.calls(real_decisions.bits_of, op, t.value(op.operands[0]), source.format, given)
+    r.hold(op, t.apply(real_decisions.from_bits, t.value(op.results[0]), target.format, given) if target.is_float else given)
+
+
+@carries("arith.select")
+def select(r: CarriedReals, op: Operation) -> None:
+    t, batches = r.t, r.t.batches
+    condition, taint = t.value(op.operands[0]), r.of(op.operands[0])
+    yes, no = r.of(op.operands[1]), r.of(op.operands[2])
+    axes = len(t.result(op).shape)
+    if t.operand(op, 0).kind == "scalar" and axes and batches is not None and op.operands[0] in batches.varying:
+        condition = t.apply(beside, condition, axes)
+        taint = taint and t.apply(beside, taint, axes)
+    if t.result(op).is_float:
+        r.hold(op, t.apply(real_decisions.chosen, condition, taint, yes, no))
+    elif op.results[0] in r.carried:
+        same: Any = False if taint is None else t.code("{} == {}", *(t.value(name) for name in op.operands[1:]))
+        r.hold(op, t.apply(real_decisions.chosen_words, condition, taint, yes, no, same))
+
+
+def beside(condition: np.ndarray | None, axes: int) -> np.ndarray | None:
+    """`condition` (count,), of each of several programs, against tensors of `axes` axes."""
+    return None if condition is None else np.reshape(condition, (-1, *[1] * axes))
+
+
+@carries("arith.andi", "arith.ori")
+def both(r: CarriedReals, op: Operation) -> None:
+    """Of truth values one that is sure may settle it."""
+    if op.results[0] not in r.carried:
+        return
+    if r.t.result(op).bits != 1:
+        r.hold(op, r.taints(op.operands))
+        return
+    words = tuple(map(r.t.value, op.operands))
+    r.hold(op, r.t.apply(real_decisions.both, *words, *r.each(op), op.name == "arith.ori"))

@@ -1,0 +1,55 @@
+"""Functions of floats: `math`'s, libdevice's, and what clamps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bitverdict.harness.emulator.frontend.carried_reals import CarriedReals, carries
+from bitverdict.harness.emulator.frontend.lowerings.packed_arithmetic import ADD, FUSED, LARGEST, LEAST, MULTIPLY, SUBTRACT
+from bitverdict.harness.emulator.mlir_reader import Operation
+from bitverdict.harness.emulator.numerics import real_functions
+from bitverdict.harness.emulator.numerics.real_values import EXTREMES, Real, add, fma, multiply, subtract
+
+_NAMES = ("exp", "exp2", "log", "log2", "sin", "cos", "erf", "rsqrt", "floor", "ceil")
+
+
+@carries(*(f"math.{name}" for name in _NAMES))
+def function(r: CarriedReals, op: Operation) -> None:
+    r.hold(op, r.t.apply(real_functions.FUNCTIONS[op.name.removeprefix("math.")], *r.each(op)))
+
+
+@carries("arith.remf")
+def remainder(r: CarriedReals, op: Operation) -> None:
+    r.hold(op, r.t.apply(real_functions.remainder, *r.each(op)))
+
+
+_PACKED: dict[int, Callable[..., Real]] = {
+    ADD: add, SUBTRACT: subtract, MULTIPLY: multiply, FUSED: fma,
+    LEAST: EXTREMES["arith.minnumf"], LARGEST: EXTREMES["arith.maxnumf"],
+}  # fmt: skip
+
+
+@carries("ttng.packed_arith")
+def packed(r: CarriedReals, op: Operation) -> None:
+    r.hold(op, r.t.apply(_PACKED[op.integer("op_kind")], *r.each(op)))
+
+
+@carries("tt.clampf")
+def clamp(r: CarriedReals, op: Operation) -> None:
+    """The smaller of the upper bound and the larger of value and lower bound."""
+    raised, cut = ("maximumf", "minimumf") if op.integer("propagateNan") else ("maxnumf", "minnumf")
+    value, low, high = r.each(op)
+    found = r.t.apply(EXTREMES[f"arith.{raised}"], value, low)
+    r.hold(op, r.t.apply(EXTREMES[f"arith.{cut}"], found, high))
+
+
+@carries("tt.extern_elementwise")
+def extern(r: CarriedReals, op: Operation) -> None:
+    """A function of libdevice that is known by its symbol."""
+    symbol = op.string("symbol")
+    run = real_functions.called(symbol)
+    floats = [kind for kind in (*op.inputs, *op.outputs) if kind is not None and kind.is_float]
+    if run is None or len(floats) != len(op.operands) + 1:
+        r.lost(op, symbol)
+    else:
+        r.hold(op, r.t.apply(run, *r.each(op)))

@@ -1,0 +1,146 @@
+"""Reductions and scans of real values.
+
+Sums and extremes are those of the whole array. Any other combination is the program's own, on words and what they carry together,
+in the order of the compiled program: so what it chooses it chooses by the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.numerics.real_values import UNIT, Real, Taint, special
+from bitverdict.reference.reduction_order import ReductionOrder, ScanOrder, reduced, scanned
+
+Held = Real | Taint
+Combine = Callable[[tuple, tuple, tuple, tuple], tuple[tuple, tuple]]
+"""(words, what they carry) of one side, then of the other -> those of the combination."""
+
+
+def largest(real: Real, axis: int, ufunc: np.ufunc) -> Real:
+    """The extreme along `axis`: off by no more than the worst of its elements."""
+    return Real(ufunc.reduce(real.value, axis), None if real.error is None else np.maximum.reduce(real.error, axis))
+
+
+def prefix_extremes(real: Real, axis: int, ufunc: np.ufunc, reverse: bool) -> Real:
+    value = _from(real.value, axis, reverse, ufunc.accumulate)
+    return Real(value, None if real.error is None else _from(real.error, axis, reverse, np.maximum.accumulate))
+
+
+def prefix_sums(real: Real, axis: int, reverse: bool) -> Real:
+    """As `summed`, of each prefix."""
+    value = _from(real.value, axis, reverse, np.add.accumulate)
+    error = _from(np.abs(real.value), axis, reverse, np.add.accumulate) * (UNIT * real.value.shape[axis])
+    if real.error is not None:
+        error = error + _from(real.error, axis, reverse, np.add.accumulate)
+    if isfinite(np.add.reduce(error, None)):
+        return Real(value, error)
+    unknown = np.zeros(value.shape, np.bool_) if real.error is None else ~np.isfinite(real.error)
+    return special(value, error, ~_from(unknown, axis, reverse, np.logical_or.accumulate))
+
+
+def _from(array: np.ndarray, axis: int, reverse: bool, run: Callable[..., np.ndarray]) -> np.ndarray:
+    return np.flip(run(np.flip(array, axis), axis), axis) if reverse else run(array, axis)
+
+
+def any_along(taint: Taint, axis: int) -> Taint:
+    """Of integers that are combined along `axis`: one that hangs on a rounding hangs all of it."""
+    return None if taint is None else np.logical_or.reduce(taint, axis)
+
+
+def any_before(taint: Taint, axis: int, reverse: bool) -> Taint:
+    return None if taint is None else _from(taint, axis, reverse, np.logical_or.accumulate)
+
+
+def reduction(
+    combine: Combine, words: tuple, held: tuple[Held, ...], floats: tuple[bool, ...], axis: int, order: ReductionOrder, found: tuple
+) -> Any:
+    """What the results `found` of a reduction of `words` carry."""
+    parts = reduced(_parts(words, held, floats), axis, order, _of_parts(combine, floats))
+    return _given(parts, floats, found)
+
+
+def scan(
+    combine: Combine,
+    words: tuple,
+    held: tuple[Held, ...],
+    floats: tuple[bool, ...],
+    axis: int,
+    order: ScanOrder,
+    found: tuple,
+    reverse: bool,
+) -> Any:
+    """What the results `found` of a scan of `words` carry."""
+    parts = scanned(_parts(words, held, floats), axis, order, _of_parts(combine, floats), reverse=reverse)
+    return _given(parts, floats, found)
+
+
+def alone(held: tuple[Held, ...], axis: int) -> Any:
+    """What results carry where nothing is combined."""
+    return _one(tuple(_taken(each, axis) for each in held))
+
+
+def _taken(held: Held, axis: int) -> Held:
+    if held is None:
+        return None
+    if isinstance(held, Real):
+        return Real(*(None if part is None else np.take(part, 0, axis) for part in held))
+    return np.take(held, 0, axis)
+
+
+def _one(held: tuple) -> Any:
+    return held[0] if len(held) == 1 else held
+
+
+def _parts(words: tuple, held: tuple[Held, ...], floats: tuple[bool, ...]) -> tuple[np.ndarray, ...]:
+    """Arrays of one shape: of each operand its words, then the value and the error of a float, or the Taint of an integer."""
+    found: list[Any] = []
+    for word, each, is_float in zip(words, held, floats, strict=True):
+        found.append(word)
+        if is_float:
+            assert isinstance(each, Real)
+            found += [each.value, 0.0 if each.error is None else each.error]
+        else:
+            found.append(False if each is None else each)
+    return tuple(np.broadcast_arrays(*found))
+
+
+def _apart(parts: tuple, floats: tuple[bool, ...]) -> tuple[tuple, tuple]:
+    """The words of `parts`, and what they carry."""
+    words, held, at = [], [], 0
+    for is_float in floats:
+        words.append(parts[at])
+        held.append(Real(parts[at + 1], parts[at + 2]) if is_float else parts[at + 1])
+        at += 3 if is_float else 2
+    return tuple(words), tuple(held)
+
+
+def _of_parts(combine: Combine, floats: tuple[bool, ...]) -> Callable[..., tuple]:
+    """`combine` on the parts of two sides."""
+
+    def run(*both: np.ndarray) -> tuple:
+        half = len(both) // 2
+        found = combine(*_apart(both[:half], floats), *_apart(both[half:], floats))
+        shape = both[0].shape
+        return tuple(np.broadcast_to(part, shape) for part in _parts(*found, floats))
+
+    return run
+
+
+def _given(parts: tuple, floats: tuple[bool, ...], found: tuple) -> Any:
+    """What is carried, of results in `parts`. An integer that is another word than the program `found` hangs on the order."""
+    words, held = _apart(parts, floats)
+    given: list[Held] = []
+    for word, each, is_float, actual in zip(words, held, floats, found, strict=True):
+        if is_float:
+            given.append(each)
+        else:
+            wrong = each | np.not_equal(word, actual)
+            given.append(wrong if wrong.any() else None)
+    return _one(tuple(given))
+
+
+__all__ = ["alone", "any_along", "any_before", "largest", "prefix_extremes", "prefix_sums", "reduction", "scan"]
