@@ -41,6 +41,21 @@ class Chain:
             self.known_magnitude = self.operands[0].magnitude + self.operands[1].magnitude
         return self.known_magnitude
 
+    def extent(self, beyond: bool) -> np.ndarray:
+        """Of a product: those of its factors that are larger than one in magnitude, multiplied; of `beyond` false, the smaller."""
+        found = []
+        for factor in self.operands:
+            if factor.chain is not None and factor.chain.kind == "product":
+                found.append(factor.chain.extent(beyond))
+                continue
+            low, high = (np.abs(end) for end in factor.ends)
+            if beyond:
+                found.append(np.maximum(np.maximum(low, high), 1.0))
+            else:
+                least = np.where(low == 0, high, np.where(high == 0, low, np.minimum(low, high)))
+                found.append(np.where(least == 0, 1.0, np.minimum(least, 1.0)))
+        return found[0] * found[1]
+
 
 @dataclass(eq=False, slots=True)
 class Traced:
@@ -212,15 +227,13 @@ for _symbol, _name in {"neg": "negative", "pos": "positive", "abs": "abs", "inve
 
 
 def constant(trace: Trace, number: bool | int | float | np.generic, like: DType | None = None) -> Traced:
-    """A Python number: an integer beside integers, else a float.
-
-    A float that the accumulation type cannot hold is held rounded, and a kernel's constant is the rounded one: mathematics may mean
-    either, so the difference is part of the error."""
+    """A Python number: an integer beside integers, else a float. The mathematics means the number that is written; an
+    implementation may hold it rounded to the accumulation type, or as it is where a compiler folds it."""
     if isinstance(number, (bool, np.bool_)) and (like is None or like.kind == "bool"):
         return Traced(trace, BOOL, np.asarray(bool(number)), scalar=True)
     whole = isinstance(number, (int, np.integer))
-    if whole and (like is None or like.kind == "integer"):
-        dtype = like or BY_FORMAT["int64"]
+    if whole and (like is None or like.kind != "float"):
+        dtype = BY_FORMAT["int64"] if like is None or like.kind == "bool" else like
         limits = np.iinfo(np.dtype(dtype.stored))
         if not limits.min <= int(number) <= limits.max:
             raise Untraceable("integer constant", f"{number} is no {dtype}")
@@ -231,7 +244,7 @@ def constant(trace: Trace, number: bool | int | float | np.generic, like: DType 
     dtype = BY_FORMAT[trace.accumulation.format]
     if held == value or np.isnan(value):
         return Traced(trace, dtype, value, scalar=True)
-    return Traced(trace, dtype, value, np.abs(held - value), np.minimum(held, value), np.maximum(held, value), scalar=True)
+    return Traced(trace, dtype, value, None, np.minimum(held, value), np.maximum(held, value), scalar=True)
 
 
 def array(trace: Trace, given: Any, like: DType | None = None) -> Traced:

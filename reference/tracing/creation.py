@@ -25,7 +25,7 @@ def _of(trace: Trace, values: np.ndarray, dtype: DType) -> Traced:
         held = trace.accumulation.round(values)
     if np.array_equal(held, values, equal_nan=True):
         return Traced(trace, dtype, values)
-    return Traced(trace, dtype, values, np.abs(held - values), np.minimum(held, values), np.maximum(held, values))
+    return Traced(trace, dtype, values, None, np.minimum(held, values), np.maximum(held, values))
 
 
 @operation("asarray")

@@ -62,7 +62,7 @@ def kept_in(trace: Trace, x: Any, format: Any) -> Traced:
     """An implementation may round x to `format` here: rounding, no mathematics. A matrix product may take it in that format."""
     x, fmt = real(array(trace, x)), _format(format)
     found = x.moved(lambda each: each)
-    found.kept = (x.kept or frozenset({x.dtype.format})) | {fmt.name}
+    found.kept, found.scaled = x.kept | {fmt.name}, False
     if trace.rounds("kept_in"):
         low, high = stored_ends(fmt.name, *x.ends)
         if not (np.array_equal(low, x.value, equal_nan=True) and np.array_equal(high, x.value, equal_nan=True)):

@@ -81,7 +81,8 @@ def monotone(trace: Trace, name: str, x: Traced) -> Traced:
     rule = FUNCTIONS[name]
     with np.errstate(all="ignore"):
         value = function(x.value)
-        error = ACCURACY * np.abs(value)
+        exact = _powers_of_two(name, x, value)
+        error = ACCURACY * np.abs(value) if exact is None else np.where(exact, 0.0, ACCURACY * np.abs(value))
         unknown = None
         if x.error is not None:
             reach = np.where(np.isfinite(x.value), x.error, 0.0)
@@ -96,10 +97,22 @@ def monotone(trace: Trace, name: str, x: Traced) -> Traced:
         ends, unknown = image(function, tuple(domain), low, high, falls)  # type: ignore[arg-type]
         if trace.rounds(name):
             ends = rule.applied(trace, *ends, extra=_of_argument(name, rule.argument, x))
-        if name == "exp" or name == "exp2":
+        if name in ("exp", "exp2"):
             ends = np.maximum(ends[0], 0.0), ends[1]
+        if exact is not None and name == "exp2":
+            ends = np.where(exact, value, ends[0]), np.where(exact, value, ends[1])
         given = np.isinf(value) & ((x.value == domain[0]) | (x.value == domain[1])) if not all_finite(value) else None
         return computed(trace, value, error, ends, (x,), meets=unknown, given=given)
+
+
+def _powers_of_two(name: str, x: Traced, value: np.ndarray) -> np.ndarray | None:
+    """Where exp2 is taken of an exact whole number, or log2 of an exact power of two; None for nowhere.
+
+    float64 is exact there, and so is ex2.approx, by the words of all arguments (docs/special_functions.md)."""
+    if x.error is not None or x.low is not None or name not in ("exp2", "log2"):
+        return None
+    whole = (np.floor(x.value) == x.value) & (np.abs(x.value) <= 126) if name == "exp2" else np.frexp(x.value)[0] == 0.5
+    return whole if whole.any() else None
 
 
 def _flushed_pair(trace: Trace, low: np.ndarray, high: np.ndarray) -> Ends:

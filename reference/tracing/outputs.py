@@ -40,7 +40,7 @@ class TracedOutput:
     @property
     def value(self) -> np.ndarray:
         """The mathematics: float64, or the integers and bools themselves."""
-        return self._traced.value
+        return np.asarray(self._traced.value)
 
     @property
     def error(self) -> np.ndarray:

@@ -6,8 +6,8 @@ the operands' formats, or by plain multiply-adds. What the operands themselves m
 
 An operand is fed in its own format; one that is computed, in fp32: a matrix instruction then takes it as tf32, with its low 13 bits
 dropped or rounded away (`harness/contracts/inputs/narrowed_inputs.py` has the sources), unless precision="ieee". One that is
-`kept_in` a format may be fed in it. A product of a narrow operand and its scales may be fed as the operand, its scales put on the
-sums of blocks: the scales are multiplied, the sum by them, and added: three roundings, each at most u of the sum of magnitudes.
+`kept_in` formats is fed in one of them. A product of a narrow operand and its scales may be fed as the operand, its scales put on
+the sums of blocks: the scales are multiplied, the sum by them, and added: three roundings, each at most u of the sum of magnitudes.
 """
 
 from __future__ import annotations

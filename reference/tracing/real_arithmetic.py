@@ -9,12 +9,16 @@ rounding, which TwoSum gives (Knuth); a product of two numbers of 24 bits has no
 *Words of a sum.* Exact arithmetic on the ends, then one rounding that may be left out: a product that is contracted into the sum is
 one such, and so covers `fma` either way. A chain of + and - over n > 2 terms is a sum in any order (`Chain`): no partial result
 leaves X = (G + |s|) / 2, G the sum of magnitudes and s the sum (reference/error_bound.py, step 1), each of the n - 2 roundings
-before the last moves it by u X at most, and so it stays within X (1 + u)^(n - 2).
+before the last moves it by u X at most, and so it stays within X (1 + u)^(n - 2). Where that may overflow, so may a partial sum.
 
 *Words of a product.* Likewise; a chain of n factors in any order has n - 1 roundings, the last on the whole product, each other at
-most u of it. If the exact product is a number of the type, so is each part of it, up to powers of two: nothing is rounded.
+most u of it. If the exact product is a number of the type, so is each part of it, up to powers of two: nothing is rounded. A part
+is at most the product of all factors above one, and overflows where that does; and at least that of all below one: where it is
+subnormal, its rounding is an absolute error, multiplied by the factors above one.
 
 *Words of a quotient.* `Function` "divide" of `function_errors.py`. By an exact power of two nothing is lost but in the subnormals.
+Where a reciprocal would be subnormal it may be flushed: an absolute error of |a| times the smallest normal number. That of a
+subnormal divisor may overflow.
 """
 
 from __future__ import annotations
@@ -63,9 +67,8 @@ def computed(
     open_ = either(*(each.open for each in operands))
     if open_ is not None:
         open_ = np.broadcast_to(open_, value.shape)
-    low, high = (None, None) if ends is None else ends
-    quiet = all_finite(value) and (low is None or (all_finite(low) and all_finite(high))) and meets is None  # type: ignore[arg-type]
-    if not quiet:
+    low, high = (None, None) if ends is None else ends quiet = all_finite(value) and (low is None or (all_finite(low) and
+    all_finite(high))) and meets is None  # type: ignore[arg-type] if not quiet:
         nan = np.isnan(value)
         given = np.zeros(value.shape, bool) if given is None else given
         for each in operands:
@@ -143,7 +146,14 @@ def add_(trace: Trace, name: str, left: Traced, right: Traced, sign: float) -> T
             unit, farthest = trace.accumulation.unit, np.maximum(np.abs(chain_ends[0]), np.abs(chain_ends[1]))
             reach = (magnitude + farthest) / 2 * (1 + unit) ** (count - 2)
             lost = np.where(_whole(trace, parts, left, right, magnitude), 0.0, (count - 2) * unit * (1 + MARGIN) * reach)
-            raw = widened(*chain_ends, 0.0, lost) if error is None else widened(*chain_ends, MARGIN, lost)
+            lost = lost if error is None else lost + 2 * count * V * magnitude  # float64's own
+            lost = np.where(np.isnan(lost), 0.0, np.minimum(lost, count * unit * trace.accumulation.largest))
+            raw = widened(*chain_ends, 0.0 if error is None else MARGIN, lost)
+            rises = (magnitude + chain_ends[1]) / 2 + lost >= trace.accumulation.largest
+            falls = (magnitude - chain_ends[0]) / 2 + lost >= trace.accumulation.largest
+            if rises.any() or falls.any():
+                raw = np.where(falls, -np.inf, raw[0]), np.where(rises, np.inf, raw[1])
+                meets = (rises & falls) if meets is None else meets | (rises & falls)
         ends = rounded_once(trace, value, error, raw)
     return computed(trace, value, error, ends, (left, right), meets=meets, chain=chain)
 
@@ -276,20 +286,29 @@ def product(trace: Trace, name: str, left: Traced, right: Traced) -> Traced:
         chain_ends = raw = square_ends(factors[0]) if left is right else ends_of_product(*factors)
         if not (all_finite(raw[0]) and all_finite(raw[1])):
             meets = zero_meets_infinity(*factors)
-        raw = widened(*raw, MARGIN) if error is not None else raw
     count = sum(each.count for each in parts) + 2 - len(parts)
+    chain, how = Chain("product", count, *chain_ends, (left, right)), trace.accumulation
+    if raw is not None and error is not None:
+        raw = widened(*raw, MARGIN + 2 * count * V)
     if not trace.rounds(name):
         ends = raw
     else:
         if raw is not None and count > 2:
-            lost: np.ndarray | float = (count - 2) * trace.accumulation.unit * (1 + MARGIN) * (1 + trace.accumulation.unit) ** count
+            lost: np.ndarray | float = (count - 2) * how.unit * (1 + MARGIN) * (1 + how.unit) ** count
             if error is None and raw[0] is raw[1]:
-                lost = np.where(trace.accumulation.round(value) == value, 0.0, lost)
+                lost = np.where(how.round(value) == value, 0.0, lost)
             raw = widened(*raw, lost)
+            beyond = chain.extent(True)
+            below = np.where(chain.extent(False) < how.smallest_normal, count * how.smallest_normal * how.unit * beyond, 0.0)
+            raw = widened(*raw, 0.0, below) if below.any() else raw
+            over = beyond * (1 + how.unit) ** count >= how.largest
+            if over.any():
+                signs = np.where(over & (raw[1] > 0), np.inf, raw[1]), np.where(over & (raw[0] < 0), -np.inf, raw[0])
+                zero = over & _any_zero(chain)
+                meets = zero if meets is None else meets | zero
+                raw = signs[1], signs[0]
         ends = rounded_once(trace, value, error, raw)
-    found = computed(
-        trace, value, error, ends, (left, right), meets=meets, chain=Chain("product", count, *chain_ends, (left, right))
-    )
+    found = computed(trace, value, error, ends, (left, right), meets=meets, chain=chain)
     found.kept = _narrow_operands(left) | _narrow_operands(right)
     found.scaled = bool(found.kept)
     return found
@@ -301,6 +320,15 @@ def _narrow_operands(array: Traced) -> frozenset[str]:
         return array.kept
     fmt = array.dtype.number
     return frozenset({fmt.name}) if fmt is not None and fmt.width <= 8 and fmt.mantissa_bits and fmt.signed else frozenset()
+
+
+def _any_zero(chain: Chain) -> np.ndarray:
+    """Where a factor of a product may be zero."""
+    found = np.zeros((), bool)
+    for factor in chain.operands:
+        inner = factor.chain is not None and factor.chain.kind == "product"
+        found = found | (_any_zero(factor.chain) if inner and factor.chain is not None else _holds_zero(factor.ends))
+    return found
 
 
 def error_of_product(left: Traced, right: Traced, value: np.ndarray) -> np.ndarray:
@@ -363,9 +391,6 @@ def quotient(trace: Trace, name: str, left: Traced, right: Traced, rule: Functio
     if short(left) and short(right):
         whole = (value * b == a) & (value.astype(np.float32) == value)  # 24 bits by 24 bits: the product is exact
         error = np.where(whole, 0.0, np.asarray(error)) if whole.any() else error
-    if right.scalar and right.size == 1 and np.isfinite(b).all() and b.all():  # a constant reciprocal, rounded
-        inverse = 1.0 / b
-        error = error + np.abs(a) * np.abs(trace.accumulation.round(np.asarray(inverse)) - inverse)
     (al, ah), (bl, bh) = left.ends, right.ends
     if bl is bh:
         one, other = (value, value) if al is ah else (al / bl, ah / bl)
@@ -380,18 +405,37 @@ def quotient(trace: Trace, name: str, left: Traced, right: Traced, rule: Functio
             low, high = np.where(straddles, -np.inf, low), np.where(straddles, np.inf, high)
         else:
             straddles = None
+    meets = None
     if bl is bh and _powers_of_two(b):
         ends = rounded_once(trace, value, None, None) if al is ah else trace.accumulation.outward(low, high)
         error = None if short(left) and short(right) and all_finite(value) else error
     elif trace.rounds(name):
-        ends = rule.applied(trace, *widened(low, high, MARGIN))
+        low, high, meets = _by_reciprocal(trace, left.ends, right.ends, *rule.applied(trace, *widened(low, high, MARGIN)))
+        ends = low, high
     else:
         ends = low, high
-    meets = None
     if not (all_finite(low) and all_finite(high)):
-        meets = (_holds_zero(left.ends) & _holds_zero(right.ends)) | (_holds_infinity(left.ends) & _holds_infinity(right.ends))
+        both = (_holds_zero(left.ends) & _holds_zero(right.ends)) | (_holds_infinity(left.ends) & _holds_infinity(right.ends))
+        meets = both if meets is None else meets | both
     given = (b == 0) & (right.error is None) if not all_finite(value) else None
     return computed(trace, value, error, ends, (left, right), meets=meets, given=given)
+
+
+def _by_reciprocal(
+    trace: Trace, left: Ends, right: Ends, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """The quotient [low, high], and where it may be NaN, once a reciprocal may be flushed to zero, or overflow."""
+    least_normal = trace.accumulation.smallest_normal
+    a = np.maximum(np.abs(left[0]), np.abs(left[1]))
+    sizes = np.abs(right[0]), np.abs(right[1])
+    large, small = np.maximum(*sizes) * least_normal >= 1 - 2.0**-16, np.minimum(*sizes) < least_normal
+    if large.any():
+        lost = np.where(large & np.isfinite(a), a * least_normal, 0.0)
+        low, high = low - lost, high + lost
+    small = small & ((right[0] != 0) | (right[1] != 0))
+    if not small.any():
+        return low, high, None
+    return np.where(small & (low < 0), -np.inf, low), np.where(small & (high > 0), np.inf, high), small & _holds_zero(left)
 
 
 def _powers_of_two(b: np.ndarray) -> bool:

@@ -2,7 +2,9 @@
 
 *Sum in any order.* Let n terms lie in intervals, and X be the larger of the sums of the largest positive and negative parts.
 No partial sum of any order or tree leaves it but by rounding. Each of the n - 1 additions moves it by at most u times itself. So it
-stays within X (1 + u)^(n - 1), and the total error is at most (n - 1) u X (1 + u)^(n - 1). The last rounding is taken as `outward`.
+stays within X (1 + u)^(n - 1), and the total error is at most (n - 1) u X (1 + u)^(n - 1); or, while nothing overflows, (n - 1) u
+times the largest number. The last rounding is taken as `outward`.
+
 Where all terms are exact multiples of a power of two g and sum in magnitude to less than g / u, no order rounds. An addition to
 global memory by an atomic flushes subnormal numbers. Where a term is less than 2^24 smallest normal numbers, and not zero, twice
 the smallest normal number is added for each addition.
@@ -108,17 +110,20 @@ def _summed(
         reach = np.maximum(positive, negative_)
         magnitude = positive + negative_
         smallest = np.where((a <= 0) & (b >= 0), np.maximum(np.abs(a), np.abs(b)), np.minimum(np.abs(a), np.abs(b)))
-        low, high = widened(low, high, 0.0, (n * V + MARGIN) * magnitude)
+        own = n * V + MARGIN  # float64's additions of the ends
+        low, high = low - own * np.abs(a).sum(**count), high + own * np.abs(b).sum(**count)
         if not (all_finite(low) and all_finite(high)):
             meets = (a == -np.inf).any(**count) & (b == np.inf).any(**count)
     if not trace.rounds(name):
         return value, error, (low, high), meets, magnitude
     unit, growth = how.unit * (1 + 2.0**-20), np.exp(min((n - 1) * how.unit, 700.0))
-    lost = np.where(exact, 0.0, (n - 2) * unit * reach * growth)
-    if how.format != "fp64" and ((smallest < how.smallest_normal / how.unit) & (smallest > 0)).any():
-        lost = lost + np.where(exact & (value == how.round(value)), 0.0, 2 * n * how.smallest_normal)
+    lost = np.where(exact, 0.0, (n - 2) * unit * np.minimum(reach * growth, how.largest))
+    if how.format != "fp64":
+        small = (smallest < how.smallest_normal / how.unit) & (smallest > 0)
+        if small.any():
+            lost = lost + np.where(small.any(**count), 2 * n * how.smallest_normal, 0.0)
     overflows = reach * growth >= how.largest * (1 - how.unit)
-    low, high = widened(low, high, 0.0, np.where(np.isfinite(lost), lost, 0.0))
+    low, high = widened(low, high, 0.0, np.where(np.isnan(lost), 0.0, lost))
     if overflows.any() and np.isfinite(value).any():
         low, high, both = _past_the_end(trace, x, low, high, growth, count)
         meets = both if meets is None else meets | both
@@ -207,7 +212,6 @@ def _mean(trace: Trace, name: str, x: Traced, axes: tuple[int, ...], keepdims: b
     total, error, ends, meets, magnitude = _summed(trace, name, x, axes, keepdims)
     inverse = 1.0 / divisor if divisor else np.nan
     value = total / divisor if divisor else np.full(total.shape, np.nan)
-    off = np.abs(trace.accumulation.round(np.asarray(inverse)) - inverse) if np.isfinite(inverse) else 0.0
     low, high = (total, total) if ends is None else ends
     low, high = (end * inverse for end in (low, high))
     if float(np.frexp(inverse)[0]) == 0.5 or divisor == 1:
@@ -216,10 +220,11 @@ def _mean(trace: Trace, name: str, x: Traced, axes: tuple[int, ...], keepdims: b
         if ends is None:
             ends = rounded_once(trace, value, error, None)
     else:
-        error = (0.0 if error is None else error) * inverse + V * np.abs(value) + off * magnitude
+        error = (0.0 if error is None else error) * inverse + V * np.abs(value)
         if trace.rounds(name):
-            lost = FUNCTIONS["divide"].relative * trace.accumulation.unit * (1 + 2.0**-16) * magnitude * inverse
-            low, high = trace.accumulation.flushed(*widened(low, high, MARGIN, np.where(np.isfinite(lost), lost, 0.0)))
+            lost = FUNCTIONS["divide"].relative * trace.accumulation.unit * (1 + 2.0**-16) * inverse
+            lost = lost * np.minimum(magnitude, trace.accumulation.largest)
+            low, high = trace.accumulation.flushed(*widened(low, high, MARGIN, np.where(np.isnan(lost), 0.0, lost)))
             ends = trace.accumulation.outward(low, high)
         else:
             ends = widened(low, high, MARGIN)
@@ -371,8 +376,8 @@ def _scan_of_floats(trace: Trace, x: Traced, axis: int) -> Traced:
                 exact = size * how.unit < unit
                 error = np.where(size * V < unit, 0.0, error)
                 low, high = np.where(exact, value, low), np.where(exact, value, high)
-            lost = np.where(exact, 0.0, np.maximum(n - 2, 0) * how.unit * (1 + 2.0**-20) * reach)
-            low, high = how.outward(*widened(low, high, 0.0, np.where(np.isfinite(lost), lost, 0.0)))
+            lost = np.where(exact, 0.0, np.maximum(n - 2, 0) * how.unit * (1 + 2.0**-20) * np.minimum(reach, how.largest))
+            low, high = how.outward(*widened(low, high, 0.0, np.where(np.isnan(lost), 0.0, lost)))
             over = reach >= how.largest
             low, high = np.where(over, -np.inf, low), np.where(over, np.inf, high)
         open_ = None if x.open is None else np.logical_or.accumulate(x.open, axis=axis)
