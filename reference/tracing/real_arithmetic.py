@@ -67,8 +67,9 @@ def computed(
     open_ = either(*(each.open for each in operands))
     if open_ is not None:
         open_ = np.broadcast_to(open_, value.shape)
-    low, high = (None, None) if ends is None else ends quiet = all_finite(value) and (low is None or (all_finite(low) and
-    all_finite(high))) and meets is None  # type: ignore[arg-type] if not quiet:
+    low, high = (None, None) if ends is None else ends
+    finite = low is None or high is None or (all_finite(low) and all_finite(high))
+    if not (finite and all_finite(value) and meets is None):
         nan = np.isnan(value)
         given = np.zeros(value.shape, bool) if given is None else given
         for each in operands:
