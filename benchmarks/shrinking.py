@@ -38,8 +38,8 @@ def shrunk(crash, seed: int, directory: Path, pool, draws: int) -> dict:
     """One crash found by the draws of one seed, shrunk and stored: what came of it, for the table."""
     from bitverdict.harness.model.targets import target
     from bitverdict.harness.session import reproducers
+    from bitverdict.harness.session.case_line import describe
     from bitverdict.harness.session.case_source import CaseSource
-    from bitverdict.harness.session.failure_report import describe
     from bitverdict.harness.session.shrink import VerdictCache, shrink
     from tests.faults.mutants import write_mutant
 

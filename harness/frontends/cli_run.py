@@ -16,10 +16,11 @@ from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.supervision import cancels_from_here
 from bitverdict.harness.model.targets import target, targets
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.session import bugs, resume, tables
+from bitverdict.harness.session import bugs, resume, tables, tally
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.profiles import PROFILES
 from bitverdict.harness.session.result_files import FREE, Records
+from bitverdict.harness.session.selection import Selection
 from bitverdict.harness.session.session import Session
 from bitverdict.harness.workers.forkserver import collect_again
 from bitverdict.harness.workers.pool import WorkerPool
@@ -44,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--contract", default="", metavar="ADDRESS", help="judge the contract at package.module:NAME or path/file.py:NAME"
     )
+    add_selection(parser)
+    parser.add_argument("-x", "--exitfirst", dest="x", action="store_true", help="stop at the first case that fails")
     parser.add_argument("--max-cases", type=int, default=None, metavar="N", help="at most N cases per contract and target")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="base seed of the draws (default 0)")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
@@ -67,6 +70,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--resume", nargs="?", const="", default=None, metavar="JOURNAL", help="go on with a run that was cut (default: the newest)"
     )
     parser.add_argument("--coverage", action="store_true", help="print the classes seen of each dimension")
+    parser.add_argument("-v", "--verbose", action="store_true", help="a line of the table for each target and element type")
+
+
+def add_selection(parser: argparse.ArgumentParser) -> None:
+    """Arguments that say which cases are judged (docs/inner_loop.md)."""
+    parser.add_argument(
+        "-k",
+        default=None,
+        metavar="EXPR",
+        help="cases whose words the expression holds for: 'fp16 and not normal', 'm>64 or k=33', race (the last run's outcome)",
+    )
+    parser.add_argument(
+        "--case", default="", metavar="FIELDS", help="one case, as a report prints it behind 'case:': 'm=1 n=1 k=33 dtype=fp16'"
+    )
+    parser.add_argument("--lf", "--last-failed", dest="lf", action="store_true", help="the cases that failed in the last run")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -74,7 +92,13 @@ def run(arguments: argparse.Namespace) -> int:
     past, goes_on = resume.Past(), arguments.resume is not None
     if goes_on:
         arguments, journal, past = resume.take_up(arguments, defaults())
-    profile, case_sources = PROFILES[arguments.profile], checked(arguments)
+    asked = checked(arguments)
+    case_sources = Selection(arguments.k, arguments.case, arguments.lf, journal.path.name if goes_on else "").of(asked)
+    if not case_sources:
+        names = ", ".join(dict.fromkeys(source.name for source in asked))
+        print(f"--lf: no case of {names} failed in its last run; leave --lf out")
+        return tally.NOTHING_RAN
+    profile = PROFILES[arguments.profile]
     collect_again()
     if arguments.shrink_seconds is not None:
         profile = replace(profile, shrink_seconds=arguments.shrink_seconds)
@@ -91,27 +115,27 @@ def run(arguments: argparse.Namespace) -> int:
     timeout = profile.case_seconds if arguments.timeout is None else arguments.timeout
     with WorkerPool(jobs=arguments.jobs or len(os.sched_getaffinity(0)), timeout=timeout, journal=journal) as pool:
         watching = (Showing(shown), records)
-        session = Session(pool, profile, max_cases=arguments.max_cases, past=past, observers=watching)
+        session = Session(pool, profile, max_cases=arguments.max_cases, past=past, observers=watching, until_failure=arguments.x)
         session.run(case_sources)
-        tally = session.tally
-        if tally.cancelled:
+        counted = session.tally
+        if counted.cancelled:
             shown.print(f"cancelled; what was judged is in {journal.path}; run --resume goes on from there", style="yellow")
         for part in bugs.reports(session.bugs.values(), near=Path.cwd()):
             shown.print(part, soft_wrap=True)
-    tables.show(shown, tally, coverage=arguments.coverage)
+    tables.show(shown, counted, coverage=arguments.coverage, whole=arguments.verbose)
     try:
-        records.end(tally)
+        records.end(counted)
         if arguments.html:
             with writing("--html", arguments.html, FREE):
                 shown.save_html(str(arguments.html))
-        if not tally.cancelled and not tally.stopped:
-            journal.note("finished", status=tally.status())
+        if not counted.cancelled and not counted.stopped:
+            journal.note("finished", status=counted.status())
             journal.close()
     except MachineFault as fault:
-        if not tally.stopped:  # or the last line has said it
+        if not counted.stopped:  # or the last line has said it
             print(f"error: {fault}", file=sys.stderr)
-        tally.stopped = str(fault)
-    return tally.status()
+        counted.stopped = str(fault)
+    return counted.status()
 
 
 def defaults() -> dict[str, object]:
@@ -157,6 +181,8 @@ def checked(arguments: argparse.Namespace) -> list[CaseSource]:
             here = ", ".join(f"{machine.name} ({machine.arch})" for machine in targets() if not machine.emulated) or "none"
             raise UsageError(f"--arch {arguments.arch}: no GPU of architecture {arguments.arch!r} is visible; GPUs here: {here}")
     tuning = "first" if arguments.first_configuration else ""
+    if arguments.case and len(addresses) != 1:
+        raise UsageError(f"--case {arguments.case!r}: has the fields of one kernel; name it, for example: run matmul --case ...")
     case_sources = [
         CaseSource(address, machine, arguments.seed, arguments.launcher, tuning) for address in addresses for machine in machines
     ]

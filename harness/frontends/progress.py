@@ -7,7 +7,7 @@ import time
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session.observer import Observer
 
 PLAIN_EVERY = 5.0  # seconds
@@ -46,7 +46,9 @@ class Showing(Observer):
     def arrived(self, name: str, target: str, verdict: Verdict) -> None:
         self.done += 1
         self.failed += verdict.decision is Decision.FAIL
-        last = f"{name} on {target}: {verdict.outcome}" + (f"; {self.failed} failed" if self.failed else "")
+        expected = verdict.decision is Decision.PASS and verdict.outcome is not Outcome.PASS
+        came = f"{verdict.outcome}, as expected" if expected else f"{verdict.outcome}"
+        last = f"{name} on {target}: {came}" + (f"; {self.failed} failed" if self.failed else "")
         self.bar.update(self.task, completed=self.done, last=last)
         now = time.monotonic()
         if not self.console.is_terminal and (self.done == 1 or now - self.told > PLAIN_EVERY):

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 
 SPECIALISED = 16  # Triton compiles a size that is a multiple of it anew
+DRAWN_FOR_ONE = 10  # draws for each generated case of a run that keeps some alone
+
+
+class _Enough(Exception):
+    """As many draws were kept as are asked for."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,9 @@ class CaseSource:
     launcher: str = ""
     tuning: str = ""  # what autotuners take in every case; "": in each case another configuration, and the tuning runs in one
     shown: Shown | None = None  # what a first launch showed of the launcher
+    only: tuple[Case, ...] | None = None  # these cases, and no others
+    keeps: Callable[[Case], bool] | None = None  # whether a case is asked for; None: all are
+    selected: str = ""  # what chose them, for a person
 
     @property
     def contract(self) -> Contract:
@@ -71,6 +79,14 @@ class CaseSource:
         Of its shape classes the first case each is called twice, and each configuration of its autotuners has a case. `whole`:
         the cases at the tutorials' own sizes before them, so that short ones fill the time beside the last long one.
         """
+        if self.only is not None:
+            return list(self.only)
+        return [case for case in self._required(whole=whole) if self.is_kept(case)]
+
+    def is_kept(self, case: Case) -> bool:
+        return self.keeps is None or self.keeps(case)
+
+    def _required(self, *, whole: bool) -> list[Case]:
         first = self.contract.whole(self.target) if whole else []
         cases = self._once([*first, *self.contract.required(self.target)])
         if not self.launcher:
@@ -82,13 +98,23 @@ class CaseSource:
 
     def first(self) -> Case | None:
         """The case whose launch shows what the launcher is: the first one required."""
-        cases = replace(self, shown=None).required() if self.launcher else []
+        cases = replace(self, shown=None).required() if self.launcher and self.only is None else []
         return cases[0] if cases else None
 
     def drawn(self, count: int) -> list[Case]:
         """Up to `count` distinct cases that the required cases do not have."""
+        if self.only is not None:
+            return []
         drawn: list[Case] = []
-        walk(self, count, drawn.append)
+
+        def take(case: Case) -> None:
+            drawn.append(case)
+            if len(drawn) >= count and self.keeps is not None:
+                raise _Enough
+
+        with suppress(_Enough):
+            walk(self, count, take)
+        drawn = drawn[:count]
         known = {case.key for case in self.required()}
         return [case for case in self._tuned(self._once(drawn, prepared=True), runs=False) if case.key not in known]
 
@@ -109,12 +135,13 @@ class CaseSource:
 
     def narrowed(self) -> list[str]:
         """What the launcher's `claims` and `requires` leave out, a sentence each."""
+        said = [f"asked for {self.selected}: {len(self.required())} cases that are always judged"] if self.selected else []
         if not self.launcher:
-            return []
+            return said
         more, waived = self.contract.claims, self.contract.waives
         claims = claimed(self.launcher, (*more, *waived))
         left = [word for word in more if word not in claims]
-        said = [f"not claimed, so not asked: {', '.join(left)}"] if left else []
+        said += [f"not claimed, so not asked: {', '.join(left)}"] if left else []
         said += [f"claimed {word}, so not asked: {asked}" for word, asked in waived.items() if word in claims]
         counts = narrowed_by(self.launcher, lambda: self._once(self.contract.required(self.target)))
         for what, how in (("moved", "moved to other sizes"), ("left out", "left out")):
@@ -182,7 +209,7 @@ def walk(
     from hypothesis.control import current_build_context
 
     settings = hypothesis.settings(
-        max_examples=count,
+        max_examples=count if source.keeps is None else DRAWN_FOR_ONE * count,
         database=database,
         deadline=None,
         derandomize=False,
@@ -198,7 +225,7 @@ def walk(
     @hypothesis.given(case=source.contract.cases(source.target))
     def each(case: Case) -> None:
         ready = source.prepared(case)
-        if ready is not None:
+        if ready is not None and source.is_kept(ready):
             _choices[source.target.name, ready.key] = current_build_context().data.choices
             visit(ready)
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +12,11 @@ from rich.text import Text
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import ROOT
 from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.session.case_line import describe
 
-TYPES = ("dtype", "format")  # fields that are told even where they have their default
 SHADES = " ·░▒▓█"
 _PARTS = [f"{shade} below {25 * place}%" for place, shade in enumerate(SHADES[1:-1], 1)]
 LEGEND = ", ".join(["blank none", *_PARTS, f"{SHADES[-1]} all"])
-MOST_RUNS = 12  # equal neighbours of a list of row numbers, told as one each
 MOST_LINES, LONGEST = 10, 300  # lines of one detail, characters of a line
 TOLD_ELSEWHERE = {"first", "clusters", "heat", "heat_before", "output", "wrong", "of", "never_written", "inconclusive_words"}
 TOLD_ELSEWHERE |= {"traceback", "raised", "buffer", "first_byte", "last_byte", "bytes", "written", "status", "layer"}
@@ -81,51 +77,6 @@ def _lines(value: Any) -> list[str]:
     if isinstance(value, dict):
         return [f"{name}: {item}"[:LONGEST] for name, item in value.items()][:MOST_LINES]
     return [str(line)[:LONGEST] for line in (value if isinstance(value, list) else str(value).splitlines())][-MOST_LINES:]
-
-
-def describe(case: Case) -> str:
-    """The case in one line: its element type, and what differs from the defaults of its records. Whose it is stands elsewhere."""
-    told = [
-        *_told(case.problem),
-        *_told(case.config),
-        f"regime={case.regime}",
-        f"data_seed={case.data_seed}",
-        f"schedule={case.schedule}",
-        *([f"tuning={case.tuning}"] if case.tuning else []),
-        *([f"calls={case.calls}"] if case.calls > 1 else []),
-        *(f"{name}={in_runs(numbers)}" for name, numbers in case.indices),
-    ]
-    return " ".join(told)
-
-
-def in_runs(numbers: Sequence[int]) -> str:
-    """A list of integers in one expression, equal neighbours as one: ``[0]*7+[41]``. Of more than `MOST_RUNS` runs the first."""
-    runs = [(number, len(list(same))) for number, same in itertools.groupby(numbers)]
-    parts: list[str] = []
-    for alone, group in itertools.groupby(runs[:MOST_RUNS], lambda run: run[1] == 1):
-        if alone:
-            parts.append(str([number for number, _ in group]))
-        else:
-            parts += [f"[{number}]*{count}" for number, count in group]
-    told = "+".join(parts).replace(" ", "")
-    return told if len(runs) <= MOST_RUNS else f"{told}+... ({len(numbers)} numbers)"
-
-
-def _told(record: Any) -> list[str]:
-    if record is None:
-        return []
-    if not dataclasses.is_dataclass(record):
-        return [str(record)]
-    if hasattr(record, "told"):  # it says itself what a person wants to know
-        return record.told()
-    told = []
-    for each in dataclasses.fields(record):
-        value = getattr(record, each.name)
-        factory = each.default_factory
-        default = factory() if factory is not dataclasses.MISSING else each.default
-        if value != default or each.name in TYPES:
-            told.append(f"{each.name}=({' '.join(_told(value))})" if dataclasses.is_dataclass(value) else f"{each.name}={value}")
-    return told
 
 
 def cells(heat: dict | None) -> int:

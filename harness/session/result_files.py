@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from bitverdict.harness.judge.machine_faults import writing
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.verdict import Decision, Verdict
-from bitverdict.harness.session.failure_report import describe
+from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.reproducers import versions, write_atomically
 from bitverdict.harness.session.tally import Tally

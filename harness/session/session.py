@@ -23,9 +23,10 @@ from bitverdict.harness.model.usage import BodyError, UsageError
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.bugs import Bug
+from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.case_source import CaseSource, in_turns, walk
 from bitverdict.harness.session.deadline import Clock, Deadlines, LiveDeadline
-from bitverdict.harness.session.failure_report import cells, describe
+from bitverdict.harness.session.failure_report import cells
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import Profile
 from bitverdict.harness.session.replay import Judges, rerun
@@ -59,7 +60,7 @@ class Session:
     """One run of cases, and what it came to so far: `tally` and `bugs`.
 
     `max_cases` bounds the cases of each case source. `past` is what an earlier part of the run came to, `clock` decides when the
-    time of `profile` is over.
+    time of `profile` is over. `until_failure`: no case is begun once one has failed.
     """
 
     def __init__(
@@ -71,12 +72,13 @@ class Session:
         past: Past | None = None,
         observers: Sequence[Observer] = (),
         clock: Clock = time.monotonic,
+        until_failure: bool = False,
     ) -> None:
         self.pool, self.profile, self.max_cases = pool, profile, max_cases
         self.past = past if past is not None else Past()
         self.observers, self.clock = observers, clock
         self.tally, self.bugs = Tally(), dict[tuple, Bug]()
-        self._stopping = Stopping()
+        self._stopping = Stopping(at_failure=until_failure)
         self._sources: dict[tuple[str, str], CaseSource] = {}  # by address and target
         self._contracts: dict[str, Contract] = {}
         self._places: dict[tuple[str, str], int] = {}  # (target, case's key) -> its place in the order dealt
@@ -120,6 +122,8 @@ class Session:
     def _unjudged(self, sources: Sequence[CaseSource]) -> Iterator[tuple[Case, Target]]:
         """The cases dealt that have no verdict yet; those that have one arrive with it."""
         for case, target in self.choose(sources):
+            if self._stopping.over:
+                return
             self._places[target.name, case.key] = len(self._places)
             known = self.past.verdict(target.name, case)
             if known is None:
@@ -260,6 +264,8 @@ class Session:
 
         An error is no bug of the kernel. Of a timeout each look costs its time again.
         """
+        if self.bugs:
+            self.pool.journal.note("reducing")
         reduced = Counter[tuple[str, str]]()
         for number, bug in enumerate(self.bugs.values(), 1):
             place = (bug.source.address, bug.source.target.name)

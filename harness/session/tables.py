@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -10,11 +13,17 @@ from rich.table import Table
 from rich.text import Text
 
 from bitverdict.harness.model.verdict import Decision
-from bitverdict.harness.session.tally import OWN_BUCKETS, Tally, own_share
+from bitverdict.harness.session.tally import OWN_BUCKETS, Row, Tally, own_share
+
+FOLDED_FROM = 24  # lines of the table
 
 
-def table(tally: Tally) -> Table:
-    """The verdict table."""
+def table(tally: Tally, *, whole: bool = False) -> Table:
+    """The verdict table: a line for each contract, target and dtype.
+
+    Where they are `FOLDED_FROM` or more it is folded, unless `whole`: a line for each contract, and below it those that have a case
+    that did not pass.
+    """
     shown = Table(title="Verdicts", title_justify="left", title_style="bold", pad_edge=False)
     for name, justify in (
         ("contract", "left"),
@@ -29,31 +38,71 @@ def table(tally: Tally) -> Table:
         shown.add_column(name, justify="right", no_wrap=True)
     shown.add_column("basis", min_width=24)
     shown.add_column("cover", no_wrap=True)
-    told: set[tuple[str, str]] = set()
-    for row in sorted(tally.rows.values(), key=lambda row: (row.contract, row.target, row.dtype)):
-        key = (row.contract, row.target)
-        cover = "" if key in told else f"{tally.covered[key]}/{tally.asked.get(key, 0)}"
-        told.add(key)
-        failed, inconclusive = row.decisions[Decision.FAIL], row.decisions[Decision.INCONCLUSIVE]
-        if row.decisions[Decision.NOT_RUN] == row.cases:
-            shown.add_row(row.contract, row.target, row.dtype, "-", "-", "not run", style="dim")
-            continue
-        rests = ", ".join(f"{name} {count}" for name, count in row.basis.most_common())
-        rests += f" (largest share of the bound {row.bound_used:.2g})" if row.bound_used is not None else ""
-        shown.add_row(
-            row.contract,
-            row.target,
-            row.dtype,
-            str(row.cases),
-            f"{row.words:,}",
-            Text(str(row.decisions[Decision.PASS]), style="green"),
-            Text(str(failed), style="bold red" if failed else "dim"),
-            Text(str(inconclusive), style="yellow" if inconclusive else "dim"),
-            *([Text(str(row.decisions[Decision.ERROR]), style="bold magenta")] if tally.errors else []),
-            rests,
-            cover,
-        )
+    for row, places in _lines(tally) if whole or not is_folded(tally) else _folded(tally):
+        _add(shown, row, _cover(tally, places), with_errors=bool(tally.errors))
     return shown
+
+
+def is_folded(tally: Tally) -> bool:
+    """Whether its table is, where nobody asks for all of it."""
+    return len(tally.rows) >= FOLDED_FROM
+
+
+def _ordered(tally: Tally) -> list[Row]:
+    return sorted(tally.rows.values(), key=lambda row: (row.contract, row.target, row.dtype))
+
+
+def _lines(tally: Tally) -> Iterator[tuple[Row, list[tuple[str, str]]]]:
+    """Each row, and the (contract, target) whose cover it tells: that of its own, where no row before it did."""
+    told: set[tuple[str, str]] = set()
+    for row in _ordered(tally):
+        place = (row.contract, row.target)
+        yield row, [] if place in told else [place]
+        told.add(place)
+
+
+def _folded(tally: Tally) -> Iterator[tuple[Row, list[tuple[str, str]]]]:
+    """One row for each contract, with the places whose cover it tells, and then its rows that have something to look at."""
+    for contract, group in itertools.groupby(_ordered(tally), key=lambda row: row.contract):
+        rows = list(group)
+        ran = [row for row in rows if not row.did_not_run]
+        targets, dtypes = ({getattr(row, name) for row in ran or rows} for name in ("target", "dtype"))
+        of = len({row.target for row in rows})
+        told = (
+            next(iter(targets)) if len(targets) == of == 1 else f"{len(targets)}{f' of {of}' if len(targets) < of else ''} targets"
+        )
+        kinds = next(iter(dtypes)) if len(dtypes) == 1 else f"{len(dtypes)} types"
+        yield Row.merged(Row(contract, told, kinds), ran or rows), sorted({(row.contract, row.target) for row in ran})
+        for row in ran:
+            if row.decisions[Decision.PASS] + row.decisions[Decision.NOT_RUN] < row.cases:
+                yield replace(row, contract="", said=set()), []
+
+
+def _cover(tally: Tally, places: list[tuple[str, str]]) -> str:
+    decided, asked = (sum(counts.get(place, 0) for place in places) for counts in (tally.covered, tally.asked))
+    return f"{decided}/{asked}" if places else ""
+
+
+def _add(shown: Table, row: Row, cover: str, *, with_errors: bool) -> None:
+    failed, inconclusive = row.decisions[Decision.FAIL], row.decisions[Decision.INCONCLUSIVE]
+    if row.did_not_run:
+        shown.add_row(row.contract, row.target, row.dtype, "-", "-", "not run", style="dim")
+        return
+    rests = ", ".join(f"{name} {count}" for name, count in row.basis.most_common())
+    rests += f" (largest share of the bound {row.bound_used:.2g})" if row.bound_used is not None else ""
+    shown.add_row(
+        row.contract,
+        row.target,
+        row.dtype,
+        str(row.cases),
+        f"{row.words:,}",
+        Text(str(row.decisions[Decision.PASS]), style="green"),
+        Text(str(failed), style="bold red" if failed else "dim"),
+        Text(str(inconclusive), style="yellow" if inconclusive else "dim"),
+        *([Text(str(row.decisions[Decision.ERROR]), style="bold magenta")] if with_errors else []),
+        rests,
+        cover,
+    )
 
 
 LEGEND = (
@@ -88,17 +137,18 @@ def time_line(tally: Tally) -> str:
     return f"{pace}time in workers: {', '.join(parts)}; the harness's own ({' + '.join(OWN_BUCKETS)}): {share:.0%}"
 
 
-def show(shown: Console, tally: Tally, *, coverage: bool = False) -> None:
-    """The table, and the lines below it to the last one."""
-    shown.print(table(tally))
-    for line in (*LEGEND, *not_run_lines(tally), *tally.scope.lines()):
+def show(shown: Console, tally: Tally, *, coverage: bool = False, whole: bool = False) -> None:
+    """The table, and the lines below it to the last one. `whole`: a table that is not folded."""
+    shown.print(table(tally, whole=whole))
+    folded = [f"a line a contract; -v for {len(tally.rows)} lines"] if is_folded(tally) and not whole else []
+    for line in (*folded, *LEGEND, *not_run_lines(tally), *tally.scope.lines()):
         shown.print(line, markup=False, style="dim", soft_wrap=True)
     if coverage:
         shown.print("\n".join(coverage_lines(tally)), markup=False)
     for advice, count in tally.advice.most_common(5):
         shown.print(f"advice ({count} cases): {advice}", markup=False)
     if line := time_line(tally):
-        shown.print(line, markup=False, style="dim")
+        shown.print(line, markup=False, style="dim", soft_wrap=True)
     shown.print(tally.sentence(), markup=False, style="bold", soft_wrap=True)
 
 

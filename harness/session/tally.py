@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bitverdict.harness.model.case import Case
@@ -45,6 +45,23 @@ class Row:
     @property
     def cases(self) -> int:
         return self.decisions.total()
+
+    @property
+    def did_not_run(self) -> bool:
+        return self.decisions[Decision.NOT_RUN] == self.cases
+
+    @classmethod
+    def merged(cls, made: Row, rows: Iterable[Row]) -> Row:
+        """`made` with all that `rows` counted."""
+        for row in rows:
+            made.decisions += row.decisions
+            made.outcomes += row.outcomes
+            made.basis += row.basis
+            made.words += row.words
+            made.seconds += row.seconds
+            if row.bound_used is not None:
+                made.bound_used = max(made.bound_used or 0.0, row.bound_used)
+        return made
 
 
 @dataclass

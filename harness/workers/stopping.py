@@ -21,9 +21,11 @@ _NOT_COMPILED = (Decision.NOT_RUN, Decision.CANCELLED, Decision.ERROR)
 
 
 class Stopping:
-    """What came so far, by (contract, target). Safe for several threads."""
+    """What came so far, by (contract, target). Safe for several threads. `at_failure`: one case that fails stops the whole run."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, at_failure: bool = False) -> None:
+        self.at_failure = at_failure
+        self.over = ""  # why the whole run stops
         self.reasons: dict[tuple[str, str], str] = {}
         self.machine = ""  # the machine's fault that stops the run
         self._seen: Counter[tuple] = Counter()
@@ -34,6 +36,8 @@ class Stopping:
         """Take `verdict` into account."""
         place, kind = (contract, target), kind_of(verdict)
         with self._lock:
+            if self.at_failure and verdict.failed:
+                self.over = "after the first that fails"
             if kind != "compiler" and verdict.decision not in _NOT_COMPILED and verdict.basis != Basis.EXPECTED_REFUSAL:
                 self._compiled.add(place)
             if not kind or (kind == "compiler" and place in self._compiled):
@@ -55,7 +59,7 @@ class Stopping:
         """Why no further case of `contract` on `target` is judged; empty where it is. MachineFault where none is at all."""
         if self.machine:
             raise MachineFault(self.machine)
-        return self.reasons.get((contract, target), "")
+        return self.over or self.reasons.get((contract, target), "")
 
 
 def kind_of(verdict: Verdict) -> str:

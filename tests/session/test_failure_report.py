@@ -11,7 +11,8 @@ from bitverdict.harness.judge.compare import compare
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
-from bitverdict.harness.session.failure_report import LEGEND, SHADES, describe, failure_report, heat_map, source_line
+from bitverdict.harness.session.case_line import describe
+from bitverdict.harness.session.failure_report import LEGEND, SHADES, failure_report, heat_map, source_line
 from bitverdict.harness.session.tables import text_of
 from bitverdict.kernels.matmul import Problem
 

@@ -15,8 +15,8 @@ from bitverdict.harness.model.contract import Contract, ExpectedOutcome, IndexLi
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Decision, Outcome
 from bitverdict.harness.session import reproducers
+from bitverdict.harness.session.case_line import describe, in_runs
 from bitverdict.harness.session.case_source import CaseSource
-from bitverdict.harness.session.failure_report import describe, in_runs
 from bitverdict.harness.session.reducer import Reducer
 from bitverdict.harness.session.shrink import VerdictCache, shrink
 from tests.faults.corpus import COLLECTIONS

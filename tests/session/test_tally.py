@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from xml.etree import ElementTree
@@ -46,6 +47,34 @@ def test_required_cases_that_was_not_judged_whole_is_not_right() -> None:
     assert tally.status() == 3 and "1 cases of the required cases were not judged" in tally.sentence()
     tally.count(case(2), "add", "host", {}, verdict)
     assert tally.status() == 0
+
+
+def test_a_long_table_is_folded_by_contract_but_for_what_did_not_pass() -> None:
+    tally = Tally()
+    for target in ("sm_80", "sm_90", "sm_100"):
+        tally.require("add", target, [case(1)])
+    for number, (target, dtype) in enumerate(itertools.product(("sm_80", "sm_90", "sm_100"), [f"fp{n}" for n in range(8)])):
+        decision = C if (target, dtype) == ("sm_90", "fp3") else R
+        verdict = Verdict(decision=decision, outcome=Outcome.PASS, basis="exact", words=10, bound_used=number / 100)
+        tally.count(case(1), "add", target, {"dtype": dtype}, verdict)
+        tally.count(case(2), "add", target, {"dtype": dtype}, verdict)
+    tally.not_run("gather", "sm_80", "lacks gather4")
+    lines = [[cell.strip() for cell in line.strip("│").split("│")] for line in report.text_of(report.table(tally)).splitlines()]
+    found = [line for line in lines if len(line) > 5]
+    assert found == [
+        ["add", "3 targets", "8 types", "48", "480", "46", "2", "0", "exact 48 (largest share of the bound 0.23)", "3/3"],
+        ["", "sm_90", "fp3", "2", "20", "0", "2", "0", "exact 2", ""],
+        ["gather", "sm_80", "", "-", "-", "not run", "", "", "", ""],
+    ]
+    assert report.text_of(report.table(tally, whole=True)).count("sm_100") == 8
+
+
+def test_the_progress_line_says_of_a_refusal_that_it_was_expected(capsys: pytest.CaptureFixture) -> None:
+    for decision, said in ((R, "add on host: refused, as expected\n"), (C, "add on host: refused; 1 failed\n")):
+        with Showing(report.console()) as showing:
+            showing.expect(1)
+            showing.arrived("add", "host", Verdict(decision=decision, outcome=Outcome.REFUSED))
+        assert capsys.readouterr().out.endswith(said)
 
 
 def test_one_error_in_many_cases_is_not_right_and_is_told_with_its_place() -> None:
