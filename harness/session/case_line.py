@@ -111,6 +111,7 @@ def case_of(line: str, contract: Contract, like: Sequence[Case], launcher: str =
         given[place][name] = _numbers(name, text) if name in lists else _value(name, text, kind)
     made = Case(
         contract=like[0].contract,
+        search_path=like[0].search_path,
         problem=_made(problem, given["problem"], "Problem"),
         config=_config(config, given["config"], named, like),
         launcher=launcher,
