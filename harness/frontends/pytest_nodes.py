@@ -29,6 +29,7 @@ from bitverdict.harness.session import reproducers, tables, tally
 from bitverdict.harness.session.case_source import CaseSource, derived_seed
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import PROFILES
+from bitverdict.harness.session.selection import Selection
 from bitverdict.harness.session.session import Session
 from bitverdict.harness.session.shrink import KernelFailed, failure_class
 from bitverdict.harness.workers.gpu_lease import lease
@@ -94,6 +95,7 @@ class NodeJudge:
             self.profile = replace(self.profile, draws=draws, node_seconds=None)
         self.products = config.getoption("--harness-products")
         self.seed, self.database = base_seed(config), database(config)
+        self.expression: str | None = config.getoption("--harness-k")
         self._leased: dict[str, Target] = {}
 
     def machine(self, name: str) -> Target:
@@ -136,6 +138,11 @@ class NodeJudge:
         __tracebackhide__ = True
         if source.unserved:
             _skip(node.stem, source.unserved, properties)
+        if self.expression is not None:
+            try:
+                (source,) = Selection(expression=self.expression).of([source])
+            except UsageError as none:
+                _skip(node.stem, str(none), properties)
         properties.append(("judged", 1))
         told = Told(node, properties)
         session = Session(self.pool, self.profile, observers=(told,))

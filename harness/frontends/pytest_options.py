@@ -33,6 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--harness-shards", type=int, default=1, metavar="N", help="split each node in N, for long profiles on many cores"
     )
+    group.addoption(
+        "--harness-k", default=None, metavar="EXPR", help="of each node the cases that the expression keeps, as bitverdict run -k"
+    )
     group.addoption("--harness-draws", type=int, default=None, metavar="N", help="draws of a contract, whatever time they take")
     group.addoption("--harness-large", default=SIZES, metavar="MxNxK,...", help=f"sizes of the large products (default {SIZES})")
     group.addoption("--harness-large-seeds", type=int, default=1, metavar="N", help="seeds of data for each large product")

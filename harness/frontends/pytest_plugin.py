@@ -21,6 +21,8 @@ from bitverdict.harness.frontends.pytest_large import large_nodes
 from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge, base_seed
 from bitverdict.harness.frontends.pytest_targets import check_targets, gpu_names, target_names, workers
 from bitverdict.harness.model.paths import REPRODUCERS, kernels_with_a_contract
+from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.session.case_filter import Expression
 from bitverdict.harness.session.profiles import PROFILES
 
 LARGE = "test_large.py"
@@ -43,6 +45,11 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"{name} {value}: must be at least {least}")
     if not hasattr(config, "workerinput"):  # once a run, before any worker
         check_targets(config)
+    if (expression := config.getoption("--harness-k")) is not None:
+        try:
+            Expression(expression)
+        except UsageError as error:
+            raise pytest.UsageError(f"--harness-{str(error)[1:]}") from None
     replayed = config.getoption("--replay")
     if replayed is not None and not replayed.is_dir():
         raise pytest.UsageError(f"--replay {replayed}: must be a directory of reproducers, such as .harness/failures")

@@ -46,6 +46,16 @@ def test_a_right_kernel_is_held_and_its_words_are_counted(node_judge: NodeJudge)
     assert dict(properties)["cases"] > 5 and dict(properties)["words"] > 190
 
 
+def test_a_node_judges_the_cases_that_an_expression_keeps(node_judge: NodeJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+    properties: list[tuple[str, object]] = []
+    monkeypatch.setattr(node_judge, "expression", "n=63 and stride=1 and data_seed=0 and eager")
+    node_judge.hold(Node(f"{ADD}:CONTRACT", "emulated:sm_90"), properties)
+    assert dict(properties)["cases"] == 1 and dict(properties)["words"] == 63
+    monkeypatch.setattr(node_judge, "expression", "n=2")
+    with pytest.raises(pytest.skip.Exception, match="holds for none of 5 required cases"):
+        node_judge.hold(Node(f"{ADD}:CONTRACT", "emulated:sm_90"), [])
+
+
 def test_a_wrong_kernel_fails_with_its_report_and_its_replay_line(
     node_judge: NodeJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
