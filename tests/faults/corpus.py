@@ -42,6 +42,7 @@ from tests.faults.kernels import (
 )
 from tests.faults.mutants import Mutant
 from tests.faults.timing import barriers, memory, order, tensor_memory
+from tests.faults.your_kernels import collected as your_kernels
 
 KERNELS = (
     ampere_gemm,
@@ -75,6 +76,7 @@ KERNELS = (
 
 COLLECTIONS: dict[str, tuple[Mutant, ...]] = {
     "kernels": tuple(mutant for module in KERNELS for mutant in module.MUTANTS),
+    "your kernels": your_kernels.MUTANTS,
     "timing": (*order.HAZARDS, *barriers.HAZARDS, *memory.HAZARDS),
     "tensor memory": tensor_memory.MUTANTS,
     "sanitizers": hazards_for_sanitizers.HAZARDS,
@@ -83,8 +85,8 @@ COLLECTIONS: dict[str, tuple[Mutant, ...]] = {
     "products": product_faults.MUTANTS,
     "instruction constants": tuple(mutant for rule in INSTRUCTIONS if rule.d != "int32" for mutant in mutants_of(rule)),
 }
-"""By kind: source of kernels; what the emulated GPU's model of time must see; programs that wait for tensor memory; time beside
-sanitizers; what crashes; modules of `reference/`; products computed in NumPy; models of tensor cores."""
+"""By kind: source of kernels; of a user's kernels; what the emulated GPU's model of time must see; programs that wait for tensor
+memory; time beside sanitizers; what crashes; modules of `reference/`; products computed in NumPy; models of tensor cores."""
 
 
 def main() -> None:

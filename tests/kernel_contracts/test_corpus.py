@@ -35,9 +35,11 @@ from tests.faults.mutants import (
 
 BY_HAND = {
     "products": ("test_gemm_bound.py", "for mutant in MUTANTS if not no_fault_in"),
+    "your kernels": ("test_your_kernels.py", "for mutant in judged_here()"),
     "instruction constants": ("test_tensor_core_constants.py", "for mutant in mutants_of(held.rule)"),
 }
-"""Collections whose mutants share an expensive case: one test goes through them all. Its file, and the line that does."""
+"""Collections that one test goes through, by shares or because their mutants share an expensive case. Its file, and the line that
+does."""
 EVERY = [pytest.param(name, id=name.replace(" ", "-")) for name in COLLECTIONS]
 
 

@@ -1,0 +1,167 @@
+"""The kernels of `docs/examples/your_kernels/`: right ones pass, their mutants fail, and no generated case of a right one fails.
+
+Run: `python benchmarks/your_kernels.py [--right] [--mutants] [--cases N] [--jobs N] [--target TARGET] [--work DIR] [NAME ...]`.
+
+- `--right` judges the kernels by pytest in an empty environment with the wheel, in a repository that has packages called `kernels`,
+  `reference` and `harness`. It prints what each file took on each target. DIR keeps the environment for the next time.
+- `--mutants` judges the mutants of `tests/faults/your_kernels/`, over the required cases and `DRAWN` generated ones of each, and
+  prints a line for each: outcomes, and whether all that failed are of its family.
+- `--cases N` judges N generated cases of the right kernels, over all targets, and prints each that does not pass.
+
+Without any of the three it does the first two. Exit status 1 where a right kernel does not pass, a mutant passes, a mutant fails as
+another family than its own, or more than one case in twenty is inconclusive.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.foreign_repository import EXAMPLES, made
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.targets import Target, target, targets
+from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.session.case_source import CaseSource, in_turns
+from bitverdict.harness.workers.pool import WorkerPool
+from tests.faults.mutants import Mutant
+from tests.faults.your_kernels.collected import MUTANTS, NAMES, written
+
+DRAWN = 30  # generated cases of a mutant on each target, besides the required ones
+INCONCLUSIVE = 0.05
+SECONDS = 300  # what the right kernels may take
+
+
+def lines_of(path: Path) -> int:
+    """Lines of a file that are not blank."""
+    return sum(1 for line in path.read_text().splitlines() if line.strip())
+
+
+def judge_right(work: Path, names: Sequence[str]) -> bool:
+    """Judge the right kernels in the empty environment; whether all passed, in time."""
+    place = made(work)
+    files = [f"test_{name}.py" for name in names]
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environment |= {"TRITON_CACHE_DIR": str(work / "triton"), "HARNESS_STATE": str(work / "state")}
+    report, begun = work / "report.xml", time.monotonic()
+    command = [place.python, "-m", "pytest", "-q", "-n", "auto", f"--junitxml={report}", *files]
+    ended = subprocess.run(command, cwd=place.repository, env=environment)
+    wall = time.monotonic() - begun
+    print(f"\n{'kernel':24s} {'lines':>5s}  test                                          outcome        seconds")
+    for case in ElementTree.parse(report).iter("testcase"):
+        name = case.get("classname", "").removeprefix("test_")
+        outcome = next((child.tag for child in case if child.tag in ("failure", "error", "skipped")), "passed")
+        lines = lines_of(EXAMPLES / f"test_{name}.py")
+        print(f"{name:24s} {lines:5d}  {case.get('name', ''):45s} {outcome:12s} {float(case.get('time', 0)):8.1f}")
+    print(f"{wall:.0f} s for {len(names)} kernels on {len(os.sched_getaffinity(0))} cores, without a GPU")
+    return ended.returncode == 0 and wall < SECONDS
+
+
+def cases_of(address: str, drawn: int, where: Sequence[Target], required: bool) -> Iterator[tuple[Case, Target]]:
+    """The required cases of a described kernel on each target, if asked for, and `drawn` generated ones."""
+    lists = []
+    for there in where:
+        source = CaseSource(address, there)
+        lists.append([(case, there) for case in (source.required() if required else []) + source.drawn(drawn)])
+    yield from in_turns(lists)
+
+
+def judge_mutant(pool: WorkerPool, mutant: Mutant, folder: Path, where: Sequence[Target]) -> tuple[Counter[str], Verdict | None]:
+    """What came of the cases of one mutant, written into `folder`, and its first failure."""
+    seen, first = Counter[str](), None
+    for _, _, verdict in pool.judge_all(cases_of(written(mutant, folder), DRAWN, where, True)):
+        seen[str(verdict.outcome)] += 1
+        if verdict.decision is Decision.FAIL:
+            first = first or verdict
+    return seen, first
+
+
+def judge_mutants(pool: WorkerPool, names: Sequence[str], where: Sequence[Target]) -> bool:
+    """Judge the mutants on `where`; whether each failed, and as its family alone."""
+    asked = [mutant for mutant in MUTANTS if Path(mutant.kernel).stem in names]
+    failed = right = 0
+    print(f"\n{'kernel':22s} {'family':26s} {'mutant':52s} outcomes")
+    with tempfile.TemporaryDirectory() as directory:
+        sys.path.insert(0, directory)  # as pytest does with the folder of a test
+        for mutant in asked:
+            seen, first = judge_mutant(pool, mutant, Path(directory), where)
+            failures = {name for name in seen if name not in ("pass", "inconclusive", "not run")}
+            failed += first is not None
+            right += bool(failures) and failures <= set(mutant.expected)
+            told = ", ".join(f"{name} {count}" for name, count in seen.most_common())
+            mark = (
+                "" if failures and failures <= set(mutant.expected) else "  <-- " + ("not its family" if failures else "NOT FOUND")
+            )
+            print(f"{Path(mutant.kernel).stem:22s} {mutant.kind:26s} {mutant.name:52s} {told}{mark}", flush=True)
+            if mark and first:
+                print(f"{'':22s} {first.outcome}: {first.message} [{first.location}]", flush=True)
+    print(f"{failed} of {len(asked)} mutants fail, {right} of them as their family alone")
+    return failed == right == len(asked)
+
+
+def judge_cases(pool: WorkerPool, names: Sequence[str], where: Sequence[Target], count: int) -> bool:
+    """Judge `count` generated cases of the right kernels; whether none failed."""
+    each = -(-count // (len(names) * len(where)))
+    total, few = Counter[Decision](), True
+    heads = ("cases", "pass", "failed", "inconclusive", "not run", "words", "seconds")
+    print(f"\n{'kernel':24s} " + " ".join(f"{head:>12s}" for head in heads))
+    for name in names:
+        decisions, words, begun = Counter[Decision](), 0, time.monotonic()
+        for case, there, verdict in pool.judge_all(cases_of(f"{EXAMPLES / f'test_{name}.py'}:test_{name}", each, where, False)):
+            decisions[verdict.decision] += 1
+            words += verdict.words
+            if verdict.decision not in (Decision.PASS, Decision.NOT_RUN):
+                told = f"{there.name}: {verdict.decision}: {verdict.outcome}: {verdict.message} [{verdict.location}]"
+                print(f"{told}\n  {case.to_json()}", file=sys.stderr, flush=True)
+        total += decisions
+        run = decisions.total() - decisions[Decision.NOT_RUN]
+        bad = run - decisions[Decision.PASS] - decisions[Decision.INCONCLUSIVE]
+        few = few and decisions[Decision.INCONCLUSIVE] <= INCONCLUSIVE * run
+        row = (
+            decisions.total(), decisions[Decision.PASS], bad, decisions[Decision.INCONCLUSIVE], decisions[Decision.NOT_RUN],
+            f"{words:,}", f"{time.monotonic() - begun:.0f}",
+        )  # fmt: skip
+        print(f"{name:24s} " + " ".join(f"{part!s:>12}" for part in row), flush=True)
+    told = ", ".join(f"{decision} {many}" for decision, many in total.most_common())
+    print(f"{total.total()} generated cases of right kernels: {told}")
+    return few and set(total) <= {Decision.PASS, Decision.INCONCLUSIVE, Decision.NOT_RUN}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; by default all")
+    parser.add_argument("--right", action="store_true")
+    parser.add_argument("--mutants", action="store_true")
+    parser.add_argument("--cases", type=int, default=0, metavar="N")
+    parser.add_argument("--target", action="append", help="for mutants and cases; by default every emulated one")
+    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
+    parser.add_argument("--work", type=Path, help="folder for the environment, kept (default: one that is removed)")
+    given = parser.parse_args()
+    if unknown := set(given.names) - set(NAMES):
+        parser.error(f"{unknown.pop()!r}: no such kernel; there are {', '.join(NAMES)}")
+    names, good = given.names or NAMES, True
+    where = [target(name) for name in given.target] if given.target else [here for here in targets() if here.emulated]
+    if not (given.right or given.mutants or given.cases):
+        given.right = given.mutants = True
+    if given.right:
+        with tempfile.TemporaryDirectory() as directory:
+            good &= judge_right((given.work or Path(directory)).resolve(), names)
+    if given.mutants or given.cases:
+        sys.path.insert(0, str(EXAMPLES))
+        with WorkerPool(jobs=given.jobs or len(os.sched_getaffinity(0))) as pool:
+            good &= not given.mutants or judge_mutants(pool, names, where)
+            good &= not given.cases or judge_cases(pool, names, where, given.cases)
+    return int(not good)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
