@@ -1,0 +1,210 @@
+"""The contract of a KernelBench candidate: what `ModelNew` of one file must do is what `Model` of the problem's file does.
+
+The contract of a problem is found by the problem's path: ``bitverdict.harness.contracts.torch_mathematics.kernelbench:PROBLEM.py``. A case
+is the numbers of the problem (`problem_file`) and a seed. Both models are constructed from it alike, as KernelBench does, and
+`ModelNew` is given the parameters of `Model` where it has some of the same names and shapes. The outputs are held to the mathematics
+of `Model.forward`: its ATen operators, in float64 and with the bound of an fp32 implementation.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from bitverdict.harness.contracts.torch_mathematics.graph import reference_of
+from bitverdict.harness.contracts.torch_mathematics.problem_file import Problem, ProblemFile, seeded
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Contract, ExpectedOutput
+from bitverdict.harness.model.launcher_limits import nearest
+from bitverdict.harness.model.usage import UsageError
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+    from bitverdict.harness.model.targets import Target
+
+FORMATS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16", torch.int64: "int64", torch.int32: "int32",
+           torch.bool: "bool", torch.int16: "int16", torch.int8: "int8", torch.uint8: "uint8"}  # fmt: skip
+MOST_ELEMENTS = 1 << 16  # of one input or result on an emulated GPU
+SMALL = 8  # numbers up to here are windows, strides, groups: they are left as they are, or made smaller
+SIZES = (64, 33, 128, 17, 1, 70)  # that the required cases give to the larger numbers
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    """The numbers of a problem's file, by name."""
+
+    numbers: tuple[tuple[str, int], ...] = ()
+
+
+class KernelBenchContract(Contract):
+    must_launch = True
+    parameters = "(*get_init_inputs())"
+
+    def __init__(self, path: str) -> None:
+        self.file = ProblemFile.read(path)
+        self.stem, self.address = path, f"{__name__}:{path}"
+
+    # which cases
+    def cases(self, target: Target) -> SearchStrategy[Case]:
+        from hypothesis import strategies as st
+
+        from bitverdict.harness.contracts.inputs import strategies
+
+        @st.composite
+        def drawn(draw: Callable) -> Case:
+            from hypothesis import assume
+
+            numbers = {name: draw(self._drawn(value)) for name, value in self.file.numbers}
+            assume(self.allows(numbers, target))
+            return self._case(numbers, draw(strategies.data_seeds()), draw(strategies.schedules(target.emulated)))
+
+        return drawn()
+
+    @staticmethod
+    def _drawn(value: int) -> Any:
+        from hypothesis import strategies as st
+
+        if value <= SMALL:
+            return st.just(value)
+        return st.sampled_from([size for size in SIZES if size <= value] or [value]) | st.integers(1, min(value, 96))
+
+    def required(self, target: Target) -> list[Case]:
+        own = dict(self.file.numbers)
+        large = [name for name, value in own.items() if value > SMALL]
+        asked = [own, *({name: min(size, value) if name in large else value for name, value in own.items()} for size in SIZES)]
+        asked += [own | {other: 64 if own[other] >= 64 else own[other] for other in large} | {name: 33} for name in large]
+        cases = [self._case(numbers, place) for place, numbers in enumerate(asked) if self.allows(numbers, target)]
+        return list({case.problem: case for case in cases}.values())
+
+    def _case(self, numbers: Mapping[str, int], data_seed: int, schedule: str = "eager") -> Case:
+        problem = Sizes(tuple((name, numbers[name]) for name, _ in self.file.numbers))
+        return Case(contract=self.address, problem=problem, data_seed=data_seed, schedule=schedule)
+
+    def allows(self, numbers: Mapping[str, int], target: Target) -> bool:
+        """Whether the problem's own `Model` takes inputs of these sizes, and whether `target` can be asked so much."""
+        most = MOST_ELEMENTS if target.emulated else 1 << 28
+        return self._largest(tuple(sorted(numbers.items()))) <= most
+
+    @lru_cache(maxsize=1024)  # noqa: B019  (a contract lives as long as its process)
+    def _largest(self, numbers: tuple[tuple[str, int], ...]) -> float:
+        """Elements of the largest input or result at `numbers`; infinite where `Model` refuses them."""
+        problem = self.file.at(dict(numbers))
+        try:
+            with torch.device("meta"):  # shapes only: the file's own sizes may be large
+                inputs = problem.inputs(0)
+            if (largest := max((each.numel() for each in inputs if isinstance(each, torch.Tensor)), default=0)) > 1 << 28:
+                return math.inf
+            with torch.device("meta"):
+                outputs = _listed(problem.model(0)(*inputs))
+            sizes = [each.numel() for each in outputs]
+        except Exception:  # whatever a problem says against sizes that are not its own
+            return math.inf
+        return max(largest, *sizes, 1)
+
+    def for_launcher(self, case: Case, launcher: str) -> Case | None:
+        """`case` as `ModelNew` is asked it; None where its attribute `requires` does not take the numbers."""
+        if nearest(launcher, dict(case.problem.numbers)) is None:
+            return None
+        return dataclasses.replace(case, launcher=launcher)
+
+    # one case
+    def problem_of(self, case: Case) -> Problem:
+        return self.file.at(dict(case.problem.numbers))
+
+    def operands(self, case: Case) -> list[Operand]:
+        problem = self.problem_of(case)
+        inputs = {f"input {place}": each for place, each in enumerate(problem.inputs(case.data_seed))}
+        return [
+            Operand(name=name, format=_format(name, tensor), codes=_codes(tensor))
+            for name, tensor in {**inputs, **_state(problem.model(case.data_seed))}.items()
+            if isinstance(tensor, torch.Tensor)
+        ]
+
+    def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Callable | None) -> Mapping[str, torch.Tensor]:
+        assert launcher is not None, "a problem has no kernel of its own"
+        problem = self.problem_of(case)
+        given = problem.init_inputs(case.data_seed)
+        with seeded(case.data_seed + 1):
+            candidate = launcher(*given)
+        inputs = [tensors.get(f"input {place}", each) for place, each in enumerate(problem.inputs(case.data_seed))]
+        device = next((each.device for each in tensors.values()), torch.device("cuda"))
+        candidate = candidate.to(device).eval()
+        with torch.no_grad():
+            for name, held in _state(candidate).items():
+                if name in tensors and held.shape == tensors[name].shape:
+                    held.copy_(tensors[name])
+            outputs = _listed(candidate(*inputs))
+        return {f"output {place}": each for place, each in enumerate(outputs)}
+
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        from bitverdict.harness.contracts.described.expectation import expected_outputs
+
+        problem, names = self.problem_of(case), list(operands)
+        model, inputs = problem.model(case.data_seed), problem.inputs(case.data_seed)
+        tensors = {**{f"input {place}": each for place, each in enumerate(inputs)}, **_state(model)}
+
+        def forward(*given: torch.Tensor) -> Any:
+            by_name = dict(zip(names, given, strict=True))
+            called = [by_name.get(f"input {place}", each) for place, each in enumerate(inputs)]
+            state = {name.removeprefix("weight "): each for name, each in by_name.items() if name.startswith("weight ")}
+            return torch.func.functional_call(copy.copy(model), state, tuple(called))
+
+        with torch.no_grad():
+            made = _listed(forward(*(tensors[name] for name in names)))
+        reference = reference_of(forward, [tensors[name] for name in names])
+        formats = {f"output {place}": _format(f"output {place}", each) for place, each in enumerate(made)}
+        return expected_outputs(reference, list(operands.values()), {}, formats, target)
+
+    def case_from_json(self, record: Mapping) -> Case:
+        known, given = dict(self.file.numbers), record.get("problem", {}).get("numbers", ())
+        numbers = dict(given)
+        if unknown := [name for name in numbers if name not in known]:
+            raise UsageError(f"case.problem.numbers has {unknown[0]!r}; {self.file.path} has {', '.join(known) or 'none'}")
+        rest = {name: record[name] for name in ("data_seed", "schedule", "launcher")}
+        return dataclasses.replace(self._case(known | numbers, 0), regime=record.get("regime", "normal"), **rest)
+
+    def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
+        return {"target": target.name, "schedule": case.schedule_kind, **dict(case.problem.numbers)}
+
+
+def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Parameters and buffers by the names of their operands."""
+    held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return {f"weight {name}": each.detach() for name, each in held.items()}
+
+
+def _listed(outputs: Any) -> list[torch.Tensor]:
+    return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
+
+
+def _format(name: str, tensor: torch.Tensor) -> str:
+    if tensor.dtype not in FORMATS:
+        raise UsageError(f"{name} has the dtype {tensor.dtype}: must be of {', '.join(map(str, FORMATS))}")
+    return FORMATS[tensor.dtype]
+
+
+def _codes(tensor: torch.Tensor) -> Any:
+    """The words of `tensor` in the storage type of its format."""
+    flat = tensor.detach().contiguous()
+    if flat.dtype in (torch.float16, torch.bfloat16):
+        return flat.view(torch.int16).numpy().view("uint16")
+    return flat.numpy().view("uint32") if flat.dtype == torch.float32 else flat.numpy()
+
+
+@lru_cache(maxsize=16)
+def contract_of(path: str) -> KernelBenchContract:
+    """The contract of the problem in the file at `path`; UsageError where it holds none."""
+    return KernelBenchContract(path)
+
+
+def __getattr__(name: str) -> KernelBenchContract:
+    if not name.endswith(".py"):
+        raise AttributeError(f"{__name__} has no {name}")
+    return contract_of(name)
