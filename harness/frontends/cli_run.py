@@ -29,13 +29,6 @@ from bitverdict.harness.workers.pool import WorkerPool
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("stems", nargs="*", metavar="STEM", help="kernels to judge (default: all)")
     parser.add_argument(
-        "--target", action="append", default=[], metavar="T", help="emulated:sm_NN or cuda:N (default: all that are here)"
-    )
-    parser.add_argument("--arch", default="", metavar="sm_NN", help="every GPU of this architecture; an error when there is none")
-    parser.add_argument(
-        "--profile", choices=sorted(PROFILES), default="quick", help="how long to draw; whole: the tutorials' own sizes too"
-    )
-    parser.add_argument(
         "--launcher",
         default="",
         metavar="FILE:FUNCTION",
@@ -44,6 +37,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--contract", default="", metavar="ADDRESS", help="judge the contract at package.module:NAME or path/file.py:NAME"
+    )
+    parser.add_argument(
+        "--resume", nargs="?", const="", default=None, metavar="JOURNAL", help="go on with a run that was cut (default: the newest)"
+    )
+    add_options(parser)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What any judging run may be asked: where, how long, and what it writes."""
+    parser.add_argument(
+        "--target", action="append", default=[], metavar="T", help="emulated:sm_NN or cuda:N (default: all that are here)"
+    )
+    parser.add_argument("--arch", default="", metavar="sm_NN", help="every GPU of this architecture; an error when there is none")
+    parser.add_argument(
+        "--profile", choices=sorted(PROFILES), default="quick", help="how long to draw; whole: the tutorials' own sizes too"
     )
     add_selection(parser)
     parser.add_argument("-x", "--exitfirst", dest="x", action="store_true", help="stop at the first case that fails")
@@ -66,9 +74,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="every verdict as a line of JSON, then a summary")
     parser.add_argument("--junit", type=Path, default=None, metavar="FILE", help="JUnit XML, whole at any time")
     parser.add_argument("--html", type=Path, default=None, metavar="FILE", help="the report as a page, with the pictures")
-    parser.add_argument(
-        "--resume", nargs="?", const="", default=None, metavar="JOURNAL", help="go on with a run that was cut (default: the newest)"
-    )
     parser.add_argument("--coverage", action="store_true", help="print the classes seen of each dimension")
     parser.add_argument("-v", "--verbose", action="store_true", help="a line of the table for each target and element type")
 

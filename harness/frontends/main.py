@@ -1,5 +1,5 @@
-"""The command line: ``bitverdict run | replay FILE | promote FILE | targets | crosscheck STEM | large | record | compile | pages |
-translate KERNEL``.
+"""The command line: ``bitverdict run | kernelbench PROBLEM CANDIDATE | replay FILE | promote FILE | targets | crosscheck STEM |
+large | record | compile | pages | translate KERNEL``.
 
 Exit status: 0 all right, 1 fail, 2 usage, 3 too much inconclusive, an error or cancelled, 5 nothing ran.
 """
@@ -42,6 +42,7 @@ class Command:
 
 COMMANDS = {
     "run": Command("judge kernels, or your own launcher, on targets", "frontends.cli_run", forks=True),
+    "kernelbench": Command("judge ModelNew of one file by Model of another", "frontends.cli_kernelbench", forks=True),
     "replay": Command(
         "judge a stored failing case again", "frontends.cli_replay", "add_replay_arguments", "run_replay", forks=True
     ),
@@ -100,7 +101,7 @@ def main(words: list[str] | None = None) -> int:
 
     import bitverdict.harness.judge.devices  # noqa: F401  (what torch.cuda says to a user's file)
 
-    if arguments.command != "run":  # which says itself from when there is something to cancel
+    if arguments.command not in ("run", "kernelbench"):  # which says itself from when there is something to cancel
         cancels_from_here()
     try:
         return does(arguments)

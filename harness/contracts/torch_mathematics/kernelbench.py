@@ -1,9 +1,9 @@
 """The contract of a KernelBench candidate: what `ModelNew` of one file must do is what `Model` of the problem's file does.
 
-The contract of a problem is found by the problem's path: ``bitverdict.harness.contracts.torch_mathematics.kernelbench:PROBLEM.py``. A case
-is the numbers of the problem (`problem_file`) and a seed. Both models are constructed from it alike, as KernelBench does, and
-`ModelNew` is given the parameters of `Model` where it has some of the same names and shapes. The outputs are held to the mathematics
-of `Model.forward`: its ATen operators, in float64 and with the bound of an fp32 implementation.
+A problem's contract is found by its path: ``bitverdict.harness.contracts.torch_mathematics.kernelbench:PROBLEM.py``. A case is the
+numbers of the problem (`problem_file`) and a seed. Both models are constructed from it alike, as KernelBench does. `ModelNew` is
+given the parameters of `Model` where it has some of the same names and shapes. The outputs are held to the mathematics of
+`Model.forward`: its ATen operators, in float64 and with the bound of an fp32 implementation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import torch
 from bitverdict.harness.contracts.torch_mathematics.graph import reference_of
 from bitverdict.harness.contracts.torch_mathematics.problem_file import Problem, ProblemFile, seeded
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import Contract, ExpectedOutput
+from bitverdict.harness.model.case_fields import check_record
+from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput
 from bitverdict.harness.model.launcher_limits import nearest
 from bitverdict.harness.model.usage import UsageError
 
@@ -36,20 +37,14 @@ SMALL = 8  # numbers up to here are windows, strides, groups: they are left as t
 SIZES = (64, 33, 128, 17, 1, 70)  # that the required cases give to the larger numbers
 
 
-@dataclasses.dataclass(frozen=True)
-class Sizes:
-    """The numbers of a problem's file, by name."""
-
-    numbers: tuple[tuple[str, int], ...] = ()
-
-
 class KernelBenchContract(Contract):
     must_launch = True
-    parameters = "(*get_init_inputs())"
 
     def __init__(self, path: str) -> None:
         self.file = ProblemFile.read(path)
         self.stem, self.address = path, f"{__name__}:{path}"
+        fields: Any = [(name, int, value) for name, value in self.file.numbers]
+        self.sizes: Callable[..., Any] = dataclasses.make_dataclass("Sizes", fields, frozen=True)  # the problem of a case
 
     # which cases
     def cases(self, target: Target) -> SearchStrategy[Case]:
@@ -84,8 +79,7 @@ class KernelBenchContract(Contract):
         return list({case.problem: case for case in cases}.values())
 
     def _case(self, numbers: Mapping[str, int], data_seed: int, schedule: str = "eager") -> Case:
-        problem = Sizes(tuple((name, numbers[name]) for name, _ in self.file.numbers))
-        return Case(contract=self.address, problem=problem, data_seed=data_seed, schedule=schedule)
+        return Case(contract=self.address, problem=self.sizes(**numbers), data_seed=data_seed, schedule=schedule)
 
     def allows(self, numbers: Mapping[str, int], target: Target) -> bool:
         """Whether the problem's own `Model` takes inputs of these sizes, and whether `target` can be asked so much."""
@@ -110,13 +104,18 @@ class KernelBenchContract(Contract):
 
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
         """`case` as `ModelNew` is asked it; None where its attribute `requires` does not take the numbers."""
-        if nearest(launcher, dict(case.problem.numbers)) is None:
+        if nearest(launcher, vars(case.problem)) is None:
             return None
         return dataclasses.replace(case, launcher=launcher)
 
+    def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
+        if self.allows(vars(case.problem), target):
+            return ExpectedOutcome()
+        return ExpectedOutcome(result=False, outcome="refused", layer="launcher", reason="Model does not take these sizes")
+
     # one case
     def problem_of(self, case: Case) -> Problem:
-        return self.file.at(dict(case.problem.numbers))
+        return self.file.at(vars(case.problem))
 
     def operands(self, case: Case) -> list[Operand]:
         problem = self.problem_of(case)
@@ -163,15 +162,15 @@ class KernelBenchContract(Contract):
         return expected_outputs(reference, list(operands.values()), {}, formats, target)
 
     def case_from_json(self, record: Mapping) -> Case:
-        known, given = dict(self.file.numbers), record.get("problem", {}).get("numbers", ())
-        numbers = dict(given)
-        if unknown := [name for name in numbers if name not in known]:
-            raise UsageError(f"case.problem.numbers has {unknown[0]!r}; {self.file.path} has {', '.join(known) or 'none'}")
+        known, given = dict(self.file.numbers), record.get("problem") or {}
+        if unknown := [name for name in given if name not in known]:
+            raise UsageError(f"case.problem has {unknown[0]!r}; {self.file.path} has {', '.join(known) or 'no whole number'}")
+        check_record(problem := self.sizes(**given), "problem")
         rest = {name: record[name] for name in ("data_seed", "schedule", "launcher")}
-        return dataclasses.replace(self._case(known | numbers, 0), regime=record.get("regime", "normal"), **rest)
+        return Case(contract=record.get("contract", self.address), problem=problem, regime=record.get("regime", "normal"), **rest)
 
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
-        return {"target": target.name, "schedule": case.schedule_kind, **dict(case.problem.numbers)}
+        return {"target": target.name, "schedule": case.schedule_kind, **vars(case.problem)}
 
 
 def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -1,7 +1,7 @@
 """A KernelBench problem: its file, the whole numbers that its shapes hang on, and what it is at other numbers.
 
-A problem's file has a class `Model`, a function `get_inputs()` and a function `get_init_inputs()`. Its sizes stand at the top level,
-`batch_size = 128` for one. The file is executed anew with other numbers in those places; what its own `Model` then refuses is no case.
+A problem's file has a class `Model`, a function `get_inputs()` and a function `get_init_inputs()`. Its sizes stand at the top
+level, `batch_size = 128` for one. The file is executed anew with other numbers there. What its own `Model` refuses is no case.
 """
 
 from __future__ import annotations

@@ -1,0 +1,24 @@
+"""``bitverdict kernelbench PROBLEM.py CANDIDATE.py``: judge `ModelNew` of one file by the mathematics of `Model` of the other."""
+
+from __future__ import annotations
+
+import argparse
+
+from bitverdict.harness.frontends import cli_run
+
+CONTRACTS = "bitverdict.harness.contracts.torch_mathematics.kernelbench"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("problem", metavar="PROBLEM.py", help="has Model, get_inputs and get_init_inputs")
+    parser.add_argument("candidate", metavar="CANDIDATE.py", help="has ModelNew; FILE:CLASS for a class of another name")
+    cli_run.add_options(parser)
+    parser.set_defaults(stems=[], resume=None)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Judge as `bitverdict run` does, with the problem's contract and the candidate as its launcher; returns the exit status."""
+    named = ":" in arguments.candidate
+    arguments.contract = f"{CONTRACTS}:{arguments.problem}"
+    arguments.launcher = arguments.candidate if named else f"{arguments.candidate}:ModelNew"
+    return cli_run.run(arguments)
