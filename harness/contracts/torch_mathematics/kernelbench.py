@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from bitverdict.harness.contracts.torch_mathematics.graph import reference_of
+from bitverdict.harness.contracts.described.outputs import expected_output
+from bitverdict.harness.contracts.torch_mathematics.graph import NoRule, reference_of
 from bitverdict.harness.contracts.torch_mathematics.problem_file import Problem, ProblemFile, seeded
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.case_fields import check_record
-from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput
+from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput, Undecided
 from bitverdict.harness.model.launcher_limits import nearest
 from bitverdict.harness.model.usage import UsageError
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 FORMATS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16", torch.int64: "int64", torch.int32: "int32",
            torch.bool: "bool", torch.int16: "int16", torch.int8: "int8", torch.uint8: "uint8"}  # fmt: skip
+WEIGHT = "weight "  # before the name of a parameter or a buffer: the name of its operand
 MOST_ELEMENTS = 1 << 16  # of one input or result on an emulated GPU
 SMALL = 8  # numbers up to here are windows, strides, groups: they are left as they are, or made smaller
 SIZES = (64, 33, 128, 17, 1, 70)  # that the required cases give to the larger numbers
@@ -140,10 +142,13 @@ class KernelBenchContract(Contract):
                 if name in tensors and held.shape == tensors[name].shape:
                     held.copy_(tensors[name])
             outputs = _listed(candidate(*inputs))
-        return {f"output {place}": each for place, each in enumerate(outputs)}
+        return dict(zip(_output_names(len(outputs)), outputs, strict=True))
+
+    def declared(self, case: Case) -> frozenset[str] | None:
+        return frozenset()
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
-        from bitverdict.harness.contracts.described.expectation import expected_outputs
+        from bitverdict.reference.tracing import Untraceable, trace
 
         problem, names = self.problem_of(case), list(operands)
         model, inputs = problem.model(case.data_seed), problem.inputs(case.data_seed)
@@ -152,14 +157,20 @@ class KernelBenchContract(Contract):
         def forward(*given: torch.Tensor) -> Any:
             by_name = dict(zip(names, given, strict=True))
             called = [by_name.get(f"input {place}", each) for place, each in enumerate(inputs)]
-            state = {name.removeprefix("weight "): each for name, each in by_name.items() if name.startswith("weight ")}
+            state = {name.removeprefix(WEIGHT): each for name, each in by_name.items() if name.startswith(WEIGHT)}
             return torch.func.functional_call(copy.copy(model), state, tuple(called))
 
         with torch.no_grad():
             made = _listed(forward(*(tensors[name] for name in names)))
-        reference = reference_of(forward, [tensors[name] for name in names])
-        formats = {f"output {place}": _format(f"output {place}", each) for place, each in enumerate(made)}
-        return expected_outputs(reference, list(operands.values()), {}, formats, target)
+        try:
+            reference = reference_of(forward, [tensors[name] for name in names])
+            found = trace(reference, [(each.format, each.codes) for each in operands.values()], arch=target.arch)
+        except (NoRule, Untraceable) as missing:
+            raise Undecided(f"the problem's Model cannot be traced: {missing}") from None
+        return [
+            expected_output(output, _format(output, each), traced, before=None, recorded=recorded, exact=False)
+            for output, each, traced in zip(_output_names(len(made)), made, found, strict=True)
+        ]
 
     def case_from_json(self, record: Mapping) -> Case:
         known, given = dict(self.file.numbers), record.get("problem") or {}
@@ -176,7 +187,11 @@ class KernelBenchContract(Contract):
 def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Parameters and buffers by the names of their operands."""
     held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    return {f"weight {name}": each.detach() for name, each in held.items()}
+    return {f"{WEIGHT}{name}": each.detach() for name, each in held.items()}
+
+
+def _output_names(count: int) -> list[str]:
+    return ["out"] if count == 1 else [f"out {place}" for place in range(count)]
 
 
 def _listed(outputs: Any) -> list[torch.Tensor]:

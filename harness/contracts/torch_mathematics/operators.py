@@ -39,7 +39,7 @@ for _name in (
     _elementwise(_name, _name)
 for _name, _standard in {
     "neg": "negative", "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
-    "pow": "pow", "atan2": "atan2", "bitwise_left_shift": "bitwise_left_shift", "bitwise_right_shift": "bitwise_right_shift",
+    "atan2": "atan2", "bitwise_left_shift": "bitwise_left_shift", "bitwise_right_shift": "bitwise_right_shift",
 }.items():  # fmt: skip
     _elementwise(_name, _standard)
 for _name in ("alias", "clone", "detach", "detach_copy", "lift_fresh_copy", "lift_fresh"):
@@ -88,6 +88,21 @@ def _mul(xp: Any, a: Array, b: Any) -> Array:
 def _div(xp: Any, a: Array, b: Any, *, rounding_mode: str | None = None) -> Array:
     quotient = a / b
     return quotient if rounding_mode is None else xp.floor(quotient) if rounding_mode == "floor" else xp.trunc(quotient)
+
+
+@_rule("pow")
+def _pow(xp: Any, x: Any, exponent: Any) -> Array:
+    """A small whole exponent is a product of factors, whatever sign `x` has; one half is a square root."""
+    if _is_array(exponent) or not _is_array(x):
+        return xp.pow(*_arrays(xp, (x, exponent)))
+    if exponent in (0.5, -0.5):
+        return xp.sqrt(x) if exponent > 0 else 1.0 / xp.sqrt(x)
+    if exponent == int(exponent) and 0 < abs(exponent) <= 8:
+        made = x
+        for _ in range(abs(int(exponent)) - 1):
+            made = made * x
+        return made if exponent > 0 else 1.0 / made
+    return xp.pow(*_arrays(xp, (x, exponent)))
 
 
 @_rule("reciprocal")
