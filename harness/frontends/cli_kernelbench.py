@@ -6,8 +6,6 @@ import argparse
 
 from bitverdict.harness.frontends import cli_run
 
-CONTRACTS = "bitverdict.harness.contracts.torch_mathematics.kernelbench"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("problem", metavar="PROBLEM.py", help="has Model, get_inputs and get_init_inputs")
@@ -18,7 +16,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Judge as `bitverdict run` does, with the problem's contract and the candidate as its launcher; returns the exit status."""
+    from bitverdict.harness.contracts.torch_mathematics.kernelbench import address_of
+
     named = ":" in arguments.candidate
-    arguments.contract = f"{CONTRACTS}:{arguments.problem}"
+    arguments.contract = address_of(arguments.problem)
     arguments.launcher = arguments.candidate if named else f"{arguments.candidate}:ModelNew"
     return cli_run.run(arguments)

@@ -29,7 +29,7 @@ def reference_of(function: Callable, examples: Sequence[torch.Tensor]) -> Callab
     """`function(*tensors) -> tensor or tuple of tensors` as a reference `(xp, *operands)`, for operands of the shapes and dtypes of
     `examples`. NoRule, with the operator, where one has no rule."""
     graph = _traced(function, examples).graph
-    _without_writes(graph)
+    check_writes(graph)
     missing = sorted({_name(node.target) for node in graph.nodes if node.op == "call_function" and not _known(node.target)})
     if missing:
         raise NoRule(f"no rule for the operator {', '.join(missing)}; write the reference against the array API instead")
@@ -85,7 +85,7 @@ def _traced(function: Callable, examples: Sequence[torch.Tensor]) -> Any:
     return module
 
 
-def _without_writes(graph: Any) -> None:
+def check_writes(graph: Any) -> None:
     """NoRule where an operator writes to a tensor that is read again as it was before. Where only its result is read, it is one
     that gives a new tensor."""
     order = {node: place for place, node in enumerate(graph.nodes)}

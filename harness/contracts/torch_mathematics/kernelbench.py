@@ -1,9 +1,9 @@
 """The contract of a KernelBench candidate: what `ModelNew` of one file must do is what `Model` of the problem's file does.
 
-A problem's contract is found by its path: ``bitverdict.harness.contracts.torch_mathematics.kernelbench:PROBLEM.py``. A case is the
-numbers of the problem (`problem_file`) and a seed. Both models are constructed from it alike, as KernelBench does. `ModelNew` is
-given the parameters of `Model` where it has some of the same names and shapes. The outputs are held to the mathematics of
-`Model.forward`: its ATen operators, in float64 and with the bound of an fp32 implementation.
+A problem's contract is found by its path (`address_of`). A case is the numbers of the problem (`problem_file`) and a seed. Both
+models are constructed from it alike, as KernelBench does. `ModelNew` is given the parameters of `Model` where it has some of the
+same names and shapes. The outputs are held to the mathematics of `Model.forward`: its ATen operators, in float64 and with the bound
+of an fp32 implementation.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class KernelBenchContract(Contract):
 
     def __init__(self, path: str) -> None:
         self.file = ProblemFile.read(path)
-        self.stem, self.address = path, f"{__name__}:{path}"
+        self.stem, self.address = path, address_of(path)
         fields: Any = [(name, int, value) for name, value in self.file.numbers]
         self.sizes: Callable[..., Any] = dataclasses.make_dataclass("Sizes", fields, frozen=True)  # the problem of a case
 
@@ -218,7 +218,12 @@ def contract_of(path: str) -> KernelBenchContract:
     return KernelBenchContract(path)
 
 
+def address_of(path: str) -> str:
+    """The address of the contract of the problem at `path`: a dot in an address leads to an attribute, so it is written %2E."""
+    return f"{__name__}:{path.replace('%', '%25').replace('.', '%2E')}"
+
+
 def __getattr__(name: str) -> KernelBenchContract:
-    if not name.endswith(".py"):
+    if not name.endswith("%2Epy"):
         raise AttributeError(f"{__name__} has no {name}")
-    return contract_of(name)
+    return contract_of(name.replace("%2E", ".").replace("%25", "%"))

@@ -105,6 +105,14 @@ def _pow(xp: Any, x: Any, exponent: Any) -> Array:
     return xp.pow(*_arrays(xp, (x, exponent)))
 
 
+@_rule("fmod")
+def _fmod(xp: Any, a: Array, b: Any) -> Array:
+    """The remainder that has the sign of `a`: of floats a rounding may be near a multiple, which the truncation tells."""
+    a, b = _arrays(xp, (a, b))
+    rest = xp.remainder(xp.abs(a), xp.abs(b))
+    return xp.where(a < 0, -rest, rest)
+
+
 @_rule("reciprocal")
 def _reciprocal(xp: Any, x: Array) -> Array:
     return 1.0 / x
