@@ -15,10 +15,10 @@ import numpy as np
 
 from bitverdict.reference.tracing.accumulation import Ends, widened
 from bitverdict.reference.tracing.arrays import Traced, array
+from bitverdict.reference.tracing.choices import absolute
 from bitverdict.reference.tracing.function_errors import FUNCTIONS, RESCALED
-from bitverdict.reference.tracing.real_arithmetic import all_finite, computed, real
+from bitverdict.reference.tracing.results import all_finite, computed, real
 from bitverdict.reference.tracing.state import Trace, operation
-from bitverdict.reference.tracing.untraceable import Untraceable
 
 ACCURACY = 2.0**-50
 _ERF, _ERFC = (np.frompyfunc(function, 1, 1) for function in (math.erf, math.erfc))
@@ -184,8 +184,6 @@ def _wave(trace: Trace, name: str, function: Callable, x: Any) -> Traced:
 @operation("cosh")
 def cosh(trace: Trace, x: Any) -> Traced:
     """cosh(x), rising with |x|."""
-    from bitverdict.reference.tracing.elementwise import absolute
-
     x = absolute(trace, x)
     FUNCTIONS_OF_SIZE = {"cosh": np.cosh}
     return _rising_from_zero(trace, "cosh", FUNCTIONS_OF_SIZE["cosh"], x)
@@ -217,67 +215,3 @@ def tan(trace: Trace, x: Any) -> Traced:
         if trace.rounds("tan"):
             ends = FUNCTIONS["tan"].applied(trace, *ends)
         return computed(trace, value, error, ends, (x,))
-
-
-@operation("pow")
-def power(trace: Trace, x1: Any, x2: Any) -> Traced:
-    """x1 ** x2; by a small integer, a product; by a half, a root."""
-    from bitverdict.reference.tracing.real_arithmetic import divide, multiply
-
-    if isinstance(x2, (int, float)) and isinstance(x1, Traced):
-        if x2 in (0.5, -0.5):
-            root = monotone(trace, "sqrt", real(x1))
-            return root if x2 > 0 else divide(trace, 1.0, root)
-        if float(x2).is_integer() and 1 <= abs(x2) <= 16 and (x1.is_float or x2 > 0):
-            found = x1
-            for _ in range(int(abs(x2)) - 1):
-                found = multiply(trace, found, x1)
-            return found if x2 > 0 else divide(trace, 1.0, found)
-    return _general_power(trace, x1, x2)
-
-
-def _general_power(trace: Trace, x1: Any, x2: Any) -> Traced:
-    """x1 ** x2 = exp(x2 log(x1)) for x1 > 0, monotone in each operand: its extremes lie at the ends."""
-    from bitverdict.reference.tracing.arrays import pair
-
-    left, right = pair(trace, x1, x2)
-    if not left.is_float and not right.is_float:
-        if (right.value < 0).any():
-            raise Untraceable("pow", "of an integer by a negative one")
-        from bitverdict.reference.tracing.real_arithmetic import integers
-
-        return integers(trace, np.power, left, right)
-    left, right = real(left), real(right)
-    with np.errstate(all="ignore"):
-        value = np.power(left.value, right.value)
-        value_error: np.ndarray = ACCURACY * np.abs(value)
-        if left.error is not None or right.error is not None:
-            ea = 0.0 if left.error is None else left.error
-            eb = 0.0 if right.error is None else right.error
-            corners = [np.power(left.value + i * ea, right.value + j * eb) for i in (-1, 1) for j in (-1, 1)]
-            spread = np.maximum.reduce([np.abs(corner - value) for corner in corners])
-            value_error = value_error + np.where(left.value - ea > 0, spread, np.inf)
-        four = [np.power(a, b) for a in left.ends for b in right.ends]
-        low, high = np.minimum.reduce(four), np.maximum.reduce(four)
-        exact = left.low is None and right.low is None
-        outside = None if exact else left.ends[0] <= 0
-        ends: Ends = widened(low, high, ACCURACY)
-        if trace.rounds("pow"):
-            ends = FUNCTIONS["pow"].applied(trace, *ends)
-        return computed(trace, value, value_error, ends, (left, right), meets=outside)
-
-
-@operation("square")
-def square(trace: Trace, x: Any) -> Traced:
-    """x x."""
-    from bitverdict.reference.tracing.real_arithmetic import multiply
-
-    return multiply(trace, x, x)
-
-
-@operation("reciprocal")
-def reciprocal(trace: Trace, x: Any) -> Traced:
-    """1 / x."""
-    from bitverdict.reference.tracing.real_arithmetic import divide
-
-    return divide(trace, 1.0, x)

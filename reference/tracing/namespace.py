@@ -1,9 +1,6 @@
-"""The namespace `xp` that a reference is given: names of the Python array API standard, and a few more.
+"""The namespace `xp` that a reference is given: names of the Python array API standard, version 2024.12, and a few more.
 
-Absent, because the shape of their result hangs on values: nonzero, unique_all, unique_counts, unique_inverse, unique_values, and
-indexing by a mask. Absent, because there are no complex numbers: conj, imag, real. Absent altogether: from_dlpack, the fft
-extension, and of linalg what factorises or solves (cholesky, det, eigh, eigvalsh, inv, matrix_power, matrix_rank, pinv, qr,
-slogdet, solve, svd, svdvals, matrix_norm). `nextafter` and `searchsorted` hang on words. Each raises `Untraceable` with its name.
+`ABSENT` says what of the standard is not here, and why. Each name of it raises `Untraceable`.
 """
 
 from __future__ import annotations
@@ -14,21 +11,60 @@ from functools import partial
 from typing import Any
 
 from bitverdict.reference.tracing import (
+    choices,
+    comparisons,
+    conversions,
     creation,
-    elementwise,
     extensions,
+    extremes,
     functions,
+    functions_of_two,
+    indexing,
     movement,
     products,
     real_arithmetic,
     reductions,
+    scans,
+    sorting,
+    whole_numbers,
 )
-from bitverdict.reference.tracing.dtypes import BOOL, BY_FORMAT, BY_NAME, dtype_of, finfo, iinfo
+from bitverdict.reference.tracing.dtypes import BOOL, BY_FORMAT, BY_NAME, dtype_of, finfo, iinfo, promoted
 from bitverdict.reference.tracing.state import OPERATIONS, Trace
 from bitverdict.reference.tracing.untraceable import Untraceable
 
-MODULES = (creation, elementwise, extensions, functions, movement, products, real_arithmetic, reductions)
-LINALG = {"matmul", "vecdot", "tensordot", "matrix_transpose", "outer"}
+MODULES = (
+    choices,
+    comparisons,
+    conversions,
+    creation,
+    extensions,
+    extremes,
+    functions,
+    functions_of_two,
+    indexing,
+    movement,
+    products,
+    real_arithmetic,
+    reductions,
+    scans,
+    sorting,
+    whole_numbers,
+)
+LINALG = {"matmul", "vecdot", "tensordot", "matrix_transpose", "outer", "diagonal", "trace", "vector_norm"}
+ABSENT = {
+    **dict.fromkeys(("nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"), "its shape hangs on values"),
+    **dict.fromkeys(("conj", "imag", "real"), "there are no complex numbers"),
+    "nextafter": "it hangs on words: bits and from_bits do what it does",
+    "from_dlpack": "a reference makes no arrays of other libraries",
+    "fft": "the extension is not traced",
+    **{
+        f"linalg.{name}": "it factorises or solves"
+        for name in ("cholesky", "det", "eigh", "eigvalsh", "inv", "matrix_norm", "matrix_power", "matrix_rank", "pinv", "qr",
+                     "slogdet", "solve", "svd", "svdvals")
+    },
+    "linalg.cross": "no kernel needed it yet",
+}  # fmt: skip
+"""Names of the standard that are not traced -> why."""
 
 
 class Unchanged:
@@ -58,6 +94,8 @@ class Namespace:
             return bound
         if name in BY_NAME or name in BY_FORMAT:
             return BY_NAME.get(name) or BY_FORMAT[name]
+        if name in ABSENT:
+            raise Untraceable(name, ABSENT[name])
         near = difflib.get_close_matches(name, [*OPERATIONS, *BY_NAME], 3)
         raise Untraceable(name, f"near are {', '.join(near)}" if near else "")
 
@@ -68,9 +106,13 @@ class Namespace:
     unchanged = Unchanged()
     finfo, iinfo = staticmethod(finfo), staticmethod(iinfo)
 
+    @staticmethod
+    def __array_namespace_info__() -> Info:
+        return Info()
+
     @property
     def linalg(self) -> Linalg:
-        """The extension's names that are products."""
+        """The extension's names that are products and sums."""
         return Linalg(self)
 
     @staticmethod
@@ -94,8 +136,6 @@ class Namespace:
     @staticmethod
     def can_cast(from_: Any, to: Any, /) -> Any:
         """Whether the standard's promotion allows it."""
-        from bitverdict.reference.tracing.dtypes import promoted
-
         source, found = dtype_of(getattr(from_, "dtype", from_)), dtype_of(to)
         try:
             return promoted(source, found) == found
@@ -104,7 +144,7 @@ class Namespace:
 
 
 class Linalg:
-    """`xp.linalg`: products alone."""
+    """`xp.linalg`: products and sums."""
 
     def __init__(self, names: Namespace) -> None:
         self._names = names
@@ -113,5 +153,30 @@ class Linalg:
         if name.startswith("__"):
             raise AttributeError(name)
         if name in LINALG:
-            return getattr(self._names, name)
-        raise Untraceable(f"linalg.{name}", f"there are {', '.join(sorted(LINALG))}")
+            return getattr(self._names, name if name in OPERATIONS else f"linalg.{name}")
+        why = ABSENT.get(f"linalg.{name}")
+        raise Untraceable(f"linalg.{name}", f"{why + '; ' if why else ''}there are {', '.join(sorted(LINALG))}")
+
+
+class Info:
+    """What the standard asks of a namespace."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """No shape hangs on data."""
+        return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 64}
+
+    def default_device(self) -> str:
+        """There is one."""
+        return "cpu"
+
+    def devices(self) -> list[str]:
+        """There is one."""
+        return ["cpu"]
+
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
+        """The types of a kind, all by default."""
+        return {name: dtype for name, dtype in BY_NAME.items() if kind is None or Namespace.isdtype(dtype, kind)}
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
+        """Of real numbers and of integers."""
+        return {"real floating": BY_NAME["float32"], "integral": BY_NAME["int64"], "indexing": BY_NAME["int64"]}

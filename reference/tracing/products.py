@@ -31,8 +31,8 @@ from bitverdict.reference.tensor_core import INSTRUCTIONS, Instruction
 from bitverdict.reference.tracing.accumulation import MARGIN
 from bitverdict.reference.tracing.arrays import Traced, array, pair
 from bitverdict.reference.tracing.dtypes import BY_FORMAT, promoted
-from bitverdict.reference.tracing.elementwise import errors
 from bitverdict.reference.tracing.real_arithmetic import V, all_finite, computed, real
+from bitverdict.reference.tracing.results import errors
 from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
 from bitverdict.reference.tracing.untraceable import Untraceable
 

@@ -28,87 +28,11 @@ from typing import Any
 import numpy as np
 
 from bitverdict.reference.tracing.accumulation import MARGIN, Ends, widened
-from bitverdict.reference.tracing.arrays import Chain, Traced, either, pair
-from bitverdict.reference.tracing.dtypes import BY_FORMAT, DType, promoted
+from bitverdict.reference.tracing.arrays import Chain, Traced, pair
 from bitverdict.reference.tracing.function_errors import FUNCTIONS, Function
+from bitverdict.reference.tracing.results import TINY, V, all_finite, computed, integers, real, rounded_once, short
 from bitverdict.reference.tracing.state import Trace, operation
 from bitverdict.reference.tracing.untraceable import Untraceable
-
-V = 2.0**-53
-TINY = 2.0**-1074
-
-
-def float_type(trace: Trace) -> DType:
-    """The type of whatever is computed."""
-    return BY_FORMAT[trace.accumulation.format]
-
-
-def all_finite(array: np.ndarray) -> bool:
-    """Whether no element is infinite or NaN; False too where their sum overflows."""
-    return bool(np.isfinite(np.add.reduce(array, axis=None)))
-
-
-def computed(
-    trace: Trace,
-    value: np.ndarray,
-    error: np.ndarray | None,
-    ends: Ends | None,
-    operands: tuple[Traced, ...],
-    *,
-    meets: np.ndarray | None = None,
-    given: np.ndarray | None = None,
-    chain: Chain | None = None,
-) -> Traced:
-    """The float array of an operation, after its special values are settled.
-
-    `meets`: where the words may be NaN for a reason that the ends do not show. A NaN of the mathematics is a NaN of the words;
-    where only one of them may be, the element is open. An infinity of finite operands is float64's overflow, its error infinite,
-    unless it is `given` (1 / 0)."""
-    open_ = either(*(each.open for each in operands))
-    if open_ is not None:
-        open_ = np.broadcast_to(open_, value.shape)
-    low, high = (None, None) if ends is None else ends
-    finite = low is None or high is None or (all_finite(low) and all_finite(high))
-    if not (finite and all_finite(value) and meets is None):
-        nan = np.isnan(value)
-        given = np.zeros(value.shape, bool) if given is None else given
-        for each in operands:
-            given = given | ~np.isfinite(each.value)
-        overflowed = np.isinf(value) & ~given
-        if error is not None or overflowed.any():
-            error = np.where(np.isfinite(value), 0.0 if error is None else error, np.where(overflowed, np.inf, 0.0))
-            error = np.where(np.isnan(error), np.inf, error)
-        if low is not None and high is not None:
-            lost, known = np.isnan(low) | np.isnan(high), np.isnan(low) & np.isnan(high) & nan
-            loose = (lost & ~known) | (nan & ~lost)
-            if meets is not None:
-                loose |= meets & ~known
-            if loose.any():
-                open_ = loose if open_ is None else open_ | loose
-                low, high = np.where(loose, -np.inf, low), np.where(loose, np.inf, high)
-    if error is not None and not error.any():
-        error = None
-    return Traced(trace, float_type(trace), value, error, low, high, open_, chain=chain)
-
-
-def rounded_once(trace: Trace, value: np.ndarray, error: np.ndarray | None, ends: Ends | None) -> Ends | None:
-    """The ends after one rounding that may be left out; None where all are exact numbers of the type.
-
-    `ends` None: of the value itself, to within its error."""
-    how = trace.accumulation
-    if ends is None:
-        if error is None:
-            held = how.round(value)
-            if how.format == "fp64" or np.array_equal(held, value, equal_nan=True):
-                return None
-            return np.minimum(held, value), np.maximum(held, value)
-        return how.outward(value - error, value + error)
-    return how.outward(*ends)
-
-
-def short(array: Traced) -> bool:
-    """Whether all values are exact numbers of a type of at most 26 bits, so that a product of two is exact in float64."""
-    return array.error is None and array.low is None and array.trace.accumulation.format != "fp64" and array.dtype.format != "fp64"
 
 
 def add_(trace: Trace, name: str, left: Traced, right: Traced, sign: float) -> Traced:
@@ -215,42 +139,6 @@ def _arithmetic(trace: Trace, name: str, x1: Any, x2: Any) -> Traced:
     if "bool" == left.dtype.kind == right.dtype.kind:
         raise Untraceable(name, "of two bool arrays")
     return integers(trace, _WHOLE_NUMBERS[name], left, right)
-
-
-def real(array: Traced) -> Traced:
-    """An integer or bool array as real numbers: unknown where it hangs."""
-    if array.is_float:
-        return array
-    trace = array.trace
-    value = array.value.astype(np.float64)
-    error = None if array.hangs is None else np.where(array.hangs, np.inf, 0.0)
-    ends = rounded_once(trace, value, None, None)
-    found = computed(trace, value, error, ends, ())
-    if array.loose is not None:
-        found.open = either(found.open, array.loose)
-    found.scalar = array.scalar
-    return found
-
-
-def integers(trace: Trace, function: Any, left: Traced, right: Traced, dtype: DType | None = None) -> Traced:
-    """An exact operation on integers or bools; what hangs on a hanging element hangs."""
-    dtype = dtype or promoted(left.dtype, right.dtype)
-    common = promoted(left.dtype, right.dtype).stored
-    with np.errstate(all="ignore"):
-        value = np.asarray(function(left.value.astype(common), right.value.astype(common)))
-    return Traced(
-        trace,
-        dtype,
-        value.astype(dtype.stored, copy=False),
-        hangs=_spread(value.shape, left.hangs, right.hangs),
-        loose=_spread(value.shape, left.loose, right.loose),
-        scalar=left.scalar and right.scalar,
-    )
-
-
-def _spread(shape: tuple[int, ...], *masks: np.ndarray | None) -> np.ndarray | None:
-    found = either(*masks)
-    return None if found is None else np.broadcast_to(found, shape)
 
 
 def ends_of_product(left: Ends, right: Ends) -> Ends:

@@ -27,17 +27,16 @@ import numpy as np
 
 from bitverdict.reference.tracing.accumulation import MARGIN, Ends, widened
 from bitverdict.reference.tracing.arrays import Traced, array
-from bitverdict.reference.tracing.dtypes import BOOL, BY_FORMAT, DType, dtype_of
-from bitverdict.reference.tracing.elementwise import _none, _unsettled_by_nan, errors, truth
+from bitverdict.reference.tracing.dtypes import BY_FORMAT, dtype_of
 from bitverdict.reference.tracing.function_errors import FUNCTIONS
-from bitverdict.reference.tracing.real_arithmetic import V, all_finite, computed, ends_of_product, real, rounded_once
+from bitverdict.reference.tracing.real_arithmetic import ends_of_product
+from bitverdict.reference.tracing.results import V, all_finite, computed, errors, real, rounded_once
 from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
-from bitverdict.reference.tracing.untraceable import Untraceable
 
 Axis = int | tuple[int, ...] | None
 
 
-def _axes(x: Traced, axis: Axis) -> tuple[int, ...]:
+def axes_of(x: Traced, axis: Axis) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(x.ndim))
     given = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
@@ -60,7 +59,7 @@ def lowest_bits(values: np.ndarray) -> np.ndarray:
 def sum(trace: Trace, x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Traced:
     """Sum in any order; integers wrap around in int64, or in `dtype`."""
     x = array(trace, x)
-    axes = _axes(x, axis)
+    axes = axes_of(x, axis)
     if not x.is_float:
         return _whole_numbers(trace, np.add.reduce, x, axes, dtype, keepdims)
     with np.errstate(all="ignore"):
@@ -161,7 +160,7 @@ def _whole_numbers(trace: Trace, function: Callable, x: Traced, axes: tuple[int,
 def prod(trace: Trace, x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Traced:
     """Product in any order."""
     x = array(trace, x)
-    axes = _axes(x, axis)
+    axes = axes_of(x, axis)
     if not x.is_float:
         found = x
         for one in sorted(axes, reverse=True):
@@ -203,7 +202,7 @@ def _flat(part: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
 def mean(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Traced:
     """The sum by the number of terms."""
     x = real(array(trace, x))
-    axes = _axes(x, axis)
+    axes = axes_of(x, axis)
     with np.errstate(all="ignore"):
         return _mean(trace, "mean", x, axes, keepdims, _count(x, axes))
 
@@ -235,7 +234,7 @@ def _mean(trace: Trace, name: str, x: Traced, axes: tuple[int, ...], keepdims: b
 def var(trace: Trace, x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Traced:
     """The mean of the squares of the differences from the mean, in two passes; the divisor less `correction`."""
     x = real(array(trace, x))
-    axes = _axes(x, axis)
+    axes = axes_of(x, axis)
     with np.errstate(all="ignore"):
         middle = _mean(trace, "var", x, axes, True, _count(x, axes))
         apart = OPERATIONS["subtract"](trace, x, middle)
@@ -247,150 +246,3 @@ def var(trace: Trace, x: Any, /, *, axis: Axis = None, correction: float = 0.0, 
 def std(trace: Trace, x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Traced:
     """The root of the variance."""
     return OPERATIONS["sqrt"](trace, var(trace, x, axis=axis, correction=correction, keepdims=keepdims))
-
-
-def _extreme(trace: Trace, function: Callable, x: Any, axis: Axis, keepdims: bool) -> Traced:
-    x = array(trace, x)
-    axes = _axes(x, axis)
-
-    def each(part: np.ndarray) -> np.ndarray:
-        return np.asarray(function(part, axis=axes, keepdims=keepdims))
-
-    def any_of(mask: np.ndarray | None) -> np.ndarray | None:
-        return None if mask is None else np.asarray(mask.any(axis=axes, keepdims=keepdims))
-
-    found = Traced(trace, x.dtype, each(x.value), hangs=any_of(x.hangs), loose=any_of(x.loose), open=any_of(x.open))
-    if not x.is_float:
-        return found
-    if x.error is not None:
-        found.error = x.error.max(axis=axes, keepdims=keepdims)
-    if x.low is not None:
-        found.low, found.high = each(x.ends[0]), each(x.ends[1])
-    nan = np.isnan(x.value)
-    return _unsettled_by_nan(found, nan.any(axis=axes, keepdims=keepdims) & ~nan.all(axis=axes, keepdims=keepdims))
-
-
-@operation("max")
-def max_(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Traced:
-    """The largest; nothing is decided beside a NaN."""
-    return _extreme(trace, np.max, x, axis, keepdims)
-
-
-@operation("min")
-def min_(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Traced:
-    """The smallest; nothing is decided beside a NaN."""
-    return _extreme(trace, np.min, x, axis, keepdims)
-
-
-def _of_bools(trace: Trace, function: Callable, x: Any, axis: Axis, keepdims: bool, decides: bool) -> Traced:
-    """`any` or `all`: an element that is `decides` and sure decides alone."""
-    x = truth(array(trace, x))
-    axes = _axes(x, axis)
-    value = np.asarray(function(x.value, axis=axes, keepdims=keepdims))
-
-    def mask(open_: np.ndarray | None) -> np.ndarray | None:
-        if open_ is None:
-            return None
-        sure = ((x.value == decides) & ~open_).any(axis=axes, keepdims=keepdims)
-        return _none(open_.any(axis=axes, keepdims=keepdims) & ~sure)
-
-    return Traced(trace, BOOL, value, hangs=mask(x.hangs), loose=mask(x.loose))
-
-
-@operation("any")
-def any_(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Traced:
-    """Whether an element is true."""
-    return _of_bools(trace, np.any, x, axis, keepdims, True)
-
-
-@operation("all")
-def all_(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Traced:
-    """Whether all elements are true."""
-    return _of_bools(trace, np.all, x, axis, keepdims, False)
-
-
-@operation("count_nonzero")
-def count_nonzero(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Traced:
-    """How many elements are not zero."""
-    return sum(trace, truth(array(trace, x)), axis=axis, keepdims=keepdims)
-
-
-@operation("cumulative_sum")
-def cumulative_sum(trace: Trace, x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Traced:
-    """Sums of the first 1, 2, ... n elements, each in any order."""
-    x, axis = _one_axis(array(trace, x), axis, "cumulative_sum")
-    if not x.is_float:
-        found = _whole_scan(trace, np.cumsum, x, axis, dtype)
-    else:
-        found = _scan_of_floats(trace, x, axis)
-    return _with_initial(trace, found, axis, 0) if include_initial else found
-
-
-@operation("cumulative_prod")
-def cumulative_prod(
-    trace: Trace, x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
-) -> Traced:
-    """Products of the first 1, 2, ... n elements."""
-    x, axis = _one_axis(array(trace, x), axis, "cumulative_prod")
-    if not x.is_float:
-        found = _whole_scan(trace, np.cumprod, x, axis, dtype)
-    else:
-        parts, total = [], None
-        for place in range(x.shape[axis]):
-            one = x.moved(lambda each: np.take(each, [place], axis))
-            total = one if total is None else OPERATIONS["multiply"](trace, total, one)
-            parts.append(total)
-        found = OPERATIONS["concat"](trace, parts, axis=axis)
-    return _with_initial(trace, found, axis, 1) if include_initial else found
-
-
-def _one_axis(x: Traced, axis: int | None, name: str) -> tuple[Traced, int]:
-    if axis is None and x.ndim != 1:
-        raise Untraceable(name, f"of an array of {x.ndim} axes without axis=")
-    return x, 0 if axis is None else axis % x.ndim
-
-
-def _whole_scan(trace: Trace, function: Callable, x: Traced, axis: int, dtype: Any) -> Traced:
-    wide: DType = BY_FORMAT["uint64" if x.dtype.name.startswith("u") else "int64"]
-    masks = [None if mask is None else np.logical_or.accumulate(mask, axis=axis) for mask in (x.hangs, x.loose)]
-    found = Traced(trace, wide, function(x.value.astype(wide.stored), axis=axis), hangs=masks[0], loose=masks[1])
-    return found if dtype is None else OPERATIONS["astype"](trace, found, dtype)
-
-
-def _scan_of_floats(trace: Trace, x: Traced, axis: int) -> Traced:
-    how = trace.accumulation
-    shape = [1] * x.ndim
-    shape[axis] = -1
-    n = np.arange(1, x.shape[axis] + 1, dtype=np.float64).reshape(shape)
-    with np.errstate(all="ignore"):
-        value = np.cumsum(x.value, axis=axis)
-        size = np.cumsum(np.abs(x.value), axis=axis) * (1 + n * V)
-        error = (n - 1) * V * size + (0.0 if x.error is None else np.cumsum(x.error, axis=axis) * (1 + n * V))
-        low, high = (np.cumsum(end, axis=axis) for end in x.ends)
-        reach = np.cumsum(np.maximum(np.abs(x.ends[0]), np.abs(x.ends[1])), axis=axis) * np.exp(n * how.unit)
-        low, high = widened(low, high, 0.0, (n * V + MARGIN) * reach)
-        if trace.rounds("cumulative_sum"):
-            exact = np.zeros(value.shape, bool)
-            if x.low is None and x.error is None:
-                unit = np.ldexp(1.0, np.clip(np.minimum.accumulate(lowest_bits(x.value), axis=axis), -1000, 900))
-                exact = size * how.unit < unit
-                error = np.where(size * V < unit, 0.0, error)
-                low, high = np.where(exact, value, low), np.where(exact, value, high)
-            lost = np.where(exact, 0.0, np.maximum(n - 2, 0) * how.unit * (1 + 2.0**-20) * np.minimum(reach, how.largest))
-            low, high = how.outward(*widened(low, high, 0.0, np.where(np.isnan(lost), 0.0, lost)))
-            over = reach >= how.largest
-            low, high = np.where(over, -np.inf, low), np.where(over, np.inf, high)
-        open_ = None if x.open is None else np.logical_or.accumulate(x.open, axis=axis)
-        bad = np.logical_or.accumulate(~np.isfinite(x.value), axis=axis)
-        found = computed(trace, value, error, (low, high), (Traced(trace, x.dtype, np.where(bad, np.inf, 0.0), open=open_),))
-    return found
-
-
-def _with_initial(trace: Trace, found: Traced, axis: int, first: int) -> Traced:
-    shape = list(found.shape)
-    shape[axis] = 1
-    start = Traced(trace, found.dtype, np.full(shape, first, found.dtype.stored))
-    return OPERATIONS["concat"](trace, [start, found], axis=axis)
-
-
-__all__ = ["ends_of_product"]

@@ -1,0 +1,121 @@
+"""Functions of two real numbers, and what is written with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bitverdict.reference.tracing.accumulation import Ends, widened
+from bitverdict.reference.tracing.arrays import Traced, pair
+from bitverdict.reference.tracing.choices import absolute, maximum, minimum
+from bitverdict.reference.tracing.function_errors import FUNCTIONS
+from bitverdict.reference.tracing.functions import ACCURACY, monotone
+from bitverdict.reference.tracing.real_arithmetic import add, divide, multiply, subtract
+from bitverdict.reference.tracing.results import V, computed, errors, integers, real
+from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
+from bitverdict.reference.tracing.untraceable import Untraceable
+
+
+@operation("pow")
+def power(trace: Trace, x1: Any, x2: Any) -> Traced:
+    """x1 ** x2; by a small integer, a product; by a half, a root."""
+
+    if isinstance(x2, (int, float)) and isinstance(x1, Traced):
+        if x2 in (0.5, -0.5):
+            root = monotone(trace, "sqrt", real(x1))
+            return root if x2 > 0 else divide(trace, 1.0, root)
+        if float(x2).is_integer() and 1 <= abs(x2) <= 16 and (x1.is_float or x2 > 0):
+            found = x1
+            for _ in range(int(abs(x2)) - 1):
+                found = multiply(trace, found, x1)
+            return found if x2 > 0 else divide(trace, 1.0, found)
+    return _general_power(trace, x1, x2)
+
+
+def _general_power(trace: Trace, x1: Any, x2: Any) -> Traced:
+    """x1 ** x2 = exp(x2 log(x1)) for x1 > 0, monotone in each operand: its extremes lie at the ends."""
+    left, right = pair(trace, x1, x2)
+    if not left.is_float and not right.is_float:
+        if (right.value < 0).any():
+            raise Untraceable("pow", "of an integer by a negative one")
+        return integers(trace, np.power, left, right)
+    left, right = real(left), real(right)
+    with np.errstate(all="ignore"):
+        value = np.power(left.value, right.value)
+        value_error: np.ndarray = ACCURACY * np.abs(value)
+        if left.error is not None or right.error is not None:
+            ea = 0.0 if left.error is None else left.error
+            eb = 0.0 if right.error is None else right.error
+            corners = [np.power(left.value + i * ea, right.value + j * eb) for i in (-1, 1) for j in (-1, 1)]
+            spread = np.maximum.reduce([np.abs(corner - value) for corner in corners])
+            value_error = value_error + np.where(left.value - ea > 0, spread, np.inf)
+        four = [np.power(a, b) for a in left.ends for b in right.ends]
+        low, high = np.minimum.reduce(four), np.maximum.reduce(four)
+        exact = left.low is None and right.low is None
+        outside = None if exact else left.ends[0] <= 0
+        ends: Ends = widened(low, high, ACCURACY)
+        if trace.rounds("pow"):
+            ends = FUNCTIONS["pow"].applied(trace, *ends)
+        return computed(trace, value, value_error, ends, (left, right), meets=outside)
+
+
+@operation("square")
+def square(trace: Trace, x: Any) -> Traced:
+    """x x."""
+
+    return multiply(trace, x, x)
+
+
+@operation("reciprocal")
+def reciprocal(trace: Trace, x: Any) -> Traced:
+    """1 / x."""
+
+    return divide(trace, 1.0, x)
+
+
+@operation("hypot")
+def hypot(trace: Trace, x1: Any, x2: Any) -> Traced:
+    """sqrt(x1^2 + x2^2)."""
+    left, right = pair(trace, x1, x2)
+    left, right = absolute(trace, real(left)), absolute(trace, real(right))
+    with np.errstate(all="ignore"):
+        value = np.hypot(left.value, right.value)
+        error = 8 * V * value + errors(left) + errors(right)
+        ends = tuple(np.hypot(a, b) for a, b in zip(left.ends, right.ends, strict=True))
+        if trace.rounds("hypot"):
+            ends = FUNCTIONS["hypot"].applied(trace, *ends)  # type: ignore[assignment,misc]
+        return computed(trace, value, error, ends, (left, right))  # type: ignore[arg-type]
+
+
+@operation("atan2")
+def atan2(trace: Trace, x1: Any, x2: Any) -> Traced:
+    """The angle of (x2, x1): of a box that holds neither the origin nor a negative x2 on the axis, the extremes lie at corners."""
+    left, right = pair(trace, x1, x2)
+    left, right = real(left), real(right)
+    with np.errstate(all="ignore"):
+        value = np.arctan2(left.value, right.value)
+
+        def box(one: Ends, other: Ends) -> Ends:
+            corners = [np.arctan2(a, b) for a in one for b in other]
+            across = (one[0] <= 0) & (one[1] >= 0) & (other[0] <= 0) & ((one[0] != one[1]) | (other[0] != other[1]))
+            low, high = np.minimum.reduce(corners), np.maximum.reduce(corners)
+            return np.where(across, -np.pi, low), np.where(across, np.pi, high)
+
+        error = ACCURACY * np.abs(value)
+        if left.error is not None or right.error is not None:
+            reach = [(each.value - errors(each), each.value + errors(each)) for each in (left, right)]
+            low, high = box(*reach)
+            error = error + np.maximum(high - value, value - low)
+        ends = widened(*box(left.ends, right.ends), ACCURACY)
+        if trace.rounds("atan2"):
+            ends = FUNCTIONS["atan2"].applied(trace, *ends)
+        return computed(trace, value, error, ends, (left, right))
+
+
+@operation("logaddexp")
+def logaddexp(trace: Trace, x1: Any, x2: Any) -> Traced:
+    """log(exp(x1) + exp(x2)), as an implementation writes it: the larger, plus log1p of the exponential of the difference."""
+    largest = maximum(trace, x1, x2)
+    least = minimum(trace, x1, x2)
+    return add(trace, largest, OPERATIONS["log1p"](trace, OPERATIONS["exp"](trace, subtract(trace, least, largest))))
