@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitverdict.harness.contracts.described.dtypes import kind_of, storage_of
+from bitverdict.harness.contracts.described.dtypes import INTEGERS, kind_of, storage_of
 from bitverdict.harness.model.case import Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.verdict import Basis
@@ -28,14 +28,10 @@ def expected_output(
     `before`: the operand that it is written over. Elements that the reference leaves as they were keep its words, or the poison of
     the launch (`recorded`). `exact`: the word that is nearest to the reference, and no other.
     """
-    kind = str(traced.kind)
-    try:
-        right = kind_of(format_name) == kind
-        storage_of(format_name)
-    except KeyError:  # torch's own name: none of ours
-        right = False
-    if not right:
-        format_name = _PLAIN[kind]
+    known = format_name in INTEGERS or format_name in FORMATS or format_name == "bool"  # else torch's own name: none of ours
+    kind = kind_of(format_name) if known else ""
+    if kind != traced.kind and (kind, traced.kind) != ("float", "integer"):  # numbers may be counted in a float
+        format_name, kind = _PLAIN[traced.kind], traced.kind
     made = _floats(name, format_name, traced, exact) if kind == "float" else _integers(name, format_name, traced)
     kept = np.asarray(traced.unchanged, bool)  # (*shape,)
     if not kept.any():
@@ -88,16 +84,8 @@ def _floats(name: str, format_name: str, traced: TracedOutput, exact: bool) -> E
 
 def _integers(name: str, format_name: str, traced: TracedOutput) -> ExpectedOutput:
     """Integers and truths, exact; what hangs on a rounding is decided by nobody."""
-    values = np.asarray(traced.value)  # (*shape,)
-    words = values.astype(storage_of(format_name))
-    open_ = np.asarray(traced.unknown, bool)
-    hangs = getattr(traced, "hangs_words", None)
-    open_ = open_ if hangs is None else open_ | np.asarray(hangs, bool)
+    words, _, _, open_ = traced.interval(format_name)
+    open_ = open_ | traced.unknown
     return ExpectedOutput(
-        name=name,
-        format=format_name,
-        shape=values.shape,
-        words=words,
-        inconclusive=open_ if open_.any() else None,
-        basis=Basis.EXACT,
+        name=name, format=format_name, shape=traced.shape, words=words, inconclusive=open_ if open_.any() else None, basis=Basis.EXACT
     )
