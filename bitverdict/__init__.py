@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from bitverdict.harness.contracts.described.draw import Draw as Draw
     from bitverdict.harness.emulator import EmulatedFault as EmulatedFault
     from bitverdict.harness.emulator import emulated as emulated
+    from bitverdict.harness.frontends.public import assert_right as assert_right
     from bitverdict.harness.frontends.public import judged as judged
+    from bitverdict.harness.frontends.public import load_tests as load_tests
+    from bitverdict.harness.frontends.public import test as test
     from bitverdict.harness.judge.judge import judge as judge
     from bitverdict.harness.model.case import Case as Case
     from bitverdict.harness.model.case import Operand as Operand
@@ -44,7 +47,10 @@ _HOME = {
     "Target": "harness.model.targets",
     "Verdict": "harness.model.verdict",
     "emulated": "harness.emulator",
+    "assert_right": "harness.frontends.public",
     "judged": "harness.frontends.public",
+    "load_tests": "harness.frontends.public",
+    "test": "harness.frontends.public",
     "judge": "harness.judge.judge",
     "target": "harness.model.targets",
     "targets": "harness.model.targets",

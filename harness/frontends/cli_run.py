@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from bitverdict.harness.frontends.progress import Showing
 from bitverdict.harness.judge.machine_faults import MachineFault, check_compiler_cache, writing
-from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.addresses import load, look_in, resolve
+from bitverdict.harness.model.found_again import search_path
 from bitverdict.harness.model.launcher_limits import check_launcher
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.supervision import cancels_from_here
-from bitverdict.harness.model.targets import target, targets
+from bitverdict.harness.model.targets import Target, target, targets
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.session import bugs, resume, tables, tally
 from bitverdict.harness.session.case_source import CaseSource
@@ -143,6 +145,17 @@ def run(arguments: argparse.Namespace) -> int:
     return counted.status()
 
 
+def _test_at(address: str) -> Callable[[Target], CaseSource] | None:
+    """The case source, by the target, of a test that a public function made; None where something else lies at `address`.
+
+    Its file finds the modules beside it, and those of the package that it lies in, as under pytest.
+    """
+    if ".py:" not in address:
+        return None
+    look_in(search_path(Path(address.rpartition(":")[0]).resolve())[:1])
+    return getattr(load(address, unwrapped=False), "__bitverdict__", None)
+
+
 def defaults() -> dict[str, object]:
     """The arguments of a run that is asked nothing."""
     parser = argparse.ArgumentParser()
@@ -162,9 +175,13 @@ def checked(arguments: argparse.Namespace) -> list[CaseSource]:
     if arguments.contract and arguments.stems:
         raise UsageError(f"--contract {arguments.contract} and {' '.join(arguments.stems)}: give kernels or one contract, not both")
     addresses = [arguments.contract] if arguments.contract else list(dict.fromkeys(arguments.stems)) or kernels_with_a_contract()
+    tests = {address: found for address in addresses if (found := _test_at(address)) is not None}
     for address in addresses:
-        resolve(address)
+        if address not in tests:
+            resolve(address)
     if arguments.launcher:
+        if tests:
+            raise UsageError(f"--launcher {arguments.launcher}: {next(iter(tests))} names its own; leave one of them out")
         if len(addresses) != 1:
             raise UsageError(
                 f"--launcher {arguments.launcher}: is judged by one kernel's mathematics; name it, for example: run matmul"
@@ -189,7 +206,11 @@ def checked(arguments: argparse.Namespace) -> list[CaseSource]:
     if arguments.case and len(addresses) != 1:
         raise UsageError(f"--case {arguments.case!r}: has the fields of one kernel; name it, for example: run matmul --case ...")
     case_sources = [
-        CaseSource(address, machine, arguments.seed, arguments.launcher, tuning) for address in addresses for machine in machines
+        replace(tests[address](machine), seed=arguments.seed, tuning=tuning)
+        if address in tests
+        else CaseSource(address, machine, arguments.seed, arguments.launcher, tuning)
+        for address in addresses
+        for machine in machines
     ]
     if arguments.launcher and not any(source.required() for source in case_sources):  # what it claims and requires is read here
         raise UsageError(f"--launcher {arguments.launcher}: its requires takes no case of {addresses[0]}; mend the attribute")

@@ -1,6 +1,7 @@
-"""The public functions: `judged` makes a test of a kernel that its user describes.
+"""The public functions: `judged` makes a test of a kernel that its user describes, `test` of one whose mathematics is shipped,
+and `assert_right` judges one launch on operands that are given.
 
-What they return is a test for pytest, unittest and a plain call. This file is imported in workers too, with the user's own: what
+Tests are for pytest, unittest and a plain call. This file is imported in workers too, with the user's own: what
 judges is imported when it is asked.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import unittest
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,15 +18,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bitverdict.harness.contracts.described.contract import DescribedContract, Description
 from bitverdict.harness.contracts.described.dtypes import format_of
 from bitverdict.harness.contracts.described.operands import check_regimes
-from bitverdict.harness.model.found_again import FoundAgain
-from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.model.addresses import is_importing
+from bitverdict.harness.model.found_again import FoundAgain, import_address
+from bitverdict.harness.model.named_launcher import NamedLauncher
+from bitverdict.harness.model.paths import kernels_with_a_contract
+from bitverdict.harness.model.usage import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from bitverdict.harness.contracts.described.draw import Draw
     from bitverdict.harness.model.targets import Target
     from bitverdict.harness.session.case_source import CaseSource
 
-ACCUMULATIONS = ("fp32", "fp16", "bf16", "int32")
+ACCUMULATIONS = ("fp32", "fp16", "bf16", "tf32", "fp64")
 
 
 class Test(Protocol):
@@ -69,11 +74,10 @@ def judged(
     UsageError (value, rule, remedy) for anything asked that cannot be.
     """
     check_sealed(sealed, launcher)
-    if accumulation not in ACCUMULATIONS:
-        raise UsageError(f"judged(accumulation={accumulation!r}): must be one of {', '.join(ACCUMULATIONS)}")
+    check_accumulation(accumulation)
     if not callable(reference):
         raise UsageError(f"judged(reference={reference!r:.100}): must be a function of xp and the operands")
-    formats = tuple(format_of(each) for each in ((returns,) if isinstance(returns, str) or not _many(returns) else returns))
+    formats = formats_of(returns)
     check_regimes(regimes)
 
     def decorated(body: Callable[[Draw], Any]) -> Test:
@@ -98,25 +102,120 @@ def judged(
 
             return CaseSource(contract.address, target)
 
-        made = as_test(body.__name__, source, body)
+        made = as_test(body.__name__, source, body.__module__, body.__doc__)
         made.__contract__ = contract  # type: ignore[attr-defined]
         return made
 
     return decorated
 
 
-def as_test(name: str, source: Callable[[Target], CaseSource], of: Callable[..., Any]) -> Test:
-    """A function that judges the cases of `source`; `of` lends its documentation and its place."""
+def test(
+    kernel: Callable[..., Any] | str,
+    *,
+    like: str,
+    claims: Sequence[str] | None = None,
+    requires: Callable[..., bool] | None = None,
+    sealed: bool = False,
+) -> Test:
+    """Make a test of a launcher, by the mathematics of the shipped kernel `like`.
 
-    def test(*arguments: Any) -> None:
+        test_matmul = bv.test(matmul, like="matmul", claims=("strides", "bf16"), requires=lambda m, n, k: k % 8 == 0)
+
+    `kernel` is a function, or the address "FILE:FUNCTION" of one that this process never imports; FILE is looked for beside the
+    file that names it. It takes what the contract of `like` hands over ("A launcher of your own" in docs/judging.md). `claims`:
+    what it takes beyond contiguous fp16. `requires`: a predicate over fields of the problem, by their names: it is asked nothing
+    else. Without them those of the function's attributes hold.
+
+    UsageError (value, rule, remedy) for anything asked that cannot be.
+    """
+    check_sealed(sealed, kernel)
+    if like not in (known := kernels_with_a_contract()):
+        raise UsageError(f"test(like={like!r}): no such kernel{did_you_mean(like, known)}; known: {', '.join(known)}")
+    namespace = calling_namespace()
+    if isinstance(kernel, str):
+        launcher = NamedLauncher(absolute(kernel, namespace), None, claims, requires)
+    elif callable(kernel) and not hasattr(kernel, "def_file_line_number") and not hasattr(kernel, "configs"):
+        launcher = NamedLauncher(import_address(kernel), kernel, claims, requires)
+    else:
+        raise UsageError(f"test({kernel!r:.100}): must be a function that launches a kernel, or its address 'FILE:FUNCTION'")
+    where = FoundAgain(namespace, lambda: made, f"bv.test of {launcher.__name__}")
+
+    def source(target: Target) -> CaseSource:
+        from bitverdict.harness.session.case_source import CaseSource
+
+        address, folders = where()
+        return CaseSource(like, target, launcher=address, search_path=folders)
+
+    made = as_test(launcher.__name__, source, str(namespace.get("__name__")), f"{launcher.__name__}, like {like}.")
+    made.__launcher__ = launcher  # type: ignore[attr-defined]
+    return made
+
+
+def assert_right(
+    function: Callable[..., Any] | str,
+    operands: Sequence[Any],
+    *,
+    reference: Callable[..., Any],
+    target: str | None = None,
+    exact: bool = False,
+    returns: Any = (),
+    accumulation: str = "fp32",
+    real_values: bool = True,
+) -> None:
+    """Judge one launch, ``function(*operands)``, and raise AssertionError with the report where it is wrong.
+
+        bv.assert_right(matmul, (a, b), reference=lambda xp, a, b: a @ b, target="emulated:sm_90")
+
+    `function` is one of a file, or its address "FILE:FUNCTION": a worker imports it. `operands` are tensors and numbers; their
+    words are copied. `reference(xp, *operands)` and the other arguments are those of `judged`. `target`: one, by its name; None:
+    all that are here. An emulated one is asked under several schedules. A launch that cannot be decided is an AssertionError too;
+    `unittest.SkipTest` says that the target lacks a feature.
+    """
+    if is_importing():  # the file is imported to be judged, and this call is not asked
+        return
+    from bitverdict.harness.frontends.one_launch import judge_launch
+
+    address = absolute(function, calling_namespace()) if isinstance(function, str) else import_address(function)
+    judge_launch(
+        address,
+        operands,
+        reference,
+        target=target,
+        exact=exact,
+        returns=formats_of(returns),
+        accumulation=check_accumulation(accumulation),
+        real_values=real_values,
+    )
+
+
+def load_tests(module: str) -> Callable[..., unittest.TestSuite]:
+    """The function `load_tests` of a module, for unittest: ``load_tests = bv.load_tests(__name__)``.
+
+    It gives unittest the tests of the module that `judged` and `test` made; those that are methods it finds by itself.
+    """
+
+    def load(loader: unittest.TestLoader, standard: unittest.TestSuite, pattern: str | None) -> unittest.TestSuite:
+        for name, found in vars(sys.modules[module]).items():
+            if name.startswith("test") and hasattr(found, "__bitverdict__"):
+                kind = type(name, (unittest.TestCase,), {name: found, "__module__": module})
+                standard.addTest(kind(name))
+        return standard
+
+    return load
+
+
+def as_test(name: str, source: Callable[[Target], CaseSource], module: str, documentation: str | None) -> Test:
+    """A function that judges the cases of `source`."""
+
+    def held(*arguments: Any) -> None:
         from bitverdict.harness.frontends.called_test import hold
 
         hold(source, arguments[0] if arguments else None)
 
-    test.__name__, test.__qualname__, test.__doc__, test.__module__ = name, name, of.__doc__, of.__module__
-    test.__signature__ = inspect.Signature()  # type: ignore[attr-defined]  # pytest takes parameters for fixtures
-    test.__bitverdict__ = source  # type: ignore[attr-defined]
-    return test
+    held.__name__, held.__qualname__, held.__doc__, held.__module__ = name, name, documentation, module
+    held.__signature__ = inspect.Signature()  # type: ignore[attr-defined]  # pytest takes parameters for fixtures
+    held.__bitverdict__ = source  # type: ignore[attr-defined]
+    return held
 
 
 def check_sealed(sealed: bool, launcher: object) -> None:
@@ -151,5 +250,13 @@ def calling_namespace() -> dict[str, Any]:
     return frame.f_globals
 
 
-def _many(returns: Any) -> bool:
-    return isinstance(returns, list | tuple)
+def formats_of(returns: Any) -> tuple[str, ...]:
+    """The formats that `returns` names: one, or several in a tuple or a list. UsageError for an unknown one."""
+    return tuple(format_of(each) for each in (returns if isinstance(returns, list | tuple) else (returns,)))
+
+
+def check_accumulation(name: str) -> str:
+    """`name`; UsageError for no type that a kernel may sum in."""
+    if name not in ACCUMULATIONS:
+        raise UsageError(f"accumulation={name!r}: must be one of {', '.join(ACCUMULATIONS)}")
+    return name

@@ -20,9 +20,11 @@ def _by_bound(expected: ExpectedOutput, got: np.ndarray) -> np.ndarray:
 
 
 def values(format_name: str, codes: np.ndarray) -> np.ndarray:
-    """float64 values of unsigned words in `format_name` (a reference format, or intN)."""
+    """float64 values of unsigned words in `format_name` (a reference format, intN or bool)."""
     if format_name.startswith(("int", "uint")):
         return codes.view(np.dtype(format_name)).astype(np.float64)
+    if format_name == "bool":
+        return codes.astype(np.float64)
     from bitverdict.reference.formats import FORMATS, decode
 
     found = FORMATS[format_name]

@@ -88,10 +88,15 @@ def look_in(folders: Iterable[str]) -> None:
         importlib.invalidate_caches()
 
 
-def load(address: str) -> Any:
-    """The object at ``package.module:NAME`` or ``path/file.py:NAME``; a file is imported once per process."""
-    if address in _known:
-        return _known[address]
+def load(address: str, *, unwrapped: bool = True) -> Any:
+    """The object at ``package.module:NAME`` or ``path/file.py:NAME``; a file is imported once per process.
+
+    Of what stands for a launcher it is the launcher, if `unwrapped`."""
+    found = _known.get(address) or _load(address)
+    return getattr(found, "__launcher__", found) if unwrapped else found
+
+
+def _load(address: str) -> Any:
     place, _, name = current(address).rpartition(":")
     if not place or not name:
         raise UsageError(f"address {address!r}: must be package.module:NAME or path/file.py:NAME")
@@ -112,8 +117,7 @@ def load(address: str) -> Any:
             said = _where(error, Path())
             raise UsageError(f"address {address!r}: {place} cannot be imported: {said}; mend the module") from error
     try:
-        found = attrgetter(name)(module)
-        return getattr(found, "__launcher__", found)
+        return attrgetter(name)(module)
     except AttributeError:
         public = [n for n, value in vars(module).items() if not n.startswith("_") and _may_be_named(value, module)]
         shown = ", ".join(public[:12]) or "no function and no contract"
@@ -132,7 +136,8 @@ def load_afresh(address: str) -> Any:
     module = sys.modules.get(place)
     path = Path(place).resolve() if place.endswith(".py") else Path(str(module.__file__ if module else place))
     found = attrgetter(name)(_load_file(path, address, again=place if module else ""))
-    return getattr(found, "__launcher__", found)
+    stands_for = getattr(found, "__launcher__", None)
+    return found if stands_for is None else stands_for.afresh()
 
 
 def is_importing() -> bool:

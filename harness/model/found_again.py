@@ -57,12 +57,12 @@ class FoundAgain:
 
 
 def search_path(file: Path) -> tuple[str, ...]:
-    """The folders of `sys.path` that are neither Python's own nor of installed packages, and the one that the package of `file`
-    lies in."""
+    """The folder of `file`, or that its package lies in, and those of `sys.path` that are neither Python's own nor of installed
+    packages."""
     root = file.parent
     while (root / "__init__.py").is_file():
         root = root.parent
-    listed = [str(root)] if root != file.parent else []
+    listed = [str(root)]
     listed += [os.path.abspath(entry) for entry in sys.path]
     ours = str(IMPORTED_FROM)
     return tuple(

@@ -43,6 +43,7 @@ class CaseSource:
     launcher: str = ""
     tuning: str = ""  # what autotuners take in every case; "": in each case another configuration, and the tuning runs in one
     shown: Shown | None = None  # what a first launch showed of the launcher
+    search_path: tuple[str, ...] = ()  # folders in which the launcher's file finds its modules
     only: tuple[Case, ...] | None = None  # these cases, and no others
     keeps: Callable[[Case], bool] | None = None  # whether a case is asked for; None: all are
     selected: str = ""  # what chose them, for a person
@@ -156,6 +157,7 @@ class CaseSource:
             case = replace(case, contract=self.address)
         if not self.launcher:
             return case
+        case = replace(case, search_path=self.search_path)
         adapt: Callable[[Case, str], Case | None] | None = getattr(self.contract, "for_launcher", None)
         asked = adapt(case, self.launcher) if adapt else replace(case, launcher=self.launcher, config=None)
         expected_outcome = self.contract.expected_outcome(asked, self.target) if asked is not None else None

@@ -165,7 +165,7 @@ def text_of(*shown: Any) -> str:
     """What `shown` looks like in a log of 140 columns, without colour."""
     page = Console(width=140, file=io.StringIO(), record=True)
     for item in shown:
-        page.print(item)
+        page.print(item, soft_wrap=True)  # a line to be copied stays whole
     return page.export_text()
 
 

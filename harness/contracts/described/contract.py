@@ -16,10 +16,11 @@ from bitverdict.harness.contracts.described import decisions
 from bitverdict.harness.contracts.described.arguments import assign, check_arguments
 from bitverdict.harness.contracts.described.before_launch import Used, nothing_is_launched
 from bitverdict.harness.contracts.described.draw import Discarded, Draw, operands_of
-from bitverdict.harness.contracts.described.dtypes import format_of, format_of_result, torch_dtype
+from bitverdict.harness.contracts.described.dtypes import format_of, torch_dtype
 from bitverdict.harness.contracts.described.operands import PLAIN, SPECIAL, operand
 from bitverdict.harness.contracts.described.outputs import expected_output
 from bitverdict.harness.contracts.described.record import OPERANDS, Drawn, Entry
+from bitverdict.harness.contracts.described.returned import Returned
 from bitverdict.harness.model.case import CASE_VERSION, Case, Operand
 from bitverdict.harness.model.contract import Contract, ExpectedOutput, Undecided
 from bitverdict.harness.model.usage import BodyError, UsageError
@@ -63,8 +64,7 @@ class DescribedContract(Contract):
 
     def __init__(self, description: Description, where: Callable[[], tuple[str, tuple[str, ...]]]) -> None:
         self.description, self.where = description, where
-        self._returned: dict[str, Any] = {}
-        self._written: frozenset[str] = frozenset()
+        self._returned = Returned({}, frozenset())
 
     @property
     def address(self) -> str:  # type: ignore[override]  # known once its module is
@@ -208,7 +208,7 @@ class DescribedContract(Contract):
     def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Callable | None) -> Mapping[str, Any]:
         import torch
 
-        self._returned, self._written = {}, frozenset()
+        self._returned = Returned({}, frozenset())
         entries: tuple[Entry, ...] = case.problem.draws
         names = self.names(entries)
         outputs: list[Any] = []
@@ -231,28 +231,14 @@ class DescribedContract(Contract):
             made = launcher(*(made if isinstance(made, tuple) else (made,)))
             if made is None and outputs:
                 made = tuple(outputs)
-        return self._named(made, tensors)
-
-    def _named(self, made: Any, tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-        """What a body returned, by name: an operand that is returned has its own, one output is "out", several "out 0", ..."""
-        if isinstance(made, Mapping):
-            made = tuple(made.values())
-        returned = tuple(made) if isinstance(made, tuple | list) else (made,)
-        found: dict[str, Any] = {}
-        for place, each in enumerate(returned):
-            own = next((name for name, tensor in tensors.items() if _is(each, tensor)), None)
-            found[own or ("out" if len(returned) == 1 else f"out {place}")] = each
-        self._written = frozenset(name for name in found if name in tensors)
-        self._returned = {
-            "outputs": [[name, format_of_result(each.dtype) if hasattr(each, "dtype") else ""] for name, each in found.items()]
-        }
-        return found
+        self._returned = Returned.of(made, tensors)
+        return self._returned.outputs
 
     def written(self, case: Case) -> frozenset[str]:
-        return self._written
+        return self._returned.written
 
     def recorded(self, case: Case) -> dict:
-        return dict(self._returned)
+        return self._returned.recorded
 
     def declared(self, case: Case) -> frozenset[str] | None:
         from bitverdict.reference.tracing import Untraceable, declared_formats
@@ -309,13 +295,3 @@ class DescribedContract(Contract):
             place: entry.name or parameters.get(place, "") or f"operand {number}"
             for number, (place, entry) in enumerate(operands_of(entries))
         }
-
-
-def _is(returned: Any, tensor: torch.Tensor) -> bool:
-    """Whether what a body returned is an operand, or a view of all of it."""
-    if returned is tensor:
-        return True
-    try:
-        return returned.data_ptr() == tensor.data_ptr() and returned.numel() == tensor.numel() > 0
-    except (AttributeError, RuntimeError):
-        return False

@@ -87,5 +87,10 @@ def _integers(name: str, format_name: str, traced: TracedOutput) -> ExpectedOutp
     words, _, _, open_ = traced.interval(format_name)
     open_ = open_ | traced.unknown
     return ExpectedOutput(
-        name=name, format=format_name, shape=traced.shape, words=words, inconclusive=open_ if open_.any() else None, basis=Basis.EXACT
+        name=name,
+        format=format_name,
+        shape=traced.shape,
+        words=words,
+        inconclusive=open_ if open_.any() else None,
+        basis=Basis.EXACT,
     )

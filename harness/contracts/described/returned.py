@@ -1,0 +1,48 @@
+"""What a launcher returned, by name, and which of it is an operand that it wrote in place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bitverdict.harness.contracts.described.dtypes import format_of_result
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Returned:
+    """`outputs` by name: an operand that is returned has its own, one output is "out", several "out 0", "out 1", ..."""
+
+    outputs: dict[str, Any]
+    written: frozenset[str]
+
+    @classmethod
+    def of(cls, made: Any, tensors: Mapping[str, torch.Tensor]) -> Returned:
+        """Of `made`, a tensor, a tuple, a list or a mapping of them."""
+        if isinstance(made, Mapping):
+            made = tuple(made.values())
+        listed = tuple(made) if isinstance(made, tuple | list) else (made,)
+        found: dict[str, Any] = {}
+        for place, each in enumerate(listed):
+            own = next((name for name, tensor in tensors.items() if _is(each, tensor)), None)
+            found[own or ("out" if len(listed) == 1 else f"out {place}")] = each
+        return cls(found, frozenset(name for name in found if name in tensors))
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """Names and formats, for `Contract.recorded`."""
+        formats = {name: format_of_result(each.dtype) if hasattr(each, "dtype") else "" for name, each in self.outputs.items()}
+        return {"outputs": [[name, kind] for name, kind in formats.items()]}
+
+
+def _is(returned: Any, tensor: torch.Tensor) -> bool:
+    """Whether what was returned is an operand, or a view of all of it."""
+    if returned is tensor:
+        return True
+    try:
+        return returned.data_ptr() == tensor.data_ptr() and returned.numel() == tensor.numel() > 0
+    except (AttributeError, RuntimeError):
+        return False
