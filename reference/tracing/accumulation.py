@@ -66,8 +66,11 @@ def accumulation_type(name: str) -> Accumulation:
 
 
 def widened(low: np.ndarray, high: np.ndarray, relative: np.ndarray | float, absolute: np.ndarray | float = 0.0) -> Ends:
-    """[low, high] after an error of at most `relative` of the exact result and `absolute`."""
-    return low - (np.abs(low) * relative + absolute), high + (np.abs(high) * relative + absolute)
+    """[low, high] after an error of at most `relative` of the exact result and `absolute`; an infinity stays one."""
+    down, up = low - (np.abs(low) * relative + absolute), high + (np.abs(high) * relative + absolute)
+    if np.isfinite(np.add.reduce(down, axis=None) + np.add.reduce(up, axis=None)):
+        return down, up
+    return np.where(np.isinf(low), low, down), np.where(np.isinf(high), high, up)
 
 
 def stored_ends(name: str, low: np.ndarray, high: np.ndarray) -> Ends:

@@ -17,8 +17,8 @@ is at most the product of all factors above one, and overflows where that does; 
 subnormal, its rounding is an absolute error, multiplied by the factors above one.
 
 *Words of a quotient.* `Function` "divide" of `function_errors.py`. By an exact power of two nothing is lost but in the subnormals.
-Where a reciprocal would be subnormal it may be flushed: an absolute error of |a| times the smallest normal number. That of a
-subnormal divisor may overflow.
+Where a reciprocal would be subnormal it may be zero, or off by |a| times half the smallest subnormal number. That of a subnormal
+divisor may overflow.
 """
 
 from __future__ import annotations
@@ -59,8 +59,7 @@ def add_(trace: Trace, name: str, left: Traced, right: Traced, sign: float) -> T
         chain_ends = raw = al + bl, ah + bh
         if not (all_finite(raw[0]) and all_finite(raw[1])):
             meets = ((al == -np.inf) & (bh == np.inf)) | ((ah == np.inf) & (bl == -np.inf))
-        if error is not None:  # the ends are float64's as well
-            raw = widened(*raw, MARGIN)
+        raw = widened(*raw, _margin(error, raw))
     count = sum(each.count for each in parts) + 2 - len(parts)
     chain = Chain("sum", count, *chain_ends, (left, right))
     if not trace.rounds(name):
@@ -70,10 +69,10 @@ def add_(trace: Trace, name: str, left: Traced, right: Traced, sign: float) -> T
             magnitude = chain.magnitude
             unit, farthest = trace.accumulation.unit, np.maximum(np.abs(chain_ends[0]), np.abs(chain_ends[1]))
             reach = (magnitude + farthest) / 2 * (1 + unit) ** (count - 2)
-            lost = np.where(_whole(trace, parts, left, right, magnitude), 0.0, (count - 2) * unit * (1 + MARGIN) * reach)
-            lost = lost if error is None else lost + 2 * count * V * magnitude  # float64's own
+            lost = np.where(_whole(trace, left, right, magnitude), 0.0, (count - 2) * unit * (1 + MARGIN) * reach)
+            lost = lost if error is None else lost + np.where(error > 0, 2 * count * V * magnitude, 0.0)  # float64's own
             lost = np.where(np.isnan(lost), 0.0, np.minimum(lost, count * unit * trace.accumulation.largest))
-            raw = widened(*chain_ends, 0.0 if error is None else MARGIN, lost)
+            raw = widened(*chain_ends, _margin(error, chain_ends), lost)
             rises = (magnitude + chain_ends[1]) / 2 + lost >= trace.accumulation.largest
             falls = (magnitude - chain_ends[0]) / 2 + lost >= trace.accumulation.largest
             if rises.any() or falls.any():
@@ -83,6 +82,12 @@ def add_(trace: Trace, name: str, left: Traced, right: Traced, sign: float) -> T
     return computed(trace, value, error, ends, (left, right), meets=meets, chain=chain)
 
 
+def _margin(error: np.ndarray | None, ends: Ends) -> np.ndarray:
+    """What float64 may have lost of the ends, relatively: nothing where both are one exact number."""
+    apart = ends[0] != ends[1]
+    return np.where(apart if error is None else apart | (error > 0), MARGIN, 0.0)
+
+
 def _terms(array: Traced) -> Ends:
     """The ends that an operand of a sum brings: of a chain without its own roundings."""
     if array.chain is not None and array.chain.kind == "sum":
@@ -90,15 +95,13 @@ def _terms(array: Traced) -> Ends:
     return array.ends
 
 
-def _whole(trace: Trace, parts: list[Chain], left: Traced, right: Traced, magnitude: np.ndarray) -> np.ndarray | bool:
+def _whole(trace: Trace, left: Traced, right: Traced, magnitude: np.ndarray) -> np.ndarray | bool:
     """Whether all terms are integers whose magnitudes sum to less than 1 / u: then no order rounds."""
     if left.error is not None or right.error is not None:
         return False
     ends = [*_terms(left), *_terms(right)]
-    whole: np.ndarray | bool = magnitude * trace.accumulation.unit < 1
-    for end in ends:
-        whole = whole & (np.floor(end) == end)
-    return whole if all(chain.low is chain.high for chain in parts) else False
+    whole = (magnitude * trace.accumulation.unit < 1) & (ends[0] == ends[1]) & (ends[2] == ends[3])
+    return whole & (np.floor(ends[0]) == ends[0]) & (np.floor(ends[2]) == ends[2])
 
 
 def _sum_of(left: np.ndarray | None, right: np.ndarray | None) -> np.ndarray:
@@ -177,8 +180,8 @@ def product(trace: Trace, name: str, left: Traced, right: Traced) -> Traced:
             meets = zero_meets_infinity(*factors)
     count = sum(each.count for each in parts) + 2 - len(parts)
     chain, how = Chain("product", count, *chain_ends, (left, right)), trace.accumulation
-    if raw is not None and error is not None:
-        raw = widened(*raw, MARGIN + 2 * count * V)
+    if raw is not None and (error is not None or raw[0] is not raw[1]):
+        raw = widened(*raw, _margin(error, raw) * (1 + count / 64))
     if not trace.rounds(name):
         ends = raw
     else:
@@ -286,9 +289,8 @@ def quotient(trace: Trace, name: str, left: Traced, right: Traced, rule: Functio
         low, high = (one, other) if one is other else (np.minimum(one, other), np.maximum(one, other))
         straddles = None
     else:
-        four = al / bl, al / bh, ah / bl, ah / bh
-        low = np.minimum(np.minimum(four[0], four[1]), np.minimum(four[2], four[3]))
-        high = np.maximum(np.maximum(four[0], four[1]), np.maximum(four[2], four[3]))
+        quotients = [al / bl, al / bh] if al is ah else [al / bl, al / bh, ah / bl, ah / bh]
+        low, high = np.minimum.reduce(quotients), np.maximum.reduce(quotients)
         straddles = (bl < 0) & (bh > 0)
         if straddles.any():
             low, high = np.where(straddles, -np.inf, low), np.where(straddles, np.inf, high)
@@ -319,8 +321,9 @@ def _by_reciprocal(
     sizes = np.abs(right[0]), np.abs(right[1])
     large, small = np.maximum(*sizes) * least_normal >= 1 - 2.0**-16, np.minimum(*sizes) < least_normal
     if large.any():
-        lost = np.where(large & np.isfinite(a), a * least_normal, 0.0)
-        low, high = low - lost, high + lost
+        lost = np.where(large & np.isfinite(a), a * least_normal * 2 * trace.accumulation.unit, 0.0)
+        low = np.where(large & (low >= 0), 0.0, low - lost)
+        high = np.where(large & (high <= 0), 0.0, high + lost)
     small = small & ((right[0] != 0) | (right[1] != 0))
     if not small.any():
         return low, high, None
