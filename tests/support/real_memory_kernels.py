@@ -67,3 +67,13 @@ def split_words(x, y, SIZE: gl.constexpr):
     halves.store((gl.load(x + gl.arange(0, SIZE, layout=layout)).to(gl.float32) / 3).to(gl.float16))
     words = halves.reinterpret(gl.int32, [SIZE // 2], plain)
     gl.store(y + gl.arange(0, SIZE // 2, layout=layout), words.load(layout))
+
+
+@triton.jit
+def reduced(x, out, factor, SIZE: tl.constexpr, LARGEST: tl.constexpr):
+    """out = out + x * factor, or the larger of the two, by bulk copies that combine."""
+    value = (x.load([0, 0]).to(tl.float32) * factor).to(tl.float16)  # (SIZE, SIZE)
+    if LARGEST:
+        out.atomic_max([0, 0], value)
+    else:
+        out.atomic_add([0, 0], value)

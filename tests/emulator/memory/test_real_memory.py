@@ -11,6 +11,10 @@ import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from bitverdict.harness.emulator import LaunchOptions, emulated
+from bitverdict.kernels.block_scaled_matmul import block_scaled_matmul
+from bitverdict.kernels.fused_gather_scatter_matmul import fused_gather_scatter_matmul
+from bitverdict.kernels.split_k_matmul import Config, split_k_matmul
+from bitverdict.kernels.warp_specialized_matmul import warp_specialized_matmul
 from tests.support import real_memory_kernels as kernels
 
 SIZE = 64
@@ -92,7 +96,7 @@ def test_atomic_sums_are_sums_of_real_values_in_any_order() -> None:
             assert agrees(device, sums, expected).all()
 
 
-@pytest.mark.parametrize("arch", ["sm_100"])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
 def test_products_of_computed_tiles_through_rings_and_bulk_stores(arch: str) -> None:
     """mma.sync, wgmma and tcgen05: the accumulator, an operand that was computed and rounded, tiles of a pipelined loop."""
     a, b, c = drawn(SIZE, SIZE), drawn(SIZE, SIZE, seed=1), drawn(3 * SIZE, SIZE, seed=2)
@@ -157,3 +161,49 @@ def test_what_the_host_chose_by_a_rounded_word_is_unknown() -> None:
         assert np.isfinite(device.real_values(y).error).all() and not device.hangs
         kernels.scaled[(1,)](x, y, y.max().item(), 128, BLOCK=128)
         assert np.isinf(device.real_values(y).error).all() and device.hangs == [("item", "")]
+
+
+def test_bulk_copies_combine_real_values() -> None:
+    x, start = drawn(SIZE, SIZE), drawn(SIZE, SIZE, seed=1)
+    product, there = x.double().numpy() / 3, start.double().numpy()
+    for largest, expected in ((False, product + there), (True, np.maximum(product, there))):
+        out = start.clone()
+        tiles = [TensorDescriptor.from_tensor(each, [SIZE, SIZE]) for each in (x, out)]
+        with reals() as device:
+            kernels.reduced[(1,)](*tiles, 1 / 3, SIZE, largest)
+            assert agrees(device, out, expected).all() and not device.hangs
+
+
+def test_partitions_rings_and_workspaces_carry_what_was_computed() -> None:
+    """Warp-specialised, persistent and split kernels; rows gathered and scattered; parts summed by programs, kernels, atomics."""
+    a, b = drawn(72, 80), drawn(80, 136, seed=1)
+    expected = a.double() @ b.double()
+    with reals("sm_100") as device:
+        found = warp_specialized_matmul(a, b, torch.empty(72, 136, dtype=torch.float16), programs=2)
+        assert agrees(device, found, expected.numpy()).all()
+        rows, places = torch.randperm(72, dtype=torch.int32), torch.randperm(72, dtype=torch.int32)
+        out = torch.zeros(72, 136, dtype=torch.bfloat16)
+        wide = [each.bfloat16() for each in (a, b)]
+        fused_gather_scatter_matmul(wide[0], rows, wide[1], places, block_k=64, out=out)
+        product = torch.zeros(72, 136, dtype=torch.double)
+        product[places.long()] = wide[0].double()[rows.long()] @ wide[1].double()
+        assert agrees(device, out, product.numpy()).all() and not device.hangs
+    for reduction in ("second kernel", "last program", "atomics"):
+        with reals() as device:
+            found = split_k_matmul(a, b, out_dtype=torch.float32, config=Config(block_k=32, split=3, reduction=reduction))
+            assert agrees(device, found, expected.numpy()).all(), (reduction, device.hangs)
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+def test_scales_of_blocks_multiply_the_real_values(arch: str) -> None:
+    """mxfp8: by tcgen05 with scales in tensor memory, and as the compiler widens it."""
+    drawing = torch.Generator().manual_seed(0)
+    a, b = (drawn(128, 128, seed=i).to(torch.float8_e4m3fn) for i in range(2))
+    scales = [torch.randint(124, 130, (1, 1, 32, 4, 4), dtype=torch.uint8, generator=drawing) for _ in range(2)]
+    wide = []
+    for each, by in zip((a, b), scales, strict=True):
+        factor = 2.0 ** (by.double().permute(0, 3, 2, 1, 4).reshape(128, 4) - 127)
+        wide.append(each.double() * factor.repeat_interleave(32, 1))
+    with reals(arch) as device:
+        found = block_scaled_matmul(a, scales[0], b, scales[1])
+        assert agrees(device, found, (wide[0] @ wide[1].T).numpy()).all(), device.hangs
