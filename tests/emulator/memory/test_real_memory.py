@@ -11,6 +11,9 @@ import torch
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from bitverdict.harness.emulator import LaunchOptions, emulated
+from bitverdict.harness.emulator.memory.real_access import RealAccess
+from bitverdict.harness.emulator.mlir_reader import Operation
+from bitverdict.harness.emulator.numerics.real_values import Real
 from bitverdict.kernels.block_scaled_matmul import block_scaled_matmul
 from bitverdict.kernels.fused_gather_scatter_matmul import fused_gather_scatter_matmul
 from bitverdict.kernels.split_k_matmul import Config, split_k_matmul
@@ -62,6 +65,18 @@ def test_a_word_that_the_host_wrote_is_exact_again() -> None:
         assert agrees(device, y, np.ones(128)).all() and agrees(device, z, expected).all()
 
 
+def test_a_write_that_nothing_was_given_for_is_unknown_by_name() -> None:
+    """Not exact: a lowering that writes memory without a rule for real values must not pass for one that has one."""
+    told = list[str]()
+    access = RealAccess(lambda op, reason: told.append(reason))
+    first, second = (Operation(f"made.{line}", [], [], {}, [], [], [], "", "", line=line) for line in (3, 7))
+    access.give(first, "f16", np.zeros(4, np.uint16), Real(np.zeros(4)))
+    assert access.take(first, (4,)) is None and not told
+    access.give(first, "f16", np.zeros(4, np.uint16), Real(np.zeros(4)))
+    found = access.take(second, (4,))
+    assert found is not None and np.isinf(found.error).all() and told == ["made.7"]
+
+
 def test_another_tensor_at_the_place_of_one_that_is_gone_is_not_it() -> None:
     """Its words may be a copy of the old ones, of which nothing is known; others are exact."""
     x = drawn(128)
@@ -98,14 +113,16 @@ def test_atomic_sums_are_sums_of_real_values_in_any_order() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
 def test_products_of_computed_tiles_through_rings_and_bulk_stores(arch: str) -> None:
-    """mma.sync, wgmma and tcgen05: the accumulator, an operand that was computed and rounded, tiles of a pipelined loop."""
-    a, b, c = drawn(SIZE, SIZE), drawn(SIZE, SIZE, seed=1), drawn(3 * SIZE, SIZE, seed=2)
+    """mma.sync, wgmma and tcgen05: the accumulator, an operand that was computed and rounded, tiles of a pipelined loop that an
+    earlier launch computed."""
+    a, b, given = drawn(SIZE, SIZE), drawn(SIZE, SIZE, seed=1), drawn(3 * SIZE, SIZE, seed=2)
     p = a.double() @ b.double() / 11
-    expected = (p @ c.double().view(3, SIZE, SIZE).sum(0)).numpy()
-    tiles = [TensorDescriptor.from_tensor(each, [SIZE, SIZE]) for each in (a, b, c)]
+    expected = (p @ given.double().view(3, SIZE, SIZE).sum(0)).numpy() / 5
     for schedule in ("eager", "latest"):
-        out = torch.zeros(SIZE, SIZE, dtype=torch.float16)
+        c, out = torch.zeros(3 * SIZE, SIZE, dtype=torch.float16), torch.zeros(SIZE, SIZE, dtype=torch.float16)
+        tiles = [TensorDescriptor.from_tensor(each, [SIZE, SIZE]) for each in (a, b, c)]
         with emulated(arch, schedule, options=LaunchOptions(real_values=frozenset())) as device:
+            kernels.scaled[(3 * SIZE,)](given, c, 1 / 5, c.numel(), BLOCK=SIZE)
             target = TensorDescriptor.from_tensor(out, [SIZE, SIZE])
             kernels.two_products[(1,)](*tiles, target, 1 / 11, SIZE=SIZE, STEPS=3, AHEAD=0)
             found = device.real_values(out)
