@@ -17,6 +17,7 @@ from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.global_memory import Landing
 from bitverdict.harness.emulator.memory.global_order import BULK
 from bitverdict.harness.emulator.memory.onchip import View
+from bitverdict.harness.emulator.memory.real_shadows import rounded
 from bitverdict.harness.emulator.memory.tensor_maps import Descriptor, check_alignment, check_sign
 from bitverdict.harness.emulator.memory.undefined_lanes import note_of
 
@@ -97,6 +98,8 @@ class Tma:
         def land() -> None:
             found = self.memory.load(op, addresses, inside, padding, target.dtype, agent, None)
             carried = self.memory.carried(addresses, inside, target.dtype.itemsize)
+            if descriptor.to_tf32 and self.cta.launch.real_access is not None:
+                carried = rounded(carried, found, inside)
             target.put(descriptor.loaded(found, inside).reshape(target.shape), carried)
             self.mbarriers.receive(op, barrier, addresses.size * target.dtype.itemsize // ctas, flight)
 

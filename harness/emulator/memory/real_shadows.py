@@ -71,6 +71,15 @@ def moved(element: str, value: np.ndarray, error: np.ndarray, shape: tuple[int, 
     return Moved(kind, np.broadcast_to(value, shape), np.broadcast_to(error, shape))
 
 
+def rounded(carried: Moved | None, words: np.ndarray, inside: np.ndarray | None) -> Moved:
+    """What fp32 `words`, which carry `carried`, carry once they are rounded on their way, where they are `inside`."""
+    value, error = value_of(words, "f32"), np.zeros(words.shape)
+    if carried is not None:
+        value, error, _ = read_as(carried, words, "f32")
+    found = moved("f32", value, error, words.shape)
+    return found if inside is None else found.where(inside)
+
+
 def read_as(carried: Moved, words: np.ndarray, element: str) -> tuple[np.ndarray, np.ndarray, bool]:
     """(value, error, whether all are read in the type they were computed in) of `words` (held as `element` is, of the shape of
     `carried`) that are read as `element`. What was computed in another type is unknown, unless it is exact there."""

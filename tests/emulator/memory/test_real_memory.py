@@ -19,6 +19,7 @@ from bitverdict.kernels.fused_gather_scatter_matmul import fused_gather_scatter_
 from bitverdict.kernels.split_k_matmul import Config, split_k_matmul
 from bitverdict.kernels.warp_specialized_matmul import warp_specialized_matmul
 from tests.support import real_memory_kernels as kernels
+from tests.support import tile_kernels
 
 SIZE = 64
 
@@ -224,3 +225,12 @@ def test_scales_of_blocks_multiply_the_real_values(arch: str) -> None:
     with reals(arch) as device:
         found = block_scaled_matmul(a, scales[0], b, scales[1])
         assert agrees(device, found, (wide[0] @ wide[1].T).numpy()).all(), device.hangs
+
+
+def test_a_load_that_rounds_to_tf32_keeps_the_real_values() -> None:
+    table = drawn(16, 32, dtype=torch.float32)
+    out = torch.zeros(16, 32)
+    with reals() as device:
+        descriptor = TensorDescriptor.from_tensor(table, [16, 32], round_f32_to_tf32=True)
+        tile_kernels.descriptor_rows[(1,)](descriptor, out, ROWS=16, COLUMNS=32)
+        assert agrees(device, out, table.double().numpy()).all() and not torch.equal(out, table)
