@@ -107,7 +107,7 @@ def test_integers_wrap_around_in_their_own_type() -> None:
     assert low.dtype == np.uint32 and low[0] == high[0] == 1 << 31 and not open_.any()
 
 
-def test_a_conversion_to_integers_hangs_at_whole_numbers_and_beyond_its_range() -> None:
+def test_a_conversion_hangs_at_whole_numbers_and_beyond_the_range() -> None:
     output = one(lambda xp, x: xp.astype(x / 3 * 3, xp.int32), fp32(5.0, 5.5, 3e9))
     assert output.unknown.tolist() == [True, False, True]
 
