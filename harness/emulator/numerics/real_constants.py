@@ -37,8 +37,8 @@ def _short(value: float, precision: int) -> bool:
 def constant(word: Any, fmt: str | None) -> Real:
     """The Real of the constant `word` in the format `fmt` (None: fp64)."""
     value = np.float64(widen(np.asarray(word), fmt))
-    precision = PRECISION.get(fmt, 2)
-    if _short(float(value), precision):
+    precision, least = PRECISION.get(fmt, 2), 0.0 if fmt is None else 2.0 ** (1 - FORMATS[fmt].bias)
+    if _short(float(value), precision) and (value == 0 or abs(value) >= least):  # a subnormal has few bits at any rate
         return Real(value)
     if fmt is None:
         return Real(value, np.float64(np.abs(value) * UNIT))
