@@ -18,21 +18,30 @@ os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 os.environ.setdefault("HARNESS_TRANSLATIONS", "off")
 
 import argparse  # noqa: E402
+import cProfile  # noqa: E402
+import pstats  # noqa: E402
 import statistics  # noqa: E402
 import sys  # noqa: E402
 import time  # noqa: E402
 from collections.abc import Callable, Iterator  # noqa: E402
-from dataclasses import dataclass  # noqa: E402
+from dataclasses import dataclass, replace  # noqa: E402
+from functools import partial  # noqa: E402
 from pathlib import Path  # noqa: E402
+from typing import Any  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.everyday_kernels import CASES  # noqa: E402
 from bitverdict.harness.emulator import emulated  # noqa: E402
-from bitverdict.harness.emulator.device import LaunchOptions  # noqa: E402
+from bitverdict.harness.emulator.device import Device  # noqa: E402
+from bitverdict.harness.judge.judge import judge  # noqa: E402
+from bitverdict.harness.model.paths import kernels_with_a_contract  # noqa: E402
+from bitverdict.harness.model.targets import targets  # noqa: E402
+from bitverdict.harness.session.case_source import CaseSource  # noqa: E402
 
 MEDIAN, MOST, ROUNDS, LEAST_SECONDS = 3.0, 5.0, 7, 0.02
-SIDES = {"without": LaunchOptions(), "with": LaunchOptions(real_values=frozenset())}
+CASES_OF_EACH = 3
+SIDES = (None, frozenset[str]())
 Launch = Callable[[], object]
 
 
@@ -49,37 +58,75 @@ class Row:
     refused: str = ""
 
 
-def timed(launch: Launch, options: LaunchOptions, repeats: int) -> tuple[float, str]:
-    """(seconds of the processor of one launch, what hangs)."""
-    with emulated("sm_90", options=options) as device:
-        begun = time.process_time()
+class Clock:
+    """Seconds of the processor that launches take, of each emulated device, whatever its own options say of real values."""
+
+    def __init__(self) -> None:
+        self.real_values: frozenset[str] | None = None
+        self.seconds = 0.0
+        self.hangs: set[str] = set()
+        run = Device.run
+
+        def timed(device: Device, *given: Any, **named: Any) -> None:
+            device.options = replace(device.options, real_values=self.real_values)
+            begun = time.process_time()
+            try:
+                run(device, *given, **named)
+            finally:
+                self.seconds += time.process_time() - begun
+                self.hangs |= {reason for reason, _ in device.hangs}
+
+        Device.run = timed  # type: ignore[method-assign]
+
+    def time(self, launch: Launch, real_values: frozenset[str] | None, repeats: int = 1) -> float:
+        """Seconds of one launch."""
+        self.real_values, self.seconds = real_values, 0.0
         for _ in range(repeats):
             launch()
-        return (time.process_time() - begun) / repeats, ", ".join(sorted({reason for reason, _ in device.hangs}))
+        return self.seconds / repeats
 
 
-def row(name: str, make: Callable[[], Launch], rounds: int) -> Row:
+def everyday(make: Callable[[], Launch]) -> Launch:
+    """The launch that `make` makes, on a device of its own."""
+    launch = make()
+
+    def run() -> None:
+        with emulated("sm_90"):
+            launch()
+
+    return run
+
+
+def judged(stem: str) -> Iterator[tuple[str, Launch]]:
+    """Required cases of a kernel of this project, on the first target that has what it needs, spread over all there are."""
+    able = next(source for target in targets() if target.emulated and not (source := CaseSource(stem, target)).lacking)
+    cases = able.required()
+    for case in cases[:: max(1, len(cases) // CASES_OF_EACH)][:CASES_OF_EACH]:
+        yield f"{stem} {case.regime} {case.problem}"[:46], partial(judge, case, able.target)
+
+
+def row(name: str, launch: Launch, rounds: int, clock: Clock) -> Row:
     """One kernel, both forms in turn."""
     try:
-        launch = make()
-        spent: dict[str, list[float]] = {side: [] for side in SIDES}
-        repeats, hangs = 1, ""
-        for options in SIDES.values():
-            timed(launch, options, 1)
-            repeats = max(repeats, int(LEAST_SECONDS / timed(launch, options, 1)[0]))
+        repeats, clock.hangs = 1, set()
+        for real_values in SIDES:
+            clock.time(launch, real_values)
+            repeats = max(repeats, int(LEAST_SECONDS / max(clock.time(launch, real_values), 1e-4)))
+        spent: list[list[float]] = [[] for _ in SIDES]
         for _ in range(rounds):
-            for side, options in SIDES.items():
-                seconds, hangs = timed(launch, options, repeats)
-                spent[side].append(seconds)
+            for real_values, seconds in zip(SIDES, spent, strict=True):
+                seconds.append(clock.time(launch, real_values, repeats))
     except Exception as error:
         return Row(name, refused=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}")
-    ratios = [with_ / without for without, with_ in zip(spent["without"], spent["with"], strict=True)]
-    return Row(name, *map(statistics.median, spent.values()), statistics.median(ratios), hangs)
+    if not all(map(all, spent)):
+        return Row(name, refused="nothing was launched")
+    ratios = [with_ / without for without, with_ in zip(*spent, strict=True)]
+    return Row(name, *map(statistics.median, spent), statistics.median(ratios), ", ".join(sorted(clock.hangs)))
 
 
 def told(rows: list[Row], markdown: bool) -> Iterator[str]:
     """The table, dearest first."""
-    shape = "| {} | {} | {} | {} | {} |" if markdown else "{:32s} {:>10s} {:>10s} {:>6s}  {}"
+    shape = "| {} | {} | {} | {} | {} |" if markdown else "{:46s} {:>10s} {:>10s} {:>6s}  {}"
     yield shape.format("kernel", "without ms", "with ms", "cost", "hangs")
     if markdown:
         yield shape.format(*["---"] * 5)
@@ -90,34 +137,33 @@ def told(rows: list[Row], markdown: bool) -> Iterator[str]:
             yield f"not counted: {each.name}: {each.refused}"
 
 
-def profile(name: str, make: Callable[[], Launch]) -> None:
-    """Where a launch with real values spends its time."""
-    import cProfile
-    import pstats
-
-    launch = make()
-    timed(launch, SIDES["with"], 1)
+def profile(launch: Launch, clock: Clock) -> None:
+    """Where launches with real values spend their time."""
+    clock.time(launch, frozenset())
     profiler = cProfile.Profile()
     profiler.enable()
-    timed(launch, SIDES["with"], 20)
+    clock.time(launch, frozenset(), 20)
     profiler.disable()
-    print(name)
     pstats.Stats(profiler).sort_stats("tottime").print_stats(18)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--only", default="", help="kernels whose name contains this")
+    parser.add_argument("--profile", action="store_true", help="show where launches with real values spend their time")
     parser.add_argument("--markdown", action="store_true")
     given = parser.parse_args()
-    chosen = {name: make for name, make in CASES.items() if given.only in name}
+    clock = Clock()
+    found = [(name, everyday(make)) for name, make in CASES.items()]
+    found += [each for stem in kernels_with_a_contract() if given.only in stem or not given.only for each in judged(stem)]
+    chosen = [(name, launch) for name, launch in found if given.only in name]
     if given.profile:
-        for name, make in chosen.items():
-            profile(name, make)
+        for name, launch in chosen:
+            print(name)
+            profile(launch, clock)
         return 0
-    rows = [row(name, make, given.rounds) for name, make in chosen.items()]
+    rows = [row(name, launch, given.rounds, clock) for name, launch in chosen]
     for line in told(rows, given.markdown):
         print(line)
     counted = [each.cost for each in rows if not each.refused]
