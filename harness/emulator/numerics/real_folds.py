@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.numerics.real_values import UNIT, Real, Taint, special
+from bitverdict.harness.emulator.numerics.real_values import UNIT, Real, Taint, exactly, grid, special
 from bitverdict.reference.reduction_order import ReductionOrder, ScanOrder, reduced, scanned
 
 Held = Real | Taint
@@ -33,7 +33,10 @@ def prefix_extremes(real: Real, axis: int, ufunc: np.ufunc, reverse: bool) -> Re
 def prefix_sums(real: Real, axis: int, reverse: bool) -> Real:
     """As `summed`, of each prefix."""
     value = _from(real.value, axis, reverse, np.add.accumulate)
-    error = _from(np.abs(real.value), axis, reverse, np.add.accumulate) * (UNIT * real.value.shape[axis])
+    magnitude = _from(np.abs(real.value), axis, reverse, np.add.accumulate)
+    if real.error is None and exactly(magnitude, grid(real.value)):
+        return Real(value)
+    error = magnitude * (UNIT * real.value.shape[axis])
     if real.error is not None:
         error = error + _from(real.error, axis, reverse, np.add.accumulate)
     if isfinite(np.add.reduce(error, None)):

@@ -33,12 +33,17 @@ ULPS = 8  # units of roundoff, of which one in the last place has two
 Spread = Callable[[Any, Any, Any], Any]  # (value, argument, its error) -> by how much the value may move
 
 
-def _function(f: Callable[..., Any], spread: Spread, near: Callable[[Any, Any], Any] | None = None) -> Callable[[Real], Real]:
-    """`f` as a function of Reals. `near` (argument, error): where the argument may lie on both sides of a pole or an end."""
+def _function(
+    f: Callable[..., Any], spread: Spread, near: Callable[[Any, Any], Any] | None = None, *, fades: bool = False
+) -> Callable[[Real], Real]:
+    """`f` as a function of Reals. `near` (argument, error): where the argument may lie on both sides of a pole or an end. `fades`:
+    its zeros are underflow, but that of an infinity."""
 
     def run(a: Real) -> Real:
         value = f(a.value)
-        error = np.abs(value) * (ULPS * UNIT) + LEAST
+        error = np.abs(value) * (ULPS * UNIT)
+        if (low := np.abs(value) < 2.0**-1000).any():
+            error = error + np.where(low & np.isfinite(a.value) & ((value != 0) | fades), LEAST, 0.0)
         if a.error is not None:
             error = error + spread(value, a.value, a.error)
         if isfinite(np.add.reduce(error, None)):
@@ -93,12 +98,12 @@ def _tangent(value: Any, x: Any, e: Any) -> Any:
     return np.where(e * slope * (1 + np.abs(value)) < 0.125, 2 * slope * e, np.inf)
 
 
-_BOTTOM, _LN2, _LN10 = np.finfo(np.float64).tiny, log(2), log(10)
+_LN2, _LN10 = log(2), log(10)
 
 _FUNCTIONS: dict[str, Callable[[Real], Real]] = {
-    "exp": _function(np.exp, lambda value, x, e: value * np.expm1(e)),
-    "exp2": _function(np.exp2, lambda value, x, e: value * np.expm1(e * _LN2)),
-    "exp10": _function(lambda x: np.power(10.0, x), lambda value, x, e: value * np.expm1(e * _LN10)),
+    "exp": _function(np.exp, lambda value, x, e: value * np.expm1(e), fades=True),
+    "exp2": _function(np.exp2, lambda value, x, e: value * np.expm1(e * _LN2), fades=True),
+    "exp10": _function(lambda x: np.power(10.0, x), lambda value, x, e: value * np.expm1(e * _LN10), fades=True),
     "expm1": _function(np.expm1, lambda value, x, e: (value + 1) * np.expm1(e)),
     "log": _function(np.log, _logarithm(1.0), _at_zero),
     "log2": _function(np.log2, _logarithm(1 / _LN2), _at_zero),
@@ -119,8 +124,8 @@ _FUNCTIONS: dict[str, Callable[[Real], Real]] = {
     "rsqrt": _function(lambda x: 1 / np.sqrt(x), lambda value, x, e: 0.5 * e / np.sqrt(x - e) ** 3, _at_zero),
     "cbrt": _function(np.cbrt, lambda value, x, e: _cube_root(x, e), _at_zero),
     "erf": _function(_torch("erf"), _lipschitz(2 / sqrt(pi))),
-    "erfc": _function(_torch("erfc"), _lipschitz(2 / sqrt(pi))),
-    "normcdf": _function(_torch("ndtr"), _lipschitz(1 / sqrt(2 * pi))),
+    "erfc": _function(_torch("erfc"), _lipschitz(2 / sqrt(pi)), fades=True),
+    "normcdf": _function(_torch("ndtr"), _lipschitz(1 / sqrt(2 * pi)), fades=True),
 }  # fmt: skip
 
 

@@ -91,43 +91,72 @@ def _rounding(value: Any) -> Any:
     return error
 
 
+# -- what is exact ------------------------------------------------------------------------------------------------------
+def single(value: Any) -> bool:
+    """Whether `value` are numbers that float32 holds: a product of two such is exact in float64."""
+    return bool((np.asarray(value, np.float32) == value).all())
+
+
+def grid(value: Any) -> float:
+    """A power of two of which all of `value` are whole multiples; 0.0 where none was found that is worth it."""
+    flat = np.asarray(value).reshape(-1)
+    for least in (1.0, 2.0**-12, 2.0**-24):  # whole numbers, those of a few places behind the point, fp16
+        sample = flat[:64] / least
+        if (sample == np.rint(sample)).all():
+            scaled = flat / least
+            return least if (scaled == np.rint(scaled)).all() else 0.0
+    return 0.0
+
+
+def _underflow(error: Any, value: Any, *operands: Real) -> Any:
+    """`error` with what a result may be off by besides that lies below the normal numbers. A zero times anything is a zero."""
+    low = np.abs(value) < 2.0**-1000
+    if not low.any():
+        return error
+    for each in operands:
+        low = low & (each.value != 0)
+    return error + np.where(low, LEAST, 0.0)
+
+
 # -- arithmetic ---------------------------------------------------------------------------------------------------------
 def add(a: Real, b: Real) -> Real:
-    value = a.value + b.value
-    return _sum(value, a, b)
+    return _sum(a.value + b.value, a, b, b.value)
 
 
 def subtract(a: Real, b: Real) -> Real:
-    value = a.value - b.value
-    return _sum(value, a, b)
+    return _sum(a.value - b.value, a, b, -b.value)
 
 
-def _sum(value: Any, *operands: Real) -> Real:
+def _sum(value: Any, a: Real, b: Real, other: Any) -> Real:
+    """`value`, the rounded sum of the values of `a` and `other`. Of exact operands what was lost is known (Knuth's two-sum)."""
+    if a.error is None and b.error is None:
+        back = value - a.value
+        lost = np.abs((a.value - (value - back)) + (other - back))
+        total = np.add.reduce(lost, None)
+        if total == 0:
+            return Real(value)
+        return Real(value, lost) if isfinite(total) else Real(value, np.where(np.isfinite(value), _rounding(value), 0.0))
     error = _rounding(value)
-    for each in operands:
+    for each in (a, b):
         if each.error is not None:
             error = error + each.error
-    return checked(value, error, *operands)
+    return checked(value, error, a, b)
 
 
 def multiply(a: Real, b: Real) -> Real:
+    """Off by |a| eb + (|b| + eb) ea, and by one rounding."""
     value = a.value * b.value
-    error = _product_error(value, a, b)
-    if isfinite(np.add.reduce(error, None)):
-        return Real(value, error)
-    return special(value, error, _product_known(a, b))
-
-
-def _product_error(value: Any, a: Real, b: Real) -> Any:
-    """|a| eb + (|b| + eb) ea, and the rounding of the product."""
-    error = _rounding(value)
-    error += LEAST
+    if a.error is None and b.error is None and single(a.value) and single(b.value):
+        return Real(value)
+    error = _underflow(_rounding(value), value, a, b)
     if a.error is not None:
         scale = np.abs(b.value)
         error = error + a.error * (scale if b.error is None else scale + b.error)
     if b.error is not None:
         error = error + np.abs(a.value) * b.error
-    return error
+    if isfinite(np.add.reduce(error, None)):
+        return Real(value, error)
+    return special(value, error, _product_known(a, b))
 
 
 def _product_known(a: Real, b: Real) -> Any:
@@ -144,10 +173,15 @@ def fma(a: Real, b: Real, c: Real) -> Real:
 
 
 def divide(a: Real, b: Real) -> Real:
-    """|a'/b' - a/b| <= (ea + |a/b| eb) / (|b| - eb)."""
+    """|a'/b' - a/b| <= (ea + |a/b| eb) / (|b| - eb). Of exact operands a quotient whose product is the dividend is exact."""
     value = np.divide(a.value, b.value)
-    error = _rounding(value)
-    error += LEAST
+    error = _underflow(_rounding(value), value, a)
+    if a.error is None and b.error is None:
+        if not single(b.value):
+            return checked(value, error, a, b)
+        exact = (np.asarray(value, np.float32) == value) & (value * b.value == a.value)
+        error = np.where(exact | ~np.isfinite(value), 0.0, error)
+        return Real(value, error) if error.any() else Real(value)
     least = np.abs(b.value)
     if b.error is not None:
         least = least - b.error
@@ -206,7 +240,10 @@ def square_root(a: Real) -> Real:
 def summed(a: Real, axis: int) -> Real:
     """The sum along `axis`, in any order: n - 1 roundings of partial sums, none of which is above the sum of magnitudes."""
     value = np.add.reduce(a.value, axis)
-    error = np.add.reduce(np.abs(a.value), axis) * (UNIT * a.value.shape[axis])
+    magnitude = np.add.reduce(np.abs(a.value), axis)
+    if a.error is None and exactly(magnitude, grid(a.value)):
+        return Real(value)
+    error = magnitude * (UNIT * a.value.shape[axis])
     if a.error is not None:
         error = error + np.add.reduce(a.error, axis)
     if isfinite(np.add.reduce(error, None)):
@@ -215,11 +252,20 @@ def summed(a: Real, axis: int) -> Real:
     return special(value, error, known)
 
 
+def exactly(magnitude: Any, least: float) -> bool:
+    """Whether sums of multiples of `least` are exact whose magnitudes add up to `magnitude`: all of them fit in 53 bits."""
+    return least > 0 and bool((magnitude < least * 2.0**52).all())
+
+
 def matrix_product(a: Real, b: Real) -> Real:
     """(..., m, k) by (..., k, n): sums of k products in any order."""
     value = np.matmul(a.value, b.value)
     left, right = np.abs(a.value), np.abs(b.value)
-    error = np.matmul(left, right) * (UNIT * (a.value.shape[-1] + 1)) + LEAST * a.value.shape[-1]
+    magnitude = np.matmul(left, right)
+    if a.error is None and b.error is None and (least := grid(a.value)) and exactly(magnitude, least * grid(b.value)):
+        return Real(value)
+    depth = a.value.shape[-1]
+    error = magnitude * (UNIT * (depth + 1)) + LEAST * depth
     if a.error is not None:
         error = error + np.matmul(a.error, right if b.error is None else right + b.error)
     if b.error is not None:
@@ -231,15 +277,32 @@ def matrix_product(a: Real, b: Real) -> Real:
         known &= np.isfinite(a.error).all(-1)[..., :, None]
     if b.error is not None:
         known &= np.isfinite(b.error).all(-2)[..., None, :]
-    bad = ~(np.isfinite(a.value).all(-1)[..., :, None] & np.isfinite(b.value).all(-2)[..., None, :])
-    error = np.where(bad | np.isnan(error), np.inf, error)  # of a product of an infinity the class is told by BLAS in no order
-    return special(np.where(bad, _exactly_classed(a.value, b.value, bad), value), error, known)
+    plain = np.isfinite(a.value).all(-1)[..., :, None] & np.isfinite(b.value).all(-2)[..., None, :]
+    value = np.where(plain, value, _with_classes(a.value, b.value))
+    return special(value, np.where(np.isfinite(value), error, np.inf), known & ~_unsure_class(a, b))
 
 
-def _exactly_classed(a: np.ndarray, b: np.ndarray, bad: np.ndarray) -> np.ndarray:
-    """The sums of products of the elements `bad`, one by one: an infinity or NaN by IEEE 754, whatever the blocks of a BLAS are."""
-    found = np.zeros(bad.shape)
-    for place in np.argwhere(bad):
-        *lead, i, j = place
-        found[tuple(place)] = np.add.reduce(a[(*lead, i)] * b[(*lead, slice(None), j)])
+def _with_classes(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The product of matrices in which infinities and NaN are: sums of products by IEEE 754, whatever a BLAS skips."""
+    whole = np.isfinite(a), np.isfinite(b)
+    found = np.matmul(np.where(whole[0], a, 0.0), np.where(whole[1], b, 0.0))
+    signs = np.sign(np.nan_to_num(a)), np.sign(np.nan_to_num(b))
+    far = np.isinf(a).astype(np.float64), np.isinf(b).astype(np.float64)
+    near = np.abs(signs[0]) * whole[0], np.abs(signs[1]) * whole[1]  # finite and not zero
+    none = (signs[0] == 0).astype(np.float64), (signs[1] == 0).astype(np.float64)
+    count = far[0] @ far[1] + far[0] @ near[1] + near[0] @ far[1]
+    balance = (far[0] * signs[0]) @ (signs[1] * (far[1] + near[1])) + (near[0] * signs[0]) @ (far[1] * signs[1])
+    nan = np.isnan(a).any(-1)[..., :, None] | np.isnan(b).any(-2)[..., None, :]
+    nan = nan | (far[0] @ (none[1] * whole[1]) + (none[0] * whole[0]) @ far[1] > 0) | (np.abs(balance) < count)
+    return np.where(nan, np.nan, np.where(count > 0, np.copysign(np.inf, balance), found))
+
+
+def _unsure_class(a: Real, b: Real) -> Any:
+    """Where an infinity meets what may be zero, or not."""
+    found: Any = False
+    for one, other, turned in ((a, b, False), (b, a, True)):
+        if other.error is not None and np.isinf(one.value).any():
+            open_ = ((np.abs(other.value) <= other.error) & (other.error > 0)).astype(np.float64)
+            far = np.isinf(one.value).astype(np.float64)
+            found = found | ((open_ @ far if turned else far @ open_) > 0)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
@@ -73,7 +74,7 @@ def test_functions_are_float64s() -> None:
 
 def test_what_surely_decides_alike_is_exact_and_all_else_hangs() -> None:
     x, out, indices = drawn(ROW), torch.empty(5, ROW), torch.empty(2, ROW, dtype=torch.int32)
-    x[:4] = torch.tensor([0.0, 6.0, -9.0, 4.5])
+    x[:5] = torch.tensor([0.0, 6.0, -9.0, 4.5, 7.0])
     with reals() as device:
         kernels.decisions[(1,)](x, out, indices, N=ROW)
         found, places = device.real_values(out), device.real_values(indices)
@@ -83,9 +84,10 @@ def test_what_surely_decides_alike_is_exact_and_all_else_hangs() -> None:
     a, unknown = x.double().numpy(), ~np.isfinite(found.error)
     hold(RealValues(found.value[[0, 2, 3]], found.error[[0, 2, 3]]),
          [np.where(a > 0, a / 3, a / 6), np.where((a > 3) & (np.arange(ROW) < 8), a, 0), a])  # fmt: skip
-    assert unknown[1].all() and unknown[4][1:].all()
-    assert (places.error[0][:4] == [0, np.inf, np.inf, 0]).all()  # 6 / 3 and -9 / 3 may lie on either side of a whole number
-    assert np.isinf(places.error[1][1:3]).all() and not places.error[1][3]
+    rounded = np.array([Fraction(each).numerator % 3 != 0 for each in a])  # a third of the others is exact
+    assert unknown[1][rounded].all() and unknown[4][rounded].all() and not unknown[[1, 4], 0].any()
+    assert not places.error[0].any()
+    assert (np.isinf(places.error[1]) == (a != 0) & (a == np.rint(a))).all()  # 7 / 3 * 3 may lie below 7
 
 
 def test_folds_follow_the_programs_own_combinations() -> None:
@@ -202,7 +204,23 @@ def test_infinities_and_nan_are_known_where_operands_decide_them() -> None:
         assert np.isfinite(arithmetic.square_root(near_zero).error).tolist() == [False, True, False, False, False]
         product = arithmetic.matrix_product(Real(np.array([[inf, 1.0], [1.0, 2.0]])), Real(np.array([[1.0, 0.0], [0.0, 1.0]])))
         assert np.isnan(product.value[0, 1]) and product.value[0, 0] == inf and product.value[1, 1] == 2
-        assert np.isfinite(product.error).all()
+        assert product.error is None or np.isfinite(product.error).all()
+
+
+def test_what_float64_holds_is_exact() -> None:
+    """Whole numbers stay so through sums, products and quotients, and a zero times anything is one: what compares them is sure."""
+    draw = np.random.default_rng(0)
+    halves = Real(draw.integers(-2048, 2048, (40, 30)) / 2)
+    words = Real(draw.standard_normal((40, 30)).astype(np.float32).astype(np.float64))
+    for found in (
+        arithmetic.add(halves, halves), arithmetic.multiply(words, words), arithmetic.divide(words, Real(np.full((), 4.0))),
+        arithmetic.summed(halves, 1), arithmetic.matrix_product(halves, Real(halves.value.T)),
+    ):  # fmt: skip
+        assert found.error is None
+    assert arithmetic.add(words, Real(words.value * 2.0**-40)).error.any()
+    assert arithmetic.summed(words, 1).error.all()
+    assert arithmetic.multiply(Real(np.zeros(3)), Real(np.full(3, 1 / 3), np.full(3, 1e-17))).error.tolist() == [0.0] * 3
+    assert FUNCTIONS["exp"](Real(np.array([-np.inf, -800.0]))).error.tolist() == [0.0, arithmetic.LEAST]
 
 
 def test_errors_bound_what_moving_the_operands_does() -> None:
