@@ -1,19 +1,18 @@
 """Contract under test: the guides for adding something do what they say: their own blocks, in order, in a clean clone.
 
-A block under "File `path`" is written, a line under "In `path`, below the line `...`" is inserted, a shell block is run and must
-end with status 0."""
+docs/your_kernel.md is for a repository of a user's: `.ci/wheel` carries it out in an empty environment."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.support.guide_steps import Step, do, steps
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 GUIDES = (
@@ -24,52 +23,6 @@ GUIDES = (
     "adding_an_architecture",
     "a_new_triton_release",
 )
-_BLOCK = re.compile(r"^```(?P<kind>\w+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
-_FILE = re.compile(r"^File `([^`]+)`")
-_BELOW = re.compile(r"^In `([^`]+)`, below the line `([^`]+)`")
-SECONDS = 300
-
-
-@dataclass(frozen=True)
-class Step:
-    """One block: what to do ("write", "insert", "run"), where, below which line, and its text."""
-
-    what: str
-    text: str
-    path: str = ""
-    below: str = ""
-
-
-def steps(page: str) -> list[Step]:
-    """The blocks of a page in order. ValueError for a Python block that nobody says the place of."""
-    found = []
-    for block in _BLOCK.finditer(page):
-        kind, body = block["kind"], block["body"]
-        said = (page[: block.start()].rstrip().splitlines() or [""])[-1]
-        if kind == "sh":
-            found.append(Step("run", body))
-        elif place := _BELOW.match(said):
-            found.append(Step("insert", body, place[1], place[2]))
-        elif place := _FILE.match(said):
-            found.append(Step("write", body, place[1]))
-        else:
-            raise ValueError(f"a block of {kind} after {said!r}: must follow a line that begins with File or In")
-    return found
-
-
-def do(step: Step, clone: Path, environment: dict[str, str]) -> None:
-    """Carries out one step in `clone`; AssertionError with what was said where it fails."""
-    if step.what == "write":
-        (clone / step.path).write_text(step.text)
-    elif step.what == "insert":
-        lines = (clone / step.path).read_text().splitlines(keepends=True)
-        at = [place for place, line in enumerate(lines) if line.rstrip("\n") == step.below]
-        assert len(at) == 1, f"{step.path} has the line {step.below!r} {len(at)} times"
-        (clone / step.path).write_text("".join([*lines[: at[0] + 1], step.text, *lines[at[0] + 1 :]]))
-    else:
-        command = ["bash", "-euo", "pipefail", "-c", step.text]
-        ran = subprocess.run(command, cwd=clone, env=environment, capture_output=True, text=True, timeout=SECONDS)
-        assert ran.returncode == 0, f"{step.text}\nended with {ran.returncode}\n{ran.stdout[-3000:]}\n{ran.stderr[-3000:]}"
 
 
 @pytest.fixture
@@ -100,7 +53,7 @@ def test_the_guides_own_blocks_work_in_a_clean_clone(guide: str, clone: Path, en
         do(step, clone, environment)
 
 
-@pytest.mark.parametrize("guide", GUIDES)
+@pytest.mark.parametrize("guide", (*GUIDES, "your_kernel"))
 def test_every_code_block_of_a_guide_is_a_step(guide: str) -> None:
     page = (CHECKOUT / "docs" / f"{guide}.md").read_text()
     assert 2 * len(steps(page)) == page.count("\n```")
