@@ -18,9 +18,11 @@ from bitverdict.harness.contracts.oracle.dot_scaled_lowering import result_words
 from bitverdict.harness.contracts.oracle.gemm_bound import launched_instructions, modelled
 from bitverdict.harness.model import addresses as contracts
 from bitverdict.harness.model.architectures import architecture
+from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, Tile
 from bitverdict.harness.model.launcher_limits import nearest
+from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.kernels.clauses import broken
 from bitverdict.kernels.element_types import ELEMENT_TYPES
 from bitverdict.kernels.features import Feature
@@ -268,6 +270,13 @@ class BlockScaledMatmulContract(KernelContract):
         return [ExpectedOutput(name="c", format=p.out, shape=(p.m, p.n), words=words, tile=(tile.block_m, tile.block_n),
                          k_block=tile.block_k, basis=plan.basis,
                          opinion=scaled_opinion(f, p.out, words, a, b, target.arch, plan.family))]  # fmt: skip
+
+    def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
+        f = FORMATS[case.problem.format]
+        sides = self.sides(case, operands)
+        values = [explained.decoded(Operand(name="", format=of, codes=side.codes)) for of, side in zip((f.a, f.b), sides, strict=True)]
+        scales = [explained.decoded(Operand(name="", format=f.scale, codes=side.scales)) for side in sides]
+        return explained.scaled_product(*values, *scales, f.block_size)
 
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
         """`case` as a user's launcher can be asked it: operands and scales contiguous, but for rows TMA could not take; the default

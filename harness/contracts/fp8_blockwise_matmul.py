@@ -13,8 +13,10 @@ from bitverdict.harness.contracts.base.single_config import Fields, KernelContra
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract
 from bitverdict.harness.contracts.inputs.regimes import EXACT, generator
 from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, words_rest_on
+from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.reference.formats import convert
 from bitverdict.reference.scalar_arithmetic import fp32
@@ -94,6 +96,10 @@ class Fp8BlockwiseMatmulContract(BlockedContract):
                 basis=words_rest_on(plan.rule, "a chain a block of K, promoted by fp32 multiply-adds"),
             )
         ]
+
+    def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
+        values = [explained.decoded(operands[name]) for name in ("a", "b", "a_scale", "b_scale")]
+        return explained.scaled_product(*values, SCALED, rows_of_b=SCALED)
 
     def out_format(self, problem: Any) -> str:
         return problem.out

@@ -17,12 +17,14 @@ import bitverdict.kernels.matmul
 from bitverdict.harness.contracts.base.single_config import EXACT_SIZES, aligned_pad, edges
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle.dot_lowering import FMA, accumulator_words, dot_plan, words_rest_on
+from bitverdict.harness.contracts.oracle.explained import decoded, product_mathematics
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
 from bitverdict.harness.contracts.oracle.matmul_support import KINDS, has_type, outcome
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.case_fields import check_record
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput, Tile
 from bitverdict.harness.model.launcher_limits import FAR, FAR_CLAIM, FAR_PAD, claimed, nearest
+from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.kernels.clauses import broken
 from bitverdict.kernels.element_types import ELEMENT_TYPES
@@ -399,6 +401,11 @@ class MatmulContract(Contract):
                 opinion=product_opinion(p, words, a, b, target.arch, plan.family),
             )
         ]
+
+    def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
+        p = case.problem
+        a, b = (decoded(operands[name]) for name in "ab")  # (M, K), (K, N)
+        return product_mathematics(a, b, activation=p.activation)
 
     # what was seen
 

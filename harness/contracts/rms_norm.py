@@ -10,8 +10,10 @@ import bitverdict.kernels.rms_norm
 from bitverdict.harness.contracts.base.row_contract import DTYPES, LAYOUTS, RowContract, output, row_sum, widened
 from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, launched
 from bitverdict.harness.contracts.inputs import regimes
+from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.reference.row_functions import rms_norm, rms_norm_backward
 
@@ -65,6 +67,14 @@ class RmsNormContract(RowContract):
             dx, dw = rms_norm_backward(x, w, r, dy, order, case.config.rows_per_program)
             outputs += [output("dx", dx, case.problem.dtype, target.arch), output("dw", dw, "fp32", target.arch)]
         return outputs
+
+    def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
+        backward = case.problem.backward and not case.launcher
+        names = ("x", "w", "dy") if backward else ("x", "w")
+        values = {name: explained.decoded(operands[name]) for name in names}
+        if backward:
+            return explained.rows_mathematics(explained.rms_norm_backward(self.module.EPS), values, "y", "r", "dx", "dw")
+        return explained.rows_mathematics(explained.rms_norm(self.module.EPS), values, "y", "r")
 
 
 def contract(module: ModuleType) -> RmsNormContract:

@@ -11,8 +11,10 @@ import bitverdict.kernels.rope
 from bitverdict.harness.contracts.base.row_contract import DTYPES, output, widened
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, launched
 from bitverdict.harness.contracts.inputs import regimes
+from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.row_tiles import LONGEST
 from bitverdict.reference.row_functions import rope
@@ -72,6 +74,10 @@ class RopeContract(KernelContract):
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         x, cos, sin = (widened(operands[name], target.arch) for name in ("x", "cos", "sin"))
         return [output("y", rope(x, cos, sin), case.problem.dtype, target.arch)]
+
+    def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
+        values = {name: explained.decoded(operands[name]) for name in ("x", "cos", "sin")}
+        return explained.rows_mathematics(explained.rope, values, "y")
 
 
 def contract(module: ModuleType) -> RopeContract:

@@ -8,8 +8,10 @@ from types import ModuleType
 import bitverdict.kernels.softmax
 from bitverdict.harness.contracts.base.row_contract import RowContract, output, row_sum, widened
 from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, launched
+from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.reference.row_functions import softmax
 
@@ -36,6 +38,9 @@ class SoftmaxContract(RowContract):
         x = widened(operands["x"], target.arch)
         words = softmax(x, row_sum(case.problem.columns, case.config, target.arch))
         return [output("y", words, case.problem.dtype, target.arch)]
+
+    def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
+        return explained.rows_mathematics(explained.softmax, {"x": explained.decoded(operands["x"])}, "y")
 
 
 def contract(module: ModuleType) -> SoftmaxContract:

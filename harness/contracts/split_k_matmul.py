@@ -15,8 +15,10 @@ from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, words_rest_on
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
+from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.reference.formats import convert
 from bitverdict.reference.split_sums import ascending_sum, shares
@@ -113,6 +115,9 @@ class SplitKMatmulContract(BlockedContract):
                 opinion=product_opinion(asked, words, a, b, target.arch, plan.family),
             )
         ]
+
+    def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
+        return explained.product_mathematics(*(explained.decoded(operands[name]) for name in "ab"))
 
     def out_format(self, problem: Any) -> str:
         return problem.out

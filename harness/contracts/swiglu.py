@@ -8,8 +8,10 @@ from types import ModuleType
 import bitverdict.kernels.swiglu
 from bitverdict.harness.contracts.base.row_contract import DTYPES, RowContract, output, widened
 from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, launched
+from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.reference.row_functions import swiglu
 
@@ -46,6 +48,10 @@ class SwigluContract(RowContract):
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         words = swiglu(widened(operands["a"], target.arch), widened(operands["b"], target.arch))
         return [output("y", words, case.problem.dtype, target.arch)]
+
+    def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
+        values = {name: explained.decoded(operands[name]) for name in ("a", "b")}
+        return explained.rows_mathematics(explained.swiglu, values, "y")
 
 
 def contract(module: ModuleType) -> SwigluContract:

@@ -12,11 +12,15 @@ from itertools import product
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 import bitverdict.kernels.tma_gather
 from bitverdict.harness.contracts.base.row_indices import MISALIGNED, SPANNED, RowsContract, under_iisan
 from bitverdict.harness.contracts.base.single_config import Fields, aligned_pad, drawn_operand, far_pad, launched
+from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, IndexList
+from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis
 from bitverdict.kernels.element_types import bits_of
@@ -198,6 +202,12 @@ class TmaGatherContract(RowsContract):
                 basis=Basis.EXACT,
             )
         ]
+
+    def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
+        p = case.problem
+        columns = p.column_offset + np.arange(case.config.block_y)  # (width,)
+        values = {"table": explained.decoded(operands["table"]), "row_offsets": operands["row_offsets"].codes.astype(np.int64)}
+        return explained.rows_mathematics(explained.gathered, values | {"columns": columns}, "gathered")
 
 
 def off_the_boundary(draw: Callable, unit: int) -> int:

@@ -14,9 +14,11 @@ import bitverdict.kernels.tma_scatter
 from bitverdict.harness.contracts.base.row_indices import ROW_KINDS, SPANNED, distinct
 from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, empty, far_pad, launched
 from bitverdict.harness.contracts.tma_gather import TmaGatherContract, clauses, unchecked
+from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, IndexList
 from bitverdict.harness.model.launcher_limits import claimed
+from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis
 from bitverdict.kernels.element_types import bits_of
@@ -134,6 +136,11 @@ class TmaScatterContract(TmaGatherContract):
                 basis=Basis.EXACT,
             )
         ]
+
+    def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
+        values = {"table": explained.decoded(operands["table"]), "row_offsets": operands["row_offsets"].codes.astype(np.int64)}
+        values |= {"columns": case.problem.column_offset + np.arange(case.config.block_y)}  # (width,)
+        return explained.rows_mathematics(explained.scattered, values | {"source": explained.decoded(operands["source"])}, "table")
 
 
 def several_writers(left: Scattered) -> np.ndarray:

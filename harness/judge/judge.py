@@ -17,6 +17,8 @@ from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.compare import Comparison, compare, contradicted, with_enclosed
 from bitverdict.harness.judge.decide import against_fault, against_words, at_odds
 from bitverdict.harness.judge.devices import entered
+from bitverdict.harness.judge.explain.advised import probable_cause
+from bitverdict.harness.judge.explain.cause import cause_of
 from bitverdict.harness.judge.guarded_buffers import TORCH_DTYPES
 from bitverdict.harness.judge.instrumentation import own_instrumentation
 from bitverdict.harness.judge.launch import launch
@@ -24,6 +26,7 @@ from bitverdict.harness.judge.missing_features import missing_feature
 from bitverdict.harness.model.addresses import load, load_afresh, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput, Undecided
+from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 
@@ -97,7 +100,27 @@ def _judge(
         work = contract.must_launch and all(operand.codes.size for operand in operands.values())
         if work and not seen.launches and verdict.outcome is Outcome.PASS:
             verdict = Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.INCONCLUSIVE, message=NO_KERNEL)
+        if verdict.failed:
+            with clock.on("explanation"):
+                verdict = _explained(verdict, lambda: contract.mathematics(case, operands), expected, seen)
+    if verdict.failed and (said := probable_cause(verdict.outcome, verdict.location, verdict.details, seen.advice)):
+        verdict = replace(verdict, details={"probable cause": said} | verdict.details)
     return replace(verdict, advice=seen.advice, recorded=seen.recorded)
+
+
+def _explained(
+    verdict: Verdict, mathematics: Callable[[], Mathematics | None], expected: list[ExpectedOutput], seen: Seen
+) -> Verdict:
+    """`verdict` with the cause of the wrong output, where one explains it. What an explanation raises changes no verdict: it is told."""
+    wrong = next((each for each in expected if each.name == verdict.details.get("output")), None)
+    if wrong is None:
+        return verdict
+    try:
+        found = cause_of(mathematics(), wrong, seen, verdict.outcome, seen.details.get(f"poison of {wrong.name}"))
+        told = {"cause": found.sentence, "cause_kind": found.kind} if found is not None else {}
+    except Exception as error:
+        told = {"explanation failed": f"{type(error).__name__}: {error}"[:400]}
+    return replace(verdict, details=verdict.details | told)
 
 
 def launcher_of(case: Case, target: Target, *, afresh: bool = False) -> Callable | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # the harness draws and launches; a contract is read without 
     import torch
     from hypothesis.strategies import SearchStrategy
 
+    from bitverdict.harness.model.mathematics import Mathematics
     from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.case import _PLAIN, Case, Indices, Operand
 
@@ -187,6 +188,10 @@ class Contract:
     def simpler(self, case: Case) -> Iterator[Case]:
         """Cases simpler than `case` by what it drew, the simplest first: where its problem is no record of plain fields."""
         return iter(())
+
+    def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics | None:
+        """What the outputs are of the values of `operands`, for an explanation of wrong ones; None where there is none to offer."""
+        return None
 
     def index_lists(self, case: Case) -> tuple[IndexList, ...]:
         """The operands of row numbers that a case of this shape can write out."""

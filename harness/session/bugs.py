@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import RenderableType
@@ -13,7 +13,8 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.verdict import Verdict
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.case_source import CaseSource
-from bitverdict.harness.session.failure_report import failure_report
+from bitverdict.harness.session.causes import Causes, elements
+from bitverdict.harness.session.failure_report import cells, failure_report
 
 
 @dataclass
@@ -28,10 +29,26 @@ class Bug:
     first: Case | None = None  # before it was reduced
     path: Path | None = None  # of its reproducer
     not_stored: str = ""  # why there is none
+    causes: Causes = field(default_factory=Causes)  # what its cases say of it
+    widest: Verdict | None = None  # of its cases the one with the most elements
 
     @property
     def key(self) -> tuple:
         return self.source.address, self.source.target.name, self.verdict.signature
+
+    def shown_by(self, verdict: Verdict) -> None:
+        """One more case of the bug: what it says of the cause, and its picture, may be more than what is known."""
+        self.causes.add(verdict)
+        if self.widest is None or elements(verdict) > elements(self.widest):
+            self.widest = verdict
+
+    def explain(self) -> None:
+        """Tell the reduced case's verdict the cause that the cases agree on, and keep the widest picture beside it."""
+        told = {name: value for name, value in self.verdict.details.items() if name not in ("cause", "cause_kind")}
+        picture = self.widest.details.get("heat") if self.widest is not None else None
+        if cells(picture) > max(4, cells(self.verdict.details.get("heat"))):
+            told["heat_before"] = picture
+        self.verdict = replace(self.verdict, details=told | self.causes.told)
 
     def replay_line(self, *, near: Path | None = None) -> str:
         """The line that judges it again, its path as it is typed in the directory `near`; why there is none where it could not be

@@ -19,7 +19,19 @@ _PARTS = [f"{shade} below {25 * place}%" for place, shade in enumerate(SHADES[1:
 LEGEND = ", ".join(["blank none", *_PARTS, f"{SHADES[-1]} all"])
 MOST_LINES, LONGEST = 10, 300  # lines of one detail, characters of a line
 TOLD_ELSEWHERE = {"first", "clusters", "heat", "heat_before", "output", "wrong", "of", "never_written", "inconclusive_words"}
-TOLD_ELSEWHERE |= {"traceback", "raised", "buffer", "first_byte", "last_byte", "bytes", "written", "status", "layer"}
+TOLD_ELSEWHERE |= {
+    "cause",
+    "cause_kind",
+    "traceback",
+    "raised",
+    "buffer",
+    "first_byte",
+    "last_byte",
+    "bytes",
+    "written",
+    "status",
+    "layer",
+}
 """Details that are part of the message or of the picture, or for a program only."""
 
 
@@ -34,6 +46,10 @@ def failure_report(contract: str, target: str, case: Case, verdict: Verdict, not
     parts.append(Text(f"  {verdict.message}".replace("\n", "\n  ")))
     if verdict.location:
         parts += [Text(f"  at {verdict.location}"), *_quoted(verdict.location, case)]
+    if details.get("cause"):
+        parts.append(Text(f"  cause: {details['cause']}", style="bold"))
+    if details.get("probable cause"):
+        parts.append(Text(f"  probable cause: {details['probable cause']}", style="bold"))
     for said in details.get("clusters", ()):
         parts.append(Text(f"  - {said}"))
     if len(details.get("first", ())) > 1:

@@ -26,7 +26,6 @@ from bitverdict.harness.session.bugs import Bug
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.case_source import CaseSource, in_turns, walk
 from bitverdict.harness.session.deadline import Clock, Deadlines, LiveDeadline
-from bitverdict.harness.session.failure_report import cells
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import Profile
 from bitverdict.harness.session.replay import Judges, rerun
@@ -254,8 +253,7 @@ class Session:
             bug = Bug(source, case, verdict)
             if bug.key in self.bugs:
                 self.bugs[bug.key].seen += 1
-            else:
-                self.bugs[bug.key] = bug
+            self.bugs.setdefault(bug.key, bug).shown_by(verdict)
 
     # --- reduce and store
 
@@ -290,17 +288,19 @@ class Session:
         seconds = self.profile.shrink_seconds
         bug.first = bug.case
         bug.case, bug.verdict = shrink(bug.source, bug.case, first, cache, draws=draws, seconds=seconds, clock=self.clock)
-        if cells(first.details.get("heat")) > max(4, cells(bug.verdict.details.get("heat"))):
-            bug.verdict.details["heat_before"] = first.details["heat"]
+        for case, verdict in cache.known.items():
+            if case != bug.first.key and verdict.signature == first.signature:
+                bug.shown_by(verdict)
         if bug.case.key != bug.first.key:
             bug.notes.append(f"shrunk in {cache.asked} launches from: {describe(bug.first)}")
         if flaky := rerun(bug.case, target, bug.verdict, self.pool):
             bug.notes.append(flaky)
 
     def store(self) -> None:
-        """Write the reproducer of each bug; one that cannot be written stops the run, and says why in its bug."""
+        """Tell each bug its cause and write its reproducer; one that cannot be written stops the run, and says why in its bug."""
         for bug in self.bugs.values():
             source = bug.source
+            bug.explain()
             try:
                 made = reproducers.reproducer_of(
                     bug.case, source.target.name, bug.verdict, model=source.target.model, first=bug.first

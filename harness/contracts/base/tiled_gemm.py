@@ -21,9 +21,11 @@ from bitverdict.harness.contracts.base.single_config import (
 )
 from bitverdict.harness.contracts.inputs.regimes import EXACT
 from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
+from bitverdict.harness.contracts.oracle.explained import decoded, product_mathematics
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput, Tile
+from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.element_types import bits_of
 
@@ -147,6 +149,12 @@ class BlockedContract(KernelContract):
                 opinion=product_opinion(asked, words, a, b, target.arch, self.family),
             )
         ]
+
+    def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics | None:
+        if set(operands) != {"a", "b"}:  # of a kernel that does more than multiply
+            return None
+        a, b = (decoded(operands[name]) for name in "ab")
+        return product_mathematics(a, b.T if self.always_transposed or case.problem.transpose_b else b)
 
     def out_format(self, problem: Any) -> str:
         return problem.dtype

@@ -1,0 +1,231 @@
+"""The cause of a wrong result, in one sentence, or none.
+
+It is asked after a comparison failed, and never decides one. Where two hypotheses hold that mean different things nothing is
+said."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.compare import held
+from bitverdict.harness.judge.diagnose import values
+from bitverdict.harness.judge.explain.changed_operands import changed_indices, changed_operands, padded
+from bitverdict.harness.judge.explain.changed_operations import changes_of, stopped_after
+from bitverdict.harness.judge.explain.evaluation import changed, evaluated, on_sample, operations
+from bitverdict.harness.judge.explain.evidence import Evidence, Finding, learned_noise
+from bitverdict.harness.judge.explain.places import moved, turned
+from bitverdict.harness.judge.explain.roundings import of_operands_and_operations, of_the_accumulator, of_the_store, saturated
+from bitverdict.harness.judge.explain.sums import weighted_sums
+from bitverdict.harness.judge.explain.unwritten import never_written
+from bitverdict.harness.judge.real_values import mathematics as held_to_mathematics
+from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.mathematics import Mathematics
+from bitverdict.harness.model.verdict import Outcome
+
+WRONG = {Outcome.WRONG_WORDS, Outcome.OUTSIDE_BOUND, Outcome.WRONG_MATHEMATICS, Outcome.LOST_PRECISION}
+SECONDS = 2.0  # of this thread, for one failure: beyond them nothing is said
+FP32_CHAIN = 2.0**-20  # of its magnitude: what a few fp32 operations and functions lose before a store hides it
+COARSE_OPERANDS, COARSE_SUMS = ("e4m3", "e5m2"), 2.0**-12  # fp8 products that keep 13 bits of a sum
+ALIKE = 1e-9  # predictions that differ by less, of their size, are one
+
+
+class _TooLong(Exception):
+    """The time is over."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """`sentence` says what the wrong result equals, `kind` names its class for a count."""
+
+    kind: str
+    sentence: str
+
+
+def cause_of(
+    mathematics: Mathematics | None, expected: ExpectedOutput, seen: Seen, outcome: Outcome, poison: int | None = None
+) -> Cause | None:
+    """Why the output `expected.name` of the launch `seen` is wrong; None where nothing, or more than one thing, explains it."""
+    got = seen.outputs.get(expected.name)
+    if outcome not in WRONG or got is None or got.shape != tuple(expected.shape) or not got.size:
+        return None
+    launches = tuple(seen.recorded.get("launches", ()))
+    tile = _tile(expected, launches)
+    differs, decided, _, _ = held(expected, got)
+    if poison is not None:
+        unwritten = got == got.dtype.type(poison)
+        if findings := list(never_written(unwritten, differs, tile, launches)):
+            return Cause(findings[0].kind, findings[0].sentence)
+    if mathematics is None:
+        return None
+    deadline = time.thread_time() + SECONDS
+    try:
+        evidence = _evidence(mathematics, expected, seen, differs, decided, tile, launches, outcome)
+        if evidence is None:
+            return None
+        return chosen(_findings(mathematics, evidence, outcome, deadline))
+    except _TooLong:
+        return None
+
+
+def chosen(findings: Iterable[Finding]) -> Cause | None:
+    """The cause of which `findings` speak; None where they mean different things."""
+    found = list(findings)
+    if not found:
+        return None
+    first = found[0]
+    for other in found[1:]:
+        if other.kind != first.kind and not _one_result(first, other):
+            return None
+        if other.kind == first.kind and other.sentence != first.sentence and not _one_result(first, other):
+            return None
+    where = f" ({first.fit.where})" if first.fit.where else ""
+    return Cause(first.kind, first.sentence + where)
+
+
+def _one_result(one: Finding, other: Finding) -> bool:
+    """Whether two predictions are the same, so that no data of this kind tells them apart."""
+    if one.prediction is None or other.prediction is None:
+        return False
+    return bool(np.allclose(one.prediction, other.prediction, rtol=ALIKE, atol=0.0, equal_nan=True))
+
+
+def _evidence(
+    mathematics: Mathematics,
+    expected: ExpectedOutput,
+    seen: Seen,
+    differs: np.ndarray,
+    decided: np.ndarray,
+    tile: tuple[int, int] | None,
+    launches: tuple[Mapping, ...],
+    outcome: Outcome,
+) -> Evidence | None:
+    """What hypotheses are held to; None where the mathematics does not give what is expected."""
+    got = seen.outputs[expected.name]
+    exact = evaluated(mathematics).get(expected.name)
+    if exact is None or exact.shape != got.shape:
+        return None
+    words, magnitude = values(expected.format, got), _magnitude(mathematics, expected.name, exact)
+    products = frozenset(tuple(one) for one in seen.recorded.get("instructions", ()))
+    coarse = any(one[2] in COARSE_OPERANDS for one in products)
+    shown, noise, sharp = words, learned_noise(expected, exact, magnitude, COARSE_SUMS if coarse else FP32_CHAIN), False
+    if (
+        outcome is Outcome.WRONG_MATHEMATICS
+        and (real := held_to_mathematics(expected, seen.real_values.get(expected.name))) is not None
+    ):
+        shown, noise, sharp = real.real, np.where(real.known, real.allowed, 0.0), True  # type: ignore[assignment]
+        differs, decided = real.wrong, real.known
+    known_tile = _k_block(expected, launches)
+    return Evidence(
+        name=expected.name,
+        format=expected.format,
+        exact=exact,
+        seen=shown,
+        words=words,
+        differs=differs,
+        decided=decided,
+        magnitude=magnitude,
+        noise=noise,
+        sharp=sharp,
+        tile=tile,
+        k_block=known_tile,
+        launches=launches,
+        products=products,  # type: ignore[arg-type]
+    )
+
+
+def _magnitude(mathematics: Mathematics, name: str, exact: np.ndarray) -> np.ndarray:
+    """What an element's sums are made of: of sums of products that of the terms' magnitudes, else about the size of the output."""
+    finite = np.abs(exact[np.isfinite(exact)])
+    usual = float(np.median(finite)) if finite.size else 1.0
+    if mathematics.linear:
+        operands = {key: np.abs(each) if isinstance(each, np.ndarray) else each for key, each in mathematics.operands.items()}
+        found = evaluated(mathematics, operands)[name]
+        return np.where(np.isfinite(found) & (found > 0), found, usual or 1.0)
+    return np.maximum(np.where(np.isfinite(exact), np.abs(exact), 0.0), usual) + 2.0**-1000
+
+
+def _findings(mathematics: Mathematics, evidence: Evidence, outcome: Outcome, deadline: float) -> Iterator[Finding]:
+    """Every hypothesis that holds, those that say most first."""
+    if outcome is not Outcome.LOST_PRECISION:
+        for kind, sentence, predict in _hypotheses(mathematics, evidence):
+            if time.thread_time() > deadline:
+                raise _TooLong
+            prediction = _tried(predict)
+            if prediction is not None and (fit := evidence.fit(prediction)):
+                yield Finding(kind, sentence, fit, prediction)
+    if outcome is not Outcome.WRONG_MATHEMATICS:
+        for each in (of_the_store, saturated):
+            yield from each(evidence)
+        for later in (of_the_accumulator, of_operands_and_operations):
+            if time.thread_time() > deadline:
+                raise _TooLong
+            yield from later(mathematics, evidence)
+
+
+Hypothesis = tuple[str, str, Callable[[], np.ndarray | None]]
+"""Kind, sentence, and what predicts the output; None where a few elements already contradict it."""
+
+
+def _hypotheses(mathematics: Mathematics, evidence: Evidence) -> Iterator[Hypothesis]:
+    """Every hypothesis on the mathematics."""
+    name = evidence.name
+
+    def of_operands(found: Iterable[tuple[str, str, Mapping]]) -> Iterator[Hypothesis]:
+        for kind, sentence, operands in found:
+            yield kind, sentence, lambda operands=operands: _of_operands(mathematics, operands, evidence)
+
+    def of_arrays(found: Iterable[tuple[str, str, np.ndarray]]) -> Iterator[Hypothesis]:
+        for kind, sentence, prediction in found:
+            yield kind, sentence, lambda prediction=prediction: prediction
+
+    yield from of_operands(weighted_sums(mathematics, evidence))
+    yield from of_arrays(turned(evidence))
+    yield from of_operands(changed_operands(mathematics, evidence.k_block))
+    yield from of_operands(changed_indices(mathematics))
+    done = operations(mathematics)
+    for operation in done:
+        for kind, sentence, change in changes_of(operation):
+            yield kind, sentence, lambda n=operation.number, change=change: changed(mathematics, n, change)[name]
+    if not mathematics.linear:
+        yield from padded(mathematics, name)
+    yield from of_arrays(stopped_after(done, evidence.exact.shape))
+    yield from of_arrays(moved(evidence))
+    yield "zero", "zeros: nothing was added or stored", lambda: np.zeros(evidence.exact.shape)
+
+
+def _of_operands(mathematics: Mathematics, operands: Mapping, evidence: Evidence) -> np.ndarray | None:
+    """The prediction of changed operands, where a few wrong elements do not contradict it."""
+    if evidence.exact.ndim == 2:
+        rows, columns = evidence.sample
+        few = on_sample(mathematics, operands, evidence.name, rows, columns)
+        at = np.ix_(rows, columns)
+        if few is not None and (evidence.differs[at] & ~evidence.near(few, at)).any():
+            return None
+    return evaluated(mathematics, operands)[evidence.name]
+
+
+def _tried(evaluate: Any) -> np.ndarray | None:
+    """What a change gives; None where the function cannot take it (a shape that does not fit, an index outside)."""
+    try:
+        return evaluate()
+    except Exception:  # of a reference of the user's, on operands that it was not written for
+        return None
+
+
+def _tile(expected: ExpectedOutput, launches: tuple[Mapping, ...]) -> tuple[int, int] | None:
+    """Of the output: what the contract says, else what the last launch's largest product shows."""
+    if expected.tile is not None:
+        return expected.tile
+    tiles = [launch["tile"] for launch in launches if len(launch.get("tile", ())) == 3]
+    return (tiles[-1][0], tiles[-1][1]) if tiles and len(expected.shape) == 2 else None
+
+
+def _k_block(expected: ExpectedOutput, launches: tuple[Mapping, ...]) -> int | None:
+    tiles = [launch["tile"] for launch in launches if len(launch.get("tile", ())) == 3]
+    return expected.k_block or (tiles[-1][2] if tiles else None)

@@ -1,0 +1,186 @@
+"""The hypotheses that a kernel takes an operand at another place: a neighbour's element, the other operand, rows and columns
+exchanged, a scale of another block, the first one for all, or a mask's fill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from bitverdict.harness.judge.explain.evaluation import evaluated, rounded
+from bitverdict.harness.model.mathematics import Mathematics
+
+Operands = Mapping[str, np.ndarray]
+LETTERS = "ij"
+
+
+def changed_operands(mathematics: Mathematics, k_block: int | None) -> Iterator[tuple[str, str, Operands]]:
+    """(kind, sentence, operands) of each way to take one operand, the others as they are."""
+    given = mathematics.operands
+    for name, values in given.items():
+        if not isinstance(values, np.ndarray) or not values.size:
+            continue
+        scale = name in mathematics.blocks
+        for axis in range(values.ndim):
+            for kind, sentence, other in _along(mathematics, name, values, axis, k_block):
+                yield kind, sentence, {**given, name: other}
+        if values.ndim == 2 and values.shape[0] == values.shape[1] > 1:
+            yield "transposed operand", f"equals the result of {name} with rows and columns exchanged", {**given, name: values.T}
+        for other_name, other in given.items():
+            if other_name != name and isinstance(other, np.ndarray) and other.shape == values.shape and other.dtype == values.dtype:
+                what = "the scales of" if scale else ""
+                yield "other operand", f"takes {what} {other_name} for {what} {name}".replace("  ", " "), {**given, name: other}
+            elif (
+                scale
+                and other_name in mathematics.blocks
+                and values.ndim == 2 == np.ndim(other)
+                and values.shape[1] == other.shape[1]
+            ):
+                rows = np.resize(other, values.shape) if other.shape[0] < values.shape[0] else other[: values.shape[0]]
+                yield "other operand", f"takes the scales of {other_name} for those of {name}", {**given, name: rows}
+        if scale:
+            yield "scale ignored", f"equals the result with {name} ignored (all ones)", {**given, name: np.ones_like(values)}
+            yield "scale twice", f"equals the result with {name} applied twice", {**given, name: values * values}
+        elif np.issubdtype(values.dtype, np.floating):
+            yield "magnitude", f"equals the result of |{name}|", {**given, name: np.abs(values)}
+    pairs = [name for name, values in given.items() if isinstance(values, np.ndarray)]
+    for place, one in enumerate(pairs):
+        for other_name in pairs[place + 1 :]:
+            if given[one].shape == given[other_name].shape and given[one].dtype == given[other_name].dtype:
+                exchanged = {**given, one: given[other_name], other_name: given[one]}
+                yield "other operand", f"equals the result with {one} and {other_name} exchanged", exchanged
+
+
+def _along(
+    mathematics: Mathematics, name: str, values: np.ndarray, axis: int, k_block: int | None
+) -> Iterator[tuple[str, str, np.ndarray]]:
+    length = values.shape[axis]
+    label = _axis_name(mathematics, name, axis)
+    blocked = name in mathematics.blocks and mathematics.blocks[name][0] == label
+    whole = np.issubdtype(values.dtype, np.integer)
+    if length < 2:
+        return
+    what = (
+        f"scale of block j {{}} of {name}"
+        if blocked
+        else f"{name} at {label} {{}}"
+        if label
+        else f"{name} at index {{}} of axis {axis}"
+    )
+    for step in (1, -1):
+        signed = f"{'+' if step > 0 else '-'} 1"
+        sentence = f"takes the {what.format(signed)} for that of j" if blocked else f"takes {what.format(signed)}"
+        for shifted in _shifted(values, step, axis):
+            yield "shifted operand", sentence, shifted
+    if k_block and not blocked and label in mathematics.summed and length > k_block:
+        for step in (k_block, -k_block):
+            sentence = f"takes {what.format(f'{chr(43) if step > 0 else chr(45)} {k_block}')}: one block of {label} {'on' if step > 0 else 'back'}"
+            for shifted in _shifted(values, step, axis):
+                yield "block of another step", sentence, shifted
+    first = np.take(values, [0], axis=axis)
+    which = f"the first scale of {name} along {label}" if blocked else f"{name} at {label or f'axis {axis}'} = 0"
+    yield "first for all", f"takes {which} for all", np.broadcast_to(first, values.shape)
+    if k_block and length > k_block and not blocked:
+        said = f"takes {name} at {label or f'axis {axis}'} = 0 to {k_block - 1} for each block of it"
+        yield "first block for all", said, np.take(values, np.arange(length) % k_block, axis=axis)
+    yield "reversed operand", f"equals the result of {name} in reverse along {label or f'axis {axis}'}", np.flip(values, axis)
+    if length % 2 == 0 and length > 2 and not whole:
+        swapped = np.take(values, np.arange(length) ^ 1, axis=axis)
+        yield "neighbours exchanged", f"takes neighbours of {name} along {label or f'axis {axis}'} in exchanged order", swapped
+        halves = np.roll(values, length // 2, axis)
+        yield (
+            "halves exchanged",
+            f"equals the result with the two halves of {name} along {label or f'axis {axis}'} exchanged",
+            halves,
+        )
+    if whole:
+        return
+
+
+def _shifted(values: np.ndarray, step: int, axis: int) -> Iterator[np.ndarray]:
+    """`values` at index + `step`; past the end around, the last element again, or zero."""
+    length = values.shape[axis]
+    around = np.roll(values, -step, axis)
+    yield around
+    at = np.clip(np.arange(length) + step, 0, length - 1)
+    yield np.take(values, at, axis=axis)
+    outside = (np.arange(length) + step < 0) | (np.arange(length) + step >= length)
+    shape = [1] * values.ndim
+    shape[axis] = length
+    yield np.where(outside.reshape(shape), 0, around)
+
+
+def changed_indices(mathematics: Mathematics) -> Iterator[tuple[str, str, Operands]]:
+    """Integer operands (row numbers) that are taken one more, one less, or modulo what they point into."""
+    given = mathematics.operands
+    for name, values in given.items():
+        if not isinstance(values, np.ndarray) or not np.issubdtype(values.dtype, np.integer) or not values.size:
+            continue
+        for step in (1, -1, 8, -8, 16, -16):
+            yield "index", f"takes {name} {'+' if step > 0 else '-'} {abs(step)}", {**given, name: values + step}
+        for other, table in given.items():
+            if other != name and isinstance(table, np.ndarray) and table.ndim > 1:
+                rows = table.shape[0]
+                if rows:
+                    yield (
+                        "index clamped",
+                        f"takes {name} clamped to the rows of {other}",
+                        {**given, name: np.clip(values, 0, rows - 1)},
+                    )
+                    yield "index wrapped", f"takes {name} modulo the rows of {other}", {**given, name: values % rows}
+        if values.ndim == 1 and values.size > 1:
+            yield "index", f"takes {name} in ascending order", {**given, name: np.sort(values)}
+            yield "index", f"takes the place in {name} for the number there", {**given, name: np.arange(values.size)}
+
+
+def padded(mathematics: Mathematics, output: str) -> Iterator[tuple[str, str, Callable[[], np.ndarray]]]:
+    """Operands whose last axis goes on to the width of a tile, filled with zeros: what a mask without the right fill gives."""
+    given = {name: values for name, values in mathematics.operands.items() if isinstance(values, np.ndarray) and values.ndim}
+    for length in sorted({values.shape[-1] for values in given.values()}):
+        width = 1 << (length - 1).bit_length()
+        if width == length or length < 2:
+            continue
+        wider = {name: _wider(values, width) if values.shape[-1] == length else values for name, values in given.items()}
+
+        def predict(wider: Operands = wider, length: int = length, width: int = width) -> np.ndarray:
+            made = evaluated(mathematics, {**mathematics.operands, **wider})[output]
+            return made[..., :length] if made.ndim and made.shape[-1] == width else made
+
+        yield "fill", f"equals the result of rows that zeros fill from {length} up to {width}: masked elements count", predict
+
+
+def _wider(values: np.ndarray, width: int) -> np.ndarray:
+    return np.concatenate([values, np.zeros((*values.shape[:-1], width - values.shape[-1]), values.dtype)], axis=-1)
+
+
+def rounded_operands(mathematics: Mathematics, held: Mapping[str, str]) -> Iterator[tuple[str, str, Operands]]:
+    """Operands that are rounded to a narrower format, or cut to it, before they are used. `held`: their formats."""
+    given = mathematics.operands
+    floats = [name for name, values in given.items() if isinstance(values, np.ndarray) and np.issubdtype(values.dtype, np.floating)]
+    floats = [name for name in floats if name not in mathematics.blocks]
+    for to in ("bf16", "fp16", "tf32", "e4m3", "e5m2"):
+        made = {name: _narrow(given[name], to) for name in floats}
+        if floats and any(not np.array_equal(made[name], given[name], equal_nan=True) for name in floats):
+            yield "rounded operand", f"equals the result of {' and '.join(floats)} rounded to {to} first", {**given, **made}
+            for name in floats if len(floats) > 1 else ():
+                yield "rounded operand", f"equals the result of {name} rounded to {to} first", {**given, name: made[name]}
+        if to in ("bf16", "tf32"):
+            cut = {name: _cut(given[name], 7 if to == "bf16" else 10) for name in floats}
+            yield "rounded operand", f"equals the result of {' and '.join(floats)} cut to {to} first", {**given, **cut}
+
+
+def _narrow(values: np.ndarray, to: str) -> np.ndarray:
+    return np.where(np.isfinite(values), rounded(np.where(np.isfinite(values), values, 0.0), to), values)
+
+
+def _cut(values: np.ndarray, mantissa_bits: int) -> np.ndarray:
+    """`values` with the fraction cut to `mantissa_bits`, toward zero."""
+    mantissa, exponent = np.frexp(np.where(np.isfinite(values), values, 0.0))
+    return np.where(
+        np.isfinite(values), np.ldexp(np.trunc(mantissa * 2.0 ** (mantissa_bits + 1)), exponent - mantissa_bits - 1), values
+    )
+
+
+def _axis_name(mathematics: Mathematics, name: str, axis: int) -> str:
+    names = mathematics.axes.get(name, ())
+    return names[axis] if axis < len(names) else ""

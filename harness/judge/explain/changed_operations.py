@@ -1,0 +1,304 @@
+"""The hypotheses that one operation of the reference is missing, or is another one: no division, a sum for a mean, < for <=.
+
+Each change is made in the reference itself, which is then evaluated again. What two changes have in common (the same prediction on
+the case's own data) is one finding, told by the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.judge.explain.evaluation import Operation, written
+
+Change = Callable[[Callable, tuple, dict], Any]
+SAID = {"add": "the addition of", "subtract": "the subtraction of", "multiply": "the factor", "divide": "the division by",
+        "true_divide": "the division by"}  # fmt: skip
+OTHERS = {"less": "less_equal", "less_equal": "less", "greater": "greater_equal", "greater_equal": "greater"}
+TURNED = {"less": "greater", "less_equal": "greater_equal", "greater": "less", "greater_equal": "less_equal"}
+BASES = {"exp": "exp2", "exp2": "exp", "log": "log2", "log2": "log"}
+KEPT = ("exp", "exp2", "log", "log2", "sqrt", "tanh", "abs", "absolute", "fabs", "negative", "square", "floor", "ceil", "round", "rint",
+        "clip", "maximum", "minimum", "round_to", "power", "reciprocal", "sign", "cumulative_sum", "cumsum", "sort", "flip", "roll")  # fmt: skip
+SHAPED = (
+    "reshape",
+    "permute_dims",
+    "matrix_transpose",
+    "expand_dims",
+    "squeeze",
+    "broadcast_to",
+    "astype",
+    "concat",
+    "stack",
+    "tril",
+    "triu",
+)
+REDUCED = ("sum", "mean", "max", "min", "amax", "amin", "prod", "var", "std", "any", "all", "add.reduce")
+
+
+def changes_of(operation: Operation) -> Iterator[tuple[str, str, Change]]:
+    """(kind, sentence, change) of each thing that a person may get wrong in `operation`."""
+    name, texts, given = operation.name, operation.texts, operation.arguments
+    if name in SAID and len(given) == 2:
+        yield from _of_two(name, texts, given, operation)
+    if name in OTHERS:
+        sign = _sign(name)
+        yield (
+            "comparison",
+            f"equals the reference with {_sign(OTHERS[name])} in the place of {sign} in {_of(texts, sign)}",
+            _as(OTHERS[name]),
+        )
+        yield (
+            "comparison",
+            f"equals the reference with {_sign(TURNED[name])} in the place of {sign} in {_of(texts, sign)}",
+            _as(TURNED[name]),
+        )
+        for step in (1, -1):
+            if _whole(given):
+                yield "off by one", f"equals the reference with {_of(texts, sign)} {'+' if step > 0 else '-'} 1", _moved(step)
+    if name in BASES:
+        yield "base", f"equals the reference with {BASES[name]} in the place of {name}", _as(BASES[name])
+    if name in KEPT and _same_shape(given, operation.result):
+        yield "left out", f"equals the reference without {name}({texts[0]})", lambda function, args, _: np.asarray(args[0])
+    if name == "sqrt":
+        yield (
+            "left out",
+            f"equals the reference with a square in the place of sqrt({texts[0]})",
+            lambda function, args, _: np.square(args[0]),
+        )
+    if name in ("mean", "var", "std"):
+        yield from _of_mean(operation)
+    if name in REDUCED:
+        yield from _of_reduction(operation)
+    if name == "where" and len(given) == 3:
+        yield "condition", f"equals the reference with both sides of where({texts[0]}, ...) exchanged", _exchanged_where
+        yield (
+            "condition",
+            f"equals the reference where {texts[0]} always holds",
+            lambda function, args, _: _like(args[1], operation.result),
+        )
+        yield (
+            "condition",
+            f"equals the reference where {texts[0]} never holds",
+            lambda function, args, _: _like(args[2], operation.result),
+        )
+    if name in ("take", "take_along_axis") and len(given) >= 2:
+        for step in (1, -1):
+            yield "index", f"takes {texts[0]} at {texts[1]} {'+' if step > 0 else '-'} 1", _taken(step)
+    if name in ("cumulative_sum", "cumsum"):
+        yield "scan", f"equals the reference with a sum that leaves out the element itself in {name}({texts[0]})", _exclusive
+    if name in ("argmax", "argmin"):
+        yield "ties", f"takes the last of equal elements in {name}({texts[0]})", _last_of_equals
+    if name == "tril":
+        yield (
+            "comparison",
+            f"equals the reference without the diagonal of tril({texts[0]})",
+            lambda function, args, kwargs: np.tril(args[0], -1),
+        )
+    if name in ("concat", "concatenate") and isinstance(given[0], tuple | list) and len(given[0]) == 2:
+        yield "order", "equals the reference with the two halves of concat exchanged", _halves
+    if name in ("maximum", "minimum"):
+        yield (
+            "left out",
+            f"equals the reference without {texts[0]} in {name}(...)",
+            lambda function, args, _: _like(args[1], operation.result),
+        )
+
+
+def stopped_after(operations: list[Operation], shape: tuple[int, ...]) -> Iterator[tuple[str, str, np.ndarray]]:
+    """(kind, sentence, prediction): the value of each operation itself, where what follows it may be missing."""
+    for operation in operations[:-1]:
+        result = np.asarray(operation.result)
+        if result.shape == shape and np.issubdtype(result.dtype, np.floating):
+            yield "stopped", f"equals {written(operation)}: what follows it is missing", result
+
+
+def _of_two(name: str, texts: tuple[str, ...], given: tuple, operation: Operation) -> Iterator[tuple[str, str, Change]]:
+    first, second = given
+    said = SAID[name]
+    if _gives(first, operation.result):
+        yield (
+            "left out",
+            f"equals the reference without {said} {texts[1]}",
+            lambda function, args, _: _like(args[0], operation.result),
+        )
+    if _gives(second, operation.result) and name in ("add", "multiply"):
+        yield (
+            "left out",
+            f"equals the reference without {said} {texts[0]}",
+            lambda function, args, _: _like(args[1], operation.result),
+        )
+    if name == "add":
+        yield "sign", f"equals the reference with {texts[1]} subtracted, not added", lambda function, args, _: args[0] - args[1]
+        if texts[0] != texts[1]:
+            yield "sign", f"equals the reference with {texts[0]} subtracted, not added", lambda function, args, _: args[1] - args[0]
+    if name == "subtract":
+        yield "sign", f"equals the reference with {texts[1]} added, not subtracted", lambda function, args, _: args[0] + args[1]
+    if name == "multiply" and texts[0] != texts[1]:
+        yield (
+            "applied twice",
+            f"equals the reference with the factor {texts[1]} twice",
+            lambda function, args, _: args[0] * args[1] * args[1],
+        )
+        yield (
+            "applied twice",
+            f"equals the reference with the factor {texts[0]} twice",
+            lambda function, args, _: args[0] * args[0] * args[1],
+        )
+    if name in ("divide", "true_divide"):
+        yield (
+            "sign",
+            f"equals the reference with a multiplication by {texts[1]}, not a division",
+            lambda function, args, _: args[0] * args[1],
+        )
+        yield (
+            "applied twice",
+            f"equals the reference divided by {texts[1]} twice",
+            lambda function, args, _: args[0] / args[1] / args[1],
+        )
+
+
+def _of_mean(operation: Operation) -> Iterator[tuple[str, str, Change]]:
+    name, text = operation.name, operation.texts[0]
+    if name == "mean":
+        yield (
+            "divisor",
+            f"equals the reference with the sum in the place of mean({text})",
+            lambda function, args, kwargs: np.sum(*args, **kwargs),
+        )
+    count = np.asarray(operation.arguments[0]).size // max(np.asarray(operation.result).size, 1)
+    for other, why in _divisors(count):
+        said = f"equals the reference with {name}({text}) divided by {other}, not {count}{why}"
+        yield (
+            "divisor",
+            said,
+            lambda function, args, kwargs, factor=count / other: (
+                function(*args, **kwargs) * (factor if name != "std" else factor**0.5)
+            ),
+        )
+
+
+def _divisors(count: int) -> Iterator[tuple[int, str]]:
+    if count > 1:
+        yield count - 1, ""
+    yield count + 1, ""
+    if (power := 1 << (count - 1).bit_length()) not in (count - 1, count, count + 1):
+        yield power, " (the tile's width)"
+
+
+def _of_reduction(operation: Operation) -> Iterator[tuple[str, str, Change]]:
+    """Without its last or its first element, or with zeros up to the next power of two, along the reduced axis."""
+    axis = _axis(operation)
+    data = np.asarray(operation.arguments[0])
+    if axis is None or data.ndim == 0 or data.shape[axis] < 2:
+        return
+    name, text, length = operation.name, operation.texts[0], data.shape[axis]
+    for part, said in ((slice(None, -1), "last"), (slice(1, None), "first")):
+        sliced = _sliced(axis, part)
+        if name in ("mean", "var", "std"):
+            continue
+        yield "element left out", f"equals the reference with {name}({text}) without its {said} element", sliced
+    padded = 1 << (length - 1).bit_length()
+    if name in ("max", "amax", "min", "amin"):
+        yield "fill", f"equals the reference with a zero among {name}({text}): masked elements count", _with_zero(axis)
+    if name in ("max", "amax") and length > 1:
+        yield (
+            "axis",
+            f"equals the reference with one {name}({text}) for the whole operand",
+            lambda function, args, kwargs: np.broadcast_to(function(args[0]), np.shape(function(*args, **kwargs))),
+        )
+    del padded
+
+
+def _axis(operation: Operation) -> int | None:
+    axis = operation.keywords.get("axis", operation.arguments[1] if len(operation.arguments) > 1 else None)
+    if axis is None:
+        return 0 if np.ndim(operation.arguments[0]) == 1 else None
+    return axis if isinstance(axis, int) else None
+
+
+def _sliced(axis: int, part: slice) -> Change:
+    def change(function: Callable, args: tuple, kwargs: dict) -> Any:
+        index: list[Any] = [slice(None)] * np.ndim(args[0])
+        index[axis] = part
+        return function(args[0][tuple(index)], *args[1:], **kwargs)
+
+    return change
+
+
+def _with_zero(axis: int) -> Change:
+    def change(function: Callable, args: tuple, kwargs: dict) -> Any:
+        shape = list(np.shape(args[0]))
+        shape[axis] = 1
+        return function(np.concatenate([args[0], np.zeros(shape)], axis=axis), *args[1:], **kwargs)
+
+    return change
+
+
+def _as(other: str) -> Change:
+    return lambda function, args, kwargs: getattr(np, other)(*args, **kwargs)
+
+
+def _moved(step: int) -> Change:
+    return lambda function, args, kwargs: function(args[0], args[1] + step, **kwargs)
+
+
+def _taken(step: int) -> Change:
+    def change(function: Callable, args: tuple, kwargs: dict) -> Any:
+        axis = kwargs.get("axis", args[2] if len(args) > 2 else 0)
+        length = np.shape(args[0])[axis if axis is not None else 0]
+        return function(args[0], np.clip(np.asarray(args[1]) + step, 0, length - 1), *args[2:], **kwargs)
+
+    return change
+
+
+def _exclusive(function: Callable, args: tuple, kwargs: dict) -> Any:
+    return function(*args, **kwargs) - np.asarray(args[0])
+
+
+def _last_of_equals(function: Callable, args: tuple, kwargs: dict) -> Any:
+    axis = kwargs.get("axis", args[1] if len(args) > 1 else None)
+    if axis is None:
+        return np.size(args[0]) - 1 - function(np.ravel(args[0])[::-1])
+    rest = {name: value for name, value in kwargs.items() if name != "axis"}
+    return np.shape(args[0])[axis] - 1 - function(np.flip(args[0], axis), axis=axis, **rest)
+
+
+def _halves(function: Callable, args: tuple, kwargs: dict) -> Any:
+    return function(type(args[0])(reversed(args[0])), *args[1:], **kwargs)
+
+
+def _exchanged_where(function: Callable, args: tuple, _: dict) -> Any:
+    return np.where(args[0], args[2], args[1])
+
+
+def _like(given: Any, result: Any) -> np.ndarray:
+    return np.broadcast_to(np.asarray(given), np.shape(result))
+
+
+def _gives(given: Any, result: Any) -> bool:
+    """Whether `given` in the place of `result` has its shape, broadcast where it is an array."""
+    try:
+        return isinstance(given, np.ndarray | np.generic | float | int) and np.broadcast_shapes(
+            np.shape(given), np.shape(result)
+        ) == np.shape(result)
+    except ValueError:
+        return False
+
+
+def _same_shape(given: tuple, result: Any) -> bool:
+    return bool(given) and np.shape(given[0]) == np.shape(result)
+
+
+def _whole(given: tuple) -> bool:
+    return all(np.issubdtype(np.asarray(each).dtype, np.integer) for each in given)
+
+
+def _sign(name: str) -> str:
+    from bitverdict.harness.judge.explain.evaluation import INFIX
+
+    return INFIX[name]
+
+
+def _of(texts: tuple[str, ...], sign: str) -> str:
+    return f"{texts[0]} {sign} {texts[1]}"

@@ -1,0 +1,217 @@
+"""One wrong output as hypotheses see it: what was seen, how near a prediction must come, and how much it tells if it does.
+
+A hypothesis predicts every element. It holds where each wrong element is as predicted, and each right one too: of the whole output,
+or of a part of it that has a name (a tile, rows, columns). What it tells is counted in bits: a prediction that comes within a
+slack s of an element that is d off would do so by chance once in d / s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.judge.diagnose import values
+from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.reference.formats import FORMATS
+
+ENOUGH = 32.0  # bits: of the few hundred hypotheses that are tested none holds by chance
+MOST_BITS = 30.0  # that one element counts
+EPSILON = 2.0**-44  # float64's rounding of a few hundred sums, of their magnitude
+SAMPLED = 8  # wrong elements that a prediction is tried on first
+MOST_LISTED = 4  # rows, columns or tiles that are named one by one
+
+
+@dataclass(frozen=True)
+class Fit:
+    """That a prediction holds `where` ("" for everywhere, else "in tile (1, 0)"), and what it tells."""
+
+    bits: float
+    where: str
+    region: np.ndarray  # bool, of the output's shape
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A hypothesis that holds. Findings of one `kind` mean the same, the first of them says it best."""
+
+    kind: str
+    sentence: str
+    fit: Fit
+    prediction: np.ndarray | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """One output: arrays of its shape, float64. `seen` are real values where `sharp`, else the values of its words."""
+
+    name: str
+    format: str
+    exact: np.ndarray
+    seen: np.ndarray
+    words: np.ndarray  # values of the words that came
+    differs: np.ndarray  # bool: elements that failed
+    decided: np.ndarray  # bool: elements that can be told
+    magnitude: np.ndarray  # of the sums behind an element
+    noise: float | np.ndarray  # of `seen`: a share of the magnitude; where `sharp`, absolute
+    sharp: bool
+    tile: tuple[int, int] | None = None
+    k_block: int | None = None
+    launches: tuple[Mapping, ...] = ()
+    products: frozenset[tuple[str, ...]] = field(default_factory=frozenset)  # (family, kind, a, b, d) of launched instructions
+
+    def slack(self, prediction: np.ndarray, at: Any = ...) -> np.ndarray:
+        """How far an element may be from `prediction` for what is known to round; of the elements `at` (an index) alone."""
+        noise = self.noise[at] if isinstance(self.noise, np.ndarray) else self.noise
+        with np.errstate(invalid="ignore", over="ignore"):
+            larger = np.maximum(self.magnitude[at], np.abs(prediction))
+            if self.sharp:
+                return noise + EPSILON * larger
+            return noise * larger + 1.001 * half_ulp(self.format, prediction)
+
+    def near(self, prediction: np.ndarray, at: Any = ...) -> np.ndarray:
+        """Which elements are as predicted; NaN and infinities alike, and what a format may make of a value beyond it."""
+        seen = self.seen[at]
+        with np.errstate(invalid="ignore", over="ignore"):
+            close = np.abs(seen - prediction) <= self.slack(prediction, at)
+            found = close | (seen == prediction) | (np.isnan(seen) & np.isnan(prediction))
+            if not self.sharp and self.format in FORMATS:
+                largest = FORMATS[self.format].largest
+                beyond = np.abs(prediction) >= largest * (1 - 2.0**-12)
+                kept = (np.sign(seen) == np.sign(prediction)) & (np.abs(seen) >= 0.99 * largest)
+                found |= beyond & (kept | np.isnan(seen))
+        return found
+
+    @cached_property
+    def sample(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows and columns (2-D outputs) of a few wrong elements: what a prediction is tried on first."""
+        wrong = np.argwhere(self.differs)
+        chosen = wrong[np.unique(np.linspace(0, len(wrong) - 1, SAMPLED).astype(int))]
+        return np.unique(chosen[:, 0]), np.unique(chosen[:, 1])
+
+    def fit(self, prediction: np.ndarray) -> Fit | None:
+        """Where `prediction` holds, if it does; None where a wrong element is not as predicted, or where it tells too little."""
+        if prediction.shape != self.exact.shape:
+            return None
+        near = self.near(prediction)
+        if (self.differs & ~near).any():
+            return None
+        region, where = np.ones(self.exact.shape, bool), ""
+        if (self.decided & ~near).any():
+            found = next(((part, said) for part, said in self.parts if not (part & self.decided & ~near).any()), None)
+            if found is None:
+                return None
+            region, where = found
+        bits = self.tells(prediction, near & region & self.decided)
+        return Fit(bits, where, region) if bits >= ENOUGH else None
+
+    def tells(self, prediction: np.ndarray, where: np.ndarray) -> float:
+        """Bits that the elements `where`, which are as predicted, tell of the prediction; equal ones count once."""
+        there = where & np.isfinite(prediction) & np.isfinite(self.exact) & np.isfinite(self.seen)
+        rows = np.stack([prediction[there], self.exact[there], self.seen[there]], axis=1)  # (elements, 3)
+        slack = self.slack(prediction)[there]
+        off = np.abs(rows[:, 0] - rows[:, 1])
+        telling = off > 2 * slack
+        if not telling.any():
+            return 0.0
+        rows, slack, off = rows[telling], slack[telling], off[telling]
+        _, first = np.unique(rows[:, :2], axis=0, return_index=True)
+        step = _lattice(rows[first])
+        chance = np.clip(np.maximum(slack[first], step) / off[first], 2.0**-MOST_BITS, 0.5)
+        return float(-np.log2(chance).sum())
+
+    @property
+    def parts(self) -> Iterator[tuple[np.ndarray, str]]:
+        """Parts of the output that have a name and hold all wrong elements: tiles, rows, columns. The smallest come first."""
+        if self.differs.ndim == 1:
+            held = self.differs
+            if said := places_named(np.flatnonzero(held), held.size, "element"):
+                yield held, said
+            return
+        if self.differs.ndim != 2:
+            return
+        rows, columns = self.differs.any(axis=1), self.differs.any(axis=0)
+        named_rows = places_named(np.flatnonzero(rows), rows.size, "row")
+        named_columns = places_named(np.flatnonzero(columns), columns.size, "column")
+        if self.tile is not None:
+            tiles = tiles_hit(self.differs, self.tile)
+            part = np.kron(tiles, np.ones(self.tile, bool))[: rows.size, : columns.size].astype(bool)
+            if tiles.size > 1 and (said := _tiles_named(tiles)):
+                yield part, said
+        if named_rows and named_columns and not (rows.all() or columns.all()):
+            yield np.logical_and.outer(rows, columns), f"{named_rows}, {named_columns}"
+        if named_rows:
+            yield np.broadcast_to(rows[:, None], self.differs.shape), named_rows
+        if named_columns:
+            yield np.broadcast_to(columns[None, :], self.differs.shape), named_columns
+
+
+def half_ulp(format_name: str, value: np.ndarray) -> np.ndarray:
+    """Half the distance of neighbours of `format_name` at `value`; 0 for integers."""
+    found = FORMATS.get(format_name)
+    if found is None:
+        return np.zeros(value.shape)
+    magnitude = np.where(np.isfinite(value), np.abs(value), 0.0)
+    exponent = np.maximum(np.frexp(np.maximum(magnitude, found.smallest_normal))[1] - 1, -1000)
+    return np.ldexp(1.0, exponent - found.mantissa_bits - 1)
+
+
+def _lattice(given: np.ndarray) -> float:
+    """The largest power of two that all of `given` are multiples of: predictions on a coarse lattice meet by chance."""
+    flat = given[np.isfinite(given) & (given != 0)]
+    if not flat.size:
+        return 0.0
+    mantissa, exponent = np.frexp(flat)
+    whole = np.abs(mantissa * 2.0**53).astype(np.int64)
+    low = np.log2((whole & -whole).astype(np.float64)) + exponent - 53
+    return float(2.0 ** low.min())
+
+
+def tiles_hit(mask: np.ndarray, tile: tuple[int, int]) -> np.ndarray:
+    """(tiles_m, tiles_n): which tiles of (M, N) `mask` have an element."""
+    starts = [np.arange(0, size, step) for size, step in zip(mask.shape, tile, strict=True)]
+    return np.logical_or.reduceat(np.logical_or.reduceat(mask, starts[0], 0), starts[1], 1)
+
+
+def _tiles_named(tiles: np.ndarray) -> str:
+    hit = np.argwhere(tiles)
+    if len(hit) <= MOST_LISTED:
+        return f"in tile{'s' if len(hit) > 1 else ''} " + ", ".join(str(tuple(map(int, at))) for at in hit)
+    if tiles[-1].all() and not tiles[:-1].any():
+        return "in the last row of tiles"
+    if tiles[:, -1].all() and not tiles[:, :-1].any():
+        return "in the last column of tiles"
+    return ""
+
+
+def places_named(found: np.ndarray, of: int, name: str) -> str:
+    """ "in row 5", "in rows 64 to 69"; empty where they do not lie together, or are all there are."""
+    if not found.size or found.size == of:
+        return ""
+    if found.size == 1:
+        return f"in {name} {found[0]}"
+    if found.size == found[-1] - found[0] + 1:
+        return f"in {name}s {found[0]} to {found[-1]}"
+    return f"in {name}s " + ", ".join(map(str, found)) if found.size <= MOST_LISTED else ""
+
+
+def learned_noise(expected: ExpectedOutput, exact: np.ndarray, magnitude: np.ndarray, floor: float) -> float:
+    """At least `floor`: the share of its magnitude that a right element may be off before it is stored: from the bound, or from expected words."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        if expected.bound is not None and expected.words is None:
+            off = expected.bound - half_ulp(expected.format, exact)
+        elif expected.words is not None:
+            off = np.abs(values(expected.format, expected.words.view(f"u{expected.words.dtype.itemsize}")) - exact)
+            off = 2 * (off - half_ulp(expected.format, exact))
+        else:
+            assert expected.low is not None and expected.high is not None
+            ends = [values(expected.format, end.view(f"u{end.dtype.itemsize}")) for end in (expected.low, expected.high)]
+            off = np.maximum(*(np.abs(end - exact) for end in ends))
+        share = off / magnitude
+    if expected.inconclusive is not None:
+        share = share[~expected.inconclusive]
+    share = share[np.isfinite(share)]
+    return max(float(share.max(initial=0.0)), floor)
