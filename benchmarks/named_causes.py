@@ -74,10 +74,9 @@ def main() -> None:
             counts[came] += 1
             cost = verdict.seconds.get("explanation", 0.0) if verdict is not None else 0.0
             outcome = str(verdict.outcome) if verdict is not None else ""
-            print(
-                f"{came:10} | {bug.mutant.kernel.split('/')[-1]}: {bug.mutant.name} | {outcome} | {said} | {cost:.2f} s of {time.monotonic() - begun:.1f} s",
-                flush=True,
-            )
+            took = f"{cost:.2f} s of {time.monotonic() - begun:.1f} s"
+            named = f"{bug.mutant.kernel.split('/')[-1]}: {bug.mutant.name}"
+            print(" | ".join((f"{came:10}", named, outcome, said, took)), flush=True)
     print(counts)
 
 

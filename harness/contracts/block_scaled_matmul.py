@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import bitverdict.kernels.block_scaled_matmul
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, edges, far_pad
 from bitverdict.harness.contracts.inputs import block_scaled_inputs, operand_coverage
+from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.contracts.oracle.block_scaled_gemm_bound import bounded_scaled_product, scaled_opinion
 from bitverdict.harness.contracts.oracle.dot_scaled_lowering import result_words, scaled_plan
 from bitverdict.harness.contracts.oracle.gemm_bound import launched_instructions, modelled
 from bitverdict.harness.model import addresses as contracts
 from bitverdict.harness.model.architectures import architecture
-from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, Tile
 from bitverdict.harness.model.launcher_limits import nearest
@@ -274,9 +274,11 @@ class BlockScaledMatmulContract(KernelContract):
     def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
         f = FORMATS[case.problem.format]
         sides = self.sides(case, operands)
-        values = [explained.decoded(Operand(name="", format=of, codes=side.codes)) for of, side in zip((f.a, f.b), sides, strict=True)]
-        scales = [explained.decoded(Operand(name="", format=f.scale, codes=side.scales)) for side in sides]
-        return explained.scaled_product(*values, *scales, f.block_size)
+        a, b = (
+            explained.decoded(Operand(name="", format=of, codes=side.codes)) for of, side in zip((f.a, f.b), sides, strict=True)
+        )
+        a_scale, b_scale = (explained.decoded(Operand(name="", format=f.scale, codes=side.scales)) for side in sides)
+        return explained.scaled_product(a, b, a_scale, b_scale, block=f.block_size)
 
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
         """`case` as a user's launcher can be asked it: operands and scales contiguous, but for rows TMA could not take; the default

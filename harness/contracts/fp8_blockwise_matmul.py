@@ -12,8 +12,8 @@ import bitverdict.kernels.fp8_blockwise_matmul
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, empty, far_pad
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract
 from bitverdict.harness.contracts.inputs.regimes import EXACT, generator
-from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, words_rest_on
 from bitverdict.harness.contracts.oracle import explained
+from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, words_rest_on
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
@@ -98,8 +98,8 @@ class Fp8BlockwiseMatmulContract(BlockedContract):
         ]
 
     def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
-        values = [explained.decoded(operands[name]) for name in ("a", "b", "a_scale", "b_scale")]
-        return explained.scaled_product(*values, SCALED, rows_of_b=SCALED)
+        a, b, a_scale, b_scale = (explained.decoded(operands[name]) for name in ("a", "b", "a_scale", "b_scale"))
+        return explained.scaled_product(a, b, a_scale, b_scale, block=SCALED, rows_of_b=SCALED)
 
     def out_format(self, problem: Any) -> str:
         return problem.out

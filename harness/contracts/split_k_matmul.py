@@ -13,9 +13,9 @@ import bitverdict.kernels.split_k_matmul
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, empty
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract
 from bitverdict.harness.contracts.inputs import regimes
+from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, words_rest_on
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
-from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics

@@ -13,8 +13,8 @@ import numpy as np
 import bitverdict.kernels.tma_scatter
 from bitverdict.harness.contracts.base.row_indices import ROW_KINDS, SPANNED, distinct
 from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, empty, far_pad, launched
-from bitverdict.harness.contracts.tma_gather import TmaGatherContract, clauses, unchecked
 from bitverdict.harness.contracts.oracle import explained
+from bitverdict.harness.contracts.tma_gather import TmaGatherContract, clauses, unchecked
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, IndexList
 from bitverdict.harness.model.launcher_limits import claimed

@@ -111,7 +111,7 @@ def _judge(
 def _explained(
     verdict: Verdict, mathematics: Callable[[], Mathematics | None], expected: list[ExpectedOutput], seen: Seen
 ) -> Verdict:
-    """`verdict` with the cause of the wrong output, where one explains it. What an explanation raises changes no verdict: it is told."""
+    """`verdict` with the cause of the wrong output, where one explains it. What an explanation raises changes no verdict."""
     wrong = next((each for each in expected if each.name == verdict.details.get("output")), None)
     if wrong is None:
         return verdict

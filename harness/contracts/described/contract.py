@@ -21,8 +21,10 @@ from bitverdict.harness.contracts.described.operands import PLAIN, SPECIAL, oper
 from bitverdict.harness.contracts.described.outputs import expected_output
 from bitverdict.harness.contracts.described.record import OPERANDS, Drawn, Entry
 from bitverdict.harness.contracts.described.returned import Returned
+from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.model.case import CASE_VERSION, Case, Operand
 from bitverdict.harness.model.contract import Contract, ExpectedOutput, Undecided
+from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.usage import BodyError, UsageError
 
 if TYPE_CHECKING:
@@ -269,6 +271,11 @@ class DescribedContract(Contract):
             expected_output(name, format_name, each, before=operands.get(name), recorded=recorded, exact=self.description.exact)
             for (name, _), format_name, each in zip(came, returns, traced, strict=True)
         ]
+
+    def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics | None:
+        outputs = tuple(str(name) for name, _ in self._returned.get("outputs", ()))
+        given, named = self.arguments(case, operands)
+        return explained.referenced(self.description.reference, operands, given, named, outputs)
 
     # --- the arguments of the reference
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def product_mathematics(a: np.ndarray, b: np.ndarray, *, activation: str = "", n
 
 
 def scaled_product(
-    a: np.ndarray, b: np.ndarray, a_scale: np.ndarray, b_scale: np.ndarray, block: int, rows_of_b: int = 1
+    a: np.ndarray, b: np.ndarray, a_scale: np.ndarray, b_scale: np.ndarray, *, block: int, rows_of_b: int = 1
 ) -> Mathematics:
     """A B^T of values (M, K) and (N, K), each block of `block` along K times a scale (M, blocks) and (N / rows_of_b, blocks)."""
     b_scale = np.repeat(b_scale, rows_of_b, axis=0)[: b.shape[0]]  # (N, blocks)
@@ -60,6 +61,29 @@ def scaled_product(
         linear=True,
         blocks={"a_scale": ("k", block), "b_scale": ("k", block)},
     )
+
+
+def referenced(
+    reference: Callable[..., Any],
+    operands: Mapping[str, Operand],
+    given: Sequence[Any],
+    named: Mapping[str, Any],
+    outputs: tuple[str, ...],
+) -> Mathematics:
+    """The reference of a described kernel, its arguments as `Contract.expected` hands them to it: an operand as (format, codes)."""
+    names = {id(operand.codes): name for name, operand in operands.items()}
+
+    def name_of(argument: Any) -> str | None:
+        return names.get(id(argument[1])) if isinstance(argument, tuple) else None
+
+    used = [name for argument in (*given, *named.values()) if (name := name_of(argument)) is not None]
+
+    def function(xp: Any, *arrays: Any) -> Any:
+        there = dict(zip(used, arrays, strict=True))
+        positional = [there.get(name_of(argument) or "", argument) for argument in given]
+        return reference(xp, *positional, **{key: there.get(name_of(argument) or "", argument) for key, argument in named.items()})
+
+    return Mathematics(function=function, operands={name: decoded(operands[name]) for name in used}, outputs=outputs)
 
 
 def rows_mathematics(function: Any, operands: dict[str, np.ndarray], *outputs: str) -> Mathematics:

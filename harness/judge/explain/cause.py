@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from bitverdict.harness.judge.classify import Seen
 from bitverdict.harness.judge.compare import held
 from bitverdict.harness.judge.diagnose import values
 from bitverdict.harness.judge.explain.changed_operands import changed_indices, changed_operands, padded
-from bitverdict.harness.judge.explain.changed_operations import changes_of, stopped_after
+from bitverdict.harness.judge.explain.changed_operations import Change, changes_of, stopped_after
 from bitverdict.harness.judge.explain.evaluation import changed, evaluated, on_sample, operations
 from bitverdict.harness.judge.explain.evidence import Evidence, Finding, learned_noise
 from bitverdict.harness.judge.explain.places import moved, turned
@@ -32,6 +33,7 @@ WRONG = {Outcome.WRONG_WORDS, Outcome.OUTSIDE_BOUND, Outcome.WRONG_MATHEMATICS, 
 SECONDS = 2.0  # of this thread, for one failure: beyond them nothing is said
 FP32_CHAIN = 2.0**-20  # of its magnitude: what a few fp32 operations and functions lose before a store hides it
 COARSE_OPERANDS, COARSE_SUMS = ("e4m3", "e5m2"), 2.0**-12  # fp8 products that keep 13 bits of a sum
+SAME = 1e-6  # of its size: how far float64 may take the mathematics from what is expected
 ALIKE = 1e-9  # predictions that differ by less, of their size, are one
 
 
@@ -92,7 +94,9 @@ def _one_result(one: Finding, other: Finding) -> bool:
     """Whether two predictions are the same, so that no data of this kind tells them apart."""
     if one.prediction is None or other.prediction is None:
         return False
-    return bool(np.allclose(one.prediction, other.prediction, rtol=ALIKE, atol=0.0, equal_nan=True))
+    both = one.fit.region & other.fit.region  # all that is wrong lies in both
+    alike = np.isclose(one.prediction, other.prediction, rtol=ALIKE, atol=0.0, equal_nan=True)
+    return bool(alike[both].all())
 
 
 def _evidence(
@@ -107,9 +111,14 @@ def _evidence(
 ) -> Evidence | None:
     """What hypotheses are held to; None where the mathematics does not give what is expected."""
     got = seen.outputs[expected.name]
-    exact = evaluated(mathematics).get(expected.name)
+    exact = _tried(lambda: evaluated(mathematics).get(expected.name))
     if exact is None or exact.shape != got.shape:
         return None
+    if expected.exact is not None:
+        same = np.isclose(exact, expected.exact, rtol=SAME, atol=0.0, equal_nan=True) | (expected.exact == exact)
+        decided = decided & same
+        if (differs & ~same).any():
+            return None
     words, magnitude = values(expected.format, got), _magnitude(mathematics, expected.name, exact)
     products = frozenset(tuple(one) for one in seen.recorded.get("instructions", ()))
     coarse = any(one[2] in COARSE_OPERANDS for one in products)
@@ -178,11 +187,11 @@ def _hypotheses(mathematics: Mathematics, evidence: Evidence) -> Iterator[Hypoth
 
     def of_operands(found: Iterable[tuple[str, str, Mapping]]) -> Iterator[Hypothesis]:
         for kind, sentence, operands in found:
-            yield kind, sentence, lambda operands=operands: _of_operands(mathematics, operands, evidence)
+            yield kind, sentence, partial(_of_operands, mathematics, operands, evidence)
 
     def of_arrays(found: Iterable[tuple[str, str, np.ndarray]]) -> Iterator[Hypothesis]:
         for kind, sentence, prediction in found:
-            yield kind, sentence, lambda prediction=prediction: prediction
+            yield kind, sentence, partial(np.asarray, prediction)
 
     yield from of_operands(weighted_sums(mathematics, evidence))
     yield from of_arrays(turned(evidence))
@@ -191,12 +200,16 @@ def _hypotheses(mathematics: Mathematics, evidence: Evidence) -> Iterator[Hypoth
     done = operations(mathematics)
     for operation in done:
         for kind, sentence, change in changes_of(operation):
-            yield kind, sentence, lambda n=operation.number, change=change: changed(mathematics, n, change)[name]
+            yield kind, sentence, partial(_of_operation, mathematics, operation.number, change, name)
     if not mathematics.linear:
         yield from padded(mathematics, name)
     yield from of_arrays(stopped_after(done, evidence.exact.shape))
     yield from of_arrays(moved(evidence))
     yield "zero", "zeros: nothing was added or stored", lambda: np.zeros(evidence.exact.shape)
+
+
+def _of_operation(mathematics: Mathematics, number: int, change: Change, name: str) -> np.ndarray:
+    return changed(mathematics, number, change)[name]
 
 
 def _of_operands(mathematics: Mathematics, operands: Mapping, evidence: Evidence) -> np.ndarray | None:

@@ -70,11 +70,14 @@ def _along(
     for step in (1, -1):
         signed = f"{'+' if step > 0 else '-'} 1"
         sentence = f"takes the {what.format(signed)} for that of j" if blocked else f"takes {what.format(signed)}"
+        if label in mathematics.summed and not blocked:
+            sentence = f"multiplies {name} at {label} {signed} by what belongs to {label}: one of the two is one off"
         for shifted in _shifted(values, step, axis):
             yield "shifted operand", sentence, shifted
     if k_block and not blocked and label in mathematics.summed and length > k_block:
         for step in (k_block, -k_block):
-            sentence = f"takes {what.format(f'{chr(43) if step > 0 else chr(45)} {k_block}')}: one block of {label} {'on' if step > 0 else 'back'}"
+            place = what.format(f"{'+' if step > 0 else '-'} {k_block}")
+            sentence = f"takes {place}: one block of {label} {'on' if step > 0 else 'back'}"
             for shifted in _shifted(values, step, axis):
                 yield "block of another step", sentence, shifted
     first = np.take(values, [0], axis=axis)

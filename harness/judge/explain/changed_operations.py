@@ -18,21 +18,11 @@ SAID = {"add": "the addition of", "subtract": "the subtraction of", "multiply": 
 OTHERS = {"less": "less_equal", "less_equal": "less", "greater": "greater_equal", "greater_equal": "greater"}
 TURNED = {"less": "greater", "less_equal": "greater_equal", "greater": "less", "greater_equal": "less_equal"}
 BASES = {"exp": "exp2", "exp2": "exp", "log": "log2", "log2": "log"}
-KEPT = ("exp", "exp2", "log", "log2", "sqrt", "tanh", "abs", "absolute", "fabs", "negative", "square", "floor", "ceil", "round", "rint",
-        "clip", "maximum", "minimum", "round_to", "power", "reciprocal", "sign", "cumulative_sum", "cumsum", "sort", "flip", "roll")  # fmt: skip
-SHAPED = (
-    "reshape",
-    "permute_dims",
-    "matrix_transpose",
-    "expand_dims",
-    "squeeze",
-    "broadcast_to",
-    "astype",
-    "concat",
-    "stack",
-    "tril",
-    "triu",
-)
+KEPT = (
+    "exp", "exp2", "log", "log2", "sqrt", "tanh", "abs", "absolute", "fabs", "negative", "square", "floor", "ceil", "round", "rint",
+    "clip",
+    "maximum", "minimum", "round_to", "power", "reciprocal", "sign", "cumulative_sum", "cumsum", "sort", "flip", "roll",
+)  # fmt: skip
 REDUCED = ("sum", "mean", "max", "min", "amax", "amin", "prod", "var", "std", "any", "all", "add.reduce")
 
 
@@ -169,13 +159,7 @@ def _of_mean(operation: Operation) -> Iterator[tuple[str, str, Change]]:
     count = np.asarray(operation.arguments[0]).size // max(np.asarray(operation.result).size, 1)
     for other, why in _divisors(count):
         said = f"equals the reference with {name}({text}) divided by {other}, not {count}{why}"
-        yield (
-            "divisor",
-            said,
-            lambda function, args, kwargs, factor=count / other: (
-                function(*args, **kwargs) * (factor if name != "std" else factor**0.5)
-            ),
-        )
+        yield "divisor", said, _scaled(count / other if name != "std" else (count / other) ** 0.5)
 
 
 def _divisors(count: int) -> Iterator[tuple[int, str]]:
@@ -198,7 +182,6 @@ def _of_reduction(operation: Operation) -> Iterator[tuple[str, str, Change]]:
         if name in ("mean", "var", "std"):
             continue
         yield "element left out", f"equals the reference with {name}({text}) without its {said} element", sliced
-    padded = 1 << (length - 1).bit_length()
     if name in ("max", "amax", "min", "amin"):
         yield "fill", f"equals the reference with a zero among {name}({text}): masked elements count", _with_zero(axis)
     if name in ("max", "amax") and length > 1:
@@ -207,7 +190,6 @@ def _of_reduction(operation: Operation) -> Iterator[tuple[str, str, Change]]:
             f"equals the reference with one {name}({text}) for the whole operand",
             lambda function, args, kwargs: np.broadcast_to(function(args[0]), np.shape(function(*args, **kwargs))),
         )
-    del padded
 
 
 def _axis(operation: Operation) -> int | None:
@@ -233,6 +215,10 @@ def _with_zero(axis: int) -> Change:
         return function(np.concatenate([args[0], np.zeros(shape)], axis=axis), *args[1:], **kwargs)
 
     return change
+
+
+def _scaled(factor: float) -> Change:
+    return lambda function, args, kwargs: function(*args, **kwargs) * factor
 
 
 def _as(other: str) -> Change:

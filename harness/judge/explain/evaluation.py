@@ -1,7 +1,7 @@
 """A reference evaluated in float64, operation by operation: as it stands, or with one operation changed.
 
-The arrays are NumPy's, of a class that sees each operation and keeps the text of its expression, so that a change can be named as the
-user wrote it: "without the division by sum(e)"."""
+The arrays are NumPy's, of a class that sees each operation and keeps the text of its expression, so that a change can be named as
+the user wrote it: "without the division by sum(e)"."""
 
 from __future__ import annotations
 
@@ -103,21 +103,33 @@ class Namespace:
             return _running.get().operate("astype", lambda x: np.asarray(x, np.float64), (x,), {})
         return _running.get().operate("astype", lambda x: np.trunc(x).astype(dtype) if dtype != np.bool_ else x != 0, (x,), {})
 
-    def round_to(self, x: Any, to: str) -> Any:
-        """`x` as the format `to` holds it: nearest, ties to even; formats of 8 bits and fewer saturate."""
-        return _running.get().operate("round_to", rounded, (x, to), {})
+    def round_to(self, x: Any, format: str, **how: Any) -> Any:
+        """`x` as `format` holds it, rounded to nearest, ties to even; where it is asked otherwise nothing is explained."""
+        if how.get("rounding", "nearest_even") != "nearest_even":
+            raise ValueError(f"rounding {how['rounding']!r}: references are evaluated with nearest_even alone")
+        overflow = Overflow.SATURATE if how.get("saturate") else Overflow.INFINITY
+        return _running.get().operate("round_to", lambda x, format: _round_to(x, format, overflow), (x, format), {})
 
-    def kept_in(self, x: Any, _: str) -> Any:
+    def kept_in(self, x: Any, format: str) -> Any:
         return x
+
+    def sort(self, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+        return np.flip(np.sort(x, axis=axis), axis) if descending else np.sort(x, axis=axis)
+
+    def argsort(self, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+        return np.argsort(-x if descending else x, axis=axis, kind="stable")
 
     def matmul(self, a: Any, b: Any, **_: Any) -> Any:
         return np.matmul(a, b)
 
 
 def rounded(x: np.ndarray, to: str) -> np.ndarray:
-    """float64 `x` rounded once to the format `to`."""
+    """float64 `x` rounded once to the format `to`; formats of 8 bits and fewer saturate."""
+    return _round_to(x, to, Overflow.SATURATE if FORMATS[to].width <= 8 else Overflow.INFINITY)
+
+
+def _round_to(x: np.ndarray, to: str, overflow: Overflow) -> np.ndarray:
     found = FORMATS[to]
-    overflow = Overflow.SATURATE if found.width <= 8 else Overflow.INFINITY
     return decode(found, encode(found, np.asarray(x, np.float64), overflow=overflow))
 
 

@@ -18,9 +18,9 @@ from bitverdict.harness.judge.diagnose import values
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.reference.formats import FORMATS
 
-ENOUGH = 32.0  # bits: of the few hundred hypotheses that are tested none holds by chance
-MOST_BITS = 30.0  # that one element counts
-EPSILON = 2.0**-44  # float64's rounding of a few hundred sums, of their magnitude
+ENOUGH = 26.0  # bits: of the few hundred hypotheses that are tested none holds by chance
+MOST_BITS = 40.0  # that one element counts
+EPSILON = 2.0**-47  # float64's rounding of a few hundred sums, of their magnitude
 SAMPLED = 8  # wrong elements that a prediction is tried on first
 MOST_LISTED = 4  # rows, columns or tiles that are named one by one
 
@@ -133,7 +133,7 @@ class Evidence:
             return
         if self.differs.ndim != 2:
             return
-        rows, columns = self.differs.any(axis=1), self.differs.any(axis=0)
+        rows, columns = np.asarray(self.differs.any(axis=1)), np.asarray(self.differs.any(axis=0))
         named_rows = places_named(np.flatnonzero(rows), rows.size, "row")
         named_columns = places_named(np.flatnonzero(columns), columns.size, "column")
         if self.tile is not None:
@@ -199,7 +199,8 @@ def places_named(found: np.ndarray, of: int, name: str) -> str:
 
 
 def learned_noise(expected: ExpectedOutput, exact: np.ndarray, magnitude: np.ndarray, floor: float) -> float:
-    """At least `floor`: the share of its magnitude that a right element may be off before it is stored: from the bound, or from expected words."""
+    """The share of its magnitude, `floor` at least, that a right element may be off before it is stored: from the bound, or from
+    expected words."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         if expected.bound is not None and expected.words is None:
             off = expected.bound - half_ulp(expected.format, exact)

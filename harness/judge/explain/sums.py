@@ -106,7 +106,8 @@ def _without(axis: str, start: int, end: int, length: int, block: int | None) ->
         tail = block is not None and length % block and start == length - length % block
         steps = f", steps of {block}" if block else ""
         name = axis.upper()
-        return f"equals the product without {f'its last {name} tail' if tail else f'the last of {name}'} ({which}, {name} = {length}{steps})"
+        what = f"its last {name} tail" if tail else f"the last of {name}"
+        return f"equals the product without {what} ({which}, {name} = {length}{steps})"
     if start == 0 and block and end == length - (length % block or block):
         return f"equals the product of its last block of {axis} alone, without {which}"
     return f"equals the product without {which}"

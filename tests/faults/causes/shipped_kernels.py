@@ -19,9 +19,19 @@ from tests.faults.kernels import (
 )
 
 _MODULES = (
-    block_scaled_matmul, blocked_matmul, fp8_blockwise_matmul, hopper_matmul, matmul, rms_norm, rope, softmax, split_k_matmul, swiglu,
-    tma_gather, tma_scatter,
-)  # fmt: skip
+    block_scaled_matmul,
+    blocked_matmul,
+    fp8_blockwise_matmul,
+    hopper_matmul,
+    matmul,
+    rms_norm,
+    rope,
+    softmax,
+    split_k_matmul,
+    swiglu,
+    tma_gather,
+    tma_scatter,
+)
 _MUTANTS = {(mutant.kernel, mutant.name): mutant for module in _MODULES for mutant in module.MUTANTS}
 _TAIL = r"without (its last K tail|the last of K)"
 _CAUSES: dict[tuple[str, str], tuple[str, ...]] = {
@@ -37,8 +47,8 @@ _CAUSES: dict[tuple[str, str], tuple[str, ...]] = {
     ("softmax", "zero behind the last column"): ("zeros fill from",),
     ("rms_norm", "the mean of the tile"): (r"divided by \d+",),
     ("rms_norm", "eps outside the root"): (r"without the addition of 9\.5",),
-    ("rms_norm", "dx without the mean"): ("without the subtraction of", ),
-    ("rms_norm", "the sum's weights forgotten"): (r"without the factor", ),
+    ("rms_norm", "dx without the mean"): ("without the subtraction of",),
+    ("rms_norm", "the sum's weights forgotten"): (r"without the factor",),
     ("rms_norm", "dw of the last row alone"): ("last", "zeros"),
     ("rope", "turned the other way"): ("added, not subtracted",),
     ("rope", "the second half not stored"): ("never written",),
@@ -52,8 +62,11 @@ _CAUSES: dict[tuple[str, str], tuple[str, ...]] = {
     ("block_scaled_matmul", "the same tile of scales always"): ("scale",),
     ("block_scaled_matmul", "nibbles of A in the other order"): ("neighbours of a along k",),
     ("block_scaled_matmul", "accumulator in half precision"): ("accumulated in fp16",),
-    ("block_scaled_matmul", "short block without a scale"): ("last scale", ),
-    ("block_scaled_matmul", "output through half precision"): ("rounded to fp16 before the store", "saturated to the largest number of fp16"),
+    ("block_scaled_matmul", "short block without a scale"): ("last scale",),
+    ("block_scaled_matmul", "output through half precision"): (
+        "rounded to fp16 before the store",
+        "saturated to the largest number of fp16",
+    ),
     ("block_scaled_matmul", "grid rounded down"): ("never w",),
     ("split_k_matmul", "last part left out"): (_TAIL,),
     ("split_k_matmul", "first part added twice"): ("used twice",),
@@ -65,9 +78,13 @@ _CAUSES: dict[tuple[str, str], tuple[str, ...]] = {
     ("tma_gather", "negative rows taken from the first"): ("below 0 as row 0",),
     ("tma_scatter", "rows numbered from one"): (r"row_offsets \+ 1",),
     ("tma_scatter", "column one step on"): (r"columns \+ 16",),
-}  # fmt: skip
-_ON = {"block_scaled_matmul": "emulated:sm_90", "blocked_matmul": "emulated:sm_100", "tma_gather": "emulated:sm_100",
-       "tma_scatter": "emulated:sm_100"}  # fmt: skip
+}
+_ON = {
+    "block_scaled_matmul": "emulated:sm_90",
+    "blocked_matmul": "emulated:sm_100",
+    "tma_gather": "emulated:sm_100",
+    "tma_scatter": "emulated:sm_100",
+}
 
 BUGS = tuple(
     Explained(mutant=_MUTANTS[name], causes=causes, contract=name[0], on=_ON.get(name[0], "emulated:sm_90"))
