@@ -273,7 +273,7 @@ class DescribedContract(Contract):
         ]
 
     def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics | None:
-        outputs = tuple(str(name) for name, _ in self._returned.get("outputs", ()))
+        outputs = tuple(self._returned.outputs)
         given, named = self.arguments(case, operands)
         return explained.referenced(self.description.reference, operands, given, named, outputs)
 

@@ -63,6 +63,7 @@ def cause_of(
         unwritten = got == got.dtype.type(poison)
         if findings := list(never_written(unwritten, differs, tile, launches)):
             return Cause(findings[0].kind, findings[0].sentence)
+    mathematics = mathematics or _value_alone(expected)
     if mathematics is None:
         return None
     deadline = time.thread_time() + SECONDS
@@ -73,6 +74,14 @@ def cause_of(
         return chosen(_findings(mathematics, evidence, outcome, deadline))
     except _TooLong:
         return None
+
+
+def _value_alone(expected: ExpectedOutput) -> Mathematics | None:
+    """What is expected as a mathematics without operands: of it alone is known where values lie and how they are rounded."""
+    exact = expected.exact if expected.exact is not None else expected.value
+    if exact is None and expected.words is not None:
+        exact = values(expected.format, expected.words.view(f"u{expected.words.dtype.itemsize}"))
+    return None if exact is None else Mathematics(function=lambda xp: exact, operands={}, outputs=(expected.name,))
 
 
 def chosen(findings: Iterable[Finding]) -> Cause | None:
