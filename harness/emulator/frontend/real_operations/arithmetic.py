@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -13,16 +14,41 @@ from bitverdict.harness.emulator.numerics import real_constants, real_conversion
 from bitverdict.harness.emulator.numerics.real_values import Real
 
 _BY_NAME: dict[str, Callable[..., Real]] = {
-    "arith.addf": real_values.add, "arith.subf": real_values.subtract, "arith.mulf": real_values.multiply,
-    "arith.divf": real_values.divide, "tt.precise_divf": real_values.divide, "tt.approx_divf": real_values.divide,
-    "math.fma": real_values.fma, "arith.negf": real_values.negative, "math.absf": real_values.absolute,
-    "math.sqrt": real_values.square_root, "tt.precise_sqrt": real_values.square_root, **real_values.EXTREMES,
+    "arith.addf": real_values.add, "arith.subf": real_values.subtract, "arith.divf": real_values.divide,
+    "tt.precise_divf": real_values.divide, "tt.approx_divf": real_values.divide, "math.fma": real_values.fma,
+    "arith.negf": real_values.negative, "math.absf": real_values.absolute, "math.sqrt": real_values.square_root,
+    "tt.precise_sqrt": real_values.square_root, **real_values.EXTREMES,
 }  # fmt: skip
 
 
 @carries(*_BY_NAME)
 def arithmetic(r: CarriedReals, op: Operation) -> None:
     r.hold(op, r.t.apply(_BY_NAME[op.name], *r.each(op)))
+
+
+@carries("arith.mulf")
+def product(r: CarriedReals, op: Operation) -> None:
+    """A product by what Triton made of a division by a constant, its reciprocal, is the quotient: a third of 6 is 2."""
+    for operand, other in (op.operands, reversed(op.operands)):
+        if (divisor := _divisor(r, operand)) is not None:
+            r.hold(op, r.t.apply(real_values.divide, r.of(other), divisor))
+            return
+    r.hold(op, r.t.apply(real_values.multiply, *r.each(op)))
+
+
+def _divisor(r: CarriedReals, name: str) -> Any:
+    """The Real of the constant whose reciprocal the value `name` is; None where it is none."""
+    at = r.t.defined.get(name)
+    while at is not None and at.name == "tt.splat":
+        at = r.t.defined.get(at.operands[0])
+    if at is None or at.name != "tt.approx_divf":
+        return None
+    one, divisor = map(r.t.defined.get, at.operands)
+    if any(each is None or each.name != "arith.constant" for each in (one, divisor)):
+        return None
+    assert one is not None
+    kind = r.t.result(one)
+    return r.of(at.operands[1]) if kind.kind == "scalar" and constant_word(one, kind) == 1 else None
 
 
 @carries("arith.constant")
