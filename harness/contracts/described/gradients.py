@@ -1,8 +1,8 @@
 """The contract of a described kernel with a backward pass: a `torch.autograd.Function`, judged forward and backward.
 
-The body's outputs are differentiated by torch, which calls the function's own `backward`. Upstream gradients are drawn in the regime
-of the case. What must come is the gradient of the reference: torch differentiates it, with array-api-compat's namespace, and each ATen
-operator of the backward pass is traced (`contracts.torch_mathematics`). So its real values are those of the exact gradient. The
+The body's outputs are differentiated by torch, which calls the function's own `backward`. Upstream gradients are drawn in the
+regime of the case. What must come is the gradient of the reference. torch differentiates it, in array-api-compat's namespace. Each
+ATen operator of the backward pass is traced (`contracts.torch_mathematics`), so its real values are those of the exact gradient. The
 words are held to the bound of an implementation that holds intermediate results in the dtypes in which torch would.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitverdict.harness.contracts.described.contract import DescribedContract
+from bitverdict.harness.contracts.described.contract import DescribedContract, Description
 from bitverdict.harness.contracts.described.dtypes import format_of_result, torch_dtype
 from bitverdict.harness.contracts.described.outputs import expected_output
 from bitverdict.harness.contracts.described.returned import Returned
@@ -95,6 +95,11 @@ class GradientContract(DescribedContract):
             expected_output(GRADIENT + name, kind, by_name[name], before=None, recorded=recorded, exact=False)
             for name, kind in backward.items()
         ]
+
+
+def contract_of(description: Description, where: Callable[[], tuple[str, tuple[str, ...]]]) -> DescribedContract:
+    """The contract of `description`: with the backward pass where it asks for it."""
+    return (GradientContract if description.gradient else DescribedContract)(description, where)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
-"""torch as the namespace `xp` of a reference, to take its gradient: the array API standard by array-api-compat, and our extensions.
+"""torch as the namespace `xp` of a reference, to take its gradient: array-api-compat's, and our extensions.
 
-`kept_in` becomes a conversion there and back, which `operators` turn into `kept_in` again. What has no derivative is refused by name.
+`kept_in` becomes a conversion there and back, which `graph` turns into `kept_in` again by its dtype. What has no derivative is
+refused by name.
 """
 
 from __future__ import annotations
