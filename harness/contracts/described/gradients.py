@@ -2,7 +2,7 @@
 
 The body's outputs are differentiated by torch, which calls the function's own `backward`. Upstream gradients are drawn in the
 regime of the case. What must come is the gradient of the reference. torch differentiates it, in array-api-compat's namespace. Each
-ATen operator of the backward pass is traced (`contracts.torch_mathematics`), so its real values are those of the exact gradient. The
+ATen operator of the backward pass is traced (`contracts.torch_mathematics`): its real values are those of the exact gradient. The
 words are held to the bound of an implementation that holds intermediate results in the dtypes in which torch would.
 """
 
