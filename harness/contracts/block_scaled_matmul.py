@@ -49,6 +49,7 @@ TILES: tuple[Fields, ...] = ({}, {"block_m": 256}, {"block_n": 256, "num_warps":
 class BlockScaledMatmulContract(KernelContract):
     """The contract of one block_scaled_matmul module: the kernel's own, or a copy of it with a mutant."""
 
+    conversions = frozenset()
     parameters = "(a, a_scale, b, b_scale, out_dtype=torch.float16)"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:

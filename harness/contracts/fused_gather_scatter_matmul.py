@@ -43,6 +43,7 @@ TUTORIAL: dict[str, Any] = {
 
 
 class FusedContract(RowsContract):
+    conversions = frozenset()
     parameters = "(x, gather, w, scatter, block_m, block_n, block_k, group_size_m, num_buffers, *, out, num_warps=4, programs=0)"
     product_by = "tcgen05"
     either_row = True
@@ -250,21 +251,27 @@ class FusedContract(RowsContract):
 def scattered(due: ExpectedOutput, table: np.ndarray, row_numbers: np.ndarray) -> ExpectedOutput:
     """`due` (rows, n) scattered into `table` (out_rows, n): the table's words where no row lands, the interval where one does.
     Where several rows land that do not bring the same, nothing is decided: either may stay."""
+    from bitverdict.reference.formats import FORMATS, decode
     from bitverdict.reference.gather_scatter import scatter
 
     numbers = np.arange(len(row_numbers))[:, None]  # (rows, 1)
     left = scatter(np.full((len(table), 1), -1), row_numbers, 0, numbers)
     came = left.table[:, 0]  # (out_rows,) the row of `due` that lands here, or -1
     moved = {
-        name: getattr(due, name)[came] for name in ("value", "bound", "low", "high", "or_nan", "inconclusive")
+        name: getattr(due, name)[came]
+        for name in ("value", "bound", "low", "high", "or_nan", "inconclusive", "exact", "exact_error")
     }  # (out_rows, n)
     for row in left.repeated_rows:
         writers = left.words[left.rows == row, 0]
         for end in (due.low, due.high):
             assert end is not None
             moved["inconclusive"][row] |= (end[writers] != end[came[row]]).any(axis=0)
+        assert due.exact is not None
+        moved["exact_error"][row, (due.exact[writers] != due.exact[came[row]]).any(axis=0)] = np.inf
     bounded = np.broadcast_to((came >= 0)[:, None], table.shape)  # (out_rows, n)
     moved["inconclusive"] &= bounded
+    moved["exact"] = np.where(bounded, moved["exact"], decode(FORMATS[due.format], table))  # (out_rows, n)
+    moved["exact_error"] = np.where(bounded, moved["exact_error"], 0.0)  # (out_rows, n)
     return dataclasses.replace(due, name="out", shape=table.shape, words=table, bounded=bounded, **moved)
 
 

@@ -77,6 +77,7 @@ class MatmulContract(Contract):
     stem = "matmul"
     requires = frozenset({Feature.MMA_SYNC})
     must_launch = True
+    conversions = frozenset()
     claims = CLAIMS
     parameters = "(a, b, activation='', *, out_dtype=None)"
 

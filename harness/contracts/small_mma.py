@@ -34,6 +34,7 @@ LEFT = {False: "shared", True: "tensor memory"}
 
 
 class SmallMmaContract(KernelContract):
+    conversions = frozenset()
     parameters = "(a, b, c, d, tmem_block, lhs_in_tmem, use_commit, num_warps)"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:

@@ -75,7 +75,13 @@ class RealTensors:
         plain, given = name.rstrip("_"), [*_tensors((args, kwargs))]
         reals = [(each, self._carried(each)) for each in given]
         inexact = any(carried is not None for _, carried in reals)
-        rule = None if plain in _EMPTY else self._rule(plain, function, args, kwargs, inexact, bool(written))
+        try:
+            rule = None if plain in _EMPTY else self._rule(plain, function, args, kwargs, inexact, bool(written))
+        except (ValueError, IndexError, RuntimeError):  # of operands that torch refuses too, in its own words
+
+            def rule(result: torch.Tensor) -> Moved | None:
+                return self._lost(result, plain, inexact)
+
         made = call()
         bases = {each.untyped_storage().data_ptr() for each in given}
         results = written or [each for each in _tensors(made) if each.untyped_storage().data_ptr() not in bases]

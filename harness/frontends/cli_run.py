@@ -71,6 +71,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--first-configuration", action="store_true", help="a launcher's autotuners take their first configuration, and no other"
     )
     parser.add_argument(
+        "--no-real-values", action="store_true", help="judge a launcher by its words alone: sooner, and blind to what a bound hides"
+    )
+    parser.add_argument(
         "--shrink-seconds", type=float, default=None, metavar="SECONDS", help="time to shrink one bug; 0: store it as it came"
     )
     parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="every verdict as a line of JSON, then a summary")
@@ -206,9 +209,9 @@ def checked(arguments: argparse.Namespace) -> list[CaseSource]:
     if arguments.case and len(addresses) != 1:
         raise UsageError(f"--case {arguments.case!r}: has the fields of one kernel; name it, for example: run matmul --case ...")
     case_sources = [
-        replace(tests[address](machine), seed=arguments.seed, tuning=tuning)
+        replace(tests[address](machine), seed=arguments.seed, tuning=tuning, real_values=not arguments.no_real_values)
         if address in tests
-        else CaseSource(address, machine, arguments.seed, arguments.launcher, tuning)
+        else CaseSource(address, machine, arguments.seed, arguments.launcher, tuning, not arguments.no_real_values)
         for address in addresses
         for machine in machines
     ]

@@ -113,7 +113,8 @@ def against_words(expected: list[ExpectedOutput], found: list[Comparison], hangs
     details: dict[str, Any] = {"inconclusive_words": left_out} if left_out else {}
     unknown, because = sum(c.unknown for c in found), why_unknown(hangs)
     if unknown:
-        details[UNKNOWN] = f"{unknown} of {unknown + sum(c.by_real_values for c in found)} elements: {because or 'no reason given'}"
+        known = sum(c.by_real_values for c in found)
+        details[UNKNOWN] = f"{unknown} of {unknown + known} elements: {because or 'open in the reference'}"
     if wrong is not None:
         return Verdict(
             decision=Decision.FAIL, outcome=wrong.outcome, message=wrong.message, details=details | wrong.details, **told

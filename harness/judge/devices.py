@@ -30,6 +30,16 @@ def device_of(target: Target) -> torch.device:
 
 
 @singledispatch
+def multiprocessors_of(target: Target) -> int:
+    """How many a real GPU has; 0 of any other target."""
+    import torch
+
+    if target.emulated or not torch.cuda.is_available():
+        return 0
+    return torch.cuda.get_device_properties(device_of(target)).multi_processor_count
+
+
+@singledispatch
 @contextmanager
 def entered(
     target: Target,
@@ -38,6 +48,7 @@ def entered(
     *,
     allow_duplicate_rows: bool = False,
     takes_cpu_tensors: bool = True,
+    real_values: frozenset[str] | None = None,
 ) -> Iterator[Any]:
     """Make this the machine that launches run on; yields the emulated device, or None on hardware (synchronised at exit).
 
@@ -48,7 +59,10 @@ def entered(
         from bitverdict.harness.emulator import LaunchOptions, emulated
 
         options = LaunchOptions(
-            allow_duplicate_rows=allow_duplicate_rows, takes_cpu_tensors=takes_cpu_tensors, follows_pointers=False
+            allow_duplicate_rows=allow_duplicate_rows,
+            takes_cpu_tensors=takes_cpu_tensors,
+            follows_pointers=False,
+            real_values=real_values,
         )
         with emulated(target.arch, schedule, tuning, options) as device:
             yield device

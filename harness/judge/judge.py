@@ -11,12 +11,13 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 
+from bitverdict.harness.judge.beside_emulated import Beside, beside, held_to_emulated, told_beside
 from bitverdict.harness.judge.called_again import CalledAgain, second
 from bitverdict.harness.judge.classify import Seen, for_the_launcher, outcome_of
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.compare import Comparison, compare, contradicted, with_enclosed
 from bitverdict.harness.judge.decide import against_fault, against_words, at_odds
-from bitverdict.harness.judge.devices import entered
+from bitverdict.harness.judge.devices import entered, multiprocessors_of
 from bitverdict.harness.judge.explain.advised import probable_cause
 from bitverdict.harness.judge.explain.cause import cause_of
 from bitverdict.harness.judge.guarded_buffers import TORCH_DTYPES
@@ -24,7 +25,7 @@ from bitverdict.harness.judge.instrumentation import own_instrumentation
 from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.judge.missing_features import missing_feature
 from bitverdict.harness.model.addresses import load, load_afresh, resolve
-from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput, Undecided
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
@@ -92,11 +93,13 @@ def _judge(
             except Undecided as why:
                 return replace(_undecided(str(why)), advice=seen.advice, recorded=seen.recorded)
             contradiction = next((said for each in expected if (said := contradicted(each))), "")
-        verdict = (
-            against_words(expected, [_compared(each, seen) for each in expected], seen.hangs)
-            if not contradiction
-            else at_odds(contradiction)
-        )
+        if contradiction:
+            verdict = at_odds(contradiction)
+        else:
+            twin = beside(case, contract, target, seen, lambda there: _on_emulated(case, target, there, contract, operands, clock))
+            if twin is not None:
+                seen.real_values, seen.hangs = twin.seen.real_values, twin.seen.hangs
+            verdict = told_beside(against_words(expected, [_compared(each, seen, twin) for each in expected], seen.hangs), twin)
         work = contract.must_launch and all(operand.codes.size for operand in operands.values())
         if work and not seen.launches and verdict.outcome is Outcome.PASS:
             verdict = Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.INCONCLUSIVE, message=NO_KERNEL)
@@ -136,7 +139,15 @@ def launcher_of(case: Case, target: Target, *, afresh: bool = False) -> Callable
     return functools.update_wrapper(functools.partial(for_the_launcher, launcher), launcher)
 
 
-def _compared(expected: ExpectedOutput, seen: Seen) -> Comparison:
+def _on_emulated(case: Case, target: Target, there: Target, contract: Contract, operands: dict[str, Operand], clock: Clock) -> Seen:
+    """What `case` on `target`, a real GPU, comes to on the emulated one `there`, which has as many multiprocessors."""
+    with clock.on("emulated"):
+        count = multiprocessors_of(target)
+        alike = replace(case, schedule=f"eager on {count}" if count else "eager")
+        return launch(alike, there, contract, launcher_of(case, there, afresh=True), operands, Clock())
+
+
+def _compared(expected: ExpectedOutput, seen: Seen, twin: Beside | None = None) -> Comparison:
     if expected.name not in seen.outputs:
         return Comparison(Outcome.WRONG_SHAPE, 0, message=f"{expected.name}: the launcher returned no such output")
     poison = seen.details.get(f"poison of {expected.name}")
@@ -144,4 +155,6 @@ def _compared(expected: ExpectedOutput, seen: Seen) -> Comparison:
     dtypes = (seen.dtypes[expected.name], str(due)) if due is not None else None
     if expected.name in seen.enclosed:
         expected = with_enclosed(expected, *seen.enclosed[expected.name])
-    return compare(expected, seen.outputs[expected.name], poison=poison, dtypes=dtypes, real=seen.real_values.get(expected.name))
+    real = seen.real_values.get(expected.name)
+    found = compare(expected, seen.outputs[expected.name], poison=poison, dtypes=dtypes, real=real)
+    return held_to_emulated(expected, seen.outputs[expected.name], found, twin)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +17,7 @@ from bitverdict.harness.judge.far_views import admitted
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, far_bytes, guarded_allocations, poison_word, words
 from bitverdict.harness.judge.launched_instructions import Instructions, of_products, remember, watched
 from bitverdict.harness.judge.out_of_memory import free_memory
+from bitverdict.harness.judge.real_values import RealValues
 from bitverdict.harness.judge.remedies import remedy_for
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract
@@ -52,6 +53,8 @@ def _launch_once(
     device: Any = None
     launched: list[Instructions | None] = []
     told: list[Any] = []
+    far = far_bytes(operands.values())  # of which no shadow has room
+    declared = contract.declared(case) if case.real_values and not far else None
     try:
         with clock.on("transfer"):
             uploaded = guard.upload_all(operands.values(), device_of(target))
@@ -65,7 +68,12 @@ def _launch_once(
             _own_cache(case),
             guarded_allocations(guard),  # around the target, whose tensors are made of what this one allocates
             entering(
-                target, case.schedule, case.tuning, allow_duplicate_rows=contract.either_row, takes_cpu_tensors=False
+                target,
+                case.schedule,
+                case.tuning,
+                allow_duplicate_rows=contract.either_row,
+                takes_cpu_tensors=False,
+                real_values=declared,
             ) as device,
             _tuned(case, target) as told,
             watched() as launched,
@@ -80,6 +88,8 @@ def _launch_once(
             if device is not None and seen.outputs:
                 found = {name: device.enclosure(tensor) for name, tensor in outputs.items()}
                 seen.enclosed = {name: each for name, each in found.items() if each is not None}
+                if declared is not None:
+                    seen.real_values, seen.hangs = _real_values(device, outputs), tuple(device.hangs)
             out_of_bounds = guard.out_of_bounds(contract.written(case))
     except Exception as error:  # whatever a kernel or its launcher does is an outcome
         seen, out_of_bounds = outcome_of(error), None
@@ -88,6 +98,7 @@ def _launch_once(
     seen.advice = tuple(relative(str(a)) for a in getattr(device, "advice", None) or ())
     seen.launches = len(launched) + len(getattr(device, "launches", None) or ())
     seen.recorded = _launched(device, launched, told)
+    seen.unordered = _unordered(getattr(device, "launches", None) or ())
     if out_of_bounds is not None:
         seen.outcome, seen.message, seen.details = out_of_bounds.outcome, out_of_bounds.message, out_of_bounds.details
     elif seen.outcome is None:
@@ -108,6 +119,24 @@ def _returned(outputs: dict[str, Any]) -> Seen:
             return Seen(Outcome.WRONG_SHAPE, message=said)
     dtypes = {name: str(tensor.dtype) for name, tensor in outputs.items()}
     return Seen(outputs={name: words(tensor) for name, tensor in outputs.items()}, dtypes=dtypes)
+
+
+_UNORDERED = {"tt.atomic_": "a kernel updates memory by atomics", "async_tma_reduce": "a kernel reduces by TMA",
+              "inline_asm": "a kernel has assembly of its own", "isVolatile = true": "a kernel has volatile loads"}  # fmt: skip
+
+
+def _unordered(launches: Iterable[Any]) -> str:
+    """What in the tile programs of emulated `launches` may leave other words in another order of programs; empty where nothing."""
+    return next((said for done in launches for mark, said in _UNORDERED.items() if mark in done.program), "")
+
+
+def _real_values(device: Any, outputs: dict[str, Any]) -> dict[str, RealValues]:
+    """What the emulated `device` knows of the tensors `outputs` without rounding, by name. Nothing where no kernel computed them,
+    or where the launcher saw computed words: what it writes then is no launch's."""
+    if not device.launches or device.reals.lost:
+        return {}
+    found = {name: device.real_values(tensor) for name, tensor in outputs.items()}
+    return {name: each for name, each in found.items() if each is not None}
 
 
 def _tune(

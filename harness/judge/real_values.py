@@ -58,7 +58,7 @@ def first_values(found: Mathematics, at: tuple[int, ...]) -> dict[str, str]:
     allowed = float(found.allowed[at])
     return {
         "real value": f"{float(found.real[at]):.15g}",
-        "exact": f"{float(found.exact[at]):.15g}" + (f" +- {allowed:.2g}" if allowed else ""),
+        "exact": f"{float(found.exact[at]):.15g}" + (f" +- {allowed:.2g}" if allowed and np.isfinite(found.exact[at]) else ""),
     }
 
 

@@ -137,6 +137,7 @@ class Contract:
     must_launch: bool = (
         False  # whether right words, from operands that are not empty, are inconclusive where no kernel was launched
     )
+    conversions: frozenset[str] | None = None  # to these formats are mathematics in a user's launcher; None: it has no arithmetic
     claims: Mapping[str, str] = MappingProxyType({})  # words that a user's launcher may claim -> what it is then asked besides
     waives: Mapping[str, str] = MappingProxyType({})  # words that it may claim -> what it is then not asked
     parameters: str = ""  # what a user's launcher must accept, shown in errors: "(a, b, activation='', *, out_dtype=None)"
@@ -178,8 +179,8 @@ class Contract:
 
     def declared(self, case: Case) -> frozenset[str] | None:
         """The formats whose conversions are mathematics, maybe none, where the launch is to compute real values too; None where
-        nobody holds them to anything."""
-        return None
+        nobody holds them to anything. The contracts of shipped kernels hold a user's launcher to them, and their own to words."""
+        return self.conversions if case.launcher else None
 
     def written(self, case: Case) -> frozenset[str]:
         """Of the launch just made the operands that it may have written: outputs that are written in place."""

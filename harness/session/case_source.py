@@ -42,6 +42,7 @@ class CaseSource:
     seed: int = 0
     launcher: str = ""
     tuning: str = ""  # what autotuners take in every case; "": in each case another configuration, and the tuning runs in one
+    real_values: bool = True  # whether launches may compute without rounding too
     shown: Shown | None = None  # what a first launch showed of the launcher
     search_path: tuple[str, ...] = ()  # folders in which the launcher's file finds its modules
     only: tuple[Case, ...] | None = None  # these cases, and no others
@@ -58,11 +59,6 @@ class CaseSource:
         address = self.launcher or self.address
         place, _, name = address.rpartition(":")
         return f"{Path(place).name}:{name}" if place.endswith(".py") else address
-
-    @property
-    def is_a_users(self) -> bool:
-        """Whether nothing is known of the launcher before its first launch."""
-        return bool(self.launcher) or self.contract.any_launcher
 
     @property
     def lacking(self) -> list[str]:
@@ -96,7 +92,7 @@ class CaseSource:
         first = self.contract.whole(self.target) if whole else []
         cases = self._once([*first, *self.contract.required(self.target)])
         if not self.launcher:
-            return self._tuned(cases)
+            return cases
         if self.shown is not None and self.shown.tile is not None:
             edges = self._once(self.contract.around(self.shown.tile, self.target))
             cases = list({case.key: case for case in (*cases, *edges)}.values())
@@ -104,7 +100,7 @@ class CaseSource:
 
     def first(self) -> Case | None:
         """The case whose launch shows what the launcher is: the first one required."""
-        cases = replace(self, shown=None).required() if self.is_a_users and self.only is None else []
+        cases = replace(self, shown=None).required() if self.launcher and self.only is None else []
         return cases[0] if cases else None
 
     def drawn(self, count: int) -> list[Case]:
@@ -127,7 +123,7 @@ class CaseSource:
     def _tuned(self, cases: list[Case], *, runs: bool = True) -> list[Case]:
         """`cases` with what autotuners take: each configuration in turn, over again from the first case where there are more of
         them than cases; with `runs` the second case once more, with its tuning runs."""
-        if not self.is_a_users or not cases:
+        if not self.launcher or not cases:
             return cases
         if self.tuning:
             return [replace(case, tuning=self.tuning) for case in cases]
@@ -160,6 +156,8 @@ class CaseSource:
         nothing."""
         if case.contract != self.address:
             case = replace(case, contract=self.address)
+        if not self.real_values:
+            case = replace(case, real_values=False)
         if not self.launcher:
             return case
         case = replace(case, search_path=self.search_path)

@@ -85,9 +85,9 @@ CLAIMED = {
     ),
 }
 WRONG = {
-    "stray": {Outcome.OUTSIDE_BOUND, Outcome.STRAY_READ},
-    "outside": {Outcome.OUTSIDE_BOUND},
-    "wrong words": {Outcome.WRONG_WORDS, Outcome.OUTSIDE_BOUND},
+    "stray": {Outcome.WRONG_MATHEMATICS, Outcome.STRAY_READ},
+    "outside": {Outcome.WRONG_MATHEMATICS, Outcome.LOST_PRECISION},
+    "wrong words": {Outcome.WRONG_WORDS, Outcome.WRONG_MATHEMATICS},
     "wrong shape": {Outcome.WRONG_SHAPE},
     "not refused": {Outcome.NOT_REFUSED, Outcome.STRAY_READ, Outcome.REFUSED},
 }

@@ -132,15 +132,19 @@ WRONG = {
     ),
     "a compiled function that is wrong": (
         {"module": "@torch.compile\ndef half(x):\n    return x * 0.5", "after": "c = half(c)"},
-        Outcome.OUTSIDE_BOUND,
-        "lie outside the bound",
+        Outcome.WRONG_MATHEMATICS,
+        "even without rounding",
     ),
     "an event that was not recorded": (
         {"before": "torch.cuda.Event(enable_timing=True).elapsed_time(torch.cuda.Event(enable_timing=True))"},
         Outcome.REFUSED,
         "Both events must be recorded",
     ),
-    "a result that leaves the GPU unfinished": ({"after": "c = c.cpu() * 0"}, Outcome.OUTSIDE_BOUND, "lie outside the bound"),
+    "a result that leaves the GPU unfinished": (
+        {"after": "c = c.cpu() * 0"},
+        Outcome.WRONG_MATHEMATICS,
+        "even without rounding",
+    ),
 }
 
 

@@ -46,7 +46,7 @@ KEPT = {
     ),
     "a stale pointer in memory": (
         {"module": TABLE, "after": BY_POINTER.replace("TABLE", "_kept.setdefault((M, N), table)")},
-        "outside the bound in the second call alone",
+        "wrong mathematics in the second call alone",
     ),
     "a cached result": (
         {"module": CACHE, "result": BUFFER},
@@ -54,7 +54,7 @@ KEPT = {
     ),
     "a stale operand": (
         {"module": CACHE, "before": "a = _kept.setdefault(a.shape, a)"},
-        "outside the bound in the second call alone",
+        "wrong mathematics in the second call alone",
     ),
     "a stale result": (
         {"module": CACHE, "after": "c = _kept.setdefault((M, N), c).clone()"},
@@ -104,11 +104,11 @@ def test_what_is_kept_and_does_no_harm_is_right(kind: str, tmp_path: Path) -> No
 def test_a_fault_of_both_calls_keeps_its_own_name(tmp_path: Path) -> None:
     wrong = launcher().replace("mask=offs_k[None, :] < K - k, other=0.0", "")
     assert judged(wrong, tmp_path, calls=2).outcome is Outcome.STRAY_READ
-    assert judged(launcher(after="c = c + c"), tmp_path, calls=2).outcome is Outcome.OUTSIDE_BOUND
+    assert judged(launcher(after="c = c + c"), tmp_path, calls=2).outcome is Outcome.WRONG_MATHEMATICS
 
 
 def test_a_fault_that_the_second_operands_alone_show_keeps_its_own_name(tmp_path: Path) -> None:
     """Operands that happen to be handled wrongly are no state: the second call is wrong alone too."""
     sign = "if a[0, 0] < 0:\n    c.zero_()"
     outcomes = {seed: judged(launcher(after=sign), tmp_path, calls=2, data_seed=seed).outcome for seed in range(6)}
-    assert set(outcomes.values()) == {Outcome.PASS, Outcome.OUTSIDE_BOUND}, outcomes
+    assert set(outcomes.values()) == {Outcome.PASS, Outcome.WRONG_MATHEMATICS}, outcomes

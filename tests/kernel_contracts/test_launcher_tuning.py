@@ -37,17 +37,17 @@ def test_a_right_tuner_is_right_in_each_configuration_and_its_first_call(tmp_pat
 
 def test_a_missing_reset_shows_in_the_first_call_alone(tmp_path: Path) -> None:
     found = outcomes(edited(RESET, ""), tmp_path)
-    assert found == dict.fromkeys(KINDS[:3], Outcome.PASS) | {"runs": Outcome.OUTSIDE_BOUND}
+    assert found == dict.fromkeys(KINDS[:3], Outcome.PASS) | {"runs": Outcome.WRONG_MATHEMATICS}
 
 
 def test_a_reset_in_place_of_the_launchers_own_shows_in_each_later_call(tmp_path: Path) -> None:
     found = outcomes(edited("torch.zeros((M, N)", "torch.empty((M, N)"), tmp_path)
-    assert found == dict.fromkeys(KINDS[:3], Outcome.OUTSIDE_BOUND) | {"runs": Outcome.PASS}
+    assert found == dict.fromkeys(KINDS[:3], Outcome.WRONG_MATHEMATICS) | {"runs": Outcome.PASS}
 
 
 def test_a_configuration_that_is_wrong_fails_when_its_turn_comes(tmp_path: Path) -> None:
     wrong = edited("offs_k = k + tl.arange(0, BLOCK_K)\n", "offs_k = k + tl.arange(0, BLOCK_K) % 32\n")
-    assert outcomes(wrong, tmp_path)["config 2"] is Outcome.OUTSIDE_BOUND
+    assert outcomes(wrong, tmp_path)["config 2"] is Outcome.WRONG_MATHEMATICS
     assert {outcome for tuning, outcome in outcomes(wrong, tmp_path).items() if tuning in KINDS[:2]} == {Outcome.PASS}
 
 

@@ -34,7 +34,7 @@ def test_the_tutorial_is_right_on_three_machines(outside: Path, capsys: pytest.C
     targets = [word for arch in ("sm_80", "sm_90", "sm_100") for word in ("--target", f"emulated:{arch}")]
     assert main(["run", "matmul", "--launcher", f"{mine}:matmul", *targets, "--max-cases", "10", "--jobs", "1"]) == 0
     out = capsys.readouterr().out
-    assert "30 cases judged" in out and out.count("│ bound 10") == 3
+    assert "30 cases judged" in out and out.count("│ real values, bound 10") == 3
 
 
 def test_without_its_k_mask_it_fails_and_replays_without_its_file(outside: Path, capsys: pytest.CaptureFixture) -> None:
@@ -137,7 +137,7 @@ def test_a_launcher_of_another_kernel_gets_a_bound_and_its_tile(outside: Path, c
     (outside / "mine.py").write_text(own + "    return ampere_gemm(a, bt, d, block_m=block_m, block_n=block_n, block_k=32)\n")
     words = ["--launcher", "mine.py:gemm", "--target", "emulated:sm_80", "--max-cases", "6", "--jobs", "1"]
     assert main(["run", "ampere_gemm", *words]) == 0
-    assert "│ bound 6" in capsys.readouterr().out
+    assert "│ real values, bound 6" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

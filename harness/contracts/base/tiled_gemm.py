@@ -35,6 +35,7 @@ TILES = (2, 2, 4)  # largest counts of tiles and of K blocks drawn, before the b
 class BlockedContract(KernelContract):
     """`family` multiplies; B lies as (N, K) where the problem says so, or always where `always_transposed`."""
 
+    conversions = frozenset()
     family = "tcgen05"
     always_transposed = False
     every_run = 4 * BUDGET  # products of a case of `tutorial` that every run judges whole

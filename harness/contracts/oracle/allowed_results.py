@@ -10,7 +10,7 @@ import numpy as np
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.verdict import Basis
 from bitverdict.reference.error_bound import Sums, converted_bound
-from bitverdict.reference.formats import FORMATS
+from bitverdict.reference.formats import FORMATS, Format
 
 PAIRS_AT_ONCE = 1 << 20  # products alive at a time
 
@@ -24,11 +24,13 @@ def allowed(
     *,
     inconclusive: np.ndarray | None = None,
     activation: bool = False,
+    disputed: np.ndarray | None = None,
     basis: str = Basis.BOUND,
 ) -> ExpectedOutput:
     """Results (M, N) in `out` of sums of products of `left` (M, K) and `right` (K, N), float64.
 
-    `inconclusive` (M, N): where more is open than the sums say. `activation`: leaky_relu before the store."""
+    `inconclusive` (M, N): where more is open than the sums say. `activation`: leaky_relu before the store. `disputed` (M, N): where
+    machines do not agree what the operands are worth, so that the mathematics is not known either."""
     stored = sums.activated() if activation else sums
     low, high, or_nan = stored.words(FORMATS[out])  # (M, N) each
     with np.errstate(invalid="ignore"):  # NaN and infinities pass through, and are expected as they are
@@ -47,7 +49,29 @@ def allowed(
         or_nan=or_nan,
         inconclusive=open_,
         basis=basis,
+        exact=stored.value,
+        exact_error=_own_rounding(sums.value, FORMATS[out], activation, disputed),
+        contributions=lambda: _shares(sums.error, bound, left.shape[1], out),
     )
+
+
+def _own_rounding(sums: np.ndarray, out: Format, activation: bool, disputed: np.ndarray | None) -> np.ndarray:
+    """(M, N): what float64 itself rounds of `sums` (M, N), which are exact to one unit of their last place, and of an activation.
+
+    inf where nothing is known: where `disputed`, and beyond the ends of a format of 8 bits, at which a kernel may clamp."""
+    magnitude = np.abs(np.where(np.isfinite(sums), sums, 0.0))  # (M, N)
+    error = 4 * np.spacing(magnitude + 1.0) if activation else np.spacing(magnitude)  # (M, N); of y = x + 1, and of 0.01 y
+    clamped = (magnitude > out.largest) & (out.width <= 8)  # (M, N)
+    return np.where(clamped if disputed is None else clamped | disputed, np.inf, error)
+
+
+def _shares(error: np.ndarray, bound: np.ndarray, k: int, out: str) -> list[tuple[str, str, float]]:
+    """Which part of `bound` (M, N) the sums' own `error` is, and which the store's conversion: the larger first."""
+    there = np.isfinite(bound) & np.isfinite(error)
+    whole = float(bound[there].sum())
+    of_sums = min(float(error[there].sum()) / whole, 1.0) if whole else 0.0
+    parts = [(f"the sum of {k} products", "", of_sums), (f"the conversion to {out}", "", 1.0 - of_sums)]
+    return sorted(parts, key=lambda part: -part[2]) if whole else []
 
 
 def hides_a_product(error: np.ndarray, left: np.ndarray, right: np.ndarray, where: np.ndarray) -> np.ndarray:

@@ -34,6 +34,7 @@ def bounded_scaled_product(
             lost = _lost_below(left) @ _magnitude(right) + _magnitude(left) @ _lost_below(right)  # (M, N)
         unsettled = [_unsettled(values, side, f).any(axis=1) for values, side in ((left, a), (right.T, b))]  # (M,), (N,)
         inconclusive = np.logical_or.outer(*unsettled)  # (M, N)
+    signed = [(side.scales > 0x7F).any(axis=1) if f.scale == "ue4m3" else np.zeros(len(side.scales), bool) for side in (a, b)]
     sums = accumulated_sums(
         exact.value,
         exact.magnitude,
@@ -43,7 +44,8 @@ def bounded_scaled_product(
         grid=products_grid(left, right),
         lost=lost,
     )
-    return allowed("c", out, sums, left, right, inconclusive=inconclusive, basis=bound_rests_on(rules, arch))
+    disputed = np.logical_or.outer(*signed)  # (M, N)
+    return allowed("c", out, sums, left, right, inconclusive=inconclusive, disputed=disputed, basis=bound_rests_on(rules, arch))
 
 
 def scaled_opinion(f: ScaledFormat, out: str, words: np.ndarray, a: Side, b: Side, arch: str, family: str) -> SecondOpinion | None:

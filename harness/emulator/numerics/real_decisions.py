@@ -67,6 +67,17 @@ def from_bits(word: Any, fmt: str | None, taint: Taint) -> Real:
     return with_taint(Real(np.asarray(widen(word, fmt))), taint)
 
 
+def from_changed_bits(m: Cta, op: Operation, word: Any, fmt: str | None, taint: Taint) -> Real:
+    """The float `word` of an integer that was computed from bits of a float. Powers of two alone are known, as scales are made. What
+    else looks like it may be a rounding by hand."""
+    found = from_bits(word, fmt, taint)
+    mantissa, _ = np.frexp(np.where(np.isfinite(found.value), found.value, 0.0))
+    if np.isin(np.abs(mantissa), (0.0, 0.5)).all():
+        return found
+    m.launch.reals.hang(op, "bits of a float that were changed")
+    return with_taint(found, np.ones(np.shape(found.value), np.bool_))
+
+
 def chosen(condition: Any, taint: Taint, a: Real, b: Real) -> Real:
     """`a` where `condition`, else `b`. Where the condition hangs on a rounding it does not matter if the two agree to within their
     errors; else the result is unknown."""

@@ -26,7 +26,11 @@ def to_integer(r: CarriedReals, op: Operation) -> None:
     r.hold(op, r.t.calls(real_decisions.to_integer, op, r.t.value(op.results[0]), run, *r.each(op)))
 
 
-@carries("arith.bitcast", "tt.bitcast")
+BITCASTS = ("arith.bitcast", "tt.bitcast")
+_COMPUTE = ("arith.", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "ttg.convert_layout")
+
+
+@carries(*BITCASTS)
 def bitcast(r: CarriedReals, op: Operation) -> None:
     t, source, target = r.t, r.t.operand(op, 0), r.t.result(op)
     (given,) = r.each(op)
@@ -38,7 +42,25 @@ def bitcast(r: CarriedReals, op: Operation) -> None:
         return
     if source.is_float:
         given = t.calls(real_decisions.bits_of, op, t.value(op.operands[0]), source.format, given)
+    if target.is_float and _of_changed_bits(t.defined, op.operands[0]):
+        r.hold(op, t.calls(real_decisions.from_changed_bits, op, t.value(op.results[0]), target.format, given))
+        return
     r.hold(op, t.apply(real_decisions.from_bits, t.value(op.results[0]), target.format, given) if target.is_float else given)
+
+
+def _of_changed_bits(defined: dict[str, Operation], name: str) -> bool:
+    """Whether the integer `name` is computed from bits of a float, and is not just these."""
+    first = defined.get(name)
+    left, seen = [first] if first is not None and first.name not in BITCASTS else [], {name}
+    while left:
+        op = left.pop()
+        if op.name in BITCASTS:
+            return True
+        if op.name.startswith(_COMPUTE):
+            fresh = [each for each in op.operands if each not in seen]
+            seen.update(fresh)
+            left += [defined[each] for each in fresh if each in defined]
+    return False
 
 
 @carries("arith.select")

@@ -1,0 +1,110 @@
+"""A user's launcher on a real GPU, and the same case on the emulated GPU of its architecture, in one process.
+
+The emulated launch says two things that the real one cannot. What the tile program computes without rounding: it is the same
+program, so its mathematics is judged by these real values. And, where all of it is exact, which words must come: a GPU whose words
+differ has computed something else, though inside the bound. `Beside.open` says why words are not held to the emulated GPU's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.compare import Comparison
+from bitverdict.harness.judge.diagnose import clusters, first_words, heat, values
+from bitverdict.harness.model.architectures import EMULATED
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract, ExpectedOutput
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Outcome, Verdict
+
+NOT_HELD = "words of the emulated GPU"  # in details: why they were not compared
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What the emulated launch of a case showed. `open`: why the words of the GPU are not held to its own; empty where they are."""
+
+    target: Target
+    seen: Seen
+    open: str = ""
+    words: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def emulated_like(target: Target) -> Target | None:
+    """The emulated GPU of the architecture of `target`, a real one; None where there is none."""
+    return Target(f"emulated:{target.arch}", target.arch) if not target.emulated and target.arch in EMULATED else None
+
+
+def beside(case: Case, contract: Contract, target: Target, seen: Seen, launched: Callable[[Target], Seen]) -> Beside | None:
+    """The launch of `case` on the emulated GPU, by `launched`, beside `seen` on the real GPU `target`.
+
+    None where nobody wants it: of shipped kernels, whose words are the plan's, of a second call, without real values."""
+    twin = emulated_like(target)
+    if twin is None or contract.declared(case) is None or not case.real_values or case.calls != 1:
+        return None
+    emulated = launched(twin)
+    if emulated.outcome is not None:
+        said = f"{emulated.outcome}: {emulated.message}" if emulated.message else str(emulated.outcome)
+        return Beside(twin, Seen(), f"on {twin.name} there is no result ({said})")
+    why = _why_open(seen, emulated)
+    return Beside(twin, emulated, why, {} if why else emulated.outputs)
+
+
+def _why_open(seen: Seen, emulated: Seen) -> str:
+    """Why two right launches may differ in words; empty where they may not."""
+    if seen.launches != emulated.launches:
+        return f"{seen.launches} kernels were launched on the GPU, {emulated.launches} on the emulated one"
+    if _taken(seen) != _taken(emulated):
+        return "autotuners took other configurations"
+    if emulated.enclosed:
+        return f"the compiled program leaves a choice open in {', '.join(sorted(emulated.enclosed))}"
+    if emulated.unordered:
+        return f"{emulated.unordered}: no order is the GPU's"
+    return ""
+
+
+def _taken(seen: Seen) -> list[tuple[str, str]]:
+    return sorted((told["kernel"], told["choice"]) for told in seen.recorded.get("tuned", ()))
+
+
+def held_to_emulated(expected: ExpectedOutput, got: np.ndarray, found: Comparison, twin: Beside | None) -> Comparison:
+    """`found` of the GPU's words `got`, or that they are not the emulated GPU's, where those are exact."""
+    due = twin.words.get(expected.name) if twin is not None else None
+    if twin is None or due is None or found.outcome not in (Outcome.PASS, Outcome.INCONCLUSIVE) or due.shape != got.shape:
+        return found
+    differs = (got != due.view(got.dtype)) & ~_both_nan(expected.format, got, due.view(got.dtype))
+    if not differs.any():
+        return found
+    like = ExpectedOutput(name=expected.name, format=expected.format, shape=expected.shape, words=due, tile=expected.tile)
+    first = first_words(like, got, differs)
+    message = (
+        f"{expected.name}: {int(differs.sum())} of {got.size} words are not those of {twin.target.name}, which executes the same "
+        f"program bit for bit; they lie inside the bound\n"
+        f"first at {first[0]['at']}: got {first[0]['got']}, {twin.target.name} has {first[0]['expected']}"
+    )
+    details = {
+        "output": expected.name,
+        "wrong": int(differs.sum()),
+        "of": got.size,
+        "never_written": 0,
+        "first": first,
+        "clusters": clusters(like, got, differs),
+        "heat": heat(like, differs),
+    }
+    return Comparison(Outcome.WRONG_WORDS, got.size, message=message, details=details, by_words=got.size)
+
+
+def told_beside(verdict: Verdict, twin: Beside | None) -> Verdict:
+    """`verdict` of a real GPU with what the emulated launch beside it was good for: in its basis, or why it was not."""
+    if twin is None:
+        return verdict
+    if twin.open:
+        return replace(verdict, details=verdict.details | {NOT_HELD: f"not compared: {twin.open}"})
+    return replace(verdict, basis=f"{verdict.basis}; words held to those of {twin.target.name}")
+
+
+def _both_nan(format_name: str, got: np.ndarray, due: np.ndarray) -> np.ndarray:
+    return np.isnan(values(format_name, got)) & np.isnan(values(format_name, due))
