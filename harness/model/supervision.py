@@ -37,7 +37,7 @@ def supervised(command: Callable[[], int]) -> int:
     running = os.fork()
     if not running:
         _record, _owner = record, os.getpid()
-        _ends_with(first)
+        dies_with(first)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED_FOR)
         try:
             status = command()
@@ -125,8 +125,8 @@ def _note(**what: str | int) -> None:
         os.pwrite(_record, json.dumps(shortened, ensure_ascii=False).encode().ljust(_LENGTH, b"\0"), 0)
 
 
-def _ends_with(first: int) -> None:
-    """Die with the process that waits for this one: a kill of it is meant for the run."""
+def dies_with(first: int) -> None:
+    """Die with the process `first`, which forked this one: a kill of it is meant for the run."""
     import ctypes
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

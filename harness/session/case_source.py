@@ -46,6 +46,7 @@ class CaseSource:
     shown: Shown | None = None  # what a first launch showed of the launcher
     search_path: tuple[str, ...] = ()  # folders in which the launcher's file finds its modules
     only: tuple[Case, ...] | None = None  # these cases, and no others
+    before: tuple[Case, ...] = ()  # judged before all others, and always
     keeps: Callable[[Case], bool] | None = None  # whether a case is asked for; None: all are
     selected: str = ""  # what chose them, for a person
 
@@ -83,7 +84,8 @@ class CaseSource:
         """
         if self.only is not None:
             return list(self.only)
-        return [case for case in self._required(whole=whole) if self.is_kept(case)]
+        kept = [case for case in self._required(whole=whole) if self.is_kept(case)]
+        return list({case.key: case for case in (*self.before, *kept)}.values())
 
     def is_kept(self, case: Case) -> bool:
         return self.keeps is None or self.keeps(case)

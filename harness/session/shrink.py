@@ -74,7 +74,7 @@ def shrink(
         return found.failed and found.signature == verdict.signature
 
     best = Reducer(source.contract, source.target, shows).least(case)
-    if best == case and clock() < end:
+    if best == case and draws and clock() < end:
         best = _by_draws(source, case, verdict, shows, draws)
     return best, judge(best)
 

@@ -56,7 +56,7 @@ def _forkserver() -> Iterator[Any]:
         with one_thread():
             resource_tracker.ensure_running()  # by itself: it lets SIGINT through again
             with _without_interrupts():
-                forkserver.ensure_running()
+                forkserver._forkserver.ensure_running()
             yield context
     finally:
         sys.modules["__main__"] = main
@@ -77,6 +77,11 @@ def start_early() -> None:
     """Have the server import while this process does: they need one second and a half each, which two cores spend side by side."""
     with _starting, _forkserver():
         pass
+
+
+def ask_the_parents_server() -> None:
+    """In a fork of the process that started the server: it is no child of this one, which cannot see whether it runs."""
+    forkserver._forkserver.ensure_running = lambda: None  # type: ignore[method-assign]
 
 
 def end_early() -> None:

@@ -10,7 +10,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from bitverdict.harness.model.case import Case
@@ -104,6 +104,14 @@ class WorkerPool:
         verdict = slot.judge(work, self._tick, lambda first: self.journal.note("again", number=number, verdict=whole(first)))
         self.journal.end(number, verdict)
         return verdict
+
+    def prepare(self, targets: Sequence[Target], addresses: Sequence[str] = ()) -> None:
+        """Have a worker wait at each place for each target, with the contracts at `addresses` imported."""
+        for target in targets:
+            for place in range(self.jobs):
+                slot = self._slot(target, place, PLAIN)
+                slot.standbys.addresses |= dict.fromkeys(addresses)
+                slot.prepare(self._tick)
 
     def release(self, target: Target, *, place: int = 0, start: Start = PLAIN) -> list[str]:
         """End the worker that `place` has for `target`; all that each of those under a tool printed, in the order of their ends."""

@@ -17,6 +17,7 @@ and would leave open which of its cases was out when a worker died.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import threading
@@ -98,6 +99,12 @@ class WorkerSlot:
                 raise Cancelled from None
             raise
 
+    def prepare(self, tick: Callable[[], None] = lambda: None) -> None:
+        """Have a worker that waits for the first case."""
+        if self.worker is None:
+            with contextlib.suppress(WorkerDied):  # the first case says so
+                self._take(tick)
+
     def end(self) -> None:
         """Close for good, from any thread."""
         with self._lock:  # a worker that is being taken is there, and ends too
@@ -150,20 +157,22 @@ class WorkerSlot:
         if self.worker is not None and self.worker.served >= (self.start.cases or RECYCLED_AFTER):
             self.close()
         for _ in range(STARTS):
-            if self.worker is None:
-                taken = self.standbys.take(tick)
-                with self._lock:
-                    if self.ended:
-                        self.standbys.retire(taken)
-                        raise Cancelled
-                    self.worker = taken
-            worker = self.worker
+            worker = self.worker or self._take(tick)
             try:
                 worker.send(work)
                 return worker
             except WorkerDied:
                 self.close()
         raise WorkerDied
+
+    def _take(self, tick: Callable[[], None]) -> Worker:
+        taken = self.standbys.take(tick)
+        with self._lock:
+            if self.ended:
+                self.standbys.retire(taken)
+                raise Cancelled
+            self.worker = taken
+        return taken
 
     def _lost(self) -> None:
         self.standbys.faults += 1
