@@ -17,7 +17,7 @@ MAY = {
     "reference": "reference numpy _rooms",
     "harness/emulator": "harness.emulator harness.model.architectures harness.model.paths reference numpy torch triton",
     "harness/model": "harness.model kernels.features numpy torch hypothesis",
-    "harness/contracts": "harness.contracts harness.model kernels reference numpy torch triton hypothesis",
+    "harness/contracts": "harness.contracts harness.model kernels reference numpy torch triton hypothesis array_api_compat",
     "harness/judge": "harness.judge harness.model harness.emulator reference numpy torch triton",
     "harness/workers": "harness.workers harness.model harness.judge numpy torch triton",
     "harness/session": "harness.session harness.model harness.workers harness.judge numpy torch hypothesis rich",

@@ -15,8 +15,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bitverdict.harness.contracts.described.contract import DescribedContract, Description
+from bitverdict.harness.contracts.described.contract import Description
 from bitverdict.harness.contracts.described.dtypes import format_of
+from bitverdict.harness.contracts.described.gradients import contract_of
 from bitverdict.harness.contracts.described.operands import check_regimes
 from bitverdict.harness.model.addresses import is_importing
 from bitverdict.harness.model.found_again import FoundAgain, import_address
@@ -54,6 +55,7 @@ def judged(
     launcher: str = "",
     sealed: bool = False,
     real_values: bool = True,
+    gradient: bool = False,
 ) -> Callable[[Callable[[Draw], Any]], Test]:
     """Make a test of a function that draws operands, launches a kernel on them, and returns what it returned.
 
@@ -68,7 +70,8 @@ def judged(
     that comes. `accumulation`: the type in which the kernel may sum. `specials`: feed NaN, infinities, subnormals and the whole
     range of exponents too. `regimes`: feed these, and no others. `launcher`: the address "FILE:FUNCTION" of a launcher that this
     process never imports; the function returns the tuple of its arguments. `real_values`: whether an emulated launch also
-    computes without rounding, which tells wrong mathematics from lost precision.
+    computes without rounding, which tells wrong mathematics from lost precision. `gradient`: the outputs come from a
+    `torch.autograd.Function`, whose backward pass is held to the gradient of the reference.
 
     The function may depend on its draws alone: it runs up to its first use of a tensor in this process, and whole in a worker.
     UsageError (value, rule, remedy) for anything asked that cannot be.
@@ -93,9 +96,10 @@ def judged(
             regimes=tuple(regimes),
             launcher=absolute(launcher, body.__globals__) if launcher else "",
             real_values=real_values,
+            gradient=gradient,
         )
         where = FoundAgain(body.__globals__, lambda: made, f"bv.judged of {body.__name__}")
-        contract = DescribedContract(description, where)
+        contract = contract_of(description, where)
 
         def source(target: Target) -> CaseSource:
             from bitverdict.harness.session.case_source import CaseSource

@@ -47,7 +47,8 @@ def describe(case: Case) -> str:
 def _config_told(case: Case) -> list[str]:
     """The fields of its config; one that the problem or the case has too by its whole name, config.schedule."""
     if case.config is None:
-        return [] if case.launcher else [f"config={CHOSEN}"]
+        chosen = bool(case.launcher) or hasattr(case.problem, "told")  # by a user's launcher, always
+        return [] if chosen else [f"config={CHOSEN}"]
     if not dataclasses.is_dataclass(case.config):
         return [f"config={case.config}"]
     taken = {*_OF_CASE, *(_names(case.problem) if dataclasses.is_dataclass(case.problem) else ())}

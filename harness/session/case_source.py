@@ -62,6 +62,11 @@ class CaseSource:
         return f"{Path(place).name}:{name}" if place.endswith(".py") else address
 
     @property
+    def is_a_users(self) -> bool:
+        """Whether nothing is known of the launcher before its first launch."""
+        return bool(self.launcher) or self.contract.any_launcher
+
+    @property
     def lacking(self) -> list[str]:
         """Features the kernel requires and the target lacks; a user's launcher requires none that we know."""
         return [] if self.launcher else sorted(str(feature) for feature in self.contract.requires - self.target.features)
@@ -94,7 +99,7 @@ class CaseSource:
         first = self.contract.whole(self.target) if whole else []
         cases = self._once([*first, *self.contract.required(self.target)])
         if not self.launcher:
-            return cases
+            return self._tuned(cases)
         if self.shown is not None and self.shown.tile is not None:
             edges = self._once(self.contract.around(self.shown.tile, self.target))
             cases = list({case.key: case for case in (*cases, *edges)}.values())
@@ -102,7 +107,7 @@ class CaseSource:
 
     def first(self) -> Case | None:
         """The case whose launch shows what the launcher is: the first one required."""
-        cases = replace(self, shown=None).required() if self.launcher and self.only is None else []
+        cases = replace(self, shown=None).required() if self.is_a_users and self.only is None else []
         return cases[0] if cases else None
 
     def drawn(self, count: int) -> list[Case]:
@@ -125,7 +130,7 @@ class CaseSource:
     def _tuned(self, cases: list[Case], *, runs: bool = True) -> list[Case]:
         """`cases` with what autotuners take: each configuration in turn, over again from the first case where there are more of
         them than cases; with `runs` the second case once more, with its tuning runs."""
-        if not self.launcher or not cases:
+        if not self.is_a_users or not cases:
             return cases
         if self.tuning:
             return [replace(case, tuning=self.tuning) for case in cases]

@@ -206,6 +206,7 @@ class Session:
         if not self._serves(source):
             return None
         cache = self._known[source.address, source.target.name] = VerdictCache(lambda case: self._judged(source, case))
+        source = self._shown([source])[0]
         required = source.required(whole=self.profile.whole)[share::shares]
         self.tally.require(source.name, source.target.name, required)
 
@@ -231,7 +232,8 @@ class Session:
         return None
 
     def _judged(self, source: CaseSource, case: Case) -> Verdict:
-        verdict = self.pool.judge(case, source.target)
+        known = self.past.verdict(source.target.name, case)
+        verdict = known if known is not None else self.pool.judge(case, source.target)
         self._count(case, source.target, verdict)
         return verdict
 

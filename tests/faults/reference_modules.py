@@ -278,6 +278,123 @@ DEFINITION = _mutants(
     },
 )
 
+TRACED_ARITHMETIC = _mutants(
+    "tracing/real_arithmetic.py",
+    {
+        "a long sum rounds once": ("(count - 2) * unit * (1 + MARGIN) * reach", "0 * reach"),
+        "partial sums never overflow": ("if rises.any() or falls.any():", "if False:"),
+        "a long product rounds once": ("lost: np.ndarray | float = (count - 2)", "lost: np.ndarray | float = 0"),
+        "parts of a product never overflow": ("if over.any():", "if False:"),
+        "reciprocals are never flushed": ("if large.any():", "if False:"),
+        "a quotient is rounded correctly": (
+            "*rule.applied(trace, *widened(low, high, MARGIN))",
+            "*trace.accumulation.outward(low, high)",
+        ),
+        "a quotient of an interval takes its lower end": (
+            "np.minimum.reduce(quotients), np.maximum.reduce(quotients)",
+            "quotients[0], quotients[0]",
+        ),
+        "a product of intervals takes two corners": (
+            "np.minimum(one, other), np.maximum(one, other)\n    four",
+            "one, other\n    four",
+        ),
+        "float64 adds without an error": ("error: np.ndarray | None = residual\n", "error: np.ndarray | None = None\n"),
+        "the error of a left factor is forgotten": ("error = error + left.error * np.abs(right.value)", "pass"),
+        "the error of a divisor is forgotten": ("(ea + size * eb) / np.where", "ea / np.where"),
+    },
+)
+TRACED_SUMS = _mutants(
+    "tracing/reductions.py",
+    {
+        "a sum rounds once": ("(n - 2) * unit * np.minimum(reach * growth, how.largest)", "0 * reach"),
+        "a sum never overflows": ("if overflows.any() and np.isfinite(value).any():", "if False:"),
+        "float64 sums without an error": (
+            "error: np.ndarray | None = max(n - 1, 0) * V * magnitude",
+            "error: np.ndarray | None = 0 * magnitude",
+        ),
+        "the errors of terms are forgotten": ("error = error + x.error.sum(**count) * (1 + n * V)", "pass"),
+        "the ends of terms are forgotten": ("low, high = a.sum(**count), b.sum(**count)", "low = high = value"),
+        "all sums are exact": ("exact = magnitude * how.unit < unit", "exact = magnitude >= 0"),
+    },
+)
+TRACED_FUNCTIONS = _mutants(
+    "tracing/functions.py",
+    {
+        "no function has an error": ("ends = rule.applied(trace, *ends, extra=_of_argument(name, rule.argument, x))", "pass"),
+        "the argument's rounding is forgotten": ("folded + (RESCALED if _is_difference(x) else 0.0)", "0.0"),
+        "the error of an argument is forgotten": ("error = error + np.maximum(high - value, value - low)", "pass"),
+        "float64 functions have no error": (
+            "error = ACCURACY * np.abs(value) if exact is None",
+            "error = 0 * np.abs(value) if exact is None",
+        ),
+        "waves take no interval": (
+            "reach = np.maximum(high - x.value, x.value - low) + ACCURACY if x.low is not None else",
+            "reach =",
+        ),
+    },
+)
+TRACED_PRODUCTS = _mutants(
+    "tracing/products.py",
+    {
+        "operands are taken as exact": (
+            "lost = _radius_of_operands(left, right, sizes)\n    if not clean",
+            "lost = np.zeros(value.shape)\n    if not clean",
+        ),
+        "tf32 loses nothing": ("lost = lost + (sizes[0] + cut[0]) @ cut[1] + cut[0] @ sizes[1]", "pass"),
+        "no instruction is weaker than fp32": (
+            "return Ways((*found, plain_fp32()), narrowed)",
+            "return Ways((plain_fp32(),), narrowed)",
+        ),
+        "infinities of operands are settled": (
+            "_masks(left, right, value),), meets=sums.inconclusive | over | open_)",
+            "_masks(left, right, value),))",
+        ),
+    },
+)
+TRACED_CHOICES = (
+    _mutants(
+        "tracing/comparisons.py",
+        {
+            "comparisons never hang": ("hangs = if_any(hangs |", "hangs = if_any(False & hangs |"),
+            "words never differ": (
+                "loose = overlaps(left.ends, right.ends) |",
+                "loose = False & overlaps(left.ends, right.ends) |",
+            ),
+        },
+    )
+    + _mutants(
+        "tracing/choices.py",
+        {
+            "an undecided condition takes its value": (
+                "if condition.loose is not None:\n            (al, ah)",
+                "if False:\n            (al, ah)",
+            ),
+            "an unknown condition takes its value": (
+                "if condition.hangs is not None:\n            apart = np.abs",
+                "if False:\n            apart = np.abs",
+            ),
+        },
+    )
+    + _mutants(
+        "tracing/sorting.py",
+        {
+            "places never hang": ("found.hangs = rivals(x.value - x.error, x.value + x.error)", "pass"),
+            "orders never hang": ("found.hangs = _near(value - off, value + off, axis, descending)", "pass"),
+        },
+    )
+    + _mutants(
+        "tracing/conversions.py",
+        {
+            "a declared conversion never hangs": ("hanging = ~((low == high)", "hanging = False & ~((low == high)"),
+            "a kept format rounds nothing": (
+                'found.low, found.high = low, high\n    return found\n\n\n@operation("bits")',
+                'pass\n    return found\n\n\n@operation("bits")',
+            ),
+            "a conversion to integers never hangs": ("beyond = ~((whole.value", "beyond = False & ~((whole.value"),
+        },
+    )
+)
+TRACING = TRACED_ARITHMETIC + TRACED_SUMS + TRACED_FUNCTIONS + TRACED_PRODUCTS + TRACED_CHOICES
 MUTANTS = (
     *DEFINITION,
     *ENCODE,
@@ -298,4 +415,5 @@ MUTANTS = (
     *QUANTIZED_ROWS,
     *ROW_FUNCTIONS,
     *ATTENTION,
+    *TRACING,
 )

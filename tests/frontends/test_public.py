@@ -238,6 +238,13 @@ def test_under_pytest_a_usage_error_is_the_text_of_the_test(mine: ModuleType, st
         node_judge.hold_test(mine.test_draws_later.__bitverdict__, "emulated:sm_90", [])
 
 
+def test_each_configuration_of_an_autotuner_is_judged(mine: ModuleType, state: Path, node_judge: NodeJudge) -> None:
+    node_judge.hold_test(mine.test_twice.__bitverdict__, "emulated:sm_90", [])
+    with pytest.raises(pytest.fail.Exception, match="FAIL") as failed:
+        node_judge.hold_test(mine.test_twice_wrong.__bitverdict__, "emulated:sm_90", [])
+    assert "tuning=config 1" in str(failed.value)
+
+
 def test_pytest_judges_a_repository_whose_packages_are_called_as_ours(tmp_path: Path) -> None:
     """One process of pytest's and one worker of xdist's, with the entry point loaded and no conftest."""
     users_repository.make(tmp_path)

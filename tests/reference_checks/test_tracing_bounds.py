@@ -170,3 +170,76 @@ def test_the_running_error_holds_the_mathematics(name: str) -> None:
             known = ~output.unknown
             assert known.mean() > 0.8
             assert (off[known] <= output.error[known]).all(), regime
+
+
+def inside(function: Callable[..., Any], given: list[np.ndarray], found: np.ndarray, **how: Any) -> bool:
+    (output,) = trace(function, [("fp32", np.asarray(each, np.float32).view(np.uint32)) for each in given], **how)
+    assert not output.interval("fp32")[3].any()
+    return not outside(output, np.asarray(found, np.float32), "fp32").any()
+
+
+def test_a_product_is_one_in_any_order() -> None:
+    a, b, c = np.random.default_rng(0).standard_normal((3, 500)).astype(np.float32)
+    for found in (a * b * c, a * (b * c), (a * c) * b):
+        assert inside(lambda xp, a, b, c: a * b * c, [a, b, c], found)
+    assert not inside(lambda xp, a, b, c: a * b * c, [a, b, c], a * b * c * np.float32(1 + 2.0**-21))
+
+
+def test_a_sum_is_one_in_any_order_and_may_overflow_in_another() -> None:
+    a, b, c = np.random.default_rng(1).standard_normal((3, 500)).astype(np.float32)
+    for found in (a - b + c, a + (c - b), (a + c) - b):
+        assert inside(lambda xp, a, b, c: a - b + c, [a, b, c], found)
+    assert not inside(lambda xp, a, b, c: a - b + c, [a, b, c], a - b + c + np.float32(2.0**-20))
+    large = [np.float32([3e38])] * 2 + [np.float32([-3e38])]
+    assert inside(lambda xp, a, b, c: a + c + b, large, np.float32([np.inf])) and inside(
+        lambda xp, a, b, c: a + c + b, large, large[0]
+    )
+
+
+def test_a_part_of_a_product_may_overflow_or_vanish_in_another_order() -> None:
+    given = [np.float32([1e30]), np.float32([1e-30]), np.float32([1e20])]
+    assert inside(lambda xp, a, b, c: a * b * c, given, np.float32([np.inf]))
+    given = [np.float32([1e-30]), np.float32([1e30]), np.float32([1e-16])]
+    assert inside(lambda xp, a, b, c: a * b * c, given, np.float32([1e-30]) * np.float32([1e-16]) * np.float32([1e30]))
+
+
+def test_a_reciprocal_may_be_flushed_to_zero() -> None:
+    divide = lambda xp, a, b: a / b
+    assert inside(divide, [np.float32([1e30]), np.float32([1e38])], np.float32([0]))
+    assert not inside(divide, [np.float32([1e30]), np.float32([1e37])], np.float32([0]))
+
+
+def test_a_sum_is_as_wide_as_its_terms() -> None:
+    x = np.float32([[1.001, 2.003]])
+    narrow = np.float32([1.0 + 2.0])
+    assert inside(lambda xp, x: xp.sum(xp.kept_in(x, "bf16"), axis=1), [x], narrow)
+    assert not inside(lambda xp, x: xp.sum(x, axis=1), [x], narrow)
+
+
+def test_a_wave_is_as_wide_as_its_argument() -> None:
+    x = np.float32([1.001])
+    assert inside(lambda xp, x: xp.sin(xp.kept_in(x, "bf16")), [x], np.sin(np.float32([1.0])))
+    assert not inside(lambda xp, x: xp.sin(x), [x], np.sin(np.float32([1.0])))
+
+
+def test_a_quotient_and_a_product_are_as_wide_as_their_operands() -> None:
+    x = np.float32([1.001, -1.001])
+    for function in (
+        lambda xp, x: xp.kept_in(x, "bf16") / 3,
+        lambda xp, x: 3 / xp.kept_in(x, "bf16"),
+        lambda xp, x: xp.kept_in(x, "bf16") * -3,
+    ):
+        for y in (x, np.float32([1, -1])):
+            assert inside(function, [x], function(_Rounded, y))
+
+
+class _Rounded:
+    @staticmethod
+    def kept_in(x: np.ndarray, format: str) -> np.ndarray:
+        return x
+
+
+def test_a_quotient_may_be_by_a_rounded_reciprocal() -> None:
+    a, b = np.random.default_rng(2).uniform(1, 2, (2, 2000)).astype(np.float32)
+    assert inside(lambda xp, a, b: a / b, [a, b], a * (np.float32(1) / b))
+    assert not inside(lambda xp, a, b: a / b, [a, b], a / b * np.float32(1 + 2.0**-19))

@@ -110,6 +110,8 @@ def test_integers_wrap_around_in_their_own_type() -> None:
 def test_a_conversion_hangs_at_whole_numbers_and_beyond_the_range() -> None:
     output = one(lambda xp, x: xp.astype(x / 3 * 3, xp.int32), fp32(5.0, 5.5, 3e9))
     assert output.unknown.tolist() == [True, False, True]
+    whole = one(lambda xp, x: xp.astype(x, xp.int32), fp32(5.0, 3e9))
+    assert whole.unknown.tolist() == [False, True] == whole.interval("int32")[3].tolist()
 
 
 def test_round_to_is_unknown_at_a_tie_within_the_error() -> None:

@@ -109,13 +109,27 @@ def gather(table, rows, clamp=False):
     out = torch.empty((rows.shape[0], table.shape[1]), dtype=table.dtype, device=table.device)
     gather_kernel[(rows.shape[0],)](table, rows, out, table.shape[1], clamp, BLOCK=64)
     return out
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 32}), triton.Config({"BLOCK": 64})], key=["n"])
+@triton.jit
+def twice_kernel(x, y, n, WRONG_AT: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    a = tl.load(x + at, mask=at < n)
+    tl.store(y + at, a * (3 if BLOCK == WRONG_AT else 2), mask=at < n)
+
+
+def twice(x, wrong_at=0):
+    y = torch.empty_like(x)
+    twice_kernel[lambda meta: (triton.cdiv(x.shape[0], meta["BLOCK"]),)](x, y, x.shape[0], wrong_at)
+    return y
 """
 
 TESTS = """
 import unittest
 
 import bitverdict as bv
-from {kernels} import add_where_, best, count, gather, positive, scale, scale_into, scale_short
+from {kernels} import add_where_, best, count, gather, positive, scale, scale_into, scale_short, twice
 
 
 def rows(draw):
@@ -217,6 +231,16 @@ def described_gather(clamp, dtype="fp16"):
 
 
 test_gather, test_gather_wrong, test_gather_e4m3 = described_gather(False), described_gather(True), described_gather(False, "e4m3")
+
+
+@bv.judged(reference=lambda xp, x: 2 * x)
+def test_twice(draw):
+    return twice(draw.tensor("fp32", draw.size(1, 150, around=64)))
+
+
+@bv.judged(reference=lambda xp, x: 2 * x)
+def test_twice_wrong(draw):
+    return twice(draw.tensor("fp32", draw.size(1, 150, around=64)), wrong_at=64)
 
 
 @bv.judged(reference=lambda xp, x, w: xp.linalg.svd(x))

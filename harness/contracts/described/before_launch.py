@@ -66,13 +66,16 @@ def nothing_is_launched() -> Iterator[None]:
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             raise Used
 
-    def initialise() -> None:
+    def initialise(*arguments: Any, **named: Any) -> None:
         raise Used
 
     drivers: Any = sys.modules.get("triton.runtime.driver")
     config = drivers.driver if drivers is not None else None
     earlier, active = torch.cuda._lazy_init, config._active if config is not None else None
+    function: Any = torch.autograd.Function
+    applied = vars(function)["apply"]
     torch.cuda._lazy_init = initialise
+    function.apply = initialise  # torch's own would take a placeholder's bytes for those of a tensor
     if config is not None:
         config.set_active(_NoDriver())
     try:
@@ -80,5 +83,6 @@ def nothing_is_launched() -> Iterator[None]:
             yield
     finally:
         torch.cuda._lazy_init = earlier
+        function.apply = applied
         if config is not None:
             config.set_active(active)

@@ -44,7 +44,8 @@ class Description:
     `body(draw)` draws operands and returns what the kernel returned, or the arguments of `launcher`, an address. `reference(xp,
     *operands, **named)` is the mathematics. `exact`: a result is held to the one word that is nearest to the reference. `returns`:
     formats of the outputs, in order; without it that which comes. `accumulation`: the type in which the kernel may sum.
-    `specials`: feed NaN, infinities, subnormals and the whole range of exponents too.
+    `specials`: feed NaN, infinities, subnormals and the whole range of exponents too. `gradient`: judge the backward pass too
+    (`described.gradients`).
     """
 
     body: Callable[[Draw], Any]
@@ -56,6 +57,7 @@ class Description:
     regimes: tuple[str, ...] = ()
     launcher: str = ""
     real_values: bool = True
+    gradient: bool = False
 
 
 class DescribedContract(Contract):

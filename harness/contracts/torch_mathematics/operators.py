@@ -179,7 +179,7 @@ def _masked_fill(xp: Any, x: Array, mask: Array, value: Any) -> Array:
 @_rule("_to_copy", "to", "convert_element_type")
 def _to_copy(xp: Any, x: Array, *, dtype: torch.dtype | None = None, **_: Any) -> Array:
     if dtype is None or (dtype.is_floating_point and xp.isdtype(x.dtype, "real floating")):
-        return x  # a rounding, if any: `graph` says what may be kept narrower
+        return x  # a rounding, if any: what may be kept narrower is told by the dtype that torch gives it
     return xp.astype(x, _dtype(xp, dtype))
 
 
