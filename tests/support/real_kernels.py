@@ -121,9 +121,13 @@ def shapes(x, out, N: tl.constexpr, M: tl.constexpr, steps):
 def unknown_operation(x, out, N: tl.constexpr):
     at = tl.arange(0, N)
     a = tl.load(x + at)
-    asked = tl.inline_asm_elementwise("add.rn.f32 $0, $1, $1;", "=f,f", [a], dtype=tl.float32, is_pure=True, pack=1)
-    tl.store(out + at, asked)
-    tl.store(out + N + at, a + a)
+    bits = tl.inline_asm_elementwise("xor.b32 $0, $1, 1;", "=f,f", [a], dtype=tl.float32, is_pure=True, pack=1)
+    plain = tl.inline_asm_elementwise(
+        "{ .reg .f32 t; ex2.approx.ftz.f32 t, $1; fma.rn.f32 $0, t, $1, 0f40400000; }", "=f,f", [a], dtype=tl.float32,
+        is_pure=True, pack=1,
+    )  # fmt: skip
+    tl.store(out + at, bits)
+    tl.store(out + N + at, plain)
 
 
 @triton.jit

@@ -8,6 +8,7 @@ from bitverdict.harness.emulator.frontend.carried_reals import CarriedReals, car
 from bitverdict.harness.emulator.frontend.lowerings.packed_arithmetic import ADD, FUSED, LARGEST, LEAST, MULTIPLY, SUBTRACT
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.numerics import real_functions
+from bitverdict.harness.emulator.numerics.real_assembly import RealAssembly
 from bitverdict.harness.emulator.numerics.real_values import EXTREMES, Real, add, fma, multiply, subtract
 
 _NAMES = ("exp", "exp2", "log", "log2", "sin", "cos", "erf", "rsqrt", "floor", "ceil")
@@ -53,3 +54,18 @@ def extern(r: CarriedReals, op: Operation) -> None:
         r.lost(op, symbol)
     else:
         r.hold(op, r.t.apply(run, *r.each(op)))
+
+
+@carries("tt.elementwise_inline_asm")
+def assembly(r: CarriedReals, op: Operation) -> None:
+    """Instructions on whole floats, one after another; of any other form nothing is known."""
+    kinds = (*op.inputs, *op.outputs)
+    if op.integer("packed_element", 1) == 1 and all(kind is not None and kind.is_float and kind.bits >= 32 for kind in kinds):
+        try:
+            run = RealAssembly(op.string("asm_string"), len(op.results), len(op.operands))
+        except ValueError:
+            pass
+        else:
+            r.hold(op, r.t.apply(run, *r.each(op)))
+            return
+    r.lost(op)
