@@ -77,3 +77,15 @@ def reduced(x, out, factor, SIZE: tl.constexpr, LARGEST: tl.constexpr):
         out.atomic_max([0, 0], value)
     else:
         out.atomic_add([0, 0], value)
+
+
+@triton.jit
+def hanging(x, out, BLOCK: tl.constexpr, BY_MASK: tl.constexpr):
+    """out = x where x / 3 * 3 is above x, or at the whole numbers that x / 3 * 3 are."""
+    at = tl.arange(0, BLOCK)
+    value = tl.load(x + at)
+    again = value / 3 * 3
+    if BY_MASK:
+        tl.store(out + at, value, mask=again > value)
+    else:
+        tl.store(out + again.to(tl.int32), value)

@@ -26,8 +26,8 @@ GIVES: dict[str, Rule] = {}  # the same, before the code of the words
 _HELD = ("scalar", "tensor", "pointer")  # kinds of values that carry something
 _READS = (
     "tt.load", "tt.descriptor_load", "tt.descriptor_gather", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_poll",
-    "ttg.local_load", "ttg.local_gather", "ttng.tmem_load", "tt.call", "ttg.warp_specialize", "tt.elementwise_inline_asm",
-    "tt.map_elementwise", "tt.extern_elementwise",
+    "ttg.local_load", "ttg.local_gather", "ttg.local_atomic_scatter_rmw", "ttng.tmem_load", "ttng.warp_group_dot", "tt.call",
+    "ttg.warp_specialize", "tt.elementwise_inline_asm", "tt.map_elementwise", "tt.extern_elementwise",
 )  # fmt: skip
 """Operations that may give an integer that hangs on a rounding, whatever their operands are."""
 _ELEMENTWISE = ("arith.", "math.", "tt.addptr", "tt.ptr_to_int", "tt.int_to_ptr", "tt.mulhiui")

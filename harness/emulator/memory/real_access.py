@@ -104,6 +104,26 @@ def loaded(
     return either(found, outside, hangs)
 
 
+def decided(m: Cta, op: Operation, taint: Taint) -> None:
+    """`op` reads or writes somewhere, or does not. Where that hangs on a rounding, so does all that the launch may write."""
+    if taint is not None and np.any(taint):
+        m.launch.reals.hang(op, "address")
+        m.launch.reals.lost = True
+
+
+def withheld(m: Cta, op: Operation, pointer: Any, mask: Any, hangs: Taint, size: int) -> None:
+    """Behind a store under `mask`: nothing is known of the words of `size` bytes that it did not write where the mask `hangs`."""
+    if hangs is None or not (left := hangs & ~np.asarray(mask, np.bool_)).any():
+        return
+    m.launch.reals.hang(op, "mask")
+    addresses, left = np.broadcast_arrays(np.asarray(pointer, np.int64), left)
+    addresses = addresses[left]
+    for region in m.memory.regions:
+        places = (addresses[(addresses >= region.base) & (addresses < region.end)] - region.base) // size
+        if places.size:
+            region.carry(places, size, moved("i8", np.zeros(()), np.full((), np.inf), places.shape))
+
+
 def chosen_of(inside: np.ndarray, one: Real, other: Real) -> Real:
     """`one` where `inside`, else `other`."""
     value = np.where(inside, one.value, other.value)
@@ -122,4 +142,4 @@ def _same(value: Any, words: Any, element: str) -> bool:
     return bool(((held == value) | ((held != held) & (value != value))).all())
 
 
-__all__ = ["REREAD", "RealAccess", "is_float", "loaded"]
+__all__ = ["REREAD", "RealAccess", "decided", "is_float", "loaded", "withheld"]

@@ -234,3 +234,14 @@ def test_a_load_that_rounds_to_tf32_keeps_the_real_values() -> None:
         descriptor = TensorDescriptor.from_tensor(table, [16, 32], round_f32_to_tf32=True)
         tile_kernels.descriptor_rows[(1,)](descriptor, out, ROWS=16, COLUMNS=32)
         assert agrees(device, out, table.double().numpy()).all() and not torch.equal(out, table)
+
+
+def test_what_is_written_where_a_rounding_says_is_unknown() -> None:
+    """Under a mask that hangs on one also what was not written; at an address that does, all that the launch may write."""
+    x = torch.arange(64, dtype=torch.float32)
+    for by_mask, unknown, reason in ((True, np.arange(64) > 0, "mask"), (False, np.full(64, True), "address")):
+        out = torch.zeros(80)
+        with reals() as device:
+            kernels.hanging[(1,)](x, out, 64, by_mask)
+            found = device.real_values(out)
+            assert (np.isinf(found.error[:64]) == unknown).all() and reason in [each for each, _ in device.hangs]

@@ -6,7 +6,7 @@ for. What copies between memories carry along needs no code here."""
 from __future__ import annotations
 
 from bitverdict.harness.emulator.frontend.carried_reals import CarriedReals, carries, gives
-from bitverdict.harness.emulator.memory.real_access import RealAccess, loaded
+from bitverdict.harness.emulator.memory.real_access import RealAccess, decided, loaded, withheld
 from bitverdict.harness.emulator.mlir_reader import Operation
 
 
@@ -23,6 +23,23 @@ def _got(r: CarriedReals, op: Operation) -> None:
     r.hold(op, found if len(op.results) == 1 else (found, *[None] * (len(op.results) - 1)))
 
 
+def _decided(r: CarriedReals, op: Operation, *names: str) -> None:
+    """Where `op` reads or writes, or whether it does, follows from `names`."""
+    if (taints := r.taints(names)) is not None:
+        r.t.emit("{}", r.t.calls(decided, op, taints))
+
+
+@gives(
+    "ttg.async_copy_global_to_local", "ttng.async_tma_copy_global_to_local", "ttng.async_tma_copy_local_to_global",
+    "ttng.async_tma_gather", "ttng.async_tma_scatter", "ttng.async_tma_reduce", "ttng.tensormap_create", "ttg.memdesc_index",
+    "ttg.local_gather", "ttng.tc_gen5_mma", "ttng.tc_gen5_mma_scaled", "ttng.wait_barrier", "ttng.arrive_barrier",
+    "ttng.barrier_expect", "tt.atomic_load", "tt.atomic_poll",
+)  # fmt: skip
+def places(r: CarriedReals, op: Operation) -> None:
+    """What has no data of its own, but for the places that it moves some from or to."""
+    _decided(r, op, *op.operands)
+
+
 @carries("tt.load")
 def load(r: CarriedReals, op: Operation) -> None:
     t, names, element = r.t, op.named("pointer", "mask?", "other?"), r.t.result(op).element
@@ -37,7 +54,15 @@ def load(r: CarriedReals, op: Operation) -> None:
 @gives("tt.store")
 def store(r: CarriedReals, op: Operation) -> None:
     pointer, value, *mask = op.operands
-    _give(r, op, value, pointer, *mask)
+    _decided(r, op, pointer)
+    _give(r, op, value, *mask)
+
+
+@carries("tt.store")
+def behind_store(r: CarriedReals, op: Operation) -> None:
+    pointer, _, mask = r.t.operands(op, "pointer", "value", "mask?")
+    if (hangs := r.taints(op.operands[2:])) is not None:
+        r.t.emit("{}", r.t.calls(withheld, op, pointer, mask, hangs, r.kind(op.operands[1]).itemsize))
 
 
 @gives("ttg.local_store")
@@ -54,13 +79,15 @@ def allocate(r: CarriedReals, op: Operation) -> None:
 @gives("ttng.tmem_store")
 def store_tensor(r: CarriedReals, op: Operation) -> None:
     names = op.named("view", "token?", "value", "enabled")
+    _decided(r, op, *names["enabled"])
     with r.t.when(r.t.value(names["enabled"][0])):
-        _give(r, op, names["value"][0], names["enabled"][0])
+        _give(r, op, names["value"][0])
 
 
 @gives("ttg.local_scatter")
 def scatter(r: CarriedReals, op: Operation) -> None:
-    _give(r, op, op.operands[1], op.operands[2])
+    _decided(r, op, op.operands[2])
+    _give(r, op, op.operands[1])
 
 
 @carries("ttg.local_load", "ttg.local_gather", "ttng.tmem_load")
@@ -70,12 +97,14 @@ def read(r: CarriedReals, op: Operation) -> None:
 
 @gives("tt.atomic_rmw", "tt.atomic_store", "ttg.local_atomic_scatter_rmw")
 def before_update(r: CarriedReals, op: Operation) -> None:
-    _give(r, op, op.operands[1], op.operands[0], *op.operands[2:])
+    _decided(r, op, op.operands[0], *op.operands[2:])
+    _give(r, op, op.operands[1])
 
 
 @gives("tt.atomic_cas")
 def before_swap(r: CarriedReals, op: Operation) -> None:
-    _give(r, op, op.operands[2], *op.operands[:2])
+    _decided(r, op, op.operands[0])
+    _give(r, op, op.operands[2], op.operands[1])
 
 
 @carries("tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "ttg.local_atomic_scatter_rmw")

@@ -10,6 +10,7 @@ import numpy as np
 from bitverdict.harness.emulator.execution.real_products import product
 from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
 from bitverdict.harness.emulator.frontend.carried_reals import CarriedReals, carries, gives
+from bitverdict.harness.emulator.memory.real_access import decided
 from bitverdict.harness.emulator.memory.real_shadows import value_of
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.numerics.real_values import Real, Taint, with_taint
@@ -22,6 +23,8 @@ def dot(r: CarriedReals, op: Operation) -> None:
 
 @gives("ttng.warp_group_dot")
 def before_wgmma(r: CarriedReals, op: Operation) -> None:
+    if (use := r.taints(op.operands[3:])) is not None:
+        r.t.emit("{}", r.t.calls(decided, op, use))
     r.t.emit("{}", r.t.calls(TensorCore.give, r.of(op.operands[0]), r.of(op.operands[2])))
 
 
