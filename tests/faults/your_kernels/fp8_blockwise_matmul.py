@@ -15,9 +15,9 @@ MUTANTS = mutants_of(
         ("the tail of K dropped", "mathematics", ("range(blocks)", "range(k // BLOCK_K)")),
         ("the scale of the row before", "mathematics", ("rows * blocks + block", "tl.maximum(rows - 1, 0) * blocks + block")),
         ("b not transposed", "mathematics", ("cols[None, :] * k + depth[:, None]", "cols[None, :] + depth[:, None] * n")),
-        ("the sum kept in bf16", "precision", (
-            "* b_scale[None, :]\n",
-            "* b_scale[None, :]\n        acc = acc.to(tl.bfloat16).to(tl.float32)\n",
+        ("b scaled in e4m3 before the product", "precision", (
+            "tl.dot(a, b) * a_scale[:, None] * b_scale[None, :]",
+            "tl.dot(a, (b.to(tl.float32) * b_scale[None, :]).to(tl.float8e4nv)) * a_scale[:, None]",
         )),
         ("scales rounded to bf16", "precision", ("* a_scale[:, None]", "* a_scale[:, None].to(tl.bfloat16)")),
     ),

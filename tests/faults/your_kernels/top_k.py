@@ -9,7 +9,7 @@ MUTANTS = mutants_of(
     (
         (
             "the largest magnitudes",
-            "mathematics",
+            "mathematics or integers",
             ("best, where = tl.max(x,", "best, where = tl.max(tl.where(x > -1e38, tl.abs(x), x),"),
         ),
         (
@@ -17,7 +17,7 @@ MUTANTS = mutants_of(
             "integers or mathematics",
             ("return_indices=True", "return_indices=True, return_indices_tie_break_left=False"),
         ),
-        ("never taken out", "mathematics", ("tl.where(cols == where,", "tl.where(cols == n_cols,")),
+        ("never taken out", "mathematics or integers", ("tl.where(cols == where,", "tl.where(cols == n_cols,")),
         ("all equal ones taken out", "mathematics or integers", ("tl.where(cols == where,", "tl.where(x == best,")),
         ("zeros behind the last column", "mathematics or integers", ('other=-float("inf")', "other=0.0")),
         ("in ascending order", "mathematics", ("values_ptr + row * k + i", "values_ptr + row * k + (k - 1 - i)")),
