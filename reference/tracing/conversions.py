@@ -57,8 +57,25 @@ def round_to(trace: Trace, x: Any, format: Any, *, saturate: bool = False, round
 
 @operation("kept_in")
 def kept_in(trace: Trace, x: Any, format: Any) -> Traced:
-    """An implementation may round x to `format` here: rounding, no mathematics. A matrix product may take it in that format."""
+    """An implementation may round x to `format` here: rounding, no mathematics. A matrix product may take it in that format.
+
+    It may round a multiple of x that it divides out again, too. Flash attention rounds powers below the largest score so far, and
+    rescales what they give: so x may be off by half a unit of `format` in either direction, whatever its own nearest number is."""
     x, fmt = real(array(trace, x)), _format(format)
+    found = _kept(trace, x, fmt)
+    if trace.rounds("kept_in"):
+        half_unit, half_least = 2.0 ** -(fmt.mantissa_bits + 1), 2.0 ** -(fmt.bias + fmt.mantissa_bits)
+
+        def off(end: np.ndarray) -> np.ndarray:
+            return np.where(np.isfinite(end) & (end != 0), np.abs(end) * half_unit + half_least, 0.0)
+
+        (low, high), (lowest, highest) = x.ends, found.ends
+        found.low, found.high = np.minimum(lowest, low - off(low)), np.maximum(highest, high + off(high))
+    return found
+
+
+def _kept(trace: Trace, x: Traced, fmt: Format) -> Traced:
+    """The float x, which an implementation may hold in `fmt`."""
     found = x.moved(lambda each: each)
     found.kept, found.scaled = x.kept | {fmt.name}, False
     if trace.rounds("kept_in"):
@@ -113,7 +130,7 @@ def astype(trace: Trace, x: Any, dtype: Any, /, *, copy: bool = True, device: An
     if found.kind == "float":
         if not x.is_float:
             return real(x)
-        return kept_in(trace, x, found.format) if found.format not in ("fp64", "fp32", "tf32") else x
+        return _kept(trace, x, _format(found)) if found.format not in ("fp64", "fp32", "tf32") else x
     if found.kind == "bool":
         return truth(x)
     if x.is_float:
