@@ -52,6 +52,17 @@ def decisions(x, out, indices, N: tl.constexpr):
 
 
 @triton.jit
+def bits(x, out, N: tl.constexpr):
+    """x in order; x as bf16, rounded by hand; the power of two at or below each of x."""
+    at = tl.arange(0, N)
+    a = tl.load(x + at)
+    word = a.to(tl.int32, bitcast=True)
+    tl.store(out + at, tl.sort(a))
+    tl.store(out + N + at, (word + 0x7FFF + (word >> 16 & 1) >> 16 << 16).to(tl.float32, bitcast=True))
+    tl.store(out + 2 * N + at, (word >> 23 << 23).to(tl.float32, bitcast=True))
+
+
+@triton.jit
 def _welford(mean, spread, count, other_mean, other_spread, other_count):
     total = count + other_count
     weight = other_count / total

@@ -68,8 +68,8 @@ def from_bits(word: Any, fmt: str | None, taint: Taint) -> Real:
 
 
 def from_changed_bits(m: Cta, op: Operation, word: Any, fmt: str | None, taint: Taint) -> Real:
-    """The float `word` of an integer that was computed from bits of a float. Powers of two alone are known, as scales are made. What
-    else looks like it may be a rounding by hand."""
+    """The float `word` of an integer that was computed from bits of a float. Powers of two alone are known, as scales are made:
+    what else looks like that may be rounded by hand."""
     found = from_bits(word, fmt, taint)
     mantissa, _ = np.frexp(np.where(np.isfinite(found.value), found.value, 0.0))
     if np.isin(np.abs(mantissa), (0.0, 0.5)).all():

@@ -90,6 +90,17 @@ def test_what_surely_decides_alike_is_exact_and_all_else_hangs() -> None:
     assert (np.isinf(places.error[1]) == (a != 0) & (a == np.rint(a))).all()  # 7 / 3 * 3 may lie below 7
 
 
+def test_whole_words_that_change_places_are_known_and_others_may_be_rounded() -> None:
+    x, out = drawn(16), torch.empty(3, 16)
+    with reals() as device:
+        kernels.bits[(1,)](x, out, N=16)
+        found = device.real_values(out)
+        assert [reason for reason, _ in device.hangs] == ["bits of a float that were changed"]
+    a = x.double().numpy()
+    assert found is not None and np.isinf(found.error[1]).all()
+    hold(RealValues(found.value[::2], found.error[::2]), [np.sort(a), np.copysign(2.0 ** np.floor(np.log2(np.abs(a))), a)])
+
+
 def test_folds_follow_the_programs_own_combinations() -> None:
     x, out, indices = drawn(ROW), torch.zeros(5, ROW), torch.zeros(2, dtype=torch.int32)
     with reals() as device:

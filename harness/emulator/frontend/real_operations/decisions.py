@@ -27,7 +27,13 @@ def to_integer(r: CarriedReals, op: Operation) -> None:
 
 
 BITCASTS = ("arith.bitcast", "tt.bitcast")
-_COMPUTE = ("arith.", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "ttg.convert_layout")
+_KEEP = (
+    "arith.xori", "arith.select", "tt.reduce", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.join",
+    "tt.split", "tt.gather", "ttg.convert_layout",
+)  # fmt: skip
+"""What makes words of whole words: exclusive ors exchange two (`tl.sort`)."""
+_CHANGE = "arith."
+"""What else computes with bits may round by hand."""
 
 
 @carries(*BITCASTS)
@@ -50,16 +56,18 @@ def bitcast(r: CarriedReals, op: Operation) -> None:
 
 def _of_changed_bits(defined: dict[str, Operation], name: str) -> bool:
     """Whether the integer `name` is computed from bits of a float, and is not just these."""
-    first = defined.get(name)
-    left, seen = [first] if first is not None and first.name not in BITCASTS else [], {name}
+    left, seen = [(name, False)], set[tuple[str, bool]]()
     while left:
-        op = left.pop()
-        if op.name in BITCASTS:
+        name, changed = each = left.pop()
+        op = defined.get(name)
+        if op is None or each in seen:
+            continue
+        seen.add(each)
+        if op.name in BITCASTS and changed:
             return True
-        if op.name.startswith(_COMPUTE):
-            fresh = [each for each in op.operands if each not in seen]
-            seen.update(fresh)
-            left += [defined[each] for each in fresh if each in defined]
+        if op.name not in BITCASTS and (op.name in _KEEP or op.name.startswith(_CHANGE)):
+            operands = op.operands[1:] if op.name == "arith.select" else op.operands
+            left += [(operand, changed or op.name not in _KEEP) for operand in operands]
     return False
 
 
