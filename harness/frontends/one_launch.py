@@ -92,7 +92,7 @@ def _taken(operands: Sequence[Any], reference: Callable[..., Any]) -> tuple[list
     given_to = list(inspect.signature(reference).parameters)[1:]
     listed, codes = [], {}
     for place, each in enumerate(operands):
-        name = given_to[place] if place < len(given_to) else f"operand {place}"
+        name = given_to[place] if place < len(given_to) else f"operand_{place}"
         if isinstance(each, bool | int | float | None):
             listed.append(GivenOperand(name, value=each))
             continue

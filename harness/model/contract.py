@@ -7,10 +7,10 @@ worth drawing (`cases`, `required`), what is expected for one of them on one tar
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -185,6 +185,10 @@ class Contract:
     def written(self, case: Case) -> frozenset[str]:
         """Of the launch just made the operands that it may have written: outputs that are written in place."""
         return frozenset()
+
+    def problem_told(self, told: Sequence[tuple[str, str]]) -> Any:
+        """The problem that a report tells by (name, text) of its parts; None where its fields are those of a record."""
+        return None
 
     def simpler(self, case: Case) -> Iterator[Case]:
         """Cases simpler than `case` by what it drew, the simplest first: where its problem is no record of plain fields."""

@@ -92,13 +92,20 @@ def case_of(line: str, contract: Contract, like: Sequence[Case], launcher: str =
     """
     if not like:
         raise UsageError(f"--case {line!r}: {contract.stem or contract.address} has no required case that shows its fields")
+    parts = list(fields_of(line))
+    drawn = contract.problem_told([(name, text) for name, text in parts if name not in _OF_CASE])
+    if drawn is not None:
+        rest = {name: _value(name, text, Case) for name, text in parts if name in _OF_CASE}
+        made = Case(contract=like[0].contract, search_path=like[0].search_path, launcher=like[0].launcher, problem=drawn, **rest)
+        check_case(made.to_json())
+        return made
     problem, configs = type(like[0].problem), {type(case.config) for case in like if dataclasses.is_dataclass(case.config)}
     config = None if launcher or not configs else next(iter(configs))
     lists = {each.name for case in like for each in contract.index_lists(case)}
     known = {"case": [*_OF_CASE, *sorted(lists)], "problem": _names(problem), "config": _names(config)}
     given: dict[str, dict[str, Any]] = {"problem": {}, "config": {}, "case": {}}
     named: list[Any] = []  # the config, where the line says which as a whole
-    for name, text in fields_of(line):
+    for name, text in parts:
         if name == "config" and (text == CHOSEN or config is None):
             named = [None if text == CHOSEN else text]
             continue

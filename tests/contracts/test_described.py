@@ -22,6 +22,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import case_from_record
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.usage import BodyError, UsageError
+from bitverdict.harness.session.case_line import case_of, describe
 
 SM_90 = target("emulated:sm_90")
 WHERE = lambda: ("somewhere.py:NAME", ("/folder",))
@@ -76,6 +77,29 @@ def test_a_case_goes_through_json_and_has_the_same_operands() -> None:
         assert again == case and again.search_path == ("/folder",)
         for one, other in zip(contract.operands(case), contract.operands(again), strict=True):
             assert one.name == other.name and np.array_equal(one.codes, other.codes)
+
+
+@pytest.mark.parametrize("body", [rows, everything])
+def test_the_line_of_a_report_is_the_case_again(body: Callable[[Draw], Any]) -> None:
+    contract = described(body)
+    asked = contract.required(SM_90)
+    for case in asked:
+        assert case_of(describe(case), contract, asked) == case
+    assert case_of("n=8", described(everything), described(everything).required(SM_90)).problem.n == 8
+
+
+NO_CASE = [
+    ("n=6", "n=6: must be an integer from 4 to 40, a multiple of 4"),
+    ("m=6", "m: the body draws no such value"),
+    ("sizes=1,2,3", "sizes: the body draws"),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), NO_CASE)
+def test_a_line_that_is_no_case_is_told_its_field(line: str, said: str) -> None:
+    contract = described(everything)
+    with pytest.raises(UsageError, match=said):
+        case_of(line, contract, contract.required(SM_90))
 
 
 def test_words_are_of_the_kind_that_was_drawn() -> None:

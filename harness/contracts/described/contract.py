@@ -171,12 +171,20 @@ class DescribedContract(Contract):
         asked: list[decisions.Options | None] = []
 
         class Listens(decisions.Simplest):
-            def decide(self, place: int, kind: str, options: decisions.Options) -> Any:
+            def decide(self, place: int, kind: str, name: str, options: decisions.Options) -> Any:
                 asked.append(options)
-                return super().decide(place, kind, options)
+                return super().decide(place, kind, name, options)
 
         self.drawn(Listens(values))
         return [*asked, *[None] * (len(values) - len(asked))][: len(values)]
+
+    def problem_told(self, told: Sequence[tuple[str, str]]) -> Drawn | None:
+        source = decisions.Told(told)
+        problem = self.drawn(source)
+        source.check()
+        if problem is None:
+            raise UsageError("--case: the body leaves this case out")
+        return problem
 
     def case_from_json(self, record: Mapping) -> Case:
         if record.get("version") != CASE_VERSION:
@@ -301,6 +309,6 @@ class DescribedContract(Contract):
         """Place -> name of each operand: its own, that of the reference's parameter, or its number."""
         parameters = {place: name for name, place in assign(self.description.reference, entries).by_name.items()}
         return {
-            place: entry.name or parameters.get(place, "") or f"operand {number}"
+            place: entry.name or parameters.get(place, "") or f"operand_{number}"
             for number, (place, entry) in enumerate(operands_of(entries))
         }

@@ -5,11 +5,13 @@ A draw asks for one of three things: an integer between two ends, a number betwe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bitverdict.harness.contracts.described.record import Entry, Value
+from bitverdict.harness.contracts.described.record import CONTIGUOUS, SHAPED, SIZES, Entry, Value
+from bitverdict.harness.model.usage import UsageError
 
 DIVISOR = 16  # Triton compiles a size that is a multiple of it anew
 PRIMES = (7, 13, 31, 61, 127, 251, 509, 1021, 2039, 4093)
@@ -27,6 +29,11 @@ class Between:
 
     def fits(self, value: Value) -> bool:
         return type(value) is int and self.low <= value <= self.high and value % self.multiple_of == 0
+
+    def told(self) -> str:
+        """The values, for an error."""
+        multiple = f", a multiple of {self.multiple_of}" if self.multiple_of > 1 else ""
+        return f"an integer from {self.low} to {self.high}{multiple}"
 
     @property
     def simplest(self) -> int:
@@ -59,6 +66,10 @@ class OneOf:
     def fits(self, value: Value) -> bool:
         return any(value == each and type(value) is type(each) for each in self.values)
 
+    def told(self) -> str:
+        """The values, for an error."""
+        return f"one of {', '.join(map(str, self.values))}"
+
     @property
     def simplest(self) -> Value:
         return self.values[0]
@@ -77,6 +88,10 @@ class Real:
     def fits(self, value: Value) -> bool:
         return isinstance(value, float) and self.low <= value <= self.high
 
+    def told(self) -> str:
+        """The values, for an error."""
+        return f"a number from {self.low} to {self.high}"
+
     @property
     def simplest(self) -> float:
         return min((0.0, 1.0, self.low, self.high), key=lambda value: (not self.fits(value), abs(value)))
@@ -92,9 +107,9 @@ Options = Between | OneOf | Real
 
 
 class Source(Protocol):
-    """Decides the draw at `place` of a body."""
+    """Decides the draw at `place` of a body, of a kind, called `name` if it has one."""
 
-    def decide(self, place: int, kind: str, options: Options) -> Value: ...
+    def decide(self, place: int, kind: str, name: str, options: Options) -> Value: ...
 
 
 class Simplest:
@@ -103,7 +118,7 @@ class Simplest:
     def __init__(self, kept: Sequence[Value] = ()) -> None:
         self.kept = kept
 
-    def decide(self, place: int, kind: str, options: Options) -> Value:
+    def decide(self, place: int, kind: str, name: str, options: Options) -> Value:
         if place < len(self.kept) and options.fits(self.kept[place]):
             return self.kept[place]
         wanted = self.kept[place] if place < len(self.kept) else None
@@ -119,7 +134,7 @@ class Listed:
     def __init__(self, number: int) -> None:
         self.number, self.turns = number, dict[str, int]()
 
-    def decide(self, place: int, kind: str, options: Options) -> Value:
+    def decide(self, place: int, kind: str, name: str, options: Options) -> Value:
         turn = self.turns[kind] = self.turns.get(kind, -1) + 1
         if isinstance(options, OneOf):
             return options.values[(self.number + turn) % len(options.values)]
@@ -146,7 +161,7 @@ class ByHypothesis:
     def __init__(self, draw: Callable[[Any], Any]) -> None:
         self.draw = draw
 
-    def decide(self, place: int, kind: str, options: Options) -> Value:
+    def decide(self, place: int, kind: str, name: str, options: Options) -> Value:
         from hypothesis import strategies as st
 
         if isinstance(options, OneOf):
@@ -165,6 +180,50 @@ class Recorded:
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = entries
 
-    def decide(self, place: int, kind: str, options: Options) -> Value:
+    def decide(self, place: int, kind: str, name: str, options: Options) -> Value:
         value = self.entries[place].value if place < len(self.entries) else None
         return value if options.fits(value) else options.simplest
+
+
+class Told(Simplest):
+    """The draws that a line of a report tells, (name, text) each in their order; what it leaves out is as simple as it can be."""
+
+    def __init__(self, told: Sequence[tuple[str, str]]) -> None:
+        super().__init__()
+        tensors = [(name, text) for name, text in told if _TENSOR.fullmatch(text)]
+        self.lies = [text.partition(":")[2] or CONTIGUOUS for _, text in tensors]
+        self.sizes = [size for name, text in told if name == SIZES for size in text.split(",")]
+        self.left = [(name, text) for name, text in told if name != SIZES and (name, text) not in tensors]
+
+    def decide(self, place: int, kind: str, name: str, options: Options) -> Value:
+        if kind in SHAPED:
+            text = self.lies.pop(0) if self.lies else None
+        elif kind == "size" and not name:
+            text = self.sizes.pop(0) if self.sizes else None
+        else:
+            found = next((each for each in self.left if each[0] == (name or kind)), None)
+            text = found[1] if found else None
+            self.left = [each for each in self.left if each is not found]
+        return options.simplest if text is None else _read(text, options, name or kind)
+
+    def check(self) -> None:
+        """UsageError for what no draw took."""
+        rest = [*(name for name, _ in self.left), *([SIZES] if self.sizes else []), *(["a tensor more"] if self.lies else [])]
+        if rest:
+            raise UsageError(f"--case: {', '.join(rest)}: the body draws no such value; take the line of a report")
+
+
+_TENSOR = re.compile(r"\w+\([\d,]*\)(:.*)?")
+
+
+def _read(text: str, options: Options, name: str) -> Value:
+    """The value that a report tells as `text`. UsageError for one that cannot be drawn."""
+    values = options.values if isinstance(options, OneOf) else ()
+    found: Value = next((value for value in values if str(value) == text), None)
+    try:
+        found = int(text) if isinstance(options, Between) else float(text) if isinstance(options, Real) else found
+    except ValueError:
+        found = None
+    if not options.fits(found):
+        raise UsageError(f"--case: {name}={text}: must be {options.told()}")
+    return found

@@ -142,14 +142,14 @@ class Draw:
     # --- what every draw does
 
     def _decided(self, kind: str, name: str, options: Options, asked: tuple) -> Any:
-        value = self._source.decide(len(self._entries), kind, options)
+        value = self._source.decide(len(self._entries), kind, name, options)
         self._note(Entry(kind=kind, value=value, name=name, asked=asked))
         return value
 
     def _placed(
         self, kind: str, name: str, options: OneOf, asked: tuple, format_name: str, shape: tuple[int, ...], offset: int = 0
     ) -> Any:
-        value = self._source.decide(len(self._entries), kind, options)
+        value = self._source.decide(len(self._entries), kind, name, options)
         if _elements(shape) > MOST_ELEMENTS:
             raise UsageError(f"draw.{kind}: a shape of {shape} has more than {MOST_ELEMENTS:,} elements; draw smaller sizes")
         strides = _strides(str(value), shape)

@@ -14,6 +14,8 @@ KINDS = ("size", "choice", "flag", "scalar", "tensor", "integers", "indices", "m
 """What a body may draw; the names of the methods of `Draw`."""
 OPERANDS = ("tensor", "integers", "indices", "mask", "scales")
 """Those whose words the case's data seed makes."""
+SHAPED = (*OPERANDS, "output")
+SIZES = "sizes"  # of a report: those without a name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +40,7 @@ class Entry:
         """The draw in a report: ``k=8``, ``x=fp16(3,65)``."""
         if self.shape is None:
             return f"{self.name or self.kind}={self.value}"
-        how = [str(self.value)] if self.value not in (None, CONTIGUOUS) else []
-        how += [f"strides={self.strides}"] if self.strides is not None else []
-        how += [f"offset={self.offset}"] if self.offset else []
-        lies = f" {' '.join(how)}" if how else ""
+        lies = f":{self.value}" if self.value not in (None, CONTIGUOUS) else ""
         return f"{self.name or self.called or self.kind}={self.dtype}{str(self.shape).replace(' ', '')}{lies}"
 
 
@@ -59,7 +58,7 @@ class Drawn:
         sizes = [str(entry.value) for entry in self.draws if entry.kind == "size" and not entry.name]
         others = [entry for entry in self.draws if entry.kind != "size" or entry.name]
         listed = [entry.told() for entry in sorted(others, key=lambda entry: entry.shape is not None)]
-        return [f"sizes={','.join(sizes)}", *listed] if sizes else listed
+        return [f"{SIZES}={','.join(sizes)}", *listed] if sizes else listed
 
     def with_names(self, names: Mapping[int, str]) -> Drawn:
         """With what the reference calls the operands, by their places."""
