@@ -89,3 +89,16 @@ def hanging(x, out, BLOCK: tl.constexpr, BY_MASK: tl.constexpr):
         tl.store(out + at, value, mask=again > value)
     else:
         tl.store(out + again.to(tl.int32), value)
+
+
+@triton.jit
+def masked_product(a, b, out, k, SIZE: tl.constexpr):
+    """out = a b, of k columns and rows, in steps of SIZE by cp.async; zeros beyond."""
+    rows, steps = tl.arange(0, SIZE), tl.arange(0, SIZE)
+    total = tl.zeros((SIZE, SIZE), tl.float32)
+    for first in tl.range(0, k, SIZE, num_stages=3):
+        inside = first + steps < k
+        left = tl.load(a + rows[:, None] * k + first + steps[None, :], mask=inside[None, :], other=0.0)
+        right = tl.load(b + (first + steps)[:, None] * SIZE + rows[None, :], mask=inside[:, None], other=0.0)
+        total = tl.dot(left, right, total)
+    tl.store(out + rows[:, None] * SIZE + rows[None, :], total)

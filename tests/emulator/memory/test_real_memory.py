@@ -245,3 +245,12 @@ def test_what_is_written_where_a_rounding_says_is_unknown() -> None:
             kernels.hanging[(1,)](x, out, 64, by_mask)
             found = device.real_values(out)
             assert (np.isinf(found.error[:64]) == unknown).all() and reason in [each for each, _ in device.hangs]
+
+
+def test_masked_copies_into_a_ring_carry_zeros_and_computed_words() -> None:
+    a, given = drawn(32, 80), drawn(80, 32, seed=1)
+    b, out = torch.zeros(80, 32, dtype=torch.float16), torch.zeros(32, 32)
+    with reals("sm_80") as device:
+        kernels.scaled[(20,)](given, b, 1 / 3, b.numel(), BLOCK=128)
+        kernels.masked_product[(1,)](a, b, out, 80, SIZE=32)
+        assert agrees(device, out, (a.double() @ given.double()).numpy() / 3).all() and not device.hangs

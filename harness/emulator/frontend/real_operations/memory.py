@@ -25,7 +25,8 @@ def _got(r: CarriedReals, op: Operation) -> None:
 
 def _decided(r: CarriedReals, op: Operation, *names: str) -> None:
     """Where `op` reads or writes, or whether it does, follows from `names`."""
-    if (taints := r.taints(names)) is not None:
+    whole = (name for name in names if name in r.carried and not r.kind(name).is_float)
+    if (taints := r.taints(whole)) is not None:
         r.t.emit("{}", r.t.calls(decided, op, taints))
 
 
