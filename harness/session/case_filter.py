@@ -61,7 +61,12 @@ def words_of(case: Case, names: Iterable[str], outcomes: Iterable[str]) -> Words
 
 
 def _fields(record: Any) -> Iterator[tuple[str, Any]]:
-    """The fields of a record, of records inside it too by their own names."""
+    """The fields of a record, of records inside it too by their own names; of a record of draws what it tells."""
+    if hasattr(record, "told"):
+        for draw in record.told():
+            name, _, value = draw.partition("=")
+            yield name, value if (number := _number(value)) is None else number
+        return
     for each in dataclasses.fields(record) if dataclasses.is_dataclass(record) else ():
         value = getattr(record, each.name)
         if dataclasses.is_dataclass(value):

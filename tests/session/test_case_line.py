@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,30 @@ def test_the_line_of_a_case_is_that_case_again(stem: str) -> None:
     asked = source.required()
     for one in asked[:: max(1, len(asked) // 12)]:
         assert case_of(describe(one), source.contract, asked) == one
+
+
+DESCRIBED = """
+import bitverdict as bv
+
+@bv.judged(reference=lambda xp, x, y, k: x * k)
+def test_mine(draw):
+    m, k = draw.size(1, 70), draw.size(1, 9, name="k")
+    if draw.flag():
+        m = draw.choice((2, 3))
+    return draw.tensor("fp16", (m, 5), strides="any"), draw.tensor("bf16", m), draw.scalar(0.0, 2.0)
+"""
+
+
+def test_the_line_of_a_described_kernels_case_is_that_case_again(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(DESCRIBED)
+    source = CaseSource(f"{tmp_path / 'test_mine.py'}:test_mine", SM_100)
+    asked = source.required()
+    for one in [*asked, *source.drawn(12)]:
+        assert case_of(describe(one), source.contract, asked) == one
+    short = case_of("sizes=7 k=3 data_seed=5", source.contract, asked)
+    assert (short.problem.draws[0].value, short.problem.k, short.data_seed, short.calls) == (7, 3, 5, 1)
+    with pytest.raises(UsageError, match="--case: size=700: must be an integer from 1 to 70"):
+        case_of("sizes=700 k=9", source.contract, asked)
 
 
 def test_row_numbers_schedules_and_configurations_are_told_whole() -> None:
