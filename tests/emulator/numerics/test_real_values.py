@@ -90,7 +90,7 @@ def test_what_surely_decides_alike_is_exact_and_all_else_hangs() -> None:
     assert (np.isinf(places.error[1]) == (a != 0) & (a == np.rint(a))).all()  # 7 / 3 * 3 may lie below 7
 
 
-def test_whole_words_that_change_places_are_known_and_others_may_be_rounded() -> None:
+def test_whole_words_that_change_places_are_known_others_rounded() -> None:
     x, out = drawn(16), torch.empty(3, 16)
     with reals() as device:
         kernels.bits[(1,)](x, out, N=16)
