@@ -41,7 +41,7 @@ class CalledAgain(Contract):
     def __init__(self, inner: Contract) -> None:
         self.inner = inner
         self.either_row, self.must_launch = inner.either_row, inner.must_launch
-        self.pointers_in_memory, self.any_launcher = inner.pointers_in_memory, inner.any_launcher
+        self.pointers_in_memory, self.any_launcher, self.remedy = inner.pointers_in_memory, inner.any_launcher, inner.remedy
         self.returned = 0  # calls that came back
         self.overwritten: list[str] = []  # outputs of the first call that the second call changed
         self.same: list[str] = []  # outputs of the second call that have the first one's words

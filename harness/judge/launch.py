@@ -93,8 +93,8 @@ def _launch_once(
             out_of_bounds = guard.out_of_bounds(contract.written(case))
     except Exception as error:  # whatever a kernel or its launcher does is an outcome
         seen, out_of_bounds = outcome_of(error), None
-        if case.launcher and seen.layer == "launcher":
-            seen.details |= remedy_for(error, case.launcher)
+        if (case.launcher or contract.remedy) and seen.layer == "launcher":
+            seen.details |= remedy_for(error, case.launcher, contract.remedy)
     seen.advice = tuple(relative(str(a)) for a in getattr(device, "advice", None) or ())
     seen.launches = len(launched) + len(getattr(device, "launches", None) or ())
     seen.recorded = _launched(device, launched, told)

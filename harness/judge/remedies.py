@@ -18,12 +18,14 @@ _SAYS = (
 _REFUSES = (ValueError, AssertionError, NotImplementedError, RuntimeError)
 
 
-def remedy_for(error: BaseException, launcher: str) -> dict[str, str]:
-    """What to do about `error`, which the launcher at that address raised, as a detail by its name; none where nothing is known."""
+def remedy_for(error: BaseException, launcher: str, remedy: str = "") -> dict[str, str]:
+    """What to do about `error`, which the launcher at that address raised, as a detail by its name; none where nothing is known.
+
+    `remedy`: how to say what it takes; empty: by its attributes."""
     text = str(error)
-    if known := next((remedy for pattern, remedy in _SAYS if pattern.search(text)), ""):
+    if known := next((does for pattern, does in _SAYS if pattern.search(text)), ""):
         return {"remedy": known}
-    return {"if this is meant": how_to_declare_limits(launcher)} if _is_deliberate(error) else {}
+    return {"if this is meant": remedy or how_to_declare_limits(launcher)} if _is_deliberate(error) else {}
 
 
 def how_to_declare_limits(launcher: str) -> str:

@@ -104,6 +104,11 @@ def test_a_type_that_was_not_named_fails_by_both_names(mine: ModuleType) -> None
     assert verdict.outcome is Outcome.WRONG_SHAPE and "torch.float16, expected torch.float32" in verdict.message
 
 
+def test_a_launcher_that_refuses_is_told_how_to_draw_what_it_takes(mine: ModuleType) -> None:
+    verdict = first_of(mine.test_refuses, cases=(1,))
+    assert verdict.outcome is Outcome.LAUNCHER_ERROR and "multiple_of=8" in verdict.details["if this is meant"]
+
+
 def test_called_alone_it_raises_the_report_and_the_replay_line(mine: ModuleType, state: Path) -> None:
     with pytest.raises(AssertionError) as raised:
         mine.test_scale_wrong()

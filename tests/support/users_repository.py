@@ -249,6 +249,13 @@ def test_untraceable(draw):
 
 
 @bv.judged(reference=lambda xp, x, w: x * w)
+def test_refuses(draw):
+    x, w = rows(draw)
+    assert x.shape[1] % 8 == 0
+    return scale(x, w)
+
+
+@bv.judged(reference=lambda xp, x, w: x * w)
 def test_draws_later(draw):
     x, w = rows(draw)
     y = scale(x, w)

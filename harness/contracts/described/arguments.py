@@ -59,6 +59,6 @@ def check_arguments(reference: Callable[..., Any], entries: Sequence[Entry]) -> 
     wrong = f"nothing is drawn for {', '.join(found.lacking)}" if found.lacking else f"there are {len(found.left)} operands more"
     raise UsageError(
         f"the reference takes (xp, {', '.join(found.positional)}) and the body draws {', '.join(drawn) or 'no operand'}: {wrong}; "
-        "operands go to parameters in the order of their draws, before the first use of a tensor, and a draw with a name, as in "
-        "draw.size(1, 8, name='k'), goes to the parameter of that name"
+        "operands go to parameters in the order of their draws, which end at the first use of a tensor or of torch; a draw with a "
+        "name, as in draw.size(1, 8, name='k'), goes to the parameter of that name"
     )

@@ -65,6 +65,7 @@ class DescribedContract(Contract):
 
     any_launcher = True
     must_launch = True
+    remedy = "draw only what the launcher takes, as in draw.size(8, 512, multiple_of=8) (docs/your_kernel.md)"
 
     def __init__(self, description: Description, where: Callable[[], tuple[str, tuple[str, ...]]]) -> None:
         self.description, self.where = description, where

@@ -153,6 +153,7 @@ class GivenContract(Contract):
 
     any_launcher = True
     must_launch = True
+    remedy = "give it operands that it takes"
     stem = "given"
     address = ADDRESS
 
