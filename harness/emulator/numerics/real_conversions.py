@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitverdict.harness.emulator.numerics.real_values import UNIT, Real, Taint, with_taint
-from bitverdict.harness.emulator.numerics.scalar_ops import narrow, widen
+from bitverdict.harness.emulator.numerics.scalar_ops import convert_float, widen
+from bitverdict.reference.formats import FORMATS, decode, encode
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.execution.cta import Cta
@@ -27,12 +28,13 @@ def from_integer(value: Any, taint: Taint, bits: int, signed: bool) -> Real:
     return with_taint(Real(found, error), taint)
 
 
-def declared(m: Cta, op: Operation, real: Real, fmt: str) -> Real:
-    """`real` rounded to the format `fmt` (nearest even). Unknown where its error leaves open to which word."""
-    found = rounded(real.value, fmt)
+def declared(m: Cta, op: Operation, real: Real, fmt: str, arch: str) -> Real:
+    """`real` rounded to the format `fmt` (nearest even), what overflows as the target `arch` converts it. Unknown where its error
+    leaves open to which word."""
+    found = rounded(real.value, fmt, arch)
     if real.error is None:
         return Real(found)
-    low, high = rounded(real.value - real.error, fmt), rounded(real.value + real.error, fmt)
+    low, high = (rounded(end, fmt, arch) for end in (real.value - real.error, real.value + real.error))
     sure = ((low == high) | (np.isnan(real.value) & (real.error == 0))) & np.isfinite(real.error)
     if sure.all():
         return Real(found)
@@ -40,9 +42,14 @@ def declared(m: Cta, op: Operation, real: Real, fmt: str) -> Real:
     return Real(found, np.where(sure, 0.0, np.inf))
 
 
-def rounded(value: Any, fmt: str) -> np.ndarray:
+def rounded(value: Any, fmt: str, arch: str) -> np.ndarray:
     """float64 `value` as the nearest number of the format `fmt`, in float64."""
-    return widen(narrow(np.asarray(value, np.float64), fmt), fmt)
+    array, kind = np.asarray(value, np.float64), FORMATS[fmt]
+    found = decode(kind, encode(kind, array))
+    if (beyond := ~np.isfinite(found)).any():  # the target's conversion of fp32 saturates, or not
+        words = np.where(beyond, array, 0.0).astype(np.float32)
+        found = np.where(beyond, widen(convert_float("fp32", fmt, arch)(words), fmt), found)
+    return found
 
 
 __all__ = ["declared", "from_integer", "rounded"]

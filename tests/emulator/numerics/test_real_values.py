@@ -174,17 +174,20 @@ def test_a_branch_that_hangs_loses_all_that_the_launch_may_write() -> None:
 
 def test_a_declared_conversion_is_mathematics_and_another_is_rounding() -> None:
     x, out = drawn(ROW), torch.empty(ROW)
-    x[0] = 1.0625  # midway between two numbers of e4m3
+    x[:4] = torch.tensor([1.0625, 1e6, torch.inf, torch.nan])  # midway between two numbers of e4m3; what saturates
     a = x.double().numpy()
     with reals() as device:
         kernels.quantised[(1,)](x, out, N=ROW)
-        hold(device.real_values(out), 3 * a)
+        found = device.real_values(out)
+        assert found is not None and found.value[2] == np.inf and np.isnan(found.value[3])
+        hold(RealValues(found.value[4:], found.error[4:]), 3 * a[4:])
     with reals(declared=frozenset({"e4m3"})) as device:
         kernels.quantised[(1,)](x, out, N=ROW)
         found = device.real_values(out)
         assert [reason for reason, _ in device.hangs] == ["declared conversion"]
     assert found is not None and np.isinf(found.error[0])
-    hold(RealValues(found.value[1:], found.error[1:]), 3 * decode(FORMATS["e4m3"], encode(FORMATS["e4m3"], a))[1:])
+    hold(RealValues(found.value[4:], found.error[4:]), 3 * decode(FORMATS["e4m3"], encode(FORMATS["e4m3"], a))[4:])
+    assert (found.value[1:3] == 3 * 448).all() and np.isnan(found.value[3]) and found.error[1:4].max() < 1e-12
 
 
 def test_a_constant_means_what_its_author_wrote() -> None:

@@ -67,7 +67,7 @@ def convert(r: CarriedReals, op: Operation) -> None:
     target = r.t.result(op)
     (given,) = r.each(op)
     if target.format in r.declared and target.bits < r.t.operand(op, 0).bits:
-        r.hold(op, r.t.calls(real_conversions.declared, op, given, target.format))
+        r.hold(op, r.t.calls(real_conversions.declared, op, given, target.format, r.t.arch))
     else:
         r.hold(op, given)
 
@@ -77,3 +77,10 @@ def from_integer(r: CarriedReals, op: Operation) -> None:
     value, (taint,) = r.t.value(op.operands[0]), r.each(op)
     signed = op.name == "arith.sitofp"
     r.hold(op, r.t.apply(real_conversions.from_integer, value, taint, r.t.operand(op, 0).bits, signed))
+
+
+@carries("ub.poison")
+def poison(r: CarriedReals, op: Operation) -> None:
+    """Nothing is known of it, and nothing is said unless it is used."""
+    kind = r.t.result(op)
+    r.hold(op, real_values.unknown(np.zeros(kind.shape)) if kind.is_float else np.ones(kind.shape, np.bool_))
