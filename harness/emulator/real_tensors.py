@@ -29,16 +29,15 @@ from bitverdict.harness.emulator.numerics.real_values import (
 )
 
 _MOVES = {  # what reads elements of its first argument, or of the list that it is, by places that the other arguments say
-    "clone", "_to_copy", "copy", "cat", "stack", "index_select", "index", "gather", "take", "repeat", "flip", "roll", "contiguous",
-    "slice_copy", "select_copy", "expand_copy", "permute_copy", "transpose_copy", "view_copy", "tril", "triu", "repeat_interleave",
-    "_reshape_copy", "lift_fresh_copy", "new_empty_strided",
+    "clone", "_to_copy", "cat", "stack", "index_select", "index", "gather", "take", "repeat", "flip", "roll", "contiguous",
+    "slice_copy", "select_copy", "expand_copy", "permute_copy", "transpose_copy", "view_copy", "_reshape_copy", "lift_fresh_copy",
 }  # fmt: skip
 _ONE = Real(np.float64(1))
 _EXACT = {  # gives exact floats where it is given such
     "max", "min", "sort", "topk", "median", "kthvalue", "where", "masked_select", "masked_fill", "relu", "clamp", "clamp_min",
     "clamp_max", "round", "floor", "ceil", "trunc", "sign", "sgn", "fmod", "index_put", "scatter", "constant_pad_nd", "unique",
-    "index_fill", "index_copy", "slice_scatter", "select_scatter", "diag", "diagonal_copy", "cummax", "cummin", "nan_to_num",
-    "unfold_copy",
+    "index_fill", "index_copy", "tril", "triu", "slice_scatter", "select_scatter", "diag", "diagonal_copy", "cummax", "cummin",
+    "nan_to_num", "unfold_copy", "repeat_interleave",
 }  # fmt: skip
 _FOLDS = ("sum", "mean", "amax", "amin", "max", "min")
 _ARITHMETIC: dict[str, Callable[..., Real]] = {
@@ -73,14 +72,14 @@ class RealTensors:
         """`call()`, which is `function` on `args` and `kwargs` (CPU), of which it writes to `written`."""
         name = function._schema.name.split("::")[-1]
         plain, given = name.rstrip("_"), [*_tensors((args, kwargs))]
-        reals = [(each, self._carried(each)) for each in given]
-        inexact = any(carried is not None for _, carried in reals)
+        inexact, rule = False, None
         try:
+            inexact = any(self._carried(each) is not None for each in given)
             rule = None if plain in _EMPTY else self._rule(plain, function, args, kwargs, inexact, bool(written))
-        except (ValueError, IndexError, RuntimeError):  # of operands that torch refuses too, in its own words
+        except Exception:  # of operands that torch refuses too, in its own words, or that nothing here foresees
 
             def rule(result: torch.Tensor) -> Moved | None:
-                return self._lost(result, plain, inexact)
+                return self._lost(result, plain, True)
 
         made = call()
         bases = {each.untyped_storage().data_ptr() for each in given}
@@ -88,7 +87,11 @@ class RealTensors:
         if plain == "_local_scalar_dense":
             self.left(given[0], "item")
         for result in results:
-            self._put(result, None if rule is None else rule(result))
+            try:
+                self._put(result, None if rule is None else rule(result))
+            except Exception:  # the launcher must not fail for what nobody asked it
+                self.memory.lost = True
+                self.hang(f"torch {plain}")
         return made
 
     # -- what an operation gives --------------------------------------------------------------------------------------------
@@ -102,6 +105,8 @@ class RealTensors:
         if name in ("copy", "fill") and in_place:
             held = self._real(args[1]), tuple(args[0].shape)
             return lambda result: _rounded(result, *(np.broadcast_to(each, held[1]) for each in held[0]))
+        if not inexact and name != "_to_copy" and not any(each.is_floating_point() for each in sources):
+            return lambda result: self._lost(result, name, inexact)  # floats that it makes of exact integers
         if name in _MOVES and not in_place:
             return self._moves(function, args, kwargs, inexact)
         if name in _EXACT and not inexact:
@@ -218,8 +223,9 @@ def _rounded(result: torch.Tensor, value: np.ndarray, error: np.ndarray) -> Move
     value, error = np.broadcast_to(value, words.shape), np.broadcast_to(error, words.shape)
     held = value_of(words, element)
     exact = (error == 0) & ((held == value) | ((held != held) & (value != value)))
-    if not result.is_floating_point():
+    if not result.is_floating_point():  # its word, or one that hangs on a rounding
         exact = error == 0
+        error = np.where(exact, 0.0, np.inf)
     return None if exact.all() else moved(element, value, error, words.shape).where(~exact)
 
 

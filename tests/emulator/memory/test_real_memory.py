@@ -170,6 +170,8 @@ def test_what_torch_makes_of_computed_words_is_computed() -> None:
         assert agrees(device, z, expected.reshape(-1)).all() and not device.hangs
         assert np.isinf(device.real_values(torch.erf(y)).error).all() and device.hangs == [("torch erf", "")]
         assert (device.real_values(device.place(x) > 0).error == 0).all()
+        assert np.isinf(device.real_values(y.to(torch.int32)).error[0]).all()  # 2 / 3 of x, cut
+        assert torch.zeros(2, dtype=torch.complex64, device="cuda").add(1).sum().cpu() == 2  # of a type without reals
 
 
 def test_what_the_host_chose_by_a_rounded_word_is_unknown() -> None:
