@@ -11,7 +11,7 @@ from bitverdict.reference.tracing.accumulation import stored_ends
 from bitverdict.reference.tracing.arrays import Traced, array, either
 from bitverdict.reference.tracing.comparisons import truth
 from bitverdict.reference.tracing.dtypes import BY_FORMAT, WORDS, DType, dtype_of, promoted
-from bitverdict.reference.tracing.results import errors, real
+from bitverdict.reference.tracing.results import around, real
 from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
 from bitverdict.reference.tracing.untraceable import Untraceable
 
@@ -40,8 +40,7 @@ def round_to(trace: Trace, x: Any, format: Any, *, saturate: bool = False, round
         value = convert(x.value)
         found = Traced(trace, BY_FORMAT[fmt.name], value, open=x.open)
         if x.error is not None:
-            reach = np.where(np.isfinite(x.value), x.error, 0.0)
-            low, high = convert(x.value - reach), convert(x.value + reach)
+            low, high = (convert(end) for end in around(x.value, x.error))
             hanging = ~((low == high) | (np.isnan(low) & np.isnan(high))) | np.isinf(x.error)
             found.error = np.where(hanging, np.inf, 0.0) if hanging.any() else None
         if x.low is not None:
@@ -96,8 +95,8 @@ def bits(trace: Trace, x: Any, dtype: Any) -> Traced:
         value = encode(fmt, x.value)
         found = Traced(trace, whole, value.view(whole.stored))
         if x.error is not None:
-            reach = np.where(np.isfinite(x.value), errors(x), 0.0)
-            found.hangs = (encode(fmt, x.value - reach) != encode(fmt, x.value + reach)) | np.isinf(errors(x))
+            low, high = (encode(fmt, end) for end in around(x.value, x.error))
+            found.hangs = (low != high) | np.isinf(x.error)
         if x.low is not None:
             found.loose = either(encode(fmt, x.ends[0]) != encode(fmt, x.ends[1]), x.open)
     return found

@@ -1,7 +1,7 @@
 """How far a function of an implementation may be from the real one: one table, with its sources.
 
 A table of NVIDIA counts units in the last place to the correctly rounded result: n of them are n + 1/2 to the real one, and each is
-at most 2 u of the result, u the unit of the type. Sources:
+at most 2 u of the result, u the unit of the type; of a subnormal one, 2 u of the smallest normal number. Sources:
 
 - [CUDA]: CUDA C++ Programming Guide, "Mathematical Functions", maximum error of the functions of libdevice, fp32 and fp64.
 - [PTX]: PTX ISA, "Floating Point Instructions": `div.full` 2 ulp, `ex2.approx` 2 ulp, `sqrt.approx` 2^-23 of the result,
@@ -61,7 +61,9 @@ class Function:
         wide = how.format == "fp64"
         unit = how.unit if wide else 2.0**-24
         count = ((self.relative_fp64 if wide else self.relative) + extra) * SECOND_ORDER
-        low, high = widened(low, high, count * unit, self.absolute * unit)
+        floor = [np.where(end == 0, 0.0, how.smallest_normal) for end in (low, high)]  # a unit of the subnormals
+        low, _ = widened(low, low, count * unit, self.absolute * unit + count * unit * floor[0])
+        _, high = widened(high, high, count * unit, self.absolute * unit + count * unit * floor[1])
         if self.flushes and not wide:
             low, high = how.flushed(low, high)
         return how.outward(low, high)

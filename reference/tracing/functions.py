@@ -17,7 +17,7 @@ from bitverdict.reference.tracing.accumulation import Ends, widened
 from bitverdict.reference.tracing.arrays import Traced, array
 from bitverdict.reference.tracing.choices import absolute
 from bitverdict.reference.tracing.function_errors import FUNCTIONS, RESCALED
-from bitverdict.reference.tracing.results import all_finite, computed, real
+from bitverdict.reference.tracing.results import all_finite, around, computed, real, underflow
 from bitverdict.reference.tracing.state import Trace, operation
 
 ACCURACY = 2.0**-50
@@ -83,10 +83,11 @@ def monotone(trace: Trace, name: str, x: Traced) -> Traced:
         value = function(x.value)
         exact = _powers_of_two(name, x, value)
         error = ACCURACY * np.abs(value) if exact is None else np.where(exact, 0.0, ACCURACY * np.abs(value))
+        vanishes = name in ("exp", "exp2", "erfc")  # of large arguments; others of zero
+        error = error + underflow(value, np.where(np.isinf(x.value), 0.0, 1.0) if vanishes else x.value)
         unknown = None
         if x.error is not None:
-            reach = np.where(np.isfinite(x.value), x.error, 0.0)
-            (low, high), inside = image(function, tuple(domain), x.value - reach, x.value + reach, falls)  # type: ignore[arg-type]
+            (low, high), inside = image(function, tuple(domain), *around(x.value, x.error), falls)  # type: ignore[arg-type]
             error = error + np.maximum(high - value, value - low)
             if inside is not None:
                 error = np.where(inside, np.inf, error)
@@ -172,13 +173,14 @@ def _wave(trace: Trace, name: str, function: Callable, x: Any) -> Traced:
     x = real(array(trace, x))
     with np.errstate(all="ignore"):
         value = function(x.value)
-        error = ACCURACY * np.abs(value) + (0.0 if x.error is None else np.minimum(x.error, 2.0))
+        error = ACCURACY * np.abs(value) + underflow(value, x.value) + (0.0 if x.error is None else np.minimum(x.error, 2.0))
         low, high = x.ends
         reach = np.maximum(high - x.value, x.value - low) + ACCURACY if x.low is not None else ACCURACY * np.abs(value)
         ends: Ends = np.maximum(value - reach, -1.0), np.minimum(value + reach, 1.0)
         if trace.rounds(name):
             ends = FUNCTIONS[name].applied(trace, *ends)
-        return computed(trace, value, error, ends, (x,))
+        endless = np.isinf(low) | np.isinf(high)
+        return computed(trace, value, error, ends, (x,), meets=endless if endless.any() else None)
 
 
 @operation("cosh")
@@ -194,7 +196,7 @@ def _rising_from_zero(trace: Trace, name: str, function: Callable, x: Traced) ->
         value = function(x.value)
         error = ACCURACY * np.abs(value)
         if x.error is not None:
-            error = error + function(x.value + x.error) - value
+            error = error + function(around(x.value, x.error)[1]) - value
         ends, _ = image(function, (0.0, np.inf), *x.ends, False)
         if trace.rounds(name):
             ends = FUNCTIONS[name].applied(trace, *ends)
@@ -208,10 +210,11 @@ def tan(trace: Trace, x: Any) -> Traced:
     with np.errstate(all="ignore"):
         value = np.tan(x.value)
         low, high = x.ends
-        pole = np.floor(low / np.pi + 0.5) != np.floor(high / np.pi + 0.5)
+        endless = np.isinf(low) | np.isinf(high)
+        pole = endless | (np.floor(low / np.pi + 0.5) != np.floor(high / np.pi + 0.5))
         ends: Ends = widened(np.where(pole, -np.inf, np.tan(low)), np.where(pole, np.inf, np.tan(high)), ACCURACY)
         spread = 0.0 if x.error is None else x.error * (1 + value * value) * 2
         error = ACCURACY * np.abs(value) + spread
         if trace.rounds("tan"):
             ends = FUNCTIONS["tan"].applied(trace, *ends)
-        return computed(trace, value, error, ends, (x,))
+        return computed(trace, value, error, ends, (x,), meets=endless if endless.any() else None)

@@ -12,7 +12,7 @@ from bitverdict.reference.tracing.choices import absolute, maximum, minimum
 from bitverdict.reference.tracing.function_errors import FUNCTIONS
 from bitverdict.reference.tracing.functions import ACCURACY, monotone
 from bitverdict.reference.tracing.real_arithmetic import add, divide, multiply, subtract
-from bitverdict.reference.tracing.results import V, computed, errors, integers, real
+from bitverdict.reference.tracing.results import V, around, computed, errors, integers, real
 from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
 from bitverdict.reference.tracing.untraceable import Untraceable
 
@@ -45,11 +45,10 @@ def _general_power(trace: Trace, x1: Any, x2: Any) -> Traced:
         value = np.power(left.value, right.value)
         value_error: np.ndarray = ACCURACY * np.abs(value)
         if left.error is not None or right.error is not None:
-            ea = 0.0 if left.error is None else left.error
-            eb = 0.0 if right.error is None else right.error
-            corners = [np.power(left.value + i * ea, right.value + j * eb) for i in (-1, 1) for j in (-1, 1)]
+            boxes = around(left.value, errors(left)), around(right.value, errors(right))
+            corners = [np.power(one, other) for one in boxes[0] for other in boxes[1]]
             spread = np.maximum.reduce([np.abs(corner - value) for corner in corners])
-            value_error = value_error + np.where(left.value - ea > 0, spread, np.inf)
+            value_error = value_error + np.where(boxes[0][0] > 0, spread, np.inf)
         four = [np.power(a, b) for a in left.ends for b in right.ends]
         low, high = np.minimum.reduce(four), np.maximum.reduce(four)
         exact = left.low is None and right.low is None
@@ -104,8 +103,7 @@ def atan2(trace: Trace, x1: Any, x2: Any) -> Traced:
 
         error = ACCURACY * np.abs(value)
         if left.error is not None or right.error is not None:
-            reach = [(each.value - errors(each), each.value + errors(each)) for each in (left, right)]
-            low, high = box(*reach)
+            low, high = box(around(left.value, errors(left)), around(right.value, errors(right)))
             error = error + np.maximum(high - value, value - low)
         ends = widened(*box(left.ends, right.ends), ACCURACY)
         if trace.rounds("atan2"):

@@ -30,7 +30,7 @@ import numpy as np
 from bitverdict.reference.tracing.accumulation import MARGIN, Ends, widened
 from bitverdict.reference.tracing.arrays import Chain, Traced, pair
 from bitverdict.reference.tracing.function_errors import FUNCTIONS, Function
-from bitverdict.reference.tracing.results import TINY, V, all_finite, computed, integers, real, rounded_once, short
+from bitverdict.reference.tracing.results import V, all_finite, around, computed, integers, real, rounded_once, short, underflow
 from bitverdict.reference.tracing.state import Trace, operation
 from bitverdict.reference.tracing.untraceable import Untraceable
 
@@ -51,13 +51,14 @@ def add_(trace: Trace, name: str, left: Traced, right: Traced, sign: float) -> T
     meets = None
     if left.low is None and right.low is None and not parts:
         raw: Ends | None = None
-        chain_ends = (value, value) if error is None else (value - error, value + error)
+        chain_ends = (value, value) if error is None else around(value, error)
     else:
         (al, ah), (bl, bh) = _terms(left), _terms(right)
         if sign < 0:
             bl, bh = -bh, -bl
         chain_ends = raw = al + bl, ah + bh
         if not (all_finite(raw[0]) and all_finite(raw[1])):
+            (al, ah), (bl, bh) = left.ends, right.ends if sign > 0 else (-right.ends[1], -right.ends[0])
             meets = ((al == -np.inf) & (bh == np.inf)) | ((ah == np.inf) & (bl == -np.inf))
         raw = widened(*raw, _margin(error, raw))
     count = sum(each.count for each in parts) + 2 - len(parts)
@@ -177,7 +178,7 @@ def product(trace: Trace, name: str, left: Traced, right: Traced) -> Traced:
         factors = _factor_ends(left), _factor_ends(right)
         chain_ends = raw = square_ends(factors[0]) if left is right else ends_of_product(*factors)
         if not (all_finite(raw[0]) and all_finite(raw[1])):
-            meets = zero_meets_infinity(*factors)
+            meets = zero_meets_infinity(left.ends, right.ends)  # once rounded, a part may be zero, or infinite
     count = sum(each.count for each in parts) + 2 - len(parts)
     chain, how = Chain("product", count, *chain_ends, (left, right)), trace.accumulation
     if raw is not None and (error is not None or raw[0] is not raw[1]):
@@ -224,8 +225,8 @@ def _any_zero(chain: Chain) -> np.ndarray:
 
 
 def error_of_product(left: Traced, right: Traced, value: np.ndarray) -> np.ndarray:
-    """Running error of a product; TINY where float64 may have lost a subnormal product."""
-    error = V * np.abs(value) + TINY
+    """Running error of a product."""
+    error = V * np.abs(value) + underflow(value, left.value, right.value)
     if left.error is not None:
         error = error + left.error * np.abs(right.value)
     if right.error is not None:
@@ -272,7 +273,7 @@ def quotient(trace: Trace, name: str, left: Traced, right: Traced, rule: Functio
     a, b = left.value, right.value
     value = a / b
     size = np.abs(value)
-    error: np.ndarray | None = V * size + TINY
+    error: np.ndarray | None = V * size + underflow(value, a)
     if left.error is not None or right.error is not None:
         eb = 0.0 if right.error is None else right.error
         ea = 0.0 if left.error is None else left.error
@@ -325,9 +326,11 @@ def _by_reciprocal(
         low = np.where(large & (low >= 0), 0.0, low - lost)
         high = np.where(large & (high <= 0), 0.0, high + lost)
     small = small & ((right[0] != 0) | (right[1] != 0))
+    endless = large & np.isinf(a)  # an infinity times a reciprocal that is flushed
     if not small.any():
-        return low, high, None
-    return np.where(small & (low < 0), -np.inf, low), np.where(small & (high > 0), np.inf, high), small & _holds_zero(left)
+        return low, high, endless if endless.any() else None
+    meets = endless | (small & _holds_zero(left))
+    return np.where(small & (low < 0), -np.inf, low), np.where(small & (high > 0), np.inf, high), meets
 
 
 def _powers_of_two(b: np.ndarray) -> bool:

@@ -30,7 +30,7 @@ from bitverdict.reference.tracing.arrays import Traced, array
 from bitverdict.reference.tracing.dtypes import BY_FORMAT, dtype_of
 from bitverdict.reference.tracing.function_errors import FUNCTIONS
 from bitverdict.reference.tracing.real_arithmetic import ends_of_product
-from bitverdict.reference.tracing.results import V, all_finite, computed, errors, real, rounded_once
+from bitverdict.reference.tracing.results import V, all_finite, around, computed, errors, real, rounded_once
 from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
 
 Axis = int | tuple[int, ...] | None
@@ -101,7 +101,7 @@ def _summed(
         reach = (magnitude + np.abs(value)) / 2
         smallest = size
         if error is not None:
-            low, high = value - error, value + error
+            low, high = around(value, error)
     else:
         a, b = x.ends
         low, high = a.sum(**count), b.sum(**count)

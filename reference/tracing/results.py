@@ -20,6 +20,24 @@ V = 2.0**-53
 TINY = 2.0**-1074
 
 
+def around(value: np.ndarray, error: np.ndarray | float) -> Ends:
+    """[value - error, value + error], rounded outward: an error of less than half a place would be lost."""
+    reach = np.where(np.isfinite(value), error, 0.0)
+    off = reach > 0
+    low, high = np.nextafter(value - reach, -np.inf), np.nextafter(value + reach, np.inf)
+    return np.where(off, low, value), np.where(off, high, value)
+
+
+def underflow(value: np.ndarray, *operands: np.ndarray) -> np.ndarray | float:
+    """What float64 may have lost of a result below its normal numbers, where no operand is zero."""
+    small = np.abs(value) < 2.0**-1020
+    if not small.any():
+        return 0.0
+    for operand in operands:
+        small = small & (operand != 0) & np.isfinite(operand)
+    return np.where(small, 4 * TINY, 0.0)
+
+
 def float_type(trace: Trace) -> DType:
     """The type of whatever is computed."""
     return BY_FORMAT[trace.accumulation.format]
@@ -84,7 +102,7 @@ def rounded_once(trace: Trace, value: np.ndarray, error: np.ndarray | None, ends
             if how.format == "fp64" or np.array_equal(held, value, equal_nan=True):
                 return None
             return np.minimum(held, value), np.maximum(held, value)
-        return how.outward(value - error, value + error)
+        return how.outward(*around(value, error))
     return how.outward(*ends)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from bitverdict.reference.tracing.arrays import Traced, array, either
 from bitverdict.reference.tracing.dtypes import BY_FORMAT
 from bitverdict.reference.tracing.movement import reshape, squeeze
-from bitverdict.reference.tracing.results import errors, marked, overlaps
+from bitverdict.reference.tracing.results import around, errors, marked, overlaps
 from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
 
 
@@ -50,7 +50,7 @@ def argsort(trace: Trace, x: Any, /, *, axis: int = -1, descending: bool = False
     value = np.take_along_axis(x.value, order, axis)
     if x.is_float and x.error is not None:
         off = np.take_along_axis(x.error, order, axis)
-        found.hangs = _near(value - off, value + off, axis, descending)
+        found.hangs = _near(*around(value, off), axis, descending)
     if x.is_float and x.low is not None:
         low, high = (np.take_along_axis(end, order, axis) for end in x.ends)
         found.loose = _near(low, high, axis, descending)
@@ -101,7 +101,7 @@ def _place(trace: Trace, x: Any, axis: int | None, keepdims: bool, largest: bool
         )
 
     if x.is_float and x.error is not None:
-        found.hangs = rivals(x.value - x.error, x.value + x.error)
+        found.hangs = rivals(*around(x.value, x.error))
     if x.is_float and x.low is not None:
         found.loose = rivals(*x.ends)
     nan = np.isnan(x.value).any(axis=axis, keepdims=True) if x.is_float else None
@@ -136,8 +136,8 @@ def searchsorted(trace: Trace, x1: Any, x2: Any, /, *, side: str = "left", sorte
 
     found = Traced(trace, BY_FORMAT["int64"], places(left.value, right.value).astype(np.int64))
     if left.error is not None or right.error is not None:
-        a, b = errors(left), errors(right)
-        found.hangs = places(np.sort(left.value + a), right.value - b) != places(np.sort(left.value - a), right.value + b)
+        one, other = around(left.value, errors(left)), around(right.value, errors(right))
+        found.hangs = places(np.sort(one[1]), other[0]) != places(np.sort(one[0]), other[1])
     if left.low is not None or right.low is not None:
         found.loose = places(np.sort(left.ends[1]), right.ends[0]) != places(np.sort(left.ends[0]), right.ends[1])
     for name in ("hangs", "loose"):

@@ -11,7 +11,7 @@ from bitverdict.reference.tracing.arrays import Traced, array, either, pair
 from bitverdict.reference.tracing.comparisons import logic
 from bitverdict.reference.tracing.function_errors import FUNCTIONS
 from bitverdict.reference.tracing.real_arithmetic import add_, product, quotient
-from bitverdict.reference.tracing.results import float_type, integers, real
+from bitverdict.reference.tracing.results import around, float_type, integers, real
 from bitverdict.reference.tracing.state import Trace, operation
 from bitverdict.reference.tracing.untraceable import Untraceable
 
@@ -57,8 +57,8 @@ def _steps(trace: Trace, name: str, function: Callable, x: Any) -> Traced:
     found = Traced(trace, x.dtype if x.error is None and x.low is None else float_type(trace), value, open=x.open)
     with np.errstate(invalid="ignore"):
         if x.error is not None:
-            reach = np.where(np.isfinite(x.value), x.error, 0.0)
-            apart = function(x.value - reach) != function(x.value + reach)
+            low, high = around(x.value, x.error)
+            apart = function(low) != function(high)
             hanging = (apart & ~np.isnan(value)) | np.isinf(x.error)
             found.error = np.where(hanging, np.inf, 0.0) if hanging.any() else None
         if x.low is not None:

@@ -378,8 +378,8 @@ TRACED_CHOICES = (
     + _mutants(
         "tracing/sorting.py",
         {
-            "places never hang": ("found.hangs = rivals(x.value - x.error, x.value + x.error)", "pass"),
-            "orders never hang": ("found.hangs = _near(value - off, value + off, axis, descending)", "pass"),
+            "places never hang": ("found.hangs = rivals(*around(x.value, x.error))", "pass"),
+            "orders never hang": ("found.hangs = _near(*around(value, off), axis, descending)", "pass"),
         },
     )
     + _mutants(

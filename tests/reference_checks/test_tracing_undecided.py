@@ -64,6 +64,15 @@ def test_floor_hangs_where_a_whole_number_lies_in_the_error() -> None:
     assert (low, high) == ([4.0, 5.0], [5.0, 5.0])
 
 
+def test_an_error_of_less_than_half_a_place_of_float64_counts() -> None:
+    """1 + 2^-60 is 1 in float64, and its floor is known all the same; 1 - 2^-60 is as well, and its floor is not."""
+    tiny = fp32(2.0**-60)
+    assert one(lambda xp, x: xp.floor(1 - x), tiny).unknown.all()
+    assert one(lambda xp, x: 1 - x < 1, tiny).unknown.all() and not one(lambda xp, x: xp.floor(1.5 - x), tiny).unknown.any()
+    close = one(lambda xp, x: xp.exp(100 - x), tiny)
+    assert close.error[0] > np.exp(100) * 2.0**-50
+
+
 def test_an_exact_quotient_does_not_hang() -> None:
     output = one(lambda xp, x: xp.floor(x / 3), fp32(6.0, 7.0))
     assert not output.unknown.any() and output.value.tolist() == [2, 2]
