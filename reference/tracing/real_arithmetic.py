@@ -224,9 +224,14 @@ def _any_zero(chain: Chain) -> np.ndarray:
     return found
 
 
+def _unless_zero(array: Traced) -> np.ndarray:
+    """0 where the mathematics is known to be zero."""
+    return array.value if array.error is None else np.where(array.error > 0, 1.0, array.value)
+
+
 def error_of_product(left: Traced, right: Traced, value: np.ndarray) -> np.ndarray:
     """Running error of a product."""
-    error = V * np.abs(value) + underflow(value, left.value, right.value)
+    error = V * np.abs(value) + underflow(value, _unless_zero(left), _unless_zero(right))
     if left.error is not None:
         error = error + left.error * np.abs(right.value)
     if right.error is not None:
@@ -273,7 +278,7 @@ def quotient(trace: Trace, name: str, left: Traced, right: Traced, rule: Functio
     a, b = left.value, right.value
     value = a / b
     size = np.abs(value)
-    error: np.ndarray | None = V * size + underflow(value, a)
+    error: np.ndarray | None = V * size + underflow(value, _unless_zero(left))
     if left.error is not None or right.error is not None:
         eb = 0.0 if right.error is None else right.error
         ea = 0.0 if left.error is None else left.error

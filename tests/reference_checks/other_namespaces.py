@@ -2,7 +2,7 @@
 
 `Fp32(seed)` draws at every step what an implementation may choose: the order of a sum, whether a product is contracted, which
 instruction divides, whether a constant factor is folded. Its approximate instructions are the emulated ones
-(reference/special_functions). `Exact()` holds mpmath numbers of 200 bits in object arrays. Both have the names that `REFERENCES`
+(reference/special_functions). `Exact()` holds mpmath numbers of 500 bits in object arrays. Both have the names that `REFERENCES`
 use.
 """
 
@@ -19,7 +19,7 @@ from bitverdict.reference.scalar_arithmetic import fp32
 from bitverdict.reference.special_functions import sequences
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 
-PRECISION = 200
+PRECISION = 500  # a term of 2^-400 beside one still counts
 
 
 class Number:
