@@ -51,7 +51,7 @@ def add_(trace: Trace, name: str, left: Traced, right: Traced, sign: float) -> T
     meets = None
     if left.low is None and right.low is None and not parts:
         raw: Ends | None = None
-        chain_ends = (value, value) if error is None else around(value, error)
+        chain_ends: Ends = (value, value) if error is None else around(value, error)
     else:
         (al, ah), (bl, bh) = _terms(left), _terms(right)
         if sign < 0:
