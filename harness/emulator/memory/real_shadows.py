@@ -112,7 +112,8 @@ def _exact(carried: Moved, words: np.ndarray) -> np.ndarray:
 def _table(element: str) -> np.ndarray:
     """(codes,) the value of each code of a narrow float type."""
     codes = np.arange(1 << (8 * _BYTES.get(element, 1)), dtype=held_as(element))
-    return widen(codes, _FORMATS[element])
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        return widen(codes, _FORMATS[element])
 
 
 _FORMATS = {"f16": "fp16", "bf16": "bf16", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
@@ -129,7 +130,8 @@ def value_of(words: np.ndarray, element: str) -> np.ndarray:
     """float64 values of `words` as the emulator holds them in the type `element`."""
     if element in _FORMATS:
         return _table(element).take(words)
-    return np.asarray(words).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(words).astype(np.float64)
 
 
 class Shadow:

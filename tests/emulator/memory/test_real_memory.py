@@ -256,3 +256,11 @@ def test_masked_copies_into_a_ring_carry_zeros_and_computed_words() -> None:
         kernels.scaled[(20,)](given, b, 1 / 3, b.numel(), BLOCK=128)
         kernels.masked_product[(1,)](a, b, out, 80, SIZE=32)
         assert agrees(device, out, (a.double() @ given.double()).numpy() / 3).all() and not device.hangs
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_signalling_nans_are_read_without_a_warning() -> None:
+    with reals() as device:
+        for dtype, words in ((torch.float32, torch.int32), (torch.bfloat16, torch.int16), (torch.float16, torch.int16)):
+            nan = torch.full((8,), {4: 0x7F800001, 2: 0x7F81 if dtype is torch.bfloat16 else 0x7C01}[dtype.itemsize], dtype=words)
+            assert np.isnan(device.real_values(nan.view(dtype)).value).all()
