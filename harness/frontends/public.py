@@ -155,6 +155,9 @@ def test(
     return made
 
 
+test.__test__ = False  # type: ignore[attr-defined]  # imported by its name it is no test of pytest's
+
+
 def assert_right(
     function: Callable[..., Any] | str,
     operands: Sequence[Any],

@@ -138,6 +138,20 @@ def test_hypothesis_draws_cases_that_the_contract_reads() -> None:
     assert len({case.problem for case in met}) > 20
 
 
+def test_a_scalar_is_a_number_of_fp32_between_ends_that_are_none() -> None:
+    contract = described(lambda draw: (draw.scalar(0.1, 0.9), draw.tensor("fp16", 2)))
+    met: list[float] = []
+
+    @hypothesis.settings(max_examples=20, database=None, derandomize=True)
+    @hypothesis.given(case=contract.cases(SM_90))
+    def each(case: Case) -> None:
+        met.append(case.problem.draws[0].value)
+
+    each()
+    met += [case.problem.draws[0].value for case in contract.required(SM_90)]
+    assert all(0.1 <= value <= 0.9 and value == float(np.float32(value)) for value in met)
+
+
 def test_a_draw_that_is_left_out_is_no_case() -> None:
     def even(draw: Draw) -> Any:
         n = draw.size(1, 100)

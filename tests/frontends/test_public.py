@@ -8,6 +8,7 @@ import subprocess
 import sys
 import unittest
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,6 +28,7 @@ from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers
+from bitverdict.harness.session.profiles import PROFILES
 from tests.support import users_repository
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -125,7 +127,8 @@ def test_a_body_that_draws_later_is_a_usage_error(mine: ModuleType, state: Path)
         mine.test_draws_later()
 
 
-def test_a_test_case_has_a_subtest_a_target(mine: ModuleType, state: Path) -> None:
+def test_a_test_case_has_a_subtest_a_target(mine: ModuleType, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(called_test, "profile_of", lambda machines: replace(PROFILES["whole"], shrink_seconds=0))
     ran = unittest.TestResult()
     unittest.defaultTestLoader.loadTestsFromTestCase(mine.TestRows).run(ran)
     assert ran.testsRun == 1 and ran.wasSuccessful()

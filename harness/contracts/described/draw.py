@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from bitverdict.harness.contracts.described.before_launch import Placeholder
 from bitverdict.harness.contracts.described.decisions import Between, OneOf, Options, Real, Source
 from bitverdict.harness.contracts.described.dtypes import INTEGERS, format_of, kind_of, torch_dtype
@@ -61,9 +63,10 @@ class Draw:
 
     def scalar(self, low: float, high: float, *, name: str = "") -> float:
         """A number from `low` to `high` that fp32 holds; 0, 1 and the ends come often."""
-        if not low <= high:
-            raise UsageError(f"draw.scalar({low}, {high}): low must be at most high")
-        return self._decided("scalar", name, Real(float(low), float(high)), (float(low), float(high)))
+        least, most = _inside(low, np.inf), _inside(high, -np.inf)
+        if not least <= most:
+            raise UsageError(f"draw.scalar({low}, {high}): low must be at most high, with a number between them that fp32 holds")
+        return self._decided("scalar", name, Real(least, most), (float(low), float(high)))
 
     def assume(self, holds: bool) -> None:
         """Leave out what is no case for the kernel. Rather draw what it takes: a case that is left out costs its draws."""
@@ -201,6 +204,13 @@ def _shape(given: int | Sequence[int]) -> tuple[int, ...]:
     if not all(isinstance(size, int) and size >= 0 for size in sizes):
         raise UsageError(f"a shape of {given!r:.100}: must be integers of at least 0")
     return tuple(int(size) for size in sizes)
+
+
+def _inside(end: float, towards: float) -> float:
+    """The number of fp32 that is nearest to `end` on the side `towards`."""
+    found = np.float32(end)
+    outside = found < end if towards > 0 else found > end
+    return float(np.nextafter(found, np.float32(towards)) if outside else found)
 
 
 def _elements(shape: tuple[int, ...]) -> int:
