@@ -12,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,10 @@ def launched(contract: Contract, case: Case, target: Target) -> Iterator[tuple[s
         recorded = {**contract.recorded(case)}
     for reason, _ in device.hangs:
         yield reason, None, None
-    expected = {each.name: each for each in contract.expected(case, target, operands, recorded)}
+    as_launcher = replace(case, launcher=f"kernels/{contract.stem}.py:{contract.stem}")  # held to the mathematics, not to a plan
+    expected = {each.name: each for each in contract.expected(as_launcher, target, operands, recorded)}
     for name, real in found.items():
-        yield name, real, expected[name]
+        yield name, real, expected.get(name)
 
 
 def main() -> int:
@@ -90,7 +92,7 @@ def main() -> int:
                         continue
                     counts["elements"] += real.error.size
                     counts["known"] += int(np.isfinite(real.error).sum())
-                    held = mathematics(expected, real)
+                    held = None if expected is None else mathematics(expected, real)
                     if held is not None:
                         counts["compared"] += 1
                         counts["agree"] += int((held.known & ~held.wrong).sum())
