@@ -25,7 +25,7 @@ def imported_from(repository: Path) -> set[Path]:
     found = set()
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if isinstance(file, str) and file.endswith(".py"):
+        if isinstance(file, str) and file.endswith(".py") and os.path.isabs(file):  # torch has modules of made-up files
             path = Path(file).resolve()
             if path.is_relative_to(repository) and not is_foreign(path) and not is_ours(path):
                 found.add(path)

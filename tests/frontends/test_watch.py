@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from bitverdict.harness.frontends.main import main, parser
 from bitverdict.harness.frontends.watch_screen import Lines, Panelled
 from bitverdict.harness.session.watch import Event
 from bitverdict.harness.session.watch_round import Watched
+from tests.support.interrupts import answering
 
 FILE = "docs/examples/tutorial_matmul.py"
 
@@ -64,6 +67,40 @@ def test_what_cannot_be_watched_is_told_before_anything_starts(
     assert main(["watch", *words]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1 and not (tmp_path / "state").exists()
+
+
+class Answers:
+    """A round that passes at once, and then Ctrl-C comes."""
+
+    folders: list[Path] = []
+
+    def __init__(self, watched: Watched, folder: Path) -> None:
+        self.folders.append(folder)
+
+    def go(self, first: list[dict]) -> None:
+        assert self.folders[0].is_dir()
+
+    def events(self, seconds: float) -> list[Event]:
+        os.kill(os.getpid(), signal.SIGINT)
+        return [verdict(1)]
+
+    def end(self) -> None:
+        pass
+
+
+def test_ctrl_c_ends_a_watch_quietly_and_leaves_no_folder(
+    capsys: pytest.CaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    left = tmp_path / "state" / "watch" / "999999999"  # of a watch that was killed: no process has this number
+    left.mkdir(parents=True)
+    monkeypatch.setattr("bitverdict.harness.frontends.cli_watch.ForkedRound", Answers)
+    with answering():
+        assert main(["watch", f"{FILE}:matmul", "--target", "emulated:sm_90"]) == 0
+    out, error = capsys.readouterr()
+    first, second = out.splitlines()
+    assert first == "watching tutorial_matmul.py:matmul on emulated:sm_90; Ctrl-C ends" and error == ""
+    assert second.endswith("emulated:sm_90 m=1 dtype=fp16") and not list((tmp_path / "state" / "watch").iterdir())
 
 
 def verdict(number: int, decision: str = "pass", outcome: str = "pass") -> Event:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -38,6 +39,8 @@ def test_what_is_imported_from_the_repository_is_looked_at(tmp_path: Path, monke
         monkeypatch.syspath_prepend(str(folder))
     __import__("pack_of_mine.part_of_it")
     __import__("beside_it")
+    monkeypatch.setitem(sys.modules, "made_up", SimpleNamespace(__file__="made_up.py"))
+    monkeypatch.chdir(inside)
     root = repository_of(inside / "part_of_it.py")
     assert root == tmp_path / "repository" and repository_of(Path("/nowhere/mine.py")) == Path("/nowhere")
     assert imported_from(root) == {inside / "__init__.py", inside / "part_of_it.py"}
