@@ -49,7 +49,8 @@ def layer_norm_backward(dy, x, w, eps=1e-5):
     """`dy` and `x` (m, n), `w` (n,) of fp32, fp16 or bf16, contiguous; returns dx (m, n), dw (n,) and db (n,)."""
     m, n = x.shape
     dx, dw, db = torch.empty_like(x), torch.empty_like(w), torch.empty_like(w)
-    mean, rstd = torch.empty((2, m), dtype=torch.float32, device=x.device)
+    mean = torch.empty(m, dtype=torch.float32, device=x.device)
+    rstd = torch.empty_like(mean)
     dx_kernel[(m,)](dy, x, w, dx, mean, rstd, n, eps, BLOCK=triton.next_power_of_2(n))
     dw_db_kernel[(triton.cdiv(n, 32),)](dy, x, mean, rstd, dw, db, m, n, BLOCK_M=8, BLOCK_N=32)
     return dx, dw, db
