@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bitverdict.harness.emulator.memory.onchip import UNSIGNED
-from bitverdict.harness.emulator.memory.real_shadows import BYTES, EXACT, KINDS, Shadow, read_as, value_of
+from bitverdict.harness.emulator.memory.real_shadows import BYTES, EXACT, PARTS, Shadow, read_as, value_of
 
 if TYPE_CHECKING:
     import torch
 
     from bitverdict.harness.emulator.memory.global_memory import Region
+
+
+MOST = 256  # storages, beyond which those that are gone are forgotten
 
 
 class RealValues(NamedTuple):
@@ -82,6 +85,8 @@ class RealMemory:
         """`shadow` is right for the bytes `raw` of the storage of `tensor`."""
         from torch.multiprocessing.reductions import StorageWeakRef
 
+        if len(self.storages) >= MOST:
+            self.storages = {at: kept for at, kept in self.storages.items() if not kept.storage.expired()}
         self.storages[base] = _Kept(StorageWeakRef(tensor.untyped_storage()), shadow, raw.copy())
 
     # -- tensors ----------------------------------------------------------------------------------------------------------
@@ -142,8 +147,8 @@ def _drop(shadow: Shadow, changed: np.ndarray) -> None:
 def _unknown(size: int) -> Shadow:
     """Nothing is known of any of `size` bytes."""
     found = Shadow(size)
-    found.side(1)[1].fill(np.inf)
-    found.marks.fill(KINDS["i8"])
+    found.side(1)
+    found.marks.fill(PARTS)
     return found
 
 
