@@ -74,10 +74,14 @@ def widened(low: np.ndarray, high: np.ndarray, relative: np.ndarray | float, abs
 
 
 def stored_ends(name: str, low: np.ndarray, high: np.ndarray) -> Ends:
-    """The ends after a conversion to format `name` that an implementation makes, or leaves out."""
+    """The ends after a conversion to format `name` that an implementation makes, or leaves out. What overflows to the NaN of a
+    format without infinity counts as an infinity: a conversion may saturate too."""
     if name == "fp64":
         return low, high
     fmt = FORMATS[name]
     with np.errstate(invalid="ignore", over="ignore"):
         down, up = (decode(fmt, encode(fmt, end, rounding=Rounding.NEAREST_EVEN)) for end in (low, high))
+    down, up = (
+        np.where(np.isnan(end) & ~np.isnan(given), np.copysign(np.inf, given), end) for end, given in ((down, low), (up, high))
+    )
     return np.minimum(low, down), np.maximum(high, up)

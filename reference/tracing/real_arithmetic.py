@@ -139,6 +139,8 @@ def _arithmetic(trace: Trace, name: str, x1: Any, x2: Any) -> Traced:
         with np.errstate(all="ignore"):
             if name == "multiply":
                 return product(trace, name, left, right)
+            if left.scalar and left.value == 0 and name == "add":  # sum() of Python starts so
+                return right
             return add_(trace, name, left, right, 1.0 if name == "add" else -1.0)
     if "bool" == left.dtype.kind == right.dtype.kind:
         raise Untraceable(name, "of two bool arrays")
@@ -297,7 +299,8 @@ def quotient(trace: Trace, name: str, left: Traced, right: Traced, rule: Functio
     else:
         quotients = [al / bl, al / bh] if al is ah else [al / bl, al / bh, ah / bl, ah / bh]
         low, high = np.minimum.reduce(quotients), np.maximum.reduce(quotients)
-        straddles = (bl < 0) & (bh > 0)
+        signs = np.signbit(bl) != np.signbit(bh)  # of a zero too
+        straddles = ((bl < 0) & (bh > 0)) | ((bl == 0) & (bh == 0) & (signs | (np.signbit(b) != np.signbit(bl))))
         if straddles.any():
             low, high = np.where(straddles, -np.inf, low), np.where(straddles, np.inf, high)
         else:

@@ -118,6 +118,8 @@ def real(array: Traced) -> Traced:
     trace = array.trace
     value = array.value.astype(np.float64)
     error = None if array.hangs is None else np.where(array.hangs, np.inf, 0.0)
+    if array.value.dtype.itemsize == 8 and (np.abs(value) >= 2.0**53).any():
+        error = np.where(np.abs(value) >= 2.0**53, np.abs(value) * V, 0.0) + (0.0 if error is None else error)
     ends = rounded_once(trace, value, None, None)
     found = computed(trace, value, error, ends, ())
     if array.loose is not None:

@@ -151,6 +151,22 @@ def test_unchanged_elements_are_marked_and_nothing_is_said_of_them() -> None:
     assert whole.unchanged.tolist() == [False, True] and whole.kind == "integer"
 
 
+def test_a_kept_format_that_overflows_is_an_infinity_or_saturates() -> None:
+    low, high, open_ = ends(one(lambda xp, x: xp.kept_in(x, "e4m3"), fp32(1000.0, -1000.0)))
+    assert high[0] == np.inf and low[1] == -np.inf and not any(open_)
+
+
+def test_integers_beyond_float64_are_not_exact_as_floats() -> None:
+    output = one(lambda xp, i: i * 1.0, ("int64", np.array([2**53 + 1, 5], np.int64)))
+    assert output.error[0] >= 1 and output.error[1] < 1e-15
+
+
+def test_a_sum_of_python_adds_no_rounding() -> None:
+    x = fp16(0.1, 0.2, 0.3)
+    plain, summed = one(lambda xp, x: x[0] + x[1] + x[2], x), one(lambda xp, x: sum([x[0], x[1], x[2]]), x)
+    assert ends(plain) == ends(summed)
+
+
 def test_bits_hang_where_more_than_one_word_is_possible() -> None:
     words = one(lambda xp, x: xp.bits(x, "uint16"), fp16(1.0, -2.0))
     assert words.value.tolist() == [0x3C00, 0xC000] and not words.unknown.any()
