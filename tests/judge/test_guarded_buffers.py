@@ -136,13 +136,13 @@ OPERANDS = [
 @WAYS
 @pytest.mark.parametrize(("place", "outcome"), [(2, None), (3, Outcome.STRAY_WRITE), (-1, Outcome.STRAY_WRITE)])
 def test_of_an_operand_written_in_place_only_elements_may_change(place: int, outcome: Outcome | None, on_device: bool) -> None:
-    lent = guard(on_device=on_device)
+    uploaded = guard(on_device=on_device)
     strided = Operand(name="x", format="fp16", codes=np.ones(5, np.uint16), strides=(2,))
-    x = lent.upload_all([strided, Operand(name="other", format="fp16", codes=np.ones(3, np.uint16))], CPU)["x"]
+    x = uploaded.upload_all([strided, Operand(name="other", format="fp16", codes=np.ones(3, np.uint16))], CPU)["x"]
     x.as_strided((1,), (1,), x.storage_offset() + place).fill_(7.0)
-    found = lent.out_of_bounds({"x"})
+    found = uploaded.out_of_bounds({"x"})
     assert (found.outcome if found else None) == outcome
-    without = lent.out_of_bounds()
+    without = uploaded.out_of_bounds()
     assert without is not None and without.outcome is (Outcome.INPUT_CHANGED if place >= 0 else Outcome.STRAY_WRITE)
 
 

@@ -39,7 +39,9 @@ def expected_output(
     itemsize = storage_of(format_name).itemsize
     unsigned = np.dtype(f"u{itemsize}")
     poison = int.from_bytes(bytes([int(recorded["poison"])]) * itemsize, "little")
-    there = np.full(made.shape, poison, unsigned) if before is None else np.ascontiguousarray(before.codes).view(unsigned)
+    there = np.full(made.shape, poison, unsigned)  # (*shape,)
+    if before is not None and before.codes.shape == made.shape and before.codes.dtype.itemsize == itemsize:
+        there = np.ascontiguousarray(before.codes).view(unsigned).reshape(made.shape)
     words = there if made.words is None else np.where(kept, there, made.words.view(unsigned))
     return _replaced(made, words=words.reshape(made.shape), kept=kept)
 
@@ -64,7 +66,7 @@ def _floats(name: str, format_name: str, traced: TracedOutput, exact: bool) -> E
         "shape": value.shape,
         "exact": value,
         "exact_error": error,
-        "declared": frozenset(getattr(traced, "declared", ())),
+        "declared": frozenset(traced.declared),
         "contributions": traced.contributions,
     }
     fmt = FORMATS[format_name]
