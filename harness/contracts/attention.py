@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 import bitverdict.kernels.attention
-from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, far_pad
+from bitverdict.harness.contracts.base.row_contract import normal_for
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, far_pad, launched
 from bitverdict.harness.contracts.inputs import regimes
+from bitverdict.harness.contracts.oracle import row_mathematics
 from bitverdict.harness.contracts.oracle.dot_lowering import chained_product, dot_plan, words_rest_on
 from bitverdict.harness.model.architectures import architecture
 from bitverdict.harness.model.case import Case, Operand
@@ -41,7 +43,9 @@ LISTED = (  # place in POOL, batch, heads, heads of K, rows of Q, rows of K, pad
 
 
 class AttentionContract(KernelContract):
-    """Launchers of others are not judged: what an attention may round has no derived bound here."""
+    """Of a launcher of another's the output O alone is judged, forward."""
+
+    conversions = frozenset()
 
     parameters = "(q, k, v, *, causal=False, scale=None, block_m=128, block_n=64, num_warps=8, stages=2)"
 
@@ -91,7 +95,9 @@ class AttentionContract(KernelContract):
         yield sizes, {"stages": 0}
 
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
-        return None
+        """Not NaN and infinities: whether a masked one enters, as 0 times it, is the launcher's to say."""
+        asked = normal_for(self.with_regime_of_a_launcher(case), "wide", "subnormals", "planted")
+        return super().for_launcher(asked, launcher)
 
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
@@ -103,6 +109,9 @@ class AttentionContract(KernelContract):
         p = case.problem
         operands = [tensors[name] for name in ("q", "k", "v")]
         settings = {"causal": p.causal, "scale": p.scale} | vars(case.config)
+        if launcher is not None:
+            found = launched(launcher, *operands, **settings)
+            return {"o": found[0] if isinstance(found, tuple | list) else found}
         o, lse = self.module.attention(*operands, **settings)
         if not p.backward:
             return {"o": o, "lse": lse}
@@ -110,6 +119,11 @@ class AttentionContract(KernelContract):
         return {"o": o, "lse": lse, "dq": dq, "dk": dk, "dv": dv}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        if case.launcher:
+            p, given = case.problem, [operands[name] for name in ("q", "k", "v")]
+            named = {"scale": p.scale, "causal": p.causal, "dtype": p.dtype}
+            outputs = row_mathematics.traced(row_mathematics.attention, given, {"o": p.dtype, "lse": "fp32"}, target.arch, **named)
+            return outputs[:1]
         p, (tiles, basis) = case.problem, _tiles(case, target.arch)
         q, k, v = (np.ascontiguousarray(operands[name].codes) for name in ("q", "k", "v"))
         group = p.heads // p.kv_heads

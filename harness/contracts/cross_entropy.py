@@ -9,9 +9,10 @@ from types import ModuleType
 import numpy as np
 
 import bitverdict.kernels.cross_entropy
-from bitverdict.harness.contracts.base.row_contract import DTYPES, RowContract, output, widened
+from bitverdict.harness.contracts.base.row_contract import DTYPES, RowContract, normal_for, output, widened
 from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, empty, launched
 from bitverdict.harness.contracts.inputs import regimes
+from bitverdict.harness.contracts.oracle import row_mathematics
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import Target
@@ -67,6 +68,9 @@ class CrossEntropyContract(RowContract):
         yield sizes, {"per_thread": 3}
         yield sizes, {"block": 48}
 
+    def for_launcher(self, case: Case, launcher: str) -> Case | None:
+        return super().for_launcher(normal_for(case, "wide", "subnormals"), launcher)
+
     def operands(self, case: Case) -> list[Operand]:
         """Logits, gradients of the losses, and targets, of which one in four is ignored. Of one row in three the first half is
         -inf, which masks a logit."""
@@ -98,6 +102,10 @@ class CrossEntropyContract(RowContract):
         return {"loss": loss, "lse": lse, "dx": dx}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        if case.launcher:
+            given, formats = [operands["x"], operands["targets"]], {"loss": "fp32", "lse": "fp32"}
+            named = {"smoothing": case.problem.smoothing, "ignore_index": case.problem.ignore_index}
+            return row_mathematics.traced(row_mathematics.cross_entropy, given, formats, target.arch, **named)
         p, c = case.problem, case.config
         x, targets = widened(operands["x"], target.arch), operands["targets"].codes
         order = RowSum(c.block, c.per_thread, c.num_warps, int(target.arch.removeprefix("sm_")))

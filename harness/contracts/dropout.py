@@ -11,6 +11,7 @@ import numpy as np
 import bitverdict.kernels.dropout
 from bitverdict.harness.contracts.base.row_contract import DTYPES, RowContract, output, widened
 from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, launched
+from bitverdict.harness.contracts.oracle import row_mathematics
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import Target
@@ -70,6 +71,9 @@ class DropoutContract(RowContract):
         return found
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        if case.launcher:
+            named = {"key": case.problem.key, "p": case.problem.p}
+            return row_mathematics.traced(row_mathematics.dropout, [operands["x"]], {"y": case.problem.dtype}, target.arch, **named)
         p = case.problem
         asked = {"y": "x", "dx": "dy"} if p.backward and not case.launcher else {"y": "x"}
         return [

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 
 import bitverdict.kernels.fp8_blockwise_matmul
-from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, empty, far_pad
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, empty, far_pad, launched
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract
 from bitverdict.harness.contracts.inputs.regimes import EXACT, generator
-from bitverdict.harness.contracts.oracle import explained
+from bitverdict.harness.contracts.oracle import explained, row_mathematics
 from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, words_rest_on
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
+from bitverdict.kernels.element_types import ELEMENT_TYPES
 from bitverdict.reference.formats import convert
 from bitverdict.reference.scalar_arithmetic import fp32
 
@@ -27,8 +28,6 @@ NAMES = ("block_m", "block_n", "block_k", "num_warps", "stages")
 
 
 class Fp8BlockwiseMatmulContract(BlockedContract):
-    """Launchers of others are not judged: what a promotion may round has no derived bound here."""
-
     always_transposed = True
     parameters = "(a, b, a_scale, b_scale, c=None, *, out_dtype=torch.bfloat16, config=None)"
 
@@ -55,9 +54,6 @@ class Fp8BlockwiseMatmulContract(BlockedContract):
         yield sizes | {"k": 200}, {"block_k": 256}  # one sum of two scales
         yield sizes, {"block_m": 8}
 
-    def for_launcher(self, case: Case, launcher: str) -> Case | None:
-        return None
-
     def sized(self, problem: Fields, m: int, n: int, k: int, extra: int = 0) -> Fields:
         """Rows with gaps of any number of elements: no copy asks for whole 16 bytes."""
         return problem | {"m": m, "n": n, "k": k, "a_pad": extra, "b_pad": (extra + n) % 3, "c_pad": 3 * extra}
@@ -77,11 +73,15 @@ class Fp8BlockwiseMatmulContract(BlockedContract):
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p = case.problem
-        c = empty(tensors["a"], (p.m, p.n), pad=p.c_pad, dtype=p.out)
         factors = [tensors[name] for name in ("a", "b", "a_scale", "b_scale")]
+        if launcher is not None:
+            return {"c": launched(launcher, *factors, out_dtype=ELEMENT_TYPES[p.out].torch)}
+        c = empty(tensors["a"], (p.m, p.n), pad=p.c_pad, dtype=p.out)
         return {"c": self.module.fp8_blockwise_matmul(*factors, c, config=case.config)}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        if case.launcher:
+            return row_mathematics.traced(row_mathematics.scaled_blocks, operands.values(), {"c": case.problem.out}, target.arch)
         p, c = case.problem, case.config
         plan = dot_plan(target.arch, p.dtype, block_m=c.block_m, block_n=c.block_n, block_k=c.block_k, num_warps=c.num_warps)
         sums = promoted(plan, c.block_k, *(operands[name].codes for name in ("a", "b", "a_scale", "b_scale")))

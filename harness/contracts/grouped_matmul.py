@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import bitverdict.kernels.grouped_matmul
-from bitverdict.harness.contracts.base.single_config import Fields, KernelContract
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, launched
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, words_rest_on
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
@@ -27,8 +27,7 @@ LARGEST = 2  # tiles along M and N, and blocks of K, of a drawn group
 
 
 class GroupedMatmulContract(KernelContract):
-    """Launchers of others are not judged: how they take a list is not said."""
-
+    conversions = frozenset()
     parameters = "(a, b, sizes, c=None, *, out_dtype=None, config=None)"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
@@ -66,7 +65,7 @@ class GroupedMatmulContract(KernelContract):
         yield sizes, {"block_k": 8}
 
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
-        return None
+        return super().for_launcher(self.with_regime_of_a_launcher(case), launcher)
 
     def case_from_json(self, record: Mapping) -> Case:
         """A file has lists where the record has tuples. UsageError unless each group is three integers of at least 0."""
@@ -92,7 +91,9 @@ class GroupedMatmulContract(KernelContract):
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, out = case.problem, ELEMENT_TYPES[case.problem.out].torch
-        c = self.module.grouped_matmul(tensors["a"], tensors["b"], tensors["sizes"], out_dtype=out, config=case.config)
+        own = {} if launcher is not None else {"config": case.config}
+        given = [tensors[name] for name in ("a", "b", "sizes")]
+        c = launched(launcher or self.module.grouped_matmul, *given, out_dtype=out, **own)
         return {_name(number): c[group.c].view(group.m, group.n) for number, group in enumerate(groups_of(p.sizes))}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
@@ -102,9 +103,9 @@ class GroupedMatmulContract(KernelContract):
         for number, group in enumerate(groups_of(p.sizes)):
             a, b = group.factors(operands["a"].codes, operands["b"].codes)  # (m, k), (k, n)
             asked = SimpleNamespace(m=group.m, n=group.n, k=group.k, dtype=p.dtype, out=p.out, activation="")
-            if not modelled(target.arch):
-                launched = launched_instructions(recorded)
-                made.append(bounded_product(asked, a, b, target.arch, name=_name(number), launched=launched))
+            if case.launcher or not modelled(target.arch):
+                by = launched_instructions(recorded)
+                made.append(bounded_product(asked, a, b, target.arch, name=_name(number), launched=by))
                 continue
             words = convert("fp32", p.out, accumulator_words(plan, a, b), target.arch)  # (m, n)
             made.append(

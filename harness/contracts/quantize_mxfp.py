@@ -33,6 +33,7 @@ PLACES = {"mxfp8_e4m3": "e4m3", "mxfp8_e5m2": "e5m2"}  # what elements are store
 
 
 class QuantizeMxfpContract(RowContract):
+    conversions = None  # codes are held to codes
     parameters = "(x, format='mxfp4', *, tensor_scale=1.0, block=1024, num_warps=4)"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:

@@ -10,7 +10,7 @@ import bitverdict.kernels.rms_norm
 from bitverdict.harness.contracts.base.row_contract import DTYPES, LAYOUTS, RowContract, output, row_sum, widened
 from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, launched
 from bitverdict.harness.contracts.inputs import regimes
-from bitverdict.harness.contracts.oracle import explained
+from bitverdict.harness.contracts.oracle import explained, row_mathematics
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
@@ -59,6 +59,9 @@ class RmsNormContract(RowContract):
         return {"y": y, "r": r, "dx": dx, "dw": dw}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        if case.launcher:
+            given, formats = [operands["x"], operands["w"]], {"y": case.problem.dtype, "r": "fp32"}
+            return row_mathematics.traced(row_mathematics.rms_norm, given, formats, target.arch, eps=self.module.EPS)
         x, w, dy = (widened(operands[name], target.arch) for name in ("x", "w", "dy"))
         order = row_sum(case.problem.columns, case.config, target.arch)
         y, r = rms_norm(x, w, self.module.EPS, order)

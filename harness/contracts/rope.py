@@ -11,7 +11,7 @@ import bitverdict.kernels.rope
 from bitverdict.harness.contracts.base.row_contract import DTYPES, output, widened
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, launched
 from bitverdict.harness.contracts.inputs import regimes
-from bitverdict.harness.contracts.oracle import explained
+from bitverdict.harness.contracts.oracle import explained, row_mathematics
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
@@ -23,6 +23,7 @@ SIZES = ((1, 1, 2), (3, 2, 64), (2, 5, 34), (5, 1, 128), (2, 3, 96))  # (positio
 
 
 class RopeContract(KernelContract):
+    conversions = frozenset()
     parameters = "(x, cos, sin, *, in_place=False, per_thread=1, num_warps=1)"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
@@ -48,6 +49,9 @@ class RopeContract(KernelContract):
         yield sizes | {"columns": 16}, {"num_warps": 3}
         yield sizes | {"columns": LONGEST + 2}, {}
 
+    def for_launcher(self, case: Case, launcher: str) -> Case | None:
+        return super().for_launcher(self.with_regime_of_a_launcher(case), launcher)
+
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
         shapes = {
@@ -72,6 +76,8 @@ class RopeContract(KernelContract):
         return {"y": launched(launcher or self.module.rope, x, tensors["cos"], tensors["sin"], **settings)}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        if case.launcher:
+            return row_mathematics.traced(row_mathematics.rope, operands.values(), {"y": case.problem.dtype}, target.arch)
         x, cos, sin = (widened(operands[name], target.arch) for name in ("x", "cos", "sin"))
         return [output("y", rope(x, cos, sin), case.problem.dtype, target.arch)]
 

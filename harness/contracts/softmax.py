@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 
 import bitverdict.kernels.softmax
-from bitverdict.harness.contracts.base.row_contract import RowContract, output, row_sum, widened
+from bitverdict.harness.contracts.base.row_contract import RowContract, normal_for, output, row_sum, widened
 from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, launched
-from bitverdict.harness.contracts.oracle import explained
+from bitverdict.harness.contracts.oracle import explained, row_mathematics
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
@@ -27,6 +27,9 @@ class SoftmaxContract(RowContract):
     def rest(self, place: int) -> Fields:
         return {"x_pad": (0, 3)[place % 2]}
 
+    def for_launcher(self, case: Case, launcher: str) -> Case | None:
+        return super().for_launcher(normal_for(case, "wide", "subnormals"), launcher)
+
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
         return [drawn_operand(case, "x", p.dtype, (p.rows, p.columns), pad=p.x_pad)]
@@ -35,6 +38,8 @@ class SoftmaxContract(RowContract):
         return {"y": launched(launcher or self.module.softmax, tensors["x"], **vars(case.config))}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        if case.launcher:
+            return row_mathematics.traced(row_mathematics.softmax, operands.values(), {"y": case.problem.dtype}, target.arch)
         x = widened(operands["x"], target.arch)
         words = softmax(x, row_sum(case.problem.columns, case.config, target.arch))
         return [output("y", words, case.problem.dtype, target.arch)]

@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import bitverdict.kernels.split_k_matmul
-from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, empty
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, empty, launched
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle import explained
@@ -20,6 +20,7 @@ from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
+from bitverdict.kernels.element_types import ELEMENT_TYPES
 from bitverdict.reference.formats import convert
 from bitverdict.reference.split_sums import ascending_sum, shares
 
@@ -33,8 +34,6 @@ CONFIGS = (
 
 
 class SplitKMatmulContract(BlockedContract):
-    """Launchers of others are not judged: how they divide K is not said."""
-
     parameters = "(a, b, c=None, *, out_dtype=None, config=None)"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
@@ -71,9 +70,6 @@ class SplitKMatmulContract(BlockedContract):
         yield sizes | {"a_pad": 1}, {}
         yield sizes | {"b_offset": 1}, {}
 
-    def for_launcher(self, case: Case, launcher: str) -> Case | None:
-        return None
-
     def case(self, problem: Fields, config: Fields, **rest: Any) -> Case:
         """Where a bound must decide, in a regime in which it can."""
         made = super().case(problem, config, **rest)
@@ -89,6 +85,8 @@ class SplitKMatmulContract(BlockedContract):
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p = case.problem
+        if launcher is not None:
+            return {"c": launched(launcher, tensors["a"], tensors["b"], out_dtype=ELEMENT_TYPES[p.out].torch)}
         c = empty(tensors["a"], (p.m, p.n), pad=p.c_pad, dtype=p.out)
         return {"c": self.module.split_k_matmul(tensors["a"], tensors["b"], c, config=case.config)}
 
@@ -97,8 +95,8 @@ class SplitKMatmulContract(BlockedContract):
         a, b = operands["a"].codes, operands["b"].codes
         asked = SimpleNamespace(m=p.m, n=p.n, k=p.k, dtype=p.dtype, out=p.out, activation="")
         how: dict[str, Any] = {"tile": (c.block_m, c.block_n), "k_block": c.block_k}
-        if c.reduction == ATOMICS or not modelled(target.arch):
-            atomics = c.split if c.reduction == ATOMICS else 0
+        if case.launcher or c.reduction == ATOMICS or not modelled(target.arch):
+            atomics = p.k if case.launcher else c.split if c.reduction == ATOMICS else 0  # a launcher may add any parts by them
             bound = bounded_product(asked, a, b, target.arch, launched=launched_instructions(recorded), atomics=atomics)
             return [dataclasses.replace(bound, **how)]
         plan = dot_plan(target.arch, p.dtype, block_m=c.block_m, block_n=c.block_n, block_k=c.block_k, num_warps=c.num_warps)

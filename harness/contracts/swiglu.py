@@ -8,7 +8,7 @@ from types import ModuleType
 import bitverdict.kernels.swiglu
 from bitverdict.harness.contracts.base.row_contract import DTYPES, RowContract, output, widened
 from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, launched
-from bitverdict.harness.contracts.oracle import explained
+from bitverdict.harness.contracts.oracle import explained, row_mathematics
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
@@ -46,6 +46,8 @@ class SwigluContract(RowContract):
         return {"y": launched(launcher or self.module.swiglu, tensors["a"], tensors["b"], **vars(case.config))}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        if case.launcher:
+            return row_mathematics.traced(row_mathematics.swiglu, operands.values(), {"y": case.problem.dtype}, target.arch)
         words = swiglu(widened(operands["a"], target.arch), widened(operands["b"], target.arch))
         return [output("y", words, case.problem.dtype, target.arch)]
 

@@ -123,7 +123,7 @@ def against_words(expected: list[ExpectedOutput], found: list[Comparison], hangs
         return Verdict(
             decision=Decision.INCONCLUSIVE,
             outcome=Outcome.INCONCLUSIVE,
-            message="no word of this case can be decided" + (f", and its real values hang on: {because}" if unknown else ""),
+            message="no word of this case can be decided" + (f", and its real values hang on: {because}" if because else ""),
             details=details,
             **told,
         )

@@ -109,7 +109,8 @@ LEGEND = (
     "pass: what the contract expects came, every word or inside the bound; fail: something else did; "
     "inconclusive, error, not run: the case says nothing about the kernel",
     "words: output elements compared; basis, and in how many cases: words (the plan's bits, and what its instruction is known "
-    "by), bound (derived from the operands), exact (no rounding), refusal or fault (one that is expected)",
+    "by), real values (the mathematics, without rounding), bound (derived from the operands), exact (no rounding), refusal or "
+    "fault (one that is expected)",
     "largest share of the bound: of what it allows, how much the result nearest to it used (1: all)",
     "cover: cases that every run judges, decided of asked; the others are drawn from --seed until --profile's number or time",
     "a case: fields of problem and launch that are no default, regime (what values the operands have), data_seed, schedule (when "

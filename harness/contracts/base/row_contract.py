@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, far_pad
-from bitverdict.harness.model.case import Operand
+from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis
@@ -23,6 +24,7 @@ SIZES = ((1, 1), (2, 16), (3, 100), (2, 257), (1, 1030), (5, 33))  # (rows, colu
 class RowContract(KernelContract):
     """Contract of a kernel whose `Problem` has rows, columns and dtype, and whose `Config` has per_thread and num_warps."""
 
+    conversions: frozenset[str] | None = frozenset()
     pads: tuple[str, ...] = ("x_pad",)
     """Fields of Problem: the elements that follow each row of an operand."""
 
@@ -49,6 +51,9 @@ class RowContract(KernelContract):
         """Fields of Problem besides rows, columns and dtype, of the listed case at `place`."""
         return {}
 
+    def for_launcher(self, case: Case, launcher: str) -> Case | None:
+        return super().for_launcher(self.with_regime_of_a_launcher(case), launcher)
+
     def far(self) -> Iterable[tuple[Fields, Fields]]:
         yield {"rows": 3, "columns": 40, "dtype": "bf16"} | dict.fromkeys(self.pads, far_pad(3, 40)), {}
 
@@ -57,6 +62,11 @@ class RowContract(KernelContract):
         yield {"rows": 2, "columns": 16}, {"per_thread": 3}
         yield {"rows": 2, "columns": 16}, {"num_warps": 32}
         yield {"rows": 2, "columns": LONGEST + 1}, {}
+
+
+def normal_for(case: Case, *regimes: str) -> Case:
+    """`case` with normal numbers for those of `regimes`. Exponentials of wide numbers' differences hang on float64's last bits."""
+    return dataclasses.replace(case, regime="normal") if case.regime in regimes else case
 
 
 def widened(operand: Operand, arch: str) -> np.ndarray:

@@ -113,7 +113,7 @@ class BlockedContract(KernelContract):
     def around(self, tile: Tile, target: Target) -> list[Case]:
         pool = list(self.pool(target))
         problem, config = pool[0]
-        of_types = {problem["dtype"]: (problem, config) for problem, config in reversed(pool)}  # the first of each
+        of_types = {problem.get("dtype", ""): (problem, config) for problem, config in reversed(pool)}  # the first of each
         cases = [self.case(self.sized(problem, *sizes), config, **how) for sizes, how in edges(tile, target)]
         for problem, config in of_types.values():
             cases += [self.case(self.sized(problem, *sizes), config, regime=EXACT) for sizes in EXACT_SIZES]

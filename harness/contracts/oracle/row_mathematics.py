@@ -1,0 +1,109 @@
+"""The mathematics of kernels on rows and of attention against the array API standard, to be traced: what a user's launcher of them
+is held to, whatever its order, its instructions and its formulas.
+
+Each takes the namespace `xp` first, then operands. Shapes are (rows, columns) unless said. What an implementation may round on its
+way, though the mathematics does not, goes through `xp.kept_in`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.contracts.described.outputs import expected_output
+from bitverdict.harness.model.case import Operand
+from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.reference.philox import uniform
+from bitverdict.reference.tracing import trace
+
+Array = Any  # of `bitverdict.reference.tracing`, or of any namespace of the standard
+SCALED = 128  # elements of K, and rows of B, that share a scale of `scaled_blocks`
+
+
+def traced(
+    function: Callable, operands: Iterable[Operand], formats: Mapping[str, str], arch: str, **named: Any
+) -> list[ExpectedOutput]:
+    """What any launcher on `arch` must give for `function` of `operands`; `formats`: those of its outputs, by their names."""
+    found = trace(function, [(each.format, np.ascontiguousarray(each.codes)) for each in operands], named, arch=arch)
+    return [
+        expected_output(name, format_name, each, before=None, recorded={}, exact=False)
+        for (name, format_name), each in zip(formats.items(), found, strict=True)
+    ]
+
+
+def softmax(xp: Any, x: Array) -> Array:
+    """exp(x) over its sum along a row."""
+    powers = xp.exp(x - xp.max(x, axis=1, keepdims=True))  # (rows, columns)
+    return powers / xp.sum(powers, axis=1, keepdims=True)
+
+
+def rms_norm(xp: Any, x: Array, w: Array, *, eps: float) -> tuple[Array, Array]:
+    """y (rows, columns) and r (rows,) for the weights w (columns,)."""
+    r = 1 / xp.sqrt(xp.mean(x * x, axis=1, keepdims=True) + eps)  # (rows, 1)
+    return x * r * w, xp.squeeze(r, axis=1)
+
+
+def swiglu(xp: Any, a: Array, b: Array) -> Array:
+    """a / (1 + exp(-a)) b."""
+    return a / (1 + xp.exp(-a)) * b
+
+
+def rope(xp: Any, x: Array, cos: Array, sin: Array) -> Array:
+    """x (positions, heads, D) turned by cos and sin (positions, D / 2)."""
+    half = x.shape[2] // 2
+    left, right = x[:, :, :half], x[:, :, half:]  # (positions, heads, D / 2) each
+    c, s = xp.expand_dims(cos, axis=1), xp.expand_dims(sin, axis=1)  # (positions, 1, D / 2) each
+    return xp.concat([left * c - right * s, right * c + left * s], axis=2)
+
+
+def dropout(xp: Any, x: Array, *, key: int, p: float) -> Array:
+    """x / (1 - p) where the uniform number of the element's index is at least p, else 0."""
+    number = uniform(key, np.arange(x.shape[0] * x.shape[1], dtype=np.uint64)).reshape(x.shape)  # (rows, columns)
+    return xp.where(xp.asarray(number >= np.float32(p)), x / (1 - p), 0.0)
+
+
+def cross_entropy(xp: Any, x: Array, targets: Array, *, smoothing: float, ignore_index: int) -> tuple[Array, Array]:
+    """loss and lse (rows,) of logits x, for targets (rows,) of integers; 0 is the loss of a row whose target is `ignore_index`."""
+    columns = x.shape[1]
+    largest = xp.max(x, axis=1, keepdims=True)  # (rows, 1)
+    lse = xp.squeeze(xp.log(xp.sum(xp.exp(x - largest), axis=1, keepdims=True)) + largest, axis=1)  # (rows,)
+    counted = targets != ignore_index  # (rows,)
+    at = xp.where(counted, targets, 0)  # (rows,)
+    given = xp.squeeze(xp.take_along_axis(x, xp.expand_dims(at, axis=1), axis=1), axis=1)  # (rows,)
+    loss = lse - given  # (rows,)
+    if smoothing:
+        loss = (1 - smoothing) * loss + smoothing * (lse - xp.sum(x, axis=1) / columns)  # (rows,)
+    return xp.where(counted, loss, 0.0), lse
+
+
+def attention(xp: Any, q: Array, k: Array, v: Array, *, scale: float | None, causal: bool, dtype: str) -> tuple[Array, Array]:
+    """o (batch, heads, m, D) and lse (batch, heads, m), to base 2, of q (batch, heads, m, D), k and v (batch, kv_heads, n, D).
+
+    Causal: row i meets rows j <= i + n - m. A row that meets none has zeros and -inf. Powers may be kept in `dtype`."""
+    heads, (m, d), n = q.shape[1], q.shape[2:], k.shape[2]
+    k, v = (xp.repeat(each, heads // each.shape[1], axis=1) for each in (k, v))  # (batch, heads, n, D) each
+    factor = (1 / xp.sqrt(xp.asarray(float(d))) if scale is None else scale) * float(np.log2(np.e))
+    scores = xp.matmul(q, xp.matrix_transpose(k)) * factor  # (batch, heads, m, n)
+    met = np.arange(n) <= (np.arange(m) + n - m)[:, None] if causal else np.ones((m, n), bool)  # (m, n)
+    some = xp.asarray(met.any(axis=1))  # (m,)
+    scores = xp.where(xp.asarray(met), scores, -np.inf)  # (batch, heads, m, n)
+    largest = xp.where(xp.expand_dims(some, axis=1), xp.max(scores, axis=3, keepdims=True), 0.0)  # (batch, heads, m, 1)
+    powers = xp.exp2(scores - largest)  # (batch, heads, m, n)
+    total = xp.sum(powers, axis=3, keepdims=True)  # (batch, heads, m, 1)
+    share = xp.where(xp.expand_dims(some, axis=1), 1 / xp.where(total == 0, 1.0, total), 0.0)  # (batch, heads, m, 1)
+    o = xp.matmul(xp.kept_in(powers, dtype), v) * share  # (batch, heads, m, D)
+    lse = xp.squeeze(xp.log2(xp.where(total == 0, 1.0, total)) + largest, axis=3)  # (batch, heads, m)
+    return o, xp.where(some, lse, -np.inf)
+
+
+def scaled_blocks(xp: Any, a: Array, b: Array, a_scale: Array, b_scale: Array) -> Array:
+    """(M, N): the sum over blocks of K of products of a (M, K) and b (N, K), each times the scales of its block: a_scale (M,
+    blocks), b_scale (blocks of N, blocks)."""
+    of_columns = xp.repeat(b_scale, SCALED, axis=0)[: b.shape[0], :]  # (N, blocks)
+    total: Any = 0.0
+    for block in range(a_scale.shape[1]):
+        taken = slice(block * SCALED, (block + 1) * SCALED)
+        inner = xp.matmul(a[:, taken], xp.matrix_transpose(b[:, taken]))  # (M, N)
+        total = total + inner * a_scale[:, block : block + 1] * xp.matrix_transpose(of_columns[:, block : block + 1])  # (M, N)
+    return total
