@@ -37,6 +37,7 @@ from tests.faults.mutants import Mutant
 from tests.faults.your_kernels.collected import MUTANTS, NAMES, written
 
 DRAWN = 20  # generated cases of a mutant on each target, besides the required ones
+SEEDS, SIMPLE = 9, 8  # draws repeat themselves: so many seeds are asked for what is left, each of which begins with simple cases
 UNDECIDED = {"outside the bound"}  # of a case whose real values are not known: it has no family
 INCONCLUSIVE = 0.05
 SECONDS = 300  # what the right kernels may take
@@ -67,12 +68,22 @@ def judge_right(work: Path, names: Sequence[str]) -> bool:
     return ended.returncode == 0 and wall < SECONDS
 
 
+def generated(address: str, there: Target, count: int) -> list[Case]:
+    """`count` cases of a described kernel that differ, or fewer where there are no more."""
+    found: dict[str, Case] = {}
+    for seed in range(SEEDS):
+        found |= {case.key: case for case in CaseSource(address, there, seed=seed).drawn(count - len(found) + SIMPLE)}
+        if len(found) >= count:
+            break
+    return list(found.values())[:count]
+
+
 def cases_of(address: str, drawn: int, where: Sequence[Target], required: bool) -> Iterator[tuple[Case, Target]]:
     """The required cases of a described kernel on each target, if asked for, and `drawn` generated ones."""
     lists = []
     for there in where:
-        source = CaseSource(address, there)
-        lists.append([(case, there) for case in (source.required() if required else []) + source.drawn(drawn)])
+        first = CaseSource(address, there).required() if required else []
+        lists.append([(case, there) for case in first + generated(address, there, drawn)])
     yield from in_turns(lists)
 
 
