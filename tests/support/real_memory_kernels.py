@@ -102,3 +102,13 @@ def masked_product(a, b, out, k, SIZE: tl.constexpr):
         right = tl.load(b + (first + steps)[:, None] * SIZE + rows[None, :], mask=inside[:, None], other=0.0)
         total = tl.dot(left, right, total)
     tl.store(out + rows[:, None] * SIZE + rows[None, :], total)
+
+
+@triton.jit
+def in_place(y, BLOCK: tl.constexpr):
+    """y = y / 3, and 1 more in programs from 4 on: which programs cannot do together."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(y + at) / 3
+    tl.store(y + at, value)
+    if tl.program_id(0) > 3:
+        tl.store(y + at, value + 1)

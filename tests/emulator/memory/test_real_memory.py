@@ -264,3 +264,12 @@ def test_signalling_nans_are_read_without_a_warning() -> None:
         for dtype, words in ((torch.float32, torch.int32), (torch.bfloat16, torch.int16), (torch.float16, torch.int16)):
             nan = torch.full((8,), {4: 0x7F800001, 2: 0x7F81 if dtype is torch.bfloat16 else 0x7C01}[dtype.itemsize], dtype=words)
             assert np.isnan(device.real_values(nan.view(dtype)).value).all()
+
+
+def test_batches_that_are_taken_back_take_their_real_values_back() -> None:
+    x, y = drawn(256), torch.zeros(256)
+    with reals() as device:
+        kernels.scaled[(2,)](x, y, 1 / 7, 256, BLOCK=128)
+        kernels.in_place[(8,)](y, BLOCK=32)
+        assert device.launches[-1].one_by_one
+        assert agrees(device, y, x.double().numpy() / 21 + (np.arange(256) >= 128)).all()
