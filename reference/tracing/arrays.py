@@ -76,7 +76,6 @@ class Traced:
     kept: frozenset[str] = frozenset()  # formats in which a matrix product may take it; empty: its own
     scaled: bool = False  # a narrow operand and its scales, which may be put on sums instead
     __array_priority__ = 1000
-    __array_ufunc__ = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -179,6 +178,17 @@ class Traced:
     def __iter__(self) -> Any:
         return (self[place] for place in range(len(self)))
 
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *operands: Any, **named: Any) -> Any:
+        """An operator between a NumPy scalar and an array is ours; any other function of NumPy is named."""
+        name = _OF_NUMPY.get(ufunc.__name__, ufunc.__name__)
+        plain = all(isinstance(each, (Traced, np.generic)) or np.ndim(each) == 0 for each in operands)
+        if method != "__call__" or named or not plain or len(operands) != 2 or name not in OPERATIONS:
+            raise Untraceable(f"numpy.{ufunc.__name__}", "use the function of xp")
+        return OPERATIONS[name](self.trace, *operands)
+
+    def __array_function__(self, function: Any, types: Any, operands: Any, named: Any) -> Any:
+        raise Untraceable(f"{function.__module__}.{function.__name__}", "use the function of xp")
+
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise Untraceable("numpy of a traced array", "use the functions of xp")
 
@@ -198,6 +208,10 @@ class Traced:
 
     def __hash__(self) -> int:
         return id(self)
+
+
+_OF_NUMPY = {"true_divide": "divide", "power": "pow", "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift"}
+"""Names of NumPy's operators -> the standard's, where they differ."""
 
 
 def _operator(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
