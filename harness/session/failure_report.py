@@ -53,9 +53,11 @@ def failure_report(contract: str, target: str, case: Case, verdict: Verdict, not
     for said in details.get("clusters", ()):
         parts.append(Text(f"  - {said}"))
     if len(details.get("first", ())) > 1:
-        words = Table("at", "got", "expected", "ulp", box=None, padding=(0, 2), header_style="dim")
+        more = ("without rounding", "mathematics") if "real value" in details["first"][0] else ()
+        words = Table("at", "got", "expected", "ulp", *more, box=None, padding=(0, 2), header_style="dim")
         for row in details["first"]:
-            words.add_row(str(row["at"]), row["got"], row["expected"], "" if row["ulp"] is None else str(row["ulp"]))
+            real = (row["real value"], row["exact"]) if more else ()
+            words.add_row(str(row["at"]), row["got"], row["expected"], "" if row["ulp"] is None else str(row["ulp"]), *real)
         parts.append(words)
     if details.get("heat") and cells(details["heat"]) > 1:
         parts.append(Text(heat_map(details["heat"]), style="red"))

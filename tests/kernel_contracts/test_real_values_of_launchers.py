@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 
 from bitverdict.harness.emulator import LaunchOptions, emulated
+from bitverdict.harness.frontends.main import main
 from bitverdict.harness.judge.beside_emulated import NOT_HELD
 from bitverdict.harness.judge.devices import device_of, entered, multiprocessors_of
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import case_from_record
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.kernels.matmul import Problem
@@ -66,6 +68,18 @@ def test_lost_precision_names_what_the_bound_is_for(tmp_path: Path) -> None:
     found = judged(launcher(tmp_path, narrowed), m=17, n=18, k=640)
     assert found.outcome is Outcome.LOST_PRECISION
     assert found.details["largest rounding"].endswith("% is for the sum of 640 products, and more was lost")
+
+
+def test_the_command_switches_real_values_off(capsys: pytest.CaptureFixture) -> None:
+    words = ["--launcher", f"{LAUNCHERS}:restarted", "--target", "emulated:sm_90", "--max-cases", "1", "--jobs", "1"]
+    for more, basis in (([], "real values, bound 1"), (["--no-real-values"], "│ bound 1")):
+        assert main(["run", "matmul", *words, *more]) in (0, 3)  # 3: cases of the required ones were not judged
+        assert basis in capsys.readouterr().out
+
+
+def test_a_case_without_real_values_goes_through_json() -> None:
+    case = Case(contract="matmul", problem=Problem(m=1, n=2, k=3), real_values=False)
+    assert case_from_record(MATMUL, case.to_json()) == case and "real_values" not in replace(case, real_values=True).to_json()
 
 
 # ------------------------------------------------------------------------------------------------------------ on a real GPU

@@ -72,6 +72,17 @@ def test_the_first_wrong_words_stand_line_below_line_in_columns() -> None:
         assert {line.find(word) for line in told[3:5]} == {told[2].find(name)}, "under its head"
 
 
+def test_values_without_rounding_stand_beside_the_words() -> None:
+    rows = [
+        {"at": [at], "got": "0x1 (1)", "expected": "0x2 (2)", "ulp": None, "real value": "1.5", "exact": "2 +- 1e-16"}
+        for at in (0, 1)
+    ]
+    verdict = Verdict(decision=Decision.FAIL, outcome=Outcome.WRONG_MATHEMATICS, message="2 differ", details={"first": rows})
+    head, first, *_ = text_of(failure_report("mine", "emulated:sm_90", case(), verdict, [], "replay")).splitlines()[2:]
+    assert head.split() == ["at", "got", "expected", "ulp", "without", "rounding", "mathematics"]
+    assert first.find("1.5") == head.find("without") and first.find("2 +- 1e-16") == head.find("mathematics")
+
+
 def test_a_tile_with_one_right_word_of_many_is_not_drawn_as_all_wrong() -> None:
     words = np.arange(200 * 600, dtype=np.uint32).reshape(200, 600)
     expected = ExpectedOutput(name="c", format="fp32", shape=words.shape, words=words, tile=(200, 200))
