@@ -91,8 +91,6 @@ class Watched:
         if launcher:
             check_launcher(resolve(contract), launcher)
         sources = [CaseSource(contract, target, self.seed, launcher) for target in self.targets]
-        if not any(source.required() for source in sources):
-            raise UsageError(f"{launcher or contract}: no case is left by its requires; mend the attribute")
         return Selection(self.expression).of(sources)
 
 
@@ -203,7 +201,7 @@ def _judge(pool: WorkerPool, watched: Watched, first: list[dict], tell: Callable
         return
     sources = [replace(source, before=_cases(source, first)) for source in sources]
     profile = Profile("watch", draws=0, seconds=None, node_seconds=None, shrink_seconds=watched.reduce_for)
-    telling = Telling(tell, sum(len(source.required()) for source in sources))
+    telling = Telling(tell)
     session = Session(pool, profile, observers=[telling], until_failure=True)
     tell({"event": "files", "files": _files(file)})
     session.run(sources)
@@ -228,6 +226,9 @@ def _told(session: Session, telling: Telling, tell: Callable[[Event], None], kin
         case = bug.case.to_json() if bug.verdict.failed else None
         tell({"event": "report", "report": bug.report(near=Path.cwd()), "case": case})
     why = [] if bugs else tables.not_run_lines(session.tally)
+    if not telling.number:
+        tell({"event": "refused", "why": "; ".join(why[:3]) or "its requires takes no case; mend the attribute"})
+        return False
     tell({"event": "judged", "kind": kind, "cases": telling.number, "failed": len(bugs), "why": why[:3]})
     if bugs or not session.tally.ran:
         tell({"event": "drawn", "cases": telling.number})
@@ -238,8 +239,11 @@ def _told(session: Session, telling: Telling, tell: Callable[[Event], None], kin
 class Telling(Observer):
     """Tells of each verdict as it is counted."""
 
-    def __init__(self, tell: Callable[[Event], None], of: int) -> None:
-        self.tell, self.of, self.number = tell, of, 0
+    def __init__(self, tell: Callable[[Event], None]) -> None:
+        self.tell, self.of, self.number = tell, 0, 0
+
+    def expect(self, more: int) -> None:
+        self.of = self.of or more  # of the required cases: the others are without end
 
     def counted(self, case: Case, name: str, target: str, classes: dict[str, str | int], verdict: Verdict) -> None:
         if verdict.outcome == "cancelled":

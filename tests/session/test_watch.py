@@ -155,7 +155,7 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
     """What a round tells of a file, until nothing more comes of it or `enough` of its verdicts did."""
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
     file = tmp_path / "mine.py"
-    watched = Watched("", f"{file}:CONTRACT", (target("emulated:sm_90"),), jobs=1, timeout=3.0)
+    watched = Watched("", f"{file}:CONTRACT", (target("emulated:sm_90"),), jobs=1, timeout=60.0)
 
     def judge(text: str, *, first: tuple[dict, ...] = (), enough: int = 1000) -> list[Any]:
         file.write_text("# nothing yet\n")
@@ -205,6 +205,12 @@ def test_a_round_judges_what_was_saved_after_it_was_forked(judged: Judge, tmp_pa
 def test_a_file_that_cannot_be_judged_is_told_in_one_line(text: str, said: Any, judged: Judge) -> None:
     last = judged(text)[-1]
     assert last == said if isinstance(said, dict) else said in last["why"] and "\n" not in last["why"]
+
+
+def test_a_kernel_of_which_no_case_is_judged_is_told_so(judged: Judge) -> None:
+    needy = "from bitverdict.kernels.features import Feature\nCONTRACT = VectorAdd(requires=frozenset({Feature.TCGEN05}))\n"
+    last = judged("from tests.support.vector_add import VectorAdd\n" + needy)[-1]
+    assert last["event"] == "refused" and "lacks tcgen05.mma" in last["why"]
 
 
 def test_a_crash_of_the_kernel_is_a_verdict(judged: Judge) -> None:
