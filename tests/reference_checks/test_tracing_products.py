@@ -11,6 +11,7 @@ import pytest
 from bitverdict.reference.formats import FORMATS, FP32, decode, encode
 from bitverdict.reference.scalar_arithmetic import fp32
 from bitverdict.reference.tensor_core import INSTRUCTIONS, Instruction, product
+from bitverdict.reference.tensor_core.block_scaled import scaled_product
 from bitverdict.reference.tracing import TracedOutput, trace
 from tests.reference_checks.test_tracing_bounds import keys
 
@@ -152,6 +153,29 @@ def test_scales_may_be_put_on_the_sums_of_blocks() -> None:
     assert not outside(output, found)
     swapped = found * np.float32(1.25)
     assert outside(output, swapped)
+
+
+def test_each_block_scaled_instruction_lies_in_the_interval() -> None:
+    """Scales of e8m0 and ue4m3, written as a product of the operand and its repeated scales."""
+    rng = np.random.default_rng(7)
+    rules = [rule for rule in INSTRUCTIONS if rule.scale is not None and rule.arch == "sm_100" and rule.d == "fp32"]
+    assert len(rules) > 20
+    for rule in rules:
+        n = rule.scale_block or 1
+        a, b = codes(rule.a, (3, 4 * n), rng, "wide"), codes(rule.b, (5, 4 * n), rng, "normal")
+        if rule.scale == "e8m0":
+            scales = [rng.integers(120, 134, (rows, 4)).astype(np.uint8) for rows in (3, 5)]
+        else:
+            scales = [encode(FORMATS[str(rule.scale)], rng.uniform(0.5, 8, (rows, 4))) for rows in (3, 5)]
+
+        def scaled(xp: Any, a: Any, b: Any, sa: Any, sb: Any, n: int = n) -> Any:
+            return (a * xp.repeat(sa, n, axis=1)) @ (b * xp.repeat(sb, n, axis=1)).T
+
+        pairs = [(rule.a, a), (rule.b, b), *((str(rule.scale), each) for each in scales)]
+        (output,) = trace(scaled, pairs, arch="sm_100")
+        found = scaled_product(rule, a, scales[0], np.ascontiguousarray(b.T), scales[1]).view(np.float32)
+        assert not outside(output, found) and not output.interval("fp32")[3].any(), rule.name
+        assert outside(output, found * np.float32(1.01)), rule.name
 
 
 def test_batches_vectors_and_empty_sums() -> None:
