@@ -12,7 +12,9 @@ import pytest
 import torch
 
 from bitverdict.harness.emulator import LaunchOptions, emulated
+from bitverdict.harness.emulator import device as emulated_device
 from bitverdict.harness.emulator.frontend import kept_translations
+from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
 from bitverdict.harness.emulator.memory.real_memory import RealValues
 from bitverdict.harness.emulator.numerics import real_constants
 from bitverdict.harness.emulator.numerics import real_values as arithmetic
@@ -255,6 +257,18 @@ def test_errors_bound_what_moving_the_operands_does() -> None:
                 off = np.abs(moved.value - whole.value) * (1 - 2.0**-50) - 2.0**-52 - (0.0 if moved.error is None else moved.error)
                 assert (off <= (0.0 if whole.error is None else whole.error)).all(), name
         assert whole.error is None or np.isfinite(whole.error).mean() > 0.9, name
+
+
+def test_a_sum_that_is_enclosed_has_one_real_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a sum takes its product in unrounded is rounding."""
+    monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())
+    monkeypatch.setattr(emulated_device, "_translations", {})
+    monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
+    x, y, out = drawn(ROW), drawn(ROW, seed=1), torch.empty(ROW)
+    with reals() as device:
+        kernels.product_and_sum[(1,)](x, y, out, N=ROW)
+        assert device.enclosure(out) is not None and not device.hangs
+        hold(device.real_values(out), x.double().numpy() * y.double().numpy() + y.double().numpy())
 
 
 def test_a_program_with_real_values_goes_to_disk() -> None:
