@@ -6,6 +6,7 @@ python -m benchmarks.named_causes [--only TEXT] [--collection NAME]
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -17,11 +18,12 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Verdict
 from bitverdict.harness.session.causes import Causes
-from tests.faults.causes import matmul_launchers, shipped_kernels
+from tests.faults.causes import matmul_launchers, shipped_kernels, your_kernels
 from tests.faults.causes.record import Explained
 from tests.faults.mutants import mutant_source, write_mutant
+from tests.faults.your_kernels.collected import written
 
-COLLECTIONS = {"launchers": matmul_launchers.BUGS, "kernels": shipped_kernels.BUGS}
+COLLECTIONS = {"launchers": matmul_launchers.BUGS, "kernels": shipped_kernels.BUGS, "described": your_kernels.BUGS}
 MOST_CASES = 60  # of the required ones
 MOST_FAILURES = 6  # of one bug: what a run sees of it
 
@@ -29,7 +31,10 @@ MOST_FAILURES = 6  # of one bug: what a run sees of it
 def verdicts_on(bug: Explained, directory: Path) -> list[tuple[Case, Verdict]]:
     """The first failing cases of the bug that one run shows, and their verdicts; those of the first one's outcome."""
     machine = target(bug.on)
-    if bug.launcher:
+    if bug.contract == "described":
+        sys.path.insert(0, str(directory))  # as pytest does with the folder of a test
+        contract, launcher = resolve(written(bug.mutant, directory)), ""
+    elif bug.launcher:
         file = directory / f"{bug.mutant.stem}.py"
         file.write_text(mutant_source(bug.mutant))
         contract, launcher = resolve(bug.contract), f"{file}:{bug.launcher}"

@@ -16,7 +16,7 @@ import numpy as np
 from bitverdict.harness.judge.classify import Seen
 from bitverdict.harness.judge.compare import held
 from bitverdict.harness.judge.diagnose import values
-from bitverdict.harness.judge.explain.changed_operands import changed_indices, changed_operands, padded
+from bitverdict.harness.judge.explain.changed_operands import changed_indices, changed_operands, missing_elements, padded
 from bitverdict.harness.judge.explain.changed_operations import Change, changes_of, stopped_after
 from bitverdict.harness.judge.explain.evaluation import changed, evaluated, on_sample, operations
 from bitverdict.harness.judge.explain.evidence import Evidence, Finding, learned_noise
@@ -34,6 +34,12 @@ SECONDS = 2.0  # of this thread, for one failure: beyond them nothing is said
 FP32_CHAIN = 2.0**-20  # of its magnitude: what a few fp32 operations and functions lose before a store hides it
 COARSE_OPERANDS, COARSE_SUMS = ("e4m3", "e5m2"), 2.0**-12  # fp8 products that keep 13 bits of a sum
 SAME = 1e-6  # of its size: how far float64 may take the mathematics from what is expected
+MOST_TOLD = 2  # things of different names that give one result on a case
+PLACES = {
+    "tile of another program", "moved", "first block for all", "shifted operand", "first for all", "halves exchanged",
+    "neighbours exchanged", "reversed operand", "rows and columns exchanged", "transposed operand", "block of another step",
+}  # fmt: skip
+"""Kinds that name one movement by the operand or by the result."""
 ALIKE = 1e-9  # predictions that differ by less, of their size, are one
 
 
@@ -71,7 +77,8 @@ def cause_of(
         evidence = _evidence(mathematics, expected, seen, differs, decided, tile, launches, outcome)
         if evidence is None:
             return None
-        return chosen(_findings(mathematics, evidence, outcome, deadline))
+        found = _findings(mathematics, evidence, outcome, deadline)
+        return chosen(found, generic=_generic(mathematics, evidence))
     except _TooLong:
         return None
 
@@ -84,19 +91,33 @@ def _value_alone(expected: ExpectedOutput) -> Mathematics | None:
     return None if exact is None else Mathematics(function=lambda xp: exact, operands={}, outputs=(expected.name,))
 
 
-def chosen(findings: Iterable[Finding]) -> Cause | None:
-    """The cause of which `findings` speak; None where they mean different things."""
+def chosen(findings: Iterable[Finding], *, generic: bool = True) -> Cause | None:
+    """The cause of which `findings` speak. None where they predict different results, or where too many different things give
+    one result; of two both are said. A finding that holds everywhere comes before those that hold in a part.
+
+    `generic`: no axis is so short that places of different names are one place."""
     found = list(findings)
+    found = [each for each in found if not each.fit.where] or found
     if not found:
         return None
-    first = found[0]
+    first, told = found[0], [found[0].sentence]
     for other in found[1:]:
-        if other.kind != first.kind and not _one_result(first, other):
+        if other.sentence in told or (other.kind == first.kind and other.prediction is None is first.prediction):
+            continue
+        if not _one_result(first, other):
             return None
-        if other.kind == first.kind and other.sentence != first.sentence and not _one_result(first, other):
-            return None
+        if not (generic and {first.kind, other.kind} <= PLACES):
+            told.append(other.sentence)
+    if len(told) > MOST_TOLD:
+        return None
     where = f" ({first.fit.where})" if first.fit.where else ""
-    return Cause(first.kind, first.sentence + where)
+    return Cause(first.kind, ", or ".join(told) + where)
+
+
+def _generic(mathematics: Mathematics, evidence: Evidence) -> bool:
+    """Whether each axis of the operands and of the output has three elements at least."""
+    shapes = [np.shape(values) for values in mathematics.operands.values()] + [evidence.exact.shape]
+    return all(size > 2 for shape in shapes for size in shape)
 
 
 def _one_result(one: Finding, other: Finding) -> bool:
@@ -175,7 +196,7 @@ def _findings(mathematics: Mathematics, evidence: Evidence, outcome: Outcome, de
             if time.thread_time() > deadline:
                 raise _TooLong
             prediction = _tried(predict)
-            if prediction is not None and (fit := evidence.fit(prediction)):
+            if prediction is not None and (fit := evidence.fit(prediction)) and (kind != "zero" or fit.where or evidence.sharp):
                 yield Finding(kind, sentence, fit, prediction)
     if outcome is not Outcome.WRONG_MATHEMATICS:
         for each in (of_the_store, saturated):
@@ -206,6 +227,7 @@ def _hypotheses(mathematics: Mathematics, evidence: Evidence) -> Iterator[Hypoth
     yield from of_arrays(turned(evidence))
     yield from of_operands(changed_operands(mathematics, evidence.k_block))
     yield from of_operands(changed_indices(mathematics))
+    yield from of_operands(() if mathematics.linear else missing_elements(mathematics))
     done = operations(mathematics)
     for operation in done:
         for kind, sentence, change in changes_of(operation):

@@ -11,7 +11,7 @@ from bitverdict.harness.judge.explain.evaluation import evaluated, rounded
 from bitverdict.harness.model.mathematics import Mathematics
 
 Operands = Mapping[str, np.ndarray]
-LETTERS = "ij"
+TILES = (16, 32, 64, 128, 256, 512, 1024)
 
 
 def changed_operands(mathematics: Mathematics, k_block: int | None) -> Iterator[tuple[str, str, Operands]]:
@@ -42,6 +42,7 @@ def changed_operands(mathematics: Mathematics, k_block: int | None) -> Iterator[
             yield "scale ignored", f"equals the result with {name} ignored (all ones)", {**given, name: np.ones_like(values)}
             yield "scale twice", f"equals the result with {name} applied twice", {**given, name: values * values}
         elif np.issubdtype(values.dtype, np.floating):
+            yield "added", f"equals the result of {name} plus 1", {**given, name: values + 1}
             yield "magnitude", f"equals the result of |{name}|", {**given, name: np.abs(values)}
     pairs = [name for name, values in given.items() if isinstance(values, np.ndarray)]
     for place, one in enumerate(pairs):
@@ -83,9 +84,10 @@ def _along(
     first = np.take(values, [0], axis=axis)
     which = f"the first scale of {name} along {label}" if blocked else f"{name} at {label or f'axis {axis}'} = 0"
     yield "first for all", f"takes {which} for all", np.broadcast_to(first, values.shape)
-    if k_block and length > k_block and not blocked:
-        said = f"takes {name} at {label or f'axis {axis}'} = 0 to {k_block - 1} for each block of it"
-        yield "first block for all", said, np.take(values, np.arange(length) % k_block, axis=axis)
+    for block in [k_block] if k_block else TILES:
+        if block is not None and length > block and not blocked:
+            said = f"takes {name} at {label or f'axis {axis}'} = 0 to {block - 1} for each block of it"
+            yield "first block for all", said, np.take(values, np.arange(length) % block, axis=axis)
     yield "reversed operand", f"equals the result of {name} in reverse along {label or f'axis {axis}'}", np.flip(values, axis)
     if length % 2 == 0 and length > 2 and not whole:
         swapped = np.take(values, np.arange(length) ^ 1, axis=axis)
@@ -134,6 +136,24 @@ def changed_indices(mathematics: Mathematics) -> Iterator[tuple[str, str, Operan
         if values.ndim == 1 and values.size > 1:
             yield "index", f"takes {name} in ascending order", {**given, name: np.sort(values)}
             yield "index", f"takes the place in {name} for the number there", {**given, name: np.arange(values.size)}
+
+
+def missing_elements(mathematics: Mathematics) -> Iterator[tuple[str, str, Operands]]:
+    """The last element of an axis, or all from a multiple of a tile on, as a mask that ends too early fills it: zero or -inf."""
+    given = mathematics.operands
+    for name, values in given.items():
+        if not isinstance(values, np.ndarray) or not values.ndim or not np.issubdtype(values.dtype, np.floating):
+            continue
+        length, axis = values.shape[-1], values.ndim - 1
+        for start in sorted({length - 1, *(length - length % size for size in TILES if size < length and length % size)}):
+            which = "its last element" if start == length - 1 else f"its elements from {start} on"
+            for fill in (0.0, -np.inf):
+                at = np.arange(length) >= start
+                yield (
+                    "element left out",
+                    f"takes {name} without {which} along axis {axis}",
+                    {**given, name: np.where(at, fill, values)},
+                )
 
 
 def padded(mathematics: Mathematics, output: str) -> Iterator[tuple[str, str, Callable[[], np.ndarray]]]:

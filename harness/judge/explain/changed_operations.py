@@ -12,6 +12,7 @@ import numpy as np
 
 from bitverdict.harness.judge.explain.evaluation import Operation, written
 
+TILES = (16, 32, 64, 128, 256, 512, 1024)
 Change = Callable[[Callable, tuple, dict], Any]
 SAID = {"add": "the addition of", "subtract": "the subtraction of", "multiply": "the factor", "divide": "the division by",
         "true_divide": "the division by"}  # fmt: skip
@@ -136,6 +137,12 @@ def _of_two(name: str, texts: tuple[str, ...], given: tuple, operation: Operatio
             lambda function, args, _: args[0] * args[0] * args[1],
         )
     if name in ("divide", "true_divide"):
+        for size in dict.fromkeys(np.shape(first)):
+            if size > 1:
+                yield "divisor", f"equals the reference divided by {size} (the size of an axis), not by {texts[1]}", _divided(size)
+        if np.ndim(first):
+            said = f"equals the reference with 1 in the place of {texts[0]} above {texts[1]}"
+            yield "left out", said, lambda function, args, _: np.ones(np.shape(args[0])) / args[1]
         yield (
             "sign",
             f"equals the reference with a multiplication by {texts[1]}, not a division",
@@ -177,11 +184,9 @@ def _of_reduction(operation: Operation) -> Iterator[tuple[str, str, Change]]:
     if axis is None or data.ndim == 0 or data.shape[axis] < 2:
         return
     name, text, length = operation.name, operation.texts[0], data.shape[axis]
-    for part, said in ((slice(None, -1), "last"), (slice(1, None), "first")):
-        sliced = _sliced(axis, part)
-        if name in ("mean", "var", "std"):
-            continue
-        yield "element left out", f"equals the reference with {name}({text}) without its {said} element", sliced
+    for part, said in _parts(length):
+        if name not in ("var", "std"):
+            yield "element left out", f"equals the reference with {name}({text}) {said}", _sliced(axis, part, name == "mean")
     if name in ("max", "amax", "min", "amin"):
         yield "fill", f"equals the reference with a zero among {name}({text}): masked elements count", _with_zero(axis)
     if name in ("max", "amax") and length > 1:
@@ -199,11 +204,26 @@ def _axis(operation: Operation) -> int | None:
     return axis if isinstance(axis, int) else None
 
 
-def _sliced(axis: int, part: slice) -> Change:
+def _parts(length: int) -> Iterator[tuple[slice, str]]:
+    """Parts of a reduced axis that a loop may take for all of it, each once."""
+    parts = {(0, 0): "of no element", (0, length - 1): "without its last element", (1, length): "without its first element"}
+    for size in (size for size in TILES if size < length):
+        last = length - (length % size or size)
+        parts.setdefault((0, last), f"without its tail from {last} on")
+        parts.setdefault((last, length), f"of its last block alone, from {last} on")
+        parts.setdefault((0, size), f"of its first block alone, up to {size}")
+    for (start, end), said in parts.items():
+        yield slice(start, end), said
+
+
+def _sliced(axis: int, part: slice, mean: bool) -> Change:
     def change(function: Callable, args: tuple, kwargs: dict) -> Any:
         index: list[Any] = [slice(None)] * np.ndim(args[0])
         index[axis] = part
-        return function(args[0][tuple(index)], *args[1:], **kwargs)
+        taken = args[0][tuple(index)]
+        if mean:
+            return np.sum(taken, *args[1:], **kwargs) / np.shape(args[0])[axis]
+        return function(taken, *args[1:], **kwargs)
 
     return change
 
@@ -215,6 +235,10 @@ def _with_zero(axis: int) -> Change:
         return function(np.concatenate([args[0], np.zeros(shape)], axis=axis), *args[1:], **kwargs)
 
     return change
+
+
+def _divided(size: int) -> Change:
+    return lambda function, args, kwargs: args[0] / size
 
 
 def _scaled(factor: float) -> Change:

@@ -20,6 +20,7 @@ INFIX = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "true_divi
          "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!=",
          "logical_and": "&", "logical_or": "|", "bitwise_and": "&", "bitwise_or": "|", "floor_divide": "//",
          "remainder": "%"}  # fmt: skip
+LARGEST = FORMATS["fp32"].largest  # beyond it a changed reference overflows, as the kernel's fp32 does
 _CREATED = ("arange", "asarray", "empty", "eye", "full", "linspace", "ones", "zeros")
 
 
@@ -54,6 +55,8 @@ class _Run:
                 result = self.change(function, plain, kept)
             else:
                 result = function(*plain, **kept)
+            if self.change is not None and isinstance(result, np.ndarray) and result.dtype == np.float64:
+                result = np.where(np.abs(result) > LARGEST, np.copysign(np.inf, result), result)
         if self.keep:
             self.seen.append(Operation(number, name, texts, plain, kept, result))
         text = _written(name, texts)

@@ -22,6 +22,7 @@ ENOUGH = 26.0  # bits: of the few hundred hypotheses that are tested none holds 
 MOST_BITS = 40.0  # that one element counts
 EPSILON = 2.0**-47  # float64's rounding of a few hundred sums, of their magnitude
 SAMPLED = 8  # wrong elements that a prediction is tried on first
+WILD_BITS = 2.0  # that each NaN or infinity counts, where others are none
 MOST_LISTED = 4  # rows, columns or tiles that are named one by one
 
 
@@ -110,18 +111,23 @@ class Evidence:
 
     def tells(self, prediction: np.ndarray, where: np.ndarray) -> float:
         """Bits that the elements `where`, which are as predicted, tell of the prediction; equal ones count once."""
+        wild = where & ~np.isfinite(prediction)
+        bits = min(WILD_BITS * int((wild & np.isfinite(self.exact)).sum()), MOST_BITS) if not wild[where].all() else 0.0
         there = where & np.isfinite(prediction) & np.isfinite(self.exact) & np.isfinite(self.seen)
         rows = np.stack([prediction[there], self.exact[there], self.seen[there]], axis=1)  # (elements, 3)
         slack = self.slack(prediction)[there]
         off = np.abs(rows[:, 0] - rows[:, 1])
         telling = off > 2 * slack
         if not telling.any():
-            return 0.0
+            return bits
         rows, slack, off = rows[telling], slack[telling], off[telling]
-        _, first = np.unique(rows[:, :2], axis=0, return_index=True)
+        _, first = np.unique(_coarse(rows[:, :2]), axis=0, return_index=True)
         step = _lattice(rows[first])
-        chance = np.clip(np.maximum(slack[first], step) / off[first], 2.0**-MOST_BITS, 0.5)
-        return float(-np.log2(chance).sum())
+        scale = off[first]
+        if self.format not in FORMATS:  # integers: what another number would be off
+            scale = np.maximum(scale, self.exact[there].std())
+        chance = np.clip(np.maximum(slack[first], step) / scale, 2.0**-MOST_BITS, 0.5)
+        return bits + float(-np.log2(chance).sum())
 
     @property
     def parts(self) -> Iterator[tuple[np.ndarray, str]]:
@@ -157,6 +163,12 @@ def half_ulp(format_name: str, value: np.ndarray) -> np.ndarray:
     magnitude = np.where(np.isfinite(value), np.abs(value), 0.0)
     exponent = np.maximum(np.frexp(np.maximum(magnitude, found.smallest_normal))[1] - 1, -1000)
     return np.ldexp(1.0, exponent - found.mantissa_bits - 1)
+
+
+def _coarse(given: np.ndarray) -> np.ndarray:
+    """`given` to three digits: elements that are nearly equal tell nothing new."""
+    mantissa, exponent = np.frexp(given)
+    return np.ldexp(np.rint(mantissa * 1024), exponent - 10)
 
 
 def _lattice(given: np.ndarray) -> float:

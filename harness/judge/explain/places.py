@@ -52,8 +52,9 @@ def _each(evidence: Evidence) -> Iterator[tuple[str, str, np.ndarray]]:
     wrong = evidence.differs & np.isfinite(evidence.exact) & np.isfinite(evidence.seen)
     if wrong.any() and (added := float(np.rint(np.median(evidence.seen[wrong] - evidence.exact[wrong])))):
         yield "added", f"equals the result plus {added:g}", evidence.exact + added
-    yield "cut", "negative results are zero", np.maximum(evidence.exact, 0.0)
-    yield "cut", "positive results are zero", np.minimum(evidence.exact, 0.0)
+    if (evidence.exact > 0).any() and (evidence.exact < 0).any():
+        yield "cut", "negative results are zero", np.maximum(evidence.exact, 0.0)
+        yield "cut", "positive results are zero", np.minimum(evidence.exact, 0.0)
     yield "magnitude", "equals the magnitude of the result", np.abs(evidence.exact)
 
 

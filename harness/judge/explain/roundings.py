@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from bitverdict.harness.judge.explain.changed_operands import rounded_operands
+from bitverdict.harness.judge.explain.changed_operations import REDUCED
 from bitverdict.harness.judge.explain.evaluation import changed, operations, rounded
 from bitverdict.harness.judge.explain.evidence import ENOUGH, Evidence, Finding, Fit, half_ulp
 from bitverdict.harness.judge.explain.sums import BLOCKS, weighted
@@ -180,6 +181,23 @@ def of_operands_and_operations(mathematics: Mathematics, evidence: Evidence) -> 
                 result = np.asarray(function(*args, **kwargs))
                 return np.where(np.isfinite(result), rounded(np.where(np.isfinite(result), result, 0.0), name), result)
 
+            def from_narrow(function, args, kwargs, name=name):  # type: ignore[no-untyped-def]
+                given = np.asarray(args[0])
+                return function(
+                    np.where(np.isfinite(given), rounded(np.where(np.isfinite(given), given, 0.0), name), given),
+                    *args[1:],
+                    **kwargs,
+                )
+
+            if each.name in REDUCED:
+                made = changed(mathematics, each.number, from_narrow)[evidence.name]
+                if fit := evidence.fit(made):
+                    yield Finding(
+                        "rounded operation",
+                        f"equals the reference with {each.texts[0]} rounded to {name} in {each.name}",
+                        fit,
+                        made,
+                    )
             made = changed(mathematics, each.number, narrowed)[evidence.name]
             if fit := evidence.fit(made):
                 yield Finding(
