@@ -196,8 +196,10 @@ def _findings(mathematics: Mathematics, evidence: Evidence, outcome: Outcome, de
             if time.thread_time() > deadline:
                 raise _TooLong
             prediction = _tried(predict)
-            if prediction is not None and (fit := evidence.fit(prediction)) and (kind != "zero" or fit.where or evidence.sharp):
+            if prediction is not None and (fit := evidence.fit(prediction)) and (kind != "zero" or fit.where or mathematics.linear):
                 yield Finding(kind, sentence, fit, prediction)
+    if outcome is Outcome.LOST_PRECISION:
+        yield from _overflows(mathematics, evidence)
     if outcome is not Outcome.WRONG_MATHEMATICS:
         for each in (of_the_store, saturated):
             yield from each(evidence)
@@ -205,6 +207,18 @@ def _findings(mathematics: Mathematics, evidence: Evidence, outcome: Outcome, de
             if time.thread_time() > deadline:
                 raise _TooLong
             yield from later(mathematics, evidence)
+
+
+def _overflows(mathematics: Mathematics, evidence: Evidence) -> Iterator[Finding]:
+    """What changes no mathematics and keeps values small, left out: the largest that is not taken away before an exponential."""
+    if not (evidence.differs & ~np.isfinite(evidence.words)).any():
+        return
+    for operation in operations(mathematics):
+        for kind, sentence, change in changes_of(operation):
+            if kind == "left out":
+                made = _tried(partial(_of_operation, mathematics, operation.number, change, evidence.name))
+                if made is not None and not np.isfinite(made).all() and (fit := evidence.fit(made)):
+                    yield Finding(kind, f"overflows fp32: {sentence}", fit, made)
 
 
 Hypothesis = tuple[str, str, Callable[[], np.ndarray | None]]

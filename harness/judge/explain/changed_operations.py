@@ -173,8 +173,9 @@ def _divisors(count: int) -> Iterator[tuple[int, str]]:
     if count > 1:
         yield count - 1, ""
     yield count + 1, ""
-    if (power := 1 << (count - 1).bit_length()) not in (count - 1, count, count + 1):
-        yield power, " (the tile's width)"
+    for power in dict.fromkeys((1 << (count - 1).bit_length(), *TILES)):
+        if abs(power - count) > 1:
+            yield power, " (the tile's width)"
 
 
 def _of_reduction(operation: Operation) -> Iterator[tuple[str, str, Change]]:

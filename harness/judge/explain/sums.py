@@ -28,7 +28,7 @@ def weighted_sums(mathematics: Mathematics, evidence: Evidence) -> Iterator[tupl
         candidates = [*_ranges(axis, length, evidence.k_block), *_solved(mathematics, evidence, axis, length)]
         if evidence.exact.size < length + SPARE and length <= MOST_SOLVED:
             candidates += _single(axis, length)
-        for kind, sentence, weights in candidates:
+        for kind, sentence, weights in {each[2].tobytes(): each for each in reversed(candidates)}.values():
             yield kind, sentence, weighted_operands(mathematics, axis, weights)
 
 
