@@ -208,9 +208,12 @@ def _forked(connection: Any, *arguments: Any) -> None:
 def serve(connection: Any, target: Target, log: str, variables: dict[str, str], addresses: list[str], start: Start) -> None:
     """The worker: warm up, then judge what comes down the pipe until it ends, or until None comes."""
     begun, me = time.perf_counter(), os.getpid()
+    try:
+        descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
+    except FileNotFoundError:  # the run ended meanwhile, and removed it
+        return
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(descriptor, 1), os.dup2(descriptor, 2)
     faulthandler.enable(file=2)
     hang_report.install()

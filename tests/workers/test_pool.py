@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -16,8 +17,9 @@ import pytest
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.workers.journal import Journal, unfinished
 from bitverdict.harness.workers.pool import WorkerPool
-from bitverdict.harness.workers.process import Worker, WorkerDied
+from bitverdict.harness.workers.process import Worker, WorkerDied, serve
 from bitverdict.harness.workers.slot import asserted
+from bitverdict.harness.workers.start import PLAIN
 from tests.support.interrupts import answering
 from tests.support.vector_add import HOST, case
 
@@ -193,6 +195,13 @@ def test_a_worker_imports_no_more_of_torch_for_its_first_case() -> None:
     """Nor for a second call, which keeps a copy of the first one's result."""
     done = subprocess.run([sys.executable, "-c", FIRST_CASES], capture_output=True, text=True, check=True, cwd=CHECKOUT)
     assert done.stdout == "pass pass\n[]\n"
+
+
+def test_a_worker_of_a_run_that_has_ended_ends_without_a_word(tmp_path: Path) -> None:
+    """The run removed its log before the worker was there."""
+    ours, theirs = multiprocessing.Pipe()
+    serve(theirs, HOST, str(tmp_path / "gone.log"), {}, [], PLAIN)
+    assert not ours.poll(0)
 
 
 SERVER = """
