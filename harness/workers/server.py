@@ -37,3 +37,4 @@ def _leave_no_socket() -> None:
 atexit.register(_leave_no_socket)
 signal.signal(signal.SIGALRM, _when_idle)
 signal.setitimer(signal.ITIMER_REAL, IDLE_AFTER)  # which no fork inherits
+atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)  # or its signal kills a process that ends before: nobody handles it then
