@@ -123,7 +123,7 @@ def _summed(
             lost = lost + np.where(small.any(**count), 2 * n * how.smallest_normal, 0.0)
     overflows = reach * growth >= how.largest * (1 - how.unit)
     low, high = widened(low, high, 0.0, np.where(np.isnan(lost), 0.0, lost))
-    if overflows.any() and np.isfinite(value).any():
+    if overflows.any():
         low, high, both = _past_the_end(trace, x, low, high, growth, count)
         meets = both if meets is None else meets | both
     if not lost.any() and error is not None and not error.any() and x.low is None:
@@ -137,8 +137,9 @@ def _past_the_end(
     """The ends where partial sums may overflow: upward, downward, or both (then NaN too)."""
     a, b = x.ends
     limit = trace.accumulation.largest
-    rises = np.maximum(b, 0.0).sum(**count) * growth >= limit
-    falls = -np.minimum(a, 0.0).sum(**count) * growth >= limit
+    above, below = (np.where(np.isinf(end), 0.0, end) for end in (b, a))  # an infinity meets what finite terms overflow to
+    rises = (np.maximum(above, 0.0).sum(**count) * growth >= limit) | (b == np.inf).any(**count)
+    falls = (-np.minimum(below, 0.0).sum(**count) * growth >= limit) | (a == -np.inf).any(**count)
     return np.where(falls, -np.inf, low), np.where(rises, np.inf, high), rises & falls
 
 

@@ -183,6 +183,9 @@ def test_sums_that_may_overflow_admit_infinity_and_on_both_sides_nothing() -> No
     x = np.array([[large, large, -large], [large, -large / 2, 0]], np.float32)
     low, high, open_ = ends(one(lambda xp, x: xp.sum(x, axis=1), ("fp32", x.view(np.uint32))))
     assert high[0] == np.inf and high[1] < 2e38 and low[0] > 2e38 and not any(open_)
+    met = one(lambda xp, x: xp.sum(x), fp32(large, large, -np.inf))  # the finite ones first: NaN
+    assert met.interval("fp32")[3].all() and met.value == -np.inf
+    assert not one(lambda xp, x: xp.sum(x), fp32(large, -np.inf)).interval("fp32")[3].any()
     both = one(lambda xp, x: xp.sum(x), fp32(large, large, -large, -large))
     assert both.interval("fp32")[3].all()
 
