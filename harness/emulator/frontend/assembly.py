@@ -157,6 +157,27 @@ def registers(program: str, capability: int, *, fused: bool) -> int:
         raise NotAssembled(f"sm_{capability}: {error}") from error
 
 
+UNPLACED = 1_000_000
+"""From here on the numbers of instructions that LLVM knows no line of (`numbered`): no tile program has so many lines."""
+_NO_PLACE = re.compile(r"\s*\.loc\s+(\d+) 0 ")
+_FLOATS = re.compile(r"\s*(?:add|sub|mul|fma|div)\.(?:\w+\.)*(?:f32|f32x2|f16|f16x2|bf16|bf16x2|f64)\s")
+
+
+def numbered(text: str) -> str:
+    """The PTX `text` with a line of its own for each operation on floats of which LLVM forgot the line. ptxas would take those for
+    part of the line before."""
+    found, file, count = [], "", UNPLACED
+    for raw in text.splitlines():
+        if raw.lstrip().startswith(".loc"):
+            place = _NO_PLACE.match(raw)
+            file = place[1] if place else ""
+        elif file and _FLOATS.match(raw):
+            count += 1
+            found.append(f"\t.loc\t{file} {count} 1")
+        found.append(raw)
+    return "\n".join(found) + "\n"
+
+
 def machine_code(text: str, capability: int) -> dict[int, list[str]]:
     """Instructions of the machine code that ptxas makes of the PTX `text` with fusion on, by line of the tile program: "FFMA R5,
     R0, R5, R7". NotAssembled where ptxas or nvdisasm fails."""

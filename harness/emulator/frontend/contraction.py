@@ -25,7 +25,15 @@ from typing import Any
 import triton
 from triton.runtime.cache import get_cache_manager
 
-from bitverdict.harness.emulator.frontend.assembly import Instruction, NotAssembled, instructions, machine_code, ptx_beside_scalars
+from bitverdict.harness.emulator.frontend.assembly import (
+    UNPLACED,
+    Instruction,
+    NotAssembled,
+    instructions,
+    machine_code,
+    numbered,
+    ptx_beside_scalars,
+)
 from bitverdict.harness.emulator.frontend.same_programs import same_lines
 from bitverdict.harness.emulator.mlir_reader import Program
 
@@ -41,7 +49,7 @@ _JOINED = re.compile(r"U?[FHD]FMA(?!.*(RZ\b|, -?1,))")
 _ADDED = re.compile(r"U?[FHD]ADD")
 _ONE = {0x3F80, 0xBF80, 0x3F803F80, 0xBF80BF80}  # bf16 +1 and -1, packed too
 _MINUS_ZERO = {0x8000, 0x80008000}
-_KEPT = "13"  # changes when what is kept on disk does
+_KEPT = "14"  # changes when what is kept on disk does
 
 
 @dataclass
@@ -52,7 +60,8 @@ class Fate:
     one of unknown line. `multiplied`: of each of them, the lines of the two instructions whose results it multiplies, the smaller
     first; -1 where it is not one instruction of a known line. `open`: lines of the products that reach an addition which ptxas may
     still contract. `added`: of all that reach one. `quotients`: of the divisions that ptxas may contract; the last thing it makes
-    of div.full.f32 is a product.
+    of div.full.f32 is a product. `unplaced`: of each addition of unknown line that such a product or division reaches, its number
+    (`assembly.numbered`) and those of what reaches it.
     """
 
     plain: int = 0
@@ -63,6 +72,7 @@ class Fate:
     added: set[int] = field(default_factory=set)
     quotients: set[int] = field(default_factory=set)
     multiplied: set[tuple[int, int]] = field(default_factory=set)
+    unplaced: set[tuple[int, ...]] = field(default_factory=set)
 
 
 class Contraction:
@@ -80,10 +90,14 @@ class Contraction:
     def joined_by_ptxas(self, line: int, fate: Fate) -> bool:
         """Whether ptxas made a fused multiply-add of an addition at `line` and a product that is `open`, or a division."""
         reached = fate.open | fate.quotients
+        if any(not self.machine_lines[0].isdisjoint(numbers) for numbers in fate.unplaced):
+            return True
         return bool(reached) and not self.machine_lines[0].isdisjoint(self._listed({line, *reached}))
 
-    def left_by_ptxas(self, line: int) -> bool:
-        """Whether an addition at `line` is one in the machine code too."""
+    def left_by_ptxas(self, line: int, fate: Fate) -> bool:
+        """Whether an addition at `line`, or one of those of `fate` that have no line, is one in the machine code too."""
+        if any(total in self.machine_lines[1] for total, *_ in fate.unplaced):
+            return True
         return not self.machine_lines[1].isdisjoint(self._listed({line}))
 
     @property
@@ -111,15 +125,15 @@ class Contraction:
         """Lines under which the machine code multiplies and adds, and those under which it adds."""
 
         def found() -> list[list[int]]:
-            code = machine_code(self._text, self.capability)
-            return [[line for line, listed in code.items() if any(map(each.match, listed))] for each in (_JOINED, _ADDED)]
+            text, scalars = self._texts
+            code = machine_code(numbered(text), self.capability)
+            lines = [{line for line, listed in code.items() if any(map(each.match, listed))} for each in (_JOINED, _ADDED)]
+            if scalars is not None:  # whose numbers are others
+                lines = [{-1 if line >= UNPLACED else line for line in each} for each in lines]
+            return [sorted(each) for each in lines]
 
         joined, added = self._kept("machine", found)
         return set(joined), set(added)
-
-    @property
-    def _text(self) -> str:
-        return self._texts[0]
 
     @cached_property
     def _texts(self) -> tuple[str, str | None]:
@@ -159,7 +173,7 @@ class _Reading:
 def _read_off(text: str, scalars: str | None, program: Program) -> _Reading:
     """From PTX, and from that of the same program without the vectoriser, where it packed something."""
     if scalars is None:
-        return _Reading(fates(text, program), {}, hidden=False)
+        return _Reading(fates(numbered(text), program), {}, hidden=False)
     lines = same_lines(text, scalars)
     if lines is None:
         return _Reading(fates(text, program), {}, hidden=True)
@@ -180,14 +194,15 @@ def _written(fate: Fate) -> list:
     addends = [sorted(lines) for lines in fate.addends]
     multiplied = sorted(fate.multiplied)
     sets = [sorted(each) for each in (fate.open, fate.added, fate.quotients)]
-    return [fate.plain, fate.fused, sorted(fate.formats), addends, multiplied, *sets]
+    return [fate.plain, fate.fused, sorted(fate.formats), addends, multiplied, *sets, sorted(fate.unplaced)]
 
 
 def _read(kept: list) -> Fate:
-    plain, fused, formats, addends, multiplied, open_, added, quotients = kept
+    plain, fused, formats, addends, multiplied, open_, added, quotients, unplaced = kept
     pairs = {(first, second) for first, second in multiplied}
     every = {frozenset(lines) for lines in addends}
-    return Fate(plain, fused, set(formats), every, set(open_), set(added), set(quotients), pairs)
+    numbers = {tuple(each) for each in unplaced}
+    return Fate(plain, fused, set(formats), every, set(open_), set(added), set(quotients), pairs, numbers)
 
 
 def fates(text: str, program: Program, renamed: Mapping[tuple[str, int], int] = MappingProxyType({})) -> dict[int, Fate]:
@@ -211,17 +226,27 @@ def fates(text: str, program: Program, renamed: Mapping[tuple[str, int], int] = 
         fate.formats.add(form)
         if kind == "fma" and not _adds(instruction, defined):
             fate.fused += 1
-            fate.addends.add(frozenset(each.line for each in origins(instruction.reads[2:], defined) if _multiplies(each, defined)))
+            made = origins(instruction.reads[2:], defined)
+            fate.addends.add(frozenset(_placed(each.line) for each in made if _multiplies(each, defined)))
             first, second = sorted(_one_line(name, defined) for name in instruction.reads[:2])
             fate.multiplied.add((first, second))
         else:
             fate.plain += 1
             made = origins(instruction.reads, defined)
-            fate.added.update(each.line for each in made if _multiplies(each, defined))
+            fate.added.update(_placed(each.line) for each in made if _multiplies(each, defined))
             if "rn" not in modifiers:
-                fate.open.update(each.line for each in made if _may_be_joined(each))
-                fate.quotients.update(each.line for each in made if each.opcode == "div.full.f32")
+                open_ = [each.line for each in made if _may_be_joined(each)]
+                divided = [each.line for each in made if each.opcode == "div.full.f32"]
+                fate.open.update(map(_placed, open_))
+                fate.quotients.update(map(_placed, divided))
+                if (open_ or divided) and line >= UNPLACED:
+                    fate.unplaced.add((line, *sorted({*open_, *divided})))
     return found
+
+
+def _placed(line: int) -> int:
+    """The line of an instruction; -1 for one that has a number in its place."""
+    return -1 if line >= UNPLACED else line
 
 
 def _doubles(instruction: Instruction, defined: Definitions) -> bool:
@@ -245,12 +270,12 @@ def _one_line(name: str, defined: Definitions) -> int:
     while True:
         made = defined.get(name, [])
         if len(made) == 2 and made[0].opcode.startswith("mov.") and made[1].opcode.startswith("ld."):
-            return made[1].line
+            return _placed(made[1].line)
         if len(made) != 1:
             return -1
         changes_sign = made[0].opcode.startswith("xor.b") and not made[0].reads[-1].startswith("%")
         if not made[0].opcode.startswith(("mov.", "neg.")) and not changes_sign:
-            return made[0].line
+            return _placed(made[0].line)
         if len(made[0].writes) != 1 or len([read for read in made[0].reads if read.startswith("%")]) != 1:
             return -1
         name = made[0].reads[0]

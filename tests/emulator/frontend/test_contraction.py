@@ -16,19 +16,23 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from bitverdict.harness.contracts.described.decisions import Simplest
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator import device as emulated_device
-from bitverdict.harness.emulator.frontend.assembly import instructions, machine_code, ptx
-from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate, fates
+from bitverdict.harness.emulator.frontend.assembly import UNPLACED, instructions, machine_code, numbered, ptx
+from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate, _Reading, fates
 from bitverdict.harness.emulator.mlir_reader import parse_program
 from bitverdict.harness.emulator.numerics import enclosures
 from bitverdict.harness.emulator.numerics.enclosures import keys
+from bitverdict.harness.model.addresses import load as load_address
+from bitverdict.harness.model.addresses import look_in, resolve
 from bitverdict.reference.fused_multiply_add import fused_multiply_add
 from tests.support import drawn_sums, moved_sums
 from tests.support.drawn_sums import LANES, OUTPUTS, WARPS, by_ptx, drawn, load, operands, real_ptx
 from tests.support.ptx_threads import Threads, VerdictCache
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+EXAMPLES = Path(__file__).resolve().parents[3] / "docs" / "examples" / "your_kernels"
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 STEPS = 5  # n of every launch
 
@@ -402,6 +406,43 @@ def test_a_sum_whose_line_the_compiler_drops_is_read_with_others_of_none(tmp_pat
     for arch in ARCHITECTURES:
         x, y, z, _ = (t.numpy() for t in operands(7, F32))
         np.testing.assert_array_equal(emulate(kernel, arch, F32, F32, True, seed=7)[3], fma(x, y, z).view(np.int32))
+
+
+def test_a_division_whose_line_the_compiler_drops_is_found_in_machine_code(tmp_path):
+    """An H100 showed it: ptxas takes the division into the sum, and its line table calls that a part of the line before."""
+    text = """
+    .loc 1 7 1
+    cvt.rn.f32.s32 %r2, %r1;
+    .loc 1 0 0
+    div.full.f32 %r4, %r3, %r2;
+    add.f32 %r6, %r4, %r5;
+    .loc 1 9 1
+    add.f32 %r7, %r6, %r5;
+    """
+    lines = {each.opcode: each.line for each in instructions(numbered(text))}
+    assert lines["div.full.f32"] == UNPLACED and lines["cvt.rn.f32.s32"] == 6
+    program = parse_program('"builtin.module"() ({\n}) : () -> () loc(#loc)')
+    fate = fates(numbered(text), program)[-1]
+    assert fate.quotients == {-1} and fate.unplaced == {(UNPLACED + 1, UNPLACED)}
+    for joined, added, found in (
+        ({UNPLACED}, set(), (True, False)),
+        ({UNPLACED + 1}, {UNPLACED + 1}, (True, True)),
+        ({6}, {UNPLACED + 1}, (False, True)),
+    ):
+        contraction = Contraction(program, 90)
+        contraction.__dict__ |= {"machine_lines": (joined, added), "_reading": _Reading({-1: fate}, {}, hidden=False)}
+        assert (contraction.joined_by_ptxas(3, fate), contraction.left_by_ptxas(3, fate)) == found
+
+
+def test_a_quotient_of_a_forgotten_line_has_the_words_of_an_h100():
+    """docs/examples/your_kernels/rms_norm.py: the sum of squares, divided by n, plus eps. The words are an H100's (2026-11-22)."""
+    look_in([str(EXAMPLES)])
+    contract = resolve(f"{EXAMPLES / 'test_rms_norm.py'}:test_rms_norm")
+    case = contract.case(contract.drawn(Simplest([2, 3, "fp32"])), regime="normal", data_seed=0)
+    x, w = (torch.from_numpy(each.codes.view(np.int32).copy()).view(torch.float32) for each in contract.operands(case))
+    with emulated("sm_90"):
+        words = load_address(f"{EXAMPLES / 'rms_norm.py'}:rms_norm")(x, w).view(torch.int32).numpy().view(np.uint32)
+    assert [hex(word) for word in words[0, :2]] == ["0xbd589eb2", "0xbf9e9c40"]
 
 
 def test_what_stands_before_the_first_line_has_no_line():

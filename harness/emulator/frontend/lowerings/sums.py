@@ -171,6 +171,7 @@ def _joint(fates: list[Fate | None]) -> Fate | None:
         set().union(*(fate.open for fate in found)),
         set().union(*(fate.added for fate in found)),
         set().union(*(fate.quotients for fate in found)),
+        unplaced=set().union(*(fate.unplaced for fate in found)),
     )
 
 
@@ -235,7 +236,7 @@ def _factor_lines(t: Translator, product: _Product) -> tuple[int, int] | None:
 def _divided_operand(t: Translator, op: Operation, products: list[_Product | None], fate: Fate) -> int:
     """The operand that is a division, into whose last product ptxas takes the sum."""
     divided = [i for i, product in enumerate(products) if product is not None and product.split]
-    if fate.open or t.contraction.left_by_ptxas(op.line):
+    if fate.open or t.contraction.left_by_ptxas(op.line, fate):
         raise _unclear(op, "leaves it to ptxas, which fuses it in some steps of the loop that it unrolls")
     if not divided or (len(divided) == 2 and any(len(t.users[name]) > 1 for name in op.operands)):
         raise _unclear(op, "leaves it to ptxas, which takes a division into it through a branch or a select, or one of two")
