@@ -83,7 +83,8 @@ def _along(
                 yield "block of another step", sentence, shifted
     first = np.take(values, [0], axis=axis)
     which = f"the first scale of {name} along {label}" if blocked else f"{name} at {label or f'axis {axis}'} = 0"
-    yield "first for all", f"takes {which} for all", np.broadcast_to(first, values.shape)
+    if not (first == 1).all():  # else it is no other than an operand that is ignored
+        yield "first for all", f"takes {which} for all", np.broadcast_to(first, values.shape)
     for block in [k_block] if k_block else TILES:
         if block is not None and length > block and not blocked:
             said = f"takes {name} at {label or f'axis {axis}'} = 0 to {block - 1} for each block of it"

@@ -144,11 +144,6 @@ def _of_two(name: str, texts: tuple[str, ...], given: tuple, operation: Operatio
             said = f"equals the reference with 1 in the place of {texts[0]} above {texts[1]}"
             yield "left out", said, lambda function, args, _: np.ones(np.shape(args[0])) / args[1]
         yield (
-            "sign",
-            f"equals the reference with a multiplication by {texts[1]}, not a division",
-            lambda function, args, _: args[0] * args[1],
-        )
-        yield (
             "applied twice",
             f"equals the reference divided by {texts[1]} twice",
             lambda function, args, _: args[0] / args[1] / args[1],
