@@ -95,6 +95,8 @@ class LaunchOptions:
     """Compile and check resources, execute nothing."""
     real_values: frozenset[str] | None = None
     """Floats carry real values (`Device.real_values`), where this is not None: the formats to which conversions are mathematics."""
+    rounded_arguments: bool = False
+    """The real value of a float that a launcher passes is known to half a unit of its parameter's format, as a constant's is."""
     rewrite: Callable[[str], str] | None = None
     """Changes the text of each tile program before it is executed: a fault of the compiler's, made by a test."""
 
@@ -324,7 +326,10 @@ class Device:
         """The Reals of the float arguments of a launch, by place."""
         if self.options.real_values is None:
             return {}
-        return {place: argument(value, ready.arguments[place].format) for place, value in floats.items()}
+        return {
+            place: argument(value, ready.arguments[place].format, rounded=self.options.rounded_arguments)
+            for place, value in floats.items()
+        }
 
     def _batched(self, context: LaunchContext, ready: Translated, arguments: Sequence[Any]) -> str:
         """Run the programs of a launch several at once. Why they are to run one by one, where they are, and none has run."""

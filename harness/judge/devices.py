@@ -49,6 +49,7 @@ def entered(
     allow_duplicate_rows: bool = False,
     takes_cpu_tensors: bool = True,
     real_values: frozenset[str] | None = None,
+    rounded_arguments: bool = False,
 ) -> Iterator[Any]:
     """Make this the machine that launches run on; yields the emulated device, or None on hardware (synchronised at exit).
 
@@ -63,6 +64,7 @@ def entered(
             takes_cpu_tensors=takes_cpu_tensors,
             follows_pointers=False,
             real_values=real_values,
+            rounded_arguments=rounded_arguments,
         )
         with emulated(target.arch, schedule, tuning, options) as device:
             yield device

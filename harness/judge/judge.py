@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 
-from bitverdict.harness.judge.beside_emulated import Beside, beside, held_to_emulated, told_beside
+from bitverdict.harness.judge.beside_emulated import Beside, beside, emulated_like, held_to_emulated, told_beside
 from bitverdict.harness.judge.called_again import CalledAgain, second
 from bitverdict.harness.judge.classify import Seen, for_the_launcher, outcome_of
 from bitverdict.harness.judge.clock import Clock
@@ -32,6 +32,7 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 
 COMPILER = ("emulator", "verifier", "ptxas")  # layers that refuse what an architecture does not have
+FEW_DIGITS = "those of the reference to within half a unit of the floats that the launcher passes, in the format of the parameter"
 NO_KERNEL = "no Triton kernel was launched: what was judged is no kernel, so its right words say nothing about one"
 
 
@@ -100,6 +101,13 @@ def _judge(
             if twin is not None:
                 seen.real_values, seen.hangs = twin.seen.real_values, twin.seen.hangs
             verdict = told_beside(against_words(expected, [_compared(each, seen, twin) for each in expected], seen.hangs), twin)
+            if verdict.outcome is Outcome.WRONG_MATHEMATICS:
+                again = _with_rounded_arguments(case, target, contract, operands, clock)
+                if again is not None:
+                    looser = replace(seen, real_values=again.real_values, hangs=again.hangs)
+                    found = against_words(expected, [_compared(each, looser, twin) for each in expected], looser.hangs)
+                    if not found.failed:
+                        verdict = replace(told_beside(found, twin), details=found.details | {"real values": FEW_DIGITS})
         work = contract.must_launch and all(operand.codes.size for operand in operands.values())
         if work and not seen.launches and verdict.outcome is Outcome.PASS:
             verdict = Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.INCONCLUSIVE, message=NO_KERNEL)
@@ -145,6 +153,21 @@ def _on_emulated(case: Case, target: Target, there: Target, contract: Contract, 
         count = multiprocessors_of(target)
         alike = replace(case, schedule=f"eager on {count}" if count else "eager")
         return launch(alike, there, contract, launcher_of(case, there, afresh=True), operands, Clock())
+
+
+def _with_rounded_arguments(
+    case: Case, target: Target, contract: Contract, operands: dict[str, Operand], clock: Clock
+) -> Seen | None:
+    """What an emulated launch of `case` comes to, where floats that the launcher passes are known to half a unit of their format;
+    None where there is no such launch."""
+    there = target if target.emulated else emulated_like(target)
+    if there is None:
+        return None
+    with clock.on("launch"):
+        launcher = launcher_of(case, there, afresh=bool(case.launcher))
+        looser = functools.partial(entered, rounded_arguments=True)
+        seen = launch(case, there, contract, launcher, operands, Clock(), looser)
+    return seen if seen.outcome is None else None
 
 
 def _compared(expected: ExpectedOutput, seen: Seen, twin: Beside | None = None) -> Comparison:

@@ -5,7 +5,8 @@ within half a unit in the last place of its format: the author's number lies the
 one of few significant bits (0.5, 1.25, an infinity). By chance a number in need of all bits looks like that once in 2^12.
 
 A float that a launcher passes is seen before it is rounded. The launcher computed it in float64 (`1 / math.sqrt(d)`), to within a
-few units of that; one that is short means itself here too.
+few units of that; one that is short means itself here too. An author may also give no more digits than fp32 has
+(`scale * 1.44269504`). So where real values disagree the judge asks again, with arguments known to half a unit of their format.
 """
 
 from __future__ import annotations
@@ -42,15 +43,22 @@ def constant(word: Any, fmt: str | None) -> Real:
         return Real(value)
     if fmt is None:
         return Real(value, np.float64(np.abs(value) * UNIT))
-    exponent = max(math.frexp(float(value))[1] - precision, 1 - FORMATS[fmt].bias - (precision - 1))
-    return Real(value, np.float64(math.ldexp(0.5, exponent)))
+    return Real(value, _half_unit(float(value), fmt))
 
 
-def argument(value: float, fmt: str | None) -> Real:
-    """The Real of the float `value` that a launcher passes for a parameter of the format `fmt`."""
+def _half_unit(value: float, fmt: str) -> np.float64:
+    """Half a unit in the last place of `value` in the format `fmt`."""
+    precision = PRECISION.get(fmt, 2)
+    exponent = max(math.frexp(value)[1] - precision, 1 - FORMATS[fmt].bias - (precision - 1))
+    return np.float64(math.ldexp(0.5, exponent))
+
+
+def argument(value: float, fmt: str | None, *, rounded: bool = False) -> Real:
+    """The Real of the float `value` that a launcher passes for a parameter of the format `fmt`; `rounded`: as of a constant."""
     if _short(value, PRECISION.get(fmt, 2)):
         return Real(np.float64(value))
-    return Real(np.float64(value), np.float64(ROUNDINGS * UNIT * abs(value) + LEAST))
+    computed = np.float64(ROUNDINGS * UNIT * abs(value) + LEAST)
+    return Real(np.float64(value), _half_unit(value, fmt) if rounded and fmt is not None else computed)
 
 
 __all__ = ["argument", "constant"]
