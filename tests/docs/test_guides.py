@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.guide_steps import Step, do, steps
+from tests.support.shares import in_this_run
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 GUIDES = (
@@ -47,7 +48,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return kept | {"PATH": f"{names}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-@pytest.mark.parametrize("guide", GUIDES)
+@pytest.mark.parametrize("guide", [guide for guide in GUIDES if in_this_run(guide, 3)])
 def test_the_guides_own_blocks_work_in_a_clean_clone(guide: str, clone: Path, environment: dict[str, str]) -> None:
     for step in steps((CHECKOUT / "docs" / f"{guide}.md").read_text()):
         do(step, clone, environment)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
-from zlib import crc32
 
 import pytest
 
@@ -19,11 +17,11 @@ from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from tests.faults.mutants import replaced_once
 from tests.support.kernelbench.constant import NUMBERS, text
+from tests.support.shares import in_this_run
 
 HERE = Path(__file__).resolve().parents[1] / "support" / "kernelbench"
 PROBLEMS = sorted((HERE / "problems").glob("*.py"))
 HOPPER = target("emulated:sm_90")
-QUICK = os.environ.get("HARNESS_PROFILE", "quick") == "quick"
 
 
 def _judged(problem: Path, candidate: Path, place: int = 1) -> Verdict:
@@ -33,12 +31,9 @@ def _judged(problem: Path, candidate: Path, place: int = 1) -> Verdict:
     return judge(replace(case, launcher=f"{candidate}:ModelNew"), HOPPER, contract)
 
 
-def _here(problem: Path, number: str) -> bool:
-    return not QUICK or crc32(f"{problem.stem} {number}".encode()) % 8 == 0
-
-
 @pytest.mark.parametrize(
-    ("problem", "number"), [(problem, number) for problem in PROBLEMS for number in NUMBERS if _here(problem, number)]
+    ("problem", "number"),
+    [(problem, number) for problem in PROBLEMS for number in NUMBERS if in_this_run(f"{problem.stem} {number}", 8)],
 )
 def test_a_constant_output_fails(problem: Path, number: str, tmp_path: Path) -> None:
     """benchmarks/kernelbench.py asks every problem for both constants; the profile quick an eighth."""

@@ -81,13 +81,14 @@ CLAIMED = {
     "K = 0": (
         lambda c: c.problem.k == 0,
         ("    tiles = triton", "    if not K:\n        return c\n    tiles = triton"),
-        "wrong words",
+        "no launch",
     ),
 }
 WRONG = {
     "stray": {Outcome.WRONG_MATHEMATICS, Outcome.STRAY_READ},
     "outside": {Outcome.WRONG_MATHEMATICS, Outcome.LOST_PRECISION},
     "wrong words": {Outcome.WRONG_WORDS, Outcome.WRONG_MATHEMATICS},
+    "no launch": {Outcome.OUTSIDE_BOUND},  # no kernel ran, so nothing has real values
     "wrong shape": {Outcome.WRONG_SHAPE},
     "not refused": {Outcome.NOT_REFUSED, Outcome.STRAY_READ, Outcome.REFUSED},
 }

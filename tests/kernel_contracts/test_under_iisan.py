@@ -24,6 +24,7 @@ from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
 from tests.faults.corpus import COLLECTIONS
 from tests.faults.mutants import Mutant, mutant_contract
+from tests.support.shares import in_this_run
 
 BLACKWELL = target("emulated:sm_100")
 FAULTS = {"tma_gather": 3, "tma_scatter": 6, "fused_gather_scatter_matmul": 1}
@@ -47,7 +48,7 @@ def faulting(kernel: str) -> Case:
     return next((case for case in cases if case.regime.endswith("/negative")), cases[0])
 
 
-@pytest.mark.parametrize("kernel", FAULTS)
+@pytest.mark.parametrize("kernel", [kernel for kernel in FAULTS if in_this_run(f"iisan {kernel}", 2)])
 def test_the_whole_required_list_passes_under_iisan(kernel: str, iisan: None) -> None:
     contract = resolve(kernel)
     seen: Counter[str] = Counter()

@@ -225,7 +225,7 @@ def test_the_words_of_a_kernels_plan_lie_within_a_launchers_bound(stem: str, arc
 def test_readmes_example_is_what_the_command_prints(outside: Path, capsys: pytest.CaptureFixture) -> None:
     """Line by line, but for the directory it ran in. Its file is named as in a checkout, where paths are relative."""
     readme = (CHECKOUT / "README.md").read_text()
-    shown = readme[readme.index("```text\nFAIL") :].partition("```text\n")[2].partition("```")[0].splitlines()
+    shown = readme[readme.index("```text\nFAIL forgotten_mask.py") :].partition("```text\n")[2].partition("```")[0].splitlines()
     (outside / "forgotten_mask.py").write_text(MASK.sub(")", TUTORIAL.read_text()))
     assert main(["run", "matmul", "--launcher", "forgotten_mask.py:matmul", "--target", "emulated:sm_90"]) == 1
     printed = capsys.readouterr().out.replace(f"{outside}/", "").replace("state/failures/", ".harness/failures/").splitlines()

@@ -188,7 +188,7 @@ def test_a_run_stops_after_two_hangs_and_says_so(
 ) -> None:
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
     words = ["--target", "emulated:sm_90", "--max-cases", "12", "--jobs", "1", "--shrink-seconds", "0"]
-    assert main(["run", "--contract", f"{ADD}:HANGS", *words, "--timeout", "5", "--junit", str(tmp_path / "run.xml")]) == 1
+    assert main(["run", "--contract", f"{ADD}:HANGS", *words, "--timeout", "3", "--junit", str(tmp_path / "run.xml")]) == 1
     out = capsys.readouterr().out
     assert judged(tmp_path).count("timeout") == 2 and set(judged(tmp_path)) <= {"pass", "timeout"}
     assert " 2 fail, " in out and " cancelled; 1 cases of the required cases were not judged" in out

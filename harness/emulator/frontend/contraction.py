@@ -49,7 +49,7 @@ _JOINED = re.compile(r"U?[FHD]FMA(?!.*(RZ\b|, -?1,))")
 _ADDED = re.compile(r"U?[FHD]ADD")
 _ONE = {0x3F80, 0xBF80, 0x3F803F80, 0xBF80BF80}  # bf16 +1 and -1, packed too
 _MINUS_ZERO = {0x8000, 0x80008000}
-_KEPT = "14"  # changes when what is kept on disk does
+_KEPT = "15"  # changes when what is kept on disk does
 
 
 @dataclass
@@ -60,8 +60,8 @@ class Fate:
     one of unknown line. `multiplied`: of each of them, the lines of the two instructions whose results it multiplies, the smaller
     first; -1 where it is not one instruction of a known line. `open`: lines of the products that reach an addition which ptxas may
     still contract. `added`: of all that reach one. `quotients`: of the divisions that ptxas may contract; the last thing it makes
-    of div.full.f32 is a product. `unplaced`: of each addition of unknown line that such a product or division reaches, its number
-    (`assembly.numbered`) and those of what reaches it.
+    of div.full.f32 is a product. `unplaced`: of each addition that such a product or division reaches, its line and those of what
+    reaches it, where one is unknown: then it is a number (`assembly.numbered`).
     """
 
     plain: int = 0
@@ -90,15 +90,21 @@ class Contraction:
     def joined_by_ptxas(self, line: int, fate: Fate) -> bool:
         """Whether ptxas made a fused multiply-add of an addition at `line` and a product that is `open`, or a division."""
         reached = fate.open | fate.quotients
-        if any(not self.machine_lines[0].isdisjoint(numbers) for numbers in fate.unplaced):
+        if any(not self.machine_lines[0].isdisjoint(self._numbers(each)) for each in fate.unplaced):
             return True
         return bool(reached) and not self.machine_lines[0].isdisjoint(self._listed({line, *reached}))
 
     def left_by_ptxas(self, line: int, fate: Fate) -> bool:
         """Whether an addition at `line`, or one of those of `fate` that have no line, is one in the machine code too."""
-        if any(total in self.machine_lines[1] for total, *_ in fate.unplaced):
+        if any(not self.machine_lines[1].isdisjoint(self._numbers(each[:1])) for each in fate.unplaced):
             return True
         return not self.machine_lines[1].isdisjoint(self._listed({line}))
+
+    def _numbers(self, lines: tuple[int, ...]) -> set[int]:
+        """Lines of the machine code under which instructions of `lines` stand; of a number all, where it is one of another text."""
+        if not self._reading.renumbered or max(lines) < UNPLACED:
+            return set(lines)
+        return set(lines) | {line for each in self.machine_lines for line in each if line >= UNPLACED}
 
     @property
     def fates(self) -> dict[int, Fate]:
@@ -125,12 +131,8 @@ class Contraction:
         """Lines under which the machine code multiplies and adds, and those under which it adds."""
 
         def found() -> list[list[int]]:
-            text, scalars = self._texts
-            code = machine_code(numbered(text), self.capability)
-            lines = [{line for line, listed in code.items() if any(map(each.match, listed))} for each in (_JOINED, _ADDED)]
-            if scalars is not None:  # whose numbers are others
-                lines = [{-1 if line >= UNPLACED else line for line in each} for each in lines]
-            return [sorted(each) for each in lines]
+            code = machine_code(numbered(self._texts[0]), self.capability)
+            return [[line for line, listed in code.items() if any(map(each.match, listed))] for each in (_JOINED, _ADDED)]
 
         joined, added = self._kept("machine", found)
         return set(joined), set(added)
@@ -153,21 +155,22 @@ class Contraction:
 @dataclass
 class _Reading:
     """Fates by line; under which lines of the machine code the instructions of a line stand, where not under their own; whether
-    sums may be hidden under the lines of others."""
+    sums may be hidden under the lines of others; whether numbers (`assembly.numbered`) are not those of the machine code."""
 
     fates: dict[int, Fate]
     moved: dict[int, set[int]]
     hidden: bool
+    renumbered: bool = False
 
     def written(self) -> list:
         """As JSON."""
         told = [[line, _written(fate)] for line, fate in self.fates.items()]
-        return [told, [[line, sorted(lines)] for line, lines in self.moved.items()], self.hidden]
+        return [told, [[line, sorted(lines)] for line, lines in self.moved.items()], self.hidden, self.renumbered]
 
     @classmethod
     def read(cls, kept: list) -> _Reading:
-        told, moved, hidden = kept
-        return cls({line: _read(fate) for line, fate in told}, {line: set(lines) for line, lines in moved}, hidden)
+        told, moved, hidden, renumbered = kept
+        return cls({line: _read(fate) for line, fate in told}, {line: set(lines) for line, lines in moved}, hidden, renumbered)
 
 
 def _read_off(text: str, scalars: str | None, program: Program) -> _Reading:
@@ -176,7 +179,7 @@ def _read_off(text: str, scalars: str | None, program: Program) -> _Reading:
         return _Reading(fates(numbered(text), program), {}, hidden=False)
     lines = same_lines(text, scalars)
     if lines is None:
-        return _Reading(fates(text, program), {}, hidden=True)
+        return _Reading(fates(numbered(text), program), {}, hidden=True)
     own, mixed, moved = set(_own_lines(program)), set[int](), dict[int, set[int]]()
     for (_, line), there in lines.items():
         moved.setdefault(line, set()).update(there)
@@ -186,7 +189,10 @@ def _read_off(text: str, scalars: str | None, program: Program) -> _Reading:
     kept = {at: there & own - mixed for at, there in lines.items() if at[1] not in own}
     renamed = {at: line for at, found in kept.items() if len(found) == 1 for line in found}
     return _Reading(
-        fates(scalars, program, renamed), {line: found for line, found in moved.items() if found != {line}}, hidden=False
+        fates(numbered(scalars), program, renamed),
+        {line: found for line, found in moved.items() if found != {line}},
+        hidden=False,
+        renumbered=True,
     )
 
 
@@ -219,7 +225,7 @@ def fates(text: str, program: Program, renamed: Mapping[tuple[str, int], int] = 
         kind, modifiers, form = _parts(instruction.opcode)
         if not form or kind not in ("fma", "add", "sub") or _multiplies(instruction, defined):
             continue
-        line = renamed.get((instruction.writes[0], instruction.line), instruction.line)
+        line = renamed.get((instruction.writes[0], _placed(instruction.line)), instruction.line)
         if line not in own and _doubles(instruction, defined):
             continue
         fate = found.setdefault(line if line in own else -1, Fate())
@@ -239,7 +245,7 @@ def fates(text: str, program: Program, renamed: Mapping[tuple[str, int], int] = 
                 divided = [each.line for each in made if each.opcode == "div.full.f32"]
                 fate.open.update(map(_placed, open_))
                 fate.quotients.update(map(_placed, divided))
-                if (open_ or divided) and line >= UNPLACED:
+                if (open_ or divided) and max(line, *open_, *divided) >= UNPLACED:
                     fate.unplaced.add((line, *sorted({*open_, *divided})))
     return found
 

@@ -28,6 +28,7 @@ from bitverdict.harness.emulator.frontend.generated_code import UNIT_OF, Writer,
 from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
 from bitverdict.harness.emulator.frontend.translate import LOWERINGS, translate
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
+from bitverdict.harness.emulator.memory.real_access import RealAccess
 from bitverdict.harness.emulator.mlir_reader import Operation, parse_program
 from bitverdict.kernels.ampere_gemm import ampere_gemm
 from bitverdict.kernels.blocked_matmul import blocked_matmul
@@ -100,7 +101,16 @@ def test_a_method_of_a_unit_is_called_where_the_table_says_it_lies(monkeypatch: 
 def test_each_unit_lies_where_the_table_says() -> None:
     memory = GlobalMemory()
     memory.begin(1, ProgramFacts(parse_program(program("loads")[0])), [0] * 8)
-    launch = LaunchContext(memory=memory, grid=(1, 1, 1), schedule=Schedule("eager"), shared=0, tensor=0, runs=[0], step_limit=1)
+    launch = LaunchContext(
+        memory=memory,
+        grid=(1, 1, 1),
+        schedule=Schedule("eager"),
+        shared=0,
+        tensor=0,
+        runs=[0],
+        step_limit=1,
+        real_access=RealAccess(lambda *told: None),
+    )
     for unit, path in UNIT_OF.items():
         assert isinstance(eval(path, {"m": Batch(launch) if unit is Batch else Cta(launch)}), unit)
     assert bound(Tma.load) == "m.tma.load" and bound(Cta.meet) == "m.meet"
