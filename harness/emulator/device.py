@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import prod
@@ -36,7 +36,8 @@ from bitverdict.harness.emulator.frontend.stop_compiler import fences_of, langua
 from bitverdict.harness.emulator.frontend.translate import Translated, translate
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.memory.real_access import RealAccess
-from bitverdict.harness.emulator.memory.real_memory import RealMemory, RealValues
+from bitverdict.harness.emulator.memory.real_memory import RealMemory, RealValues, storage_of
+from bitverdict.harness.emulator.memory.unwritten_words import Allocated, FollowedMemory, UnwrittenRead, UnwrittenWords
 from bitverdict.harness.emulator.mlir_reader import Program
 from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory, Enclosures, keys, words_of
 from bitverdict.harness.emulator.numerics.real_constants import argument
@@ -97,6 +98,8 @@ class LaunchOptions:
     """Floats carry real values (`Device.real_values`), where this is not None: the formats to which conversions are mathematics."""
     rounded_arguments: bool = False
     """The real value of a float that a launcher passes is known to half a unit of its parameter's format, as a constant's is."""
+    allocated: Callable[[], Iterable[Allocated]] | None = None
+    """Gives what was allocated full of one byte: the device keeps what takes words of it that nobody wrote."""
     rewrite: Callable[[str], str] | None = None
     """Changes the text of each tile program before it is executed: a fault of the compiler's, made by a test."""
 
@@ -120,6 +123,8 @@ class Device:
         self.reachable: list[Any] = []  # tensors, and functions that give some, that pointers in memory may lead to
         self.enclosed = EnclosedMemory()  # words that launches left, of which a choice of the compiler's is not known
         self.reals = RealMemory()  # real values that launches left
+        self.unwritten = None if options.allocated is None else UnwrittenWords(options.allocated)
+        self._taken: set[int] = set()  # where storages begin that launches have loaded from
         self._hangs: dict[tuple[str, str], None] = {}
         self._advice: set[Note] = set()
         self._ticks = 0
@@ -179,6 +184,19 @@ class Device:
         if self.options.real_values is None:
             return None
         return self.reals.values_of(bytes_of("tensor", tensor))
+
+    def taken(self, tensor: Any) -> bool:
+        """Whether a launch has loaded from the storage of `tensor` (torch, CPU), or updated what lay there by an atomic."""
+        return storage_of(tensor)[0] in self._taken
+
+    @property
+    def unwritten_reads(self) -> list[UnwrittenRead]:
+        """What launches took of words that nobody wrote, of `LaunchOptions.allocated`: once for a line and an allocation."""
+        return [] if self.unwritten is None else list(self.unwritten.reads.values())
+
+    def unwritten_elements(self, tensor: Any) -> np.ndarray:
+        """Which elements of `tensor` (torch), in its shape, nobody has written, of `LaunchOptions.allocated`."""
+        return np.zeros(tuple(tensor.shape), np.bool_) if self.unwritten is None else self.unwritten.of(bytes_of("tensor", tensor))
 
     def enclosure(self, tensor: Any) -> tuple[np.ndarray, np.ndarray] | None:
         """The lowest and the highest words that the elements of `tensor` (torch, of floats) may have, where the compiled programs
@@ -257,7 +275,8 @@ class Device:
         self.launches.append(launch)
         if self.options.dry or prod(grid) == 0:
             return
-        memory = GlobalMemory(self.options.whole_storages)
+        whole = self.options.whole_storages
+        memory = GlobalMemory(whole) if self.unwritten is None else FollowedMemory(whole, self.unwritten)
         floats: dict[int, float] = {}
         arguments = flatten(memory, names, values, ready.arguments, floats)
         for name, tensor in self._reached():
@@ -319,6 +338,7 @@ class Device:
             launch.timeline = programs.current.state.timeline.lines()
             self._advice |= context.notes
             self._hangs |= context.reals.hangs
+            self._taken |= {region.base for region in memory.regions if region.taken}
             if self.options.real_values is not None:
                 self.reals.end(memory.regions, lost=context.reals.lost)
 
@@ -337,9 +357,12 @@ class Device:
             return FEW
         if ready.unbatched:
             return ready.unbatched
-        context.reals.begin()
+        followed = [each for each in (context.reals, self.unwritten) if each is not None]
+        for each in followed:
+            each.begin()
         why = run_in_batches(context, ready.batch, arguments, ready.widest)
-        context.reals.end(kept=not why)
+        for each in followed:
+            each.end(kept=not why)
         return why
 
     def _run_programs(self, programs: Programs, facts: ProgramFacts, count: int) -> None:

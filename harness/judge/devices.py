@@ -6,7 +6,7 @@ A test's own kind of target registers with both functions.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,8 @@ from bitverdict.harness.model.targets import GPU_NODES, Target
 
 if TYPE_CHECKING:
     import torch
+
+    from bitverdict.harness.emulator import Allocated
 
 
 @singledispatch
@@ -50,6 +52,7 @@ def entered(
     takes_cpu_tensors: bool = True,
     real_values: frozenset[str] | None = None,
     rounded_arguments: bool = False,
+    allocated: Callable[[], Iterable[Allocated]] | None = None,
 ) -> Iterator[Any]:
     """Make this the machine that launches run on; yields the emulated device, or None on hardware (synchronised at exit).
 
@@ -65,6 +68,7 @@ def entered(
             follows_pointers=False,
             real_values=real_values,
             rounded_arguments=rounded_arguments,
+            allocated=allocated,
         )
         with emulated(target.arch, schedule, tuning, options) as device:
             yield device

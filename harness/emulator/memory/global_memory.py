@@ -35,6 +35,7 @@ class Region:
     keep: Any
     changes: bool = False  # an operation of the launch may write it
     followed: bool = False  # the launch was not given it: only an address that lay in memory leads to it
+    taken: bool = False  # the launch has loaded from it, or updated what lay there
     marks: Marks | None = None
     shadow: Shadow | None = None  # the real values of what was computed; None where nothing was
 
@@ -266,6 +267,7 @@ class GlobalMemory:
         size = dtype.itemsize
         if (run := self._run(op, addresses, mask, size)) is not None:
             region, where, count = run
+            region.taken = True
             if region.changes and kind is not None:
                 self.order.read(op, agent, region, where, None, size, kind)
             there = region.raw[where].view(dtype)
@@ -277,6 +279,7 @@ class GlobalMemory:
             return filled
         result: np.ndarray | None = None
         for region, offsets, inside in self._locate(op, addresses, mask, size, write=False, agent=agent):
+            region.taken = True
             if region.changes and kind is not None:
                 self.order.read(op, agent, region, offsets, inside, size, kind)
             found = region.raw[: region.raw.size // size * size].view(dtype).take(offsets // size if size > 1 else offsets)
@@ -414,6 +417,7 @@ class GlobalMemory:
         size, given = values.dtype.itemsize, values.reshape(-1)
         for each in landings:
             self.order.update_lands(each.event, each.access)
+            each.region.taken = True
             memory = each.region.raw[: each.region.raw.size // size * size].view(values.dtype)
             places = (each.offsets // size if size > 1 else each.offsets).reshape(-1)
             lanes = np.arange(places.size) if each.inside is None else np.flatnonzero(each.inside)
@@ -446,6 +450,7 @@ class GlobalMemory:
         found = np.zeros(addresses.shape, dtype)
         before = found.reshape(-1)
         for region, offsets, inside in self._locate(op, addresses, mask, size, write=values is not None, agent=agent):
+            region.taken = True
             access = self.order.before_atomic(op, agent, region, offsets, inside, size, sem, scope)
             memory = region.raw[: region.raw.size // size * size].view(dtype)
             places = (offsets // size if size > 1 else offsets).reshape(-1)

@@ -1,0 +1,59 @@
+"""Contract under test: a device that follows allocations tells each line that takes words nobody wrote, and no other."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from bitverdict.harness.emulator import Allocated, LaunchOptions, emulated
+from bitverdict.harness.emulator.memory.unwritten_words import UnwrittenWords
+
+FILL = 0xA5
+
+
+def filled(count: int) -> torch.Tensor:
+    return torch.full((4 * count,), FILL, dtype=torch.uint8).view(torch.int32)  # (count,)
+
+
+@triton.jit(do_not_specialize=["n"])
+def touching_kernel(room, out, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)  # (BLOCK,)
+    tl.store(out + at, tl.load(room + at, mask=at < n), mask=at < n)
+    tl.atomic_add(room + BLOCK + at, at, mask=at < n)
+
+
+def test_loads_and_atomics_are_told_by_line_and_first_byte() -> None:
+    room, out = filled(64), filled(32)
+    allocated = [Allocated("room", room, FILL), Allocated("out", out, FILL)]
+    room[:8] = torch.arange(8, dtype=torch.int32)
+    with emulated("sm_90", options=LaunchOptions(allocated=lambda: allocated)) as device:
+        touching_kernel[(1,)](room, out, 8, BLOCK=32)
+        assert [read[1:] for read in device.unwritten_reads] == [("room", "room", 4 * 32)], "the host wrote what is loaded"
+        assert device.unwritten_elements(out).tolist() == [False] * 8 + [True] * 24
+        assert device.taken(room) and not device.taken(out)
+        touching_kernel[(1,)](room, out, 12, BLOCK=32)
+        atomic, load = device.unwritten_reads
+        assert (load.byte, atomic.byte) == (4 * 8, 4 * 32)
+        lines = [int(read.location.rpartition(":")[2]) for read in (load, atomic)]
+        assert lines[1] == lines[0] + 1 and __file__.endswith(load.location.rpartition(":")[0].rpartition("/")[2])
+
+
+def test_what_a_batch_did_is_forgotten_where_it_is_taken_back() -> None:
+    room = filled(8)
+    words, base = UnwrittenWords(lambda: [Allocated("room", room, FILL)]), room.data_ptr()
+    words.look()
+    for kept in (False, True):
+        words.begin()
+        words.wrote(base + 4 * np.arange(2), None, 4)
+        words.end(kept=kept)
+        assert words.of(room).tolist() == [not kept] * 2 + [True] * 6
+
+
+def test_a_word_is_written_where_one_of_its_bytes_is() -> None:
+    room = filled(4)
+    words = UnwrittenWords(lambda: [Allocated("room", room, FILL)])
+    room.view(torch.uint8)[5] = 1
+    assert words.of(room).tolist() == [True, False, True, True]
+    assert words.of(torch.zeros(2)).tolist() == [False, False], "what is not followed counts as written"
