@@ -52,6 +52,7 @@ class Buffer:
     arena: Arena | None = None
     islands: Islands | None = None  # of a far view: the bytes that hold poison and are compared
     written: bool = False  # an input that is an output too: its elements may change
+    unwritten: bool = False  # allocated, and full of one byte: nobody wrote its elements yet
 
     def as_uploaded(self) -> np.ndarray | None:
         """The bytes of an input's storage as they were uploaded; None of an output."""
@@ -123,7 +124,7 @@ def _out_of_bounds(buffer: Buffer) -> OutOfBounds | None:
     itemsize = buffer.view.dtype.itemsize
     first, last = (int(places[i]) - buffer.start for i in (0, -1))
     inside = [p for p in (first, last) if 0 <= p < buffer.length]
-    where = _where(buffer, first)
+    where = place_in(buffer, first)
     details = {
         "buffer": buffer.name,
         "first_byte": first,
@@ -169,7 +170,8 @@ def _owned(buffer: Buffer) -> np.ndarray:
     return owned
 
 
-def _where(buffer: Buffer, byte: int) -> str:
+def place_in(buffer: Buffer, byte: int) -> str:
+    """Where `byte`, counted from the first element of the view, lies, as a person reads it."""
     itemsize = buffer.view.dtype.itemsize
     if byte < 0:
         return f"{-byte} bytes before its start"

@@ -60,6 +60,9 @@ class Seen:
     enclosed: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # output name -> lowest and highest unsigned words
     real_values: dict[str, RealValues] = field(default_factory=dict)  # of each output whose launches computed some
     hangs: tuple[tuple[str, str], ...] = ()  # why some real values are not known: operation, "file:line"
+    reads_allocated: bool = False  # an emulated launch took words of what the launcher allocated and did not fill
+    unwritten_reads: tuple[tuple[str, str, str], ...] = ()  # line, allocation, where in it: a launch took words that nobody wrote
+    unwritten: dict[str, Any] = field(default_factory=dict)  # output name -> which elements nobody wrote, where that was followed
     unordered: str = ""  # what an emulated launch did whose words hang on an order that no GPU keeps
     launches: int = 0  # of Triton kernels
     recorded: dict = field(default_factory=dict)

@@ -99,11 +99,13 @@ class Guard:
     """Everything handed out for one case. Not thread-safe: one case, one guard.
 
     `on_device`: whether inputs share an arena and comparisons are made where the tensors are. None: on a GPU yes, on a CPU no.
+    `zeroed`: the name of an allocation that holds zeros in the place of poison.
     """
 
     poison: Poison
     buffers: list[Buffer] = field(default_factory=list)
     on_device: bool | None = None
+    zeroed: str = ""
 
     def upload(self, operand: Operand, device: torch.device) -> torch.Tensor:
         """The operand as a tensor on `device`, strided and offset as it says, inside guard bands."""
@@ -126,19 +128,24 @@ class Guard:
         """A tensor of the same shape, strides and dtype as `like`, on `device` (None: its own), poisoned and inside guard bands."""
         device = like.device if device is None else device
         band = GUARD_BYTES[device.type]
-        place = _Place.of(like.shape, like.stride(), 0, like.dtype)
+        place, poison = _Place.of(like.shape, like.stride(), 0, like.dtype), 0 if name == self.zeroed else self.poison.output
         if place.far:
-            storage, view, islands = self._far(place, device, self.poison.output)
+            storage, view, islands = self._far(place, device, poison)
             if keep_values:
                 view.copy_(like)
-            self.buffers.append(Buffer(name, storage, view, band, place.length, self.poison.output, islands=islands))
+            self.buffers.append(Buffer(name, storage, view, band, place.length, poison, islands=islands))
             return view
-        storage = torch.full((2 * band + place.span,), self.poison.output, dtype=torch.uint8, device=device)  # (bytes,)
+        storage = torch.full((2 * band + place.span,), poison, dtype=torch.uint8, device=device)  # (bytes,)
         view = place.view(storage, band)
         if keep_values:
             view.copy_(like)
-        self.buffers.append(Buffer(name, storage, view, band, place.length, self.poison.output))
+        self.buffers.append(Buffer(name, storage, view, band, place.length, poison, unwritten=not keep_values))
         return view
+
+    @property
+    def allocated(self) -> list[Buffer]:
+        """What was handed out full of poison, far views left out."""
+        return [buffer for buffer in self.buffers if buffer.unwritten]
 
     def out_of_bounds(self, written: Collection[str] = ()) -> OutOfBounds | None:
         """The first stray write or changed input, or None; inputs in `written` may change. Waits for the device."""

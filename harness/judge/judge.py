@@ -19,10 +19,11 @@ from bitverdict.harness.judge.compare import Comparison, compare, contradicted, 
 from bitverdict.harness.judge.decide import against_fault, against_words, at_odds
 from bitverdict.harness.judge.devices import entered, multiprocessors_of
 from bitverdict.harness.judge.explain.advised import probable_cause
-from bitverdict.harness.judge.explain.cause import cause_of
+from bitverdict.harness.judge.explain.cause import WRONG, cause_of
+from bitverdict.harness.judge.explain.unwritten_reads import Again, nobody_wrote
 from bitverdict.harness.judge.guarded_buffers import TORCH_DTYPES
 from bitverdict.harness.judge.instrumentation import own_instrumentation
-from bitverdict.harness.judge.launch import launch
+from bitverdict.harness.judge.launch import AS_EVER, Allocations, launch
 from bitverdict.harness.judge.missing_features import missing_feature
 from bitverdict.harness.model.addresses import load, load_afresh, resolve
 from bitverdict.harness.model.case import Case, Operand
@@ -33,6 +34,7 @@ from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 
 COMPILER = ("emulator", "verifier", "ptxas")  # layers that refuse what an architecture does not have
 FEW_DIGITS = "those of the reference to within half a unit of the floats that the launcher passes, in the format of the parameter"
+MOST_SECONDS = 3.0  # that a launch took which is repeated for an explanation: the limit of a case is far
 NO_KERNEL = "no Triton kernel was launched: what was judged is no kernel, so its right words say nothing about one"
 
 
@@ -112,22 +114,30 @@ def _judge(
         if work and not seen.launches and verdict.outcome is Outcome.PASS:
             verdict = Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.INCONCLUSIVE, message=NO_KERNEL)
         if verdict.failed:
+            once_more = _again(case, target, contract, operands, seen, twin, clock)
             with clock.on("explanation"):
-                verdict = _explained(verdict, lambda: contract.mathematics(case, operands), expected, seen)
+                verdict = _explained(verdict, lambda: contract.mathematics(case, operands), expected, seen, once_more)
     if verdict.failed and (said := probable_cause(verdict.outcome, verdict.location, verdict.details, seen.advice)):
         verdict = replace(verdict, details={"probable cause": said} | verdict.details)
     return replace(verdict, advice=seen.advice, recorded=seen.recorded)
 
 
 def _explained(
-    verdict: Verdict, mathematics: Callable[[], Mathematics | None], expected: list[ExpectedOutput], seen: Seen
+    verdict: Verdict,
+    mathematics: Callable[[], Mathematics | None],
+    expected: list[ExpectedOutput],
+    seen: Seen,
+    again: Again | None,
 ) -> Verdict:
-    """`verdict` with the cause of the wrong output, where one explains it. What an explanation raises changes no verdict."""
+    """`verdict` with the cause of the wrong output, where one explains it. What an explanation raises changes no verdict. `again`:
+    how the case is launched once more, where that may tell something."""
     wrong = next((each for each in expected if each.name == verdict.details.get("output")), None)
     if wrong is None:
         return verdict
     try:
-        found = cause_of(mathematics(), wrong, seen, verdict.outcome, seen.details.get(f"poison of {wrong.name}"))
+        found = nobody_wrote(wrong, seen, again) if again is not None and verdict.outcome in WRONG else None
+        if found is None:
+            found = cause_of(mathematics(), wrong, seen, verdict.outcome, seen.details.get(f"poison of {wrong.name}"))
         told = {"cause": found.sentence, "cause_kind": found.kind} if found is not None else {}
     except Exception as error:
         told = {"explanation failed": f"{type(error).__name__}: {error}"[:400]}
@@ -147,12 +157,29 @@ def launcher_of(case: Case, target: Target, *, afresh: bool = False) -> Callable
     return functools.update_wrapper(functools.partial(for_the_launcher, launcher), launcher)
 
 
-def _on_emulated(case: Case, target: Target, there: Target, contract: Contract, operands: dict[str, Operand], clock: Clock) -> Seen:
-    """What `case` on `target`, a real GPU, comes to on the emulated one `there`, which has as many multiprocessors."""
+def _again(
+    case: Case, target: Target, contract: Contract, operands: dict[str, Operand], seen: Seen, twin: Beside | None, clock: Clock
+) -> Again | None:
+    """How a failing case is launched once more on the emulated GPU, which took words that the launcher allocated and did not fill;
+    None where it took none, or where that launch took long."""
+    first = seen if target.emulated else twin.seen if twin is not None else None
+    took = sum(clock.buckets.get(name, 0.0) for name in ("launch", "emulated"))
+    if first is None or not first.reads_allocated or case.calls != 1 or took > MOST_SECONDS:
+        return None
+    there = target if twin is None else twin.target
+    return Again(first, lambda allocations: _on_emulated(case, target, there, contract, operands, Clock(), allocations))
+
+
+def _on_emulated(
+    case: Case, target: Target, there: Target, contract: Contract, operands: dict[str, Operand], clock: Clock,
+    allocations: Allocations = AS_EVER,
+) -> Seen:  # fmt: skip
+    """What `case` on `target` comes to on the emulated GPU `there`: it has as many multiprocessors as a real one."""
     with clock.on("emulated"):
         count = multiprocessors_of(target)
-        alike = replace(case, schedule=f"eager on {count}" if count else "eager")
-        return launch(alike, there, contract, launcher_of(case, there, afresh=True), operands, Clock())
+        alike = case if target.emulated else replace(case, schedule=f"eager on {count}" if count else "eager")
+        launcher = launcher_of(case, there, afresh=True)
+        return launch(alike, there, contract, launcher, operands, Clock(), allocations=allocations)
 
 
 def _with_rounded_arguments(

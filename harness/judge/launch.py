@@ -6,10 +6,11 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from bitverdict.harness.judge.bounds_check import place_in
 from bitverdict.harness.judge.classify import Seen, outcome_of
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.devices import device_of, entered
@@ -21,14 +22,27 @@ from bitverdict.harness.judge.real_values import RealValues
 from bitverdict.harness.judge.remedies import remedy_for
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract
-from bitverdict.harness.model.paths import ROOT, relative
+from bitverdict.harness.model.paths import ROOT, relative, source_line
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Outcome
 
 
+@dataclass(frozen=True)
+class Allocations:
+    """What is asked of tensors that a launcher allocates and does not fill."""
+
+    followed: bool = False
+    """An emulated launch tells `Seen.unwritten_reads` and `Seen.unwritten`."""
+    zeroed: str = ""
+    """The one of this name holds zeros, and no poison."""
+
+
+AS_EVER = Allocations()
+
+
 def launch(
     case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock,
-    entering: Callable[..., AbstractContextManager[Any]] = entered,
+    entering: Callable[..., AbstractContextManager[Any]] = entered, allocations: Allocations = AS_EVER,
 ) -> Seen:  # fmt: skip
     """Upload the operands, run the launcher once on the target, and say what came; where memory is short, once more. Far operands
     (`bitverdict.harness.judge.far_views`) need room first: without it the outcome is "not run". `entering` is `entered`, or one
@@ -37,19 +51,20 @@ def launch(
     with admitted(far and far + contract.result_bytes(case), target) as short:
         if short:
             return Seen(Outcome.NOT_RUN, "machine", short)
-        seen = _launch_once(case, target, contract, launcher, operands, clock, entering)
+        seen = _launch_once(case, target, contract, launcher, operands, clock, entering, allocations)
         if seen.outcome is Outcome.OUT_OF_MEMORY:
             free_memory()
-            seen = _launch_once(case, target, contract, launcher, operands, clock, entering)
+            seen = _launch_once(case, target, contract, launcher, operands, clock, entering, allocations)
         return seen
 
 
 def _launch_once(
     case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock,
-    entering: Callable[..., AbstractContextManager[Any]],
+    entering: Callable[..., AbstractContextManager[Any]], allocations: Allocations,
 ) -> Seen:  # fmt: skip
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in 3.9 and may flip in 3.10: it decides bits
-    guard = Guard(Poison.of(case.data_seed))
+    guard = Guard(Poison.of(case.data_seed), zeroed=allocations.zeroed)
+    followed = {"allocated": lambda: _allocated(guard)} if allocations.followed else {}
     device: Any = None
     launched: list[Instructions | None] = []
     told: list[Any] = []
@@ -74,6 +89,7 @@ def _launch_once(
                 allow_duplicate_rows=contract.either_row,
                 takes_cpu_tensors=False,
                 real_values=declared,
+                **followed,
             ) as device,
             _tuned(case, target) as told,
             watched() as launched,
@@ -90,6 +106,10 @@ def _launch_once(
                 seen.enclosed = {name: each for name, each in found.items() if each is not None}
                 if declared is not None:
                     seen.real_values, seen.hangs = _real_values(device, outputs), tuple(device.hangs)
+                seen.reads_allocated = any(device.taken(buffer.storage) for buffer in guard.allocated)
+                if allocations.followed:
+                    seen.unwritten_reads = tuple(_unwritten_reads(device, guard))
+                    seen.unwritten = {name: device.unwritten_elements(tensor) for name, tensor in outputs.items()}
             out_of_bounds = guard.out_of_bounds(contract.written(case))
     except Exception as error:  # whatever a kernel or its launcher does is an outcome
         seen, out_of_bounds = outcome_of(error), None
@@ -119,6 +139,22 @@ def _returned(outputs: dict[str, Any]) -> Seen:
             return Seen(Outcome.WRONG_SHAPE, message=said)
     dtypes = {name: str(tensor.dtype) for name, tensor in outputs.items()}
     return Seen(outputs={name: words(tensor) for name, tensor in outputs.items()}, dtypes=dtypes)
+
+
+def _allocated(guard: Guard) -> list[Any]:
+    """What the `guard` handed out full of poison, as an emulated device follows it."""
+    from bitverdict.harness.emulator import Allocated
+
+    return [Allocated(buffer.name, buffer.storage, buffer.poison) for buffer in guard.allocated]
+
+
+def _unwritten_reads(device: Any, guard: Guard) -> Iterator[tuple[str, str, str]]:
+    """(line, allocation, where in it) of each operation of the emulated `device` that took words that nobody wrote."""
+    named = {buffer.name: buffer for buffer in guard.allocated}
+    for location, name, parameter, byte in device.unwritten_reads:
+        at = place_in(named[name], byte - named[name].start)
+        given = f"{parameter} of the kernel, " if parameter != name else ""
+        yield source_line(*location.rsplit(":", 1)), name, f"{given}the first {at}"
 
 
 _UNORDERED = {"tt.atomic_": "a kernel updates memory by atomics", "async_tma_reduce": "a kernel reduces by TMA",

@@ -18,6 +18,7 @@ from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.judge.beside_emulated import NOT_HELD
 from bitverdict.harness.judge.devices import device_of, entered, multiprocessors_of
+from bitverdict.harness.judge.explain.unwritten_reads import KIND
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
@@ -31,6 +32,7 @@ LAUNCHERS = Path(__file__).resolve().parents[1] / "support" / "right_launchers.p
 HERE, MATMUL = target("emulated:sm_90"), resolve("matmul")
 MASK = "mask=(rows[:, None] < M) & (depth[None, :] < K), other"
 ONE_ELEMENT = (MASK, "mask=(rows[:, None] < M) & (depth[None, :] < K - (rows[:, None] == 3)), other")
+ZEROED = "def split_with_atomics(a, b):\n    m, n, grid = _tiles(a, b)\n    sums = torch.zeros("
 EVERY_TYPE = ('CLAIMS = ("strides", "bf16", "fp32")', 'CLAIMS = ("strides", "e4m3", "fp32")')
 WIDE = ("BLOCK_M, BLOCK_N, BLOCK_K = 32, 32, 16", "BLOCK_M, BLOCK_N, BLOCK_K = 32, 32, 256")
 
@@ -138,3 +140,11 @@ def test_words_of_atomics_are_held_to_the_bound_alone(tmp_path: Path) -> None:
     found = judged(launcher(tmp_path, name="split_with_atomics"), GPU, m=17, n=18)
     assert found.decision is Decision.PASS and found.basis.startswith("real values, bound")
     assert found.details[NOT_HELD] == "not compared: a kernel updates memory by atomics: no order is the GPU's"
+
+
+def test_on_a_gpu_the_emulated_launch_names_words_that_nobody_wrote(tmp_path: Path) -> None:
+    forgotten = launcher(tmp_path, (ZEROED, ZEROED.replace("zeros", "empty")), name="split_with_atomics")
+    found = judged(forgotten, GPU, m=17, n=18)
+    assert (found.outcome, found.details["cause_kind"]) == (Outcome.WRONG_MATHEMATICS, KIND)
+    assert "tensor 2 (empty), sums_ptr of the kernel" in found.details["cause"]
+    assert found.details["cause"].endswith("the first at [0, 0]; with zeros there c is right")

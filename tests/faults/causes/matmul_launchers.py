@@ -19,6 +19,7 @@ _ZERO = "acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)"
 _STEP_A = "        a_ptrs += BLOCK_K * stride_ak\n"
 _GRID = "grid = (triton.cdiv(M, 64), triton.cdiv(N, 64))"
 _INSIDE = "    " + _STORE
+_ALLOCATED = "c = torch.empty((M, N), device=a.device, dtype=a.dtype)"
 
 
 def _bug(name: str, *edits: tuple[str, str], causes: tuple[str, ...], cases: tuple = SIZES) -> Explained:
@@ -163,4 +164,19 @@ ROUNDINGS = (
     ),
 )
 
-BUGS = (*SUMS, *PLACES, *EPILOGUES, *ROUNDINGS)
+UNWRITTEN = (
+    _bug(
+        "added to what nobody zeroed",
+        (_ALLOCATED, _ALLOCATED.replace("a.dtype", "torch.float32")),
+        (_STORE, _STORE.replace("tl.store", "tl.atomic_add").replace("acc.to(tl.float16)", "acc")),
+        ("    return c\n", "    return c.to(a.dtype)\n"),
+        causes=(r"words that nobody wrote \([^:]*:\d+\): tensor 2 \(empty\), c_ptr .* with zeros there",),
+    ),
+    _bug(
+        "begun with what the result held",
+        (_INSIDE, "    acc += tl.load(c_ptrs, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))\n" + _INSIDE),
+        causes=(r"words that nobody wrote \([^:]*:\d+\): tensor 2 \(empty\), c_ptr .* with zeros there",),
+    ),
+)
+
+BUGS = (*SUMS, *PLACES, *EPILOGUES, *ROUNDINGS, *UNWRITTEN)
