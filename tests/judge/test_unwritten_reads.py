@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from bitverdict.harness.judge.explain.unwritten_reads import KIND
+from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.explain.unwritten_reads import KIND, Again, nobody_wrote
 from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.judge.launch import Allocations
 from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from tests.support.vector_add import ADDRESS, Problem, VectorAdd
@@ -52,3 +57,30 @@ def test_what_is_selected_away_is_no_cause_of_another_failure(launcher: str) -> 
     found = judged(launcher)
     assert found.failed and "explanation failed" not in found.details
     assert found.details.get("cause_kind") != KIND
+
+
+def launched(off: float) -> Seen:
+    """Three fp32 elements 1, 2, 3 whose real values are `off`, too little for their words."""
+    reals = SimpleNamespace(value=np.arange(1.0, 4.0) + off, error=np.full(3, 1e-15))
+    seen = Seen(outputs={"c": np.arange(1, 4, dtype=np.float32).view(np.uint32)}, real_values={"c": reals})
+    seen.unwritten_reads, seen.unwritten = (("k.py:1", "room", "the first at [0]"),), {"c": np.zeros(3, bool)}
+    return seen
+
+
+def test_poison_too_small_for_a_word_is_told_where_zeros_are_right() -> None:
+    exact = np.arange(1.0, 4.0)
+    expected = ExpectedOutput(
+        name="c", format="fp32", shape=(3,), value=exact, bound=exact * 1e-6, exact=exact, exact_error=np.zeros(3)
+    )
+
+    def told(with_zeros: float) -> str:
+        first = launched(1e-12)
+
+        def once_more(allocations: Allocations) -> Seen:
+            return launched(with_zeros) if allocations.zeroed else first
+
+        found = nobody_wrote(expected, first, Again(first, once_more))
+        return "" if found is None else found.sentence
+
+    assert told(0.0) == "reads words that nobody wrote (k.py:1): room, the first at [0]; with zeros there c is right"
+    assert told(1e-9) == "", "wrong in the same words without the poison: there is another cause"

@@ -39,7 +39,7 @@ class Allocated(NamedTuple):
 
 
 class UnwrittenRead(NamedTuple):
-    """The first word of an allocation that the operation of one line took, and nobody had written: the line, the name of the
+    """The first word in an allocation that the operation of one line took, and nobody had written: the line, the name of the
     allocation and of the kernel's parameter, and the word's first byte in the storage."""
 
     location: str
@@ -94,10 +94,11 @@ class UnwrittenWords:
     ) -> None:
         """`op` takes the words of `size` bytes at `addresses` where `mask`. `parameter` names the tensor at an address."""
         for base, held, places in self._parts(addresses, mask, size):
-            unwritten = held.marks(size)[places] == 0
-            if unwritten.any() and (op.location, held.name) not in self.reads:
-                first = int(places[unwritten.argmax()]) * size
-                self.reads[op.location, held.name] = UnwrittenRead(op.location, held.name, parameter(base), first)
+            unwritten = places[held.marks(size)[places] == 0]
+            if unwritten.size:
+                first, before = int(unwritten.min()) * size, self.reads.get((op.location, held.name))
+                if before is None or first < before.byte:
+                    self.reads[op.location, held.name] = UnwrittenRead(op.location, held.name, parameter(base), first)
 
     def wrote(self, addresses: np.ndarray, mask: np.ndarray | None, size: int) -> None:
         """A launch has written the words of `size` bytes at `addresses` where `mask`."""

@@ -2,7 +2,8 @@
 
 To load such words is no fault: a kernel may select them away. So the case is launched again twice. The first launch holds the same
 poison, gives the same words, and says which lines take unwritten words, and of which allocation. The second has zeros in that one
-allocation. It is the cause where each wrong element has another word then. What nobody wrote at all is no matter of a read."""
+allocation. It is the cause where each wrong element has another word then, or is right: poison may be too small for a word, and
+show in real values alone. What nobody wrote at all is no matter of a read."""
 
 from __future__ import annotations
 
@@ -42,17 +43,18 @@ def nobody_wrote(expected: ExpectedOutput, seen: Seen, again: Again) -> Cause | 
     allocations = list(dict.fromkeys(allocation for _, allocation, _ in followed.unwritten_reads))
     if len(allocations) > MOST_ALLOCATIONS:
         return None
-    hang = {each: zeroed for each in allocations if (zeroed := _hangs(each, wrong, followed, again, name)) is not None}
+    hang = {each: zeroed for each in allocations if (zeroed := _hangs(each, wrong, expected, followed, again)) is not None}
     told = [_told(expected, followed, each, zeroed) for each, zeroed in hang.items()]
     return Cause(KIND, "; ".join(told)) if told else None
 
 
-def _hangs(allocation: str, wrong: np.ndarray, followed: Seen, again: Again, name: str) -> Seen | None:
-    """The launch with zeros in `allocation`, where each of the `wrong` elements comes to another word there."""
+def _hangs(allocation: str, wrong: np.ndarray, expected: ExpectedOutput, followed: Seen, again: Again) -> Seen | None:
+    """The launch with zeros in `allocation`, where each of the `wrong` elements comes to another word there, or is right."""
     zeroed = again.launched(Allocations(zeroed=allocation))
-    if zeroed.outcome is not None or zeroed.outputs[name].shape != wrong.shape:
+    if zeroed.outcome is not None or zeroed.outputs[expected.name].shape != wrong.shape:
         return None
-    return zeroed if (zeroed.outputs[name] != followed.outputs[name])[wrong].all() else None
+    changed = zeroed.outputs[expected.name] != followed.outputs[expected.name]
+    return zeroed if (changed | ~_wrong(expected, zeroed))[wrong].all() else None
 
 
 def _told(expected: ExpectedOutput, followed: Seen, allocation: str, zeroed: Seen) -> str:

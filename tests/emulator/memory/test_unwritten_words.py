@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import torch
 import triton
@@ -38,6 +40,15 @@ def test_loads_and_atomics_are_told_by_line_and_first_byte() -> None:
         assert (load.byte, atomic.byte) == (4 * 8, 4 * 32)
         lines = [int(read.location.rpartition(":")[2]) for read in (load, atomic)]
         assert lines[1] == lines[0] + 1 and __file__.endswith(load.location.rpartition(":")[0].rpartition("/")[2])
+
+
+def test_of_one_line_the_lowest_place_is_told_in_whatever_order() -> None:
+    words, line = UnwrittenWords(lambda: [Allocated("room", room, FILL)]), SimpleNamespace(location="k.py:1")
+    room = filled(8)
+    words.look()
+    for at in (5, 3, 4):
+        words.read(line, room.data_ptr() + 4 * np.array([at]), None, 4, lambda base: "room_ptr")  # type: ignore[arg-type]
+    assert [read.byte for read in words.reads.values()] == [12]
 
 
 def test_what_a_batch_did_is_forgotten_where_it_is_taken_back() -> None:

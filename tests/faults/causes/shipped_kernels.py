@@ -72,6 +72,8 @@ _CAUSES: dict[tuple[str, str], tuple[str, ...]] = {
     ("split_k_matmul", "first part added twice"): ("used twice",),
     ("split_k_matmul", "shares overlap by a block"): ("used twice", "with twice"),
     ("split_k_matmul", "share rounded down"): (_TAIL,),
+    ("split_k_matmul", "empty share stores nothing"): (r"words that nobody wrote .*: tensor \d+ \(empty\), parts of the kernel",),
+    ("split_k_matmul", "C not zeroed before atomics"): (r"words that nobody wrote .*: tensor \d+ \(empty_strided\), c of",),
     ("hopper_matmul", "ragged K forgotten"): (_TAIL,),
     ("hopper_matmul", "rounded twice"): ("rounded to bf16 before the store",),
     ("tma_gather", "rows past the end taken from the last"): ("past the end of table as the last row",),
