@@ -137,8 +137,9 @@ def _explained(
     try:
         found = nobody_wrote(wrong, seen, again) if again is not None and verdict.outcome in WRONG else None
         if found is None:
-            found = cause_of(mathematics(), wrong, seen, verdict.outcome, seen.details.get(f"poison of {wrong.name}"))
-        told = {"cause": found.sentence, "cause_kind": found.kind} if found is not None else {}
+            poison, others = seen.details.get(f"poison of {wrong.name}"), [each for each in expected if each is not wrong]
+            found = cause_of(mathematics(), wrong, seen, verdict.outcome, poison, others)
+        told = {} if found is None else {"cause": found.sentence, "cause_kind": found.kind, "cause_kinds": list(found.kinds)}
     except Exception as error:
         told = {"explanation failed": f"{type(error).__name__}: {error}"[:400]}
     return replace(verdict, details=verdict.details | told)

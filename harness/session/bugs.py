@@ -44,7 +44,7 @@ class Bug:
 
     def explain(self) -> None:
         """Tell the reduced case's verdict the cause that the cases agree on, and keep the widest picture beside it."""
-        told = {name: value for name, value in self.verdict.details.items() if name not in ("cause", "cause_kind")}
+        told = {name: value for name, value in self.verdict.details.items() if name not in ("cause", "cause_kind", "cause_kinds")}
         picture = self.widest.details.get("heat") if self.widest is not None else None
         if cells(picture) > max(4, cells(self.verdict.details.get("heat"))):
             told["heat_before"] = picture

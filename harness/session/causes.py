@@ -14,17 +14,20 @@ AGREED = 0.75  # of the cases that name a cause
 class Causes:
     """What the failing cases of one bug say of its cause."""
 
-    kinds: Counter[str] = field(default_factory=Counter)
-    widest: dict[str, Verdict] = field(default_factory=dict)  # of each kind the one with most elements
+    cases: int = 0  # that name a cause
+    kinds: Counter[str] = field(default_factory=Counter)  # of what holds in each of them
+    widest: dict[str, Verdict] = field(default_factory=dict)  # of each kind the one where least else holds, with most elements
 
     def add(self, verdict: Verdict) -> None:
         kind = verdict.details.get("cause_kind")
         if not kind:
             return
-        self.kinds[kind] += 1
-        before = self.widest.get(kind)
-        if before is None or elements(verdict) > elements(before):
-            self.widest[kind] = verdict
+        self.cases += 1
+        for each in dict.fromkeys((kind, *verdict.details.get("cause_kinds", ()))):
+            self.kinds[each] += 1
+            before = self.widest.get(each)
+            if before is None or _tells(verdict) > _tells(before):
+                self.widest[each] = verdict
 
     @property
     def told(self) -> dict:
@@ -32,9 +35,14 @@ class Causes:
         if not self.kinds:
             return {}
         kind, count = self.kinds.most_common(1)[0]
-        if count < AGREED * self.kinds.total():
+        if count < AGREED * self.cases:
             return {}
-        return {name: self.widest[kind].details[name] for name in ("cause", "cause_kind")}
+        told = self.widest[kind].details
+        return {name: told[name] for name in ("cause", "cause_kind", "cause_kinds") if name in told}
+
+
+def _tells(verdict: Verdict) -> tuple[int, int]:
+    return -len(verdict.details.get("cause_kinds", ())), elements(verdict)
 
 
 def elements(verdict: Verdict) -> int:

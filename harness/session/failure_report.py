@@ -22,6 +22,7 @@ TOLD_ELSEWHERE = {"first", "clusters", "heat", "heat_before", "output", "wrong",
 TOLD_ELSEWHERE |= {
     "cause",
     "cause_kind",
+    "cause_kinds",
     "traceback",
     "raised",
     "buffer",

@@ -83,7 +83,12 @@ def referenced(
         positional = [there.get(name_of(argument) or "", argument) for argument in given]
         return reference(xp, *positional, **{key: there.get(name_of(argument) or "", argument) for key, argument in named.items()})
 
-    return Mathematics(function=function, operands={name: decoded(operands[name]) for name in used}, outputs=outputs)
+    return Mathematics(
+        function=function,
+        operands={name: decoded(operands[name]) for name in used},
+        outputs=outputs,
+        formats={name: operands[name].format for name in used},
+    )
 
 
 def rows_mathematics(function: Any, operands: dict[str, np.ndarray], *outputs: str) -> Mathematics:

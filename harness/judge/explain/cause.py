@@ -6,7 +6,7 @@ said."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,17 +17,19 @@ from bitverdict.harness.judge.classify import Seen
 from bitverdict.harness.judge.compare import held
 from bitverdict.harness.judge.diagnose import values
 from bitverdict.harness.judge.explain.changed_operands import changed_indices, changed_operands, missing_elements, padded
-from bitverdict.harness.judge.explain.changed_operations import Change, changes_of, stopped_after
-from bitverdict.harness.judge.explain.evaluation import changed, evaluated, on_sample, operations
+from bitverdict.harness.judge.explain.changed_operations import changes_of, stopped_after
+from bitverdict.harness.judge.explain.changed_uses import at_one_use, ignored_operands, outside_the_root
+from bitverdict.harness.judge.explain.evaluation import Operation, changed, evaluated, on_sample, operations
 from bitverdict.harness.judge.explain.evidence import Evidence, Finding, learned_noise
 from bitverdict.harness.judge.explain.places import moved, turned
 from bitverdict.harness.judge.explain.roundings import of_operands_and_operations, of_the_accumulator, of_the_store, saturated
 from bitverdict.harness.judge.explain.sums import weighted_sums
-from bitverdict.harness.judge.explain.unwritten import never_written
+from bitverdict.harness.judge.explain.unwritten import lines_never_written, never_written
 from bitverdict.harness.judge.real_values import mathematics as held_to_mathematics
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.verdict import Outcome
+from bitverdict.reference.formats import FORMATS
 
 WRONG = {Outcome.WRONG_WORDS, Outcome.OUTSIDE_BOUND, Outcome.WRONG_MATHEMATICS, Outcome.LOST_PRECISION}
 SECONDS = 2.0  # of this thread, for one failure: beyond them nothing is said
@@ -40,6 +42,11 @@ PLACES = {
     "neighbours exchanged", "reversed operand", "rows and columns exchanged", "transposed operand", "block of another step",
 }  # fmt: skip
 """Kinds that name one movement by the operand or by the result."""
+NOTHING = {"dropped", "element left out", "left out", "cut"}
+"""Kinds that a result of zeros may be told by: many other changes give zeros too, by chance."""
+ZEROS = "zeros: nothing was added or stored"
+LEFT_OUT = {"dropped", "element left out", "left out", "stopped"}
+"""Kinds that name one thing that is missing by what it is made of."""
 ALIKE = 1e-9  # predictions that differ by less, of their size, are one
 
 
@@ -49,38 +56,89 @@ class _TooLong(Exception):
 
 @dataclass(frozen=True)
 class Cause:
-    """`sentence` says what the wrong result equals, `kind` names its class for a count."""
+    """`sentence` says what the wrong result equals, `kind` names its class for a count; `kinds`: of all that holds."""
 
     kind: str
     sentence: str
+    kinds: tuple[str, ...] = ()
 
 
 def cause_of(
-    mathematics: Mathematics | None, expected: ExpectedOutput, seen: Seen, outcome: Outcome, poison: int | None = None
+    mathematics: Mathematics | None,
+    expected: ExpectedOutput,
+    seen: Seen,
+    outcome: Outcome,
+    poison: int | None = None,
+    others: Sequence[ExpectedOutput] = (),
 ) -> Cause | None:
-    """Why the output `expected.name` of the launch `seen` is wrong; None where nothing, or more than one thing, explains it."""
+    """Why the output `expected.name` of the launch `seen` is wrong; None where nothing, or more than one thing, explains it.
+    `others` are the other outputs: of two hypotheses the one that they do not contradict is told."""
     got = seen.outputs.get(expected.name)
     if outcome not in WRONG or got is None or got.shape != tuple(expected.shape) or not got.size:
         return None
     launches = tuple(seen.recorded.get("launches", ()))
     tile = _tile(expected, launches)
     differs, decided, _, _ = held(expected, got)
+    left, there = "", np.ones(got.shape, bool)
     if poison is not None:
         unwritten = got == got.dtype.type(poison)
         if findings := list(never_written(unwritten, differs, tile, launches)):
             return Cause(findings[0].kind, findings[0].sentence)
+        if left := lines_never_written(unwritten, differs):
+            there = ~unwritten
     mathematics = mathematics or _value_alone(expected)
+    found = _explanation(mathematics, expected, seen, outcome, (differs, decided, there, tile, launches), others)
+    if not left:
+        return found
+    elsewhere = f"; elsewhere {found.sentence}" if found is not None else ""
+    return Cause("never written", f"{left} never written{elsewhere}")
+
+
+def _explanation(
+    mathematics: Mathematics | None,
+    expected: ExpectedOutput,
+    seen: Seen,
+    outcome: Outcome,
+    known: tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int] | None, tuple[Mapping, ...]],
+    others: Sequence[ExpectedOutput],
+) -> Cause | None:
+    """What explains the elements that were written; `known`: (differs, decided, written, tile, launches)."""
     if mathematics is None:
         return None
     deadline = time.thread_time() + SECONDS
     try:
-        evidence = _evidence(mathematics, expected, seen, differs, decided, tile, launches, outcome)
-        if evidence is None:
+        evidence = _evidence(mathematics, expected, seen, *known, outcome)
+        if evidence is None or not evidence.differs.any():
             return None
-        found = _findings(mathematics, evidence, outcome, deadline)
+        found = list(_findings(mathematics, evidence, outcome, deadline))
+        if len(found) > 1 and others:
+            beside = [one for each in others if (one := _beside(mathematics, each, seen, known[4], outcome)) is not None]
+            right = [each for each in beside if not each.differs.any()]
+            found = _not_contradicted(found, beside) or _not_contradicted(found, right) or found
         return chosen(found, generic=_generic(mathematics, evidence))
     except _TooLong:
         return None
+
+
+def _beside(
+    mathematics: Mathematics, expected: ExpectedOutput, seen: Seen, launches: tuple[Mapping, ...], outcome: Outcome
+) -> Evidence | None:
+    """Another output of the launch, as evidence; None where it came in no shape to be compared."""
+    got = seen.outputs.get(expected.name)
+    if got is None or got.shape != tuple(expected.shape) or not got.size:
+        return None
+    differs, decided, _, _ = held(expected, got)
+    return _evidence(mathematics, expected, seen, differs, decided, np.ones(got.shape, bool), None, launches, outcome)
+
+
+def _not_contradicted(found: list[Finding], others: list[Evidence]) -> list[Finding]:
+    """The findings that predict the other outputs as they came, or say nothing of them."""
+
+    def right(each: Finding, other: Evidence) -> bool:
+        made = each.outputs.get(other.name)
+        return made is None or made.shape != other.exact.shape or not (other.decided & ~other.near(made)).any()
+
+    return [each for each in found if all(right(each, other) for other in others)]
 
 
 def _value_alone(expected: ExpectedOutput) -> Mathematics | None:
@@ -96,7 +154,7 @@ def chosen(findings: Iterable[Finding], *, generic: bool = True) -> Cause | None
     one result; of two both are said. A finding that holds everywhere comes before those that hold in a part.
 
     `generic`: no axis is so short that places of different names are one place."""
-    found = list(findings)
+    found = [each for each in findings if each.kind in NOTHING or each.prediction is None or each.prediction[each.fit.region].any()]
     found = [each for each in found if not each.fit.where] or found
     if not found:
         return None
@@ -106,12 +164,13 @@ def chosen(findings: Iterable[Finding], *, generic: bool = True) -> Cause | None
             continue
         if not _one_result(first, other):
             return None
-        if not (generic and {first.kind, other.kind} <= PLACES):
+        one_thing = {first.kind, other.kind} <= LEFT_OUT and len(told) >= MOST_TOLD
+        if not one_thing and not (generic and {first.kind, other.kind} <= PLACES):
             told.append(other.sentence)
     if len(told) > MOST_TOLD:
         return None
     where = f" ({first.fit.where})" if first.fit.where else ""
-    return Cause(first.kind, ", or ".join(told) + where)
+    return Cause(first.kind, ", or ".join(told) + where, tuple(dict.fromkeys(each.kind for each in found)))
 
 
 def _generic(mathematics: Mathematics, evidence: Evidence) -> bool:
@@ -135,17 +194,24 @@ def _evidence(
     seen: Seen,
     differs: np.ndarray,
     decided: np.ndarray,
+    there: np.ndarray,
     tile: tuple[int, int] | None,
     launches: tuple[Mapping, ...],
     outcome: Outcome,
 ) -> Evidence | None:
-    """What hypotheses are held to; None where the mathematics does not give what is expected."""
+    """What hypotheses are held to, of the elements `there` alone; None where the mathematics does not give what is expected."""
     got = seen.outputs[expected.name]
+    differs, decided = differs & there, decided & there
     exact = _tried(lambda: evaluated(mathematics).get(expected.name))
     if exact is None or exact.shape != got.shape:
         return None
     if expected.exact is not None:
         same = np.isclose(exact, expected.exact, rtol=SAME, atol=0.0, equal_nan=True) | (expected.exact == exact)
+        decided = decided & same
+        if (differs & ~same).any():
+            return None
+    elif expected.words is not None and expected.format not in FORMATS:
+        same = exact == values(expected.format, expected.words.view(f"u{expected.words.dtype.itemsize}"))
         decided = decided & same
         if (differs & ~same).any():
             return None
@@ -158,7 +224,7 @@ def _evidence(
         and (real := held_to_mathematics(expected, seen.real_values.get(expected.name))) is not None
     ):
         shown, noise, sharp = real.real, np.where(real.known, real.allowed, 0.0), True  # type: ignore[assignment]
-        differs, decided = real.wrong, real.known
+        differs, decided = real.wrong & there, real.known & there
     known_tile = _k_block(expected, launches)
     return Evidence(
         name=expected.name,
@@ -168,6 +234,7 @@ def _evidence(
         words=words,
         differs=differs,
         decided=decided,
+        there=there,
         magnitude=magnitude,
         noise=noise,
         sharp=sharp,
@@ -195,18 +262,28 @@ def _findings(mathematics: Mathematics, evidence: Evidence, outcome: Outcome, de
         for kind, sentence, predict in _hypotheses(mathematics, evidence):
             if time.thread_time() > deadline:
                 raise _TooLong
-            prediction = _tried(predict)
-            if prediction is not None and (fit := evidence.fit(prediction)) and (kind != "zero" or fit.where or mathematics.linear):
-                yield Finding(kind, sentence, fit, prediction)
+            made = _tried(predict)
+            prediction = made.get(evidence.name) if isinstance(made, Mapping) else made
+            if (
+                prediction is not None
+                and (fit := evidence.fit(prediction))
+                and (sentence != ZEROS or fit.where or mathematics.linear)
+            ):
+                yield Finding(kind, sentence, fit, prediction, made if isinstance(made, Mapping) else {})
     if outcome is Outcome.LOST_PRECISION:
         yield from _overflows(mathematics, evidence)
     if outcome is not Outcome.WRONG_MATHEMATICS:
-        for each in (of_the_store, saturated):
-            yield from each(evidence)
-        for later in (of_the_accumulator, of_operands_and_operations):
+
+        def check() -> None:
             if time.thread_time() > deadline:
                 raise _TooLong
-            yield from later(mathematics, evidence)
+
+        for each in (of_the_store, saturated):
+            yield from each(evidence)
+        check()
+        yield from of_the_accumulator(mathematics, evidence)
+        check()
+        yield from of_operands_and_operations(mathematics, evidence, check)
 
 
 def _overflows(mathematics: Mathematics, evidence: Evidence) -> Iterator[Finding]:
@@ -216,13 +293,13 @@ def _overflows(mathematics: Mathematics, evidence: Evidence) -> Iterator[Finding
     for operation in operations(mathematics):
         for kind, sentence, change in changes_of(operation):
             if kind == "left out":
-                made = _tried(partial(_of_operation, mathematics, operation.number, change, evidence.name))
-                if made is not None and not np.isfinite(made).all() and (fit := evidence.fit(made)):
+                made = _tried(lambda: changed(mathematics, {operation.number: change})[evidence.name])
+                if made is not None and not np.isfinite(made).all() and (fit := evidence.fit(made, wild=True)):
                     yield Finding(kind, f"overflows fp32: {sentence}", fit, made)
 
 
-Hypothesis = tuple[str, str, Callable[[], np.ndarray | None]]
-"""Kind, sentence, and what predicts the output; None where a few elements already contradict it."""
+Hypothesis = tuple[str, str, Callable[[], Mapping[str, np.ndarray] | np.ndarray | None]]
+"""Kind, sentence, and what predicts all outputs, or this one alone; None where a few elements already contradict it."""
 
 
 def _hypotheses(mathematics: Mathematics, evidence: Evidence) -> Iterator[Hypothesis]:
@@ -233,6 +310,11 @@ def _hypotheses(mathematics: Mathematics, evidence: Evidence) -> Iterator[Hypoth
         for kind, sentence, operands in found:
             yield kind, sentence, partial(_of_operands, mathematics, operands, evidence)
 
+    def of_operations(found: Iterable[Operation]) -> Iterator[Hypothesis]:
+        for operation in found:
+            for kind, sentence, change in changes_of(operation):
+                yield kind, sentence, partial(changed, mathematics, {operation.number: change})
+
     def of_arrays(found: Iterable[tuple[str, str, np.ndarray]]) -> Iterator[Hypothesis]:
         for kind, sentence, prediction in found:
             yield kind, sentence, partial(np.asarray, prediction)
@@ -241,34 +323,34 @@ def _hypotheses(mathematics: Mathematics, evidence: Evidence) -> Iterator[Hypoth
     yield from of_arrays(turned(evidence))
     yield from of_operands(changed_operands(mathematics, evidence.k_block))
     yield from of_operands(changed_indices(mathematics))
-    yield from of_operands(() if mathematics.linear else missing_elements(mathematics))
     done = operations(mathematics)
-    for operation in done:
-        for kind, sentence, change in changes_of(operation):
-            yield kind, sentence, partial(_of_operation, mathematics, operation.number, change, name)
+    products = [each for each in done if each.name == "matmul" and not mathematics.summed]  # else their elements have been weighed
+    yield from of_operations(products)
+    yield from of_operands(() if mathematics.linear else missing_elements(mathematics))
+    yield from of_operations(each for each in done if each.name != "matmul")
+    for of_several in (outside_the_root, at_one_use):
+        for kind, sentence, changes in of_several(done):
+            yield kind, sentence, partial(changed, mathematics, changes)
+    yield from of_operands(ignored_operands(mathematics, done))
     if not mathematics.linear:
         yield from padded(mathematics, name)
     yield from of_arrays(stopped_after(done, evidence.exact.shape))
     yield from of_arrays(moved(evidence))
-    yield "zero", "zeros: nothing was added or stored", lambda: np.zeros(evidence.exact.shape)
+    yield "dropped", ZEROS, lambda: np.zeros(evidence.exact.shape)
 
 
-def _of_operation(mathematics: Mathematics, number: int, change: Change, name: str) -> np.ndarray:
-    return changed(mathematics, number, change)[name]
-
-
-def _of_operands(mathematics: Mathematics, operands: Mapping, evidence: Evidence) -> np.ndarray | None:
-    """The prediction of changed operands, where a few wrong elements do not contradict it."""
+def _of_operands(mathematics: Mathematics, operands: Mapping, evidence: Evidence) -> dict[str, np.ndarray] | None:
+    """The outputs of changed operands, where a few wrong elements do not contradict it."""
     if evidence.exact.ndim == 2:
         rows, columns = evidence.sample
         few = on_sample(mathematics, operands, evidence.name, rows, columns)
         at = np.ix_(rows, columns)
         if few is not None and (evidence.differs[at] & ~evidence.near(few, at)).any():
             return None
-    return evaluated(mathematics, operands)[evidence.name]
+    return evaluated(mathematics, operands)
 
 
-def _tried(evaluate: Any) -> np.ndarray | None:
+def _tried(evaluate: Callable[[], Any]) -> Any:
     """What a change gives; None where the function cannot take it (a shape that does not fit, an index outside)."""
     try:
         return evaluate()

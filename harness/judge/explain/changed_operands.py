@@ -44,12 +44,46 @@ def changed_operands(mathematics: Mathematics, k_block: int | None) -> Iterator[
         elif np.issubdtype(values.dtype, np.floating):
             yield "added", f"equals the result of {name} plus 1", {**given, name: values + 1}
             yield "magnitude", f"equals the result of |{name}|", {**given, name: np.abs(values)}
+    yield from _scales(mathematics, k_block)
     pairs = [name for name, values in given.items() if isinstance(values, np.ndarray)]
     for place, one in enumerate(pairs):
         for other_name in pairs[place + 1 :]:
             if given[one].shape == given[other_name].shape and given[one].dtype == given[other_name].dtype:
                 exchanged = {**given, one: given[other_name], other_name: given[one]}
                 yield "other operand", f"equals the result with {one} and {other_name} exchanged", exchanged
+
+
+def _scales(mathematics: Mathematics, k_block: int | None) -> Iterator[tuple[str, str, Operands]]:
+    """Scales of another block for both factors, the last one as 1, and those of the first step for each step."""
+    given = mathematics.operands
+    along = {name: (mathematics.axes[name].index(axis), block) for name, (axis, block) in mathematics.blocks.items()}
+    both = tuple(along)
+    if len(both) == 2:
+        for step in (1, -1):
+            pairs = (_shifted(given[name], step, along[name][0]) for name in both)
+            for shifted in zip(*pairs, strict=True):
+                said = f"takes the scale of block j {'+' if step > 0 else '-'} 1 of {' and '.join(both)} for that of j"
+                yield "shifted operand", said, {**given, **dict(zip(both, shifted, strict=True))}
+    for names in dict.fromkeys((*((name,) for name in both), both)):
+        if names and all(given[name].shape[along[name][0]] > 1 for name in names):  # else the scale is ignored
+            ones = {name: _last_as_one(given[name], along[name][0]) for name in names}
+            said = f"takes the last scale of {' and '.join(names)} along {mathematics.blocks[names[0]][0]} as 1"
+            yield "last scale", said, {**given, **ones}
+        if k_block and names:
+            counts = {name: k_block // along[name][1] for name in names}
+            if all(1 < count < given[name].shape[along[name][0]] for name, count in counts.items()):
+                first = {
+                    name: np.take(given[name], np.arange(given[name].shape[along[name][0]]) % count, axis=along[name][0])
+                    for name, count in counts.items()
+                }
+                said = f"takes the scales of the first step of {k_block} of {' and '.join(names)} for each step"
+                yield "first block for all", said, {**given, **first}
+
+
+def _last_as_one(values: np.ndarray, axis: int) -> np.ndarray:
+    found = np.moveaxis(values.copy(), axis, -1)
+    found[..., -1:] = 1.0
+    return np.moveaxis(found, -1, axis)
 
 
 def _along(
@@ -127,16 +161,43 @@ def changed_indices(mathematics: Mathematics) -> Iterator[tuple[str, str, Operan
         for other, table in given.items():
             if other != name and isinstance(table, np.ndarray) and table.ndim > 1:
                 rows = table.shape[0]
-                if rows:
+                below, past = (values < 0).any(), (values >= rows).any()
+                if rows and past:
+                    said = f"takes {name} past the end of {other} as the last row"
+                    yield "index clamped", said, {**given, name: np.minimum(values, rows - 1)}
+                if rows and below:
+                    yield "index clamped", f"takes {name} below 0 as row 0 of {other}", {**given, name: np.maximum(values, 0)}
+                if rows and below and past:
                     yield (
                         "index clamped",
                         f"takes {name} clamped to the rows of {other}",
                         {**given, name: np.clip(values, 0, rows - 1)},
                     )
+                if rows and (below or past):
                     yield "index wrapped", f"takes {name} modulo the rows of {other}", {**given, name: values % rows}
         if values.ndim == 1 and values.size > 1:
             yield "index", f"takes {name} in ascending order", {**given, name: np.sort(values)}
             yield "index", f"takes the place in {name} for the number there", {**given, name: np.arange(values.size)}
+            yield from _in_order(given, name, values)
+
+
+def _in_order(given: Operands, name: str, values: np.ndarray) -> Iterator[tuple[str, str, Operands]]:
+    """Rows beside the numbers `values` in the order that sorts these, as a kernel that gathers them by group may leave them."""
+    order = np.argsort(values, kind="stable")
+    if (order == np.arange(values.size)).all():
+        return
+    for other, table in given.items():
+        if other != name and isinstance(table, np.ndarray) and table.ndim and table.shape[0] == values.size:
+            place = np.argsort(order)
+            yield (
+                "order",
+                f"takes row p of {other} where the row at place p of the order that sorts {name} is due",
+                {
+                    **given,
+                    other: table[place],
+                },
+            )
+            yield "order", f"takes the rows of {other} in the order that sorts {name}", {**given, other: table[order]}
 
 
 def missing_elements(mathematics: Mathematics) -> Iterator[tuple[str, str, Operands]]:

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.judge.explain.evaluation import Operation, written
+from bitverdict.harness.judge.explain.evaluation import Change, Operation, written
 
 TILES = (16, 32, 64, 128, 256, 512, 1024)
-Change = Callable[[Callable, tuple, dict], Any]
+BLOCKS = (8, *TILES)
+OVERWRITTEN = (2, 4, 8, 16, 32)  # elements of which each takes the place of the one before
 SAID = {"add": "the addition of", "subtract": "the subtraction of", "multiply": "the factor", "divide": "the division by",
         "true_divide": "the division by"}  # fmt: skip
 OTHERS = {"less": "less_equal", "less_equal": "less", "greater": "greater_equal", "greater_equal": "greater"}
@@ -61,6 +62,8 @@ def changes_of(operation: Operation) -> Iterator[tuple[str, str, Change]]:
         yield from _of_mean(operation)
     if name in REDUCED:
         yield from _of_reduction(operation)
+    if name == "matmul" and len(given) == 2:
+        yield from _of_product(operation)
     if name == "where" and len(given) == 3:
         yield "condition", f"equals the reference with both sides of where({texts[0]}, ...) exchanged", _exchanged_where
         yield (
@@ -125,6 +128,13 @@ def _of_two(name: str, texts: tuple[str, ...], given: tuple, operation: Operatio
             yield "sign", f"equals the reference with {texts[0]} subtracted, not added", lambda function, args, _: args[1] - args[0]
     if name == "subtract":
         yield "sign", f"equals the reference with {texts[1]} added, not subtracted", lambda function, args, _: args[0] + args[1]
+        turned = f"equals the reference with {texts[1]} - {texts[0]} in the place of {texts[0]} - {texts[1]}"
+        yield "exchanged", turned, lambda function, args, _: args[1] - args[0]
+    if name in ("add", "subtract") and np.ndim(first) and np.ndim(second) == 0 and _whole(given):
+        sign, number = _sign(name), int(second)
+        for other in (number + 1, number - 1):
+            said = f"equals the reference with {sign} {other} in the place of {sign} {number} in {_of(texts, sign)}"
+            yield "off by one", said, _moved(other - number)
     if name == "multiply" and texts[0] != texts[1]:
         yield (
             "applied twice",
@@ -175,14 +185,18 @@ def _divisors(count: int) -> Iterator[tuple[int, str]]:
 
 def _of_reduction(operation: Operation) -> Iterator[tuple[str, str, Change]]:
     """Without its last or its first element, or with zeros up to the next power of two, along the reduced axis."""
-    axis = _axis(operation)
+    axis = reduced_axis(operation)
     data = np.asarray(operation.arguments[0])
-    if axis is None or data.ndim == 0 or data.shape[axis] < 2:
+    if axis is None or data.ndim == 0 or data.shape[axis] < 1:
         return
     name, text, length = operation.name, operation.texts[0], data.shape[axis]
     for part, said in _parts(length):
         if name not in ("var", "std"):
             yield "element left out", f"equals the reference with {name}({text}) {said}", _sliced(axis, part, name == "mean")
+    if name in ("sum", "mean", "add.reduce"):
+        for width in _widths(length):
+            said = f"equals the reference with ones that fill {text} from {length} up to {width} in {name}: masked elements count"
+            yield "fill", said, _with_ones(width - length, length if name == "mean" else 1)
     if name in ("max", "amax", "min", "amin"):
         yield "fill", f"equals the reference with a zero among {name}({text}): masked elements count", _with_zero(axis)
     if name in ("max", "amax") and length > 1:
@@ -193,7 +207,28 @@ def _of_reduction(operation: Operation) -> Iterator[tuple[str, str, Change]]:
         )
 
 
-def _axis(operation: Operation) -> int | None:
+def _of_product(operation: Operation) -> Iterator[tuple[str, str, Change]]:
+    """A product of a part of K."""
+    left, right = (np.asarray(each) for each in operation.arguments)
+    if left.ndim < 2 or right.ndim < 2:
+        return
+    for part, said in _parts(left.shape[-1]):
+        yield "element left out", f"equals the reference with {written(operation)} {said}", _product_of(part)
+
+
+def _product_of(part: slice) -> Change:
+    return lambda function, args, kwargs: function(args[0][..., part], args[1][..., part, :], **kwargs)
+
+
+def _widths(length: int) -> Iterator[int]:
+    """What a row of `length` elements may be filled up to: the next power of two, whole tiles."""
+    yield from dict.fromkeys(
+        width for width in (1 << (length - 1).bit_length(), *(-(-length // size) * size for size in TILES)) if width > length
+    )
+
+
+def reduced_axis(operation: Operation) -> int | None:
+    """The axis along which a reduction runs, where it is one."""
     axis = operation.keywords.get("axis", operation.arguments[1] if len(operation.arguments) > 1 else None)
     if axis is None:
         return 0 if np.ndim(operation.arguments[0]) == 1 else None
@@ -202,14 +237,19 @@ def _axis(operation: Operation) -> int | None:
 
 def _parts(length: int) -> Iterator[tuple[slice, str]]:
     """Parts of a reduced axis that a loop may take for all of it, each once."""
-    parts = {(0, 0): "of no element", (0, length - 1): "without its last element", (1, length): "without its first element"}
-    for size in (size for size in TILES if size < length):
+    parts = {(0, 0): "of no element"}
+    if length > 1:
+        parts |= {(0, length - 1): "without its last element", (1, length): "without its first element"}
+        parts.setdefault((length - 1, length), "of its last element alone")
+    for size in (size for size in BLOCKS if size < length):
         last = length - (length % size or size)
         parts.setdefault((0, last), f"without its tail from {last} on")
         parts.setdefault((last, length), f"of its last block alone, from {last} on")
         parts.setdefault((0, size), f"of its first block alone, up to {size}")
     for (start, end), said in parts.items():
         yield slice(start, end), said
+    for every in (each for each in OVERWRITTEN if each < length):
+        yield slice(every - 1, None, every), f"of the last of every {every} elements alone"
 
 
 def _sliced(axis: int, part: slice, mean: bool) -> Change:
@@ -231,6 +271,10 @@ def _with_zero(axis: int) -> Change:
         return function(np.concatenate([args[0], np.zeros(shape)], axis=axis), *args[1:], **kwargs)
 
     return change
+
+
+def _with_ones(count: int, divisor: int) -> Change:
+    return lambda function, args, kwargs: function(*args, **kwargs) + count / divisor
 
 
 def _divided(size: int) -> Change:

@@ -5,7 +5,7 @@ the user wrote it: "without the division by sum(e)"."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,14 +14,20 @@ import numpy as np
 
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.reference.formats import FORMATS, Overflow, decode, encode
+from bitverdict.reference.philox import philox, uniform
 
 LONGEST = 48  # characters of an expression's text
 INFIX = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "true_divide": "/", "matmul": "@", "power": "**",
          "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!=",
          "logical_and": "&", "logical_or": "|", "bitwise_and": "&", "bitwise_or": "|", "floor_divide": "//",
-         "remainder": "%"}  # fmt: skip
+         "remainder": "%", "left_shift": "<<", "right_shift": ">>"}  # fmt: skip
 LARGEST = FORMATS["fp32"].largest  # beyond it a changed reference overflows, as the kernel's fp32 does
+_LOW, _SEED = np.uint64(0xFFFFFFFF), 0xFFFFFFFFFFFFFFFF
 _CREATED = ("arange", "asarray", "empty", "eye", "full", "linspace", "ones", "zeros")
+
+
+Change = Callable[[Callable, tuple, dict], Any]
+"""(function, arguments, keywords) -> what an operation gives instead."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +44,9 @@ class Operation:
 
 @dataclass
 class _Run:
-    """What is changed (`number`, `change`), and what was seen."""
+    """What is changed (operation number -> what is done instead), and what was seen."""
 
-    number: int = -1
-    change: Callable[..., Any] | None = None
+    changes: Mapping[int, Change] = field(default_factory=dict)
     keep: bool = False
     count: int = 0
     seen: list[Operation] = field(default_factory=list)
@@ -51,16 +56,18 @@ class _Run:
         plain, kept = tuple(_plain(each) for each in arguments), {name: _plain(each) for name, each in keywords.items()}
         number, self.count = self.count, self.count + 1
         with np.errstate(all="ignore"):
-            if number == self.number and self.change is not None:
-                result = self.change(function, plain, kept)
+            if (change := self.changes.get(number)) is not None:
+                result = change(function, plain, kept)
             else:
                 result = function(*plain, **kept)
-            if self.change is not None and isinstance(result, np.ndarray) and result.dtype == np.float64:
+            if self.changes and isinstance(result, np.ndarray) and result.dtype == np.float64:
                 result = np.where(np.abs(result) > LARGEST, np.copysign(np.inf, result), result)
         if self.keep:
             self.seen.append(Operation(number, name, texts, plain, kept, result))
-        text = _written(name, texts)
-        return tuple(_watched(each, text) for each in result) if isinstance(result, tuple) else _watched(result, text)
+        text, format = _written(name, texts), _format_of(arguments)
+        if isinstance(result, tuple):
+            return tuple(_watched(each, text, format) for each in result)
+        return _watched(result, text, format)
 
 
 _running: ContextVar[_Run] = ContextVar("running")
@@ -70,9 +77,11 @@ class Watched(np.ndarray):
     """A float64, integer or bool array of a reference that is being evaluated."""
 
     text: str
+    format: str  # of the words that the number has; empty where it is not known
 
     def __array_finalize__(self, made_from: Any) -> None:
         self.text = getattr(made_from, "text", "")
+        self.format = getattr(made_from, "format", "")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
         keywords.pop("out", None)
@@ -82,7 +91,7 @@ class Watched(np.ndarray):
         return _running.get().operate(function.__name__, function, tuple(args), dict(kwargs))
 
     def __getitem__(self, key: Any) -> Any:
-        return _watched(np.asarray(self)[_plain(key)], f"{self.text}[...]")
+        return _watched(np.asarray(self)[_plain(key)], f"{self.text}[...]", self.format)
 
     def __bool__(self) -> bool:
         return bool(np.asarray(self))
@@ -111,7 +120,44 @@ class Namespace:
         if how.get("rounding", "nearest_even") != "nearest_even":
             raise ValueError(f"rounding {how['rounding']!r}: references are evaluated with nearest_even alone")
         overflow = Overflow.SATURATE if how.get("saturate") else Overflow.INFINITY
-        return _running.get().operate("round_to", lambda x, format: _round_to(x, format, overflow), (x, format), {})
+        made = _running.get().operate("round_to", lambda x, format: _round_to(x, format, overflow), (x, format), {})
+        return _held_in(made, format)
+
+    def bits(self, x: Any, dtype: Any) -> Any:
+        """The words of `x`; where the format that holds it is not known nothing is explained."""
+        fmt = FORMATS[x.format]
+
+        def words(x: np.ndarray, dtype: Any) -> np.ndarray:
+            return encode(fmt, np.ascontiguousarray(x)).view(np.dtype(dtype)).reshape(np.shape(x))
+
+        return _running.get().operate("bits", words, (x, dtype), {})
+
+    def from_bits(self, x: Any, format: str) -> Any:
+        """The numbers of `format` that integers are words of."""
+        fmt = FORMATS[format]
+
+        def numbers(x: np.ndarray, format: str) -> np.ndarray:
+            return decode(fmt, np.ascontiguousarray(x).astype(np.int64).astype(fmt.storage)).reshape(np.shape(x))
+
+        return _held_in(_running.get().operate("from_bits", numbers, (x, format), {}), format)
+
+    def philox(self, seed: Any, offsets: Any) -> Any:
+        """The four words of `tl.randint4x(seed, offsets)`."""
+
+        def words(seed: Any, offsets: np.ndarray) -> tuple[np.ndarray, ...]:
+            index = np.asarray(offsets, np.int64).view(np.uint64)
+            zero = np.zeros_like(index)
+            return tuple(np.asarray(word) for word in philox((index & _LOW, index >> np.uint64(32), zero, zero), int(seed) & _SEED))
+
+        return _running.get().operate("philox", words, (seed, offsets), {})
+
+    def random_uniform(self, seed: Any, offsets: Any) -> Any:
+        """The numbers of `tl.rand(seed, offsets)`."""
+
+        def numbers(seed: Any, offsets: np.ndarray) -> np.ndarray:
+            return np.asarray(uniform(int(seed) & _SEED, np.asarray(offsets, np.int64).view(np.uint64)), np.float64)
+
+        return _held_in(_running.get().operate("random_uniform", numbers, (seed, offsets), {}), "fp32")
 
     def kept_in(self, x: Any, format: str) -> Any:
         return x
@@ -164,9 +210,9 @@ def operations(mathematics: Mathematics) -> list[Operation]:
     return run.seen
 
 
-def changed(mathematics: Mathematics, number: int, change: Callable[..., Any]) -> dict[str, np.ndarray]:
-    """The outputs where the operation `number` is `change(function, arguments, keywords)` instead."""
-    return _outputs(mathematics, None, _Run(number, change))
+def changed(mathematics: Mathematics, changes: Mapping[int, Change]) -> dict[str, np.ndarray]:
+    """The outputs where each operation of a number in `changes` is another."""
+    return _outputs(mathematics, None, _Run(changes))
 
 
 def written(operation: Operation) -> str:
@@ -180,7 +226,10 @@ def _outputs(mathematics: Mathematics, operands: Mapping[str, np.ndarray] | None
         given = mathematics.operands if operands is None else operands
         with np.errstate(all="ignore"):
             arrays = [
-                _watched(given[name], name) if isinstance(given[name], np.ndarray) else given[name] for name in mathematics.operands
+                _watched(given[name], name, mathematics.formats.get(name, ""))
+                if isinstance(given[name], np.ndarray)
+                else given[name]
+                for name in mathematics.operands
             ]
             made = mathematics.function(Namespace(), *arrays, **mathematics.named)
     finally:
@@ -189,12 +238,31 @@ def _outputs(mathematics: Mathematics, operands: Mapping[str, np.ndarray] | None
     return {name: np.asarray(_plain(one), np.float64) for name, one in zip(mathematics.outputs, each, strict=True)}
 
 
-def _watched(given: Any, text: str) -> Any:
+def _operand(given: Any, name: str, mathematics: Mathematics) -> Any:
+    return _watched(given, name, mathematics.formats.get(name, "")) if isinstance(given, np.ndarray) else given
+
+
+def _watched(given: Any, text: str, format: str = "") -> Any:
     if not isinstance(given, np.ndarray | np.generic):
         return given
     found = np.asarray(given).view(Watched)
-    found.text = text
+    found.text, found.format = text, format
     return found
+
+
+def _held_in(given: Any, format: str) -> Any:
+    return _watched(given, getattr(given, "text", ""), format)
+
+
+def _format_of(arguments: Iterable) -> str:
+    """The format that all floats among `arguments` have; empty where they differ."""
+    found = {
+        each.format
+        for argument in arguments
+        for each in (argument if isinstance(argument, tuple | list) else (argument,))
+        if isinstance(each, Watched) and each.dtype == np.float64
+    }
+    return found.pop() if len(found) == 1 else ""
 
 
 def _plain(given: Any) -> Any:

@@ -37,12 +37,14 @@ class Fit:
 
 @dataclass(frozen=True)
 class Finding:
-    """A hypothesis that holds. Findings of one `kind` mean the same, the first of them says it best."""
+    """A hypothesis that holds. Findings of one `kind` mean the same, the first of them says it best. `outputs`: all that it
+    predicts, where it is one on the mathematics."""
 
     kind: str
     sentence: str
     fit: Fit
     prediction: np.ndarray | None = None
+    outputs: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,7 @@ class Evidence:
     words: np.ndarray  # values of the words that came
     differs: np.ndarray  # bool: elements that failed
     decided: np.ndarray  # bool: elements that can be told
+    there: np.ndarray  # bool: elements that were written
     magnitude: np.ndarray  # of the sums behind an element
     noise: float | np.ndarray  # of `seen`: a share of the magnitude; where `sharp`, absolute
     sharp: bool
@@ -93,26 +96,29 @@ class Evidence:
         chosen = wrong[np.unique(np.linspace(0, len(wrong) - 1, SAMPLED).astype(int))]
         return np.unique(chosen[:, 0]), np.unique(chosen[:, 1])
 
-    def fit(self, prediction: np.ndarray) -> Fit | None:
-        """Where `prediction` holds, if it does; None where a wrong element is not as predicted, or where it tells too little."""
+    def fit(self, prediction: np.ndarray, *, wild: bool = False) -> Fit | None:
+        """Where `prediction` holds, if it does; None where a wrong element is not as predicted, or where it tells too little.
+        `wild`: NaN and infinities tell too, of a hypothesis on them; of others they tell nothing, since many changes give them."""
         if prediction.shape != self.exact.shape:
             return None
         near = self.near(prediction)
         if (self.differs & ~near).any():
             return None
-        region, where = np.ones(self.exact.shape, bool), ""
+        region, where = self.there, ""
         if (self.decided & ~near).any():
             found = next(((part, said) for part, said in self.parts if not (part & self.decided & ~near).any()), None)
             if found is None:
                 return None
-            region, where = found
-        bits = self.tells(prediction, near & region & self.decided)
+            region, where = found[0] & self.there, found[1]
+        bits = self.tells(prediction, near & region & self.decided, wild=wild)
         return Fit(bits, where, region) if bits >= ENOUGH else None
 
-    def tells(self, prediction: np.ndarray, where: np.ndarray) -> float:
+    def tells(self, prediction: np.ndarray, where: np.ndarray, *, wild: bool) -> float:
         """Bits that the elements `where`, which are as predicted, tell of the prediction; equal ones count once."""
-        wild = where & ~np.isfinite(prediction)
-        bits = min(WILD_BITS * int((wild & np.isfinite(self.exact)).sum()), MOST_BITS) if not wild[where].all() else 0.0
+        strange = where & ~np.isfinite(prediction)
+        bits = 0.0
+        if wild and not strange[where].all():
+            bits = min(WILD_BITS * int((strange & np.isfinite(self.exact)).sum()), MOST_BITS)
         there = where & np.isfinite(prediction) & np.isfinite(self.exact) & np.isfinite(self.seen)
         rows = np.stack([prediction[there], self.exact[there], self.seen[there]], axis=1)  # (elements, 3)
         slack = self.slack(prediction)[there]

@@ -3,13 +3,14 @@ accumulator, an operand, one operation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from bitverdict.harness.judge.explain.changed_operands import rounded_operands
-from bitverdict.harness.judge.explain.changed_operations import REDUCED
-from bitverdict.harness.judge.explain.evaluation import changed, operations, rounded
+from bitverdict.harness.judge.explain.changed_operations import BLOCKS as STEPS
+from bitverdict.harness.judge.explain.changed_operations import REDUCED, reduced_axis
+from bitverdict.harness.judge.explain.evaluation import Change, Operation, changed, evaluated, operations, rounded, written
 from bitverdict.harness.judge.explain.evidence import ENOUGH, Evidence, Finding, Fit, half_ulp
 from bitverdict.harness.judge.explain.sums import BLOCKS, weighted
 from bitverdict.harness.model.mathematics import Mathematics
@@ -17,6 +18,7 @@ from bitverdict.reference.formats import FORMATS, Overflow, Rounding, decode, en
 
 COARSE = ("tf32", "fp16", "bf16", "e4m3", "e5m2")
 ACCUMULATORS = ("fp16", "bf16")
+OF_TWO = ("add", "subtract", "multiply", "divide", "true_divide")
 ALIKE = 0.97  # of the elements: an fp32 sum beside a tie may round the other way
 FEW_ULP = 4
 MOST_STEPS = 64  # blocks of K whose sums are rounded one after another
@@ -30,32 +32,42 @@ def of_the_store(evidence: Evidence) -> Iterator[Finding]:
         return
     words, exact = evidence.words, evidence.exact
     usable = evidence.decided & np.isfinite(words) & np.isfinite(exact) & (np.abs(exact) < found.largest)
-    if not usable.any() or (evidence.differs & ~usable & np.isfinite(exact) & (np.abs(exact) < found.largest)).any():
+    if not usable.any():
         return
+    due = evidence.decided & np.isfinite(exact) & (np.abs(exact) < found.largest)  # a number
     noise = _noise(evidence)
     with np.errstate(invalid="ignore", over="ignore"):
         for name in COARSE:
             coarse = FORMATS[name]
             lost = found.mantissa_bits - coarse.mantissa_bits
+            if lost < 1 and coarse.largest < found.largest and (fit := evidence.fit(_stored(exact, name, Rounding.NEAREST_EVEN))):
+                yield Finding("rounded before the store", f"rounded to {name} before the store", fit)
             inside = usable & (np.abs(exact) < coarse.largest) & (np.abs(exact) >= coarse.smallest_normal)
             if (
                 lost < 1
-                or (evidence.differs & usable & ~inside).any()
+                or not _between(words, exact, noise, name)[due & ~inside].all()
                 or not np.array_equal(_held(words[inside], name), words[inside])
             ):
                 continue
             off = np.abs(words - exact)
-            step = half_ulp(name, exact)
-            bits = _distinct(words[inside], exact[inside]) * lost
+            step, slack = half_ulp(name, exact), noise + half_ulp(evidence.format, exact)
+            moved = np.abs(_stored(exact, name, Rounding.NEAREST_EVEN) - exact) > slack  # what the rounding can be told by
+            bits = _distinct(words[inside & moved], exact[inside & moved]) * lost
             if bits < ENOUGH:
                 continue
             everywhere = Fit(bits, "", np.ones(exact.shape, bool))
-            slack = noise + half_ulp(evidence.format, exact)
             if (off <= step + slack)[inside].all():
                 yield Finding("rounded before the store", f"rounded to {name} before the store", everywhere)
             elif ((off <= 2 * step + slack) & (np.abs(words) <= np.abs(exact) + slack))[inside].all():
                 yield Finding("rounded before the store", f"cut to {name} before the store, toward zero", everywhere)
-        yield from _other_way(evidence, usable)
+        if not (evidence.differs & due & ~usable).any():
+            yield from _other_way(evidence, usable)
+
+
+def _between(words: np.ndarray, exact: np.ndarray, noise: np.ndarray, name: str) -> np.ndarray:
+    """Which words lie where `name` rounds what is within `noise` of `exact`: beyond its normal numbers too."""
+    low, high = (_stored(end, name, Rounding.NEAREST_EVEN) for end in (exact - noise, exact + noise))
+    return (low <= words) & (words <= high)
 
 
 def _noise(evidence: Evidence) -> np.ndarray:
@@ -163,46 +175,93 @@ def _alike(evidence: Evidence, made: np.ndarray, right: np.ndarray, name: str) -
     return Fit(bits, "", np.ones(made.shape, bool)) if bits >= ENOUGH else None
 
 
-def of_operands_and_operations(mathematics: Mathematics, evidence: Evidence) -> Iterator[Finding]:
-    """Operands that were rounded first, and operations of the reference whose result was."""
-    from bitverdict.harness.judge.explain.evaluation import evaluated
+def of_operands_and_operations(mathematics: Mathematics, evidence: Evidence, check: Callable[[], None]) -> list[Finding]:
+    """Roundings of operands, and of one operation of the reference. Of several those alone whose words, stored, agree with most
+    of what came: a store hides how far two roundings differ, but not how often. `check` raises when the time is over."""
+    found = list(_of_operands_and_operations(mathematics, evidence, check))
+    if len(found) < 2 or evidence.format not in FORMATS:
+        return found
+    telling = evidence.decided & (evidence.words != _stored(evidence.exact, evidence.format, Rounding.NEAREST_EVEN))
+    agreed = [
+        float((_stored(each.prediction, evidence.format, Rounding.NEAREST_EVEN) == evidence.words)[telling].mean())
+        for each in found
+        if each.prediction is not None
+    ]
+    return [each for each, share in zip(found, agreed, strict=True) if share >= max(agreed) - 1 + ALIKE]
 
+
+def _of_operands_and_operations(mathematics: Mathematics, evidence: Evidence, check: Callable[[], None]) -> Iterator[Finding]:
+    """Operands that were rounded first, and operations of the reference of which something was."""
     for kind, sentence, operands in rounded_operands(mathematics, {}):
         made = evaluated(mathematics, operands)[evidence.name]
         if fit := evidence.fit(made):
             yield Finding(kind, sentence, fit, made)
     if mathematics.linear:
         return
-    seen = [each for each in operations(mathematics) if np.issubdtype(np.asarray(each.result).dtype, np.floating)]
-    for each in seen[:-1][:MOST_OPERATIONS]:
+    done = [each for each in operations(mathematics) if np.issubdtype(np.asarray(each.result).dtype, np.floating)]
+    found: list[np.ndarray] = []
+    for place, each in enumerate(done[:MOST_OPERATIONS]):
         for name in ACCUMULATORS:
+            check()
+            for sentence, change in _narrowed(each, name, last=place == len(done) - 1):
+                made = changed(mathematics, {each.number: change})[evidence.name]
+                if (fit := evidence.fit(made)) and not any(np.array_equal(made, other, equal_nan=True) for other in found):
+                    found.append(made)  # the same by another name tells nothing new
+                    yield Finding("rounded operation", f"equals the reference with {sentence}", fit, made)
 
-            def narrowed(function, args, kwargs, name=name):  # type: ignore[no-untyped-def]
-                result = np.asarray(function(*args, **kwargs))
-                return np.where(np.isfinite(result), rounded(np.where(np.isfinite(result), result, 0.0), name), result)
 
-            def from_narrow(function, args, kwargs, name=name):  # type: ignore[no-untyped-def]
-                given = np.asarray(args[0])
-                return function(
-                    np.where(np.isfinite(given), rounded(np.where(np.isfinite(given), given, 0.0), name), given),
-                    *args[1:],
-                    **kwargs,
-                )
+def _narrowed(operation: Operation, name: str, *, last: bool) -> Iterator[tuple[str, Change]]:
+    """(sentence, change) of what may be held in the format `name` around one operation; `last`: the store rounds its result."""
+    texts, said = operation.texts, written(operation)
+    arrays = [np.ndim(each) > 0 and np.asarray(each).dtype == np.float64 for each in operation.arguments]
+    if operation.name in REDUCED and arrays[:1] == [True]:
+        yield f"{texts[0]} rounded to {name} in {operation.name}", _of_narrow(name, (0,))
+    if not last:
+        yield f"{operation.name}({texts[0]}) rounded to {name}", _to_narrow(name)
+    if operation.name in OF_TWO and len(arrays) == 2:
+        for place in (place for place in (0, 1) if arrays[place]):
+            yield f"{texts[place]} rounded to {name} in {said}", _of_narrow(name, (place,))
+        if all(arrays) and not last:
+            yield f"{texts[0]}, {texts[1]} and the result of {said} rounded to {name}", _of_narrow(name, (0, 1), result=True)
+        if operation.name in ("divide", "true_divide") and arrays[1]:
+            yield f"1 / {texts[1]} rounded to {name} in {said}", lambda function, args, kwargs: args[0] * _narrow(1 / args[1], name)
+    axis = reduced_axis(operation)
+    if operation.name in ("sum", "add.reduce") and axis is not None:
+        length = np.shape(operation.arguments[0])[axis]
+        for step in (step for step in STEPS if step < length <= MOST_STEPS * step):
+            yield f"{said} rounded to {name} after each {step} elements", _added_in_steps(name, axis, step)
 
-            if each.name in REDUCED:
-                made = changed(mathematics, each.number, from_narrow)[evidence.name]
-                if fit := evidence.fit(made):
-                    yield Finding(
-                        "rounded operation",
-                        f"equals the reference with {each.texts[0]} rounded to {name} in {each.name}",
-                        fit,
-                        made,
-                    )
-            made = changed(mathematics, each.number, narrowed)[evidence.name]
-            if fit := evidence.fit(made):
-                yield Finding(
-                    "rounded operation", f"equals the reference with {each.name}({each.texts[0]}) rounded to {name}", fit, made
-                )
+
+def _narrow(values: np.ndarray, name: str) -> np.ndarray:
+    given = np.asarray(values)
+    return np.where(np.isfinite(given), rounded(np.where(np.isfinite(given), given, 0.0), name), given)
+
+
+def _to_narrow(name: str) -> Change:
+    return lambda function, args, kwargs: _narrow(function(*args, **kwargs), name)
+
+
+def _of_narrow(name: str, places: tuple[int, ...], *, result: bool = False) -> Change:
+    def change(function: Callable, args: tuple, kwargs: dict) -> np.ndarray:
+        made = function(*(_narrow(each, name) if at in places else each for at, each in enumerate(args)), **kwargs)
+        return _narrow(made, name) if result else made
+
+    return change
+
+
+def _added_in_steps(name: str, axis: int, step: int) -> Change:
+    """A sum whose `step` lanes each add one element at a time and are rounded after it; the lanes are added exactly."""
+
+    def change(function: Callable, args: tuple, kwargs: dict) -> np.ndarray:
+        lines = np.moveaxis(np.asarray(args[0]), axis, 0)
+        lanes = np.zeros((step, *lines.shape[1:]))
+        for start in range(0, len(lines), step):
+            part = lines[start : start + step]
+            lanes[: len(part)] = rounded(lanes[: len(part)] + part, name)
+        total = np.moveaxis(lanes, 0, axis)
+        return function(total, *args[1:], **kwargs)
+
+    return change
 
 
 def _held(values: np.ndarray, name: str) -> np.ndarray:

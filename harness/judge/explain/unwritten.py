@@ -9,6 +9,7 @@ import numpy as np
 from bitverdict.harness.judge.explain.evidence import ENOUGH, Finding, Fit, places_named, tiles_hit
 
 MOST_TOLD = 3
+LEAST_OF_LINES = 4  # unwritten elements: no four words are the poison by chance
 LEAST = 2  # unwritten elements: one word may be the poison by chance
 
 
@@ -36,6 +37,14 @@ def never_written(
         yield Finding("never written", f"{lines} never written", fit)
         return
     yield Finding("never written", f"{int(differs.sum())} elements never written", fit)
+
+
+def lines_never_written(unwritten: np.ndarray, differs: np.ndarray) -> str:
+    """The rows, columns or elements that hold the poison from end to end, where other elements are wrong too; empty if none do."""
+    left = unwritten & differs
+    if left.sum() < LEAST_OF_LINES or np.array_equal(left, differs):
+        return ""
+    return _lines(left)
 
 
 def _lines(differs: np.ndarray) -> str:
