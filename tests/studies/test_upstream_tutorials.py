@@ -155,7 +155,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, str, Path]:
     (folder / "tutorials" / "gluon").mkdir(parents=True)
     for name, text in FILES.items():
         (folder / "tutorials" / name).write_text(HEAD.replace("move[", "moving[") + textwrap.dedent(text))
-    done = commanded(folder / "tutorials", folder / "results.jsonl", "--jobs", "2", "--seconds", "9")
+    done = commanded(folder / "tutorials", folder / "results.jsonl", "--jobs", "2", "--seconds", "6")
     return done.returncode, done.stdout, folder / "results.jsonl"
 
 

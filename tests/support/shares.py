@@ -10,7 +10,7 @@ from zlib import crc32
 
 from tests.faults.mutants import Mutant
 
-MUTANTS = 4  # one mutant of so many
+MUTANTS = 5  # one mutant of so many
 
 
 def in_this_run(name: str, of: int) -> bool:
