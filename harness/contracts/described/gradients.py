@@ -73,7 +73,8 @@ class GradientContract(DescribedContract):
         backward: Mapping[str, str],
         recorded: Mapping,
     ) -> list[ExpectedOutput]:
-        from bitverdict.harness.contracts.torch_mathematics.graph import NoRule, gradients_of, reference_of
+        from bitverdict.harness.contracts.torch_mathematics.graph import gradients_of, reference_of
+        from bitverdict.harness.contracts.torch_mathematics.no_rule import NoRule
         from bitverdict.reference.tracing import Untraceable, trace
 
         moving = [each for each in forward if each.format in DIFFERENTIABLE]

@@ -15,14 +15,10 @@ from typing import Any
 
 import torch
 
+from bitverdict.harness.contracts.torch_mathematics.no_rule import NoRule
 from bitverdict.harness.contracts.torch_mathematics.operators import RULES
-from bitverdict.harness.model.usage import UsageError
 
 _KEPT = {torch.float16: "fp16", torch.bfloat16: "bf16"}
-
-
-class NoRule(UsageError):
-    """An ATen operator that has no rule: what holds it has no reference."""
 
 
 def reference_of(function: Callable, examples: Sequence[torch.Tensor]) -> Callable:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from bitverdict.harness.contracts.described.outputs import expected_output
-from bitverdict.harness.contracts.torch_mathematics.graph import NoRule, reference_of
+from bitverdict.harness.contracts.torch_mathematics.graph import reference_of
+from bitverdict.harness.contracts.torch_mathematics.no_rule import NoRule
 from bitverdict.harness.contracts.torch_mathematics.problem_file import Problem, ProblemFile, seeded
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.case_fields import check_record

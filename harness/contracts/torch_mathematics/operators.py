@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from bitverdict.harness.contracts.torch_mathematics import windows
+from bitverdict.harness.contracts.torch_mathematics.no_rule import NoRule
 
 Array = Any
 RULES: dict[str, Callable] = {}
@@ -471,7 +472,7 @@ def _avg_pool(
     divisor: int | None = None,
 ) -> Array:  # fmt: skip
     if ceil_mode:
-        raise NotImplementedError("avg_pool with ceil_mode")
+        raise NoRule("no rule for avg_pool with ceil_mode")
     sums = windows.pooled(xp, x, size, stride, padding, None, 0.0, xp.sum)
     if divisor is not None or count_include_pad:
         return sums / (divisor or math.prod(windows.listed(size, sums.ndim - 2)))
@@ -483,7 +484,7 @@ def _max_pool(
     xp: Any, x: Array, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
 ) -> tuple[Array, Any]:
     if ceil_mode:
-        raise NotImplementedError("max_pool with ceil_mode")
+        raise NoRule("no rule for max_pool with ceil_mode")
     return windows.pooled(xp, x, size, stride, padding, dilation, -math.inf, xp.max), None
 
 
@@ -619,7 +620,7 @@ def _triu(xp: Any, x: Array, diagonal: int = 0) -> Array:
 @_rule("diagonal", "diagonal_copy")
 def _diagonal(xp: Any, x: Array, offset: int = 0, first: int = 0, second: int = 1) -> Array:
     if {first % x.ndim, second % x.ndim} != {x.ndim - 2, x.ndim - 1}:
-        raise NotImplementedError("diagonal of other than the last two axes")
+        raise NoRule("no rule for diagonal of other than the last two axes")
     return xp.linalg.diagonal(x, offset=offset if first % x.ndim < second % x.ndim else -offset)
 
 
@@ -630,7 +631,7 @@ def _slice_scatter(
 ) -> Array:
     first, last, step = slice(start, stop, step).indices(x.shape[axis])
     if step != 1:
-        raise NotImplementedError("slice_scatter with a step")
+        raise NoRule("no rule for slice_scatter with a step")
     return xp.concat([x[_along(x, axis, slice(0, first))], part, x[_along(x, axis, slice(max(first, last), None))]], axis=axis)
 
 
@@ -645,7 +646,7 @@ def _scatter(xp: Any, x: Array, axis: int, index: Array, source: Any, **_: Any) 
     """x (..., length, ...) with source (or one number) at index along `axis`; the last of two at one place."""
     places = xp.reshape(xp.arange(x.shape[axis]), tuple(-1 if at == axis % x.ndim else 1 for at in range(x.ndim)))
     if any(index.shape[at] != x.shape[at] for at in range(x.ndim) if at != axis % x.ndim):
-        raise NotImplementedError("scatter of fewer rows than there are")
+        raise NoRule("no rule for scatter of fewer rows than there are")
     for at in range(index.shape[axis]):
         one = _along(x, axis, slice(at, at + 1))
         new = source[one] if _is_array(source) else xp.asarray(source, dtype=x.dtype)
