@@ -10,7 +10,7 @@ import math
 from functools import partial
 from typing import Any
 
-from bitverdict.reference.tracing import (
+from bitverdict.reference.tracing import (  # noqa: F401  (each registers its operations)
     choices,
     comparisons,
     conversions,
@@ -32,24 +32,6 @@ from bitverdict.reference.tracing.dtypes import BOOL, BY_FORMAT, BY_NAME, dtype_
 from bitverdict.reference.tracing.state import OPERATIONS, Trace
 from bitverdict.reference.tracing.untraceable import Untraceable
 
-MODULES = (
-    choices,
-    comparisons,
-    conversions,
-    creation,
-    extensions,
-    extremes,
-    functions,
-    functions_of_two,
-    indexing,
-    movement,
-    products,
-    real_arithmetic,
-    reductions,
-    scans,
-    sorting,
-    whole_numbers,
-)
 LINALG = {"matmul", "vecdot", "tensordot", "matrix_transpose", "outer", "diagonal", "trace", "vector_norm"}
 ABSENT = {
     **dict.fromkeys(("nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"), "its shape hangs on values"),
