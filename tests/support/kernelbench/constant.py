@@ -1,7 +1,8 @@
 """Candidates that write one number into every element of a right shape: what a tolerance lets pass, and a bound must not.
 
 `text(problem, number)` is the file of a candidate. `number` is "zero", or "mean": the mean of what `Model` gives for other inputs
-of the problem, computed by torch. A Triton kernel writes it, so that a launch is seen and every word is written.
+of the same sizes (their squares), computed by torch: that of the same inputs is the right output of a loss. A Triton kernel writes
+it, so that a launch is seen and every word is written.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def fill_kernel(y_ptr, number_ptr, size, BLOCK: tl.constexpr):
 class ModelNew(Model):
     def forward(self, *inputs):
         right = super().forward(*inputs)
-        others = [each.to(right.device) for each in get_inputs()]
+        others = [each * each if each.is_floating_point() else each for each in inputs]
         number = {number}
         y = torch.empty(right.shape, dtype=right.dtype, device=right.device)
         fill_kernel[(triton.cdiv(y.numel(), 128),)](y, number, y.numel(), BLOCK=128)
