@@ -1,6 +1,7 @@
 """What `kernels/split_k_matmul.py` expects: a chain from zero for each share of K, added in ascending order, word for word.
 
-Of parts that atomics add nobody knows the order: they are held to the derived bound of any order of sums."""
+Of parts that atomics add nobody knows the order: one of the words that some order gives must come. Where nobody knows the parts, or
+there are many, the sums are held to the derived bound of any order."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType, SimpleNamespace
 from typing import Any
+
+import numpy as np
 
 import bitverdict.kernels.split_k_matmul
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, empty, launched
@@ -22,7 +25,7 @@ from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.element_types import ELEMENT_TYPES
 from bitverdict.reference.formats import convert
-from bitverdict.reference.split_sums import ascending_sum, shares
+from bitverdict.reference.split_sums import MOST_IN_ANY_ORDER, ascending_sum, shares, sums_in_any_order
 
 ATOMICS = "atomics"
 NAMES = ("block_m", "block_n", "block_k", "split", "reduction", "num_warps", "stages")
@@ -95,22 +98,27 @@ class SplitKMatmulContract(BlockedContract):
         a, b = operands["a"].codes, operands["b"].codes
         asked = SimpleNamespace(m=p.m, n=p.n, k=p.k, dtype=p.dtype, out=p.out, activation="")
         how: dict[str, Any] = {"tile": (c.block_m, c.block_n), "k_block": c.block_k}
-        if case.launcher or c.reduction == ATOMICS or not modelled(target.arch):
-            atomics = p.k if case.launcher else c.split if c.reduction == ATOMICS else 0  # a launcher may add any parts by them
+        added = c.split if c.reduction == ATOMICS else 0  # parts, by atomics
+        if case.launcher or added > MOST_IN_ANY_ORDER or not modelled(target.arch):
+            atomics = p.k if case.launcher else added  # a launcher may add any parts by them
             bound = bounded_product(asked, a, b, target.arch, launched=launched_instructions(recorded), atomics=atomics)
             return [dataclasses.replace(bound, **how)]
         plan = dot_plan(target.arch, p.dtype, block_m=c.block_m, block_n=c.block_n, block_k=c.block_k, num_warps=c.num_warps)
         parts = [accumulator_words(plan, a[:, share], b[share]) for share in shares(p.k, c.block_k, c.split)]  # (M, N) each
-        words = convert("fp32", p.out, ascending_sum(parts), target.arch)  # (M, N)
+        sums = sums_in_any_order(parts) if added else ascending_sum(parts)[None]  # (R, M, N)
+        words, *others = convert("fp32", p.out, sums, target.arch)  # (M, N) each
+        order = "atomics in any order" if added else "fp32 additions in ascending order"
         return [
             ExpectedOutput(
                 name="c",
                 format=p.out,
                 shape=(p.m, p.n),
                 words=words,
+                others=np.stack(others) if others else None,
+                any_nan=added > 0,
                 **how,
-                basis=words_rest_on(plan.rule, "a chain a share of K, added by fp32 additions in ascending order"),
-                opinion=product_opinion(asked, words, a, b, target.arch, plan.family),
+                basis=words_rest_on(plan.rule, f"a chain a share of K, added by {order}"),
+                opinion=product_opinion(asked, words, a, b, target.arch, plan.family, atomics=added),
             )
         ]
 

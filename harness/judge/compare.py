@@ -140,8 +140,8 @@ def with_enclosed(expected: ExpectedOutput, low: np.ndarray, high: np.ndarray) -
     leaves a choice open: where they differ, no word is decided unless no choice can give the one that is expected."""
     if expected.words is None or tuple(low.shape) != tuple(expected.shape):
         return expected
-    word, lowest, highest = (_ordered(each.view(low.dtype)) for each in (expected.words, low, high))
-    open_ = (low != high) & (lowest <= word) & (word <= highest)
+    right, lowest, highest = (_ordered(each.view(low.dtype)) for each in (_right_words(expected), low, high))
+    open_ = (low != high) & ((lowest <= right) & (right <= highest)).any(axis=0)
     return replace(expected, inconclusive=open_ if expected.inconclusive is None else expected.inconclusive | open_)
 
 
@@ -181,12 +181,18 @@ def _message(outcome: Outcome, expected: ExpectedOutput, details: dict) -> str:
     return f"{head}\nfirst at {first['at']}: got {first['got']}, expected {first['expected']}{distance}{real}"
 
 
-def _words_differ(expected: ExpectedOutput, got: np.ndarray) -> np.ndarray:
+def _right_words(expected: ExpectedOutput) -> np.ndarray:
+    """(1 or more, *shape): the words of which one must come."""
     assert expected.words is not None
-    differs = got != expected.words.view(got.dtype)
+    one = expected.words[None]
+    return one if expected.others is None else np.concatenate([one, expected.others.view(one.dtype)])
+
+
+def _words_differ(expected: ExpectedOutput, got: np.ndarray) -> np.ndarray:
+    right = _right_words(expected).view(got.dtype)  # (R, *shape)
+    differs = (got != right).all(axis=0)
     if expected.any_nan and differs.any():
-        both_nan = np.isnan(values(expected.format, got)) & np.isnan(values(expected.format, expected.words.view(got.dtype)))
-        differs &= ~both_nan
+        differs &= ~(np.isnan(values(expected.format, got)) & np.isnan(values(expected.format, right)).any(axis=0))
     return differs
 
 

@@ -66,6 +66,11 @@ def _due(expected: ExpectedOutput, got: np.ndarray, at: tuple, by_bound: bool) -
         ends[1] += " or NaN"
     if ends[0] != ends[1]:
         return {"expected": " to ".join(ends), "ulp": None}
+    if not by_bound and expected.others is not None:
+        others = np.setdiff1d(expected.others[(slice(None), *at)].view(got.dtype), low[at].view(got.dtype))
+        ends[0] += "".join(f" or {_shown(expected, word)}" for word in others[:SHOWN]) + (
+            " or others" if len(others) > SHOWN else ""
+        )
     steps = ulp_distance(expected.format, got[at].reshape(1), low[at].view(got.dtype).reshape(1))
     return {"expected": ends[0], "ulp": int(steps[0])}
 

@@ -42,7 +42,8 @@ class ExpectedOutput:
     Either `words` (bit for bit; NaN compared as the plan says, `any_nan` where the payload is not expected) or `value` and `bound`
     (|got - value| <= bound per element, in float64). With `low` and `high`, which are words, the result must lie between them by
     value, or be NaN where `or_nan`; `value` and `bound` then only tell how far off it is. With `words` too, `bounded` marks the
-    elements that the interval decides; the words decide the others. `inconclusive` marks elements that this case cannot decide.
+    elements that the interval decides; the words decide the others. `others` (R, *shape) are words that are as right as `words`: of
+    each element one of them all must come. `inconclusive` marks elements that this case cannot decide.
     `opinion` is a bound's on the words.
     `exact` is the mathematics in float64, of the output's shape, and `exact_error` float64's own running error of it (inf: not
     decidable); the real values of an emulated launch are held to it. `declared`: formats of the conversions that are mathematics.
@@ -55,6 +56,7 @@ class ExpectedOutput:
     format: str
     shape: tuple[int, ...]
     words: np.ndarray | None = None
+    others: np.ndarray | None = None
     any_nan: bool = False
     value: np.ndarray | None = None
     bound: np.ndarray | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bitverdict.harness.judge.compare import compare
+from bitverdict.harness.judge.compare import compare, with_enclosed
 from bitverdict.harness.judge.diagnose import ulp_distance
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.verdict import Outcome
@@ -47,6 +47,18 @@ def test_a_nan_of_another_payload_counts_only_where_one_is_expected() -> None:
     assert compare(due, other).outcome is Outcome.WRONG_WORDS
     assert compare(expected_outcome([np.nan, 1.0], any_nan=True), other).outcome is Outcome.PASS
     assert compare(expected_outcome([np.nan, 1.0], any_nan=True), got(np.array([1.0, 1.0]))).outcome is Outcome.WRONG_WORDS
+
+
+def test_where_several_words_are_right_one_of_them_must_come() -> None:
+    """What lies between them is wrong; NaN may come where one of them is NaN."""
+    due = expected_outcome([1.0, 2.0], any_nan=True, others=got([[1.0, 4.0], [3.0, np.nan]]))
+    for right in ([1.0, 4.0], [3.0, 2.0], [3.0, np.nan]):
+        assert compare(due, got(right)).outcome is Outcome.PASS
+    for wrong in ([1.0, 3.0], [2.0, 2.0], [np.nan, 2.0]):
+        assert compare(due, got(wrong)).outcome is Outcome.WRONG_WORDS
+    assert "expected 0x3f800000 (1) or 0x40400000 (3)" in compare(due, got([2.0, 2.0])).message
+    low, high = (np.full(2, word, np.uint32) for word in got([2.5, 3.5]))
+    assert with_enclosed(due, low, high).inconclusive.tolist() == [True, False]
 
 
 @pytest.mark.parametrize(

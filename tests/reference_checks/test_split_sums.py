@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import permutations
 
 import numpy as np
 import pytest
 
 from bitverdict.reference.formats import FP32, decode, encode
-from bitverdict.reference.split_sums import ascending_sum, shares
+from bitverdict.reference.split_sums import MOST_IN_ANY_ORDER, ascending_sum, shares, sums_in_any_order
 
 
 def test_each_element_of_k_is_in_one_share_and_no_block_is_cut() -> None:
@@ -53,3 +54,34 @@ def test_no_share_and_no_block_are_refused() -> None:
     for sizes in ((0, 2), (16, 0)):
         with pytest.raises(ValueError, match="at least 1"):
             shares(10, *sizes)
+
+
+def test_sums_in_any_order_are_those_of_every_order_and_no_other() -> None:
+    """Beside all 24 orders of four parts, of values that lose bits, cancel, and are subnormal."""
+    rng = np.random.default_rng(1)
+    parts = np.ldexp(rng.uniform(-1, 1, (4, 40)), rng.integers(-12, 12, (4, 40))).astype(np.float32)  # (parts, elements)
+    parts[:, :8] *= np.float32(2.0**-130)
+    found = sums_in_any_order(list(parts.view(np.uint32)))  # (R, 40)
+    assert 1 < len(found) <= 12
+    for place in range(40):
+        orders = set()
+        for order in permutations(parts[:, place]):
+            total = np.float32(0.0)
+            for part in order:
+                total = _flushed(total + _flushed(part))
+            orders.add(int(total.view(np.uint32)))
+        assert set(found[:, place].tolist()) == orders
+
+
+def _flushed(x: np.float32) -> np.float32:
+    return np.copysign(np.float32(0.0), x) if abs(x) < np.float32(2.0**-126) else x
+
+
+def test_sums_in_any_order_by_hand() -> None:
+    large, one, less = (encode(FP32, np.array([value])) for value in (2.0**24, 1.0, -(2.0**24)))
+    assert decode(FP32, sums_in_any_order([large, one, less])).tolist() == [[0.0], [1.0]]
+    subnormal = np.array([0x80000001], np.uint32)
+    assert sums_in_any_order([subnormal]).tolist() == [[0]]  # 0 + -0
+    for count in (0, MOST_IN_ANY_ORDER + 1):
+        with pytest.raises(ValueError, match="hold more to a bound"):
+            sums_in_any_order([one] * count)

@@ -132,9 +132,10 @@ def product_opinion(
     family: str,
     *,
     c: np.ndarray | None = None,
+    atomics: int = 0,
 ) -> SecondOpinion | None:
-    """What the bound says of `words` (M, N) in `problem.out`, of a product by instructions of `family`; operands as for
-    `bounded_product`."""
+    """What the bound says of `words` (M, N) in `problem.out`, of a product by instructions of `family`; operands and `atomics` as
+    for `bounded_product`."""
 
     def bound(rows: np.ndarray, columns: np.ndarray) -> ExpectedOutput:
         some = SimpleNamespace(
@@ -142,7 +143,7 @@ def product_opinion(
         )
         left, right = np.ascontiguousarray(a[rows]), np.ascontiguousarray(b[:, columns])  # (R, K), (K, C)
         added = None if c is None else c[np.ix_(rows, columns)]  # (R, C)
-        return bounded_product(some, left, right, arch, c=added, launched=frozenset({(family, "", "", "", "")}))
+        return bounded_product(some, left, right, arch, c=added, launched=frozenset({(family, "", "", "", "")}), atomics=atomics)
 
     return second_opinion(words, a.shape[1], bound)
 

@@ -26,6 +26,11 @@ _TEXTS = (
     ("the first program adds", "if before == SPLIT - 1:", "if before == 0:"),
     ("counter without order", 'sem="acq_rel"', 'sem="relaxed"'),
     ("part added without an atomic", _ATOMIC, "tl.store(results, tl.load(results, mask=inside) + accumulator, mask=inside)"),
+    (
+        "part added by halves",
+        _ATOMIC,
+        f"for half in tl.static_range(2):\n            {_ATOMIC.replace('accumulator', '0.5 * accumulator')}",
+    ),
     ("C not zeroed before atomics", "        c.zero_()\n", "        pass\n"),
     ("rows of C taken as if they had no gaps", "flat = problem.c_pad == 0", "flat = True"),
     ("split not checked", "holds=lambda p, c: 1 <= c.split <= MOST,", "holds=lambda p, c: True,"),
@@ -42,7 +47,9 @@ _EXPECTED = {
 }
 _SHOWS = {
     **dict.fromkeys(("the first program adds", "counter without order"), (("reduction", "last program"),)),
-    **dict.fromkeys(("part added without an atomic", "C not zeroed before atomics"), (("reduction", "atomics"),)),
+    **dict.fromkeys(
+        ("part added without an atomic", "part added by halves", "C not zeroed before atomics"), (("reduction", "atomics"),)
+    ),
     "parts rounded to bf16": (("shares", "4"), ("regime", "normal")),
     "first part added twice": (("shares", "4"),),
     "empty share stores nothing": (("empty shares", "True"),),
