@@ -1,0 +1,53 @@
+"""What a confined process may do, as data: two kinds of process, and the candidate on a real GPU."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The limits of one process. `name` is what a sentence about its end calls it.
+
+    `memory` bounds what it adds to its address space, bytes; where `reserves` is set (a CUDA driver reserves hundreds of GiB) it
+    bounds private writable memory instead. `file` and `scratch` bound one file and all files of the scratch directory, bytes.
+    `processes` is how many it may start: 0 refuses to start any. `cpu` is a last resort behind the time limit of a case, seconds of
+    the processor over the life of the process. `log` is how many bytes of what it prints are kept; the rest is counted.
+    `devices` are files below ``/dev`` that it may use, by their beginnings.
+    """
+
+    name: str
+    memory: int
+    file: int = 64 * MIB
+    scratch: int = 256 * MIB
+    open_files: int = 256
+    processes: int = 0
+    cpu: int = 3600
+    log: int = MIB
+    writes: bool = True
+    reserves: bool = False
+    devices: tuple[str, ...] = ()
+
+
+def _of_the_machine() -> int:
+    """Bytes of the machine's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+CANDIDATE = Policy(name="the candidate's process", memory=8 * GIB)
+"""On an emulated target it holds handles of device memory and no bytes: what it needs is the compiler's."""
+
+CANDIDATE_ON_A_GPU = replace(
+    CANDIDATE, memory=32 * GIB, reserves=True, processes=64, open_files=4096, devices=("nvidia", "dri", "kfd", "dxg")
+)
+"""Triton builds its launcher with the host's compiler there, and the driver opens its devices."""
+
+EXECUTOR = Policy(name="the executor", memory=_of_the_machine(), writes=False)
+"""It holds the device memory of a case: it may have what the machine has, and is the first to go where that is too little."""
+
+COMPILER = replace(EXECUTOR, name="the executor's compiler", writes=True, processes=16, scratch=GIB, file=GIB)
+"""What the executor forks before it confines itself: the native code that untrusted text runs through, and the host's assembler."""
