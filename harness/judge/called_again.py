@@ -1,23 +1,30 @@
-"""A launcher called twice, the second time on other operands: what it keeps between calls shows.
+"""A launcher called again: what it keeps between calls shows, and so does what it does not compute.
 
-A case with `calls=2` is judged by `CalledAgain`, which stands for the kernel's contract and expects the results of both calls. The
-operands of the second call are drawn by the next data seed and lie elsewhere. Three kinds of state show, each by the name *state
-kept between calls*:
+A case with more than one call is judged by `CalledAgain`, which stands for the kernel's contract and expects the results of all
+calls. `Case.calls` says which there are:
 
-- a result that the second call overwrites: a cached buffer;
-- a second result that is wrong, though the same operands are right in a first call: a stale pointer, a workspace not cleared;
-- a fault of the second call alone.
+- 2: on its operands, then on others elsewhere. The others are drawn by the next data seed.
+- 3: on its operands, then on the others in the same storage, which the judge overwrites, then on these same others elsewhere.
+
+What shows, by name:
+
+- *memory returned before*: a result in memory that an earlier call returned (`returned_memory`);
+- *words changed after the return*: the result of a call is another once the later calls are over;
+- *result does not change with the operands*: a later result is wrong, and has the words of the first one;
+- *state kept between calls*: a later result is wrong, or a later call faults, though the same operands are right in a first call;
+  or the same contents give other words elsewhere, where the order of the sums is fixed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bitverdict.harness.judge.guarded_buffers import words
+from bitverdict.harness.judge.returned_memory import lies_in, returned_before
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
@@ -27,12 +34,32 @@ if TYPE_CHECKING:
 
     from bitverdict.harness.model.targets import Target
 
-SECOND = " of the second call"
+SECOND, THIRD = " of the second call", " of the third call"
 
 
 def second(case: Case) -> Case:
-    """The case of the second call alone."""
+    """The case of a later call alone."""
     return replace(case, calls=1, data_seed=case.data_seed + 1)
+
+
+@dataclass
+class Between:
+    """What was seen from call to call, as it goes through JSON. The lists name outputs, with the call that they are of."""
+
+    calls: int = 0
+    """That there are."""
+    returned: int = 0
+    """That came back."""
+    memory: list[str] = field(default_factory=list)
+    """Returned in memory that was returned before."""
+    changed: list[str] = field(default_factory=list)
+    """With other words after the last call than when they came back."""
+    same: list[str] = field(default_factory=list)
+    """Of a later call, with the words of the first one's."""
+    differ: list[str] = field(default_factory=list)
+    """Of the third call, with other words than the second one's on the same contents."""
+    drew: bool = False
+    """Whether torch drew random numbers: equal contents may come to other words."""
 
 
 class CalledAgain(Contract):
@@ -42,9 +69,7 @@ class CalledAgain(Contract):
         self.inner = inner
         self.either_row, self.must_launch = inner.either_row, inner.must_launch
         self.pointers_in_memory, self.any_launcher, self.remedy = inner.pointers_in_memory, inner.any_launcher, inner.remedy
-        self.returned = 0  # calls that came back
-        self.overwritten: list[str] = []  # outputs of the first call that the second call changed
-        self.same: list[str] = []  # outputs of the second call that have the first one's words
+        self.between = Between()
 
     def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
         return self.inner.expected_outcome(case, target)
@@ -52,71 +77,161 @@ class CalledAgain(Contract):
     def recorded(self, case: Case) -> dict:
         return self.inner.recorded(case)
 
+    def between_calls(self) -> dict:
+        return asdict(self.between)
+
     def declared(self, case: Case) -> frozenset[str] | None:
         return self.inner.declared(case)
 
     def written(self, case: Case) -> frozenset[str]:
         found = self.inner.written(case)
-        return found | {name + SECOND for name in found}
+        return found | {name + _last(case) for name in found}
 
     def operands(self, case: Case) -> list[Operand]:
-        later = (replace(each, name=each.name + SECOND) for each in self.inner.operands(second(case)))
+        later = (replace(each, name=each.name + _last(case)) for each in self.inner.operands(second(case)))
         return [*self.inner.operands(case), *later]
 
     def result_bytes(self, case: Case) -> int:
-        return 2 * self.inner.result_bytes(case)
+        return case.calls * self.inner.result_bytes(case)
 
     def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Callable | None) -> Mapping[str, torch.Tensor]:
-        first, later = _parted(tensors)
-        before = dict(self.inner.launch(case, first, launcher))
-        self.returned, kept = 1, {name: _copied(output) for name, output in before.items() if hasattr(output, "clone")}
-        after = dict(self.inner.launch(second(case), later, launcher))
-        self.returned = 2
-        self.overwritten = [name for name, output in kept.items() if not np.array_equal(words(output), words(before[name]))]
-        self.same = [
-            name
-            for name, output in kept.items()
-            if hasattr(after.get(name), "clone") and np.array_equal(words(output), words(after[name]))
-        ]
-        return before | kept | {name + SECOND: output for name, output in after.items()}
+        import torch
+
+        first, other = _parted(tensors, _last(case))
+        inside = case.calls == 3 and _alike(first, other)
+        self.between, drawn = Between(calls=3 if inside else 2), torch.get_rng_state()
+        calls = [self._called(case, first, launcher, "")]
+        if inside:
+            calls.append(self._in_the_same_storage(case, first, other, launcher))
+        calls.append(self._called(second(case), other, launcher, _last(case)))
+        (_, kept), *later = calls
+        for before, copies in calls[:-1]:
+            own = [name for name in copies if not lies_in(before[name], first.values())]
+            self.between.changed += [name for name in own if not _equal(before[name], copies[name])]
+        self.between.same = [name for _, copies in later for name in _equal_ones(copies, kept)]
+        if inside:
+            equal = _equal_ones(calls[2][1], calls[1][1])
+            self.between.differ = [name for name in calls[2][1] if name not in equal]
+        self.between.drew = not torch.equal(drawn, torch.get_rng_state())
+        return {name: output for before, copies in calls for name, output in (before | copies).items()}
+
+    def _called(self, case: Case, tensors: Mapping[str, Any], launcher: Callable | None, suffix: str) -> _Call:
+        came = {name + suffix: output for name, output in self.inner.launch(case, tensors, launcher).items()}
+        self.between.returned += 1
+        self.between.memory += returned_before(came, tensors.values())
+        return came, {name: _copied(output) for name, output in came.items() if hasattr(output, "clone")}
+
+    def _in_the_same_storage(
+        self, case: Case, first: Mapping[str, Any], other: Mapping[str, Any], launcher: Callable | None
+    ) -> _Call:
+        """The call on the contents of `other` in the storage of `first`, which then has its own again. An operand that a launcher
+        changed is left as it is: that it changed is seen after the last call."""
+        own = {name: _copied(_flat(tensor)) for name, tensor in first.items()}
+        for name, tensor in first.items():
+            _overwrite(tensor, _flat(other[name]))
+        call = self._called(second(case), first, launcher, SECOND)
+        for name, tensor in first.items():
+            if _equal(_flat(tensor), _flat(other[name])):
+                _overwrite(tensor, own[name])
+        return call
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
-        first, later = _parted(operands)
-        expected_outcome = self.inner.expected(second(case), target, later, recorded)
-        return [
-            *self.inner.expected(case, target, first, recorded),
-            *(replace(each, name=each.name + SECOND) for each in expected_outcome),
-        ]
+        first, other = _parted(operands, _last(case))
+        found = self.inner.expected(second(case), target, other, recorded)
+        suffixes = (SECOND, THIRD) if case.calls == 3 and _alike(first, other) else (_last(case),)
+        later = [replace(each, name=each.name + suffix) for suffix in suffixes for each in found]
+        return [*self.inner.expected(case, target, first, recorded), *later]
 
     def told(self, verdict: Verdict, alone: Callable[[], Verdict]) -> Verdict:
-        """`verdict` of both calls with the name of what it shows. `alone` judges the second call in a launcher that is new."""
-        if self.overwritten and not (verdict.failed and SECOND not in verdict.message):
-            name = self.overwritten[0]
-            said = f"{name}: the second call overwrites the result of the first; return a buffer of its own from each call"
+        """`verdict` of all calls with the name of what it shows. `alone` judges a later call in a launcher that is new."""
+        told = dict(verdict.recorded.get("calls", {}))
+        ordered, between = told.pop("ordered", False), Between(**told)
+        verdict = replace(verdict, recorded={name: value for name, value in verdict.recorded.items() if name != "calls"})
+        if verdict.decision is Decision.PASS and between.differ and ordered and not between.drew:
+            said = f"{between.differ[0]}: other words than those of the second call, on the same contents in other storage"
             return replace(verdict, decision=Decision.FAIL, outcome=Outcome.STATE_KEPT, message=said, words=0)
-        of_the_second = SECOND in verdict.message if self.returned == 2 else self.returned == 1
-        if not verdict.failed or not of_the_second or alone().failed:
+        later = any(suffix in verdict.message for suffix in (SECOND, THIRD)) or 0 < between.returned < between.calls
+        if not verdict.failed or not later or verdict.outcome in (Outcome.MEMORY_RETURNED, Outcome.WORDS_CHANGED):
             return verdict
-        like = "; it has the words of the first call's" if self.same else ""
-        said = f"{verdict.outcome} in the second call alone: {verdict.message}{like}; the same operands are right in a first call"
+        if (output := verdict.details.get("output")) in between.same:
+            said = f"{output}: has the words of the first call's, on other operands: {verdict.outcome}: {verdict.message}"
+            return replace(verdict, outcome=Outcome.UNCHANGED, message=said)
+        if alone().failed:
+            return verdict
+        said = f"{verdict.outcome} in a later call alone: {verdict.message}; the same operands are right in a first call"
         return replace(verdict, outcome=Outcome.STATE_KEPT, message=said)
 
 
-def _copied(output: torch.Tensor) -> torch.Tensor:
-    """A copy of what a call returned. Of a tensor of the emulated GPU by what `clone` comes to, and not through torch's dispatch:
-    that has torch import half a second of modules, before the first verdict (`bitverdict.harness.workers.server`)."""
+_Call = tuple[dict[str, Any], dict[str, Any]]
+"""What one call returned by name, and copies of it that were made at once."""
+
+
+def _last(case: Case) -> str:
+    """What names of the last call end in, those of its operands too."""
+    return THIRD if case.calls == 3 else SECOND
+
+
+def _alike(first: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether operands, or tensors, can be written over by the others."""
+
+    def place(each: Any) -> tuple:
+        if isinstance(each, Operand):
+            return each.codes.shape, each.format, each.strides, each.offset
+        return tuple(each.shape), each.dtype, each.stride(), 0
+
+    return all(place(each) == place(other[name]) for name, each in first.items())
+
+
+def _equal_ones(outputs: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
+    """The names of `outputs` that have the words of those of the same name in `others`, which are of another call."""
+    by_name = {_without_call(name): output for name, output in others.items()}
+    return [
+        name for name, output in outputs.items() if (like := by_name.get(_without_call(name))) is not None and _equal(output, like)
+    ]
+
+
+def _without_call(name: str) -> str:
+    return name.removesuffix(SECOND).removesuffix(THIRD)
+
+
+def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return np.array_equal(words(one), words(other))
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    """All that lies between the first element of a tensor and its last, (elements,): its gaps too."""
     import torch
 
-    if type(output) is torch.Tensor or output.requires_grad:
-        return output.clone()
+    reach = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return _run(torch.ops.aten.as_strided.default, tensor.detach(), (reach if tensor.numel() else 0,), (1,))
+
+
+def _overwrite(tensor: torch.Tensor, contents: torch.Tensor) -> None:
+    """Put `contents`, (elements,) as `_flat` gives them, into the place of `tensor`."""
+    import torch
+
+    with torch.no_grad():
+        _run(torch.ops.aten.copy_.default, _flat(tensor), contents)
+
+
+def _copied(output: torch.Tensor) -> torch.Tensor:
+    """A copy of what a call returned, or is given."""
+    import torch
+
+    return output.clone() if output.requires_grad else _run(torch.ops.aten.clone.default, output)
+
+
+def _run(operation: Any, tensor: torch.Tensor, *arguments: Any) -> torch.Tensor:
+    """An operation, of a tensor of the emulated GPU by what it comes to, and not through torch's dispatch: that has torch import
+    half a second of modules, before the first verdict (`bitverdict.harness.workers.server`)."""
     from bitverdict.harness.emulator.cuda_tensors import CudaTensor
 
-    if type(output) is not CudaTensor:
-        return output.clone()
-    return CudaTensor.__torch_dispatch__(torch.ops.aten.clone.default, (CudaTensor,), (output,))
+    if type(tensor) is not CudaTensor:
+        return operation(tensor, *arguments)
+    return CudaTensor.__torch_dispatch__(operation, (CudaTensor,), (tensor, *arguments))
 
 
-def _parted(named: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What belongs to the first call, and to the second, each by the name that the contract knows."""
-    later = {name.removesuffix(SECOND): value for name, value in named.items() if name.endswith(SECOND)}
-    return {name: value for name, value in named.items() if not name.endswith(SECOND)}, later
+def _parted(named: Mapping[str, Any], suffix: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What belongs to the first call, and to the last, each by the name that the contract knows."""
+    later = {name.removesuffix(suffix): value for name, value in named.items() if name.endswith(suffix)}
+    return {name: value for name, value in named.items() if not name.endswith(suffix)}, later

@@ -10,7 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bitverdict.harness.judge.bounds_check import place_in
+import numpy as np
+
+from bitverdict.harness.judge.bounds_check import OutOfBounds, place_in
 from bitverdict.harness.judge.classify import Seen, outcome_of
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.devices import device_of, entered
@@ -20,6 +22,7 @@ from bitverdict.harness.judge.launched_instructions import Instructions, of_prod
 from bitverdict.harness.judge.out_of_memory import free_memory
 from bitverdict.harness.judge.real_values import RealValues
 from bitverdict.harness.judge.remedies import remedy_for
+from bitverdict.harness.judge.returned_memory import forget, returned_before
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.paths import ROOT, relative, source_line
@@ -53,6 +56,7 @@ def launch(
             return Seen(Outcome.NOT_RUN, "machine", short)
         seen = _launch_once(case, target, contract, launcher, operands, clock, entering, allocations)
         if seen.outcome is Outcome.OUT_OF_MEMORY:
+            forget()
             free_memory()
             seen = _launch_once(case, target, contract, launcher, operands, clock, entering, allocations)
         return seen
@@ -100,6 +104,8 @@ def _launch_once(
                     device.reach(lambda: {buffer.name: buffer.view for buffer in guard.buffers})
             outputs = dict(contract.launch(case, tensors, launcher))
         with clock.on("transfer"):
+            between = contract.between_calls()
+            again = between["memory"] if between else returned_before(outputs, tensors.values())
             seen = _returned(outputs)
             if device is not None and seen.outputs:
                 found = {name: device.enclosure(tensor) for name, tensor in outputs.items()}
@@ -111,17 +117,19 @@ def _launch_once(
                     seen.unwritten_reads = tuple(_unwritten_reads(device, guard))
                     seen.unwritten = {name: device.unwritten_elements(tensor) for name, tensor in outputs.items()}
             out_of_bounds = guard.out_of_bounds(contract.written(case))
+            after = [*between.get("changed", ()), *_changed(seen, outputs)]
+            _keep_fault(seen, out_of_bounds, again, after, _asked_since(launcher))
     except Exception as error:  # whatever a kernel or its launcher does is an outcome
-        seen, out_of_bounds = outcome_of(error), None
+        seen = outcome_of(error)
         if (case.launcher or contract.remedy) and seen.layer == "launcher":
             seen.details |= remedy_for(error, case.launcher, contract.remedy)
     seen.advice = tuple(relative(str(a)) for a in getattr(device, "advice", None) or ())
     seen.launches = len(launched) + len(getattr(device, "launches", None) or ())
     seen.recorded = _launched(device, launched, told)
     seen.unordered = _unordered(getattr(device, "launches", None) or ())
-    if out_of_bounds is not None:
-        seen.outcome, seen.message, seen.details = out_of_bounds.outcome, out_of_bounds.message, out_of_bounds.details
-    elif seen.outcome is None:
+    if between := contract.between_calls():
+        seen.recorded["calls"] = between | {"ordered": target.emulated and not seen.unordered}
+    if seen.outcome is None:
         seen.details = {
             f"poison of {name}": poison_word(guard.poison.output, word.dtype.itemsize) for name, word in seen.outputs.items()
         }
@@ -138,7 +146,34 @@ def _returned(outputs: dict[str, Any]) -> Seen:
             said = f"{name}: the launcher returned a {type(output).__name__}: it must return a tensor"
             return Seen(Outcome.WRONG_SHAPE, message=said)
     dtypes = {name: str(tensor.dtype) for name, tensor in outputs.items()}
-    return Seen(outputs={name: words(tensor) for name, tensor in outputs.items()}, dtypes=dtypes)
+    return Seen(outputs={name: words(tensor).copy() for name, tensor in outputs.items()}, dtypes=dtypes)
+
+
+def _changed(seen: Seen, outputs: dict[str, Any]) -> list[str]:
+    """The names of outputs that have other words by now than when the launcher returned them."""
+    return [name for name, got in seen.outputs.items() if not np.array_equal(got, words(outputs[name]))]
+
+
+def _asked_since(launcher: Callable | None) -> str:
+    """What a sealed launcher's process asked for since it returned; of a launcher in this process nobody knows."""
+    asked: Callable[[], str] | None = getattr(launcher, "after_return", None)
+    return asked() if asked is not None else ""
+
+
+def _keep_fault(seen: Seen, out_of_bounds: OutOfBounds | None, again: list[str], after: list[str], asked: str) -> None:
+    """Give `seen`, of a launch that came back, the first fault that was found afterwards. `again`: outputs in memory that was
+    returned before; `after`: outputs that changed after the return; `asked`: what was asked for then."""
+    if out_of_bounds is not None:
+        seen.outcome, seen.message, seen.details = out_of_bounds.outcome, out_of_bounds.message, out_of_bounds.details
+    elif seen.outcome is not None:
+        return
+    elif again:
+        seen.outcome = Outcome.MEMORY_RETURNED
+        seen.message = f"{again[0]}: lies in memory that an earlier call returned; return a buffer of its own from each call"
+    elif after or asked:
+        name = f"{after[0]}: its words are others than those that were returned" if after else "the launcher went on"
+        seen.outcome = Outcome.WORDS_CHANGED
+        seen.message = f"{name}{f': {asked}' if asked else ''}; return when all is done"
 
 
 def _allocated(guard: Guard) -> list[Any]:

@@ -61,8 +61,8 @@ def check_case(record: Any) -> None:
         raise UsageError(f"case.schedule is {record['schedule']!r:.100}: must be {known}")
     if not _TUNING.fullmatch(record.get("tuning", "")):
         raise UsageError(f"case.tuning is {record['tuning']!r:.100}: must be '', 'first', 'runs' or 'config <n>'")
-    if record.get("calls", 1) not in (1, 2):
-        raise UsageError(f"case.calls is {record['calls']}: must be 1 or 2")
+    if record.get("calls", 1) not in (1, 2, 3):
+        raise UsageError(f"case.calls is {record['calls']}: must be 1, 2 or 3")
     if record.get("data_seed", 0) < 0:
         raise UsageError(f"case.data_seed is {record['data_seed']}: must be an integer of at least 0")
 

@@ -213,6 +213,10 @@ class Contract:
         """What only the run just made knows (JSON values): the autotuner's winner, for one."""
         return {}
 
+    def between_calls(self) -> dict:
+        """What was seen between the calls of the case just launched (JSON values), whatever they came to; of one call nothing."""
+        return {}
+
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
         """The classes this case falls in, by dimension: {"config": "128x256x64", "m mod 16": 3, ...}. Counted and shown."""
         return {}

@@ -49,6 +49,7 @@ class CaseSource:
     before: tuple[Case, ...] = ()  # judged before all others, and always
     keeps: Callable[[Case], bool] | None = None  # whether a case is asked for; None: all are
     selected: str = ""  # what chose them, for a person
+    sealed: bool = False  # the launcher is not trusted: what is called twice is called a third time
 
     @property
     def contract(self) -> Contract:
@@ -84,8 +85,9 @@ class CaseSource:
     def required(self, *, whole: bool = False) -> list[Case]:
         """The cases that every run judges. Of a user's launcher also those at the edges of its own tile, as far as it is known.
 
-        Of its shape classes the first case each is called twice, and each configuration of its autotuners has a case. `whole`:
-        the cases at the tutorials' own sizes before them, so that short ones fill the time beside the last long one.
+        Of its shape classes the first case each is called twice or, sealed, three times, and each configuration of its autotuners
+        has a case. `whole`: the cases at the tutorials' own sizes before them, so that short ones fill the time beside the last
+        long one.
         """
         if self.only is not None:
             return list(self.only)
@@ -99,11 +101,17 @@ class CaseSource:
         first = self.contract.whole(self.target) if whole else []
         cases = self._once([*first, *self.contract.required(self.target)])
         if not self.launcher:
-            return self._tuned(cases)
+            return self._tuned(self._called(cases))
         if self.shown is not None and self.shown.tile is not None:
             edges = self._once(self.contract.around(self.shown.tile, self.target))
             cases = list({case.key: case for case in (*cases, *edges)}.values())
-        return self._tuned(_called_again(cases))
+        return self._tuned(self._called(_called_again(cases)))
+
+    def _called(self, cases: list[Case]) -> list[Case]:
+        """`cases` with the calls of a sealed run: of those called twice the first with sizes of each kind is called three times."""
+        twice = [(_kind_of_sizes(case), case.key) for case in cases if self.sealed and case.calls == 2]
+        first = dict(reversed(twice))  # by kind
+        return [replace(case, calls=3) if case.calls == 2 and case.key in first.values() else case for case in cases]
 
     def first(self) -> Case | None:
         """The case whose launch shows what the launcher is: the first one required."""
@@ -183,15 +191,22 @@ def _called_again(cases: list[Case]) -> list[Case]:
     met: set[tuple] = set()
     called = []
     for case in cases:
-        fields = vars(case.problem).values()
-        sizes = [value for value in fields if type(value) is int]
-        alike = "one" if 1 in sizes else "whole" if all(size % SPECIALISED == 0 for size in sizes) else "ragged"
-        kind = (alike, *(value for value in fields if isinstance(value, str)))
+        kind = (_kind_of_sizes(case), *(value for value in vars(case.problem).values() if isinstance(value, str)))
         far = max(_integers(case.problem), default=0) >= FAR_PAD  # two of them would take twice the memory
-        plain = kind in met or far or 0 in sizes[:3] or getattr(case.problem, "k_of_b", None) is not None
+        plain = kind in met or far or 0 in _sizes(case)[:3] or getattr(case.problem, "k_of_b", None) is not None
         called.append(case if plain else replace(case, calls=2))
         met |= set() if plain else {kind}
     return called
+
+
+def _kind_of_sizes(case: Case) -> str:
+    """In which way Triton compiles for them."""
+    sizes = _sizes(case)
+    return "one" if 1 in sizes else "whole" if all(size % SPECIALISED == 0 for size in sizes) else "ragged"
+
+
+def _sizes(case: Case) -> list[int]:
+    return [value for value in vars(case.problem).values() if type(value) is int]
 
 
 def _integers(record: Any) -> Iterator[int]:

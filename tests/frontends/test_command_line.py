@@ -226,7 +226,7 @@ EDITED: list[tuple[dict, str]] = [
     ({"case": {"schedule": "sometimes"}}, "case.schedule is 'sometimes': must be 'eager', 'latest' or 'drawn:<integer>'"),
     ({"case": {"schedule": "eager on 0"}}, "case.schedule is 'eager on 0': must be 'eager', 'latest' or"),
     ({"case": {"calls": 0}}, "case.calls is 0: must be "),
-    ({"case": {"calls": 3}}, "case.calls is 3: must be 1 or 2"),
+    ({"case": {"calls": 4}}, "case.calls is 4: must be 1, 2 or 3"),
     ({"case": {"real_values": 1}}, "case.real_values is 1: must be true or false"),
     ({"case": {"tuning": 2}}, "case.tuning is 2: must be "),
     ({"case": {"regime": "gauss"}}, "regime 'gauss': unknown; use one of normal, integers"),
