@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import copy as copies
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import torch
 import torch.utils._device as default_device
@@ -47,14 +48,52 @@ def on_gpu(device: Any) -> bool:
     return True
 
 
-class Watches(Protocol):
-    """What follows tensors of the emulated GPU from operation to operation."""
+class Watches:
+    """What follows tensors of the emulated GPU from operation to operation. Each is told as the CPU tensor that holds its bytes."""
 
-    def placed(self, tensor: torch.Tensor) -> None: ...
+    def placed(self, tensor: torch.Tensor) -> None:
+        """`tensor` is one of the device now, or a view of one, whoever made it."""
 
-    def left(self, tensor: torch.Tensor, what: str) -> None: ...
+    def made(self, tensor: torch.Tensor, function: str, args: tuple, kwargs: dict) -> None:
+        """`function` of torch's has allocated `tensor` on the device, and filled it, by `args` and `kwargs`."""
 
-    def run(self, function: Any, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], Any]) -> Any: ...
+    def arrived(self, tensor: torch.Tensor, by: str) -> None:
+        """`tensor` is a copy of one of the host's."""
+
+    def left(self, tensor: torch.Tensor, what: str) -> None:
+        """The host sees the words of `tensor`, by the call `what`."""
+
+    def run(self, function: Any, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], Any]) -> Any:
+        """`call()`, which is `function` on `args` and `kwargs`, of which it writes to `written`."""
+        return call()
+
+
+class Together(Watches):
+    """Several that watch one device."""
+
+    def __init__(self, watches: Sequence[Watches]) -> None:
+        self.watches = watches
+
+    def placed(self, tensor: torch.Tensor) -> None:
+        for each in self.watches:
+            each.placed(tensor)
+
+    def made(self, tensor: torch.Tensor, function: str, args: tuple, kwargs: dict) -> None:
+        for each in self.watches:
+            each.made(tensor, function, args, kwargs)
+
+    def arrived(self, tensor: torch.Tensor, by: str) -> None:
+        for each in self.watches:
+            each.arrived(tensor, by)
+
+    def left(self, tensor: torch.Tensor, what: str) -> None:
+        for each in self.watches:
+            each.left(tensor, what)
+
+    def run(self, function: Any, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], Any]) -> Any:
+        for each in self.watches:
+            call = partial(each.run, function, args, kwargs, written, call)
+        return call()
 
 
 WATCHING: list[Watches] = []  # by the devices that are entered, the last one's last
@@ -273,6 +312,17 @@ def outside(value: Any) -> Any:
     return value
 
 
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in `value`, in lists, tuples and dictionaries too."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from tensors_in(each)
+    elif isinstance(value, dict):
+        yield from tensors_in(list(value.values()))
+
+
 _writes: dict[Any, list[tuple[int, str]]] = {}
 
 
@@ -307,7 +357,11 @@ def moved(
         _left(tensor, "a copy to the host")
     source = inside(tensor) if own else tensor.detach()
     there = source.to(dtype=dtype, copy=True, memory_format=memory_format)
-    return CudaTensor(there) if gpu else there
+    if not gpu:
+        return there
+    if WATCHING:
+        WATCHING[-1].arrived(there, "to")
+    return CudaTensor(there)
 
 
 class _Moved(torch.autograd.Function):
@@ -396,8 +450,11 @@ def _constructed(func: Any, args: tuple, kwargs: dict, held: bool) -> Any:
     made = for_the_launcher(func, *inside(args), **{name: inside(value) for name, value in kwargs.items()})
     if func in (torch.as_tensor, torch.asarray) and gpu:
         made = made.clone()  # what was read shares its bytes with nothing on a GPU
-    if isinstance(kwargs.get("out"), torch.Tensor):
-        return kwargs["out"]
+    out = kwargs.get("out")
+    if WATCHING and isinstance(made, torch.Tensor) and (gpu or isinstance(out, CudaTensor)):
+        WATCHING[-1].made(made, func.__name__, args, kwargs)
+    if isinstance(out, torch.Tensor):
+        return out
     return outside(made) if gpu else made
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.autotuning import Tuned
 from bitverdict.harness.emulator.cuda_runtime import LAUNCH
-from bitverdict.harness.emulator.cuda_tensors import NUMBERED, WATCHING, allocations, outside
+from bitverdict.harness.emulator.cuda_tensors import NUMBERED, WATCHING, Together, Watches, allocations, outside
 from bitverdict.harness.emulator.execution.async_ops import READ_BY, Schedule
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.cta_state import LaunchContext
@@ -35,6 +35,7 @@ from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
 from bitverdict.harness.emulator.frontend.stop_compiler import fences_of, language_of
 from bitverdict.harness.emulator.frontend.translate import Translated, translate
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
+from bitverdict.harness.emulator.memory.provenance import Origins, Provenance
 from bitverdict.harness.emulator.memory.real_access import RealAccess
 from bitverdict.harness.emulator.memory.real_memory import RealMemory, RealValues, storage_of
 from bitverdict.harness.emulator.memory.unwritten_words import Allocated, FollowedMemory, UnwrittenRead, UnwrittenWords
@@ -98,6 +99,8 @@ class LaunchOptions:
     """Floats carry real values (`Device.real_values`), where this is not None: the formats to which conversions are mathematics."""
     rounded_arguments: bool = False
     """The real value of a float that a launcher passes is known to half a unit of its parameter's format, as a constant's is."""
+    provenance: bool = False
+    """The device keeps where each byte of its memory comes from (`Device.provenance`)."""
     allocated: Callable[[], Iterable[Allocated]] | None = None
     """Gives what was allocated full of one byte: the device keeps what takes words of it that nobody wrote."""
     rewrite: Callable[[str], str] | None = None
@@ -124,6 +127,7 @@ class Device:
         self.enclosed = EnclosedMemory()  # words that launches left, of which a choice of the compiler's is not known
         self.reals = RealMemory()  # real values that launches left
         self.unwritten = None if options.allocated is None else UnwrittenWords(options.allocated)
+        self.origins = Provenance() if options.provenance else None
         self._taken: set[int] = set()  # where storages begin that launches have loaded from
         self._hangs: dict[tuple[str, str], None] = {}
         self._advice: set[Note] = set()
@@ -135,7 +139,9 @@ class Device:
         return NUMBERED + self.capability
 
     def place(self, tensor: Any) -> Any:
-        """`tensor` (torch, CPU) as a tensor of this GPU: the two share every byte."""
+        """`tensor` (torch, CPU) as a tensor of this GPU, an operand: the two share every byte."""
+        if self.origins is not None:
+            self.origins.operand(bytes_of("tensor", tensor))
         return outside(tensor)
 
     def reach(self, *tensors: Any) -> None:
@@ -149,11 +155,18 @@ class Device:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """While entered, real values go through operations of torch on tensors of this GPU, where floats carry some."""
-        if self.options.real_values is None:
+        """While entered, real values and origins go through operations of torch on tensors of this GPU, where they are followed."""
+        watches: list[Watches] = []
+        if self.options.real_values is not None:
+            watches.append(RealTensors(self.reals, lambda reason: self._hangs.setdefault((reason, ""))))
+        if self.origins is not None:
+            from bitverdict.harness.emulator.provenance_tensors import ProvenanceTensors
+
+            watches.append(ProvenanceTensors(self.origins))
+        if not watches:
             yield
             return
-        WATCHING.append(RealTensors(self.reals, lambda reason: self._hangs.setdefault((reason, ""))))
+        WATCHING.append(watches[0] if len(watches) == 1 else Together(watches))
         try:
             yield
         finally:
@@ -197,6 +210,10 @@ class Device:
     def unwritten_elements(self, tensor: Any) -> np.ndarray:
         """Which elements of `tensor` (torch), in its shape, nobody has written, of `LaunchOptions.allocated`."""
         return np.zeros(tuple(tensor.shape), np.bool_) if self.unwritten is None else self.unwritten.of(bytes_of("tensor", tensor))
+
+    def provenance(self, tensor: Any) -> Origins | None:
+        """Where each element of `tensor` (torch) comes from; None without `LaunchOptions.provenance`."""
+        return None if self.origins is None else self.origins.origins_of(bytes_of("tensor", tensor))
 
     def enclosure(self, tensor: Any) -> tuple[np.ndarray, np.ndarray] | None:
         """The lowest and the highest words that the elements of `tensor` (torch, of floats) may have, where the compiled programs
@@ -307,6 +324,7 @@ class Device:
         )
         if self.options.real_values is not None:
             self.reals.begin(memory.regions)
+        computed = {} if self.origins is None else self.origins.begin(memory.regions)
         resident = self._residency(ready, metadata, prod(grid))
         programs = Programs(Cta(context), self.schedule, resident, lambda m: m.run(ready.entry(m, *arguments)))
         context.cancel = programs.cancel
@@ -339,6 +357,8 @@ class Device:
             self._advice |= context.notes
             self._hangs |= context.reals.hangs
             self._taken |= {region.base for region in memory.regions if region.taken}
+            if self.origins is not None:
+                self.origins.end(launch.name, memory.regions, computed)
             if self.options.real_values is not None:
                 self.reals.end(memory.regions, lost=context.reals.lost)
 

@@ -7,12 +7,13 @@ makes of computed floats. What a launcher copies to the host it may choose by: n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
+from bitverdict.harness.emulator.cuda_tensors import Watches, tensors_in
 from bitverdict.harness.emulator.memory.real_memory import RealMemory, storage_of, words_of
 from bitverdict.harness.emulator.memory.real_shadows import EXACT, Moved, Shadow, moved, read_as, value_of
 from bitverdict.harness.emulator.numerics.real_values import (
@@ -50,7 +51,7 @@ _EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "resize", "zeros_
 _SETS = {"zero", "fill", "normal", "uniform", "random", "bernoulli", "exponential"}
 
 
-class RealTensors:
+class RealTensors(Watches):
     """What happens to tensors of one device between launches. `hang` is told why something is unknown."""
 
     def __init__(self, memory: RealMemory, hang: Callable[[str], None]) -> None:
@@ -71,7 +72,7 @@ class RealTensors:
     def run(self, function: Any, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], Any]) -> Any:
         """`call()`, which is `function` on `args` and `kwargs` (CPU), of which it writes to `written`."""
         name = function._schema.name.split("::")[-1]
-        plain, given = name.rstrip("_"), [*_tensors((args, kwargs))]
+        plain, given = name.rstrip("_"), [*tensors_in((args, kwargs))]
         inexact, rule = False, None
         try:
             inexact = any(self._carried(each) is not None for each in given)
@@ -83,7 +84,7 @@ class RealTensors:
 
         made = call()
         bases = {each.untyped_storage().data_ptr() for each in given}
-        results = written or [each for each in _tensors(made) if each.untyped_storage().data_ptr() not in bases]
+        results = written or [each for each in tensors_in(made) if each.untyped_storage().data_ptr() not in bases]
         if plain == "_local_scalar_dense":
             self.left(given[0], "item")
         for result in results:
@@ -99,7 +100,7 @@ class RealTensors:
         self, name: str, function: Any, args: tuple, kwargs: dict, inexact: bool, in_place: bool
     ) -> Callable[[torch.Tensor], Moved | None] | None:
         """What gives the real values of a result of the operation `name`; None where it is exact."""
-        sources = [*_tensors((args, kwargs))]
+        sources = [*tensors_in((args, kwargs))]
         if not sources or (in_place and name in _SETS and len(sources) == 1):
             return None
         if name in ("copy", "fill") and in_place:
@@ -232,17 +233,6 @@ def _rounded(result: torch.Tensor, value: np.ndarray, error: np.ndarray) -> Move
 def _parts(real: Real) -> tuple[np.ndarray, np.ndarray]:
     value = np.asarray(real.value)
     return value, np.zeros(value.shape) if real.error is None else np.broadcast_to(real.error, value.shape)
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in `value`, in lists, tuples and dictionaries too."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _tensors(each)
-    elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
 
 
 __all__ = ["RealTensors"]

@@ -12,6 +12,7 @@ from bitverdict.harness.emulator.async_rules import Proxy
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.global_order import ORDINARY, Access, GlobalOrder, Marks
 from bitverdict.harness.emulator.memory.onchip import UNSIGNED, zeros
+from bitverdict.harness.emulator.memory.provenance import KERNEL
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.execution.partitions import Agent
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.real_shadows import Moved, Shadow
     from bitverdict.harness.emulator.memory.real_updates import RealUpdate
     from bitverdict.harness.emulator.mlir_reader import Operation
+
+BY_KERNEL = {size: kind.type(int.from_bytes(bytes([KERNEL]) * size, "little")) for size, kind in UNSIGNED.items()}
+"""By bytes of a word: what the origins of one that a kernel stored are, as one number."""
 
 
 @dataclass(eq=False)
@@ -38,6 +42,7 @@ class Region:
     taken: bool = False  # the launch has loaded from it, or updated what lay there
     marks: Marks | None = None
     shadow: Shadow | None = None  # the real values of what was computed; None where nothing was
+    origins: np.ndarray | None = None  # (bytes,) uint8: the number of each byte's origin, where provenance is followed
 
     def __post_init__(self) -> None:
         self.end = self.base + self.raw.size
@@ -49,6 +54,11 @@ class Region:
     def takes(self, places: slice | np.ndarray, size: int) -> Moved | None:
         """The real values of the words of `size` bytes at `places` (their numbers); None where all are exact."""
         return None if self.shadow is None else self.shadow.take(places, size)
+
+    def stored(self, places: slice | np.ndarray, size: int) -> None:
+        """A kernel has stored the words of `size` bytes at `places` (their numbers)."""
+        if self.origins is not None:
+            self.origins[: self.origins.size // size * size].view(UNSIGNED[size])[places] = BY_KERNEL[size]
 
     def carry(self, places: slice | np.ndarray, size: int, carried: Moved | None) -> None:
         """The words of `size` bytes at `places` (their numbers) have the real values `carried` now; None: they are exact."""
@@ -339,6 +349,7 @@ class GlobalMemory:
             self.order.write(op, agent, region, where, None, given)
             region.raw[where].view(given.dtype)[:] = given
             whole = slice(where.start // size, where.stop // size)
+            region.stored(whole, size)
             region.carry(whole, size, None if carried is None else carried.reshape(-1)[:count])
             return
         for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, agent=agent):
@@ -360,6 +371,7 @@ class GlobalMemory:
         if inside is not None:
             places, words, carried = places[inside], words[inside], None if carried is None else carried[inside]
         memory[places] = words
+        region.stored(places, words.dtype.itemsize)
         region.carry(places, words.dtype.itemsize, carried)
         if (memory.take(places) != words).any():
             raise EmulatedFault(
@@ -424,6 +436,7 @@ class GlobalMemory:
             for turn in in_turns(places, lanes):
                 old = memory.take(places[turn])
                 memory[places[turn]] = update(old, given[turn])
+                each.region.stored(places[turn], size)
                 if reals is not None:
                     each.region.carry(places[turn], size, reals.made(each.region.takes(places[turn], size), turn, old, given[turn]))
 
@@ -468,6 +481,7 @@ class GlobalMemory:
                 wrote[turn] = expected is None or same == expected.reshape(-1)[turn].view(UNSIGNED[size])
                 before[turn] = old
                 memory[places[turn]] = np.where(wrote[turn], new, old)
+                region.stored(places[turn][wrote[turn]], size)
                 if reals is not None:
                     decided = None if expected is None else wrote[turn]
                     region.carry(places[turn], size, reals.made(region.takes(places[turn], size), turn, old, given[turn], decided))

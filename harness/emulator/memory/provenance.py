@@ -1,0 +1,307 @@
+"""Where each byte of the emulated GPU's memory comes from: a kernel's store, an operand, torch, or the host.
+
+Beside each storage lies one number a byte, of its *origin*. A launch marks what it stores (`Region.stored`), operations of torch on
+tensors of the GPU move the numbers or give new ones (`emulator.provenance_tensors`). Origins of which nobody computed a value have
+the numbers below `COMPUTED`, so that one comparison finds what torch or the host computed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bitverdict.harness.emulator.memory.onchip import UNSIGNED, zeros
+from bitverdict.harness.model.paths import HARNESS, is_foreign, source_line
+
+if TYPE_CHECKING:
+    import torch
+
+    from bitverdict.harness.emulator.memory.global_memory import Region
+
+
+class Kind(StrEnum):
+    """What a byte's value was made by."""
+
+    UNWRITTEN = "never written"
+    KERNEL = "a kernel's store"
+    ZEROS = "zeros"
+    OPERAND = "an operand"
+    COPIED = "a copy of an operand"
+    TORCH = "torch"
+    HOST = "the host"
+
+
+class Origin(NamedTuple):
+    """A kind, the operator or call of torch (`by`), and the launcher's ``file:line``, empty where it is not known."""
+
+    kind: Kind
+    by: str = ""
+    line: str = ""
+
+    @property
+    def computed(self) -> bool:
+        """Whether torch or the host made the value."""
+        return self.kind in (Kind.TORCH, Kind.HOST)
+
+    def __str__(self) -> str:
+        said = f"{self.kind} {self.by}".rstrip()
+        return f"{said} at {self.line}" if self.line else said
+
+
+UNWRITTEN, KERNEL, ZEROS, OPERAND = range(4)
+COMPUTED = 64
+"""The lowest number of an origin whose value torch or the host computed."""
+_FIXED = (Origin(Kind.UNWRITTEN), Origin(Kind.KERNEL), Origin(Kind.ZEROS), Origin(Kind.OPERAND))
+EARLIER = Origin(Kind.HOST, "memory from before the call")
+Place = tuple[tuple[int, ...], tuple[int, ...], int]
+"""Sizes, strides and first byte of elements in a storage, in bytes, axes that follow one another merged: two tensors that give the
+same bytes in the same order have equal ones."""
+
+
+class Origins(NamedTuple):
+    """Of each element of a tensor, in its shape, the number of its origin; and the origins by number."""
+
+    numbers: np.ndarray
+    by_number: dict[int, Origin]
+
+    def counts(self) -> dict[Origin, int]:
+        """How many elements are of each origin."""
+        found = np.bincount(self.numbers.reshape(-1), minlength=256)
+        return {self.by_number[number]: int(found[number]) for number in np.flatnonzero(found).tolist()}
+
+
+class ComputedInput(NamedTuple):
+    """Bytes of a kernel's argument that torch or the host computed, and that a launch may have read."""
+
+    kernel: str
+    argument: str
+    origin: Origin
+    bytes: int
+
+
+class HostRead(NamedTuple):
+    """The host saw words of the GPU's memory: by which call, at which line, and of which origins."""
+
+    by: str
+    line: str
+    of: tuple[Origin, ...]
+
+
+@dataclass(eq=False)
+class _Storage:
+    """One storage: the number of each byte's origin, the bytes that a tensor was allocated for, and where copies of whole operands
+    lie."""
+
+    held: Any  # a weak reference
+    numbers: np.ndarray  # (bytes,) uint8
+    whole: Place
+    operands: set[Place] = field(default_factory=set)
+
+
+MOST = 256  # storages, beyond which those that are gone are forgotten
+
+
+class Provenance:
+    """Over all launches of one device. `where` gives the launcher's line of the operation that goes on; a process that serves
+    another's operations puts its own there."""
+
+    def __init__(self) -> None:
+        self.storages: dict[int, _Storage] = {}  # by where they begin
+        self.origins: dict[int, Origin] = dict(enumerate(_FIXED))
+        self.numbers: dict[Origin, int] = {origin: number for number, origin in self.origins.items()}
+        self.inputs: dict[ComputedInput, None] = {}  # as they came
+        self.reads: dict[HostRead, None] = {}
+        self.where = launcher_line
+
+    # -- origins ----------------------------------------------------------------------------------------------------------
+    def number(self, origin: Origin) -> int:
+        """Its number. Where 64 copies or 190 computed origins have one, the rest of that kind share the last."""
+        found = self.numbers.get(origin)
+        if found is None:
+            last, first = (255, COMPUTED) if origin.computed else (COMPUTED - 1, len(_FIXED))
+            found = first + sum(first <= number <= last for number in self.origins)
+            if found >= last:
+                found, origin = last, Origin(origin.kind, "other calls")
+            self.numbers[origin] = found
+            self.origins[found] = origin
+        return found
+
+    def now(self, kind: Kind, by: str) -> int:
+        """The number of what is made `by` a call of torch that goes on."""
+        return self.number(Origin(kind, by, self.where()))
+
+    # -- a launch ---------------------------------------------------------------------------------------------------------
+    def begin(self, regions: Iterable[Region]) -> dict[str, dict[Origin, int]]:
+        """A launch that reaches `regions` begins. By argument, how many of its bytes torch or the host computed."""
+        computed = {}
+        for region in regions:
+            region.origins = self._known(region.keep).numbers
+            there = region.origins[region.low : region.high]
+            if there.size and there.max() >= COMPUTED:
+                counted = np.bincount(there, minlength=256)
+                computed[region.name] = {
+                    self.origins[number]: int(counted[number]) for number in np.flatnonzero(counted).tolist() if number >= COMPUTED
+                }
+        return computed
+
+    def end(self, kernel: str, regions: Iterable[Region], computed: dict[str, dict[Origin, int]]) -> None:
+        """The launch of `kernel` is over; `computed` is what `begin` gave."""
+        for region in regions:
+            if region.taken:
+                for origin, count in computed.get(region.name, {}).items():
+                    self.inputs[ComputedInput(kernel, region.name, origin, count)] = None
+
+    # -- tensors ----------------------------------------------------------------------------------------------------------
+    def knows(self, tensor: torch.Tensor) -> bool:
+        """Whether the storage of `tensor` (CPU) is memory of the device."""
+        kept = self.storages.get(tensor.untyped_storage().data_ptr())
+        return kept is not None and not kept.held.expired() and kept.numbers.size == tensor.untyped_storage().nbytes()
+
+    def _known(self, tensor: torch.Tensor) -> _Storage:
+        """What is known of the storage of `tensor` (CPU): one that nobody told of is from before the call."""
+        storage = tensor.untyped_storage()
+        base, size = storage.data_ptr(), storage.nbytes()
+        kept = self.storages.get(base)
+        if kept is not None and not kept.held.expired():
+            if kept.numbers.size != size:  # resized: what is new is unwritten
+                numbers = zeros(size, np.uint8)
+                numbers[: kept.numbers.size] = kept.numbers[:size]
+                kept.numbers, kept.whole = numbers, place_of(tensor)
+            return kept
+        from torch.multiprocessing.reductions import StorageWeakRef
+
+        if len(self.storages) >= MOST:
+            self.storages = {at: each for at, each in self.storages.items() if not each.held.expired()}
+        kept = self.storages[base] = _Storage(StorageWeakRef(storage), zeros(size, np.uint8), place_of(tensor))
+        self._set(kept, tensor, self.number(EARLIER))
+        return kept
+
+    def of(self, tensor: torch.Tensor) -> np.ndarray:
+        """The number of the origin of each element of `tensor` (CPU), in its shape (uint8). An element whose bytes are of several
+        has the highest."""
+        shape, size, first, strides = lying(tensor)
+        if not tensor.numel():
+            return np.zeros(shape, np.uint8)
+        numbers = self._known(tensor).numbers
+        if size in UNSIGNED:
+            words = np.ndarray(shape, UNSIGNED[size], numbers, first, strides)
+            lowest = words.astype(np.uint8)
+            if size == 1 or (words == lowest * _ones(size)).all():
+                return lowest
+        return np.maximum.reduce([np.ndarray(shape, np.uint8, numbers, first + byte, strides) for byte in range(size)])
+
+    def put(self, tensor: torch.Tensor, numbers: int | np.ndarray) -> None:
+        """The elements of `tensor` (CPU) are of the origins `numbers`, broadcast to its shape."""
+        if tensor.numel():
+            self._set(self._known(tensor), tensor, numbers)
+
+    @staticmethod
+    def _set(kept: _Storage, tensor: torch.Tensor, numbers: int | np.ndarray) -> None:
+        shape, size, first, strides = lying(tensor)
+        if not prod(shape):
+            return
+        given = np.asarray(numbers, np.uint8)
+        if size in UNSIGNED:
+            np.ndarray(shape, UNSIGNED[size], kept.numbers, first, strides)[...] = given * _ones(size)
+            return
+        for byte in range(size):
+            np.ndarray(shape, np.uint8, kept.numbers, first + byte, strides)[...] = given
+
+    def allocated(self, tensor: torch.Tensor, number: int) -> None:
+        """`tensor` (CPU) is new memory of the device, all of one origin."""
+        self.storages.pop(tensor.untyped_storage().data_ptr(), None)
+        self.put(tensor, number)
+
+    def operand(self, tensor: torch.Tensor) -> None:
+        """`tensor` (CPU) is an operand of the call."""
+        self.allocated(tensor, OPERAND)
+        self._known(tensor).operands.add(place_of(tensor))
+
+    def is_whole(self, tensor: torch.Tensor) -> bool:
+        """Whether `tensor` (CPU) covers all that its storage was allocated for."""
+        return self._known(tensor).whole == place_of(tensor)
+
+    def copied(self, source: torch.Tensor, target: torch.Tensor) -> bool:
+        """`target` is a copy of `source`, element by element. Whether `source` is all of an operand, or of a copy of one: then its
+        words lie in `target` at the places that they have in the operand."""
+        if source.shape != target.shape or source.dtype != target.dtype or not self.at_their_places(source):
+            return False
+        self._known(target).operands.add(place_of(target))
+        return True
+
+    def at_their_places(self, tensor: torch.Tensor) -> bool:
+        """Whether `tensor` (CPU) gives all of an operand, or of a copy of one, in its order."""
+        return self.knows(tensor) and place_of(tensor) in self._known(tensor).operands
+
+    def origins_of(self, tensor: torch.Tensor) -> Origins:
+        """The origin of each element of `tensor` (CPU)."""
+        return Origins(self.of(tensor), dict(self.origins))
+
+    def left(self, tensor: torch.Tensor, by: str) -> None:
+        """The host sees the words of `tensor` by a call."""
+        found = np.unique(self.of(tensor)).tolist()
+        self.reads[HostRead(by, self.where(), tuple(self.origins[number] for number in found))] = None
+
+
+def lying(tensor: torch.Tensor) -> tuple[tuple[int, ...], int, int, tuple[int, ...]]:
+    """(shape, bytes of an element, first byte, bytes apart) of `tensor` in its storage."""
+    size = tensor.element_size()
+    return tuple(tensor.shape), size, size * tensor.storage_offset(), tuple(size * stride for stride in tensor.stride())
+
+
+def place_of(tensor: torch.Tensor) -> Place:
+    """Where the elements of `tensor` lie in its storage, in their order."""
+    shape, size, first, strides = lying(tensor)
+    merged: list[tuple[int, int]] = [(size, 1)]  # (elements, bytes apart), the innermost first: the bytes of an element
+    for count, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if count == 1:
+            continue
+        inner, step = merged[-1]
+        if stride == inner * step:
+            merged[-1] = (inner * count, step)
+        else:
+            merged.append((count, stride))
+    return tuple(count for count, _ in merged), tuple(stride for _, stride in merged), first
+
+
+def _ones(size: int) -> Any:
+    return UNSIGNED[size].type(int.from_bytes(b"\1" * size, "little"))
+
+
+def launcher_line() -> str:
+    """``file:line`` of the innermost frame that is neither the harness's nor an installed package's; empty where there is none."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if _of_the_launcher(frame.f_code.co_filename):
+            return source_line(frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""
+
+
+@lru_cache(maxsize=4096)
+def _of_the_launcher(filename: str) -> bool:
+    path = Path(filename)
+    return not filename.startswith("<") and not path.is_relative_to(HARNESS) and not is_foreign(path)
+
+
+__all__ = [
+    "COMPUTED",
+    "KERNEL",
+    "OPERAND",
+    "UNWRITTEN",
+    "ZEROS",
+    "ComputedInput",
+    "HostRead",
+    "Kind",
+    "Origin",
+    "Origins",
+    "Provenance",
+]
