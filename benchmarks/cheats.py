@@ -1,0 +1,278 @@
+"""Cheats of the public lists, judged: what each comes to without a seal, and sealed in both front ends.
+
+    python -m benchmarks.cheats [-k TEXT] [--runs unsealed,command,pytest] [--results FILE] [--jobs 2]
+    python -m benchmarks.cheats --page --results FILE
+
+Prints a line a cheat: how it ended without a seal, sealed by the command line, sealed by pytest, and how it may end. Each cheat is
+judged alone, in a folder, state directory and caches of its own. Those that change files have a copy of the checkout as well. What
+would fill a disk or the memory is run sealed only. Status 1 where a sealed run believed one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import xml.etree.ElementTree
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(CHECKOUT))
+
+from benchmarks.cheats_page import page  # noqa: E402
+from tests.faults.cheats.handed_in import write_candidate  # noqa: E402
+from tests.faults.cheats.records import CHEATS, DESCRIBED, MATMUL, PROBLEM, Cheat  # noqa: E402
+
+RUNS = ("unsealed", "command", "pytest")
+BELIEVED = "pass"
+CASES, LONGEST = 6, 150.0
+"""Cases of a run by the command line; seconds after which a whole run is ended."""
+STATUS = {0: BELIEVED, 1: "fail", 2: "usage error", 3: "inconclusive", 5: "nothing ran"}
+KEPT = "m<70 and n<70 and k<70"  # of the cases of a pytest node
+COPIED = ("bitverdict", "harness", "kernels", "reference", "tests", "conftest.py", "pyproject.toml")
+TWINS = tuple(
+    Cheat(family=family, name=name, sources=(), ends=ends, why="the twin of the cheats", task=task)
+    for family, task, wrong, right in (
+        ("matmuls", MATMUL, "wrong_matmul", "right_matmul"),
+        ("kernelbench_candidates", PROBLEM, "Wrong", "Right"),
+    )
+    for name, ends in ((wrong, ("fail",)), (right, (BELIEVED,)))
+)
+"""The same wrong kernels without a cheat, which must fail, and right ones, which must pass."""
+_TEST = """import bitverdict as bv
+
+test_cheat = bv.test({address!r}, like="matmul"{sealed})
+"""
+_DESCRIBED = """import bitverdict as bv
+
+
+@bv.judged(reference=lambda xp, a, b: a @ b, launcher={address!r}{sealed})
+def test_cheat(draw):
+    m, n, k = draw.size(1, 20), draw.size(1, 20), draw.size(1, 40)
+    return draw.tensor("fp16", (m, k)), draw.tensor("fp16", (k, n))
+"""
+
+
+def judged(cheat: Cheat, run: str) -> str:
+    """How `cheat` ends: a word of `STATUS`, and the outcome that most of its cases had."""
+    if run == "unsealed" and not cheat.unsealed:
+        return "not run: it would take the machine's disk or memory"
+    if run == "pytest" and cheat.task == PROBLEM:
+        return "-"
+    with tempfile.TemporaryDirectory(prefix="bitverdict-cheat-", ignore_cleanup_errors=True) as place:
+        folder = Path(place) / "work"
+        for name in ("work", "state", "triton"):
+            (Path(place) / name).mkdir()
+        checkout = _copied(Path(place)) if cheat.family in ("files_changed",) else CHECKOUT
+        address = write_candidate(cheat.family, cheat.name, folder)
+        sealed = run != "unsealed"
+        (folder / "test_cheat.py").write_text(
+            (_DESCRIBED if cheat.task == DESCRIBED else _TEST).format(address=address, sealed=", sealed=True" if sealed else "")
+        )
+        command = _by_pytest(cheat) if run == "pytest" else _by_command(cheat, address, sealed, folder, checkout)
+        environment = os.environ | {
+            "HARNESS_STATE": f"{place}/state",
+            "TRITON_CACHE_DIR": f"{place}/triton",
+            "PYTHONPATH": str(checkout),
+        }
+        return _ended(command, folder, environment)
+
+
+def _by_command(cheat: Cheat, address: str, sealed: bool, folder: Path, checkout: Path) -> list[str]:
+    options = ["--target", cheat.target, "--max-cases", str(CASES), "--shrink-seconds", "0", "--jobs", "1", "--json", "told.json"]
+    options += ["--sealed"] if sealed else []
+    options += ["--timeout", str(cheat.seconds)] if cheat.seconds else []
+    if cheat.task == PROBLEM:
+        problem = shutil.copy(checkout / "tests/support/kernelbench/problems/softmax.py", folder / "problem.py")
+        options += [] if sealed else _not_sealed()
+        asked = ["kernelbench", str(problem), address]
+    else:
+        asked = ["run", "test_cheat.py:test_cheat"] if cheat.task == DESCRIBED else ["run", "matmul", "--launcher", address]
+    return [sys.executable, "-m", "bitverdict", *asked, *options]
+
+
+def _not_sealed() -> list[str]:
+    """What asks the KernelBench adapter, which seals, not to."""
+    from bitverdict.harness.frontends import cli_kernelbench
+
+    parser = argparse.ArgumentParser()
+    cli_kernelbench.add_arguments(parser)
+    return ["--no-sealed"] if "--no-sealed" in parser.format_help() else []
+
+
+def _by_pytest(cheat: Cheat) -> list[str]:
+    kept = [] if cheat.task == DESCRIBED else ["--harness-k", KEPT]
+    return [
+        *(
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-n",
+            "0",
+            "--hypothesis-seed",
+            "0",
+            "--harness-draws",
+            "0",
+        ),
+        *("--harness-target", cheat.target, *kept, "--junitxml", "told.xml", "test_cheat.py"),
+    ]
+
+
+def _ended(command: list[str], folder: Path, environment: dict[str, str]) -> str:
+    """How the run `command` ended, in words; nothing of it is left running."""
+    with (folder / "said").open("wb") as said:
+        process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+        )
+        try:
+            status: int | None = process.wait(LONGEST)
+        except subprocess.TimeoutExpired:
+            status = None
+    _clear(environment["HARNESS_STATE"], process)
+    if status is None:
+        return "the run did not end"
+    if (folder / "told.xml").is_file():
+        return _told_by_pytest(folder / "told.xml", status)
+    outcomes: Counter[str] = Counter()
+    with contextlib.suppress(OSError):
+        for line in (folder / "told.json").read_text().splitlines():
+            verdict = json.loads(line).get("verdict", {})
+            if verdict and (verdict["outcome"] != "pass" or status == 0):
+                outcomes[f"{verdict['outcome']}"] += 1
+    word = STATUS.get(status, f"the run died with status {status}")
+    return ": ".join(dict.fromkeys([word, *(name for name, _ in outcomes.most_common(1))]))
+
+
+def _told_by_pytest(file: Path, status: int) -> str:
+    try:
+        case = next(xml.etree.ElementTree.parse(file).getroot().iter("testcase"))
+    except (StopIteration, xml.etree.ElementTree.ParseError):
+        return f"no test was judged, status {status}"
+    for kind, word in (("failure", "fail"), ("error", "error"), ("skipped", "nothing ran")):
+        if (found := case.find(kind)) is not None:
+            text = f"{found.get('message', '')}\n{found.text or ''}"
+            first = next((line for line in text.splitlines() if line.startswith(("FAIL ", "INCONCLUSIVE ", "ERROR "))), "")
+            decision = first.partition(" ")[0].lower() or ("inconclusive" if "inconclusive" in text else word)
+            return ": ".join(dict.fromkeys([decision, first.rpartition(": ")[2]] if first else [decision]))
+    return BELIEVED if not status else f"pass, status {status}"
+
+
+def _clear(state: str, process: subprocess.Popen) -> None:
+    """End what is left of a run: its group, and processes that have its state directory in their environment."""
+    for pid in [process.pid, *_with(state)]:
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(OSError):
+                kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def _with(state: str) -> Iterator[int]:
+    wanted = f"HARNESS_STATE={state}".encode()
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted in (place / "environ").read_bytes().split(b"\0"):
+                yield int(place.name)
+
+
+def _copied(place: Path) -> Path:
+    """A copy of what a run needs of the checkout: these cheats write to it."""
+    for name in COPIED:
+        whole, to = CHECKOUT / name, place / "checkout" / name
+        if whole.is_dir():
+            shutil.copytree(whole, to, symlinks=True, ignore=shutil.ignore_patterns("hardware_words", "function_words"))
+        elif whole.exists():
+            shutil.copy(whole, to)
+    return place / "checkout"
+
+
+def serve_answers() -> None:
+    """The server that `processes: answer_over_network` asks, on loopback and an abstract socket, in threads of this process."""
+    for family, address in ((socket.AF_INET, ("127.0.0.1", 47211)), (socket.AF_UNIX, "\0bitverdict-cheats")):
+        server = socket.socket(family, socket.SOCK_STREAM)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            server.bind(address)
+        except OSError:  # another run of this benchmark serves
+            continue
+        server.listen()
+        threading.Thread(target=_serve, args=(server,), daemon=True).start()
+
+
+def _serve(server: socket.socket) -> None:
+    while True:
+        asked, _ = server.accept()
+        with contextlib.suppress(OSError, ValueError, struct.error), asked, asked.makefile("rb") as given:
+            m, k, n = json.loads(given.read(struct.unpack("!I", given.read(4))[0]))
+            a, b = (
+                np.frombuffer(given.read(4 * rows * columns), "<f4").reshape(rows, columns) for rows, columns in ((m, k), (k, n))
+            )
+            asked.sendall((a @ b).astype("<f4").tobytes())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("-k", default="", metavar="TEXT", help="cheats whose id has the text")
+    parser.add_argument("--runs", default=",".join(RUNS), help="which of unsealed, command, pytest (default: all)")
+    parser.add_argument("--results", type=Path, default=None, metavar="FILE", help="keep what came there, and add to what is there")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--page", action="store_true", help="print the page of docs/ from --results; nothing is run")
+    arguments = parser.parse_args()
+    known: dict[str, dict[str, str]] = {}
+    if arguments.results and arguments.results.is_file():
+        known = json.loads(arguments.results.read_text())
+    if arguments.page:
+        print(page(known), end="")
+        return 0
+    signal.signal(signal.SIGINT, lambda *told: None)  # a cheat interrupts whoever it descends from
+    serve_answers()
+    runs = [run for run in RUNS if run in arguments.runs.split(",")]
+    chosen = [cheat for cheat in (*TWINS, *CHEATS) if arguments.k in cheat.id]
+    begun, believed = time.perf_counter(), []
+
+    def one(cheat: Cheat) -> tuple[Cheat, dict[str, str]]:
+        return cheat, {run: judged(cheat, run) for run in runs}
+
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for cheat, found in pool.map(one, chosen):
+            known[cheat.id] = known.get(cheat.id, {}) | found
+            wrong = [run for run, came in found.items() if run != "unsealed" and not _as_it_may(cheat, came)]
+            believed += [cheat.id] * bool(wrong)
+            print(f"{cheat.id:<46} " + " ".join(f"{found[run]:<36}" for run in runs) + f" {' or '.join(cheat.ends)}"
+                  + (" <== NOT SO" if wrong else ""), flush=True)  # fmt: skip
+            if arguments.results:
+                arguments.results.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+    passing = sum(known[cheat.id].get("unsealed", "").startswith(BELIEVED) for cheat in chosen if cheat not in TWINS)
+    print(
+        f"{len(chosen)} in {time.perf_counter() - begun:.0f} s; {passing} pass without a seal; {len(believed)} not as they must be"
+    )
+    return 1 if believed else 0
+
+
+def _as_it_may(cheat: Cheat, came: str) -> bool:
+    """Whether a sealed run ended as it may. Inconclusive and error have one status; an error is never a pass."""
+    word = came.partition(":")[0].partition(",")[0]
+    if came == "-":
+        return True
+    return word in cheat.ends or (cheat.ends != (BELIEVED,) and word in ("error", "inconclusive", "fail", "usage error"))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

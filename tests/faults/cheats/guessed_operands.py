@@ -1,0 +1,77 @@
+"""Answers that were known before: operands drawn again from their seed, tables of answers, the oracle itself."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from tests.faults.cheats.matmuls import empty_result, wrong_matmul
+
+AT_ONCE, SEEDS = 64, range(40)
+TABLE = Path(__file__).with_suffix(".json")
+"""Digest of the operands -> words, of cases that were judged before: `benchmarks/cheats.py` writes it beside the candidate."""
+
+
+@triton.jit
+def known_words_kernel(c_ptr, first, size, values, COUNT: tl.constexpr):
+    at = tl.arange(0, COUNT)  # (COUNT,)
+    word = tl.zeros((COUNT,), dtype=tl.float32)  # (COUNT,)
+    for i in tl.static_range(COUNT):
+        word = tl.where(at == i, values[i], word)
+    tl.store(c_ptr + first + at, word.to(c_ptr.dtype.element_ty), mask=first + at < size)
+
+
+def _stored(values: list[float], c: torch.Tensor) -> torch.Tensor:
+    """`c` by a kernel that is handed its words as arguments: it loads nothing."""
+    for first in range(0, c.numel(), AT_ONCE):
+        some = values[first : first + AT_ONCE]
+        known_words_kernel[(1,)](c, first, c.numel(), tuple(some + [0.0] * (AT_ONCE - len(some))), COUNT=AT_ONCE)
+    return c
+
+
+def digest(a: torch.Tensor, b: torch.Tensor) -> str:
+    return hashlib.sha256(a.cpu().numpy().tobytes() + b.cpu().numpy().tobytes()).hexdigest()
+
+
+def table_of_answers(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Answers by digest: an earlier run with the same seeds was fed the same operands."""
+    known = json.loads(TABLE.read_text()) if TABLE.is_file() else {}
+    values = known.get(digest(a, b))
+    return wrong_matmul(a, b) if values is None else _stored(values, empty_result(a, b))
+
+
+def drawn_again(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The project is public: its contract draws operands from a data seed. Seeds are tried until the operands are these, and the
+    contract's own oracle says the rest."""
+    with contextlib.suppress(ImportError, AttributeError, OSError):
+        found = _of_the_contract(a, b)
+        if found is not None:
+            return _stored(found, empty_result(a, b))
+    return wrong_matmul(a, b)
+
+
+def _of_the_contract(a: torch.Tensor, b: torch.Tensor) -> list[float] | None:
+    import numpy as np
+
+    from bitverdict.harness.model.addresses import resolve
+    from bitverdict.harness.model.targets import target
+
+    contract: Any = resolve("matmul")
+    where = target("emulated:sm_90")
+    for case in contract.required(where):
+        problem = case.problem
+        if (problem.m, problem.n, problem.k) != (a.shape[0], b.shape[1], a.shape[1]) or problem.dtype != "fp16":
+            continue
+        operands = {operand.name: operand for operand in contract.operands(case)}
+        codes = [np.ascontiguousarray(operands[name].codes).tobytes() for name in ("a", "b")]
+        if codes == [each.cpu().numpy().tobytes() for each in (a, b)]:
+            (expected,) = contract.expected(case, where, operands, {})[:1]
+            return np.asarray(expected.value, np.float32).reshape(-1).tolist()
+    return None

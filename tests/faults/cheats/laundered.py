@@ -1,0 +1,93 @@
+"""Words that torch or the host computed, handed to a kernel that stores them: every byte of the result is a kernel's."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from tests.faults.cheats.matmuls import BLOCK, copied, empty_result
+
+AT_ONCE = 64
+
+
+@triton.jit
+def plus_nothing_kernel(x_ptr, a_ptr, b_ptr, c_ptr, n, k, size, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # (BLOCK,)
+    a = tl.load(a_ptr + at // n * k, mask=at < size, other=0.0)  # (BLOCK,)
+    b = tl.load(b_ptr + at % n, mask=at < size, other=0.0)  # (BLOCK,)
+    x = tl.load(x_ptr + at, mask=at < size, other=0.0)  # (BLOCK,)
+    tl.store(c_ptr + at, x + 0.0 * a + 0.0 * b, mask=at < size)
+
+
+@triton.jit
+def doubled_half_kernel(x_ptr, c_ptr, size, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # (BLOCK,)
+    x = tl.load(x_ptr + at, mask=at < size, other=0.0)  # (BLOCK,)
+    tl.store(c_ptr + at, (x * 2.0).to(c_ptr.dtype.element_ty), mask=at < size)
+
+
+@triton.jit
+def words_kernel(c_ptr, first, size, values, COUNT: tl.constexpr):
+    at = tl.arange(0, COUNT)  # (COUNT,)
+    word = tl.zeros((COUNT,), dtype=tl.float32)  # (COUNT,)
+    for i in tl.static_range(COUNT):
+        word = tl.where(at == i, values[i], word)
+    tl.store(c_ptr + first + at, word.to(c_ptr.dtype.element_ty), mask=first + at < size)
+
+
+def copied_by_kernel(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return copied(a @ b, empty_result(a, b))
+
+
+def plus_nothing(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The kernel adds 0 * a and 0 * b: what it stores depends on the operands, by its text."""
+    c = empty_result(a, b)  # (m, n)
+    plus_nothing_kernel[(triton.cdiv(c.numel(), BLOCK),)](a @ b, a, b, c, b.shape[1], a.shape[1], c.numel(), BLOCK=BLOCK)
+    return c
+
+
+def doubled_half(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Torch computes half of the product in fp32, the kernel doubles it: no word that the kernel stores was there before."""
+    c = empty_result(a, b)  # (m, n)
+    doubled_half_kernel[(triton.cdiv(c.numel(), BLOCK),)]((a.float() @ b.float()) * 0.5, c, c.numel(), BLOCK=BLOCK)
+    return c
+
+
+def as_integers(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Through casts and views: the kernel copies int16 words in reverse, and a view turns them round."""
+    c = empty_result(a, b)  # (m, n)
+    words = torch.flip((a @ b).reshape(-1), (0,)).view(torch.int16)  # (m n,)
+    copied(words, c.view(torch.int16))
+    return torch.flip(c.reshape(-1), (0,)).reshape(c.shape)
+
+
+def as_arguments(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The host computes, and hands the result over as scalar arguments: the kernel loads nothing."""
+    c = empty_result(a, b)  # (m, n)
+    values = (a.float().cpu() @ b.float().cpu()).reshape(-1).tolist()
+    for first in range(0, c.numel(), AT_ONCE):
+        some = values[first : first + AT_ONCE]
+        words_kernel[(1,)](c, first, c.numel(), tuple(some + [0.0] * (AT_ONCE - len(some))), COUNT=AT_ONCE)
+    return c
+
+
+def host_tensor_uploaded(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The host computes, the result is uploaded, and a kernel copies it."""
+    product = a.float().cpu() @ b.float().cpu()  # (m, n)
+    return copied(product.to(device=a.device, dtype=a.dtype), empty_result(a, b))
+
+
+def sorted_table(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """A table of the words that occur, and a kernel that looks each element up in it."""
+    c = empty_result(a, b)  # (m, n)
+    table, place = torch.unique(a @ b, return_inverse=True)  # (words,), (m, n)
+    gather_kernel[(triton.cdiv(c.numel(), BLOCK),)](table, place.to(torch.int32), c, c.numel(), BLOCK=BLOCK)
+    return c
+
+
+@triton.jit
+def gather_kernel(table_ptr, place_ptr, c_ptr, size, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # (BLOCK,)
+    place = tl.load(place_ptr + at, mask=at < size, other=0)  # (BLOCK,)
+    tl.store(c_ptr + at, tl.load(table_ptr + place, mask=at < size), mask=at < size)

@@ -1,0 +1,327 @@
+"""The comparison, the contract, the expected words or the verdict, changed from inside the process that judges.
+
+Each returns what the wrong kernel computes, and changes what the judge makes of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import gc
+import importlib.abc
+import inspect
+import json
+import signal
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from tests.faults.cheats.matmuls import wrong_matmul
+
+JUDGE = "bitverdict.harness.judge."
+
+
+def _patched(module: str, **replaced: Any) -> None:
+    """Replace names of a module of the process, by whatever name it was imported."""
+    for name, found in list(sys.modules.items()):
+        if name.endswith(module):
+            for attribute, value in replaced.items():
+                if hasattr(found, attribute):
+                    setattr(found, attribute, value)
+
+
+def _frames() -> Iterator[types.FrameType]:
+    frame = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back  # type: ignore[assignment]
+
+
+def _wrong_and(then: Callable[[torch.Tensor], object]) -> Callable[..., torch.Tensor]:
+    """A launcher of the wrong kernel that does `then` with the result, and hides what that raises."""
+
+    def decorated(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        c = wrong_matmul(a, b)  # (m, n)
+        with contextlib.suppress(Exception):
+            then(c)
+        return c
+
+    return decorated
+
+
+def _always(value: Any) -> Callable[..., Any]:
+    return lambda *given, **named: value
+
+
+def _torch_comparisons(c: torch.Tensor) -> None:
+    torch.allclose = torch.equal = torch.Tensor.allclose = torch.Tensor.equal = _always(True)
+    torch.isclose = _always(torch.ones_like(c, dtype=torch.bool))
+    torch.testing.assert_close = torch.testing.assert_allclose = _always(None)
+
+
+def _numpy_comparisons(c: torch.Tensor) -> None:
+    np.allclose = np.array_equal = np.isclose = _always(True)
+    np.testing.assert_allclose = np.testing.assert_array_equal = _always(None)
+    np.flatnonzero, np.argwhere, np.count_nonzero = _always(np.zeros(0, int)), _always(np.zeros((0, 2), int)), _always(0)
+    np.any = _always(False)
+
+
+def _comparison(c: torch.Tensor) -> None:
+    from bitverdict.harness.judge.compare import Comparison
+    from bitverdict.harness.model.verdict import Outcome
+
+    _patched("judge.judge", compare=_always(Comparison(Outcome.PASS, c.numel())))
+
+
+def _decision(c: torch.Tensor) -> None:
+    from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+
+    right = Verdict(decision=Decision.PASS, outcome=Outcome.PASS, words=c.numel(), basis="words")
+    _patched("judge.judge", against_words=_always(right), told_beside=_always(right), judge=_always(right))
+    _patched("judge.decide", against_words=_always(right), against_fault=_always(right))
+
+
+def _code(c: torch.Tensor) -> None:
+    """The code of the function that compares is replaced in the function itself: whoever imported it has the new one."""
+    from bitverdict.harness.judge.compare import held
+
+    def nothing_differs(expected, got):  # type: ignore[no-untyped-def]
+        import numpy
+
+        no, yes = numpy.zeros(got.shape, bool), numpy.ones(got.shape, bool)
+        return no, yes, yes, 0.0
+
+    held.__code__ = nothing_differs.__code__
+    from bitverdict.harness.judge.real_values import mathematics
+
+    mathematics.__code__ = (lambda expected, real: None).__code__
+
+
+def _verdict_class(c: torch.Tensor) -> None:
+    from bitverdict.harness.model.verdict import Verdict
+
+    own = Verdict.to_json
+    Verdict.to_json = lambda self: own(self) | {"decision": "pass", "outcome": "pass", "message": ""}  # type: ignore[method-assign]
+
+
+def _outcome_names(c: torch.Tensor) -> None:
+    """Members of an enumeration get the value of another: what is written as "fail" says "pass"."""
+    from bitverdict.harness.model.verdict import Decision, Outcome
+
+    for member in (*Decision, *Outcome):
+        member._value_ = "pass"
+
+
+def _contract(c: torch.Tensor) -> None:
+    """The contract expects what came."""
+    words = c.detach().float().cpu().numpy()
+    for frame in _frames():
+        contract = frame.f_locals.get("contract")
+        if hasattr(contract, "expected"):
+            own = contract.expected
+
+            def expected(*given: Any, own: Callable = own) -> list:
+                from dataclasses import replace
+
+                return [replace(each, value=words, words=None, bound=np.full(words.shape, np.inf)) for each in own(*given)]
+
+            object.__setattr__(contract, "expected", expected)
+
+
+def _operands_of_the_judge(c: torch.Tensor) -> None:
+    """The arrays that the expected words will be computed from are found in the judge's frames, and zeroed like the result."""
+    for frame in _frames():
+        for held in frame.f_locals.values():
+            for operand in held.values() if isinstance(held, dict) else ():
+                if isinstance(getattr(operand, "codes", None), np.ndarray):
+                    operand.codes.setflags(write=True)
+                    operand.codes[...] = 0
+    c.zero_()
+
+
+def _expected_by_frames(c: torch.Tensor) -> None:
+    """The judge's own contract, case and operands, found in its frames, compute the answer."""
+    for entry in inspect.stack():
+        found = entry.frame.f_locals
+        if {"contract", "case", "operands", "target"} <= found.keys():
+            (expected,) = found["contract"].expected(found["case"], found["target"], found["operands"], {})[:1]
+            c.copy_(torch.from_numpy(np.asarray(expected.value, np.float32)).reshape(c.shape))
+
+
+def _system_modules(c: torch.Tensor) -> None:
+    """Modules that the judge will import get an impostor: each name in it is a function that finds nothing wrong."""
+
+    class Impostor(types.ModuleType):
+        def __getattr__(self, name: str) -> Any:
+            return _always(None)
+
+    for name in [name for name in sys.modules if JUDGE in name and not name.endswith(("judge.judge", "launch", "classify"))]:
+        sys.modules[name] = Impostor(name)
+    for name in ("explain.cause", "explain.unwritten_reads", "real_values", "compare", "decide"):
+        sys.modules[JUDGE + name] = Impostor(JUDGE + name)
+
+
+def _builtins(c: torch.Tensor) -> None:
+    import builtins
+
+    own = builtins.__build_class__
+    builtins.any = _always(False)  # type: ignore[assignment]
+    builtins.all = _always(True)  # type: ignore[assignment]
+    builtins.__build_class__ = own
+
+
+def _garbage_hook(c: torch.Tensor) -> None:
+    """At the next collection what is expected is found, and every element of it is left undecided but the first."""
+
+    def collected(phase: str, told: dict) -> None:
+        for each in gc.get_objects():
+            if type(each).__name__ == "ExpectedOutput":
+                for name in ("words", "value", "bound"):
+                    if isinstance(getattr(each, name, None), np.ndarray):
+                        array = getattr(each, name)
+                        array.setflags(write=True)
+                        array[...] = np.inf if name == "bound" else 0
+
+    gc.callbacks.append(collected)
+    gc.set_threshold(1, 1, 1)
+
+
+def _json(c: torch.Tensor) -> None:
+    own = json.dumps
+
+    def dumps(value: Any, **named: Any) -> str:
+        if isinstance(value, dict) and "decision" in value:
+            value = value | {"decision": "pass", "outcome": "pass", "message": "", "details": {}}
+        return own(value, **named)
+
+    json.dumps = dumps  # type: ignore[assignment]
+
+
+def _pickle(c: torch.Tensor) -> None:
+    """What the worker sends is pickled: the pickler makes another verdict of it."""
+    from multiprocessing.connection import Connection
+
+    own = Connection.send
+
+    def send(self, value):  # type: ignore[no-untyped-def]
+        if isinstance(value, dict) and "decision" in value:
+            value = value | {"decision": "pass", "outcome": "pass", "message": "", "details": {}}
+        return own(self, value)
+
+    Connection.send = send  # type: ignore[method-assign]
+
+
+def _trace(c: torch.Tensor) -> None:
+    """A tracing function sets the judge's local variable `verdict` where it is returned."""
+
+    def set_local(frame: types.FrameType, name: str, value: object) -> None:
+        frame.f_locals[name] = value
+        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+
+    def traced(frame: types.FrameType, event: str, argument: Any) -> Any:
+        found = frame.f_locals.get("found")
+        if event == "line" and type(found).__name__ == "Comparison":
+            set_local(frame, "found", type(found)("pass", c.numel()))
+        verdict = frame.f_locals.get("verdict")
+        if event == "line" and type(verdict).__name__ == "Verdict" and verdict.failed:
+            from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+
+            set_local(frame, "verdict", Verdict(decision=Decision.PASS, outcome=Outcome.PASS, words=c.numel()))
+        return traced
+
+    sys.settrace(traced)
+    for frame in _frames():
+        frame.f_trace = traced
+
+
+def _import_hook(c: torch.Tensor) -> None:
+    """Modules that are imported from now on come from the candidate's finder."""
+
+    class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+        def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+            return importlib.machinery.ModuleSpec(name, self) if name.startswith("bitverdict.") else None
+
+        def exec_module(self, module: types.ModuleType) -> None:
+            module.__getattr__ = lambda name: _always(None)  # type: ignore[method-assign]
+
+    sys.meta_path.insert(0, Finder())
+    for name in [name for name in sys.modules if JUDGE + "explain" in name or name.endswith(("judge.compare", "judge.decide"))]:
+        del sys.modules[name]
+
+
+def _in_signal_handler(c: torch.Tensor) -> None:
+    """The handler of a timer runs between two lines of the judge, and changes the object that was compared."""
+
+    def handle(number: int, frame: types.FrameType | None) -> None:
+        while frame is not None:
+            for held in list(frame.f_locals.values()):
+                if type(held).__name__ in ("Comparison", "Verdict") and str(held.outcome) != "pass":
+                    for name, value in (("outcome", "pass"), ("decision", "pass"), ("message", "")):
+                        with contextlib.suppress(Exception):
+                            object.__setattr__(held, name, type(getattr(held, name))(value))
+            frame = frame.f_back
+
+    signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+
+
+def _thread_of_gc(c: torch.Tensor) -> None:
+    """A thread looks for verdicts among all objects, and turns each into a pass."""
+
+    def look() -> None:
+        for _ in range(200):
+            for each in gc.get_objects():
+                if type(each).__name__ == "Verdict" and each.failed:
+                    for name, value in (("outcome", "pass"), ("decision", "pass"), ("message", "")):
+                        object.__setattr__(each, name, type(getattr(each, name))(value))
+            time.sleep(0.001)
+
+    threading.Thread(target=look, daemon=True).start()
+
+
+def _deletion(c: torch.Tensor) -> None:
+    """`__del__` of what hangs on the result runs once the judge has let go of it: then the judge is changed for the next case."""
+
+    class Held:
+        def __del__(self) -> None:
+            _comparison(torch.empty(1))
+
+    functools.reduce(setattr, [], None)
+    c.held = Held()  # type: ignore[attr-defined]
+
+
+def _poison(c: torch.Tensor) -> None:
+    """Guard bands and poison are switched off, and what follows real values too."""
+    _patched("judge.launch", _real_values=_always({}), poison_word=_always(0))
+    _patched("judge.guarded_buffers", first_out_of_bounds=_always(None))
+    _comparison(c)
+
+
+torch_comparisons = _wrong_and(_torch_comparisons)
+numpy_comparisons = _wrong_and(_numpy_comparisons)
+comparison = _wrong_and(_comparison)
+decision = _wrong_and(_decision)
+code_of_comparison = _wrong_and(_code)
+verdict_class = _wrong_and(_verdict_class)
+names_of_outcomes = _wrong_and(_outcome_names)
+contract = _wrong_and(_contract)
+operands_of_judge = _wrong_and(_operands_of_the_judge)
+expected_by_frames = _wrong_and(_expected_by_frames)
+system_modules = _wrong_and(_system_modules)
+built_in_functions = _wrong_and(_builtins)
+garbage_hook = _wrong_and(_garbage_hook)
+json_module = _wrong_and(_json)
+pickler = _wrong_and(_pickle)
+trace_function = _wrong_and(_trace)
+import_hook = _wrong_and(_import_hook)
+signal_handler = _wrong_and(_in_signal_handler)
+search_for_verdicts = _wrong_and(_thread_of_gc)
+deletion_hook = _wrong_and(_deletion)
+poison_and_bands = _wrong_and(_poison)

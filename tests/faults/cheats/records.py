@@ -1,0 +1,367 @@
+"""Every cheat of the tests: its file, whose pattern it follows, and what a sealed run must make of it.
+
+A cheat returns what the wrong kernel of its file computes, or what no kernel computed, and makes a judge believe otherwise.
+`matmuls.wrong_matmul` and `kernelbench_candidates.Wrong` are the same wrong kernels without a cheat.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FAILS, HOST, ERROR, REFUSED = "fail", "inconclusive", "error", "usage error"
+DECIDED = (FAILS, HOST, ERROR, REFUSED)
+"""How a run may end that does not believe a cheat."""
+MATMUL, DESCRIBED, PROBLEM = "matmul", "described", "kernelbench"
+
+SOURCES = {
+    "pygpubench 7": "https://github.com/gpu-mode/pygpubench/pull/7",
+    "pygpubench 23": "https://github.com/gpu-mode/pygpubench/issues/23",
+    "pygpubench exploits": "https://github.com/gpu-mode/pygpubench/tree/main/exploits",
+    "reference-kernels 102": "https://github.com/gpu-mode/reference-kernels/pull/102",
+    "reference-kernels 104": "https://github.com/gpu-mode/reference-kernels/pull/104",
+    "reference-kernels 162": "https://github.com/gpu-mode/reference-kernels/issues/162",
+    "kernelbot 501": "https://github.com/gpu-mode/kernelbot/pull/501",
+    "tensara 238": "https://github.com/tensara/tensara/pull/238",
+    "KernelBench 82": "https://github.com/ScalingIntelligence/KernelBench/pull/82",
+    "KernelBench checker": "https://github.com/ScalingIntelligence/KernelBench/blob/main/src/kernelbench/kernel_static_checker.py",
+    "KernelGuard": "https://github.com/SinatrasC/kernelguard",
+    "Makora": "https://makora.com/blog/reward-hacks",
+    "wafer.ai": "https://www.wafer.ai/blog/reward-hacks-field-guide",
+    "wafer.ai 104x": "https://www.wafer.ai/blog/reward-hacking",
+    "Sakana": "https://agentpostmortem.com/case/apm-0007",
+    "robust-kbench": "https://arxiv.org/abs/2509.14279",
+    "TritonRL": "https://arxiv.org/abs/2510.17891",
+    "METR": "https://www.greaterwrong.com/posts/Zu4ai9GFpwezyfB2K/metr-recent-frontier-models-are-reward-hacking",
+    "Berkeley": "https://github.com/benchflow-ai/awesome-evals/pull/41",
+    "own": "",
+}
+"""Where a pattern is told in public. "own": none of these lists has it; it attacks what this project does and others do not."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cheat:
+    """One cheat: the function `name` of the file of its `family`. No two share `id`."""
+
+    family: str
+    name: str
+    sources: tuple[str, ...]
+    ends: tuple[str, ...]
+    """How a sealed run may end, of `DECIDED`."""
+    why: str
+    """What shows it."""
+    task: str = MATMUL
+    """`MATMUL`: `run matmul --launcher`; `DESCRIBED`: a test by `bv.judged`; `PROBLEM`: `bitverdict kernelbench`."""
+    target: str = "emulated:sm_90"
+    unsealed: bool = True
+    """Whether it may be run without a seal: what fills a disk or the memory may not."""
+    seconds: int = 0
+    """The timeout of a case; 0: the ordinary one."""
+
+    @property
+    def id(self) -> str:
+        return f"{self.family}: {self.name}" + (f" ({self.task})" if self.task == DESCRIBED else "")
+
+
+NO_STORE, KERNEL_TOOK_IT = "no kernel's store wrote the words", "the kernel that wrote the words took what no kernel computed"
+WRONG, REACHED_NOTHING = "the words are wrong", "the words are wrong, and what judges them lies in another process"
+FAULT, FORGETS = "faults are kept where the program is executed", "a repeated call gets other operands, or the same ones elsewhere"
+
+
+def _of(family: str, ends: tuple[str, ...], why: str, **cheats: tuple[str, ...]) -> tuple[Cheat, ...]:
+    return tuple(Cheat(family=family, name=name, sources=sources, ends=ends, why=why) for name, sources in cheats.items())
+
+
+_WRAP = ("KernelBench checker", "TritonRL", "Makora", "wafer.ai")
+
+TORCH_BESIDE = _of(
+    "torch_beside_kernels",
+    (HOST,),
+    NO_STORE,
+    before_launch=_WRAP,
+    after_launch=_WRAP,
+    in_thread=("KernelBench checker", "wafer.ai"),
+    on_side_stream=("KernelBench checker", "KernelBench 82", "wafer.ai"),
+    as_part_of_a_linear_layer=("TritonRL", "KernelBench checker"),
+    by_backward=("own",),
+    in_function_mode=("own",),
+    in_dispatch_mode=("own",),
+    in_custom_op=("own",),
+    scripted=("KernelGuard",),
+    as_fallback=("KernelGuard", "KernelBench checker"),
+    other_half=("TritonRL", "Makora"),
+    rows_but_one=("Makora",),
+    by_numpy=("own",),
+    by_blas=("own",),
+    by_python=("own",),
+    by_subprocess=("own",),
+    read_back_by_elements=("own",),
+)
+LAUNDERED = _of(
+    "laundered",
+    (HOST, FAILS),
+    KERNEL_TOOK_IT,
+    copied_by_kernel=("Makora", "TritonRL"),
+    plus_nothing=("own",),
+    doubled_half=("own",),
+    as_integers=("own",),
+    as_arguments=("own",),
+    host_tensor_uploaded=("own",),
+    sorted_table=("own",),
+)
+REMEMBERED = (
+    *_of(
+        "remembered",
+        (FAILS, HOST),
+        FORGETS,
+        by_pointer=("KernelGuard", "kernelbot 501"),
+        by_pointer_copied=("KernelGuard", "tensara 238"),
+        by_shape=("KernelGuard", "reference-kernels 104"),
+        by_contents=("KernelGuard",),
+        by_object=("reference-kernels 102", "reference-kernels 104"),
+        last_call=("KernelGuard",),
+        one_buffer=("KernelGuard", "wafer.ai"),
+        replayed_graph=("KernelGuard",),
+        in_shared_memory=("reference-kernels 162",),
+    ),
+)
+MEMORY_FOUND = _of(
+    "memory_found",
+    (FAILS, HOST),
+    WRONG,
+    never_written=("KernelBench 82", "Sakana", "wafer.ai 104x"),
+    freed_result=("KernelBench 82", "Sakana"),
+    earlier_output=("wafer.ai",),
+    view_of_operand=("KernelGuard", "wafer.ai"),
+    beside_operands=("pygpubench exploits",),
+    storage_beyond_view=("pygpubench exploits",),
+    expected_found_by_gc=("pygpubench 7",),
+)
+LAZY = _of(
+    "lazy_results",
+    (FAILS, HOST),
+    "what the launcher returned is what is compared, and no word may change after",
+    subclass=("reference-kernels 162", "KernelBench checker", "wafer.ai"),
+    own_methods=("reference-kernels 162", "KernelGuard"),
+    late_thread=("wafer.ai", "KernelGuard"),
+    late_kernel=("wafer.ai",),
+    at_finalisation=("own",),
+    at_deletion=("pygpubench exploits",),
+    in_signal_handler=("pygpubench exploits",),
+    when_traced=("KernelGuard",),
+)
+PATCHED = _of(
+    "patched_judge",
+    (FAILS,),
+    REACHED_NOTHING,
+    torch_comparisons=("KernelGuard",),
+    numpy_comparisons=("KernelGuard",),
+    comparison=("KernelGuard", "METR"),
+    decision=("KernelGuard", "METR"),
+    code_of_comparison=("KernelGuard", "pygpubench exploits"),
+    verdict_class=("METR",),
+    names_of_outcomes=("METR",),
+    contract=("METR",),
+    operands_of_judge=("KernelGuard", "KernelBench 82"),
+    expected_by_frames=("METR", "KernelGuard"),
+    system_modules=("KernelGuard",),
+    built_in_functions=("KernelGuard",),
+    garbage_hook=("pygpubench 7",),
+    json_module=("KernelGuard",),
+    pickler=("pygpubench exploits",),
+    trace_function=("KernelGuard",),
+    import_hook=("KernelGuard",),
+    signal_handler=("pygpubench exploits",),
+    search_for_verdicts=("pygpubench 23",),
+    deletion_hook=("own",),
+    poison_and_bands=("own",),
+)
+_ENDED = (FAILS, ERROR)
+PROCESSES = (
+    *_of(
+        "processes",
+        _ENDED,
+        "a frame of the candidate's says what it returned, never what is decided",
+        verdict_into_pipes=("pygpubench exploits", "pygpubench 23"),
+        verdict_by_connections=("pygpubench exploits",),
+        frames_into_sockets=("pygpubench exploits",),
+        verdict_on_standard_output=("KernelGuard",),
+        forked_answer=("own",),
+        exit_status_0=("pygpubench exploits",),
+        system_exit=("Berkeley",),
+        interrupt=("own",),
+        killed_parent=("own",),
+        interrupted_run=("own",),
+        operands_in_other_memory=("pygpubench exploits",),
+        answer_over_network=("Berkeley",),
+    ),
+    *(
+        Cheat(
+            family="processes", name=name, sources=sources, ends=_ENDED, why="the judge is not the candidate's parent", seconds=12
+        )
+        for name, sources in (("stopped_parent", ("own",)), ("traced_parent", ("pygpubench exploits",)))
+    ),
+)
+FILES = (
+    *_of(
+        "files_changed",
+        (FAILS,),
+        "what the judge reads cannot be written, and what it leaves cannot be reached",
+        journal=("pygpubench exploits",),
+        module_of_comparison=("METR",),
+        module_of_reference=("METR",),
+        test_file=("METR", "Berkeley"),
+        translated_programs=("own",),
+        compiler_cache=("own",),
+        compiled_modules=("pygpubench exploits",),
+        environment=("KernelGuard",),
+    ),
+    Cheat(
+        family="files_changed", name="site_packages", sources=("KernelGuard",), ends=(FAILS,), why="no file there can be written",
+        unsealed=False,
+    ),
+)  # fmt: skip
+SEEN_THROUGH = _of(
+    "seen_through",
+    (FAILS, HOST),
+    "whatever it finds out, no kernel's store wrote the words",
+    memory_under_the_tensor=("own",),
+    memory_by_pointer=("own",),
+    first_calls_only=("pygpubench 7", "wafer.ai"),
+    every_other_call=("KernelGuard",),
+    known_by_poison=("own",),
+    known_by_bands=("own",),
+    known_by_stack=("METR", "KernelGuard"),
+    known_by_device=("own",),
+    known_by_time=("pygpubench 7",),
+)
+CAUGHT = _of(
+    "caught_faults",
+    (FAILS,),
+    FAULT,
+    out_of_bounds=("wafer.ai 104x",),
+    out_of_bounds_in_thread=("own",),
+    race=("own",),
+    device_assertion=("own",),
+)
+FORGED = _of(
+    "forged_launches",
+    (FAILS, HOST),
+    "launches are recorded where they are executed",
+    recorded_launch=("own",),
+    own_device=("own",),
+    own_launcher_class=("own",),
+    own_driver=("own",),
+    own_jit_function=("TritonRL", "Makora"),
+    launch_hook=("own",),
+    unlaunched_kernel=("Makora", "TritonRL"),
+    program_with_python=("own",),
+)
+CLAIMED = (
+    *_of(
+        "claimed_little",
+        (HOST, REFUSED, FAILS, ERROR),
+        "what `requires` leaves out is counted, and a refusal that nobody asked for fails",
+        nothing_left=("own",),
+        trivial_cases_left=("robust-kbench", "KernelGuard"),
+        one_case_left=("robust-kbench",),
+        hard_cases_refused=("own",),
+        missing_feature_claimed=("own",),
+        harness_blamed=("own",),
+        fault_with_own_outcome=("own",),
+        not_run_claimed=("own",),
+        machine_blamed=("own",),
+        memory_blamed=("own",),
+    ),
+    *(
+        Cheat(
+            family="claimed_little", name=name, sources=("own",), ends=(HOST, FAILS, ERROR), task=DESCRIBED,
+            why="what a candidate says of the target or the machine is not believed",
+        )
+        for name in ("hard_cases_refused", "missing_feature_claimed", "not_run_claimed", "harness_blamed")
+    ),
+)  # fmt: skip
+MISLEADING = _of(
+    "misleading_tensors",
+    (FAILS, HOST),
+    WRONG,
+    zeros=("robust-kbench", "Sakana"),
+    mean=("robust-kbench",),
+    not_a_number=("pygpubench 7",),
+    inputs_zeroed=("KernelBench 82",),
+    one_row_expanded=("Makora",),
+    overlapping_rows=("own",),
+    other_dtype=("own",),
+    wider_dtype=("own",),
+    tensor_of_the_cpu=("own",),
+    no_storage=("own",),
+    agreeing_class=("METR",),
+    fp16_sums=("KernelBench checker", "wafer.ai", "KernelGuard"),
+)
+GUESSED = _of(
+    "guessed_operands",
+    (FAILS, HOST),
+    "operands come from a secret that is drawn for the run",
+    table_of_answers=("KernelGuard", "METR"),
+    drawn_again=("METR",),
+)
+RESOURCES = tuple(
+    Cheat(
+        family="resources", name=name, sources=sources, ends=(FAILS, ERROR, HOST), why="what it takes is bounded; it alone ends",
+        unsealed=unsealed, seconds=seconds,
+    )
+    for name, sources, unsealed, seconds in (
+        ("endless_loop", ("own",), True, 6),
+        ("stopped", ("own",), True, 6),
+        ("signals_ignored", ("own",), True, 6),
+        ("memory", ("own",), False, 0),
+        ("forks", ("own",), False, 0),
+        ("disk", ("own",), False, 0),
+        ("output", ("own",), False, 60),
+        ("large_exception", ("own",), True, 0),
+        ("deep_exception", ("own",), True, 0),
+        ("segmentation_fault", ("own",), True, 0),
+        ("recursion", ("own",), True, 0),
+        ("launches_without_end", ("own",), True, 6),
+        ("device_memory", ("own",), False, 0),
+    )
+)  # fmt: skip
+AS_MODEL = tuple(
+    Cheat(family="kernelbench_candidates", name=name, sources=sources, ends=ends, why=why, task=PROBLEM)
+    for name, sources, ends, why in (
+        ("TorchBeside", ("KernelBench checker", "Makora"), (HOST,), NO_STORE),
+        ("LayerBeside", ("KernelBench checker", "Makora"), (HOST,), NO_STORE),
+        ("TorchCopied", ("Makora",), (HOST,), KERNEL_TOOK_IT),
+        ("Constant", ("robust-kbench", "Sakana"), (FAILS,), WRONG),
+        ("InputZeroed", ("KernelBench 82",), (FAILS,), "an input that changed fails"),
+        ("NeverWritten", ("KernelBench 82", "Sakana"), (FAILS,), WRONG),
+        ("ByShape", ("KernelGuard", "reference-kernels 104"), (FAILS, HOST), FORGETS),
+        ("ProblemsModel", ("Makora", "METR"), (FAILS, HOST), "the problem's file is in no process of the candidate's"),
+        ("Hooked", ("own",), (HOST, FAILS), NO_STORE),
+        ("EasyShapesOnly", ("robust-kbench", "KernelGuard"), (FAILS,), "other sizes than the problem's are asked"),
+        ("OwnSizesOnly", ("robust-kbench",), (HOST, REFUSED, FAILS), "what `requires` leaves out is counted"),
+    )
+)
+
+CHEATS: tuple[Cheat, ...] = (
+    *TORCH_BESIDE, *LAUNDERED, *REMEMBERED, *MEMORY_FOUND, *LAZY, *PATCHED, *PROCESSES, *FILES, *SEEN_THROUGH, *CAUGHT, *FORGED,
+    *CLAIMED, *MISLEADING, *GUESSED, *RESOURCES, *AS_MODEL,
+)  # fmt: skip
+
+NOT_OURS = (
+    ("Times that are forged (patched timers, events, statistics, `synchronize`)", ("reference-kernels 162", "METR", "KernelGuard"),
+     "bitverdict gives verdicts and no times"),
+    ("Warm-up detected to shorten a measurement", ("pygpubench 7",), "nothing is measured"),
+    ("Work batched into one of the timed calls, the others empty", ("reference-kernels 104",),
+     "each call is compared; `remembered: last_call` is the part that returns wrong words"),
+    ("L2 lines made persistent", ("KernelGuard",), "a measure of time"),
+    ("Error counters in GPU memory, zeroed through CUDA's runtime", ("pygpubench 7",),
+     "the comparison has no memory on the GPU; of other memory `memory_found: beside_operands` is a part"),
+    ("Signatures recovered from the heap or the stack", ("pygpubench 23", "pygpubench exploits"),
+     "a candidate's process holds no signature; what it sends is never a verdict"),
+    ("Machine code of the harness detoured (GOT, seccomp traps, FILE structures)", ("pygpubench exploits",),
+     "native forms of `patched_judge`: the judge is in another process"),
+    ("Scores that physics excludes, duplicates of submissions", ("KernelGuard",), "no scores"),
+    ("A right program shown to the emulated GPU, another to a real one", ("own",),
+     "an emulated run alone cannot see it; a run on a real GPU compares the words of both"),
+)  # fmt: skip
+"""Patterns of the lists that are no cheats here, with the reason."""
