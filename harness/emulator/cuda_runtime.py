@@ -54,6 +54,11 @@ def is_entered() -> bool:
     return bool(_active)
 
 
+def entered_device() -> Device:
+    """The emulated GPU that is entered, the innermost. EmulatedFault where there is none."""
+    return _device()
+
+
 def reach(*tensors: torch.Tensor) -> None:
     """Name tensors that pointers in memory may lead to (`Device.reach`); nothing where no emulated GPU is entered."""
     if _active:
@@ -508,4 +513,15 @@ def _imported(name: str) -> ModuleType | None:
     return sys.modules[name]
 
 
-__all__ = ["CUDA_VERSION", "LAUNCH", "Event", "Properties", "Stream", "answering", "is_entered", "properties", "reach"]
+__all__ = [
+    "CUDA_VERSION",
+    "LAUNCH",
+    "Event",
+    "Properties",
+    "Stream",
+    "answering",
+    "entered_device",
+    "is_entered",
+    "properties",
+    "reach",
+]

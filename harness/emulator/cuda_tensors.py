@@ -1,7 +1,8 @@
 """Tensors that lie on an emulated GPU: bytes on the CPU, `device` cuda:0 wherever Python asks.
 
 A `CudaTensor` wraps a CPU tensor. Torch runs each operation on the wrapped tensors, autograd's included, and wraps what comes; so
-storage, strides and aliasing are a CPU tensor's own. `Placement` is the torch function mode that makes them: while it is entered,
+storage, strides and aliasing are a CPU tensor's own. Where device memory lies in another process (`Elsewhere`), it wraps a handle,
+and each operation runs there. `Placement` is the torch function mode that makes them: while it is entered,
 `device="cuda"`, `.cuda()` and `.to("cuda")` place tensors on the emulated GPU. An operation on tensors of two devices fails with
 torch's own words.
 """
@@ -99,6 +100,25 @@ class Together(Watches):
 WATCHING: list[Watches] = []  # by the devices that are entered, the last one's last
 
 
+class Elsewhere(Protocol):
+    """The memory of an emulated GPU that lies in another process: a tensor of it wraps a handle there, and no bytes."""
+
+    def run(self, function: Any, args: tuple, kwargs: dict, written: list[tuple[int, str]]) -> Any:
+        """What the ATen operator gives; it writes the arguments at (place, name) of `written`."""
+
+    def constructed(self, function: Any, args: tuple, kwargs: dict, gpu: bool) -> torch.Tensor:
+        """What a function of torch that allocates makes: there, or with `gpu` False on the CPU, like a tensor from there."""
+
+    def placed(self, tensor: torch.Tensor) -> Any:
+        """A handle of a copy of `tensor` (CPU)."""
+
+    def copied(self, handle: Any) -> Any:
+        """A handle of a copy of all that `handle` lies in."""
+
+
+ELSEWHERE: list[Elsewhere] = []  # by the devices that are entered, the last one's last
+
+
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Allocation:
     """What one tensor of the emulated GPU keeps alive; a tensor itself may have no weak reference (`torch.utils.swap_tensors`)."""
@@ -145,6 +165,8 @@ class CudaTensor(torch.Tensor):
     def __new__(cls, inner: torch.Tensor) -> CudaTensor:
         if inner.layout is not torch.strided:
             raise unanswered(f"a {inner.layout} tensor on the GPU")
+        if ELSEWHERE and isinstance(inner, torch.Tensor):
+            inner = ELSEWHERE[-1].placed(inner)
         made = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
             cls,
             inner.size(),
@@ -164,9 +186,11 @@ class CudaTensor(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
-        written = _written(func)
+        written = written_by(func)
         if (defined := OPDEFS.get(func._schema.name)) is not None and (own := _on_cuda(defined)) is not None:
             return _as_written(own, args, kwargs)
+        if ELSEWHERE:
+            return ELSEWHERE[-1].run(func, args, kwargs, written)
         given, named = tuple(map(inside, args)), {name: inside(value) for name, value in kwargs.items()}
         if WATCHING:
             into = [given[place] if place < len(given) else named[name] for place, name in written]
@@ -222,8 +246,10 @@ class CudaTensor(torch.Tensor):
 
     @property
     def __cuda_array_interface__(self) -> dict:
-        shown = self.inner.numpy().__array_interface__
-        return {name: shown[name] for name in ("shape", "typestr", "data", "strides")} | {"version": 2}
+        size = self.element_size()
+        strides = None if self.is_contiguous() else tuple(size * stride for stride in self.stride())
+        kind = torch.empty(0, dtype=self.dtype).numpy().dtype.str
+        return {"shape": tuple(self.shape), "typestr": kind, "data": (self.data_ptr(), False), "strides": strides, "version": 2}
 
     def __dlpack__(self, *_: Any, **__: Any) -> Any:
         raise unanswered("Tensor.__dlpack__")
@@ -276,7 +302,7 @@ class CudaTensor(torch.Tensor):
         return CudaTensor(tensors["inner"])
 
     def __deepcopy__(self, memo: dict) -> CudaTensor:
-        made = memo[id(self)] = CudaTensor(copies.deepcopy(self.inner))
+        made = memo[id(self)] = CudaTensor(ELSEWHERE[-1].copied(self.inner) if ELSEWHERE else copies.deepcopy(self.inner))
         return made.requires_grad_(self.requires_grad)
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
@@ -326,7 +352,7 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 _writes: dict[Any, list[tuple[int, str]]] = {}
 
 
-def _written(func: Any) -> list[tuple[int, str]]:
+def written_by(func: Any) -> list[tuple[int, str]]:
     """(place, name) of the arguments that `func` writes and returns, in the order of its results; empty where it makes new ones."""
     if func not in _writes:
         _writes[func] = [
@@ -447,6 +473,8 @@ def _constructed(func: Any, args: tuple, kwargs: dict, held: bool) -> Any:
         kwargs["device"] = CPU
     if func in (torch.as_tensor, torch.asarray) and args and isinstance(args[0], CudaTensor):
         return moved(args[0], gpu or device is None, dtype=kwargs.get("dtype"))
+    if ELSEWHERE and (gpu or held):
+        return ELSEWHERE[-1].constructed(func, args, kwargs, gpu)
     made = for_the_launcher(func, *inside(args), **{name: inside(value) for name, value in kwargs.items()})
     if func in (torch.as_tensor, torch.asarray) and gpu:
         made = made.clone()  # what was read shares its bytes with nothing on a GPU
@@ -547,4 +575,4 @@ def _constructors() -> set:
     return default_device._device_constructors()
 
 
-__all__ = ["CPU", "CUDA", "CudaTensor", "Placement", "inside", "moved", "on_gpu", "outside", "unanswered"]
+__all__ = ["CPU", "CUDA", "ELSEWHERE", "CudaTensor", "Elsewhere", "Placement", "inside", "moved", "on_gpu", "outside", "unanswered"]

@@ -115,6 +115,7 @@ class Device:
             raise BadArgument(f"arch {arch!r}: no emulated GPU of that name; there are {', '.join(CHIPS)}")
         self.arch: str = arch
         self.schedule_text = schedule
+        self.tuning = ""  # which configuration autotuners take (`autotuning`)
         self.architecture, self.chip = ARCHITECTURES[arch], CHIPS[arch]
         self.capability = self.architecture.capability
         self.schedule = Schedule(schedule)
@@ -275,8 +276,13 @@ class Device:
         try:
             self._run(launch, program, metadata, grid, names, values)
         except EmulatedFault as fault:
-            self.findings.append(fault)
+            self.found(fault)
             raise
+
+    def found(self, fault: EmulatedFault) -> EmulatedFault:
+        """`fault`, which is kept whether its launcher catches it or not."""
+        self.findings.append(fault)
+        return fault
 
     def _run(
         self,

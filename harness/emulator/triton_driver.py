@@ -95,8 +95,7 @@ class _Launcher:
             refuse_cpu_tensors([v for _, v in given])
         with torch._C.DisableTorchFunction():  # what the emulator itself asks of torch is nobody's allocation
             if (fault := compiled_in(self.source, values)) is not None:
-                device.findings.append(fault)
-                raise fault
+                raise device.found(fault)
             names, given_values = [name for name, _ in given], [value for _, value in given]
             device.run(self.program, self.metadata, (x, y, z), names, given_values, self._constants())
 
@@ -174,10 +173,16 @@ def emulated(arch: str, schedule: str = "eager", tuning: str = "", options: Laun
     tuning runs, which are executed (`autotuning`). ValueError for another arch, schedule or tuning, RuntimeError for a Triton
     release that is not known.
     """
+    with driven(Device(arch, schedule, options or LaunchOptions()), tuning) as device:
+        yield device
+
+
+@contextmanager
+def driven(device: Device, tuning: str = "") -> Iterator[Device]:
+    """As `emulated`, of a `device` that is there."""
     check_release()
-    checked(tuning)
+    device.tuning = checked(tuning)
     install()
-    device = Device(arch, schedule, options or LaunchOptions())
     own = EmulatedDriver(device)
     before, hook = driver._active, knobs.runtime.add_stages_inspection_hook
     driver.set_active(own)
@@ -190,4 +195,4 @@ def emulated(arch: str, schedule: str = "eager", tuning: str = "", options: Laun
         knobs.runtime.add_stages_inspection_hook = hook
 
 
-__all__ = ["EmulatedDriver", "emulated"]
+__all__ = ["EmulatedDriver", "driven", "emulated"]

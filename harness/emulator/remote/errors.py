@@ -1,0 +1,35 @@
+"""What goes wrong between the candidate's process and the one that executes. Each counts against the candidate, never as ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+CLAIMABLE = frozenset({"refused", "launcher error", "out of resources", "out of memory", "not modelled", "error"})
+"""Outcomes that the candidate's process may claim for itself; it claims no fault of a device, no pass and nothing not run."""
+
+
+class WireError(Exception):
+    """A frame that is malformed, too large, or says what no honest process does."""
+
+
+class ChannelClosed(WireError):
+    """The process at the other end closed the channel, or died."""
+
+
+class CandidateGone(Exception):
+    """The candidate's process died, or broke the rules of the channel, in the middle of a call: `reason` says which."""
+
+    def __init__(self, reason: str, died: bool) -> None:
+        super().__init__(reason)
+        self.reason, self.died = reason, died
+
+
+class CandidateRaised(Exception):
+    """The candidate's code raised: `fields` are the plain ones of a `Seen`, as its own process made them of the exception."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        super().__init__(f"{fields['outcome']}: {fields['message']}")
+        self.fields = fields
+
+
+__all__ = ["CLAIMABLE", "CandidateGone", "CandidateRaised", "ChannelClosed", "WireError"]

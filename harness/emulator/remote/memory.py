@@ -1,0 +1,294 @@
+"""Device memory as the candidate's process sees it: handles of tensors that lie in the executor, and the way to ask it.
+
+A `CudaTensor` wraps a `Distant` here, which knows sizes, strides and addresses and holds no bytes. Each operation is one question
+to the executor, by the operator's name in torch's schema.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+
+from bitverdict.harness.emulator.cuda_tensors import CPU, CudaTensor, outside, unanswered
+from bitverdict.harness.emulator.faults import EmulatedFault, for_the_launcher, raise_for_the_launcher
+from bitverdict.harness.emulator.remote.channel import Channel
+from bitverdict.harness.emulator.remote.errors import WireError
+from bitverdict.harness.emulator.remote.wire import DTYPES, Decoder, Encoder, NotSent
+
+CONSTRUCTED = (
+    "empty", "empty_like", "empty_strided", "empty_permuted", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like",
+    "arange", "linspace", "logspace", "eye", "tril_indices", "triu_indices",
+    "Tensor.new_empty", "Tensor.new_empty_strided", "Tensor.new_zeros", "Tensor.new_ones", "Tensor.new_full",
+)  # fmt: skip
+"""Functions that allocate, by name below torch, which the executor calls itself: there they are guarded and hold poison."""
+
+RAISED: dict[str, type[Exception]] = {
+    kind.__name__: kind
+    for kind in (RuntimeError, ValueError, TypeError, IndexError, KeyError, NotImplementedError, MemoryError, OverflowError,
+                 ZeroDivisionError, AttributeError, ArithmeticError, torch.OutOfMemoryError, torch.AcceleratorError)
+}  # fmt: skip
+"""What the executor hands on of what torch raises there; anything else is a RuntimeError."""
+
+
+_TOLD_LATE = ("operator", "function")
+
+
+def function_called(name: str) -> Any:
+    """The function of torch that `name` of `CONSTRUCTED` stands for."""
+    own, _, last = name.rpartition(".")
+    return getattr(torch.Tensor if own else torch, last)
+
+
+class Link:
+    """The candidate's way to the executor: one question at a time, whatever thread asks it."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.call = 0  # the number of the call that runs; 0: none does
+        self.released: list[int] = []  # handles that nobody holds any more
+        self.programs: dict[bytes, int] = {}  # tile programs that the executor has
+        self._asking = threading.RLock()
+
+    def end(self, frame: dict[str, Any], buffers: Any) -> None:
+        """Send the frame that ends a call. What other threads ask from here on is late: it is told, and nobody answers."""
+        with self._asking:
+            self.call = 0
+            self.channel.send(frame, buffers)
+
+    def ask(self, what: str, buffers: Any = (), **fields: Any) -> tuple[dict[str, Any], list[bytearray]]:
+        """The executor's answer. What it says was raised there is raised here: a fault of a launch, or torch's own exception."""
+        with self._asking:
+            if not self.call:
+                self.channel.send({"ask": what, "call": 0, **{name: fields[name] for name in _TOLD_LATE if name in fields}})
+                raise_for_the_launcher(RuntimeError(f"{what}: the call of the launcher has returned"))
+            header = {"ask": what, "call": self.call, **fields}
+            if self.released:
+                gone, self.released = self.released, []
+                header["released"] = gone
+            self.channel.send(header, buffers)
+            answer, held = self.channel.receive()
+        if "fault" in answer:
+            raise EmulatedFault(*answer["fault"])
+        if "raised" in answer:
+            kind, said = answer["raised"]
+            raise_for_the_launcher(RAISED.get(kind, RuntimeError)(said))
+        return answer, held
+
+
+class Storage:
+    """What `untyped_storage()` tells of one that lies in the executor."""
+
+    device = torch.device("cuda", 0)
+
+    def __init__(self, number: int, size: int, address: int) -> None:
+        self._cdata, self._size, self._address = number, size, address
+
+    def data_ptr(self) -> int:
+        return self._address
+
+    def nbytes(self) -> int:
+        return self._size
+
+    size = __len__ = nbytes
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Storage) and other._cdata == self._cdata
+
+    def __hash__(self) -> int:
+        return hash(self._cdata)
+
+    def __getattr__(self, name: str) -> Any:
+        raise unanswered(f"UntypedStorage.{name}")
+
+
+class Distant:
+    """What a `CudaTensor` of the candidate's process wraps: a tensor of the executor's by its number."""
+
+    layout, device, requires_grad = torch.strided, CPU, False
+
+    def __init__(self, memory: RemoteMemory, said: dict[str, Any]) -> None:
+        self.memory, self.number = memory, said["tensor"]
+        self.told(said)
+
+    def told(self, said: dict[str, Any]) -> None:
+        """It is as `said` now."""
+        self.dtype = DTYPES[said["dtype"]]
+        self.shape, self.strides, self.offset = torch.Size(said["size"]), tuple(said["stride"]), said["offset"]
+        self.address, self.storage = said["address"], Storage(*said["storage"])
+
+    def __del__(self) -> None:
+        self.memory.link.released.append(self.number)
+
+    def size(self) -> torch.Size:
+        return self.shape
+
+    def stride(self) -> tuple[int, ...]:
+        return self.strides
+
+    def storage_offset(self) -> int:
+        return self.offset
+
+    def data_ptr(self) -> int:
+        return self.address
+
+    def untyped_storage(self) -> Storage:
+        return self.storage
+
+    def detach(self) -> Distant:
+        return self
+
+    # what brings its words here
+
+    def to(self, *, dtype: torch.dtype, copy: bool, memory_format: torch.memory_format) -> torch.Tensor:
+        return self.memory.read(self, "a copy to the host", dtype, memory_format)
+
+    def tolist(self) -> Any:
+        return self.memory.read(self, "tolist").tolist()
+
+    def numpy(self, *, force: bool = False) -> Any:
+        return self.memory.read(self, "numpy").numpy(force=force)
+
+    def __repr__(self) -> str:
+        return repr(self.memory.read(self, "print"))
+
+    def __format__(self, spec: str) -> str:
+        return format(self.memory.read(self, "print"), spec)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        return _here, (self.memory.read(self, "a copy to the host"),)
+
+
+def _here(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+class RemoteMemory:
+    """`cuda_tensors.Elsewhere` for the executor at the other end of `link`."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+
+    # -- both ways -------------------------------------------------------------------------------------------------------------
+    def encoder(self, other: Any = None) -> Encoder:
+        return Encoder(self._said, other)
+
+    def decoder(self, buffers: list[bytearray], other: Any = None) -> Decoder:
+        return Decoder(buffers, self.tensor, other)
+
+    def _said(self, tensor: CudaTensor) -> dict[str, Any]:
+        inner: Any = tensor.inner
+        if type(inner) is not Distant:  # made before there was an executor: while the candidate's file was imported
+            inner = tensor.inner = self.placed(inner)
+        return {"tensor": inner.number} | ({"grad": True} if tensor.requires_grad else {})
+
+    def tensor(self, said: dict[str, Any]) -> CudaTensor:
+        made = CudaTensor(Distant(self, said))  # type: ignore[arg-type]
+        return made.requires_grad_() if said.get("grad") else made
+
+    # -- cuda_tensors.Elsewhere ------------------------------------------------------------------------------------------------
+    def run(self, function: Any, args: tuple, kwargs: dict, written: list[tuple[int, str]]) -> Any:
+        with torch._C.DisableTorchFunction():
+            return self._run(function, args, kwargs, written)
+
+    def _run(self, function: Any, args: tuple, kwargs: dict, written: list[tuple[int, str]]) -> Any:
+        encoder, more, generator = self.encoder(), {}, None
+        if torch.Tag.nondeterministic_seeded in function.tags:
+            generator = kwargs.get("generator") or torch.default_generator
+            kwargs = {name: value for name, value in kwargs.items() if name != "generator"}
+            more["random"] = encoder(generator.get_state())
+        said = self._encoded(encoder, args, kwargs)
+        answer, buffers = self.link.ask("operate", encoder.buffers, operator=str(function), **said, **more)
+        decode = self.decoder(buffers)
+        if generator is not None and "random" in answer:
+            generator.set_state(decode(answer["random"]))
+        if not written:
+            return decode(answer["result"])
+        found = [args[place] if place < len(args) else kwargs[name] for place, name in written]
+        for each, told in zip(found, answer["written"], strict=True):
+            if type(each) is not CudaTensor:
+                each.copy_(decode(told))  # of the CPU: a host read
+            elif told is not None:
+                each.inner.told(told)  # type: ignore[attr-defined]
+        if torch.Tag.inplace_view in function.tags:  # the wrapper's own sizes and strides change too
+            with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
+                function(*args, **kwargs)
+        return found[0] if len(found) == 1 else tuple(found)
+
+    @staticmethod
+    def _encoded(encoder: Encoder, args: tuple, kwargs: dict) -> dict[str, Any]:
+        try:
+            return {"args": [encoder(each) for each in args], "kwargs": {name: encoder(each) for name, each in kwargs.items()}}
+        except NotSent as error:
+            raise_for_the_launcher(error)
+
+    def constructed(self, function: Any, args: tuple, kwargs: dict, gpu: bool) -> Any:
+        given = {name: each for name, each in kwargs.items() if name not in ("device", "requires_grad", "pin_memory", "out")}
+        out, name = kwargs.get("out"), _NAMES.get(function)
+        if gpu and name is not None:
+            with torch._C.DisableTorchFunction():
+                encoder = self.encoder()
+                said = self._encoded(encoder, args, given)
+                default = str(torch.get_default_dtype()).removeprefix("torch.")
+                answer, buffers = self.link.ask("construct", encoder.buffers, function=name, default=default, **said)
+                made = self.decoder(buffers)(answer["result"])
+        else:
+            hosted = [self._like(each) if place == 0 and _is_like(function) else _brought(each) for place, each in enumerate(args)]
+            given = {name: _brought(each) for name, each in given.items()}
+            computed = for_the_launcher(function, *hosted, **given, device=CPU)
+            made = outside(computed) if gpu else computed
+        if kwargs.get("requires_grad"):
+            made.requires_grad_()
+        return made if out is None else out.resize_(made.shape).copy_(made)
+
+    def _like(self, value: Any) -> Any:
+        """A tensor of the CPU of the sizes and the type of `value`, where that lies in the executor."""
+        if type(value) is not CudaTensor:
+            return value
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+
+    def placed(self, tensor: torch.Tensor) -> Any:
+        with torch._C.DisableTorchFunction():
+            encoder = self.encoder()
+            said = encoder.laid(tensor.detach())
+            answer, _ = self.link.ask("place", encoder.buffers, host=said)
+        return Distant(self, answer["result"])
+
+    def copied(self, handle: Any) -> Any:
+        answer, _ = self.link.ask("copy", tensor=handle.number)
+        return Distant(self, answer["result"])
+
+    def read(
+        self,
+        handle: Distant,
+        what: str,
+        dtype: torch.dtype | None = None,
+        memory_format: torch.memory_format = torch.preserve_format,
+    ) -> torch.Tensor:
+        """The elements of `handle` as a CPU tensor; `what` brings them here."""
+        said = {"dtype": self.encoder()(dtype or handle.dtype), "format": self.encoder()(memory_format)}
+        with torch._C.DisableTorchFunction():
+            answer, buffers = self.link.ask("read", tensor=handle.number, by=what, **said)
+            found: torch.Tensor = self.decoder(buffers)(answer["result"])
+        return found
+
+
+_NAMES = {function_called(name): name for name in CONSTRUCTED}
+
+
+def _is_like(function: Any) -> bool:
+    name = getattr(function, "__name__", "")
+    return name.endswith("_like") or name.startswith("new_")
+
+
+def _brought(value: Any) -> Any:
+    """`value` with tensors of the GPU brought to the host, as a function that computes there reads them."""
+    if type(value) is CudaTensor:
+        return value.cpu()
+    if type(value) in (list, tuple):
+        return type(value)(map(_brought, value))
+    return value
+
+
+__all__ = ["CONSTRUCTED", "RAISED", "Distant", "Link", "RemoteMemory", "WireError", "function_called"]

@@ -1,0 +1,418 @@
+"""What the executor does for a candidate while a call of its launcher runs, on the device that is entered here.
+
+Each question is answered, refused in torch's or the driver's own words, or it is one that no honest process asks (`WireError`).
+Faults of launches stay in `Device.findings`. Operators are torch's own (`operators`), launches are the device's. Nothing here is
+called by a name that the candidate gives, but through a table.
+"""
+
+from __future__ import annotations
+
+import copy as copies
+import json
+import select
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from bitverdict.harness.emulator.cuda_tensors import CUDA, CudaTensor, _left, moved, outside, written_by
+from bitverdict.harness.emulator.device import Device
+from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault, for_the_launcher
+from bitverdict.harness.emulator.frontend.arguments import refuse_cpu_tensors
+from bitverdict.harness.emulator.remote.channel import Channel
+from bitverdict.harness.emulator.remote.errors import WireError
+from bitverdict.harness.emulator.remote.memory import CONSTRUCTED, function_called
+from bitverdict.harness.emulator.remote.operators import operator
+from bitverdict.harness.emulator.remote.wire import (
+    DTYPES,
+    Decoder,
+    Encoder,
+    differentiable,
+    listing,
+    one_of,
+    text,
+    whole,
+)
+from bitverdict.harness.emulator.residency import check_grid
+from bitverdict.harness.model.paths import is_ours
+
+MOST_TENSORS = 1 << 20  # that a candidate may hold at a time
+MOST_PROGRAMS = 1 << 12  # tile programs that it may send
+MOST_LATE = 100  # questions after a return that are told
+MOST_PROGRAM = 64 << 20  # bytes of one
+READ_BY = ("a copy to the host", "tolist", "numpy", "print")
+_RANDOM = torch.Tag.nondeterministic_seeded
+
+
+class Watcher:
+    """What follows a candidate's call: override what you need. Tensors are the device's own (`CudaTensor`), or the CPU's."""
+
+    def operated(self, name: str, args: Any, kwargs: dict, made: Any) -> None:
+        """`name` ("aten.add.Tensor", or "torch.empty" of one that allocates) gave `made`; of one in place that is what it wrote."""
+
+    def uploaded(self, tensor: Any) -> None:
+        """`tensor` came from the candidate's process: its words were computed on the host, or read there before."""
+
+    def read(self, tensor: Any, what: str) -> None:
+        """The candidate's process has the words of `tensor` now, by the call `what`."""
+
+    def launched(self, name: str, arguments: dict[str, Any]) -> None:
+        """A tile program `name` is launched with `arguments`."""
+
+
+class Served:
+    """The tensors that a candidate holds, and what it may ask while a call runs."""
+
+    def __init__(self, channel: Channel, watcher: Watcher) -> None:
+        self.channel, self.watcher = channel, watcher
+        self.tensors: dict[int, CudaTensor] = {}
+        self.numbers: dict[int, int] = {}  # id of a tensor of `tensors` -> its number
+        self.told: Counter = Counter()  # number -> how often the candidate was told of it: it releases each once
+        self.programs: list[bytes] = []
+        self.device: Device | None = None
+        self.moving: list[torch.Tensor] = []  # what the last call returned that has gradients
+        self._call, self._numbered = 0, 0
+        self._late: list[str] = []
+
+    @contextmanager
+    def during(self, call: int, device: Device) -> Iterator[None]:
+        """Questions of the call numbered `call` are answered by `device`; a fault of it outweighs whatever else comes."""
+        self._call, self.device = call, device
+        before = len(device.findings)
+        try:
+            yield
+        except Exception as error:
+            if len(device.findings) > before:
+                raise device.findings[before] from error
+            raise
+        finally:
+            self._call, self.device = 0, None
+        if len(device.findings) > before:
+            raise device.findings[before]
+
+    def until_done(self, do: str) -> tuple[dict[str, Any], list[bytearray]]:
+        """Answer questions until the frame that ends `do`."""
+        while True:
+            frame, buffers = self.channel.receive()
+            if "ask" not in frame:
+                if frame.get("done") != do:
+                    raise WireError(f"the end of {frame.get('done')!r:.40}, which was not asked")
+                return frame, buffers
+            self._answer(frame, buffers)
+
+    def after_return(self) -> str:
+        """What the candidate asked for since its last call returned, in a few words; empty for nothing. All of it is refused."""
+        while self._call == 0 and select.select([self.channel.fileno()], [], [], 0)[0]:
+            frame, _ = self.channel.receive()
+            if "ask" not in frame:
+                raise WireError("an end of nothing")
+            self._refuse_late(frame)
+        said, self._late = self._late, []
+        return ", ".join(dict.fromkeys(said))
+
+    def _answer(self, frame: dict[str, Any], buffers: list[bytearray]) -> None:
+        what = text(frame["ask"], 40)
+        if self._call == 0 or frame.get("call") != self._call:
+            self._refuse_late(frame)
+            return
+        for number in listing(frame.get("released", [])):
+            self._release(number)
+        serve = _QUESTIONS.get(what)
+        if serve is None:
+            raise WireError(f"question {what!r}: there is none")
+        encoder = Encoder(self.said)
+        try:
+            answer = serve(self, frame, Decoder(buffers, self.tensor), encoder)
+        except WireError:
+            raise
+        except EmulatedFault as fault:
+            details = {str(name): value for name, value in fault.details.items() if type(value) in (str, int, float, bool)}
+            answer, encoder.buffers = {"fault": [fault.outcome, fault.message, fault.location, details]}, []
+        except Exception as error:
+            if not _launchers(error):
+                self.channel.broken = f"the executor failed: {type(error).__name__}"
+                raise
+            answer, encoder.buffers = {"raised": [type(error).__name__, str(error)[:4000]]}, []
+        self.channel.send(answer, encoder.buffers)
+
+    def _refuse_late(self, frame: dict[str, Any]) -> None:
+        what, about = text(frame.get("ask"), 40), frame.get("operator", frame.get("function"))
+        if len(self._late) < MOST_LATE:
+            self._late.append(f"{what} {text(about, 200)}" if about is not None else what)
+
+    # -- tensors ---------------------------------------------------------------------------------------------------------------
+    def said(self, tensor: CudaTensor) -> dict[str, Any]:
+        """`tensor` as the candidate is told of it."""
+        number = self.numbers.get(id(tensor))
+        if number is None:
+            if len(self.tensors) >= MOST_TENSORS:
+                raise WireError(f"more than {MOST_TENSORS} tensors at a time")
+            self._numbered += 1
+            number = self.numbers[id(tensor)] = self._numbered
+            self.tensors[number] = tensor
+        self.told[number] += 1
+        return {"tensor": number, **_lying(tensor)} | ({"grad": True} if tensor.requires_grad else {})
+
+    def _release(self, number: Any) -> None:
+        """The candidate holds the tensor once less."""
+        if type(number) is not int or number not in self.tensors:
+            raise WireError(f"no tensor {number!r:.40}")
+        self.told[number] -= 1
+        if not self.told[number]:
+            del self.told[number], self.numbers[id(self.tensors.pop(number))]
+
+    def tensor(self, said: dict[str, Any]) -> CudaTensor:
+        """The tensor that the candidate names."""
+        found = self.tensors.get(whole(said["tensor"]))
+        if found is None:
+            raise WireError(f"no tensor {said['tensor']}")
+        return found
+
+    def returned(self, said: dict[str, Any]) -> CudaTensor:
+        """As `tensor`, of what a call returned; those that have gradients over there are kept in `moving`."""
+        found = self.tensor(said)
+        if said.get("grad") is True and differentiable(found.dtype) and not any(found is each for each in self.moving):
+            if not found.requires_grad:
+                self.moving.append(found)
+        return found
+
+    # -- questions -------------------------------------------------------------------------------------------------------------
+    def operate(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
+        function = operator(text(frame.get("operator"), 200))
+        args, kwargs = self._given(frame, decode)
+        written = [args[place] if place < len(args) else kwargs.get(name) for place, name in written_by(function)]
+        with torch._C.DisableTorchFunction(), torch.no_grad(), self._random(frame, decode, encode, function) as random:
+            made = for_the_launcher(CudaTensor.__torch_dispatch__, function, (), args, kwargs)
+        self.watcher.operated(str(function), args, kwargs, made)
+        for each in _host(args, kwargs):
+            self.watcher.uploaded(each)
+        if str(function) == "aten._local_scalar_dense.default":
+            self.watcher.read(args[0], "item")
+        if not written:
+            return {"result": encode(made), **random()}
+        told: list[Any] = []
+        for each in written:
+            if type(each) is CudaTensor:
+                told.append(_lying(each) if torch.Tag.inplace_view in function.tags else None)
+            else:
+                told.append(encode(each))  # of the CPU: the candidate's own has these words now
+                for source in _on_device(args, kwargs):
+                    _left(source, "a copy to the host")
+                    self.watcher.read(source, "a copy to the host")
+        return {"written": told, **random()}
+
+    def construct(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
+        name = text(frame.get("function"), 40)
+        if name not in _CONSTRUCTED:
+            raise WireError(f"function {name!r}: is not one that allocates")
+        args, kwargs = self._given(frame, decode)
+        if {"device", "out", "requires_grad", "generator", "pin_memory"} & set(kwargs):
+            raise WireError(f"function {name}: is given {sorted(kwargs)}")
+        default, before = one_of(DTYPES, frame.get("default"), "dtype"), torch.get_default_dtype()
+        if not default.is_floating_point or default.itemsize == 1:
+            raise WireError(f"a default dtype of {default}")
+        torch.set_default_dtype(default)
+        try:
+            with torch.no_grad():
+                made = for_the_launcher(_CONSTRUCTED[name], *args, **kwargs, device=CUDA)
+        finally:
+            torch.set_default_dtype(before)
+        self.watcher.operated(f"torch.{name}", args, kwargs, made)
+        return {"result": encode(made)}
+
+    def place(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
+        tensor = decode(frame.get("host"))
+        if type(tensor) is not torch.Tensor:
+            raise WireError("what is placed is no tensor of the CPU")
+        with torch._C.DisableTorchFunction():
+            made = outside(tensor.detach())
+        self.watcher.uploaded(made)
+        return {"result": encode(made)}
+
+    def copy(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
+        found = self.tensor(frame)
+        with torch._C.DisableTorchFunction():
+            made = CudaTensor(copies.deepcopy(found.inner))
+        self.watcher.operated("copy.deepcopy", (found,), {}, made)
+        return {"result": encode(made)}
+
+    def read(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
+        found, what = self.tensor(frame), text(frame.get("by"), 40)
+        if what not in READ_BY:
+            raise WireError(f"read by {what!r}: there is no such call")
+        dtype, memory_format = decode(frame.get("dtype")), decode(frame.get("format"))
+        if not isinstance(dtype, torch.dtype) or not isinstance(memory_format, torch.memory_format):
+            raise WireError("read as no dtype, or in no memory format")
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            if what == "a copy to the host":
+                there = moved(found, False, dtype=dtype, copy=True, memory_format=memory_format)
+            else:
+                _left(found, what)
+                there = found.inner
+        self.watcher.read(found, what)
+        return {"result": encode.laid(there)}
+
+    def launch(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
+        assert self.device is not None
+        program = self._program(frame, decode)
+        grid = tuple(whole(each, -(1 << 63), 1 << 63) for each in listing(frame.get("grid"), 3))
+        names = [text(each, 1000) for each in listing(frame.get("names"), 4096)]
+        values = [decode(each) for each in listing(frame.get("values"), 4096)]
+        constants, about = frame.get("constants"), frame.get("about")
+        if len(grid) != 3 or len(names) != len(values) or type(constants) is not dict or type(about) is not dict:
+            raise WireError("a launch of no three numbers, or of other arguments than names")
+        if any(type(each) is not int for each in constants.values()) or len(json.dumps(constants)) > 1 << 16:
+            raise WireError("constants that are no whole numbers")
+        for_the_launcher(check_grid, grid)
+        refuse_cpu_tensors(values)
+        metadata = Metadata.of(about)
+        self.watcher.launched(metadata.name, dict(zip(names, values, strict=True)))
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            for_the_launcher(_held_to, self.device, program, metadata)
+            for_the_launcher(self.device.run, program, metadata, grid, names, values, constants)
+        return {}
+
+    def found(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
+        """A fault that Triton's launcher finds before the launch, in the candidate's process: a constant compiled in."""
+        assert self.device is not None
+        outcome, message, location = (text(frame.get(name), 4000) for name in ("outcome", "message", "location"))
+        if outcome != "false hint":
+            raise WireError(f"a fault {outcome!r:.40} that the candidate's process cannot know")
+        self.device.found(EmulatedFault(outcome, message, location))
+        return {}
+
+    def reach(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
+        assert self.device is not None
+        tensors = [decode(each) for each in listing(frame.get("tensors"), 4096)]
+        if not all(type(each) is CudaTensor for each in tensors):
+            raise WireError("reachable is what is no tensor of the GPU")
+        self.device.reach(*tensors)
+        return {}
+
+    # -- what they share -------------------------------------------------------------------------------------------------------
+    def _given(self, frame: dict[str, Any], decode: Decoder) -> tuple[tuple, dict[str, Any]]:
+        named = frame.get("kwargs")
+        if type(named) is not dict:
+            raise WireError("keywords that are no object")
+        return tuple(decode(each) for each in listing(frame.get("args"))), {
+            text(name, 100): decode(each) for name, each in named.items()
+        }
+
+    @contextmanager
+    def _random(self, frame: dict[str, Any], decode: Decoder, encode: Encoder, function: Any) -> Iterator[Callable[[], dict]]:
+        """Numbers are drawn from the generator of the candidate's, whose state came with the question."""
+        if _RANDOM not in function.tags:
+            yield dict
+            return
+        before, given = torch.default_generator.get_state(), decode(frame.get("random"))
+        if not isinstance(given, torch.Tensor) or given.dtype is not torch.uint8 or given.shape != before.shape:
+            raise WireError("no state of a generator")
+        after: list[Any] = []
+        try:
+            torch.default_generator.set_state(given)
+            yield lambda: {"random": encode(after[0])}
+        finally:
+            after.append(torch.default_generator.get_state())
+            torch.default_generator.set_state(before)
+
+    def _program(self, frame: dict[str, Any], decode: Decoder) -> bytes:
+        number, sent = whole(frame.get("program"), 0, MOST_PROGRAMS), frame.get("sent")
+        if sent is not None:
+            held = decode._buffer(sent)
+            if number != len(self.programs) or len(held) > MOST_PROGRAM:
+                raise WireError(f"program {number} of {len(held)} bytes, where {len(self.programs)} are known")
+            self.programs.append(bytes(held))
+        if number >= len(self.programs):
+            raise WireError(f"no program {number}")
+        return self.programs[number]
+
+
+class Metadata(SimpleNamespace):
+    """What a launch's metadata say, of those that are plain."""
+
+    name: str
+
+    @classmethod
+    def of(cls, said: dict[str, Any]) -> Metadata:
+        if len(said) > 200 or any(type(each) not in (str, int, float, bool, type(None)) for each in said.values()):
+            raise WireError("metadata that are not plain")
+        if not all(name.isidentifier() and not name.startswith("_") for name in said):
+            raise WireError("metadata of names that are none")
+        return cls(**{**said, "name": text(said.get("name"), 1000), "enable_fp_fusion": said.get("enable_fp_fusion") is not False})
+
+    def _asdict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+def _held_to(device: Device, program: bytes, metadata: Metadata) -> None:
+    """A program is of this GPU and takes no more than it has: Triton says so before a launch, in the candidate's process, and is
+    not believed there."""
+    found = device.translated(program, metadata).program
+    target, capability = found.attributes.get("ttg.target", ""), f"cuda:{device.capability}"
+    if target.strip('"') != capability:
+        raise EmulatedFault("launch failure", f"the tile program is for {target or 'no GPU'}, launched on {capability}")
+    shared, most = found.integer("ttg.shared"), device.architecture.shared_memory
+    if shared > most:
+        raise EmulatedFault("launch failure", f"the tile program takes {shared} bytes of shared memory, {device.arch} has {most}")
+
+
+def _lying(tensor: CudaTensor) -> dict[str, Any]:
+    """Where `tensor` lies."""
+    inner = tensor.inner
+    storage = inner.untyped_storage()
+    return {
+        "dtype": str(inner.dtype)[6:],
+        "size": list(inner.shape),
+        "stride": list(inner.stride()),
+        "offset": inner.storage_offset(),
+        "address": inner.data_ptr(),
+        "storage": [storage._cdata, storage.nbytes(), storage.data_ptr()],
+    }
+
+
+def _launchers(error: BaseException) -> bool:
+    """Whether what was raised is the launcher's: what it was called with is refused by torch, or in the driver's own words."""
+    if isinstance(error, BadArgument) or str(error).startswith("Triton Error [CUDA]"):
+        return True
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        if frame.f_code.co_name.endswith("for_the_launcher"):
+            return True
+        if is_ours(Path(frame.f_code.co_filename)):
+            return False
+    return False
+
+
+def _tensors(args: Any) -> Iterator[Any]:
+    for each in args:
+        if isinstance(each, torch.Tensor):
+            yield each
+        elif isinstance(each, list | tuple):
+            yield from _tensors(each)
+
+
+def _host(args: tuple, kwargs: dict) -> Iterator[Any]:
+    return (each for each in _tensors((*args, *kwargs.values())) if type(each) is not CudaTensor)
+
+
+def _on_device(args: tuple, kwargs: dict) -> Iterator[Any]:
+    return (each for each in _tensors((*args, *kwargs.values())) if type(each) is CudaTensor)
+
+
+_CONSTRUCTED = {name: function_called(name) for name in CONSTRUCTED}
+_QUESTIONS: dict[str, Callable[[Served, dict[str, Any], Decoder, Encoder], dict[str, Any]]] = {
+    "operate": Served.operate,
+    "construct": Served.construct,
+    "place": Served.place,
+    "copy": Served.copy,
+    "read": Served.read,
+    "launch": Served.launch,
+    "found": Served.found,
+    "reach": Served.reach,
+}
+
+__all__ = ["Served", "Watcher"]

@@ -1,0 +1,120 @@
+"""Contract under test: a launcher in another process gives what it gives in this one, and what it does is kept here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from bitverdict.harness.emulator import Device, EmulatedFault, LaunchOptions, emulated
+from bitverdict.harness.emulator.remote.errors import CandidateGone, CandidateRaised
+from bitverdict.harness.emulator.remote.executor import Candidate, RemoteLauncher
+from tests.support import remote_launchers
+from tests.support.forked_candidate import forked_candidate
+
+OPTIONS = LaunchOptions(takes_cpu_tensors=False)
+
+
+@pytest.fixture(scope="module")
+def candidate() -> Iterator[Candidate]:
+    with forked_candidate() as found:
+        yield found
+
+
+@pytest.fixture
+def device() -> Iterator[Device]:
+    with emulated("sm_90", options=OPTIONS) as entered:
+        yield entered
+
+
+def of(candidate: Candidate, name: str) -> RemoteLauncher:
+    return candidate.launcher(f"tests.support.remote_launchers:{name}")
+
+
+def operand(device: Device) -> torch.Tensor:
+    return device.place(torch.arange(100.0))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("name", ["scaled", "tuned", "unread", "by_the_host", "through_an_operator"])
+def test_a_launcher_gives_what_it_gives_in_this_process(candidate: Candidate, device: Device, name: str) -> None:
+    x, launcher = operand(device), of(candidate, name)
+    here = getattr(remote_launchers, name)(x)
+    before = [(done.name, done.grid, done.program, done.constants) for done in device.launches]
+    chosen = list(device.tuned)
+    device.launches.clear(), device.tuned.clear()
+    there = launcher(x)
+    assert torch.equal(here.cpu(), there.cpu()) and torch.equal(there.cpu(), 2 * x.cpu())
+    assert [(done.name, done.grid, done.program, done.constants) for done in device.launches] == before
+    assert device.tuned == chosen
+
+
+def test_a_launcher_tells_its_signature_claims_and_limits(candidate: Candidate) -> None:
+    import inspect
+
+    launcher = of(candidate, "scaled")
+    assert (launcher.__name__, launcher.kind, launcher.claims) == ("scaled", "function", ["strides"])
+    assert list(inspect.signature(launcher).parameters) == ["x", "factor"]
+    assert list(inspect.signature(launcher.requires).parameters) == ["m", "n"]
+    assert launcher.requires.ask([{"m": 4, "n": 2}, {"m": 3, "n": 2}]) == [True, False]
+    assert "ZeroDivisionError" in str(launcher.requires.ask([{"m": 4, "n": 0}])[0])
+
+
+def test_a_fault_that_the_launcher_catches_is_raised(candidate: Candidate, device: Device) -> None:
+    with pytest.raises(EmulatedFault, match="illegal address"):
+        of(candidate, "caught")(operand(device))
+    assert [fault.outcome for fault in device.findings] == ["illegal address"]
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "said"),
+    [
+        ("refused", "refused", "100 elements: must be none"),
+        ("mismatched", "launcher error", "must match the size of tensor b"),
+        ("lying", "launcher error", "claims 'race'"),
+    ],
+)
+def test_what_a_launcher_raises_is_told_as_its_own(
+    candidate: Candidate, device: Device, name: str, outcome: str, said: str
+) -> None:
+    with pytest.raises(CandidateRaised, match=said) as raised:
+        of(candidate, name)(operand(device))
+    assert raised.value.fields["outcome"] == outcome and not device.findings
+
+
+def test_gradients_are_those_of_the_launchers_own_backward(candidate: Candidate, device: Device) -> None:
+    x = operand(device).requires_grad_()
+    y = of(candidate, "differentiated")(x)
+    (found,) = torch.autograd.grad([y], [x], [device.place(torch.ones(100))])
+    assert torch.equal(y.detach().cpu(), 3 * x.detach().cpu()) and torch.equal(found.cpu(), torch.full((100,), 3.0))
+    assert len(device.launches) == 2
+
+
+def test_a_model_is_constructed_moved_filled_and_called(candidate: Candidate, device: Device) -> None:
+    x = operand(device)
+    model = of(candidate, "Model")(100).to(x.device).eval()
+    with torch.no_grad():
+        for name, held in dict(model.named_parameters()).items():
+            assert name == "weight"
+            held.copy_(device.place(torch.full((100,), 5.0)))
+        assert torch.equal(model(x).cpu(), 10 * torch.arange(100.0))
+
+
+def test_what_is_asked_after_the_return_is_told_and_not_done(candidate: Candidate, device: Device) -> None:
+    import time
+
+    launcher = of(candidate, "scaled")
+    launcher(operand(device))
+    assert launcher.after_return() == ""
+    launcher = of(candidate, "late")
+    y = launcher(operand(device))
+    time.sleep(0.1)
+    assert launcher.after_return() == "operate aten.zero_.default"
+    assert torch.equal(y.cpu(), 2 * torch.arange(100.0))
+
+
+def test_a_process_that_dies_ends_the_call() -> None:
+    with forked_candidate() as found, emulated("sm_90", options=OPTIONS) as device:
+        with pytest.raises(CandidateGone) as raised:
+            of(found, "dying")(operand(device))
+        assert raised.value.died
