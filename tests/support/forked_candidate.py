@@ -11,7 +11,6 @@ from typing import Any
 from bitverdict.harness.emulator.remote.candidate import serve_candidate
 from bitverdict.harness.emulator.remote.channel import Channel
 from bitverdict.harness.emulator.remote.executor import Candidate
-from bitverdict.harness.emulator.remote.served import Watcher
 from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.harness.model import addresses
 
@@ -33,7 +32,7 @@ def honest(connected: socket.socket) -> None:
 
 
 @contextmanager
-def forked_candidate(serve: Callable[[socket.socket], None] = honest, watcher: Watcher | None = None) -> Iterator[Candidate]:
+def forked_candidate(serve: Callable[[socket.socket], None] = honest) -> Iterator[Candidate]:
     """The executor's end of a channel to a fork that does `serve`, until the end of the block."""
     ours, theirs = socket.socketpair()
     child = os.fork()
@@ -45,7 +44,7 @@ def forked_candidate(serve: Callable[[socket.socket], None] = honest, watcher: W
             os._exit(0)
     theirs.close()
     try:
-        yield Candidate(Channel(ours), watcher)
+        yield Candidate(Channel(ours))
     finally:
         ours.close()
         os.waitpid(child, 0)

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from bitverdict.harness.emulator.autotuning import Tuned
-from bitverdict.harness.emulator.cuda_tensors import ELSEWHERE
+from bitverdict.harness.emulator.cuda_tensors import ELSEWHERE, tensors_in
 from bitverdict.harness.emulator.device import LaunchOptions
 from bitverdict.harness.emulator.faults import for_the_launcher
 from bitverdict.harness.emulator.remote.channel import Channel
@@ -160,14 +160,6 @@ def _random(request: dict[str, Any], decode: Any, encode: Any) -> Iterator[Calla
     yield lambda: {"random": encode(torch.default_generator.get_state())}
 
 
-def tensors_in(value: Any) -> list[torch.Tensor]:
-    """The tensors of `value`, in lists, tuples and dictionaries too, in their order."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    listed = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    return [found for each in listed for found in tensors_in(each)]
-
-
 def _chosen(each: Tuned) -> dict[str, Any]:
     return {"kernel": each.kernel, "of": each.of, "took": each.took, "choice": each.choice, "unfit": list(each.unfit)}
 
@@ -210,4 +202,4 @@ def _default(value: Any) -> list[Any]:
     return [value] if type(value) in PLAIN else [{"printed": repr(value)[:200]}]
 
 
-__all__ = ["serve_candidate", "tensors_in"]
+__all__ = ["serve_candidate"]

@@ -20,12 +20,12 @@ import torch
 
 from bitverdict.harness.emulator.autotuning import Tuned
 from bitverdict.harness.emulator.cuda_runtime import entered_device
-from bitverdict.harness.emulator.cuda_tensors import CudaTensor
+from bitverdict.harness.emulator.cuda_tensors import CudaTensor, tensors_in
 from bitverdict.harness.emulator.device import Device
-from bitverdict.harness.emulator.remote.candidate import PLAIN, tensors_in
+from bitverdict.harness.emulator.remote.candidate import PLAIN
 from bitverdict.harness.emulator.remote.channel import Channel
 from bitverdict.harness.emulator.remote.errors import CLAIMABLE, CandidateGone, CandidateRaised, ChannelClosed, WireError
-from bitverdict.harness.emulator.remote.served import Served, Watcher
+from bitverdict.harness.emulator.remote.served import Served
 from bitverdict.harness.emulator.remote.wire import Decoder, Encoder, NotSent, listing, text, whole
 
 METHODS = ("to", "eval", "train", "cuda", "requires_grad_", "named_parameters", "named_buffers", "parameters", "buffers")
@@ -34,11 +34,10 @@ MOST_CHOICES = 4096
 
 
 class Candidate:
-    """One candidate's process, at the other end of `channel`. `watcher` is told what it asks for (`served.Watcher`)."""
+    """One candidate's process, at the other end of `channel`."""
 
-    def __init__(self, channel: Channel, watcher: Watcher | None = None) -> None:
-        self.channel = channel
-        self.served = Served(channel, watcher or Watcher())
+    def __init__(self, channel: Channel) -> None:
+        self.channel, self.served = channel, Served(channel)
         self._calls = 0
         self._forgotten: list[int] = []
 

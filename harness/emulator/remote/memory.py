@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from bitverdict.harness.emulator.cuda_tensors import CPU, CudaTensor, outside, unanswered
+from bitverdict.harness.emulator.cuda_tensors import CPU, CudaTensor, unanswered
 from bitverdict.harness.emulator.faults import EmulatedFault, for_the_launcher, raise_for_the_launcher
 from bitverdict.harness.emulator.remote.channel import Channel
 from bitverdict.harness.emulator.remote.errors import WireError
@@ -237,7 +237,7 @@ class RemoteMemory:
             hosted = [self._like(each) if place == 0 and _is_like(function) else _brought(each) for place, each in enumerate(args)]
             given = {name: _brought(each) for name, each in given.items()}
             computed = for_the_launcher(function, *hosted, **given, device=CPU)
-            made = outside(computed) if gpu else computed
+            made = self.of(computed, function.__name__) if gpu else computed
         if kwargs.get("requires_grad"):
             made.requires_grad_()
         return made if out is None else out.resize_(made.shape).copy_(made)
@@ -248,12 +248,16 @@ class RemoteMemory:
             return value
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
 
-    def placed(self, tensor: torch.Tensor) -> Any:
+    def placed(self, tensor: torch.Tensor, by: str = "to") -> Any:
         with torch._C.DisableTorchFunction():
             encoder = self.encoder()
             said = encoder.laid(tensor.detach())
-            answer, _ = self.link.ask("place", encoder.buffers, host=said)
+            answer, _ = self.link.ask("place", encoder.buffers, host=said, by=by)
         return Distant(self, answer["result"])
+
+    def of(self, computed: torch.Tensor, by: str) -> CudaTensor:
+        """`computed` (CPU), which the function `by` made here, as a tensor that lies in the executor."""
+        return CudaTensor(self.placed(computed, by))
 
     def copied(self, handle: Any) -> Any:
         answer, _ = self.link.ask("copy", tensor=handle.number)

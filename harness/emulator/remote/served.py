@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from bitverdict.harness.emulator.cuda_tensors import CUDA, CudaTensor, _left, moved, outside, written_by
+from bitverdict.harness.emulator.cuda_tensors import CUDA, WATCHING, CudaTensor, _left, moved, tensors_in, written_by
 from bitverdict.harness.emulator.device import Device
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault, for_the_launcher
 from bitverdict.harness.emulator.frontend.arguments import refuse_cpu_tensors
@@ -49,27 +49,11 @@ READ_BY = ("a copy to the host", "tolist", "numpy", "print")
 _RANDOM = torch.Tag.nondeterministic_seeded
 
 
-class Watcher:
-    """What follows a candidate's call: override what you need. Tensors are the device's own (`CudaTensor`), or the CPU's."""
-
-    def operated(self, name: str, args: Any, kwargs: dict, made: Any) -> None:
-        """`name` ("aten.add.Tensor", or "torch.empty" of one that allocates) gave `made`; of one in place that is what it wrote."""
-
-    def uploaded(self, tensor: Any) -> None:
-        """`tensor` came from the candidate's process: its words were computed on the host, or read there before."""
-
-    def read(self, tensor: Any, what: str) -> None:
-        """The candidate's process has the words of `tensor` now, by the call `what`."""
-
-    def launched(self, name: str, arguments: dict[str, Any]) -> None:
-        """A tile program `name` is launched with `arguments`."""
-
-
 class Served:
     """The tensors that a candidate holds, and what it may ask while a call runs."""
 
-    def __init__(self, channel: Channel, watcher: Watcher) -> None:
-        self.channel, self.watcher = channel, watcher
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
         self.tensors: dict[int, CudaTensor] = {}
         self.numbers: dict[int, int] = {}  # id of a tensor of `tensors` -> its number
         self.told: Counter = Counter()  # number -> how often the candidate was told of it: it releases each once
@@ -188,11 +172,6 @@ class Served:
         written = [args[place] if place < len(args) else kwargs.get(name) for place, name in written_by(function)]
         with torch._C.DisableTorchFunction(), torch.no_grad(), self._random(frame, decode, encode, function) as random:
             made = for_the_launcher(CudaTensor.__torch_dispatch__, function, (), args, kwargs)
-        self.watcher.operated(str(function), args, kwargs, made)
-        for each in _host(args, kwargs):
-            self.watcher.uploaded(each)
-        if str(function) == "aten._local_scalar_dense.default":
-            self.watcher.read(args[0], "item")
         if not written:
             return {"result": encode(made), **random()}
         told: list[Any] = []
@@ -201,9 +180,9 @@ class Served:
                 told.append(_lying(each) if torch.Tag.inplace_view in function.tags else None)
             else:
                 told.append(encode(each))  # of the CPU: the candidate's own has these words now
-                for source in _on_device(args, kwargs):
-                    _left(source, "a copy to the host")
-                    self.watcher.read(source, "a copy to the host")
+                for source in tensors_in((args, kwargs)):
+                    if type(source) is CudaTensor:
+                        _left(source, "a copy to the host")
         return {"written": told, **random()}
 
     def construct(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
@@ -222,23 +201,25 @@ class Served:
                 made = for_the_launcher(_CONSTRUCTED[name], *args, **kwargs, device=CUDA)
         finally:
             torch.set_default_dtype(before)
-        self.watcher.operated(f"torch.{name}", args, kwargs, made)
         return {"result": encode(made)}
 
     def place(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
         tensor = decode(frame.get("host"))
         if type(tensor) is not torch.Tensor:
             raise WireError("what is placed is no tensor of the CPU")
+        by = text(frame.get("by"), 40)
+        if not by.isidentifier():
+            raise WireError(f"what is placed by {by!r}")
         with torch._C.DisableTorchFunction():
-            made = outside(tensor.detach())
-        self.watcher.uploaded(made)
+            if WATCHING:
+                WATCHING[-1].arrived(tensor, by)
+            made = CudaTensor(tensor.detach())
         return {"result": encode(made)}
 
     def copy(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
         found = self.tensor(frame)
         with torch._C.DisableTorchFunction():
-            made = CudaTensor(copies.deepcopy(found.inner))
-        self.watcher.operated("copy.deepcopy", (found,), {}, made)
+            made = copies.deepcopy(found)
         return {"result": encode(made)}
 
     def read(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
@@ -254,7 +235,6 @@ class Served:
             else:
                 _left(found, what)
                 there = found.inner
-        self.watcher.read(found, what)
         return {"result": encode.laid(there)}
 
     def launch(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
@@ -271,7 +251,6 @@ class Served:
         for_the_launcher(check_grid, grid)
         refuse_cpu_tensors(values)
         metadata = Metadata.of(about)
-        self.watcher.launched(metadata.name, dict(zip(names, values, strict=True)))
         with torch._C.DisableTorchFunction(), torch.no_grad():
             for_the_launcher(_held_to, self.device, program, metadata)
             for_the_launcher(self.device.run, program, metadata, grid, names, values, constants)
@@ -387,22 +366,6 @@ def _launchers(error: BaseException) -> bool:
     return False
 
 
-def _tensors(args: Any) -> Iterator[Any]:
-    for each in args:
-        if isinstance(each, torch.Tensor):
-            yield each
-        elif isinstance(each, list | tuple):
-            yield from _tensors(each)
-
-
-def _host(args: tuple, kwargs: dict) -> Iterator[Any]:
-    return (each for each in _tensors((*args, *kwargs.values())) if type(each) is not CudaTensor)
-
-
-def _on_device(args: tuple, kwargs: dict) -> Iterator[Any]:
-    return (each for each in _tensors((*args, *kwargs.values())) if type(each) is CudaTensor)
-
-
 _CONSTRUCTED = {name: function_called(name) for name in CONSTRUCTED}
 _QUESTIONS: dict[str, Callable[[Served, dict[str, Any], Decoder, Encoder], dict[str, Any]]] = {
     "operate": Served.operate,
@@ -415,4 +378,4 @@ _QUESTIONS: dict[str, Callable[[Served, dict[str, Any], Decoder, Encoder], dict[
     "reach": Served.reach,
 }
 
-__all__ = ["Served", "Watcher"]
+__all__ = ["Served"]
