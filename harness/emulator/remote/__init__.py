@@ -1,1 +1,1 @@
-"""A sealed launch: the candidate's process compiles and asks, the process that holds device memory executes (docs/sealed.md)."""
+"""A sealed launch: the candidate's process compiles and asks, the process that holds device memory executes."""
