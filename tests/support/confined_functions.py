@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -51,3 +52,13 @@ def loop(channel: socket.socket) -> None:
 
 def stop(channel: socket.socket) -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def be_attacked(channel: socket.socket, signalled: str) -> None:
+    """A process of the same user with a word in its memory; a signal of a file is written to `signalled`."""
+    descriptor = os.open(signalled, os.O_WRONLY)
+    signal.signal(signal.SIGUSR1, lambda *of_the_signal: os.write(descriptor, b"signalled"))
+    word = ctypes.create_string_buffer(b"a secret")
+    _tell(channel, pid=os.getpid(), address=ctypes.addressof(word))
+    while channel.recv(1):
+        pass

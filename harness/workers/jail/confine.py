@@ -12,10 +12,10 @@ import ctypes
 import os
 import resource
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from bitverdict.harness.workers.jail import syscalls
+from bitverdict.harness.workers.jail.places import Places
 from bitverdict.harness.workers.jail.policy import Policy
 
 try:
@@ -36,14 +36,6 @@ THREADS = 512
 
 class CannotConfine(Exception):
     """A protection that the kernel says to have did not take hold. Nothing untrusted may run."""
-
-
-@dataclass(frozen=True)
-class Places:
-    """What a confined process may read, and the directories in which it may write."""
-
-    readable: tuple[str, ...] = ()
-    writable: tuple[str, ...] = ()
 
 
 def _called(name: str, *arguments: Any) -> None:
@@ -165,22 +157,37 @@ def _give_up_capabilities() -> None:
     _called("capset", header, (ctypes.c_uint32 * 6)())
 
 
+def rehearse(policy: Policy, places: Places) -> None:
+    """Take the steps of `confine` that can be taken back, once in a zygote: what Python makes at their first time takes 12 ms."""
+    _tasks_of_this_user()
+    if landlockpy is not None and landlockpy.supported():
+        _rules(policy, places).close()
+
+
 def _restrict_files(policy: Policy, places: Places) -> None:
+    try:
+        with _rules(policy, places) as rules:
+            rules.restrict()
+    except landlockpy.LandlockError as error:
+        raise CannotConfine(f"landlock: {error}") from None
+
+
+def _rules(policy: Policy, places: Places) -> Any:
+    """What the process may read and write, and nothing of others: no signal, no abstract socket, no TCP."""
     fs = landlockpy.AccessFS
     read = fs.READ_FILE | fs.READ_DIR | (fs.EXECUTE if policy.processes else fs.NONE)
     write = read | fs.WRITE_FILE | fs.TRUNCATE | fs.REMOVE_DIR | fs.REMOVE_FILE | fs.MAKE_DIR | fs.MAKE_REG
     write |= fs.MAKE_FIFO | fs.MAKE_SYM | fs.REFER
-    try:
-        with landlockpy.Ruleset(scoped=landlockpy.Scope.SIGNAL | landlockpy.Scope.ABSTRACT_UNIX_SOCKET) as rules:
-            _allow(rules, places.readable, read)
-            _allow(rules, (*_OF_THE_SYSTEM, *_OF_ITSELF), fs.READ_FILE | fs.READ_DIR)
-            _allow(rules, _WITHOUT_CONTENTS, fs.READ_FILE | fs.WRITE_FILE)
-            _allow(rules, _devices(policy.devices), fs.READ_FILE | fs.WRITE_FILE | fs.IOCTL_DEV)
-            if policy.writes:
-                _allow(rules, places.writable, write)
-            rules.restrict()
-    except landlockpy.LandlockError as error:
-        raise CannotConfine(f"landlock: {error}") from None
+    rules = landlockpy.Ruleset(scoped=landlockpy.Scope.SIGNAL | landlockpy.Scope.ABSTRACT_UNIX_SOCKET)
+    readable, listed = places.split()
+    _allow(rules, readable, read)
+    _allow(rules, listed, fs.READ_DIR)
+    _allow(rules, (*_OF_THE_SYSTEM, *_OF_ITSELF), fs.READ_FILE | fs.READ_DIR)
+    _allow(rules, _WITHOUT_CONTENTS, fs.READ_FILE | fs.WRITE_FILE)
+    _allow(rules, _devices(policy.devices), fs.READ_FILE | fs.WRITE_FILE | fs.IOCTL_DEV)
+    if policy.writes:
+        _allow(rules, places.writable, write)
+    return rules
 
 
 _OF_THE_SYSTEM = (

@@ -17,9 +17,9 @@ from multiprocessing import forkserver
 from typing import Any
 
 from bitverdict.harness.workers.forkserver import _forkserver, _starting
-from bitverdict.harness.workers.jail import bubblewrap
 from bitverdict.harness.workers.jail.confine import dies_with_parent
 from bitverdict.harness.workers.jail.jail import GONE_WITHIN, clean_environment, listening_at, new_address
+from bitverdict.harness.workers.jail.places import places
 from bitverdict.harness.workers.jail.policy import EXECUTOR, Policy
 from bitverdict.harness.workers.jail.protections import LANDLOCK, SECCOMP, Protections, protections
 from bitverdict.harness.workers.jail.zygote import Setting, serve
@@ -48,7 +48,7 @@ class Executors:
             policy=policy,
             scratch=self.scratch,
             preload=tuple(preload),
-            readable=bubblewrap.readable(folders),
+            places=places(folders, self.scratch),
             seccomp=found.has(SECCOMP),
             landlock=found.has(LANDLOCK),
             environment=clean_environment(self.scratch, variables or {}),

@@ -20,6 +20,7 @@ from typing import Any
 
 from bitverdict.harness.model.paths import IMPORTED_FROM
 from bitverdict.harness.workers.jail import bubblewrap
+from bitverdict.harness.workers.jail.places import places
 from bitverdict.harness.workers.jail.policy import CANDIDATE, Policy
 from bitverdict.harness.workers.jail.protections import BUBBLEWRAP, LANDLOCK, SECCOMP, Protections, protections
 from bitverdict.harness.workers.jail.zygote import MESSAGE, Setting
@@ -71,12 +72,12 @@ class Jail:
         jailed = found.has(BUBBLEWRAP)
         self._scratch = "" if jailed else tempfile.mkdtemp(prefix="bitverdict-scratch-")
         scratch = bubblewrap.SCRATCH if jailed else self._scratch
-        readable = bubblewrap.readable(folders)
+        seen = places(folders, scratch)
         setting = Setting(
             policy=policy,
             scratch=scratch,
             preload=tuple(preload),
-            readable=readable,
+            places=seen,
             seccomp=found.has(SECCOMP),
             landlock=found.has(LANDLOCK),
             bounded=jailed,
@@ -87,7 +88,7 @@ class Jail:
         living, self._lifeline = os.pipe2(os.O_CLOEXEC)
         program = [sys.executable, "-P", "-m", "bitverdict.harness.workers.jail.zygote"]
         program += [str(listening.fileno()), str(living), json.dumps(setting.to_json())]
-        around = bubblewrap.command(shutil.which("bwrap") or "bwrap", policy, readable, environment) if jailed else []
+        around = bubblewrap.command(shutil.which("bwrap") or "bwrap", policy, seen, environment) if jailed else []
         self._said = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
             [*around, *program],

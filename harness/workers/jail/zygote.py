@@ -34,13 +34,14 @@ from typing import Any, NoReturn
 
 from bitverdict.harness.workers.jail.confine import (
     THREADS,
-    Places,
     SystemCalls,
     adopts_orphans,
     confine,
     dies_with_parent,
+    rehearse,
 )
 from bitverdict.harness.workers.jail.log import BoundedLog
+from bitverdict.harness.workers.jail.places import Places
 from bitverdict.harness.workers.jail.policy import Policy
 
 MESSAGE = 1 << 16  # bytes of one record
@@ -62,7 +63,7 @@ class Setting:
     policy: Policy
     scratch: str = ""
     preload: tuple[str, ...] = ()
-    readable: tuple[str, ...] = ()
+    places: Places = field(default_factory=Places)
     seccomp: bool = True
     landlock: bool = True
     bounded: bool = False
@@ -75,8 +76,8 @@ class Setting:
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> Setting:
         policy = Policy(**dict(record["policy"], devices=tuple(record["policy"]["devices"])))
-        lists = {name: tuple(record[name]) for name in ("preload", "readable")}
-        return Setting(**dict(record, **lists, policy=policy))
+        places = Places(**{name: tuple(paths) for name, paths in record["places"].items()})
+        return Setting(**dict(record, preload=tuple(record["preload"]), policy=policy, places=places))
 
 
 class Confinement:
@@ -88,9 +89,8 @@ class Confinement:
     def take_hold(self, policy: Policy | None = None) -> None:
         """With another policy than the zygote's where one is given, as the compiler of the executor has."""
         setting = self._setting
-        places = Places(setting.readable, (setting.scratch,) if setting.scratch else ())
         calls = self._calls if policy is None or self._calls is None else SystemCalls(policy)
-        confine(policy or setting.policy, places, calls, landlock=setting.landlock)
+        confine(policy or setting.policy, setting.places, calls, landlock=setting.landlock)
 
 
 @dataclass
@@ -115,6 +115,7 @@ class Zygote:
         self._listening, self._lifeline, self._setting = listening, lifeline, setting
         self._confined: dict[int, _Confined] = {}
         self._calls = SystemCalls(setting.policy) if setting.seccomp else None
+        rehearse(setting.policy, setting.places)
         self._ready = selectors.DefaultSelector()
         self._wake, self._waking = socket.socketpair()
         self._wake.setblocking(False)

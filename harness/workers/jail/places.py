@@ -1,0 +1,86 @@
+"""What a confined process finds: files that it may read, and those that it must not see.
+
+/usr, Python, site-packages, the rooms that the candidate's side needs, its folders     read only, at their own paths
+what a run leaves, kept reproducers, contracts, front ends                              not there
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import site
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bitverdict.harness.model.paths import (
+    HARNESS,
+    IMPORTED_FROM,
+    IS_CHECKOUT,
+    KERNELS,
+    REFERENCE,
+    REPRODUCERS,
+    ROOT,
+    state_directory,
+)
+
+ROOMS = ("emulator", "model", "judge", "workers")
+"""Rooms of harness/ that a confined process may import: no contract, no session, no front end."""
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_SETTINGS = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/sys/devices/system/cpu", "/sys/devices/system/node")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Absolute paths. `hidden` lie below `readable`; `writable` is the scratch directory, or nothing."""
+
+    readable: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+
+    @functools.cache  # noqa: B019  # a process has one or two of them
+    def split(self) -> tuple[list[str], list[str]]:
+        """(paths that may be read, folders that may be listed only), for Landlock: it grants folders and takes nothing back.
+
+        A folder with something hidden below it is granted by what else it holds now. The names in it can be listed.
+        """
+        read, listed, hidden = [], [], [Path(path) for path in self.hidden]
+        left = [Path(path) for path in self.readable]
+        while left:
+            path = left.pop()
+            real = Path(os.path.realpath(path))
+            if any(real.is_relative_to(each) for each in hidden):
+                continue
+            if any(each.is_relative_to(real) for each in hidden):
+                listed.append(str(path))
+                with contextlib.suppress(OSError):
+                    left += path.iterdir()
+            else:
+                read.append(str(path))
+        return read, listed
+
+
+def places(folders: Iterable[str] = (), scratch: str = "") -> Places:
+    """The system's programs and libraries, Python, packages, our rooms, and `folders`, without what is hidden below them."""
+    packages = [*site.getsitepackages(), site.getusersitepackages() if site.ENABLE_USER_SITE else ""]
+    python = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)), *packages]
+    ours = [ROOT / "pyproject.toml", IMPORTED_FROM / "bitverdict", KERNELS, REFERENCE, HARNESS / "__init__.py"]
+    ours += [HARNESS / room for room in ROOMS]
+    found = [path for path in [*SYSTEM, *_SETTINGS, *python, *map(str, ours), *folders] if path and os.path.exists(path)]
+    readable = tuple(dict.fromkeys(map(os.path.abspath, found)))
+    return Places(readable, tuple(_hidden(readable)), (scratch,) if scratch else ())
+
+
+def _hidden(readable: Iterable[str]) -> list[str]:
+    """The state of runs, which is made where it is not there yet: what is not there cannot be covered; and other rooms."""
+    above = [Path(os.path.realpath(path)) for path in readable]
+    secret = [state_directory().resolve(), REPRODUCERS.resolve()]
+    if not IS_CHECKOUT:
+        secret += [path for path in HARNESS.iterdir() if path.is_dir() and path.name not in (*ROOMS, "__pycache__")]
+    below = [path for path in secret if any(path.is_relative_to(each) for each in above)]
+    if secret[0] in below:
+        secret[0].mkdir(parents=True, exist_ok=True)
+    return [str(path) for path in below if path.is_dir()]
