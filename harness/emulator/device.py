@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from bitverdict.harness.emulator import untrusted
 from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.autotuning import Tuned
 from bitverdict.harness.emulator.cuda_runtime import LAUNCH
@@ -44,12 +45,13 @@ from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory, Encl
 from bitverdict.harness.emulator.numerics.real_constants import argument
 from bitverdict.harness.emulator.numerics.real_values import Real
 from bitverdict.harness.emulator.real_tensors import RealTensors
-from bitverdict.harness.emulator.residency import Registers, Residency, limit_of, most_registers, residency
+from bitverdict.harness.emulator.residency import Registers, Residency, check_grid, limit_of, most_registers, residency
 from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS
 
 KEPT = 512  # translated programs
 STEP_LIMIT = 20_000_000  # operations of one program of a launch: far beyond those of any judged case
-_translations: dict[tuple[bytes, str, bool, bool, bool, bool, frozenset[str] | None], Translated] = {}
+MOST_PROGRAMS = 1 << 24  # of a launch: far beyond what ends in the time of a case
+_translations: dict[tuple[str, str, bool, bool, bool, bool, frozenset[str] | None], Translated] = {}
 
 
 @dataclass(eq=False)
@@ -234,7 +236,7 @@ class Device:
 
     def translated(self, program: bytes, metadata: Any, *, doubted: bool = False) -> Translated:
         """`program` ready to run; its accesses are held to their widths where the author promised something, or if `doubted`."""
-        text = self.options.rewrite(program.decode()).encode() if self.options.rewrite else program
+        text = self.options.rewrite(program.decode()) if self.options.rewrite else untrusted.decoded(program)
         fused = bool(metadata.enable_fp_fusion) and not self.options.dry  # what is not executed need not know which sums are fused
         flushes = bool(getattr(metadata, "enable_reflect_ftz", True))
         encloses = bool(self.enclosed) and not self.options.dry
@@ -258,8 +260,8 @@ class Device:
                 "encloses": encloses,
                 "real_values": reals,
             }
-            named = kept_translations.key(text.decode(), doubted=doubted, ptx=ptx, **options)
-            _translations[key] = kept_translations.kept(named, lambda: translate(text.decode(), widths=widths, **options))
+            named = kept_translations.key(text, doubted=doubted, ptx=ptx, **options)
+            _translations[key] = kept_translations.kept(named, lambda: translate(text, widths=widths, **options))
         return _translations[key]
 
     def run(
@@ -278,6 +280,11 @@ class Device:
         except EmulatedFault as fault:
             self.found(fault)
             raise
+        except Exception as error:
+            if (found := untrusted.fault_of(error)) is None:
+                raise
+            self.findings.append(found)
+            raise found from error
 
     def found(self, fault: EmulatedFault) -> EmulatedFault:
         """`fault`, which is kept whether its launcher catches it or not."""
@@ -293,8 +300,12 @@ class Device:
         names: Sequence[str],
         values: Sequence[Any],
     ) -> None:
+        check_grid(grid)
+        if prod(grid) > MOST_PROGRAMS:
+            raise EmulatedFault("not modelled", f"a grid of {prod(grid)} programs: an emulated GPU runs at most {MOST_PROGRAMS}")
         ready = self.translated(program, metadata)
         launch.program, launch.python, launch.products = ready.program.text, ready.source, Counter(ready.products)
+        launch.name = ready.program.entry.name
         self.launches.append(launch)
         if self.options.dry or prod(grid) == 0:
             return

@@ -150,12 +150,15 @@ class Program:
         return default if text is None else int(text.split(" ")[0])
 
     def expand(self, text: str) -> str:
-        """`text` with every ``#alias`` replaced by what it stands for."""
-        while True:
+        """`text` with every ``#alias`` replaced by what it stands for. ValueError where that has no end, or a very far one."""
+        for _ in range(MOST_DEPTH):
             wider = re.sub(r"#\w+\b(?!\.)", lambda m: self.aliases.get(m[0], m[0]), text)
             if wider == text:
                 return text
+            if len(wider) > MOST_EXPANDED:
+                break
             text = wider
+        raise ValueError(f"aliases that stand for one another, or for more than {MOST_EXPANDED} characters: {text[:80]}")
 
 
 def _operations(blocks: list[Block]) -> Iterator[Operation]:
@@ -166,6 +169,9 @@ def _operations(blocks: list[Block]) -> Iterator[Operation]:
                 yield from _operations(region)
 
 
+MOST_DEPTH = 64  # regions in one another, aliases that stand for aliases; of the compiler's programs at most 4
+MOST_EXPANDED = 1 << 16  # characters of one alias with all that it stands for
+MOST_RESULTS = 9999  # of one operation
 _OPERATION = re.compile(r'\s*(?:(%[^=]*?) = )?"([\w.\-]+)"\(([^)]*)\)(?:\[([^\]]*)\])?')
 _ALIAS = re.compile(r"^(#\w+) = (.*)$")
 
@@ -177,14 +183,19 @@ class _Locations:
         self.aliases: dict[str, str] = {}
         self.locations: dict[str, str] = {}
         self.resolved: dict[str, tuple[str, bool]] = {}
+        self.depth = 0
         for line in lines:
             if line.startswith("#") and (found := _ALIAS.match(line)):
                 (self.locations if found[2].startswith("loc(") else self.aliases)[found[1]] = found[2]
 
     def resolve(self, text: str) -> tuple[str, bool]:
-        """(file:line, whether it lies outside Triton) of a location's text."""
+        """(file:line, whether it lies outside Triton) of a location's text; nothing where it is its own part, or very deep."""
         if text not in self.resolved:
-            self.resolved[text] = self._resolve(text)
+            self.resolved[text] = "", False
+            if self.depth < MOST_DEPTH:
+                self.depth += 1
+                self.resolved[text] = self._resolve(text)
+                self.depth -= 1
         return self.resolved[text]
 
     def _resolve(self, text: str) -> tuple[str, bool]:
@@ -233,10 +244,17 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.lines = text.splitlines()
         self.locations = _Locations(self.lines)
-        self.at = next(i for i, line in enumerate(self.lines) if line.startswith('"builtin.module"'))
+        self.depth = 0  # of regions
+        self.at = next((i for i, line in enumerate(self.lines) if line.startswith('"builtin.module"')), len(self.lines))
+
+    def line(self) -> str:
+        """The line that is read next."""
+        if self.at >= len(self.lines):
+            raise ValueError("the tile program ends before its module does, or has none")
+        return self.lines[self.at]
 
     def operation(self) -> Operation:
-        number, line = self.at, self.lines[self.at]
+        number, line = self.at, self.line()
         self.at += 1
         found = _OPERATION.match(line)
         if not found:
@@ -251,14 +269,17 @@ class _Reader:
         regions = []
         while rest.startswith((" ({", ", {")):
             regions.append(self.region())
-            rest = self.lines[self.at].strip()[1:]  # past the brace that ends the region
+            rest = self.line().strip()[1:]  # past the brace that ends the region
             self.at += 1
             if rest.startswith(")"):
                 rest = rest[1:]
                 break
         if rest.startswith(" {"):
             end = closing(rest, 1)
-            attributes |= _attributes(rest[2 : end - 1])
+            more = _attributes(rest[2 : end - 1])
+            if twice := attributes.keys() & more.keys():
+                raise ValueError(f"line {number + 1} of the tile program says {min(twice)} twice")
+            attributes |= more
             rest = rest[end:]
         if not rest.startswith(" : "):
             raise ValueError(f"line {self.at} of the tile program has no types: {line.strip()[:120]}")
@@ -270,6 +291,8 @@ class _Reader:
         names: list[str] = []
         for part in split_top(results or ""):
             base, _, count = part.partition(":")
+            if count and not 0 < int(count) <= MOST_RESULTS:
+                raise ValueError(f"line {number + 1} of the tile program has {count} results; at most {MOST_RESULTS} are read")
             names += [f"{base}#{i}" for i in range(int(count))] if count else [base]
         return Operation(
             name,
@@ -287,11 +310,15 @@ class _Reader:
 
     def region(self) -> list[Block]:
         blocks = [Block("^entry")]
+        self.depth += 1
+        if self.depth > MOST_DEPTH:
+            raise ValueError(f"line {self.at + 1} of the tile program: more than {MOST_DEPTH} regions in one another")
         while True:
-            line = self.lines[self.at].strip()
+            line = self.line().strip()
             if line.startswith("}"):
                 if not blocks[0].operations and not blocks[0].arguments and len(blocks) > 1:
                     del blocks[0]
+                self.depth -= 1
                 return blocks
             if line.startswith("^"):
                 self.at += 1
@@ -311,7 +338,10 @@ def _attributes(text: str) -> dict[str, str]:
     found = {}
     for part in split_top(text):
         name, _, value = part.partition(" = ")
-        found[name.strip().strip('"')] = value.strip()
+        key = name.strip().strip('"')
+        if key in found:
+            raise ValueError(f"the attribute {key[:80]} is said twice in {text[:120]}")
+        found[key] = value.strip()
     return found
 
 
@@ -325,5 +355,7 @@ def parse_program(text: str) -> Program:
             name = operation.attributes["sym_name"].strip('"')
             public = operation.attributes.get("sym_visibility", '"public"') == '"public"'
             told = [_attributes(each[1:-1]) for each in split_top(operation.attributes.get("arg_attrs", "[]")[1:-1])]
+            if name in functions:
+                raise ValueError(f"line {operation.line + 1} of the tile program defines the function {name} again")
             functions[name] = Function(name, public, operation.regions[0], told)
     return Program(functions, module.attributes, reader.locations.aliases, text)

@@ -6,10 +6,11 @@ import tempfile
 from dataclasses import dataclass
 from functools import cache
 from math import prod
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
+from bitverdict.harness.emulator.compiler_process import apart
 from bitverdict.harness.emulator.mlir_types import Type
 
 WARP = 32
@@ -61,8 +62,22 @@ def bases(shape: tuple[int, ...], layout: str) -> tuple[list[list[int]], list[li
     return found.reg_bases, found.lane_bases, found.warp_bases
 
 
-def _linear(shape: tuple[int, ...], layout: str) -> Any:
+class Linear(NamedTuple):
+    """A linear layout of the compiler's: the coordinates that each bit of a number moves by."""
+
+    reg_bases: list[list[int]]
+    lane_bases: list[list[int]]
+    warp_bases: list[list[int]]
+    block_bases: list[list[int]]
+
+
+def _linear(shape: tuple[int, ...], layout: str) -> Linear:
     """The compiler's linear layout that `layout` is for a tensor of `shape`."""
+    return Linear(*_asked(shape, layout))
+
+
+@apart
+def _asked(shape: tuple[int, ...], layout: str) -> tuple[list, list, list, list]:
     from triton._C.libtriton import gluon_ir, ir, nvidia
 
     context = ir.context()
@@ -76,7 +91,8 @@ def _linear(shape: tuple[int, ...], layout: str) -> Any:
     module.context = context  # or it is gone before the module is
     builder = gluon_ir.GluonOpBuilder(context)
     held = builder.get_gluon_layout_from_tensor(module.get_function("layout").args(0))
-    return builder.to_linear_layout(held._to_ir(builder), list(shape))
+    found = builder.to_linear_layout(held._to_ir(builder), list(shape))
+    return found.reg_bases, found.lane_bases, found.warp_bases, found.block_bases
 
 
 @cache

@@ -12,6 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from bitverdict.harness.emulator.compiler_process import apart
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.stop_compiler import converted
 from bitverdict.harness.emulator.mlir_reader import Program
@@ -44,9 +45,8 @@ def accesses(program: Program, capability: int, ptx: int) -> dict[int, Access]:
     for op in moving:
         head, _, _ = lines[op.line].rpartition(" loc(")
         lines[op.line] = f'{head} loc("@{op.line}":1:1)'
-    axes: list[int] = []
     try:
-        text = converted("\n".join(lines), capability, ptx, lambda module: axes.extend(_axes(module)))
+        text, axes = _converted("\n".join(lines), capability, ptx)
     except RuntimeError as error:
         raise EmulatedFault("not modelled", f"the compiler does not convert this tile program to LLVM: {error}") from error
     found = _instructions(text)
@@ -61,6 +61,13 @@ def accesses(program: Program, capability: int, ptx: int) -> dict[int, Access]:
         if pointer is not None and pointer.kind == "tensor" and max(each[1:]) > pointer.itemsize:
             made[op.line] = Access(each[0], each[1], each[2], axis)
     return made
+
+
+@apart
+def _converted(text: str, capability: int, ptx: int) -> tuple[str, list[int]]:
+    """The tile program `text` in LLVM's dialect, and the axes of its accesses (`_axes`)."""
+    axes: list[int] = []
+    return converted(text, capability, ptx, lambda module: axes.extend(_axes(module))), axes
 
 
 def ptx_version(metadata: Any, capability: int) -> int:

@@ -28,6 +28,7 @@ from triton.backends.nvidia.compiler import (
     sm_arch_from_capability,
 )
 
+from bitverdict.harness.emulator.compiler_process import NotAssembled, apart
 from bitverdict.harness.emulator.frontend.stop_compiler import CONVERSION, TO_LLVM, read_back
 from bitverdict.harness.emulator.machine_code import cubin_resources
 
@@ -36,10 +37,6 @@ _PLACE = re.compile(r" loc\(#loc\d*\)$")
 _PACKED = re.compile(
     r" = (?:f(?:add|sub|mul|neg|div)|call .*@llvm\.fmuladd\.) ?(?:fast |contract )*.*<\d+ x (?:float|half|bfloat|double)>"
 )
-
-
-class NotAssembled(Exception):
-    """The compiler does not take this tile program any further: it was edited, or the stages are not those known here."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +61,7 @@ def options_key(capability: int, *, fused: bool, flushes: bool) -> str:
     return _backend(capability, fused, flushes)[1].hash()
 
 
+@apart
 def ptx(program: str, capability: int, *, fused: bool, flushes: bool = True) -> str:
     """PTX of the tile program `program` (its text, as `compiling.tile_program` leaves it). NotAssembled where the compiler refuses.
 
@@ -73,6 +71,7 @@ def ptx(program: str, capability: int, *, fused: bool, flushes: bool = True) -> 
     return backend.make_ptx(_llvm(program, capability, options), {}, options, capability)
 
 
+@apart
 def ptx_beside_scalars(program: str, capability: int) -> tuple[str, str | None]:
     """`ptx` with fusion, and that of the same program without LLVM's SLP vectoriser where the vectoriser packed sums or products,
     else None. The vectoriser puts several operations of the tile program under the line of one."""
@@ -148,6 +147,7 @@ def _names(operands: list[str]) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
+@apart
 def registers(program: str, capability: int, *, fused: bool) -> int:
     """Registers of one thread of the tile program `program`, by its machine code. NotAssembled where the compiler refuses."""
     backend, options = _backend(capability, fused)
@@ -178,6 +178,7 @@ def numbered(text: str) -> str:
     return "\n".join(found) + "\n"
 
 
+@apart
 def machine_code(text: str, capability: int) -> dict[int, list[str]]:
     """Instructions of the machine code that ptxas makes of the PTX `text` with fusion on, by line of the tile program: "FFMA R5,
     R0, R5, R7". NotAssembled where ptxas or nvdisasm fails."""

@@ -9,6 +9,8 @@ from math import prod
 
 import numpy as np
 
+from bitverdict.harness.emulator.compiler_process import apart
+
 _SWIZZLED = re.compile(r"#ttg\.swizzled_shared<.*order = \[([\d, ]+)\]")
 _NVMMA = re.compile(r"#ttg\.nvmma_shared<(?!.*fp4Padded = true)(?:.*rank = (\d+))?")
 _LINEAR = re.compile(r"#ttg\.shared_linear<\{offset = \[\[([\d, ]+)\]")
@@ -47,6 +49,7 @@ def places(layout: str, shape: tuple[int, ...], element: str, itemsize: int) -> 
     return None if (found == dense).all() else found
 
 
+@apart
 def _bases(layout: str, shape: tuple[int, ...], element: str) -> list[list[int]]:
     """The coordinates that each bit of an element's number in memory moves by."""
     from triton._C.libtriton import gluon_ir, ir, nvidia

@@ -31,9 +31,11 @@ from bitverdict.harness.emulator.frontend.hints import check, hints_of, note
 from bitverdict.harness.emulator.frontend.instruction_sets import check_instructions
 from bitverdict.harness.emulator.frontend.lane_words import LaneWords
 from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
+from bitverdict.harness.emulator.frontend.verified import verified
 from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
-from bitverdict.harness.emulator.mlir_reader import Block, Function, Operation, Program, parse_program
+from bitverdict.harness.emulator.mlir_reader import Block, Function, Operation, Program
 from bitverdict.harness.emulator.mlir_types import Type, parse_type
+from bitverdict.harness.emulator.untrusted import accepted
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.frontend.lowerings.program_batches import Batches
@@ -497,8 +499,10 @@ def translate(
     """The tile program `text` as Python, each access held to its width where `widths` says one by line. `fused` is the launch's
     `enable_fp_fusion`, `flushes` its `enable_reflect_ftz`. `encloses`: the launch may meet enclosures in memory; a program that
     makes some has the code for them in any case. `real_values`: where floats carry real values, the formats to which conversions
-    are mathematics. Raises EmulatedFault "not modelled", with the operation and its line, for what is not known."""
-    program = parse_program(text)
+    are mathematics. Raises EmulatedFault "not modelled", with the operation and its line, for what is not known, and "refused" for
+    what is no tile program (`verified`)."""
+    program = verified(text, arch)
+    accepted(text)
     check_instructions(program, arch)
     try:
         return _translated(

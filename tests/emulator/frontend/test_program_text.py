@@ -142,7 +142,7 @@ def function_called(own: str, name: str) -> Callable[[str], str]:
     return edit
 
 
-NAMES = ["class", "m", "block", "int", "op40", "__debug__", "__builtins__", "a-b$c.d", "x;y", "1"]
+NAMES = ["class", "m", "block", "int", "op40", "__debug__", "__builtins__", "a-b$c.d", "x;y", "9001"]
 NO_NAMES = [f"z{RUN}", "x=1;y"]  # which the reader takes for no values
 PROGRAMS: dict[str, Callable[[str], str]] = {
     **{f"value {name}": values_called(name) for name in NAMES},

@@ -33,9 +33,25 @@ def say(t: Translator, op: Operation) -> None:
         t.emit("{}", t.calls(print_values, t.value(name), kind, order, said, bool(signs[number]), op.flag("hex")))
 
 
+MOST_PRINTED = 16 << 20  # characters of one process: what a GPU's buffer of 1 MiB holds in a few launches
+_CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+_printed = 0
+
+
 def print_line(m: Cta, said: str, threads: int) -> None:
     """`said` by each of `threads`."""
-    sys.stdout.write(f"pid ({', '.join(map(str, m.program))}){said}\n" * threads)
+    _write(f"pid ({', '.join(map(str, m.program))}){said}\n" * threads)
+
+
+def _write(text: str) -> None:
+    """Print `text`, its control characters as escapes: a terminal obeys none. What is too much is left out, and said to be."""
+    global _printed
+    if _printed > MOST_PRINTED:
+        return
+    _printed += len(text)
+    sys.stdout.write(text.translate(_CONTROL))
+    if _printed > MOST_PRINTED:
+        sys.stdout.write(f"more than {MOST_PRINTED} characters from device_print: what follows is left out\n")
 
 
 def print_values(m: Cta, values: np.ndarray, kind: Type, order: np.ndarray, said: str, signed: bool, hexadecimal: bool) -> None:
@@ -50,7 +66,7 @@ def print_values(m: Cta, values: np.ndarray, kind: Type, order: np.ndarray, said
         index = ", ".join(f"{at:{width}}" for at, width in zip(place, widths, strict=True))
         lines.append(f"{head}{index}){said}{value}\n")
     warps = order.reshape(-1, WARP, order.shape[1]).transpose(0, 2, 1)  # (warps, registers, lanes)
-    sys.stdout.write("".join([lines[element] for element in warps.reshape(-1).tolist()]))
+    _write("".join([lines[element] for element in warps.reshape(-1).tolist()]))
 
 
 def text(value: int | float, kind: Type, signed: bool, hexadecimal: bool) -> str:

@@ -1,0 +1,119 @@
+"""Tile programs that nobody trusts: what an executor of sealed runs turns on before it takes the first one (`begin`).
+
+From there on each program is verified twice: its structure and its limits here (`frontend.verified`), its operations and types by
+the compiler's own verifier, in a process that may die (`compiler_process`). Nothing is read from disk that another run wrote, and
+nothing is written there. Whatever else reading, translating or executing such a program raises is a refusal: it counts as the
+launcher's, because a program that the compiler made leads to none, as far as is known.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from triton import knobs
+from triton.runtime.cache import CacheManager
+
+from bitverdict.harness.emulator import disk_store
+from bitverdict.harness.emulator.compiler_process import CompilerProcess, apart, use
+from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
+from bitverdict.harness.emulator.frontend.stop_compiler import read_back
+from bitverdict.harness.emulator.frontend.verified import refusal
+
+_DRIVER_SAYS = "Triton Error [CUDA]"  # what a launcher may catch: a real driver raises it, too
+_on: list[CompilerProcess] = []
+
+
+class NoCache(CacheManager):
+    """In the place of Triton's cache on disk: it holds nothing."""
+
+    def __init__(self, key: str, override: bool = False, dump: bool = False) -> None: ...
+
+    def get_file(self, filename: str) -> str | None:
+        return None
+
+    def put(self, data: object, filename: str, binary: bool = True) -> str:
+        return ""
+
+    def get_group(self, filename: str) -> dict[str, str] | None:
+        return None
+
+    def put_group(self, filename: str, group: dict[str, str]) -> str:
+        return ""
+
+
+def begin(confine: Callable[[], None] | None = None, scratch: str | None = None, seconds: float | None = None) -> None:
+    """This process takes tile programs that nobody trusts, to its end. Call it before the process confines itself: it forks the
+    compiler process, in which `confine` is called, and whose only writable folder is to be `scratch` (one of its own where None).
+    `seconds` is the time for one of its answers."""
+    if _on:
+        return
+    os.environ[disk_store.VARIABLE] = disk_store.OFF
+    knobs.cache.manager_class = NoCache
+    folder = scratch or tempfile.mkdtemp(prefix="bitverdict-compiler-")
+    _on.append(CompilerProcess(confine, folder, *(() if seconds is None else (seconds,))))
+    use(_on[0])
+
+
+@contextmanager
+def untrusted(seconds: float | None = None) -> Iterator[None]:
+    """`begin` until the end of the block, for a test."""
+    told, manager = os.environ.get(disk_store.VARIABLE), knobs.cache.manager_class
+    begin(seconds=seconds)
+    try:
+        yield
+    finally:
+        process = _on.pop()
+        use(None)
+        process.stop()
+        shutil.rmtree(process.scratch, ignore_errors=True)
+        knobs.cache.manager_class = manager
+        os.environ.pop(disk_store.VARIABLE)
+        if told is not None:
+            os.environ[disk_store.VARIABLE] = told
+
+
+def is_on() -> bool:
+    """Whether this process takes programs that nobody trusts."""
+    return bool(_on)
+
+
+def decoded(program: bytes) -> str:
+    """The text of `program`. EmulatedFault "refused" where programs are not trusted, and it is not ASCII."""
+    try:
+        return program.decode("ascii")
+    except UnicodeDecodeError as error:
+        if not _on:
+            return program.decode()
+        raise refusal("it is not ASCII") from error
+
+
+def accepted(text: str) -> None:
+    """Where programs are not trusted: EmulatedFault "refused" for a text that the compiler's verifier does not take."""
+    if not _on:
+        return
+    try:
+        _read_back(text)
+    except RuntimeError as error:
+        raise refusal(f"the compiler's verifier does not take it: {str(error)[:300]}") from error
+
+
+@apart
+def _read_back(text: str) -> None:
+    read_back(text)
+
+
+def fault_of(error: Exception) -> EmulatedFault | None:
+    """The fault that a launch ends with which raised `error`, where programs are not trusted; None where `error` is to go on as it
+    is: programs are trusted, or it is meant for the launcher."""
+    if not _on or isinstance(error, BadArgument) or _DRIVER_SAYS in str(error):
+        return None
+    if isinstance(error, MemoryError):
+        return EmulatedFault("out of memory", "the program needs more memory than its executor may have")
+    return refusal(f"its execution raised {type(error).__name__}: {str(error)[:300]}")
+
+
+__all__ = ["accepted", "begin", "decoded", "fault_of", "is_on", "untrusted"]
