@@ -116,7 +116,11 @@ class CalledAgain(Contract):
         return {name: output for before, copies in calls for name, output in (before | copies).items()}
 
     def _called(self, case: Case, tensors: Mapping[str, Any], launcher: Callable | None, suffix: str) -> _Call:
-        came = {name + suffix: output for name, output in self.inner.launch(case, tensors, launcher).items()}
+        self.inner.again = self.between.returned > 0
+        try:
+            came = {name + suffix: output for name, output in self.inner.launch(case, tensors, launcher).items()}
+        finally:
+            self.inner.again = False
         self.between.returned += 1
         self.between.memory += returned_before(came, tensors.values())
         return came, {name: _copied(output) for name, output in came.items() if hasattr(output, "clone")}

@@ -24,10 +24,10 @@ PROBLEMS = sorted((HERE / "problems").glob("*.py"))
 HOPPER = target("emulated:sm_90")
 
 
-def _judged(problem: Path, candidate: Path, place: int = 1) -> Verdict:
+def _judged(problem: Path, candidate: Path, place: int = 1, calls: int = 1) -> Verdict:
     """The verdict on one required case; 1: other sizes than the problem's own."""
     contract = contract_of(str(problem))
-    case = contract.required(HOPPER)[place]
+    case = replace(contract.required(HOPPER)[place], calls=calls)
     return judge(replace(case, launcher=f"{candidate}:ModelNew"), HOPPER, contract)
 
 
@@ -52,6 +52,22 @@ def test_a_right_candidate_passes_and_a_wrong_one_fails(tmp_path: Path) -> None:
     wrong.write_text(replaced_once(right.read_text(), 'other=-float("inf")', "other=0.0", "softmax"))
     found = _judged(problem, wrong, place=0)  # 200 columns in a block of 256
     assert found.failed and found.outcome in (Outcome.WRONG_MATHEMATICS, Outcome.OUTSIDE_BOUND)
+
+
+@pytest.mark.parametrize(
+    ("kept", "outcome"),
+    [
+        ("y = self.__dict__.setdefault('kept', y)", Outcome.MEMORY_RETURNED),
+        ("y = self.__dict__.setdefault(x.data_ptr(), y).clone()", Outcome.UNCHANGED),
+        ("y.copy_(self.__dict__.setdefault('kept', torch.empty_like(y)).copy_(y))", Outcome.PASS),
+    ],
+)
+def test_a_later_call_is_one_of_the_same_object(kept: str, outcome: Outcome, tmp_path: Path) -> None:
+    candidate = tmp_path / "keeps.py"
+    text_of_it = (HERE / "candidates" / "relu.py").read_text()
+    candidate.write_text(replaced_once(text_of_it, "        return y\n", f"        {kept}\n        return y\n", "relu"))
+    found = _judged(HERE / "problems" / "relu.py", candidate, calls=3)
+    assert found.outcome is outcome, found.message
 
 
 def test_a_candidate_without_a_kernel_is_inconclusive(tmp_path: Path) -> None:
