@@ -18,10 +18,11 @@ from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.supervision import cancels_from_here
 from bitverdict.harness.model.targets import Target, target, targets
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.session import bugs, resume, tables, tally
+from bitverdict.harness.session import bugs, resume, secret_draws, tables, tally
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.profiles import PROFILES
 from bitverdict.harness.session.result_files import FREE, Records
+from bitverdict.harness.session.secret_draws import Secret
 from bitverdict.harness.session.selection import Selection
 from bitverdict.harness.session.session import Session
 from bitverdict.harness.workers.forkserver import collect_again
@@ -59,6 +60,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-x", "--exitfirst", dest="x", action="store_true", help="stop at the first case that fails")
     parser.add_argument("--max-cases", type=int, default=None, metavar="N", help="at most N cases per contract and target")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="base seed of the draws (default 0)")
+    parser.add_argument(
+        "--secret", default="", metavar="HEX", help="of a sealed run: the secret that an earlier one revealed, for the same draws"
+    )
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
     parser.add_argument(
         "--timeout",
@@ -103,6 +107,12 @@ def run(arguments: argparse.Namespace) -> int:
     if goes_on:
         arguments, journal, past = resume.take_up(arguments, defaults())
     asked = checked(arguments)
+    secret = None
+    if any(source.sealed for source in asked):
+        secret = secret_draws.take_up(journal) if goes_on else Secret.begin(arguments.secret)
+        asked = [replace(source, secret=secret if source.sealed else None) for source in asked]
+    elif arguments.secret:
+        raise UsageError("--secret: is of a sealed run; give --sealed too, or leave it out")
     case_sources = Selection(arguments.k, arguments.case, arguments.lf, journal.path.name if goes_on else "").of(asked)
     if not case_sources:
         names = ", ".join(dict.fromkeys(source.name for source in asked))
@@ -112,13 +122,19 @@ def run(arguments: argparse.Namespace) -> int:
     collect_again()
     if arguments.shrink_seconds is not None:
         profile = replace(profile, shrink_seconds=arguments.shrink_seconds)
-    os.environ.setdefault("HARNESS_POOL_SEED", str(arguments.seed))
+    os.environ.setdefault(
+        "HARNESS_POOL_SEED", str(arguments.seed if secret is None else secret.number("pool") % secret_draws.SEEDS)
+    )
     check_compiler_cache()
     if goes_on:
         journal.note("resumed")
     else:
         journal = resume.begin(arguments)
+        if secret is not None:
+            secret_draws.commit(secret, journal)
     shown = tables.console(record=arguments.html is not None)
+    if secret is not None:
+        shown.print(secret_draws.committed(secret), markup=False, soft_wrap=True)
     records = Records(arguments.json, arguments.junit)
     records.begin({name: str(value) for name, value in vars(arguments).items() if name not in resume.NOT_ASKED})
     cancels_from_here()
@@ -139,12 +155,17 @@ def run(arguments: argparse.Namespace) -> int:
             with writing("--html", arguments.html, FREE):
                 shown.save_html(str(arguments.html))
         if not counted.cancelled and not counted.stopped:
+            if secret is not None:
+                secret_draws.reveal(secret, journal)
             journal.note("finished", status=counted.status())
             journal.close()
     except MachineFault as fault:
         if not counted.stopped:  # or the last line has said it
             print(f"error: {fault}", file=sys.stderr)
         counted.stopped = str(fault)
+    if secret is not None:
+        ended = not counted.cancelled and not counted.stopped
+        print(secret_draws.revealed(secret) if ended else secret_draws.withheld(secret))
     return counted.status()
 
 

@@ -1,7 +1,8 @@
 """Which cases a run judges: the required cases of each contract first, then draws by Hypothesis from a seed of the run's own.
 
 Draws depend on (base seed, contract, emulated target or architecture of the GPU) alone, so that a run can be repeated, and so that
-shrinking walks the same way again with the verdicts already known.
+shrinking walks the same way again with the verdicts already known. In a sealed run a secret stands in the place of the base seed
+(`bitverdict.harness.session.secret_draws`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.launcher_limits import FAR_PAD, claimed, narrowed_by
 from bitverdict.harness.model.targets import Target
+from bitverdict.harness.session.secret_draws import Secret
 
 if TYPE_CHECKING:
     from hypothesis.database import ExampleDatabase
@@ -50,6 +52,7 @@ class CaseSource:
     keeps: Callable[[Case], bool] | None = None  # whether a case is asked for; None: all are
     selected: str = ""  # what chose them, for a person
     sealed: bool = False  # the launcher is not trusted: what is called twice is called a third time
+    secret: Secret | None = None  # what the draws and all seeds depend on, in the place of `seed`
 
     @property
     def contract(self) -> Contract:
@@ -91,8 +94,12 @@ class CaseSource:
         """
         if self.only is not None:
             return list(self.only)
-        kept = [case for case in self._required(whole=whole) if self.is_kept(case)]
+        kept = [case for each in self._required(whole=whole) if self.is_kept(case := self.seeded(each))]
         return list({case.key: case for case in (*self.before, *kept)}.values())
+
+    def seeded(self, case: Case) -> Case:
+        """`case` with seeds that the secret gives it, where there is one."""
+        return case if self.secret is None else self.secret.drawn(case)
 
     def is_kept(self, case: Case) -> bool:
         return self.keeps is None or self.keeps(case)
@@ -235,6 +242,7 @@ def walk(
     from hypothesis import HealthCheck, Phase, Verbosity
     from hypothesis.control import current_build_context
 
+    base = source.seed if source.secret is None else source.secret.number("draws")
     settings = hypothesis.settings(
         max_examples=count if source.keeps is None else DRAWN_FOR_ONE * count,
         database=database,
@@ -248,10 +256,11 @@ def walk(
     )
 
     @settings  # after the seed, which sets the database of what it decorates to none
-    @hypothesis.seed(derived_seed(source.seed, source.address, source.drawn_as))
+    @hypothesis.seed(derived_seed(base, source.address, source.drawn_as))
     @hypothesis.given(case=source.contract.cases(source.target))
     def each(case: Case) -> None:
-        ready = source.prepared(case)
+        asked = source.prepared(case)
+        ready = source.seeded(asked) if asked is not None else None
         if ready is not None and source.is_kept(ready):
             _choices[source.target.name, ready.key] = current_build_context().data.choices
             visit(ready)

@@ -57,6 +57,7 @@ class Reproducer:
     knobs: dict = field(default_factory=dict)
     sources: dict = field(default_factory=dict)
     hypothesis: dict = field(default_factory=dict)  # how Hypothesis draws it again, or the case it was shrunk from
+    secret: dict | None = None  # of a sealed run: what its draws depended on (`bitverdict.harness.session.secret_draws`)
     expected_outcome: dict | None = None  # promoted files only: {"decision": ..., "outcome": ...}
 
     @property
@@ -68,7 +69,9 @@ class Reproducer:
         return f"{stem}-{self.target.replace(':', '_')}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
 
 
-def reproducer_of(case: Case, target: str, verdict: Verdict, *, model: str = "", first: Case | None = None) -> Reproducer:
+def reproducer_of(
+    case: Case, target: str, verdict: Verdict, *, model: str = "", first: Case | None = None, secret: dict | None = None
+) -> Reproducer:
     """The reproducer of a verdict, with what is needed to judge the case again elsewhere. `first` is the case that `case` was
     shrunk from, where it is another: Hypothesis's blob is that of the case it drew."""
     record, first = case.to_json(), first or case
@@ -77,6 +80,8 @@ def reproducer_of(case: Case, target: str, verdict: Verdict, *, model: str = "",
         del drawn["draws"]
     elif first != case:
         drawn["case"] = first.to_json()
+    if secret is not None:
+        drawn["seeds"] = "of the secret: the draw has others"
     return Reproducer(
         case=record,
         target=target,
@@ -87,6 +92,7 @@ def reproducer_of(case: Case, target: str, verdict: Verdict, *, model: str = "",
         knobs={name: os.environ[name] for name in KNOBS if name in os.environ},
         sources=_sources(record),
         hypothesis=drawn,
+        secret=secret,
     )
 
 

@@ -25,7 +25,7 @@ from bitverdict.harness.workers.journal import Journal, in_use, records
 
 VERSION = 1
 PATHS = ("json", "junit", "html")
-NOT_ASKED = ("command", "resume")  # of the command line's names, those that say nothing about what is judged
+NOT_ASKED = ("command", "resume", "secret")  # of the command line's names, those that no file of the run is told
 
 
 @dataclass
@@ -68,6 +68,7 @@ def take_up(arguments: argparse.Namespace, defaults: Mapping[str, object]) -> tu
     of other versions, another directory or other code, whose verdicts would not be comparable.
     """
     besides = [name for name, value in _plain(arguments).items() if value != _plain_value(defaults.get(name))]
+    besides += ["secret"] if getattr(arguments, "secret", "") else []
     if besides:
         given = ", ".join("--" + name.replace("_", "-") if name != "stems" else " ".join(arguments.stems) for name in besides)
         raise UsageError(f"--resume with {given}: a run goes on with its own arguments; give --resume alone, or run anew")

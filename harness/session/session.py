@@ -304,8 +304,14 @@ class Session:
             source = bug.source
             bug.explain()
             try:
+                ended = not self.tally.cancelled and not self.tally.stopped
                 made = reproducers.reproducer_of(
-                    bug.case, source.target.name, bug.verdict, model=source.target.model, first=bug.first
+                    bug.case,
+                    source.target.name,
+                    bug.verdict,
+                    model=source.target.model,
+                    first=bug.first,
+                    secret=source.secret.told(revealed=ended) if source.secret is not None else None,
                 )
                 path = reproducers.write(made)
                 for observer in self.observers:
