@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
+import mmap
 import os
 import signal
 import socket
+import subprocess
+import threading
 import time
+
+from bitverdict.harness.workers.jail.policy import COMPILER
+from bitverdict.harness.workers.jail.zygote import Confinement
 
 
 def _tell(channel: socket.socket, **found: object) -> None:
@@ -62,3 +69,146 @@ def be_attacked(channel: socket.socket, signalled: str) -> None:
     _tell(channel, pid=os.getpid(), address=ctypes.addressof(word))
     while channel.recv(1):
         pass
+
+
+def take_memory(channel: socket.socket, most: int) -> None:
+    """MiB that it could have, of `most`."""
+    held: list[bytearray] = []
+    with contextlib.suppress(MemoryError):
+        while len(held) < most:
+            held.append(bytearray(1 << 20))
+    _tell(channel, had=len(held))
+
+
+def share_memory(channel: socket.socket, most: int) -> None:
+    """The same in memory that belongs to no process alone."""
+    held: list[mmap.mmap] = []
+    with contextlib.suppress(OSError):
+        while len(held) < most:
+            held.append(mmap.mmap(-1, 1 << 20))
+            held[-1][:] = bytes(1 << 20)
+    _tell(channel, had=len(held))
+
+
+def fill_the_disk(channel: socket.socket, most: int) -> None:
+    """MiB that it could write, and what stopped it; then it waits, for the case that nothing did at once."""
+    written, why = 0, ""
+    try:
+        for number in range(most):
+            with open(f"../full-{os.getpid()}-{number}", "wb") as file:  # beside its own folder: what it leaves is counted too
+                file.write(bytes(1 << 20))
+            written += 1
+    except OSError as error:
+        why = str(error.strerror)
+    _tell(channel, written=written, why=why)
+    channel.recv(1)
+
+
+def write_a_large_file(channel: socket.socket, size: int) -> None:
+    why = ""
+    try:
+        with open("large", "wb") as file:
+            file.write(bytes(size))
+    except OSError as error:
+        why = str(error.strerror)
+    _tell(channel, why=why)
+
+
+def print_much(channel: socket.socket, size: int) -> None:
+    for _ in range(size >> 16):
+        os.write(1, b"x" * (1 << 16))
+    _tell(channel, printed=size)
+
+
+def close_the_channel(channel: socket.socket) -> None:
+    channel.close()
+    time.sleep(60)
+
+
+def leave_processes(channel: socket.socket, number: int, leave_the_group: bool) -> None:
+    """Processes that hold the channel and outlive the one that made them, each made by one that ended."""
+    for _ in range(number):
+        if not (pid := os.fork()):
+            if leave_the_group:
+                os.setsid()
+            if os.fork():
+                os._exit(0)
+            time.sleep(60)
+            os._exit(0)
+        os.waitpid(pid, 0)
+    _tell(channel, left=number)
+    time.sleep(60)
+
+
+def make_processes_without_end(channel: socket.socket) -> None:
+    while True:
+        with contextlib.suppress(OSError):
+            os.fork()
+
+
+def make_threads(channel: socket.socket, most: int) -> None:
+    threading.stack_size(1 << 16)
+    with contextlib.suppress(RuntimeError):
+        for _ in range(most):
+            threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    _tell(channel, threads=threading.active_count())
+    time.sleep(60)
+
+
+def print_twice(channel: socket.socket, size: int) -> None:
+    for number in range(2):
+        os.write(1, b"x" * size)
+        _tell(channel, printed=number)
+        channel.recv(1)
+        if number:
+            return
+
+
+def kill_the_parent(channel: socket.socket) -> None:
+    why = ""
+    try:
+        os.kill(os.getppid(), signal.SIGKILL)
+    except OSError as error:
+        why = str(error)
+    _tell(channel, why=why)
+
+
+def open_the_memory(channel: socket.socket, of: list[int]) -> None:
+    """What stops it from opening the memory of each process, empty where nothing does."""
+    found = []
+    for pid in of:
+        try:
+            os.close(os.open(f"/proc/{pid}/mem", os.O_RDONLY))
+            found.append("")
+        except OSError as error:
+            found.append(str(error.strerror))
+    _tell(channel, found=found)
+
+
+def be_unreadable(channel: socket.socket) -> None:
+    from bitverdict.harness.workers.jail.confine import unreadable
+
+    unreadable()
+    wait(channel)
+
+
+def execute(channel: socket.socket, confinement: Confinement) -> None:
+    """An executor: a compiler that it forks, which may write and start programs; then itself, which may not."""
+    ours, theirs = socket.socketpair()
+    if not os.fork():
+        confinement.take_hold(COMPILER)
+        with open("assembled", "w") as file:
+            file.write(subprocess.run(["/bin/echo", "assembled"], capture_output=True, text=True).stdout)
+        theirs.send(b"x")
+        os._exit(0)
+    confinement.take_hold()
+    ours.recv(1)
+    why = []
+    for tried in (lambda: open("left", "w"), os.fork, socket.socket):
+        try:
+            tried()
+            why.append("")
+        except OSError as error:
+            why.append(str(error.strerror))
+    with open("assembled") as file:
+        _tell(channel, read=file.read(), why=why, variables=sorted(os.environ))

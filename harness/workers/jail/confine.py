@@ -185,8 +185,7 @@ def _rules(policy: Policy, places: Places) -> Any:
     _allow(rules, (*_OF_THE_SYSTEM, *_OF_ITSELF), fs.READ_FILE | fs.READ_DIR)
     _allow(rules, _WITHOUT_CONTENTS, fs.READ_FILE | fs.WRITE_FILE)
     _allow(rules, _devices(policy.devices), fs.READ_FILE | fs.WRITE_FILE | fs.IOCTL_DEV)
-    if policy.writes:
-        _allow(rules, places.writable, write)
+    _allow(rules, places.writable, write if policy.writes else read)
     return rules
 
 

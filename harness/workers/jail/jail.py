@@ -123,7 +123,7 @@ class Jail:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._said.close()
-        if self._scratch:
+        if self._scratch:  # where the zygote was killed
             shutil.rmtree(self._scratch, ignore_errors=True)
 
 

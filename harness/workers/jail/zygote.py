@@ -47,6 +47,7 @@ from bitverdict.harness.workers.jail.policy import Policy
 MESSAGE = 1 << 16  # bytes of one record
 CHANNELS = 8  # descriptors of one request, the log's among them
 LOOKED_AT = 0.1  # seconds between two looks at what no limit of the kernel holds
+CACHES = ("cache", "triton")  # folders of the scratch directory that the processes of one candidate share
 ENDED_WITHIN = 5.0  # seconds in which a killed process is gone
 
 
@@ -129,7 +130,9 @@ class Zygote:
         """Until the lifeline closes."""
         looked = time.monotonic()
         while True:
-            for key, _ in self._ready.select(LOOKED_AT if self._confined else None):
+            waiting = self._ready.select(LOOKED_AT if self._confined else None)
+            logs = {one.log.reading for one in self._confined.values()}
+            for key, _ in sorted(waiting, key=lambda event: event[0].fd in logs):  # "another case" before what it prints
                 if self._ready.get_map().get(key.fd) is key:  # one before it may have ended what this was of
                     key.data()
             self._reap()
@@ -151,6 +154,8 @@ class Zygote:
     def _leave(self) -> NoReturn:
         for one in list(self._confined.values()):
             self._kill(one, "the run ended")
+        if self._setting.scratch and not self._setting.bounded:  # a run that was killed cannot remove it
+            shutil.rmtree(self._setting.scratch, ignore_errors=True)
         os._exit(0)
 
     def _asked(self, connection: socket.socket) -> None:
@@ -251,8 +256,20 @@ class Zygote:
             self._tell(one, failed=one.told)
         one.log.close()
         self._forget(one.connection)
-        if one.home:
-            shutil.rmtree(one.home, ignore_errors=True)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Of the scratch directory stay the folders of those that live, and the caches while they are small."""
+        scratch = self._setting.scratch
+        if not scratch:
+            return
+        stay = {os.path.basename(one.home) for one in self._confined.values()}
+        caches = {name for name in CACHES if os.path.isdir(f"{scratch}/{name}")}
+        if sum(_size(f"{scratch}/{name}") for name in caches) <= self._setting.policy.scratch // 2:
+            stay |= caches
+        for name in set(os.listdir(scratch)) - stay:
+            with contextlib.suppress(OSError):
+                shutil.rmtree(f"{scratch}/{name}") if os.path.isdir(f"{scratch}/{name}") else os.unlink(f"{scratch}/{name}")
 
     def _end_strays(self) -> None:
         """Kill what left the group of a process and was adopted by this one: only where seccomp does not refuse to leave."""
@@ -270,9 +287,13 @@ class Zygote:
 
     def _look(self) -> None:
         """What no limit of the kernel holds: threads of root's processes, and a scratch directory on the disk of the machine."""
+        groups = _groups() if self._confined and (self._setting.policy.processes or self._calls is None) else {}
         for one in list(self._confined.values()):
-            if _threads(one.pid) > 2 * THREADS:
-                self._kill(one, f"it has more than {2 * THREADS} threads")
+            processes, threads = groups.get(one.pid) or (1, _threads(one.pid))
+            if threads > THREADS:
+                self._kill(one, f"it has more than {THREADS} threads")
+            if processes > 1 + self._setting.policy.processes:
+                self._kill(one, f"it has started more than {self._setting.policy.processes} processes")
         if self._confined and self._setting.scratch and not self._setting.bounded:
             most = self._setting.policy.scratch
             if _size(self._setting.scratch) > most:
@@ -342,20 +363,31 @@ def _user_of(connection: socket.socket) -> int:
 
 def _children() -> list[int]:
     """The processes whose parent is this one."""
-    found, me = [], os.getpid()
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError, ValueError), open(f"/proc/{name}/stat") as stat:
-            if int(stat.read().rpartition(")")[2].split()[1]) == me:
-                found.append(int(name))
-    return found
+    me = str(os.getpid())
+    return [int(name) for name in filter(str.isdigit, os.listdir("/proc")) if _stat(name)[1:2] == [me]]
+
+
+def _stat(pid: int | str) -> list[str]:
+    """What stands in ``/proc/PID/stat`` after the name: the state, the parent, the group ...; nothing where it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 def _threads(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return int(stat.read().rpartition(")")[2].split()[17])
-    except (OSError, ValueError, IndexError):
-        return 0
+    return int(found[17]) if (found := _stat(pid)) else 0
+
+
+def _groups() -> dict[int, tuple[int, int]]:
+    """(processes, threads) of each process group that is seen here."""
+    groups: dict[int, tuple[int, int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        if found := _stat(name):
+            processes, threads = groups.get(int(found[2]), (0, 0))
+            groups[int(found[2])] = (processes + 1, threads + int(found[17]))
+    return groups
 
 
 def _size(directory: str) -> int:

@@ -35,10 +35,10 @@ def started(jail: Jail, function: str, log: Path | None = None, **arguments: Any
     return process, ours
 
 
-def told(channel: socket.socket) -> dict:
+def told(channel: socket.socket, log: Path | None = None) -> dict:
     with channel.makefile() as lines:
         line = lines.readline()
-    assert line, "the process ended before it answered"
+    assert line, log.read_text() if log else "the process ended before it answered"
     return json.loads(line)
 
 
