@@ -46,7 +46,7 @@ class CompilerProcess:
 
     def __init__(self, confine: Callable[[], None] | None, scratch: str, seconds: float = SECONDS) -> None:
         self.confine, self.scratch, self.seconds = confine, scratch, seconds
-        self.process = 0
+        self.process, self.requests, self.answers = 0, -1, -1
         self.start()
 
     def start(self) -> None:
@@ -72,7 +72,7 @@ class CompilerProcess:
         if not ended:
             os.kill(self.process, signal.SIGKILL)
             os.waitpid(self.process, 0)
-        self.process = 0
+        self.process, self.requests, self.answers = 0, -1, -1
         if not ended:
             return ""
         code = os.waitstatus_to_exitcode(status)
@@ -88,7 +88,8 @@ class CompilerProcess:
             answer = _take(self.answers, until)
         except (OSError, EOFError) as error:
             how = self.stop()
-            self.start()
+            with suppress(OSError):  # of an executor that may fork no more: another takes its place
+                self.start()
             if isinstance(error, TimeoutError):
                 raise EmulatedFault("timeout", f"the compiler did not end on this tile program in {self.seconds:g} s") from error
             raise EmulatedFault("compiler abort", f"the compiler ended on this tile program: {how or error}") from error

@@ -10,8 +10,12 @@ from bitverdict.harness.frontends import cli_run
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("problem", metavar="PROBLEM.py", help="has Model, get_inputs and get_init_inputs")
     parser.add_argument("candidate", metavar="CANDIDATE.py", help="has ModelNew; FILE:CLASS for a class of another name")
+    parser.add_argument("--unsealed", dest="sealed", action="store_false", help="the candidate is trusted: workers import its file")
+    parser.add_argument(
+        "--require-jail", action="store_true", help="refuse to run where the machine lacks a protection of the jail"
+    )
     cli_run.add_options(parser)
-    parser.set_defaults(stems=[], resume=None)
+    parser.set_defaults(stems=[], resume=None, sealed=True)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -44,7 +44,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume", nargs="?", const="", default=None, metavar="JOURNAL", help="go on with a run that was cut (default: the newest)"
     )
+    add_sealing(parser)
     add_options(parser)
+
+
+def add_sealing(parser: argparse.ArgumentParser) -> None:
+    """Arguments that say whether a launcher is trusted."""
+    parser.add_argument(
+        "--sealed",
+        action="store_true",
+        help="the launcher is not trusted: a jailed process imports its file, and the judge gets bytes alone",
+    )
+    parser.add_argument(
+        "--require-jail", action="store_true", help="with --sealed: refuse to run where the machine lacks a protection of the jail"
+    )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -119,6 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"--lf: no case of {names} failed in its last run; leave --lf out")
         return tally.NOTHING_RAN
     profile = PROFILES[arguments.profile]
+    protected = protection(arguments, asked)
     collect_again()
     if arguments.shrink_seconds is not None:
         profile = replace(profile, shrink_seconds=arguments.shrink_seconds)
@@ -133,6 +147,8 @@ def run(arguments: argparse.Namespace) -> int:
         if secret is not None:
             secret_draws.commit(secret, journal)
     shown = tables.console(record=arguments.html is not None)
+    if protected:
+        shown.print(protected, markup=False, soft_wrap=True)
     if secret is not None:
         shown.print(secret_draws.committed(secret), markup=False, soft_wrap=True)
     records = Records(arguments.json, arguments.junit)
@@ -180,6 +196,25 @@ def _test_at(address: str) -> Callable[[Target], CaseSource] | None:
     return getattr(load(address, unwrapped=False), "__bitverdict__", None)
 
 
+def test_source(test: Callable[..., CaseSource], machine: Target, sealed: bool) -> CaseSource:
+    """The case source of a test on `machine`, sealed where the test says so or `sealed` asks for it."""
+    return test(machine, sealed=True) if sealed else test(machine)
+
+
+def protection(arguments: argparse.Namespace, sources: list[CaseSource]) -> str:
+    """What a sealed run says of its protections; empty where nothing is sealed. UsageError where those that are required lack."""
+    if not any(source.sealed for source in sources):
+        if arguments.require_jail:
+            raise UsageError("--require-jail: is for sealed runs; give --sealed too, or leave it out")
+        return ""
+    from bitverdict.harness.workers.jail.protections import protections, require
+
+    found = protections()
+    if arguments.require_jail:
+        require(found)
+    return found.sentence()
+
+
 def defaults() -> dict[str, object]:
     """The arguments of a run that is asked nothing."""
     parser = argparse.ArgumentParser()
@@ -210,7 +245,16 @@ def checked(arguments: argparse.Namespace) -> list[CaseSource]:
             raise UsageError(
                 f"--launcher {arguments.launcher}: is judged by one kernel's mathematics; name it, for example: run matmul"
             )
+        if arguments.sealed:
+            from bitverdict.harness.workers.sealed.standing import begin
+
+            begin(arguments.launcher)
         check_launcher(resolve(addresses[0]), arguments.launcher)
+    elif arguments.sealed and len(tests) != len(addresses):
+        own = next(address for address in addresses if address not in tests)
+        raise UsageError(
+            f"--sealed: {own} is judged with its own kernel, which is trusted; name another's by --launcher FILE:FUNCTION"
+        )
     for name, least in (("max_cases", 1), ("jobs", 0), ("shrink_seconds", 0)):
         value = getattr(arguments, name)
         if value is not None and not value >= least:
@@ -226,13 +270,14 @@ def checked(arguments: argparse.Namespace) -> list[CaseSource]:
         if not machines:
             here = ", ".join(f"{machine.name} ({machine.arch})" for machine in targets() if not machine.emulated) or "none"
             raise UsageError(f"--arch {arguments.arch}: no GPU of architecture {arguments.arch!r} is visible; GPUs here: {here}")
+    real_values = not arguments.no_real_values
     tuning = "first" if arguments.first_configuration else ""
     if arguments.case and len(addresses) != 1:
         raise UsageError(f"--case {arguments.case!r}: has the fields of one kernel; name it, for example: run matmul --case ...")
     case_sources = [
-        replace(tests[address](machine), seed=arguments.seed, tuning=tuning, real_values=not arguments.no_real_values)
+        replace(test_source(tests[address], machine, arguments.sealed), seed=arguments.seed, tuning=tuning, real_values=real_values)
         if address in tests
-        else CaseSource(address, machine, arguments.seed, arguments.launcher, tuning, not arguments.no_real_values)
+        else CaseSource(address, machine, arguments.seed, arguments.launcher, tuning, real_values, sealed=arguments.sealed)
         for address in addresses
         for machine in machines
     ]

@@ -101,10 +101,13 @@ def judged(
         where = FoundAgain(body.__globals__, lambda: made, f"bv.judged of {body.__name__}")
         contract = contract_of(description, where)
 
-        def source(target: Target) -> CaseSource:
+        def source(target: Target, *, sealed: bool = sealed) -> CaseSource:
             from bitverdict.harness.session.case_source import CaseSource
 
-            return CaseSource(contract.address, target)
+            if sealed:
+                check_sealed(sealed, launcher)
+                begin(description.launcher, contract.where()[1])
+            return CaseSource(contract.address, target, sealed=sealed)
 
         made = as_test(body.__name__, source, body.__module__, body.__doc__)
         made.__contract__ = contract  # type: ignore[attr-defined]
@@ -144,11 +147,15 @@ def test(
         raise UsageError(f"test({kernel!r:.100}): must be a function that launches a kernel, or its address 'FILE:FUNCTION'")
     where = FoundAgain(namespace, lambda: made, f"bv.test of {launcher.__name__}")
 
-    def source(target: Target) -> CaseSource:
+    def source(target: Target, *, sealed: bool = sealed) -> CaseSource:
         from bitverdict.harness.session.case_source import CaseSource
 
         address, folders = where()
-        return CaseSource(like, target, launcher=address, search_path=folders)
+        if sealed:
+            check_sealed(sealed, kernel)
+            address = launcher.address
+            begin(address, folders, said=launcher if claims is not None or requires is not None else None)
+        return CaseSource(like, target, launcher=address, search_path=folders, sealed=sealed)
 
     made = as_test(launcher.__name__, source, str(namespace.get("__name__")), f"{launcher.__name__}, like {like}.")
     made.__launcher__ = launcher  # type: ignore[attr-defined]
@@ -225,16 +232,20 @@ def as_test(name: str, source: Callable[[Target], CaseSource], module: str, docu
     return held
 
 
+def begin(address: str, folders: Sequence[str], said: object = None) -> None:
+    """Seal the launcher at `address` in this process; its own process finds its modules in `folders`."""
+    from bitverdict.harness.workers.sealed import standing
+
+    standing.begin(address, folders, said)
+
+
 def check_sealed(sealed: bool, launcher: object) -> None:
-    """UsageError for a sealed run: of an imported function there is none."""
-    if not sealed:
-        return
-    if not isinstance(launcher, str) or not launcher:
+    """UsageError for a sealed run of what is not named by its file: of an imported function there is none."""
+    if sealed and (not isinstance(launcher, str) or ".py:" not in launcher):
         raise UsageError(
             "sealed=True: a function that this process has imported cannot be sealed; name it instead, as in "
             'bv.test("mykernels.py:matmul", sealed=True)'
         )
-    raise UsageError("sealed=True: sealed runs are not available in this version; leave it out")
 
 
 def absolute(address: str, namespace: dict[str, Any]) -> str:

@@ -139,6 +139,15 @@ class CalledAgain(Contract):
                 _overwrite(tensor, own[name])
         return call
 
+    def to_launch(self, case: Case) -> Case:
+        return self.inner.to_launch(case)
+
+    def left(self) -> dict:
+        return self.inner.left()
+
+    def take(self, left: Mapping) -> None:
+        self.inner.take(left)
+
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         first, other = _parted(operands, _last(case))
         found = self.inner.expected(second(case), target, other, recorded)

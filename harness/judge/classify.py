@@ -42,6 +42,7 @@ _ROOMS = (
     ("harness", "harness"),
 )
 """Place -> whose failure it is; the first that holds a frame's file counts."""
+GONE = "candidate gone"  # in details of a sealed launch: why the candidate's process is no longer asked
 _PROGRAM = "<tile program"  # what the emulator calls the Python code that it generates
 _COMPILER_SAYS = re.compile(r"PassManager::run failed|error encountered during parsing|failed to verify|LLVM ERROR|verif")
 
@@ -75,6 +76,13 @@ def outcome_of(error: BaseException) -> Seen:
     text, where = str(error), location_of(error)
     if "EmulatedFault" in names:
         return _emulated(error, where)
+    if "CandidateRaised" in names:
+        from bitverdict.harness.judge.sealed.claims import claimed
+
+        return claimed(error.fields)  # type: ignore[attr-defined]
+    if "CandidateGone" in names:
+        said = f"the candidate's process gave no answer: {_one_line(text)}"
+        return Seen(Outcome.LAUNCHER_ERROR, "launcher", said, details={GONE: _one_line(text)})
     if short := machine_fault(error):
         return Seen(Outcome.ERROR, "machine", _one_line(short), "", place_of(error)[1])
     details = {"raised": type(error).__name__, "text": _relevant(text), "traceback": traceback.format_exception(error)[-6:]}

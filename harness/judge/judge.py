@@ -23,8 +23,9 @@ from bitverdict.harness.judge.explain.cause import WRONG, cause_of
 from bitverdict.harness.judge.explain.unwritten_reads import Again, nobody_wrote
 from bitverdict.harness.judge.guarded_buffers import TORCH_DTYPES
 from bitverdict.harness.judge.instrumentation import own_instrumentation
-from bitverdict.harness.judge.launch import AS_EVER, Allocations, launch
+from bitverdict.harness.judge.launch import AS_EVER, Allocations
 from bitverdict.harness.judge.missing_features import missing_feature
+from bitverdict.harness.judge.sealed.asking import Sealed, launch
 from bitverdict.harness.model.addresses import load, load_afresh, resolve
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput, Undecided
@@ -67,7 +68,7 @@ def _undecided(why: str) -> Verdict:
 
 def _of_its_calls(case: Case, target: Target, contract: Contract, clock: Clock) -> Verdict:
     """The verdict on the one call of the case, or on both."""
-    launcher = launcher_of(case, target)
+    launcher = asked_launcher(case, target)
     expected_outcome = contract.expected_outcome(case, target)
     try:
         if case.calls == 1:
@@ -75,7 +76,7 @@ def _of_its_calls(case: Case, target: Target, contract: Contract, clock: Clock) 
         again = CalledAgain(contract)
 
         def alone() -> Verdict:
-            return _judge(second(case), target, contract, launcher_of(case, target, afresh=True), expected_outcome, clock)
+            return _judge(second(case), target, contract, asked_launcher(case, target, afresh=True), expected_outcome, clock)
 
         return again.told(_judge(case, target, again, launcher, expected_outcome, clock), alone)
     except MemoryError as error:  # of the reference: a launch's own is an outcome already
@@ -83,7 +84,12 @@ def _of_its_calls(case: Case, target: Target, contract: Contract, clock: Clock) 
 
 
 def _judge(
-    case: Case, target: Target, contract: Contract, launcher: Callable | None, expected_outcome: ExpectedOutcome, clock: Clock
+    case: Case,
+    target: Target,
+    contract: Contract,
+    launcher: Callable | Sealed | None,
+    expected_outcome: ExpectedOutcome,
+    clock: Clock,
 ) -> Verdict:
     with clock.on("reference"):
         operands = {operand.name: operand for operand in contract.operands(case)}
@@ -145,6 +151,11 @@ def _explained(
     return replace(verdict, details=verdict.details | told)
 
 
+def asked_launcher(case: Case, target: Target, *, afresh: bool = False) -> Callable | Sealed | None:
+    """`launcher_of`, or of a sealed case what has an executor launch it: this process never imports its file."""
+    return Sealed(afresh) if case.sealed else launcher_of(case, target, afresh=afresh)
+
+
 def launcher_of(case: Case, target: Target, *, afresh: bool = False) -> Callable | None:
     """The user's launcher, imported where its file finds `target` when it asks for its GPU. None: the kernel's own. `afresh`: one
     that remembers no earlier call.
@@ -179,7 +190,7 @@ def _on_emulated(
     with clock.on("emulated"):
         count = multiprocessors_of(target)
         alike = case if target.emulated else replace(case, schedule=f"eager on {count}" if count else "eager")
-        launcher = launcher_of(case, there, afresh=True)
+        launcher = asked_launcher(case, there, afresh=True)
         return launch(alike, there, contract, launcher, operands, Clock(), allocations=allocations)
 
 
@@ -192,9 +203,8 @@ def _with_rounded_arguments(
     if there is None:
         return None
     with clock.on("launch"):
-        launcher = launcher_of(case, there, afresh=bool(case.launcher))
-        looser = functools.partial(entered, rounded_arguments=True)
-        seen = launch(case, there, contract, launcher, operands, Clock(), looser)
+        launcher = asked_launcher(case, there, afresh=bool(case.launcher))
+        seen = launch(case, there, contract, launcher, operands, Clock(), rounded_arguments=True)
     return seen if seen.outcome is None else None
 
 

@@ -16,6 +16,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from bitverdict.harness.model import sealing
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.paths import is_ours, kernels_with_a_contract
 from bitverdict.harness.model.supervision import stage
@@ -91,7 +92,10 @@ def look_in(folders: Iterable[str]) -> None:
 def load(address: str, *, unwrapped: bool = True) -> Any:
     """The object at ``package.module:NAME`` or ``path/file.py:NAME``; a file is imported once per process.
 
-    Of what stands for a launcher it is the launcher, if `unwrapped`."""
+    Of what stands for a launcher it is the launcher, if `unwrapped`. A sealed file (`bitverdict.harness.model.sealing`) is not
+    imported: its address leads to what stands for it here."""
+    if sealing.is_sealed(address):
+        return sealing.standing_for(address)
     found = _known.get(address) or _load(address)
     return getattr(found, "__launcher__", found) if unwrapped else found
 
@@ -195,6 +199,7 @@ def _load_file(path: Path, address: str, *, again: str | None = None) -> Any:
         name = f"{again or name}_again_{len(sys.modules)}"
     if name in sys.modules:
         return sys.modules[name]
+    sealing.refuse(path)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)

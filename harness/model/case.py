@@ -27,6 +27,7 @@ class Case:
     `indices` are operands of row numbers, each written out; an operand that it does not name is drawn from regime and `data_seed`.
     `search_path`: folders in which the files of a user's repository find each other's modules, before all others.
     `real_values`: whether an emulated launch also computes without rounding, where the contract wants it (`Contract.declared`).
+    `sealed`: the launcher's file is imported by a process of its own alone, which shares nothing with the judge but bytes.
     """
 
     contract: str  # address of the contract, as `resolve` takes it
@@ -40,6 +41,7 @@ class Case:
     calls: int = 1
     indices: Indices = ()
     real_values: bool = True
+    sealed: bool = False
     search_path: tuple[str, ...] = ()
 
     @property
@@ -71,7 +73,7 @@ class Case:
         return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
 
 
-_PLAIN: dict[str, Any] = {"tuning": "", "calls": 1, "real_values": True}
+_PLAIN: dict[str, Any] = {"tuning": "", "calls": 1, "real_values": True, "sealed": False}
 """Fields of a case that its record leaves out where they say nothing."""
 
 

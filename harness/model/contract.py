@@ -190,6 +190,17 @@ class Contract:
         """Of the launch just made the operands that it may have written: outputs that are written in place."""
         return frozenset()
 
+    def to_launch(self, case: Case) -> Case:
+        """`case` as a process that launches it for the judge is told it: without what is expected."""
+        return case
+
+    def left(self) -> dict:
+        """What the launch just made left in this contract (JSON values), for `take` of the same contract in another process."""
+        return {}
+
+    def take(self, left: Mapping) -> None:
+        """Take what a launch in another process left there. TypeError or ValueError for what no launch leaves."""
+
     def problem_told(self, told: Sequence[tuple[str, str]]) -> Any:
         """The problem that a report tells by (name, text) of its parts; None where its fields are those of a record."""
         return None

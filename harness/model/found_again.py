@@ -59,15 +59,20 @@ class FoundAgain:
 def search_path(file: Path) -> tuple[str, ...]:
     """The folder of `file`, or that its package lies in, and those of `sys.path` that are neither Python's own nor of installed
     packages."""
-    root = file.parent
-    while (root / "__init__.py").is_file():
-        root = root.parent
-    listed = [str(root)]
+    listed = [str(root_of(file))]
     listed += [os.path.abspath(entry) for entry in sys.path]
     ours = str(IMPORTED_FROM)
     return tuple(
         dict.fromkeys(each for each in listed if each != ours and os.path.isdir(each) and not is_foreign(Path(each) / "_"))
     )
+
+
+def root_of(file: Path) -> Path:
+    """The folder of `file`, or that its package lies in."""
+    root = file.parent
+    while (root / "__init__.py").is_file():
+        root = root.parent
+    return root
 
 
 def import_address(function: Any) -> str:

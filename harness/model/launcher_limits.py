@@ -28,10 +28,10 @@ UNITS = tuple(1 << power for power in range(9))  # 1..256: what sizes are made m
 def check_launcher(contract: Contract, address: str) -> None:
     """ValueError where what lies at `address` cannot be called with the operands that `parameters` names."""
     launcher = load(address)
-    kind, must = type(launcher).__name__, f"must be a function {contract.parameters}"
+    kind, must = getattr(launcher, "kind", type(launcher).__name__), f"must be a function {contract.parameters}"
     if kind in ("JITFunction", "GluonJITFunction", "Autotuner", "Heuristics"):
         raise UsageError(f"--launcher {address}: is a Triton kernel, {must} that launches it")
-    if not callable(launcher):
+    if not getattr(launcher, "is_callable", callable(launcher)):
         raise UsageError(f"--launcher {address}: is a {kind}, {must}")
     if not contract.parameters:  # whoever calls it knows
         return
@@ -81,7 +81,7 @@ def nearest(launcher: str, fields: Mapping[str, Any], sizes: Sequence[str] = ())
     requires = getattr(load(launcher), "requires", None)
     given, told = dict(fields), _narrowed.setdefault(launcher, Counter())
     told["asked"] += 1
-    if requires is None or _met(launcher, requires, given):
+    if requires is None or _met(launcher, requires, [given])[0]:
         return given
     for count in range(1, len(sizes) + 1):
         tried = (
@@ -89,7 +89,9 @@ def nearest(launcher: str, fields: Mapping[str, Any], sizes: Sequence[str] = ())
             for names in itertools.combinations(sizes, count)
             for values in itertools.product(*(_near(given[name]) for name in names))
         )
-        met = [moved for moved in tried if _met(launcher, requires, given | moved)]
+        moves = list(tried)
+        held = _met(launcher, requires, [given | moved for moved in moves])
+        met = [moved for moved, taken in zip(moves, held, strict=True) if taken]
         if met:
             told["moved"] += 1
             return given | min(met, key=lambda moved: sum(abs(value - given[name]) for name, value in moved.items()))
@@ -110,7 +112,9 @@ def _near(size: int) -> list[int]:
     return sorted({value for unit in UNITS for value in (size // unit * unit, -(-size // unit) * unit, unit) if value > 0})
 
 
-def _met(launcher: str, requires: Callable, fields: Mapping[str, Any]) -> bool:
+def _met(launcher: str, requires: Callable, listed: Sequence[Mapping[str, Any]]) -> list[bool]:
+    """Of each of the fields `listed` whether `requires` takes them. A sealed one is asked of all at once."""
+    fields = listed[0] if listed else {}
     try:
         names = inspect.signature(requires).parameters
     except (TypeError, ValueError):  # no function, or a built-in one that does not tell
@@ -121,8 +125,20 @@ def _met(launcher: str, requires: Callable, fields: Mapping[str, Any]) -> bool:
         known = ", ".join(fields)
         meant = did_you_mean(unknown[0], fields)
         raise UsageError(f"--launcher {launcher}: requires takes {unknown[0]!r}{meant}; it may take {known}; mend the attribute")
+    given = [{name: each[name] for name in names} for each in listed]
+    ask = getattr(requires, "ask", None) or (lambda asked: (_said(requires, each) for each in asked))
+    found = []
+    for each, said in zip(given, ask(given), strict=True):
+        if isinstance(said, str):
+            asked = ", ".join(f"{name}={value!r}" for name, value in each.items())
+            raise UsageError(f"--launcher {launcher}: requires({asked}) raises {said}; mend it")
+        found.append(said)
+    return found
+
+
+def _said(requires: Callable, fields: Mapping[str, Any]) -> bool | str:
+    """Whether `requires` takes `fields`, or what it raised."""
     try:
-        return bool(requires(**{name: fields[name] for name in names}))
+        return bool(requires(**fields))
     except Exception as error:
-        asked = ", ".join(f"{name}={fields[name]!r}" for name in names)
-        raise UsageError(f"--launcher {launcher}: requires({asked}) raises {type(error).__name__}: {error}; mend it") from error
+        return f"{type(error).__name__}: {error}"

@@ -48,7 +48,9 @@ class Words:
 def words_of(case: Case, names: Iterable[str], outcomes: Iterable[str]) -> Words:
     """The words of `case`: `names` are those of its kernel and target, `outcomes` those expected of it and seen."""
     fields = dict(_fields(case.problem)) | dict(_fields(case.config))
-    fields |= {name: getattr(case, name) for name in ("regime", "data_seed", "schedule", "tuning", "calls", "real_values")}
+    fields |= {
+        name: getattr(case, name) for name in ("regime", "data_seed", "schedule", "tuning", "calls", "real_values", "sealed")
+    }
     said = [*outcomes]
     for name, value in fields.items():
         if isinstance(value, bool) or value is None:

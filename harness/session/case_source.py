@@ -51,7 +51,7 @@ class CaseSource:
     before: tuple[Case, ...] = ()  # judged before all others, and always
     keeps: Callable[[Case], bool] | None = None  # whether a case is asked for; None: all are
     selected: str = ""  # what chose them, for a person
-    sealed: bool = False  # the launcher is not trusted: what is called twice is called a third time
+    sealed: bool = False  # a process of its own imports the launcher; what is called twice is called a third time
     secret: Secret | None = None  # what the draws and all seeds depend on, in the place of `seed`
 
     @property
@@ -180,6 +180,8 @@ class CaseSource:
             case = replace(case, contract=self.address)
         if not self.real_values:
             case = replace(case, real_values=False)
+        if self.sealed:
+            case = replace(case, sealed=True)
         if not self.launcher:
             return case
         case = replace(case, search_path=self.search_path)

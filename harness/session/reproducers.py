@@ -28,6 +28,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.case_fields import check_case
 from bitverdict.harness.model.contract import case_from_record
 from bitverdict.harness.model.paths import ROOT, state_directory
+from bitverdict.harness.model.sealing import seal
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session.case_source import reproduction
@@ -198,6 +199,8 @@ def restored(seed: Reproducer, *, embedded: bool = False) -> tuple[Case, list[st
             os.environ[name] = value
     if seed.knobs:
         read_again()
+    if record.get("sealed"):
+        seal(record["launcher"])
     look_in(record.get("search_path", ()))
     contract = resolve(record["contract"])
     try:

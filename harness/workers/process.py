@@ -220,6 +220,7 @@ def serve(connection: Any, target: Target, log: str, variables: dict[str, str], 
     for name in [name for name in os.environ if name.startswith(PASSED_ON)]:
         del os.environ[name]
     os.environ.update(variables)
+    from bitverdict.harness.workers.sealed.trio import install
     from bitverdict.harness.workers.warmup import settled, warm
 
     read_again()
@@ -228,6 +229,7 @@ def serve(connection: Any, target: Target, log: str, variables: dict[str, str], 
         if start.prepare:
             load(start.prepare)(target)
         warm(target, addresses)
+        install(target, Path(log))
     except Exception as error:  # a device that cannot be had shows in the verdicts, by its name
         failed = f"{type(error).__name__}: {str(error)[:300]}"
     try:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from typing import Any
 from bitverdict.harness.judge import hang_report
 from bitverdict.harness.judge.classify import room_of
 from bitverdict.harness.judge.compile_errors import named_by_compiler, says_nothing
+from bitverdict.harness.judge.deaths import of_status
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import source_line
 from bitverdict.harness.model.targets import Target
@@ -43,13 +43,6 @@ from bitverdict.harness.workers.task import Task, timeout_of
 __all__ = ["PRELOADED", "RECYCLED_AFTER", "SLICE", "Cancelled", "WorkerSlot", "asserted"]
 
 RECYCLED_AFTER = 1000  # cases of one worker: the compiler's and the emulator's caches grow with each specialisation
-_DEATHS = {
-    signal.SIGSEGV: Outcome.SEGMENTATION_FAULT,
-    signal.SIGBUS: Outcome.SEGMENTATION_FAULT,
-    signal.SIGABRT: Outcome.COMPILER_ABORT,
-    signal.SIGKILL: Outcome.KILLED,
-    signal.SIGTERM: Outcome.KILLED,
-}
 
 
 class Cancelled(Exception):
@@ -147,6 +140,8 @@ class WorkerSlot:
                 verdict = asserted(verdict, said)
                 verdict = replace(verdict, details=verdict.details | {"stderr": said}) if said else verdict
                 self._lost()
+            elif "status" in verdict.details:  # of the executor, or of the candidate's process: the worker ends with it
+                self._lost()
             else:
                 verdict = named_by_compiler(verdict, worker.said()) if says_nothing(verdict) else verdict
                 self.standbys.addresses[work.contract] = None
@@ -183,11 +178,7 @@ class WorkerSlot:
             raise Cancelled
         status, said = worker.status(), worker.said()
         self._lost()
-        if status is not None and status < 0:
-            name = signal.Signals(-status).name
-            outcome, message = _DEATHS.get(signal.Signals(-status), Outcome.KILLED), f"the process died of {name}"
-        else:
-            outcome, message = Outcome.LAUNCHER_ERROR, "the process left by exit"
+        outcome, message = of_status(status)
         return Verdict(
             decision=Decision.FAIL,
             outcome=outcome,

@@ -13,6 +13,7 @@ from typing import Any
 from bitverdict.harness.model.addresses import load, look_in, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import case_from_record
+from bitverdict.harness.model.sealing import seal
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Verdict
 
@@ -43,6 +44,8 @@ def performed(record: Mapping, target: Target) -> Verdict:
         return load(record["task"])(target, record["given"])
     from bitverdict.harness.judge.judge import judge  # not where a task is only handed over
 
+    if record.get("sealed"):
+        seal(record["launcher"])
     look_in(record.get("search_path", ()))
     contract = resolve(record["contract"])
     return judge(case_from_record(contract, dict(record)), target, contract)

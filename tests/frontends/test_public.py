@@ -221,7 +221,7 @@ def test_a_launcher_has_the_claims_and_limits_of_its_test(tmp_path: Path) -> Non
 
 SEALED = [
     (lambda: bv.test(operands, like="matmul", sealed=True), "cannot be sealed; name it instead"),
-    (lambda: bv.test("mykernels.py:scale", like="matmul", sealed=True), "sealed runs are not available in this version"),
+    (lambda: bv.test("mykernels:scale", like="matmul", sealed=True), "cannot be sealed; name it instead"),
     (lambda: bv.judged(reference=print, sealed=True), "cannot be sealed; name it instead"),
     (lambda: bv.test(operands, like="matmull"), r"no such kernel \(did you mean 'matmul'\?\)"),
     (lambda: bv.judged(reference=3), "must be a function of xp and the operands"),  # type: ignore[arg-type]

@@ -253,6 +253,12 @@ class DescribedContract(Contract):
     def recorded(self, case: Case) -> dict:
         return self._returned.recorded
 
+    def left(self) -> dict:
+        return self._returned.left()
+
+    def take(self, left: Mapping) -> None:
+        self._returned = Returned.taken(left)
+
     def declared(self, case: Case) -> frozenset[str] | None:
         from bitverdict.reference.tracing import Untraceable, declared_formats
 

@@ -195,6 +195,16 @@ class GivenContract(Contract):
     def recorded(self, case: Case) -> dict:
         return self._returned.recorded
 
+    def to_launch(self, case: Case) -> Case:
+        told = dataclasses.replace(case.problem, outputs=(), returns=(), data="", file="")
+        return dataclasses.replace(case, problem=told)
+
+    def left(self) -> dict:
+        return self._returned.left()
+
+    def take(self, left: Mapping) -> None:
+        self._returned = Returned.taken(left)
+
     def declared(self, case: Case) -> frozenset[str] | None:
         return None if case.problem.untraceable else frozenset(case.problem.declared)
 

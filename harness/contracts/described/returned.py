@@ -31,6 +31,15 @@ class Returned:
             found[own or ("out" if len(listed) == 1 else f"out {place}")] = each
         return cls(found, frozenset(name for name in found if name in tensors))
 
+    def left(self) -> dict[str, Any]:
+        """What another process is told of a launch: names alone (`Contract.left`)."""
+        return {"outputs": list(self.outputs), "written": sorted(self.written)}
+
+    @classmethod
+    def taken(cls, left: Mapping[str, Any]) -> Returned:
+        """What `left` told, without the outputs themselves."""
+        return cls({str(name): None for name in left["outputs"]}, frozenset(str(name) for name in left["written"]))
+
     @property
     def recorded(self) -> dict[str, Any]:
         """Names and formats, for `Contract.recorded`."""

@@ -1,0 +1,225 @@
+"""The judge's side of a sealed launch: it sends the case and its operands to an executor, and gets back what came of it.
+
+The judge's process never imports the candidate's file (`bitverdict.harness.model.sealing`). What the executor says is checked
+before it is compared with anything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from bitverdict.harness.emulator.remote.channel import Channel
+from bitverdict.harness.emulator.remote.errors import ChannelClosed, WireError
+from bitverdict.harness.judge.classify import GONE, Seen
+from bitverdict.harness.judge.clock import Clock
+from bitverdict.harness.judge.deaths import of_status
+from bitverdict.harness.judge.devices import entered
+from bitverdict.harness.judge.launch import AS_EVER, Allocations
+from bitverdict.harness.judge.launch import launch as launched_here
+from bitverdict.harness.judge.sealed.arrays import receive, send
+from bitverdict.harness.judge.sealed.seen_as_bytes import believed
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.model.verdict import Outcome
+
+
+@dataclass(frozen=True)
+class End:
+    """How a process ended. `status`: -N for signal N, else the exit status; None: it lived until it was killed for `why`."""
+
+    status: int | None = None
+    why: str = ""
+
+
+class Executor(Protocol):
+    """The process that launches, and those of the candidate, which the judge's worker starts. `channel` leads to the first."""
+
+    channel: Channel
+
+    def candidate(self, address: str, *, afresh: bool) -> int:
+        """The number of a process for the candidate at `address`, whose socket the executor has: the one that serves call after
+        call, or one that has served none."""
+        ...
+
+    def dropped(self, candidate: int) -> End:
+        """How the process of that number ended: it is killed where it lives. The next call has another."""
+        ...
+
+    def ended(self) -> End:
+        """How the executor ended, once `channel` is closed on the other side."""
+        ...
+
+    def end(self) -> None:
+        """End the executor, and with it the processes of the candidate: the next call has others."""
+        ...
+
+
+executor: Callable[[str], Executor] | None = None
+"""Gives the executor of this process for the contract at an address; "" for none. A worker puts it in."""
+
+
+class NoAnswer(Exception):
+    """What stands in the place of an answer, as a `Seen`."""
+
+    def __init__(self, seen: Seen) -> None:
+        super().__init__(seen.message)
+        self.seen = seen
+
+
+def asked(
+    what: str, address: str, record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, afresh: bool = False
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What the executor answers. NoAnswer where it or the candidate's process ended, or it failed."""
+    if executor is None:
+        raise UsageError(f"{address}: a sealed case is judged by a worker; leave --in-process out")
+    place, _, name = address.rpartition(":")
+    address = f"{Path(place).resolve()}:{name}"  # the other processes have folders of their own
+    other = executor(record["case"]["contract"] if "case" in record else "")
+    try:
+        number = other.candidate(address, afresh=afresh)
+    except OSError:  # the executor was gone, and could not be handed one
+        raise NoAnswer(_of_the_executor(other.ended())) from None
+    gone, over = afresh, False
+    try:
+        send(other.channel, {"asks": what, "launcher": address, "candidate": number, **record}, arrays)
+        answer, found = receive(other.channel)
+        over = answer.get("over") is True
+        if "failed" in answer:
+            said = f"the executor failed: {answer['failed']}"
+            raise NoAnswer(Seen(Outcome.ERROR, "harness", said[:400], details=_mapping(answer.get("details"))))
+        if "seen" in answer and GONE in _mapping(answer["seen"].get("details")):
+            gone = False
+            raise NoAnswer(_of_the_candidate(believed(answer["seen"], {}), other.dropped(number)))
+        return answer, found
+    except ChannelClosed:
+        raise NoAnswer(_of_the_executor(other.ended())) from None
+    except (WireError, TypeError, AttributeError) as error:
+        raise NoAnswer(_nonsense(error)) from error
+    finally:
+        if gone:
+            other.dropped(number)
+        if over:
+            other.end()
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """The launcher of a sealed case, for the judge. `afresh`: a process of the candidate that has served no call."""
+
+    afresh: bool = False
+
+    def launch(
+        self,
+        case: Case,
+        target: Target,
+        contract: Contract,
+        operands: Mapping[str, Operand],
+        clock: Clock,
+        rounded_arguments: bool,
+        allocations: Allocations,
+    ) -> Seen:
+        """What `bitverdict.harness.judge.launch.launch` comes to in the executor."""
+        record = {
+            "case": contract.to_launch(case).to_json(),
+            "directory": os.getcwd(),
+            "target": {"name": target.name, "arch": target.arch, "index": target.index},
+            "rounded_arguments": rounded_arguments,
+            "followed": allocations.followed,
+            "zeroed": allocations.zeroed,
+            "operands": [
+                {"name": each.name, "format": each.format, "strides": each.strides, "offset": each.offset}
+                for each in operands.values()
+            ],
+        }
+        codes = {name: each.codes for name, each in operands.items()}
+        try:
+            answer, arrays = asked("launch", case.launcher, record, codes, afresh=self.afresh)
+            seen = believed(answer["seen"], arrays)
+            _add(clock, answer["seconds"])
+            contract.take(answer["left"])
+        except NoAnswer as end:
+            return end.seen
+        except (KeyError, TypeError, ValueError, AttributeError, WireError) as error:
+            return _nonsense(error)
+        return seen
+
+
+def launch(
+    case: Case,
+    target: Target,
+    contract: Contract,
+    launcher: Callable | Sealed | None,
+    operands: dict[str, Operand],
+    clock: Clock,
+    *,
+    rounded_arguments: bool = False,
+    allocations: Allocations = AS_EVER,
+) -> Seen:
+    """`bitverdict.harness.judge.launch.launch` in this process, or of a sealed case in the executor."""
+    if isinstance(launcher, Sealed):
+        return launcher.launch(case, target, contract, operands, clock, rounded_arguments, allocations)
+    entering = partial(entered, rounded_arguments=True) if rounded_arguments else entered
+    return launched_here(case, target, contract, launcher, operands, clock, entering, allocations)
+
+
+def description(address: str, folders: Sequence[str]) -> dict[str, Any]:
+    """What the candidate says of itself (`bitverdict.harness.judge.sealed.description`). UsageError where it cannot."""
+    return _told(address, {"folders": list(folders)}, "describe")
+
+
+def taken(address: str, folders: Sequence[str], fields: Sequence[Mapping[str, Any]]) -> list[bool | str]:
+    """Of each of `fields` whether the candidate's `requires` takes it, or what that raised."""
+    found = _told(address, {"folders": list(folders), "fields": list(fields)}, "requires").get("taken")
+    if not isinstance(found, list) or len(found) != len(fields) or not all(isinstance(each, bool | str) for each in found):
+        raise UsageError(f"{address}: its process does not say what its requires takes")
+    return found
+
+
+def _told(address: str, record: Mapping[str, Any], what: str) -> dict[str, Any]:
+    try:
+        answer, _ = asked(what, address, record, {})
+    except NoAnswer as end:
+        raise UsageError(f"{address}: {end.seen.message}") from None
+    if "seen" in answer:
+        raise UsageError(believed(answer["seen"], {}).message)
+    return answer
+
+
+def _of_the_candidate(seen: Seen, end: End) -> Seen:
+    """The launch `seen`, whose end was that of the candidate's process."""
+    details = {"status": end.status, "process": "candidate"} | ({"why": end.why} if end.why else {})
+    if end.status is None:
+        said = f"the candidate's process is no longer asked: {end.why or seen.details[GONE]}"
+        return replace(seen, message=said[:400], details=details)
+    outcome, said = of_status(end.status, "the candidate's process")
+    return replace(seen, outcome=outcome, message=said + (f": {end.why}" if end.why else ""), details=details)
+
+
+def _of_the_executor(end: End) -> Seen:
+    outcome, said = of_status(end.status, "the process that executes its tile programs")
+    why = {"why": end.why} if end.why else {}
+    return Seen(outcome, "launcher", said, details={"status": end.status, "process": "executor"} | why)
+
+
+def _nonsense(error: Exception) -> Seen:
+    return Seen(Outcome.ERROR, "harness", f"the executor's answer is none: {type(error).__name__}: {error}"[:400])
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _add(clock: Clock, seconds: Mapping[str, Any]) -> None:
+    """The executor's own account of its time. What lies between is that of the way there and back."""
+    for bucket, spent in seconds.items():
+        if bucket in ("launch", "compile", "transfer", "tuning"):
+            clock.buckets[bucket] = clock.buckets.get(bucket, 0.0) + float(np.clip(float(spent), 0.0, 1e6))

@@ -1,0 +1,139 @@
+"""The executor: the process that launches for the judge. It runs untrusted tile programs, and holds nothing that is expected.
+
+It has the contract's code, the operands of one case, and the memory of an emulated GPU. The candidate's file is imported by
+processes of the candidate's own. The judge starts those and hands their sockets over; the executor asks them
+(`bitverdict.harness.emulator.remote`).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from bitverdict.harness.emulator import untrusted
+from bitverdict.harness.emulator.remote.channel import Channel
+from bitverdict.harness.emulator.remote.errors import CandidateGone, CandidateRaised, ChannelClosed
+from bitverdict.harness.judge.called_again import CalledAgain
+from bitverdict.harness.judge.classify import GONE, outcome_of
+from bitverdict.harness.judge.clock import Clock
+from bitverdict.harness.judge.devices import entered
+from bitverdict.harness.judge.launch import Allocations, launch
+from bitverdict.harness.judge.sealed.arrays import channel_of, receive, send
+from bitverdict.harness.judge.sealed.description import described
+from bitverdict.harness.judge.sealed.seen_as_bytes import told
+from bitverdict.harness.model.addresses import look_in, resolve
+from bitverdict.harness.model.case import Operand
+from bitverdict.harness.model.contract import case_from_record
+from bitverdict.harness.model.sealing import seal
+from bitverdict.harness.model.targets import Target
+
+Answer = tuple[dict[str, Any], dict[str, np.ndarray]]
+
+
+class Asked(Protocol):
+    """What asks one process of the candidate's: `bitverdict.harness.emulator.remote.executor.Candidate`."""
+
+    def launcher(self, address: str, *, folders: Sequence[str] = ()) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """What takes from this process, and from the one that it forks for native compilers, what they need no more."""
+
+    executor: Callable[[], None]
+    compiler: Callable[[], None]
+
+
+def by_remote(connected: socket.socket) -> Asked:
+    """A process of the candidate's that launches on the emulated GPU of this one."""
+    from bitverdict.harness.emulator.remote.executor import Candidate
+
+    return Candidate(Channel(connected))
+
+
+def serve(
+    connected: socket.socket,
+    handed: socket.socket,
+    asks: Callable[[socket.socket], Asked] = by_remote,
+    confinement: Confinement | None = None,
+) -> None:
+    """Answer the judge's requests until it closes its end. Over `handed` come the sockets of the candidate's processes, each before
+    the first request that names it by a new number. `confinement` takes hold once the contract of the first one is imported."""
+    channel, candidates = channel_of(connected), dict[int, Asked]()
+    if confinement is not None:
+        untrusted.begin(confinement.compiler, os.environ["TMPDIR"])
+    with suppress(ChannelClosed):
+        while True:
+            record, arrays = receive(channel)
+            try:
+                seal(record["launcher"])
+                if "case" in record:
+                    if confinement is not None:
+                        os.chdir(record["directory"])  # where the contract's address may begin
+                    look_in(record["case"].get("search_path", ()))
+                    resolve(record["case"]["contract"])
+                if confinement is not None:
+                    confinement.executor()
+                    confinement = None
+                answer, beside = _answered(record, arrays, _of_number(record["candidate"], candidates, handed, asks))
+            except Exception as error:  # of the contract or of ours: it says nothing about a kernel
+                details = {"raised": type(error).__name__, "traceback": traceback.format_exception(error)}
+                answer, beside = {"failed": f"{type(error).__name__}: {error}", "details": details}, {}
+            send(channel, answer | {"over": untrusted.is_over()}, beside)
+
+
+def _of_number(number: int, known: dict[int, Asked], handed: socket.socket, asks: Callable[[socket.socket], Asked]) -> Asked:
+    """The process of the candidate's with that number."""
+    if number not in known:
+        _, descriptors, _, _ = socket.recv_fds(handed, 1, 1)
+        known[number] = asks(socket.socket(fileno=descriptors[0]))
+    return known[number]
+
+
+def _answered(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], candidate: Asked) -> Answer:
+    if record["asks"] == "launch":
+        return _launched(record, arrays, candidate)
+    try:
+        launcher = candidate.launcher(record["launcher"], folders=record["folders"])
+        return described(launcher) if record["asks"] == "describe" else {"taken": launcher.requires.ask(record["fields"])}, {}
+    except (CandidateRaised, CandidateGone) as error:
+        seen, arrays = told(outcome_of(error))
+        return {"seen": seen}, arrays
+
+
+def _launched(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], candidate: Asked) -> Answer:
+    """What the launch that `record` asks for comes to."""
+    contract = resolve(record["case"]["contract"])
+    case = case_from_record(contract, record["case"])
+    if case.calls != 1:
+        contract = CalledAgain(contract)
+    operands = {
+        each["name"]: Operand(
+            name=each["name"],
+            format=each["format"],
+            codes=arrays[each["name"]],
+            strides=None if each["strides"] is None else tuple(each["strides"]),
+            offset=each["offset"],
+        )
+        for each in record["operands"]
+    }
+    clock, target = Clock(), Target(**record["target"])
+    allocations = Allocations(followed=record["followed"], zeroed=record["zeroed"])
+    entering = partial(entered, rounded_arguments=True) if record["rounded_arguments"] else entered
+    try:
+        launcher = candidate.launcher(record["launcher"], folders=case.search_path)
+        seen = launch(case, target, contract, launcher, operands, clock, entering, allocations)
+    except (CandidateRaised, CandidateGone) as error:  # its file was imported, or was to be
+        seen = outcome_of(error)
+    if "if this is meant" in seen.details and contract.remedy:
+        seen.details["if this is meant"] = contract.remedy
+    said, found = told(seen)
+    return {"seen": said, "seconds": clock.buckets, "left": contract.left(), "gone": GONE in seen.details}, found

@@ -1,0 +1,78 @@
+"""What stands for a sealed candidate where cases are chosen: it says what the candidate's process said, and is never called.
+
+A worker of sealed cases is asked, as for a verdict, because the process that chooses starts no executor of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bitverdict.harness.judge.sealed.description import SealedLauncher
+from bitverdict.harness.model import sealing
+from bitverdict.harness.model.targets import nearest_emulated
+from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.model.verdict import Decision
+from bitverdict.harness.workers.process import Worker, WorkerDied
+from bitverdict.harness.workers.sealed.jails import start_of
+from bitverdict.harness.workers.task import Task, measured
+
+ANSWERED_WITHIN = 120.0  # seconds; the candidate's file is imported meanwhile
+ARCH = "sm_90"  # what the file finds when it asks for its GPU, as where it is imported unsealed
+
+
+class Standing:
+    """A worker that is asked about sealed candidates; ended with this process."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._workers: dict[str, Worker] = {}
+
+    def asked(self, address: str, folders: Sequence[str], fields: Sequence[Mapping[str, Any]] | None) -> Any:
+        """What the candidate at `address` says of itself, or of `fields` whether it takes them. UsageError where it cannot."""
+        given = {"address": address, "folders": list(folders), "fields": fields}
+        start = start_of(address, folders)
+        worker = self._workers.get(start.name) or Worker(nearest_emulated(ARCH), self._directory, (), start)
+        self._workers[start.name] = worker
+        try:
+            worker.wait_ready()
+            worker.send(Task(function="bitverdict.harness.workers.sealed.asked:told", contract=address, given=given))
+            verdict = worker.answer(ANSWERED_WITHIN)
+        except WorkerDied:
+            verdict = None
+        if verdict is None or verdict.decision is not Decision.PASS:
+            worker.end()
+            del self._workers[start.name]
+            said = f"{address}: its process says nothing within {ANSWERED_WITHIN:g} s; mend the file"
+            raise UsageError(verdict.message if verdict is not None else said)
+        return json.loads(measured(verdict))
+
+
+@functools.cache
+def _standing(process: int) -> Standing:
+    return Standing(Path(tempfile.mkdtemp(prefix="bitverdict-")))
+
+
+@functools.cache
+def _launcher(process: int, address: str) -> SealedLauncher:
+    folders = sealing.folders_of(address)
+    return SealedLauncher(
+        _standing(process).asked(address, folders, None), lambda fields: _standing(os.getpid()).asked(address, folders, fields)
+    )
+
+
+def stand_in(address: str) -> SealedLauncher:
+    """What stands for the sealed candidate at `address` in this process."""
+    return _launcher(os.getpid(), address)
+
+
+def begin(address: str, folders: Sequence[str] = (), said: Any = None) -> None:
+    """From here on the candidate at `address` is sealed in this process, and its own process can be asked (`sealing.seal`)."""
+    sealing.stand_in = stand_in
+    sealing.seal(address, said, folders)
+    start_of(address, folders)  # its zygotes import while this process does

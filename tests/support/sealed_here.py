@@ -1,0 +1,78 @@
+"""A sealed launch without processes: the executor is a thread of this one, and calls the candidate's function itself."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bitverdict.harness.emulator.remote.channel import Channel
+from bitverdict.harness.judge.sealed import asking, executor
+from bitverdict.harness.judge.sealed.arrays import channel_of
+from bitverdict.harness.model import sealing
+
+
+class _Called:
+    """The candidate's function in this process, from a module of its own."""
+
+    def launcher(self, address: str, *, folders: Sequence[str] = ()) -> Callable:
+        place, _, name = address.rpartition(":")
+        spec = importlib.util.spec_from_file_location(f"candidate_{id(self)}", Path(place))
+        assert spec and spec.loader
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return getattr(module, name)
+
+
+class Here:
+    """The executor of a test. `started`: processes of the candidate that were, by number; `ends`: how those of a number ended."""
+
+    def __init__(self, asks: Callable[[socket.socket], executor.Asked], end: asking.End) -> None:
+        self.how, self.started, self.over = end, dict[int, socket.socket](), list[int]()
+        self._running: int | None = None
+        ours, theirs = socket.socketpair()
+        self._handing, handed = socket.socketpair()
+        self.channel: Channel = channel_of(ours)
+        self.thread = threading.Thread(target=executor.serve, args=(theirs, handed, asks), daemon=True)
+        self.thread.start()
+
+    def candidate(self, address: str, *, afresh: bool) -> int:
+        if not afresh and self._running is not None:
+            return self._running
+        number = len(self.started)
+        self.started[number], other = socket.socketpair()
+        socket.send_fds(self._handing, [b"c"], [other.fileno()])
+        other.close()
+        if not afresh:
+            self._running = number
+        return number
+
+    def dropped(self, candidate: int) -> asking.End:
+        self._running = None if candidate == self._running else self._running
+        self.over.append(candidate)
+        self.started[candidate].close()
+        return self.how
+
+    def ended(self) -> asking.End:
+        return self.how
+
+    def end(self) -> None:
+        """A thread lives on."""
+
+
+@contextmanager
+def sealed_here(asks: Callable[[socket.socket], executor.Asked] | None = None, end: asking.End | None = None) -> Iterator[Here]:
+    """Inside, sealed cases of this process are launched by a thread. `asks`: how a candidate's process is asked, `end`:
+    how it ended."""
+    here, earlier = Here(asks or (lambda connected: _Called()), end or asking.End(0)), asking.executor
+    asking.executor = lambda contract: here
+    try:
+        yield here
+    finally:
+        asking.executor = earlier
+        here.channel.close()
+        here.thread.join(5)
+        sealing._sealed.clear(), sealing._said.clear()
