@@ -3,7 +3,19 @@
 from bitverdict.harness.emulator.cuda_runtime import is_entered, reach
 from bitverdict.harness.emulator.device import Device, Launch, LaunchOptions
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
+from bitverdict.harness.emulator.memory.provenance import Origin
 from bitverdict.harness.emulator.memory.unwritten_words import Allocated
 from bitverdict.harness.emulator.triton_driver import emulated
 
-__all__ = ["Allocated", "BadArgument", "Device", "EmulatedFault", "Launch", "LaunchOptions", "emulated", "is_entered", "reach"]
+__all__ = [
+    "Allocated",
+    "BadArgument",
+    "Device",
+    "EmulatedFault",
+    "Launch",
+    "LaunchOptions",
+    "Origin",
+    "emulated",
+    "is_entered",
+    "reach",
+]

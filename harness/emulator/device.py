@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -135,6 +135,7 @@ class Device:
         self._hangs: dict[tuple[str, str], None] = {}
         self._advice: set[Note] = set()
         self._ticks = 0
+        self.step_limit = STEP_LIMIT  # operations of one program
 
     @property
     def number(self) -> int:
@@ -329,7 +330,7 @@ class Device:
             tensor=ready.program.integer("ttg.tensor_memory_size"),
             ctas=ready.program.integer("ttg.num-ctas", 1),
             runs=[0] * len(ready.blocks),
-            step_limit=STEP_LIMIT,
+            step_limit=self.step_limit,
             end=ready.program.entry.blocks[-1].operations[-1].location,
             written=fences_of(program),
             compiled=language_of(program) == "triton",
@@ -341,7 +342,13 @@ class Device:
         )
         if self.options.real_values is not None:
             self.reals.begin(memory.regions)
-        computed = {} if self.origins is None else self.origins.begin(memory.regions)
+        computed, passing, ran = {}, None, False
+        if self.origins is not None:
+            computed = self.origins.begin(memory.regions)
+            if computed or self.origins.reads:
+                from bitverdict.harness.emulator.passed_words import Launched
+
+                passing = Launched(self.origins, launch.name, memory.regions, values)
         resident = self._residency(ready, metadata, prod(grid))
         programs = Programs(Cta(context), self.schedule, resident, lambda m: m.run(ready.entry(m, *arguments)))
         context.cancel = programs.cancel
@@ -355,6 +362,7 @@ class Device:
                     ready.unbatched = ready.unbatched or launch.one_by_one.removeprefix(FEW)  # or each launch tries in vain
             for (location, _), said in context.false_hints.items():
                 self._advice.add(Note(Advice.FALSE_HINT, location, (said,)))
+            ran = True
         except EmulatedFault as fault:
             cta = programs.current
             found = _read_by(fault, ready.running(fault)) if fault.details.pop(READ_BY, False) else fault
@@ -376,8 +384,19 @@ class Device:
             self._taken |= {region.base for region in memory.regions if region.taken}
             if self.origins is not None:
                 self.origins.end(launch.name, memory.regions, computed)
+                if passing is not None:
+                    passing.settle(self._repeated(launch, program, metadata, grid, names) if ran else None)
             if self.options.real_values is not None:
                 self.reals.end(memory.regions, lost=context.reals.lost)
+
+    def _repeated(
+        self, launch: Launch, program: bytes, metadata: Any, grid: tuple[int, int, int], names: Sequence[str]
+    ) -> Callable[[Sequence[Any]], None]:
+        """What executes the `launch` again with other values of its arguments, and leaves no trace of it but memory."""
+        options = replace(self.options, provenance=False, allocated=None, real_values=None)
+        twin = Device(self.arch, f"eager on {self.multiprocessors}", options)
+        twin.reachable, twin.step_limit = self.reachable, max(sum(launch.operations.values()), 1)
+        return lambda values: twin.run(program, metadata, grid, names, values)
 
     def _scalars(self, ready: Translated, floats: dict[int, float]) -> dict[int, Real]:
         """The Reals of the float arguments of a launch, by place."""

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from bitverdict.harness.emulator.cuda_tensors import Watches, tensors_in
-from bitverdict.harness.emulator.memory.provenance import OPERAND, UNWRITTEN, ZEROS, Kind, Provenance
+from bitverdict.harness.emulator.memory.provenance import FILLED, OPERAND, UNWRITTEN, Kind, Provenance
 
 MOVES = {
     "clone", "_to_copy", "contiguous", "cat", "stack", "repeat", "flip", "roll", "constant_pad_nd", "lift_fresh_copy",
@@ -31,7 +31,8 @@ UNFILLED = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty
 ZEROED = {"zeros", "zeros_like", "new_zeros"}
 FULL = {"full": 1, "full_like": 1, "new_full": 2}
 """Functions that allocate and fill: the place of the value among their arguments."""
-FROM_HOST = {"tensor", "as_tensor", "asarray", "scalar_tensor", "new_tensor", "from_file", "ones", "ones_like", "new_ones", *FULL}
+ONES = {"ones", "ones_like", "new_ones"}
+FROM_HOST = {"tensor", "as_tensor", "asarray", "scalar_tensor", "new_tensor", "from_file"}
 """Functions that make a tensor of words that the host has; whatever else allocates has computed them."""
 _ELSEWHERE = ("dtype", "device", "layout", "pin_memory")
 
@@ -54,8 +55,8 @@ class ProvenanceTensors(Watches):
             known.put(tensor, known.now(Kind.TORCH, function))
         elif function in UNFILLED:
             known.allocated(tensor, UNWRITTEN)
-        elif function in ZEROED or (function in FULL and _is_zero(value)):
-            known.allocated(tensor, ZEROS)
+        elif function in ZEROED or function in ONES or function in FULL:
+            known.allocated(tensor, self._constant(0 if function in ZEROED else value, function, whole=True))
         else:
             known.allocated(tensor, known.now(Kind.HOST if function in FROM_HOST else Kind.TORCH, function))
 
@@ -83,7 +84,7 @@ class ProvenanceTensors(Watches):
             return made
         bases = {each.untyped_storage().data_ptr() for each in given}
         results = [*tensors_in(made)]
-        if not results and sources:  # a number, or a truth
+        if sources and (not results or torch.Tag.dynamic_output_shape in function.tags):  # a number, a truth, or a size
             self.provenance.left(sources[0], {"_local_scalar_dense": "item"}.get(name, name))
         for result in results:
             if result.numel() and result.untyped_storage().data_ptr() not in bases:
@@ -94,7 +95,7 @@ class ProvenanceTensors(Watches):
     def _new(self, name: str, function: Any, result: torch.Tensor, args: tuple, kwargs: dict) -> None:
         """The origins of `result`, which `function` made in memory of its own."""
         known = self.provenance
-        if name in UNFILLED or name in ZEROED or name in FULL or name in FROM_HOST:
+        if name in UNFILLED or name in ZEROED or name in ONES or name in FULL or name in FROM_HOST:
             self.made(result, name, args, kwargs)
             return
         numbers: int | np.ndarray | None = None
@@ -114,7 +115,7 @@ class ProvenanceTensors(Watches):
         first = list(args[0]) if several else [args[0]]
         if name == "embedding" or not all(isinstance(each, torch.Tensor) for each in first):
             return None
-        held = [self._of(each) for each in first]
+        held = [self._of(each, name) for each in first]
         found: int | np.ndarray
         lowest, highest = min(int(each.min(initial=255)) for each in held), max(int(each.max(initial=0)) for each in held)
         if lowest == highest and name != "constant_pad_nd":
@@ -123,23 +124,31 @@ class ProvenanceTensors(Watches):
             rest, numbers = list(args[1:]), [torch.from_numpy(np.ascontiguousarray(each)) for each in held]
             if name == "constant_pad_nd":
                 value = rest[1] if len(rest) > 1 else kwargs.get("value", 0)
-                rest[1:] = [ZEROS if _is_zero(value) else self.provenance.now(Kind.HOST, name)]
+                rest[1:] = [self._constant(value, name, whole=True)]
             moved_by = {key: value for key, value in kwargs.items() if key not in (*_ELSEWHERE, "value")}
             found = function(numbers if several else numbers[0], *rest, **moved_by).numpy()
         if name in PICKS:
             return self._picked(name, found)
         return found
 
-    def _of(self, tensor: torch.Tensor) -> np.ndarray:
+    def _constant(self, value: Any, by: str, *, whole: bool) -> int:
+        """The number of the origin of elements that all get one `value` of the host's, in a `whole` tensor or a part of it. Before
+        the host has read anything it knows of no result: it fills. Afterwards zeros in a whole tensor are as innocent."""
+        if isinstance(value, int | float | complex) and (not self.provenance.reads or (whole and _is_zero(value))):
+            return FILLED
+        return self.provenance.now(Kind.HOST, by)
+
+    def _of(self, tensor: torch.Tensor, by: str) -> np.ndarray:
         """(...) the origins of a source's elements; one that is not the device's is the host's."""
         if self.provenance.knows(tensor):
             return self.provenance.of(tensor)
-        return np.full(tuple(tensor.shape), self.provenance.now(Kind.HOST, "copy"), np.uint8)
+        number = self._constant(tensor.item(), by, whole=False) if tensor.numel() == 1 else self.provenance.now(Kind.HOST, by)
+        return np.full(tuple(tensor.shape), number, np.uint8)
 
     def _picked(self, name: str, numbers: int | np.ndarray) -> np.ndarray:
         """Of `numbers` those that a kernel wrote, or nobody, are computed by the operator `name` that picked them by data."""
         found = np.asarray(numbers, np.uint8)
-        return np.where(found <= ZEROS, np.uint8(self.provenance.now(Kind.TORCH, name)), found)
+        return np.where(found <= FILLED, np.uint8(self.provenance.now(Kind.TORCH, name)), found)
 
     def _copied(self, name: str, numbers: int | np.ndarray) -> np.ndarray:
         """`numbers`, of which words of operands lie elsewhere now."""
@@ -154,13 +163,11 @@ class ProvenanceTensors(Watches):
         if before is None:
             source: Any = args[1] if len(args) > 1 else 0
             if isinstance(source, torch.Tensor):
-                numbers: int | np.ndarray = self._of(source)
+                numbers: int | np.ndarray = self._of(source, name)
                 if not known.copied(source, target):
                     numbers = self._copied(name, numbers)
-            elif _is_zero(source) and known.is_whole(target):
-                numbers = ZEROS
             else:
-                numbers = known.now(Kind.HOST, name)
+                numbers = self._constant(source, name, whole=known.is_whole(target))
             known.put(target, numbers)
             return
         found = known.of(target)

@@ -52,6 +52,7 @@ def entered(
     takes_cpu_tensors: bool = True,
     real_values: frozenset[str] | None = None,
     rounded_arguments: bool = False,
+    provenance: bool = False,
     allocated: Callable[[], Iterable[Allocated]] | None = None,
 ) -> Iterator[Any]:
     """Make this the machine that launches run on; yields the emulated device, or None on hardware (synchronised at exit).
@@ -68,6 +69,7 @@ def entered(
             follows_pointers=False,
             real_values=real_values,
             rounded_arguments=rounded_arguments,
+            provenance=provenance,
             allocated=allocated,
         )
         with emulated(target.arch, schedule, tuning, options) as device:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 
+from bitverdict.harness.judge import provenance
 from bitverdict.harness.judge.beside_emulated import Beside, beside, emulated_like, held_to_emulated, told_beside
 from bitverdict.harness.judge.called_again import CalledAgain, second
 from bitverdict.harness.judge.classify import Seen, for_the_launcher, outcome_of
@@ -116,9 +117,11 @@ def _judge(
                     found = against_words(expected, [_compared(each, looser, twin) for each in expected], looser.hangs)
                     if not found.failed:
                         verdict = replace(told_beside(found, twin), details=found.details | {"real values": FEW_DIGITS})
-        work = contract.must_launch and all(operand.codes.size for operand in operands.values())
-        if work and not seen.launches and verdict.outcome is Outcome.PASS:
+        work = all(operand.codes.size for operand in operands.values())
+        if work and contract.must_launch and not seen.launches and verdict.outcome is Outcome.PASS:
             verdict = Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.INCONCLUSIVE, message=NO_KERNEL)
+        if work and (known := seen.recorded.get(provenance.RECORDED)):
+            verdict = provenance.held(verdict, known)
         if verdict.failed:
             once_more = _again(case, target, contract, operands, seen, twin, clock)
             with clock.on("explanation"):

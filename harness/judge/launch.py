@@ -20,6 +20,7 @@ from bitverdict.harness.judge.far_views import admitted
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, far_bytes, guarded_allocations, poison_word, words
 from bitverdict.harness.judge.launched_instructions import Instructions, of_products, remember, watched
 from bitverdict.harness.judge.out_of_memory import free_memory
+from bitverdict.harness.judge.provenance import RECORDED, observed
 from bitverdict.harness.judge.real_values import RealValues
 from bitverdict.harness.judge.remedies import remedy_for
 from bitverdict.harness.judge.returned_memory import forget, returned_before
@@ -72,6 +73,7 @@ def _launch_once(
     device: Any = None
     launched: list[Instructions | None] = []
     told: list[Any] = []
+    provenance: dict = {}
     far = far_bytes(operands.values())  # of which no shadow has room
     declared = contract.declared(case) if case.real_values and not far else None
     try:
@@ -93,6 +95,7 @@ def _launch_once(
                 allow_duplicate_rows=contract.either_row,
                 takes_cpu_tensors=False,
                 real_values=declared,
+                provenance=getattr(case, "sealed", False) and not far,
                 **followed,
             ) as device,
             _tuned(case, target) as told,
@@ -112,6 +115,8 @@ def _launch_once(
                 seen.enclosed = {name: each for name, each in found.items() if each is not None}
                 if declared is not None:
                     seen.real_values, seen.hangs = _real_values(device, outputs), tuple(device.hangs)
+                in_place = [tensors[name] for name in contract.written(case) if name in tensors]
+                provenance = {RECORDED: known} if (known := observed(device, outputs, in_place)) else {}
                 seen.reads_allocated = any(device.taken(buffer.storage) for buffer in guard.allocated)
                 if allocations.followed:
                     seen.unwritten_reads = tuple(_unwritten_reads(device, guard))
@@ -125,7 +130,7 @@ def _launch_once(
             seen.details |= remedy_for(error, case.launcher, contract.remedy)
     seen.advice = tuple(relative(str(a)) for a in getattr(device, "advice", None) or ())
     seen.launches = len(launched) + len(getattr(device, "launches", None) or ())
-    seen.recorded = _launched(device, launched, told)
+    seen.recorded = _launched(device, launched, told) | provenance
     seen.unordered = _unordered(getattr(device, "launches", None) or ())
     if between := contract.between_calls():
         seen.recorded["calls"] = between | {"ordered": target.emulated and not seen.unordered}

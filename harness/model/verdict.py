@@ -47,6 +47,7 @@ class Outcome(StrEnum):
     OUT_OF_RESOURCES = "out of resources"
     OUT_OF_MEMORY = "out of memory"
     NOT_MODELLED = "not modelled"
+    COMPUTED_ON_HOST = "computed on the host"  # the words are right, and no kernel of the call has stored them
     LAUNCHER_ERROR = "launcher error"
     STATE_KEPT = "state kept between calls"
     UNCHANGED = "result does not change with the operands"

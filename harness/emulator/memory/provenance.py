@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
     UNWRITTEN = "never written"
     KERNEL = "a kernel's store"
-    ZEROS = "zeros"
+    FILLED = "a constant"
     OPERAND = "an operand"
     COPIED = "a copy of an operand"
     TORCH = "torch"
@@ -56,10 +56,10 @@ class Origin(NamedTuple):
         return f"{said} at {self.line}" if self.line else said
 
 
-UNWRITTEN, KERNEL, ZEROS, OPERAND = range(4)
+UNWRITTEN, KERNEL, FILLED, OPERAND = range(4)
 COMPUTED = 64
 """The lowest number of an origin whose value torch or the host computed."""
-_FIXED = (Origin(Kind.UNWRITTEN), Origin(Kind.KERNEL), Origin(Kind.ZEROS), Origin(Kind.OPERAND))
+_FIXED = (Origin(Kind.UNWRITTEN), Origin(Kind.KERNEL), Origin(Kind.FILLED), Origin(Kind.OPERAND))
 EARLIER = Origin(Kind.HOST, "memory from before the call")
 Place = tuple[tuple[int, ...], tuple[int, ...], int]
 """Sizes, strides and first byte of elements in a storage, in bytes, axes that follow one another merged: two tensors that give the
@@ -96,14 +96,20 @@ class HostRead(NamedTuple):
 
 
 @dataclass(eq=False)
-class _Storage:
-    """One storage: the number of each byte's origin, the bytes that a tensor was allocated for, and where copies of whole operands
-    lie."""
+class Memory:
+    """One storage: the number of each byte's origin, the type and the bytes of the tensor that it was allocated for, and where
+    copies of whole operands lie."""
 
     held: Any  # a weak reference
     numbers: np.ndarray  # (bytes,) uint8
+    dtype: torch.dtype
     whole: Place
     operands: set[Place] = field(default_factory=set)
+
+    @property
+    def first(self) -> int:
+        """The first byte of the tensor."""
+        return self.whole[2]
 
 
 MOST = 256  # storages, beyond which those that are gone are forgotten
@@ -114,7 +120,7 @@ class Provenance:
     another's operations puts its own there."""
 
     def __init__(self) -> None:
-        self.storages: dict[int, _Storage] = {}  # by where they begin
+        self.storages: dict[int, Memory] = {}  # by where they begin
         self.origins: dict[int, Origin] = dict(enumerate(_FIXED))
         self.numbers: dict[Origin, int] = {origin: number for number, origin in self.origins.items()}
         self.inputs: dict[ComputedInput, None] = {}  # as they came
@@ -140,10 +146,11 @@ class Provenance:
 
     # -- a launch ---------------------------------------------------------------------------------------------------------
     def begin(self, regions: Iterable[Region]) -> dict[str, dict[Origin, int]]:
-        """A launch that reaches `regions` begins. By argument, how many of its bytes torch or the host computed."""
+        """A launch that reaches `regions` begins. By argument, how many of its bytes torch or the host computed; empty where it
+        has none."""
         computed = {}
         for region in regions:
-            region.origins = self._known(region.keep).numbers
+            region.origins = self.known(region.keep).numbers
             there = region.origins[region.low : region.high]
             if there.size and there.max() >= COMPUTED:
                 counted = np.bincount(there, minlength=256)
@@ -165,7 +172,7 @@ class Provenance:
         kept = self.storages.get(tensor.untyped_storage().data_ptr())
         return kept is not None and not kept.held.expired() and kept.numbers.size == tensor.untyped_storage().nbytes()
 
-    def _known(self, tensor: torch.Tensor) -> _Storage:
+    def known(self, tensor: torch.Tensor) -> Memory:
         """What is known of the storage of `tensor` (CPU): one that nobody told of is from before the call."""
         storage = tensor.untyped_storage()
         base, size = storage.data_ptr(), storage.nbytes()
@@ -180,7 +187,7 @@ class Provenance:
 
         if len(self.storages) >= MOST:
             self.storages = {at: each for at, each in self.storages.items() if not each.held.expired()}
-        kept = self.storages[base] = _Storage(StorageWeakRef(storage), zeros(size, np.uint8), place_of(tensor))
+        kept = self.storages[base] = Memory(StorageWeakRef(storage), zeros(size, np.uint8), tensor.dtype, place_of(tensor))
         self._set(kept, tensor, self.number(EARLIER))
         return kept
 
@@ -190,7 +197,7 @@ class Provenance:
         shape, size, first, strides = lying(tensor)
         if not tensor.numel():
             return np.zeros(shape, np.uint8)
-        numbers = self._known(tensor).numbers
+        numbers = self.known(tensor).numbers
         if size in UNSIGNED:
             words = np.ndarray(shape, UNSIGNED[size], numbers, first, strides)
             lowest = words.astype(np.uint8)
@@ -201,10 +208,10 @@ class Provenance:
     def put(self, tensor: torch.Tensor, numbers: int | np.ndarray) -> None:
         """The elements of `tensor` (CPU) are of the origins `numbers`, broadcast to its shape."""
         if tensor.numel():
-            self._set(self._known(tensor), tensor, numbers)
+            self._set(self.known(tensor), tensor, numbers)
 
     @staticmethod
-    def _set(kept: _Storage, tensor: torch.Tensor, numbers: int | np.ndarray) -> None:
+    def _set(kept: Memory, tensor: torch.Tensor, numbers: int | np.ndarray) -> None:
         shape, size, first, strides = lying(tensor)
         if not prod(shape):
             return
@@ -223,23 +230,23 @@ class Provenance:
     def operand(self, tensor: torch.Tensor) -> None:
         """`tensor` (CPU) is an operand of the call."""
         self.allocated(tensor, OPERAND)
-        self._known(tensor).operands.add(place_of(tensor))
+        self.known(tensor).operands.add(place_of(tensor))
 
     def is_whole(self, tensor: torch.Tensor) -> bool:
         """Whether `tensor` (CPU) covers all that its storage was allocated for."""
-        return self._known(tensor).whole == place_of(tensor)
+        return self.known(tensor).whole == place_of(tensor)
 
     def copied(self, source: torch.Tensor, target: torch.Tensor) -> bool:
         """`target` is a copy of `source`, element by element. Whether `source` is all of an operand, or of a copy of one: then its
         words lie in `target` at the places that they have in the operand."""
         if source.shape != target.shape or source.dtype != target.dtype or not self.at_their_places(source):
             return False
-        self._known(target).operands.add(place_of(target))
+        self.known(target).operands.add(place_of(target))
         return True
 
     def at_their_places(self, tensor: torch.Tensor) -> bool:
         """Whether `tensor` (CPU) gives all of an operand, or of a copy of one, in its order."""
-        return self.knows(tensor) and place_of(tensor) in self._known(tensor).operands
+        return self.knows(tensor) and place_of(tensor) in self.known(tensor).operands
 
     def origins_of(self, tensor: torch.Tensor) -> Origins:
         """The origin of each element of `tensor` (CPU)."""
@@ -294,10 +301,10 @@ def _of_the_launcher(filename: str) -> bool:
 
 __all__ = [
     "COMPUTED",
+    "FILLED",
     "KERNEL",
     "OPERAND",
     "UNWRITTEN",
-    "ZEROS",
     "ComputedInput",
     "HostRead",
     "Kind",

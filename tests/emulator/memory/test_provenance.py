@@ -68,9 +68,9 @@ def test_whatever_a_kernel_writes_is_a_kernels(device: Device) -> None:
     writing_kernel[(1,)](x, out, count, *boxes, 9, BLOCK=16)
     kernel, nobody = str(Kind.KERNEL), str(Kind.UNWRITTEN)
     assert kinds(device, out) == [kernel] * 9 + [nobody] * 23
-    assert kinds(device, count) == [kernel] * 5 + ["zeros"] * 3, "a comparison that fails writes nothing"
+    assert kinds(device, count) == [kernel] * 5 + ["a constant"] * 3, "a comparison that fails writes nothing"
     assert kinds(device, stored) == [nobody] * 16 + [kernel] * 16
-    assert kinds(device, summed) == ["zeros"] * 16 + [kernel] * 16
+    assert kinds(device, summed) == ["a constant"] * 16 + [kernel] * 16
     assert set(kinds(device, x)) == {"an operand"}
     strided = torch.empty(64, device="cuda")
     batched_kernel[(8,)](x, strided, BLOCK=4)
@@ -119,11 +119,11 @@ def test_moves_keep_each_element_apart(device: Device) -> None:
     assert kinds(device, both.view(2, 2).t().contiguous()) == [one, other, one, other]
     assert kinds(device, both.flip(0)) == [other, other, one, one]
     assert kinds(device, both.roll(1)) == [other, one, one, other]
-    assert kinds(device, torch.nn.functional.pad(both, (1, 1))) == ["zeros", one, one, other, other, "zeros"]
+    assert kinds(device, torch.nn.functional.pad(both, (1, 1))) == ["a constant", one, one, other, other, "a constant"]
     both[1:3] = both[0:1]
     assert kinds(device, both) == [one, one, one, other]
     kernel.view(torch.int16)[0] = 7
-    assert kinds(device, kernel) == ["the host copy", one], "half a word is the host's"
+    assert kinds(device, kernel) == ["a constant", one], "half a word is the host's"
 
 
 COMPUTES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -154,15 +154,25 @@ def test_in_place_only_what_changed_is_torchs(device: Device) -> None:
     assert kinds(device, other) == ["torch add"] * 4
 
 
-def test_zeros_of_a_whole_tensor_are_told_from_other_fills(device: Device) -> None:
-    zeros, host = "zeros", {"the host fill", "the host zero", "the host ones", "the host full", "the host copy"}
+def test_a_constant_counts_as_filled_until_the_host_has_read(device: Device) -> None:
+    """Zeros in a whole tensor do afterwards too: a launcher clears what its kernel adds to."""
     out = by_kernel(device, 4)
-    for whole in (torch.zeros(4, device="cuda"), torch.full((4,), 0.0, device="cuda"), torch.zeros_like(out), out.new_zeros(4),
-                  torch.empty(4, device="cuda").zero_(), torch.empty(4, device="cuda").fill_(0)):  # fmt: skip
-        assert set(kinds(device, whole)) == {zeros}
-    for other in (torch.ones(4, device="cuda"), torch.full((4,), 2.0, device="cuda"), torch.empty(4, device="cuda").fill_(1),
-                  torch.full((4,), -0.0, device="cuda")):  # fmt: skip
-        assert set(kinds(device, other)) <= host
+
+    def zeroed() -> list[torch.Tensor]:
+        return [torch.zeros(4, device="cuda"), torch.full((4,), 0.0, device="cuda"), torch.zeros_like(out), out.new_zeros(4),
+                torch.empty(4, device="cuda").zero_(), torch.empty(4, device="cuda").fill_(0)]  # fmt: skip
+
+    def others() -> list[torch.Tensor]:
+        part = torch.zeros(4, device="cuda")
+        part[2] = 2.5
+        return [torch.ones(1, device="cuda"), torch.full((1,), 2.0, device="cuda"), torch.empty(1, device="cuda").fill_(1),
+                torch.full((1,), -0.0, device="cuda"), part[2:3]]  # fmt: skip
+
+    assert {kind for each in zeroed() + others() for kind in kinds(device, each)} == {"a constant"}
+    out[0].item()
+    assert {kind for each in zeroed() for kind in kinds(device, each)} == {"a constant"}
+    host = [kinds(device, each) for each in others()]
+    assert host == [["the host ones"], ["the host full"], ["the host fill"], ["the host full"], ["the host copy"]]
     out[:2].zero_()
     assert kinds(device, out) == ["the host zero"] * 2 + [str(Kind.KERNEL)] * 2
 
@@ -172,11 +182,27 @@ def test_what_the_host_sends_and_sees_is_told(device: Device) -> None:
     assert set(kinds(device, torch.randn(2).to("cuda"))) == {"the host to"}
     assert set(kinds(device, torch.arange(3, device="cuda"))) == {"torch arange"}
     out = by_kernel(device, 3)
-    out[0] = 2.5
-    assert kinds(device, out)[0] == "the host copy"
+    out[:2] = torch.tensor([2.5, 3.5])
+    assert kinds(device, out)[:2] == ["the host copy"] * 2
     assert device.origins is not None and not device.origins.reads
-    out.sum().item(), out.cpu(), out.tolist(), bool((out > 1).all()), torch.zeros(3).copy_(out), torch.equal(out, out)
-    assert [read.by for read in device.origins.reads] == ["item", "a copy to the host", "tolist", "item", "copy_", "equal"]
+    (
+        out.sum().item(),
+        out.cpu(),
+        out.tolist(),
+        bool((out > 1).all()),
+        torch.zeros(3).copy_(out),
+        torch.equal(out, out),
+        out.nonzero(),
+    )
+    assert [read.by for read in device.origins.reads] == [
+        "item",
+        "a copy to the host",
+        "tolist",
+        "item",
+        "copy_",
+        "equal",
+        "nonzero",
+    ]
     assert Kind.KERNEL in {origin.kind for origin in list(device.origins.reads)[1].of}
 
 

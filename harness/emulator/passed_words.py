@@ -1,0 +1,280 @@
+"""Words that a kernel only passes on: torch or the host computed them, and a launch stores them as they are.
+
+A launcher may have torch compute a result and a kernel copy it. Then each output word was stored by a kernel, and none computed by
+it. Such words keep the origin of what was copied, as they do through a copy by torch.
+
+No value says by itself that it was copied. So a launch that takes words that torch or the host computed, and that stores equal
+words, is executed again: all that it is given is as before, but for the computed words, which are drawn anew. A word that the
+kernel computes from operands, or from the computed words by any arithmetic, is then no longer equal to one of them at its place.
+A word that is equal each time is passed on: `c`, `c + 0 * a` and `where(always, c, a @ b)` alike. The launch is repeated until an
+equal word by chance is less likely, among all pairs, than float64's resolution.
+
+What a kernel restores by arithmetic of its own (it doubles the half of a result) is not seen, nor integers where the same launch
+finds an address by integers that torch computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import ceil, log2
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.memory.onchip import UNSIGNED
+from bitverdict.harness.emulator.memory.provenance import COMPUTED, KERNEL, Kind, Origin, Provenance
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.memory.global_memory import Region
+
+RESOLUTION = 53  # bits of float64: chances below it are none
+_SIGNED = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(eq=False)
+class _Words:
+    """Elements of one storage, or float arguments (`region` None), of type `dtype`: where they are, (n,) each."""
+
+    region: Region | None
+    dtype: torch.dtype
+    first: int  # the byte of the storage where elements begin
+    places: np.ndarray  # (n,) elements from there
+    numbers: np.ndarray  # (n,) uint8 origins
+
+    def bits(self, raw: np.ndarray) -> np.ndarray:
+        """(n,) unsigned: the words in the storage's bytes `raw`."""
+        return _as_words(raw, self.first, self.dtype)[self.places]
+
+
+class Launched:
+    """One launch that may pass words on: made before it runs, settled when it has."""
+
+    def __init__(self, provenance: Provenance, kernel: str, regions: Sequence[Region], values: Sequence[Any]) -> None:
+        self.provenance, self.kernel, self.regions, self.values = provenance, kernel, regions, values
+        self.before = [region.raw.copy() for region in regions]
+        self.held = [provenance.known(region.keep) for region in regions]
+        for region in regions:
+            region.origins = np.zeros(region.raw.size, np.uint8)  # of what this launch stores alone
+
+    def settle(self, again: Callable[[Sequence[Any]], None] | None) -> None:
+        """The launch has run: give what it stored an origin. `again` executes it with other float arguments; None: it failed, and
+        what it stored is the kernel's."""
+        given, after = self._given(), [region.raw.copy() for region in self.regions]
+        stored = [region.origins for region in self.regions]
+        for region, held, fresh in zip(self.regions, self.held, stored, strict=True):
+            assert fresh is not None
+            np.copyto(held.numbers, np.uint8(KERNEL), where=fresh != 0)
+            region.origins = held.numbers
+        if again is None:
+            return
+        if self.provenance.reads and not any(region.taken for region in self.regions):
+            self._constants(stored)
+            return
+        try:
+            for words in self._passed(given, self._stored(stored), again):
+                assert words.region is not None
+                held = self.held[self.regions.index(words.region)]
+                _as_bytes(held.numbers, words.first, words.dtype)[words.places] = words.numbers[:, None]
+        finally:
+            for region, raw in zip(self.regions, after, strict=True):
+                region.raw[:] = raw
+
+    def _given(self) -> list[_Words]:
+        """What the launch was given that torch or the host computed; float arguments too, once the host has read memory."""
+        found = []
+        for region, held in zip(self.regions, self.held, strict=True):
+            numbers = _as_bytes(held.numbers, held.first, held.dtype).max(-1, initial=0)
+            if region.taken and (places := np.flatnonzero(numbers >= COMPUTED)).size:
+                found.append(_Words(region, held.dtype, held.first, places, numbers[places]))
+        scalars = np.array([place for place, value in enumerate(self.values) if type(value) is float], np.int64)
+        if scalars.size and self.provenance.reads:
+            number = self.provenance.number(Origin(Kind.HOST, f"float argument of {self.kernel}, after a read by the host"))
+            found.append(_Words(None, torch.float64, 0, scalars, np.full(scalars.size, number, np.uint8)))
+        return found
+
+    def _stored(self, stored: Sequence[np.ndarray | None]) -> list[_Words]:
+        found = []
+        for region, held, fresh in zip(self.regions, self.held, stored, strict=True):
+            assert fresh is not None
+            places = np.flatnonzero(_as_bytes(fresh, held.first, held.dtype).all(-1))
+            if places.size:
+                found.append(_Words(region, held.dtype, held.first, places, np.full(places.size, KERNEL, np.uint8)))
+        return found
+
+    def _constants(self, stored: Sequence[np.ndarray | None]) -> None:
+        """A launch that loads nothing, after the host has read memory: what it stores and is not zero are constants of its own."""
+        number = self.provenance.number(Origin(Kind.HOST, f"constants of {self.kernel}, after a read by the host"))
+        for words in self._stored(stored):
+            assert words.region is not None
+            places = words.places[words.bits(words.region.raw) != 0]
+            held = self.held[self.regions.index(words.region)]
+            _as_bytes(held.numbers, words.first, words.dtype)[places] = number
+
+    def _passed(self, given: list[_Words], stored: list[_Words], again: Callable[[Sequence[Any]], None]) -> list[_Words]:
+        """Of what was `stored` what is passed on of the `given`, with the origins of that."""
+        search = _Search(given, stored)
+        search.look([self._bits(each, self.before, self.values) for each in given], self._now(stored))
+        generator, integers = np.random.default_rng(0), True
+        while search.open:
+            values = list(self.values)
+            drawn = self._drawn(given, generator, values, integers)
+            try:
+                again(values)
+            except EmulatedFault:
+                if not integers or not any(_is_integer(each.dtype) for each in given):
+                    break  # what cannot be repeated is not cleared
+                integers = False  # by an integer the kernel finds an address
+                search.drop([_is_integer(each.dtype) for each in given])
+                continue
+            search.look(drawn, self._now(stored))
+        return search.found()
+
+    def _now(self, words: list[_Words]) -> list[np.ndarray]:
+        return [each.bits(each.region.raw) for each in words if each.region is not None]
+
+    def _bits(self, words: _Words, raws: Sequence[np.ndarray], values: Sequence[Any]) -> np.ndarray:
+        if words.region is None:
+            return np.array([values[place] for place in words.places.tolist()], np.float64).view(np.uint64)
+        return words.bits(raws[self.regions.index(words.region)])
+
+    def _drawn(self, given: list[_Words], generator: np.random.Generator, values: list[Any], integers: bool) -> list[np.ndarray]:
+        """Memory as before the launch, but for the words that it was `given`, which are drawn: their bits."""
+        for region, raw in zip(self.regions, self.before, strict=True):
+            region.raw[:] = raw
+        found = []
+        for each in given:
+            if _is_integer(each.dtype) and not integers:
+                found.append(self._bits(each, self.before, values))
+                continue
+            bits = _drawn(each.dtype, each.places.size, generator)
+            if each.region is None:
+                for place, value in zip(each.places.tolist(), bits.view(np.float64).tolist(), strict=True):
+                    values[place] = value
+            else:
+                _as_words(each.region.raw, each.first, each.dtype)[each.places] = bits
+            found.append(bits)
+        return found
+
+
+class _Search:
+    """Stored words that were equal to a given one in each launch so far, by a hash of all the words of either."""
+
+    def __init__(self, given: list[_Words], stored: list[_Words]) -> None:
+        self.given, self.stored = given, stored
+        self.left = [np.arange(each.places.size) for each in stored]  # of each the words that are left
+        self.hashes = [np.zeros(each.places.size, np.uint64) for each in stored]
+        forms = [(number, each.dtype, how) for number, each in enumerate(given) for how in ("cast", "same bits")]
+        types = {each.dtype for each in stored}
+        self.of = {(number, dtype, how): np.zeros(given[number].places.size, np.uint64)
+                   for number, own, how in forms for dtype in types
+                   if how == "cast" or (own is not dtype and own.itemsize == dtype.itemsize)}  # fmt: skip
+        pairs = sum(each.places.size for each in given) * sum(each.places.size for each in stored)
+        self.chance = RESOLUTION + log2(max(pairs, 1))
+        self.launches = 0
+
+    @property
+    def open(self) -> bool:
+        """Whether another launch may clear a word that is left."""
+        bits = [_entropy(each.dtype) for each, left in zip(self.stored, self.left, strict=True) if left.size]
+        return bool(bits) and self.launches <= ceil(self.chance / min(bits))
+
+    def drop(self, given: Sequence[bool]) -> None:
+        """Look no longer for those of the `given`."""
+        self.of = {key: hashes for key, hashes in self.of.items() if not given[key[0]]}
+        self._sift()
+
+    def look(self, given: list[np.ndarray], stored: list[np.ndarray]) -> None:
+        """Take in the bits of one launch: what it was given, and what it stored."""
+        for number, dtype, how in list(self.of):
+            bits = _cast(given[number], self.given[number].dtype, dtype) if how == "cast" else given[number]
+            if bits is None:
+                del self.of[number, dtype, how]
+                continue
+            self.of[number, dtype, how] = _mixed(self.of[number, dtype, how], bits)
+        for number, bits in enumerate(stored):
+            self.hashes[number] = _mixed(self.hashes[number], bits[self.left[number]])
+        self.launches += 1
+        self._sift()
+
+    def _sift(self) -> None:
+        for number, each in enumerate(self.stored):
+            like = [hashes for (_, dtype, _), hashes in self.of.items() if dtype is each.dtype]
+            equal = np.isin(self.hashes[number], np.concatenate(like)) if like else np.zeros(self.left[number].size, np.bool_)
+            self.left[number], self.hashes[number] = self.left[number][equal], self.hashes[number][equal]
+
+    def found(self) -> list[_Words]:
+        """The words that are left, with the origins of those that they are equal to."""
+        return [self._named(number, each) for number, each in enumerate(self.stored) if self.left[number].size]
+
+    def _named(self, number: int, each: _Words) -> _Words:
+        numbers = np.zeros(self.left[number].size, np.uint8)
+        for (given, dtype, _), hashes in self.of.items():
+            if dtype is each.dtype and hashes.size:
+                order = np.argsort(hashes)
+                at = order[np.minimum(np.searchsorted(hashes[order], self.hashes[number]), hashes.size - 1)]
+                np.copyto(numbers, self.given[given].numbers[at], where=hashes[at] == self.hashes[number])
+        return _Words(each.region, each.dtype, each.first, each.places[self.left[number]], numbers)
+
+
+def _as_words(raw: np.ndarray, first: int, dtype: torch.dtype) -> np.ndarray:
+    """(elements,) unsigned: a storage's bytes from `first` on."""
+    count = (raw.size - first) // dtype.itemsize
+    return raw[first : first + count * dtype.itemsize].view(UNSIGNED[dtype.itemsize])
+
+
+def _as_bytes(raw: np.ndarray, first: int, dtype: torch.dtype) -> np.ndarray:
+    """(elements, bytes of one) of a storage's bytes from `first` on."""
+    count = (raw.size - first) // dtype.itemsize
+    return raw[first : first + count * dtype.itemsize].reshape(count, dtype.itemsize)
+
+
+def _is_integer(dtype: torch.dtype) -> bool:
+    """Whether words of the type may be indices or addresses."""
+    return not dtype.is_floating_point and not dtype.is_complex
+
+
+def _entropy(dtype: torch.dtype) -> int:
+    """The bits by which two drawn words of the type differ for certain: those of the mantissa."""
+    if dtype is torch.bool:
+        return 1
+    if dtype.is_floating_point and dtype.itemsize > 1:
+        return 1 - round(log2(torch.finfo(dtype).eps))
+    return 3
+
+
+def _drawn(dtype: torch.dtype, count: int, generator: np.random.Generator) -> np.ndarray:
+    """(count,) unsigned bits of words of `dtype`: finite floats of both signs and many exponents, any integers."""
+    kind = UNSIGNED[dtype.itemsize]
+    if dtype is torch.bool:
+        return generator.integers(0, 2, count, np.uint8)
+    if dtype.is_floating_point and dtype is not torch.float8_e8m0fnu:
+        values = generator.uniform(1, 2, count) * 2.0 ** generator.integers(-4, 5, count) * generator.choice((-1.0, 1.0), count)
+        values = values.astype(np.float32).astype(np.float64)  # what an argument holds
+        with suppress(RuntimeError):
+            return torch.from_numpy(values).to(dtype).view(_SIGNED[dtype.itemsize]).numpy().view(kind)
+    return generator.integers(0, np.iinfo(kind).max, count, kind, endpoint=True)
+
+
+def _cast(bits: np.ndarray, dtype: torch.dtype, to: torch.dtype) -> np.ndarray | None:
+    """`bits` of `dtype` as words of another type, as torch converts them; None where it does not."""
+    if dtype is to:
+        return bits
+    try:
+        held = torch.from_numpy(bits.copy().view(f"i{bits.itemsize}" if bits.itemsize > 1 else "u1")).view(dtype).to(to)
+        return held.view(_SIGNED[to.itemsize]).numpy().view(UNSIGNED[to.itemsize])
+    except (RuntimeError, TypeError, NotImplementedError):
+        return None
+
+
+def _mixed(hashes: np.ndarray, bits: np.ndarray) -> np.ndarray:
+    """(n,) uint64: the hashes of words with one more."""
+    mixed = (hashes ^ (hashes >> np.uint64(29))) * _MIX + bits.astype(np.uint64) + np.uint64(1)
+    return mixed ^ (mixed >> np.uint64(32))
+
+
+__all__ = ["Launched"]
