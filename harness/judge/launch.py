@@ -95,7 +95,7 @@ def _launch_once(
                 allow_duplicate_rows=contract.either_row,
                 takes_cpu_tensors=False,
                 real_values=declared,
-                provenance=getattr(case, "sealed", False) and not far,
+                provenance=case.sealed and not far,
                 **followed,
             ) as device,
             _tuned(case, target) as told,
