@@ -195,16 +195,22 @@ def be_unreadable(channel: socket.socket) -> None:
 def execute(channel: socket.socket, confinement: Confinement) -> None:
     """An executor: a compiler that it forks, which may write and start programs; then itself, which may not."""
     ours, theirs = socket.socketpair()
-    if not os.fork():
+    if not (compiler := os.fork()):
         confinement.take_hold(COMPILER)
         with open("assembled", "w") as file:
             file.write(subprocess.run(["/bin/echo", "assembled"], capture_output=True, text=True).stdout)
         theirs.send(b"x")
-        os._exit(0)
-    confinement.take_hold()
+        time.sleep(60)
+    confinement.take_hold(may_signal=(compiler,))
     ours.recv(1)
     why = []
-    for tried in (lambda: open("left", "w"), os.fork, socket.socket):
+    for tried in (
+        lambda: os.kill(compiler, 9),
+        lambda: os.kill(os.getppid(), 0),
+        lambda: open("left", "w"),
+        os.fork,
+        socket.socket,
+    ):
         try:
             tried()
             why.append("")

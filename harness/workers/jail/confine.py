@@ -88,20 +88,22 @@ class SystemCalls:
         arguments = [pyseccomp.Arg(at, pyseccomp.MASKED_EQ, mask, value) for at, mask, value in conditions]
         self._filter.add_rule(pyseccomp.ALLOW, number, *arguments)
 
-    def take_hold(self) -> None:
-        """From here on this process, and all that it starts, make these calls only."""
+    def take_hold(self, may_signal: Sequence[int] = ()) -> None:
+        """From here on this process, and all that it starts, make these calls only, with signals to itself and to `may_signal`."""
         for name in syscalls.TO_ITSELF:
-            self._allow(name, (0, syscalls.WORD, os.getpid()))
+            for pid in (os.getpid(), *may_signal):
+                self._allow(name, (0, syscalls.WORD, pid))
         try:
             self._filter.load()
         except OSError as error:
             raise CannotConfine(f"seccomp: {error}") from None
 
 
-def confine(policy: Policy, places: Places, calls: SystemCalls | None, *, landlock: bool) -> None:
+def confine(policy: Policy, places: Places, calls: SystemCalls | None, *, landlock: bool, may_signal: Sequence[int] = ()) -> None:
     """Confine this process, which has one thread. CannotConfine where something does not take hold that should.
 
-    `calls` None and `landlock` False leave that out: on a kernel that has none, which the run says.
+    `calls` None and `landlock` False leave that out: on a kernel that has none, which the run says. `may_signal` are processes that
+    it started before and may still end; a process that runs nothing untrusted itself has some.
     """
     _called("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _limit(policy)
@@ -109,9 +111,9 @@ def confine(policy: Policy, places: Places, calls: SystemCalls | None, *, landlo
     if not policy.writes:  # it holds what the candidate must not read
         unreadable()
     if landlock:
-        _restrict_files(policy, places)
+        _restrict_files(policy, places, signals=bool(may_signal))
     if calls is not None:
-        calls.take_hold()
+        calls.take_hold(may_signal)
 
 
 def _limit(policy: Policy) -> None:
@@ -164,21 +166,22 @@ def rehearse(policy: Policy, places: Places) -> None:
         _rules(policy, places).close()
 
 
-def _restrict_files(policy: Policy, places: Places) -> None:
+def _restrict_files(policy: Policy, places: Places, *, signals: bool) -> None:
     try:
-        with _rules(policy, places) as rules:
+        with _rules(policy, places, signals=signals) as rules:
             rules.restrict()
     except landlockpy.LandlockError as error:
         raise CannotConfine(f"landlock: {error}") from None
 
 
-def _rules(policy: Policy, places: Places) -> Any:
-    """What the process may read and write, and nothing of others: no signal, no abstract socket, no TCP."""
+def _rules(policy: Policy, places: Places, *, signals: bool = False) -> Any:
+    """What the process may read and write, and nothing of others: no abstract socket, no TCP, without `signals` no signal."""
     fs = landlockpy.AccessFS
     read = fs.READ_FILE | fs.READ_DIR | (fs.EXECUTE if policy.processes else fs.NONE)
     write = read | fs.WRITE_FILE | fs.TRUNCATE | fs.REMOVE_DIR | fs.REMOVE_FILE | fs.MAKE_DIR | fs.MAKE_REG
     write |= fs.MAKE_FIFO | fs.MAKE_SYM | fs.REFER
-    rules = landlockpy.Ruleset(scoped=landlockpy.Scope.SIGNAL | landlockpy.Scope.ABSTRACT_UNIX_SOCKET)
+    scope = landlockpy.Scope
+    rules = landlockpy.Ruleset(scoped=scope.ABSTRACT_UNIX_SOCKET | (scope.NONE if signals else scope.SIGNAL))
     readable, listed = places.split()
     _allow(rules, readable, read)
     _allow(rules, listed, fs.READ_DIR)

@@ -46,6 +46,7 @@ timer_create timer_delete timer_getoverrun timer_gettime timer_settime
 ITSELF = """
 capget clock_getres clock_gettime getcpu getegid geteuid getgid getgroups getpgid getpgrp getpid getppid getpriority getrandom
 getresgid getresuid getrlimit getrusage getsid gettimeofday getuid setrlimit sysinfo time times uname
+wait4 waitid
 """.split()
 
 CHANNEL = """
@@ -55,7 +56,7 @@ getsockname getpeername getsockopt setsockopt recvfrom recvmsg recvmmsg sendmsg 
 
 ALWAYS = (*FILES, *MEMORY, *THREADS, *WAITING, *SIGNALS, *ITSELF, *CHANNEL)
 
-OF_A_PROCESS = ("execve", "execveat", "fork", "vfork", "wait4", "waitid")
+OF_A_PROCESS = ("execve", "execveat", "fork", "vfork")
 """What a process needs that starts others: the compilers of the host, on a real GPU."""
 
 WORD = 0xFFFFFFFF  # of an argument that the kernel takes as an int: what stands above it must not hide it

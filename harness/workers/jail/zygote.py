@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NoReturn
 
@@ -87,11 +87,14 @@ class Confinement:
     def __init__(self, setting: Setting, calls: SystemCalls | None) -> None:
         self._setting, self._calls = setting, calls
 
-    def take_hold(self, policy: Policy | None = None) -> None:
-        """With another policy than the zygote's where one is given, as the compiler of the executor has."""
+    def take_hold(self, policy: Policy | None = None, may_signal: Sequence[int] = ()) -> None:
+        """With another policy than the zygote's where one is given, as the compiler of the executor has.
+
+        `may_signal` are processes that this one started before, and may end.
+        """
         setting = self._setting
         calls = self._calls if policy is None or self._calls is None else SystemCalls(policy)
-        confine(policy or setting.policy, setting.places, calls, landlock=setting.landlock)
+        confine(policy or setting.policy, setting.places, calls, landlock=setting.landlock, may_signal=may_signal)
 
 
 @dataclass

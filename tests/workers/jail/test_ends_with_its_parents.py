@@ -31,12 +31,12 @@ time.sleep(60)
 
 
 @pytest.fixture(params=["jailed", "bare"])
-def run(request: pytest.FixtureRequest) -> Iterator[tuple[subprocess.Popen, int, socket.socket]]:
+def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[subprocess.Popen, int, socket.socket]]:
     """A run with one process in a jail: the run, the number of the jail, and our end of the process's channel."""
     ours, theirs = socket.socketpair()
     ours.settimeout(20)
     program = [sys.executable, "-c", RUN, str(ROOT / "tests"), request.param, str(theirs.fileno()), f"{FUNCTIONS}:wait"]
-    path = os.environ | {"PYTHONPATH": str(IMPORTED_FROM)}
+    path = os.environ | {"PYTHONPATH": str(IMPORTED_FROM), "TMPDIR": str(tmp_path)}
     with subprocess.Popen(program, stdout=subprocess.PIPE, pass_fds=[theirs.fileno()], env=path) as run, ours:
         theirs.close()
         assert run.stdout is not None
