@@ -76,6 +76,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--secret", default="", metavar="HEX", help="of a sealed run: the secret that an earlier one revealed, for the same draws"
     )
+    parser.add_argument(
+        "--accept-claims", action="store_true", help="a sealed launcher may be asked as little as its claims and requires say"
+    )
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
     parser.add_argument(
         "--timeout",
@@ -120,6 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
     if goes_on:
         arguments, journal, past = resume.take_up(arguments, defaults())
     asked = checked(arguments)
+    asked = [replace(source, accepted=source.accepted or arguments.accept_claims) for source in asked]
     secret = None
     if any(source.sealed for source in asked):
         secret = secret_draws.take_up(journal) if goes_on else Secret.begin(arguments.secret)

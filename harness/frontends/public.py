@@ -155,7 +155,7 @@ def test(
             check_sealed(sealed, kernel)
             address = launcher.address
             begin(address, folders, said=launcher if claims is not None or requires is not None else None)
-        return CaseSource(like, target, launcher=address, search_path=folders, sealed=sealed)
+        return CaseSource(like, target, launcher=address, search_path=folders, sealed=sealed, accepted=requires is not None)
 
     made = as_test(launcher.__name__, source, str(namespace.get("__name__")), f"{launcher.__name__}, like {like}.")
     made.__launcher__ = launcher  # type: ignore[attr-defined]

@@ -69,6 +69,13 @@ FAR_CLAIM = {FAR: "rows so far apart that offsets pass 2^31 elements"}
 FAR_PAD = 1 << 20  # elements after each row, from which on a case is far
 
 
+def unlimited(*operands: Any) -> None:
+    """A launcher that says nothing of itself, which nobody calls: what it is asked is a kernel's plain list."""
+
+
+UNLIMITED = f"{__name__}:unlimited"
+
+
 def claims_far(launcher: str) -> bool:
     """Whether the launcher at address `launcher` claims `FAR`, whatever else it claims."""
     said = getattr(load(launcher), "claims", None) or ()

@@ -19,7 +19,7 @@ from bitverdict.harness.judge.first_launch import Shown
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
-from bitverdict.harness.model.launcher_limits import FAR_PAD, claimed, narrowed_by
+from bitverdict.harness.model.launcher_limits import FAR_PAD, UNLIMITED, claimed, narrowed_by
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.session.secret_draws import Secret
 
@@ -52,6 +52,7 @@ class CaseSource:
     keeps: Callable[[Case], bool] | None = None  # whether a case is asked for; None: all are
     selected: str = ""  # what chose them, for a person
     sealed: bool = False  # a process of its own imports the launcher; what is called twice is called a third time
+    accepted: bool = False  # what the launcher says of itself was said, or accepted, by the user
     secret: Secret | None = None  # what the draws and all seeds depend on, in the place of `seed`
 
     @property
@@ -156,6 +157,13 @@ class CaseSource:
         asked = [*enumerate(cases), *((place, replace(cases[place % len(cases)], calls=1)) for place in more)]
         tuned = [replace(case, tuning=f"config {place}") for place, case in asked]
         return [*tuned, replace(cases[min(1, len(cases) - 1)], calls=1, tuning="runs")] if runs else tuned
+
+    def plain(self) -> list[Case]:
+        """The required cases of a launcher that says nothing of itself; none where the cases are chosen by name."""
+        if not self.launcher or self.only is not None:
+            return []
+        source = replace(self, launcher=UNLIMITED, tuning="first", shown=None, before=(), secret=None, sealed=False)
+        return source.required()
 
     def narrowed(self) -> list[str]:
         """What the launcher's `claims` and `requires` leave out, a sentence each."""

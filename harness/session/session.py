@@ -144,7 +144,7 @@ class Session:
         deadlines = Deadlines(self.profile.seconds, self.past, self.pool.journal, self.clock)
         served = self._shown([source for source in sources if self._serves(source)])
         for source in served:
-            self.tally.scope.narrow(source.name, source.narrowed())
+            self._limits(source)
         required = [source.required(whole=self.profile.whole)[: self.max_cases] for source in served]
         for source, cases in zip(served, required, strict=True):
             self.tally.require(source.name, source.target.name, cases)
@@ -157,6 +157,13 @@ class Session:
         again = enumerate(order, 1) if self.past.begun else ()  # of two cases out at once the later may be in the journal alone
         earlier = max((place for place, (case, target) in again if self.past.dealt(target.name, case)), default=0)
         yield from deadlines.until_enough("enough", order, least=earlier)
+
+    def _limits(self, source: CaseSource) -> None:
+        """Count what the launcher of `source` is not asked."""
+        self.tally.scope.narrow(source.name, source.narrowed())
+        if plain := source.plain():
+            strict = source.sealed and not source.accepted
+            self.tally.completeness.take(source.name, source.target, source.contract, plain, source.required(), strict=strict)
 
     def _dealt(self, sources: Sequence[CaseSource], cases: Sequence[list[Case]]) -> list[tuple[Case, Target]]:
         """The cases of all sources in turns, each with its target; observers are told how many they are."""
@@ -207,6 +214,7 @@ class Session:
             return None
         cache = self._known[source.address, source.target.name] = VerdictCache(lambda case: self._judged(source, case))
         source = self._shown([source])[0]
+        self._limits(source)
         required = source.required(whole=self.profile.whole)[share::shares]
         self.tally.require(source.name, source.target.name, required)
 

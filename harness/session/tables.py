@@ -142,7 +142,7 @@ def show(shown: Console, tally: Tally, *, coverage: bool = False, whole: bool = 
     """The table, and the lines below it to the last one. `whole`: a table that is not folded."""
     shown.print(table(tally, whole=whole))
     folded = [f"a line a contract; -v for {len(tally.rows)} lines"] if is_folded(tally) and not whole else []
-    for line in (*folded, *LEGEND, *not_run_lines(tally), *tally.scope.lines()):
+    for line in (*folded, *LEGEND, *not_run_lines(tally), *tally.scope.lines(), *tally.completeness.lines()):
         shown.print(line, markup=False, style="dim", soft_wrap=True)
     if coverage:
         shown.print("\n".join(coverage_lines(tally)), markup=False)

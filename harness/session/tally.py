@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.session.completeness import Completeness
 from bitverdict.harness.session.scope import Scope
 
 MOST_INCONCLUSIVE = 0.05  # of the cases of one contract on one target that ran; beyond it they have not been judged
@@ -79,6 +80,7 @@ class Tally:
     inconclusive: Counter = field(default_factory=Counter)  # why, first line -> cases
     left_out: Counter = field(default_factory=Counter)  # contract, target and why -> cases that a run did not go on to
     scope: Scope = field(default_factory=Scope)
+    completeness: Completeness = field(default_factory=Completeness)
     errors: Counter = field(default_factory=Counter)  # message and place of each error -> cases
     cancelled: bool = False
     stopped: str = ""  # by what, where the machine did not let the run go on
@@ -95,6 +97,7 @@ class Tally:
             self.left_out[f"{contract} on {target}: {verdict.message}"] += 1
             return
         self.scope.count(case, contract, target, verdict)
+        self.completeness.count(case, contract, target, verdict)
         dtype = str(classes.get("dtype", ""))
         row = self.rows.setdefault((contract, target, dtype), Row(contract, target, dtype))
         row.decisions[verdict.decision] += 1
@@ -139,7 +142,7 @@ class Tally:
         """The exit status of a run, and of a pytest node: `PASS` passes, `NOTHING_RAN` is a skip, any other fails."""
         if self.total(Decision.FAIL):
             return FAIL
-        if not self.ran and not self.cancelled and not self.stopped:
+        if not self.ran and not self.cancelled and not self.stopped and not self.completeness.open():
             return NOTHING_RAN
         return INCONCLUSIVE if self.open() else PASS
 
@@ -157,7 +160,7 @@ class Tally:
             if required or inconclusive > MOST_INCONCLUSIVE * ran:
                 of_them = f", {required} of them of the required cases" if required else ""
                 said.append(f"{inconclusive} of {ran} cases of {contract} on {target} are inconclusive{of_them}")
-        return said
+        return said + self.completeness.open()
 
     def by_place(self) -> dict[tuple[str, str], Counter]:
         """(contract, target) -> how many cases came to each decision."""
@@ -172,7 +175,8 @@ class Tally:
         numbers = {decision: self.total(decision) for decision in Decision} | {Decision.CANCELLED: self.left_out.total()}
         counts = ", ".join(f"{number} {decision}" for decision, number in numbers.items() if number)
         text = f"{self.ran} cases judged, {words:,} output words compared: {counts or 'nothing ran'}"
-        return "; ".join([text, *self.open()])
+        left_out = self.completeness.sentence()
+        return "; ".join([text, *([left_out] if left_out else []), *self.open()])
 
     def to_json(self) -> dict:
         rows = [
@@ -207,6 +211,7 @@ class Tally:
             "advice": dict(self.advice),
             "cancelled": dict(self.left_out),
             "scope": self.scope.to_json(),
+            "completeness": self.completeness.to_json(),
         }
 
 
