@@ -139,6 +139,7 @@ def _launch_once(
             f"poison of {name}": poison_word(guard.poison.output, word.dtype.itemsize) for name, word in seen.outputs.items()
         }
         seen.recorded |= contract.recorded(case) | ({"poison": guard.poison.output} if contract.any_launcher else {})
+        seen.recorded["digests"] = {name: hashlib.blake2b(word, digest_size=8).hexdigest() for name, word in seen.outputs.items()}
     return seen
 
 

@@ -1,0 +1,114 @@
+"""Honest launchers pass sealed exactly as unsealed: each judged both ways on one emulated target, case by case.
+
+Run: `python benchmarks/sealed_honest.py [--cases 4] [--target emulated:sm_90] [--jobs N] [NAME ...]`. The launchers are those of
+`tests/support/honest_launchers/listed.py`; NAME is a part of the name of one. Compared are decision, outcome, message, the count of
+words and their digests, and the line. Exit status 1 where a launcher differs in any of its cases, or cannot be judged sealed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.model.verdict import Decision, Verdict, normalised
+from bitverdict.harness.workers.pool import WorkerPool
+from tests.support.honest_launchers.listed import Honest, listed
+
+CASES = 4
+
+
+def compared(verdict: Verdict) -> dict[str, object]:
+    """What of a verdict must not hang on whether the launcher was sealed."""
+    return {
+        "decision": str(verdict.decision),
+        "outcome": str(verdict.outcome),
+        "message": normalised(verdict.message),
+        "words": verdict.words,
+        "digests": verdict.recorded.get("digests", {}),
+        "location": Path(verdict.location).name,
+    }
+
+
+def differing(sealed: Verdict, unsealed: Verdict) -> dict[str, tuple[object, object]]:
+    """(sealed, unsealed) of each that differs."""
+    one, other = compared(sealed), compared(unsealed)
+    return {name: (one[name], other[name]) for name in one if one[name] != other[name]}
+
+
+def cases_of(honest: Honest, there: Target, most: int) -> list[Case]:
+    """The first cases of a launcher, sealed, from all over its required ones."""
+    cases = honest.source(there).required()
+    step = max(len(cases) // most, 1)
+    return cases[::step][:most]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--cases", type=int, default=CASES)
+    parser.add_argument("--target", default="emulated:sm_90")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    arguments = parser.parse_args()
+    there = target(arguments.target)
+    same, differ, begun = Counter[str](), Counter[str](), time.monotonic()
+    decisions, cases = Counter[str](), 0
+    with tempfile.TemporaryDirectory() as folder, WorkerPool(jobs=arguments.jobs) as pool:
+        chosen = [each for each in listed(Path(folder)) if not arguments.names or any(n in each.name for n in arguments.names)]
+
+        def work() -> Iterator[tuple[Honest, Case | UsageError | str]]:
+            for honest in chosen:
+                try:
+                    if lacking := honest.source(there).unserved:
+                        yield honest, lacking
+                        continue
+                    for case in cases_of(honest, there, arguments.cases):
+                        yield honest, case
+                except UsageError as error:
+                    yield honest, error
+
+        def judged(item: tuple[Honest, Case | UsageError | str], place: int) -> tuple[Honest, str, str]:
+            honest, case = item
+            if isinstance(case, UsageError):
+                return honest, f"cannot be judged: {case}", ""
+            if isinstance(case, str):
+                return honest, "", case
+            sealed = pool.judge(case, there, place=place)
+            unsealed = pool.judge(replace(case, sealed=False), there, place=place)
+            found = differing(sealed, unsealed)
+            said = "".join(f"\n    {name}: sealed {one!r:.300}, unsealed {other!r:.300}" for name, (one, other) in found.items())
+            return honest, f"{case.to_json()}{said}"[-1500:] if found else "", str(unsealed.decision)
+
+        bad: dict[str, str] = {}
+        seen: dict[str, str] = {}
+        for honest, difference, decision in pool.spread(work(), judged):
+            seen[honest.name] = honest.group
+            cases += 1
+            decisions[decision or "cannot be judged"] += 1
+            if difference and honest.name not in bad:
+                bad[honest.name] = difference
+                print(f"{honest.group}: {honest.name}\n  {difference}", flush=True)
+        for name, group in seen.items():
+            (differ if name in bad else same)[group] += 1
+    print(f"\n{'group':24s} {'same':>5s} {'differ':>7s}")
+    for group in dict.fromkeys([*same, *differ]):
+        print(f"{group:24s} {same[group]:5d} {differ[group]:7d}")
+    told = ", ".join(f"{count} {decision}" for decision, count in decisions.most_common())
+    print(f"{same.total()} of {same.total() + differ.total()} launchers are judged alike, by {cases} cases unsealed: {told}")
+    print(f"on {there.name}, {time.monotonic() - begun:.0f} s")
+    return int(differ.total() > 0 or decisions[str(Decision.PASS)] == 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

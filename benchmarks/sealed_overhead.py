@@ -1,0 +1,92 @@
+"""What a sealed case costs beside the same case unsealed: paired, interleaved, in warm workers, on one core each.
+
+Run: `python benchmarks/sealed_overhead.py [--cases 2] [--turns 5] [--target emulated:sm_90] [NAME ...]`. A drawn sample of
+`tests/support/honest_launchers/listed.py` is judged; NAME is a part of the name of one. Each case is judged once both ways first:
+that starts workers, imports, compiles and translates, and is told apart. Then both ways take turns. The ratio of a case is the
+median of its sealed times by the median of the others. Printed are the ratios, their median, quartiles and the ratio of the sums.
+Exit status 1 where the ratio of the sums is above `GOAL`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.sealed_honest import cases_of
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.workers.pool import WorkerPool
+from tests.support.honest_launchers.listed import Honest, listed
+
+GOAL = 1.20
+SAMPLE, SEED = 4, 17  # launchers of each group, and what draws them
+
+
+def sample(chosen: list[Honest], names: list[str]) -> list[Honest]:
+    """Those whose name holds one of `names`; without any, some of each group."""
+    if names:
+        return [each for each in chosen if any(name in each.name for name in names)]
+    draw, found = random.Random(SEED), list[Honest]()
+    for group in dict.fromkeys(each.group for each in chosen):
+        own = [each for each in chosen if each.group == group]
+        found += draw.sample(own, min(SAMPLE, len(own)))
+    return found
+
+
+def timed(pool: WorkerPool, case: Case, there: Target) -> tuple[float, dict[str, float]]:
+    """(seconds, those of each part) of one case."""
+    begun = time.perf_counter()
+    verdict = pool.judge(case, there)
+    return time.perf_counter() - begun, verdict.seconds
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--cases", type=int, default=2)
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--target", default="emulated:sm_90")
+    arguments = parser.parse_args()
+    there = target(arguments.target)
+    ratios, sums, first, parts = list[float](), [0.0, 0.0], [0.0, 0.0], dict[str, list[float]]()
+    print(f"{'launcher':36s} {'sealed ms':>10s} {'unsealed':>9s} {'ratio':>6s}   first sealed, unsealed s")
+    with tempfile.TemporaryDirectory() as folder, WorkerPool(jobs=1) as pool:
+        for honest in sample(listed(Path(folder)), arguments.names):
+            source = honest.source(there)
+            for sealed in [] if source.unserved else cases_of(honest, there, arguments.cases):
+                ways = sealed, replace(sealed, sealed=False)
+                begun = [timed(pool, way, there)[0] for way in ways]
+                times: list[list[float]] = [[], []]
+                for turn in range(arguments.turns):
+                    for place in (0, 1) if turn % 2 else (1, 0):
+                        took, told = timed(pool, ways[place], there)
+                        times[place].append(took)
+                        for name, seconds in told.items():
+                            parts.setdefault(name, [0.0, 0.0])[place] += seconds
+                one, other = (statistics.median(each) for each in times)
+                ratios.append(one / other)
+                for place, took in enumerate((one, other)):
+                    sums[place] += took
+                    first[place] += begun[place]
+                print(f"{honest.name:36s} {1e3 * one:10.1f} {1e3 * other:9.1f} {one / other:6.2f}   {begun[0]:.1f}, {begun[1]:.1f}")
+                sys.stdout.flush()
+    low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else (ratios[0],) * 3
+    whole = sums[0] / sums[1]
+    print(f"\n{len(ratios)} cases on {there.name}, {arguments.turns} turns each")
+    print(f"ratio of a case: median {middle:.2f}, quartiles {low:.2f} and {high:.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
+    print(f"ratio of the sums: {whole:.2f} ({1e3 * sums[0]:.0f} ms sealed, {1e3 * sums[1]:.0f} ms unsealed); goal {GOAL:.2f}")
+    print(f"first of each, with starts, imports, compilation, translation: {first[0]:.1f} s sealed, {first[1]:.1f} s unsealed")
+    print("parts (s, all turns, sealed and unsealed): " + ", ".join(f"{n} {a:.2f} {b:.2f}" for n, (a, b) in parts.items()))
+    return int(whole > GOAL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

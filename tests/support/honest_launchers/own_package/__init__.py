@@ -1,0 +1,3 @@
+"""A package of a user's."""
+
+BLOCK_SIZE = 128
