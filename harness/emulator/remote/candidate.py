@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from triton import knobs
 
 from bitverdict.harness.emulator.autotuning import Tuned
 from bitverdict.harness.emulator.cuda_tensors import ELSEWHERE, tensors_in
@@ -48,6 +49,7 @@ def serve_candidate(channel: Channel, load: Load, told: Told) -> None:
     """
     served = _Candidate(channel, load, told)
     ELSEWHERE.append(served.memory)  # between calls too: what a thread then asks is told, and not done
+    torch.backends.mkldnn.set_flags(False)  # its operators are the CPU's own: the executor runs those that a GPU has too
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # as in `judge.launch`
     while True:
         try:
@@ -115,7 +117,7 @@ class _Candidate:
         called = self.objects[request["object"]]
         if request["method"]:
             called = getattr(called, request["method"])
-        with self._entered(request) as device, _random(request, decode, encode) as random:
+        with self._entered(request) as device, _random(request, decode, encode) as random, _compilations() as compiled:
             args, kwargs = decode(request["args"]), decode(request["kwargs"])
             with torch.set_grad_enabled(request["gradients"]):
                 made = for_the_launcher(called, *args, **kwargs)
@@ -126,12 +128,13 @@ class _Candidate:
             except NotSent as error:
                 raise TypeError(f"the launcher returned what cannot be handed over: {error}") from error
             self._with_graph(request["call"], [*args, *kwargs.values()], made)
-        return {"result": result, "tuned": [_chosen(each) for each in device.tuned], **random()}
+        return {"result": result, "tuned": [_chosen(each) for each in device.tuned], "compiled": compiled, **random()}
 
     @contextmanager
     def _entered(self, request: dict[str, Any]) -> Iterator[DistantDevice]:
         """The emulated GPU of a call answers, and its launches go to the executor."""
-        said, self.memory.link.call = request["device"], request["call"]
+        said, link = request["device"], self.memory.link
+        link.call, link.tells_lines = request["call"], said["tells_lines"]
         options = LaunchOptions(takes_cpu_tensors=said["takes_cpu_tensors"], follows_pointers=False)
         with driven(DistantDevice(self.memory, said["arch"], said["schedule"], options), said["tuning"]) as device:
             yield device  # type: ignore[misc]
@@ -158,6 +161,17 @@ def _random(request: dict[str, Any], decode: Any, encode: Any) -> Iterator[Calla
     """Torch's random numbers go on from where those of the process that calls are."""
     torch.default_generator.set_state(decode(request["random"]))
     yield lambda: {"random": encode(torch.default_generator.get_state())}
+
+
+@contextmanager
+def _compilations() -> Iterator[list[int]]:
+    """The microseconds of each compilation, by the compiler's own account."""
+    found: list[int] = []
+    knobs.compilation.listener = lambda **told: found.append(int(told["times"].total))
+    try:
+        yield found
+    finally:
+        knobs.compilation.listener = None
 
 
 def _chosen(each: Tuned) -> dict[str, Any]:

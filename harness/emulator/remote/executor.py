@@ -14,9 +14,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import torch
+from triton import knobs
 
 from bitverdict.harness.emulator.autotuning import Tuned
 from bitverdict.harness.emulator.cuda_runtime import entered_device
@@ -77,6 +79,7 @@ class Candidate:
                 made = self._decoder()(answer.get("result"))
                 device.tuned.extend(_tuned(answer.get("tuned")))
                 self._go_on(answer.get("random"))
+                _tell_compilations(answer.get("compiled"))
         wanted = [each for each in tensors_in([args, kwargs]) if each.requires_grad]
         return _differentiable(self, call, wanted, made, self.served.moving) if wanted and self.served.moving else made
 
@@ -120,8 +123,10 @@ class Candidate:
         try:
             yield
         except ChannelClosed as error:
+            self.channel.broken = str(error)
             raise CandidateGone(str(error), died=True) from error
         except WireError as error:
+            self.channel.broken = str(error)
             raise CandidateGone(f"the candidate's process sent what cannot be: {error}", died=False) from error
 
     def after_return(self) -> str:
@@ -252,6 +257,7 @@ def _about(device: Device) -> dict[str, Any]:
         "schedule": device.schedule_text,
         "tuning": device.tuning,
         "takes_cpu_tensors": device.options.takes_cpu_tensors,
+        "tells_lines": device.origins is not None,
     }
 
 
@@ -302,6 +308,13 @@ def _tuned(said: Any) -> list[Tuned]:
         )
         for each in map(_record, listing(said, MOST_CHOICES))
     ]
+
+
+def _tell_compilations(said: Any) -> None:
+    """Tell whoever listens to Triton's compilations of those over there, in microseconds."""
+    for each in listing(said, MOST_CHOICES):
+        if (listener := knobs.compilation.listener) is not None:
+            listener(times=SimpleNamespace(total=whole(each)))
 
 
 def _record(said: Any) -> dict[str, Any]:

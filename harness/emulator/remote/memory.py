@@ -7,12 +7,14 @@ to the executor, by the operator's name in torch's schema.
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any
 
 import torch
 
-from bitverdict.harness.emulator.cuda_tensors import CPU, CudaTensor, unanswered
+from bitverdict.harness.emulator.cuda_tensors import CPU, CUDA, CudaTensor
 from bitverdict.harness.emulator.faults import EmulatedFault, for_the_launcher, raise_for_the_launcher
+from bitverdict.harness.emulator.memory.provenance import launcher_line
 from bitverdict.harness.emulator.remote.channel import Channel
 from bitverdict.harness.emulator.remote.errors import WireError
 from bitverdict.harness.emulator.remote.wire import DTYPES, Decoder, Encoder, NotSent
@@ -47,6 +49,7 @@ class Link:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.call = 0  # the number of the call that runs; 0: none does
+        self.tells_lines = False  # each question says which line of the launcher's asks
         self.released: list[int] = []  # handles that nobody holds any more
         self.programs: dict[bytes, int] = {}  # tile programs that the executor has
         self._asking = threading.RLock()
@@ -64,6 +67,8 @@ class Link:
                 self.channel.send({"ask": what, "call": 0, **{name: fields[name] for name in _TOLD_LATE if name in fields}})
                 raise_for_the_launcher(RuntimeError(f"{what}: the call of the launcher has returned"))
             header = {"ask": what, "call": self.call, **fields}
+            if self.tells_lines:
+                header["at"] = launcher_line()
             if self.released:
                 gone, self.released = self.released, []
                 header["released"] = gone
@@ -77,30 +82,23 @@ class Link:
         return answer, held
 
 
-class Storage:
-    """What `untyped_storage()` tells of one that lies in the executor."""
+class Storage(torch.UntypedStorage):
+    """What `untyped_storage()` gives of one that lies in the executor: its size and its address, and no bytes."""
 
-    device = torch.device("cuda", 0)
+    address: int
 
-    def __init__(self, number: int, size: int, address: int) -> None:
-        self._cdata, self._size, self._address = number, size, address
+    @classmethod
+    def of(cls, size: int, address: int) -> Storage:
+        made: Storage = cls(size, device="meta")
+        made.address = address
+        return made
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return CUDA
 
     def data_ptr(self) -> int:
-        return self._address
-
-    def nbytes(self) -> int:
-        return self._size
-
-    size = __len__ = nbytes
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Storage) and other._cdata == self._cdata
-
-    def __hash__(self) -> int:
-        return hash(self._cdata)
-
-    def __getattr__(self, name: str) -> Any:
-        raise unanswered(f"UntypedStorage.{name}")
+        return self.address
 
 
 class Distant:
@@ -116,7 +114,7 @@ class Distant:
         """It is as `said` now."""
         self.dtype = DTYPES[said["dtype"]]
         self.shape, self.strides, self.offset = torch.Size(said["size"]), tuple(said["stride"]), said["offset"]
-        self.address, self.storage = said["address"], Storage(*said["storage"])
+        self.address, self.storage = said["address"], self.memory.storage(*said["storage"])
 
     def __del__(self) -> None:
         self.memory.link.released.append(self.number)
@@ -169,6 +167,14 @@ class RemoteMemory:
 
     def __init__(self, link: Link) -> None:
         self.link = link
+        self.storages: weakref.WeakValueDictionary[tuple[int, int, int], Storage] = weakref.WeakValueDictionary()
+
+    def storage(self, number: int, size: int, address: int) -> Storage:
+        """The one storage of that number in the executor."""
+        found = self.storages.get((number, size, address))
+        if found is None:
+            found = self.storages[number, size, address] = Storage.of(size, address)
+        return found
 
     # -- both ways -------------------------------------------------------------------------------------------------------------
     def encoder(self, other: Any = None) -> Encoder:

@@ -1,7 +1,7 @@
 """Which of torch's operators the executor runs for a candidate, by name in torch's schema.
 
-Operators of `aten` only. Those that read files, take addresses, trust their arguments, or are torch's own insides are refused: an
-index out of bounds that nobody checks would write memory that is not the candidate's.
+Operators of `aten` only. Those that read files, take addresses, trust their arguments, or are torch's own insides are refused by
+name: an index out of bounds that nobody checks would write memory that is not the candidate's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from bitverdict.harness.emulator.remote.errors import WireError
+from bitverdict.harness.emulator.faults import EmulatedFault
 
 _NAME = re.compile(r"aten\.([A-Za-z0-9_]{1,80})\.([A-Za-z0-9_]{1,80})")
 INSIDE = frozenset(
@@ -34,23 +34,31 @@ _REFUSED_STARTS = (
 )  # fmt: skip
 
 
+_DUNDER = re.compile(r"__i?[a-z]+__")  # of Python's operators: __and__, __ilshift__
+ALLOWED = frozenset({"aten.set_.source_Tensor"})
+
+
 @lru_cache(maxsize=4096)
 def operator(name: str) -> Any:
-    """The operator that `name` ("aten.add.Tensor") leads to. WireError for one that is not run for a candidate."""
+    """The operator that `name` ("aten.add.Tensor") leads to. EmulatedFault, by name, for one that is not run for a candidate."""
     found = _NAME.fullmatch(name)
     if found is None:
-        raise WireError(f"operator {name!r:.100}: must be one of aten, as aten.add.Tensor")
+        raise _refused(name[:200])
     base, overload = found.groups()
-    foreach = base.startswith("_foreach_")
-    if not foreach and (base in REFUSED or base.startswith(_REFUSED_STARTS) or (base.startswith("_") and base not in INSIDE)):
-        raise WireError(f"operator {name}: is not run for a launcher")
+    inside = base.startswith("_") and base not in INSIDE and not base.startswith("_foreach_") and not _DUNDER.fullmatch(base)
+    if name not in ALLOWED and (inside or base in REFUSED or base.startswith(_REFUSED_STARTS)):
+        raise _refused(name)
     packet = getattr(torch.ops.aten, base, None)
     if packet is None or overload not in packet.overloads():
-        raise WireError(f"operator {name}: torch {torch.__version__} has none")
+        raise _refused(name)
     made = getattr(packet, overload)
     if any(argument.name == "unsafe" for argument in made._schema.arguments):
-        raise WireError(f"operator {name}: is not run for a launcher")
+        raise _refused(name)
     return made
+
+
+def _refused(name: str) -> EmulatedFault:
+    return EmulatedFault("error", f"torch operator {name!r}: is not run for a launcher in a process of its own")
 
 
 __all__ = ["operator"]

@@ -47,6 +47,8 @@ MOST_LATE = 100  # questions after a return that are told
 MOST_PROGRAM = 64 << 20  # bytes of one
 READ_BY = ("a copy to the host", "tolist", "numpy", "print")
 _RANDOM = torch.Tag.nondeterministic_seeded
+_TELLING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+"""Of operators whose results say something of the words, though they are no tensors, or by their shape."""
 
 
 class Served:
@@ -62,11 +64,14 @@ class Served:
         self.moving: list[torch.Tensor] = []  # what the last call returned that has gradients
         self._call, self._numbered = 0, 0
         self._late: list[str] = []
+        self._at = ""  # the launcher's line of the question that is answered
 
     @contextmanager
     def during(self, call: int, device: Device) -> Iterator[None]:
         """Questions of the call numbered `call` are answered by `device`; a fault of it outweighs whatever else comes."""
-        self._call, self.device = call, device
+        self._call, self.device, self._at = call, device, ""
+        if device.origins is not None:
+            device.origins.where = lambda: self._at
         before = len(device.findings)
         try:
             yield
@@ -106,6 +111,7 @@ class Served:
             return
         for number in listing(frame.get("released", [])):
             self._release(number)
+        self._at = text(frame.get("at", ""), 1000)
         serve = _QUESTIONS.get(what)
         if serve is None:
             raise WireError(f"question {what!r}: there is none")
@@ -170,19 +176,23 @@ class Served:
         function = operator(text(frame.get("operator"), 200))
         args, kwargs = self._given(frame, decode)
         written = [args[place] if place < len(args) else kwargs.get(name) for place, name in written_by(function)]
+        by = function._schema.name.split("::")[-1]
         with torch._C.DisableTorchFunction(), torch.no_grad(), self._random(frame, decode, encode, function) as random:
-            made = for_the_launcher(CudaTensor.__torch_dispatch__, function, (), args, kwargs)
+            try:
+                made = for_the_launcher(CudaTensor.__torch_dispatch__, function, (), args, kwargs)
+            except Exception:
+                self._known(args, kwargs, by)  # what torch refuses may hang on the words
+                raise
+        if not _TELLING.isdisjoint(function.tags):
+            self._known(args, kwargs, by)
+        if any(type(each) is not CudaTensor for each in written):
+            for each in tensors_in((args, kwargs)):
+                if type(each) is CudaTensor:
+                    _left(each, "a copy to the host")
         if not written:
             return {"result": encode(made), **random()}
-        told: list[Any] = []
-        for each in written:
-            if type(each) is CudaTensor:
-                told.append(_lying(each) if torch.Tag.inplace_view in function.tags else None)
-            else:
-                told.append(encode(each))  # of the CPU: the candidate's own has these words now
-                for source in tensors_in((args, kwargs)):
-                    if type(source) is CudaTensor:
-                        _left(source, "a copy to the host")
+        placed = torch.Tag.inplace_view in function.tags
+        told = [(_lying(each) if placed else None) if type(each) is CudaTensor else encode(each) for each in written]
         return {"written": told, **random()}
 
     def construct(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
@@ -298,6 +308,15 @@ class Served:
         finally:
             after.append(torch.default_generator.get_state())
             torch.default_generator.set_state(before)
+
+    def _known(self, args: tuple, kwargs: dict, by: str) -> None:
+        """The candidate's process knows something of the words of each tensor, where their origins are followed."""
+        origins = None if self.device is None else self.device.origins
+        if origins is None:
+            return
+        for each in tensors_in((args, kwargs)):
+            if type(each) is CudaTensor:
+                origins.left(each.inner, by)
 
     def _program(self, frame: dict[str, Any], decode: Decoder) -> bytes:
         number, sent = whole(frame.get("program"), 0, MOST_PROGRAMS), frame.get("sent")

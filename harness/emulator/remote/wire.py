@@ -69,7 +69,8 @@ class Encoder:
             return self.tensor(tensor)
         if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
             raise NotSent(f"a tensor of {tensor.device} and {tensor.layout} cannot be handed to the other process")
-        flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+        flat = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        flat = flat.as_strided((flat.numel(),), (1,))  # of one element, whatever its strides say
         self.buffers.append(flat.view(torch.uint8).numpy() if flat.numel() else b"")
         said = {"host": len(self.buffers) - 1, "dtype": _name(tensor.dtype), "size": list(tensor.shape)}
         return said | ({"grad": True} if tensor.requires_grad else {})
@@ -105,7 +106,7 @@ _SAID: tuple[tuple[Any, Callable[[Encoder, Any], Any]], ...] = (
     (str, lambda own, value: str(value)),
     (list, lambda own, value: [own(each) for each in value]),
     (dict, lambda own, value: {"dict": [[own(key), own(each)] for key, each in value.items()]}),
-    (torch.Tensor, Encoder.host),
+    (torch.Tensor, Encoder.laid),
     (torch.dtype, lambda own, value: {"dtype": _name(value)}),
     (torch.device, lambda own, value: {"device": str(value)}),
     (torch.layout, lambda own, value: {"layout": _name(value)}),
