@@ -198,6 +198,20 @@ def how(status: int) -> str:
     return f"ended with exit status {os.waitstatus_to_exitcode(status)}"
 
 
+def wait_ready(address: str, seconds: float = STARTED_WITHIN) -> None:
+    """Wait until the zygote at `address` has imported all, which must not take the time of a case. JailDied where it does not."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+        connection.settimeout(seconds)
+        try:
+            connection.connect(address)
+            connection.send(b'{"ready": true}')
+            answer = connection.recv(MESSAGE)
+        except OSError as error:
+            raise JailDied(f"the jail does not answer within {seconds:g} s ({error})") from None
+    if not answer:
+        raise JailDied("the jail ended before it had imported all")
+
+
 def start_process(
     address: str,
     function: str,

@@ -38,7 +38,7 @@ def _of_the_machine() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-CANDIDATE = Policy(name="the candidate's process", memory=8 * GIB)
+CANDIDATE = Policy(name="the candidate's process", memory=4 * GIB)
 """On an emulated target it holds handles of device memory and no bytes: what it needs is the compiler's."""
 
 CANDIDATE_ON_A_GPU = replace(

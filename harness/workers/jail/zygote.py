@@ -5,6 +5,7 @@ The process is forked, confined, and calls a function of the harness with the ch
 its end is told over it, and when the other side closes it, or dies, the process is killed with all that it started. The lifeline is
 a pipe that only the run can write: when it closes, the zygote ends, and every process with it.
 
+    asked   {"ready": true}; told {"ready": true} once all is imported
     asked   {"function": "package.module:name", "arguments": {}, "variables": {}} and descriptors: log, channel, channel ...
     told    {"pid": 7, "seconds": 0.01} or {"failed": "..."}
     asked   {"again": true}: the next case; or {"end": true}
@@ -173,7 +174,9 @@ class Zygote:
             return
         for descriptor in descriptors:
             os.close(descriptor)
-        if one is None:
+        if one is None and record:
+            connection.send(b'{"ready": true}', socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        elif one is None:
             self._forget(connection)
         elif record is None:
             self._kill(one, "nobody waits for it any more")

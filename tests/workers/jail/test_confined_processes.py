@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bitverdict.harness.model.paths import ROOT
-from bitverdict.harness.workers.jail.jail import ConfinedProcess, Jail, JailDied, start_process
+from bitverdict.harness.workers.jail.jail import ConfinedProcess, Jail, JailDied, start_process, wait_ready
 from bitverdict.harness.workers.jail.protections import protections
 
 FUNCTIONS = "tests.support.confined_functions"
@@ -81,12 +81,15 @@ def test_a_process_that_does_not_end_is_ended(jail: Jail, function: str) -> None
 
 def test_a_jail_that_ended_is_told_at_the_next_start() -> None:
     jail = Jail([str(ROOT / "tests")])
+    wait_ready(jail.address)
     process, channel = started(jail, "wait")
     assert told(channel)
     jail.end()
     assert process.ended(10) and channel.recv(1) == b"" and not jail.alive()
     with pytest.raises(JailDied, match="the jail did not answer"):
         started(jail, "wait")
+    with pytest.raises(JailDied, match="the jail does not answer within"):
+        wait_ready(jail.address)
 
 
 def test_the_sentence_of_protections_names_what_holds_and_what_lacks() -> None:

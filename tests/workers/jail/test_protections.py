@@ -139,7 +139,7 @@ def test_an_executor_confines_itself_after_it_forked_its_compiler(tmp_path: Path
     assert found["read"] == "assembled\n" and "HARNESS_STATE" not in found["variables"]
     if protections().has(SECCOMP) and protections().has(LANDLOCK):
         refused = "Function not implemented"
-        assert found["why"] == ["", refused, "Permission denied", refused, refused]
+        assert found["why"] == ["", refused, "", "Permission denied", refused, refused]
 
 
 def test_the_state_of_runs_is_hidden_in_a_folder_that_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
