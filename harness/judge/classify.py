@@ -82,7 +82,8 @@ def outcome_of(error: BaseException) -> Seen:
         return claimed(error.fields)  # type: ignore[attr-defined]
     if "CandidateGone" in names:
         said = f"the candidate's process gave no answer: {_one_line(text)}"
-        return Seen(Outcome.LAUNCHER_ERROR, "launcher", said, details={GONE: _one_line(text)})
+        details = {GONE: _one_line(text), "died": error.died}  # type: ignore[attr-defined]
+        return Seen(Outcome.LAUNCHER_ERROR, "launcher", said, details=details)
     if short := machine_fault(error):
         return Seen(Outcome.ERROR, "machine", _one_line(short), "", place_of(error)[1])
     details = {"raised": type(error).__name__, "text": _relevant(text), "traceback": traceback.format_exception(error)[-6:]}

@@ -24,8 +24,9 @@ from bitverdict.harness.model.paths import source_line
 _LAUNCH = "LAUNCHED AT "
 _installed = False
 LOOKS, APART = 10, 0.02  # how often the process is looked at, seconds between two looks
-_LOOK, _DUMP = signal.SIGUSR2, signal.SIGUSR1
+LOOK, DUMP = signal.SIGUSR2, signal.SIGUSR1
 _MARK = "HANG "
+_ASKS, _WAITS = "until_done", "emulator/remote/channel.py"  # of an executor that waits for the candidate's process
 _FRAME = re.compile(r'\s*File "(.+)", line (\d+) in (\S+)')
 
 
@@ -33,8 +34,8 @@ def install() -> None:
     """In a worker, once its standard error is its log."""
     global _installed
     _installed = True
-    signal.signal(_LOOK, _look)
-    faulthandler.register(_DUMP, file=2, all_threads=False)
+    signal.signal(LOOK, _look)
+    faulthandler.register(DUMP, file=2, all_threads=False)
 
 
 def launched() -> None:
@@ -50,7 +51,7 @@ def launched() -> None:
 def where(process: int, printed: Callable[[], list[str]]) -> dict[str, str]:
     """Where `process` hangs: "location", "function", "operation" and "stack", as far as they are known. `printed` reads its log."""
     at_launch = [line.removeprefix(_LAUNCH) for line in printed() if line.startswith(_LAUNCH)]
-    for number in [_DUMP, *[_LOOK] * LOOKS]:  # a call into C that the first signal ends is in the traceback
+    for number in [DUMP, *[LOOK] * LOOKS]:  # a call into C that the first signal ends is in the traceback
         try:
             os.kill(process, number)
         except OSError:  # it is gone meanwhile
@@ -71,6 +72,8 @@ def told(lines: Sequence[str], launched_at: str = "") -> dict[str, str]:
         return {"location": place, "function": first["function"], "operation": first["operation"]}
     if not frames:
         return {}
+    if _WAITS in frames[0][1] and any(frame[3] == _ASKS for frame in frames):
+        return {"location": "", "function": "the candidate's process"}
     named = next((frame for frame in frames if room_of(frame[1]) == ""), None)
     if named is None:  # the launch has returned, and the process waits for the GPU
         return {"location": launched_at, "function": frames[0][3], "stack": stack}

@@ -50,7 +50,7 @@ class Here:
             self._running = number
         return number
 
-    def dropped(self, candidate: int) -> asking.End:
+    def dropped(self, candidate: int, *, died: bool = False) -> asking.End:
         self._running = None if candidate == self._running else self._running
         self.over.append(candidate)
         self.started[candidate].close()

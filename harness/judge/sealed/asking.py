@@ -50,8 +50,8 @@ class Executor(Protocol):
         call, or one that has served none."""
         ...
 
-    def dropped(self, candidate: int) -> End:
-        """How the process of that number ended: it is killed where it lives. The next call has another."""
+    def dropped(self, candidate: int, *, died: bool = False) -> End:
+        """How the process of that number ended: it is killed, where it has not `died`. The next call has another."""
         ...
 
     def ended(self) -> End:
@@ -98,7 +98,8 @@ def asked(
             raise NoAnswer(Seen(Outcome.ERROR, "harness", said[:400], details=_mapping(answer.get("details"))))
         if "seen" in answer and GONE in _mapping(answer["seen"].get("details")):
             gone = False
-            raise NoAnswer(_of_the_candidate(believed(answer["seen"], {}), other.dropped(number)))
+            seen = believed(answer["seen"], {})
+            raise NoAnswer(_of_the_candidate(seen, other.dropped(number, died=seen.details.get("died") is True)))
         return answer, found
     except ChannelClosed:
         raise NoAnswer(_of_the_executor(other.ended())) from None

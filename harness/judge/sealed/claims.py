@@ -19,7 +19,7 @@ MAY_CLAIM = {
     Outcome.OUT_OF_MEMORY: ("hardware",),
     Outcome.FALSE_HINT: ("emulator",),
     Outcome.NOT_MODELLED: ("emulator",),
-    Outcome.ERROR: ("machine", "emulator", "reference", "harness"),
+    Outcome.ERROR: ("emulator", "reference", "harness"),
 }
 """Outcome -> the layers that it may be of. None of them can be a pass, but a refusal where the case expects one."""
 LONGEST = 4000  # characters of one text
@@ -31,6 +31,8 @@ def claimed(fields: Mapping[str, Any]) -> Seen:
     """What came of a launch whose launcher raised, by what its process says of it."""
     told = {name: _text(fields.get(name)) for name in ("outcome", "layer", "message", "location")}
     details = {name: _detail(value) for name, value in _mapping(fields.get("details")).items() if name in DETAILS}
+    if told["outcome"] == Outcome.ERROR and told["layer"] == "machine":  # a limit of its jail: no disk but its own is full
+        return Seen(Outcome.LAUNCHER_ERROR, "launcher", f"in its jail {told['message']}"[:400], told["location"][:200], details)
     outcome = next((each for each in MAY_CLAIM if str(each) == told["outcome"]), None)
     if outcome is None or told["layer"] not in MAY_CLAIM[outcome]:
         said = f"the candidate's process claims {told['outcome']!r:.60} of the {told['layer']!r:.60}: {told['message']}"

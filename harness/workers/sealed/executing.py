@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from functools import partial
 
+from bitverdict.harness.judge import hang_report
 from bitverdict.harness.judge.sealed import executor
 from bitverdict.harness.workers.jail.policy import COMPILER
 from bitverdict.harness.workers.jail.zygote import Confinement
@@ -12,5 +13,6 @@ from bitverdict.harness.workers.jail.zygote import Confinement
 
 def serve(connected: socket.socket, handed: socket.socket, confinement: Confinement) -> None:
     """Serve a judge (`bitverdict.harness.judge.sealed.executor`) until it closes its end."""
+    hang_report.install()
     own = executor.Confinement(confinement.take_hold, partial(confinement.take_hold, COMPILER))
     executor.serve(connected, handed, confinement=own)

@@ -6,14 +6,18 @@ the sockets of the candidate's processes to the executor, which can start and co
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import signal
 import socket
 from pathlib import Path
+from typing import Any
 
+from bitverdict.harness.judge import hang_report
 from bitverdict.harness.judge.sealed import asking
 from bitverdict.harness.judge.sealed.arrays import channel_of
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.workers.jail.jail import ConfinedProcess, start_process
+from bitverdict.harness.workers.jail.jail import ConfinedProcess, how, start_process
 from bitverdict.harness.workers.jail.policy import EXECUTOR
 from bitverdict.harness.workers.sealed.jails import EXECUTORS, JAIL, heard
 
@@ -69,11 +73,11 @@ class Trio:
             self._running = address, self._count
         return self._count
 
-    def dropped(self, candidate: int) -> asking.End:
+    def dropped(self, candidate: int, *, died: bool = False) -> asking.End:
         process = self._candidates.pop(candidate)
         if self._running is not None and self._running[1] == candidate:
             self._running = None
-        end = _ended(process)
+        end = _ended(process) if died else asking.End()
         process.end()
         return end
 
@@ -84,6 +88,11 @@ class Trio:
         self.end()
         return end
 
+    def looked_at(self, number: int, frame: Any) -> None:
+        """Where this worker hangs the executor says: it has the kernel, and it knows whether it waits for the candidate."""
+        if self._executor is not None:
+            os.kill(self._executor.pid, number)
+
     def end(self) -> None:
         for process in (*self._candidates.values(), *([self._executor] if self._executor else [])):
             process.end()
@@ -92,9 +101,12 @@ class Trio:
 
 
 def _ended(process: ConfinedProcess) -> asking.End:
+    """How `process` ended, which closed its channel; of its sentence what is more than the status."""
     sentence = process.ended(GONE_WITHIN)
-    status = None if process.status is None else os.waitstatus_to_exitcode(process.status)
-    return asking.End(status, sentence.removeprefix(f"{process.name} "))
+    if process.status is None:
+        return asking.End(None, sentence)
+    why = sentence.removeprefix(f"{process.name} {how(process.status)}")
+    return asking.End(os.waitstatus_to_exitcode(process.status), why.lstrip(":; "))
 
 
 def install(target: Target, log: Path) -> None:
@@ -102,3 +114,6 @@ def install(target: Target, log: Path) -> None:
     if jail := os.environ.get(JAIL):
         trio = Trio(heard(jail), heard(os.environ[EXECUTORS]), log)
         asking.executor = trio.asked
+        for number in (hang_report.DUMP, hang_report.LOOK):
+            faulthandler.unregister(number)
+            signal.signal(number, trio.looked_at)
