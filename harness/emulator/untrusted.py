@@ -81,6 +81,11 @@ def is_on() -> bool:
     return bool(_on)
 
 
+def processes() -> list[int]:
+    """The number of the process that runs native compilers."""
+    return [each.process for each in _on]
+
+
 def is_over() -> bool:
     """Whether the process that runs native compilers has ended, and cannot be started again: this one may fork no more."""
     return any(not each.process for each in _on)
@@ -121,4 +126,4 @@ def fault_of(error: Exception) -> EmulatedFault | None:
     return refusal(f"its execution raised {type(error).__name__}: {str(error)[:300]}")
 
 
-__all__ = ["accepted", "begin", "decoded", "fault_of", "is_on", "is_over", "untrusted"]
+__all__ = ["accepted", "begin", "decoded", "fault_of", "is_on", "is_over", "processes", "untrusted"]

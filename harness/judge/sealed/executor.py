@@ -48,7 +48,8 @@ class Asked(Protocol):
 class Confinement:
     """What takes from this process, and from the one that it forks for native compilers, what they need no more."""
 
-    executor: Callable[[], None]
+    executor: Callable[[Sequence[int]], None]
+    """Of this process, which may signal those of the numbers given."""
     compiler: Callable[[], None]
 
 
@@ -81,7 +82,7 @@ def serve(
                     look_in(record["case"].get("search_path", ()))
                     resolve(record["case"]["contract"])
                 if confinement is not None:
-                    confinement.executor()
+                    confinement.executor(untrusted.processes())
                     confinement = None
                 answer, beside = _answered(record, arrays, _of_number(record["candidate"], candidates, handed, asks))
             except Exception as error:  # of the contract or of ours: it says nothing about a kernel

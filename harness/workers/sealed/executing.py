@@ -14,5 +14,5 @@ from bitverdict.harness.workers.jail.zygote import Confinement
 def serve(connected: socket.socket, handed: socket.socket, confinement: Confinement) -> None:
     """Serve a judge (`bitverdict.harness.judge.sealed.executor`) until it closes its end."""
     hang_report.install()
-    own = executor.Confinement(confinement.take_hold, partial(confinement.take_hold, COMPILER))
+    own = executor.Confinement(lambda others: confinement.take_hold(may_signal=others), partial(confinement.take_hold, COMPILER))
     executor.serve(connected, handed, confinement=own)

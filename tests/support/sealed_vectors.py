@@ -1,0 +1,62 @@
+"""Candidates for a + b over fp32 vectors, right ones and such as end their process: a file that only a candidate's own imports."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(a_ptr, b_ptr, c_ptr, n, stride, more, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # (BLOCK,)
+    a = tl.load(a_ptr + offsets * stride, mask=offsets < n)  # (BLOCK,)
+    b = tl.load(b_ptr + offsets, mask=offsets < n)  # (BLOCK,)
+    tl.store(c_ptr + offsets, a + b, mask=offsets < n + more)
+
+
+def right(a: torch.Tensor, b: torch.Tensor, more: int = 0) -> torch.Tensor:
+    c = torch.empty(a.shape, dtype=a.dtype, device=a.device)  # (n,)
+    add_kernel[(triton.cdiv(a.shape[0], 64),)](a, b, c, a.shape[0], a.stride(0), more, BLOCK=64)
+    return c
+
+
+right.claims = ("far",)  # type: ignore[attr-defined]
+right.requires = lambda n, stride: n % 8 == 0 and stride < 3  # type: ignore[attr-defined]
+
+
+def writes_past_its_end_and_says_nothing(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    try:
+        return right(a, b, more=40)
+    except Exception:
+        return right(a, b)
+
+
+def dies(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    os.kill(os.getpid(), signal.SIGSEGV)
+    return a
+
+
+def leaves(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    os._exit(0)
+
+
+def prints_without_end(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    while True:
+        os.write(1, b"x" * (1 << 16))
+
+
+def sends_what_is_no_frame(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    for descriptor in range(3, 64):
+        try:
+            os.write(descriptor, b"\0" * 64)
+        except OSError:
+            continue
+    return right(a, b)
+
+
+def refuses(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    raise ValueError(f"n = {a.shape[0]}: not today")

@@ -1,0 +1,103 @@
+"""Contract under test: a sealed case is judged by three processes; whatever the candidate's does is a verdict, and the next case is
+unaffected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bitverdict.harness.model import sealing
+from bitverdict.harness.model.addresses import load
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.launcher_limits import check_launcher, claims_far, nearest
+from bitverdict.harness.model.targets import target
+from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.workers.journal import Journal
+from bitverdict.harness.workers.pool import WorkerPool
+from bitverdict.harness.workers.sealed import standing
+from tests.support.vector_add import ADDRESS, CONTRACT, Problem
+
+FILE = Path(__file__).resolve().parents[2] / "support" / "sealed_vectors.py"
+TARGET = target("emulated:sm_90")
+
+
+def case(name: str) -> Case:
+    return Case(contract=ADDRESS, problem=Problem(n=40), launcher=f"{FILE}:{name}", sealed=True)
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
+    with WorkerPool(timeout=60, journal=Journal(tmp_path_factory.mktemp("journal") / "run.jsonl")) as pool:
+        yield pool
+
+
+@pytest.fixture
+def sealed() -> Iterator[str]:
+    yield f"{FILE}:right"
+    sealing._sealed.clear(), sealing._folders.clear()
+
+
+def judged(pool: WorkerPool, name: str, timeout: float = 60) -> Verdict:
+    for slot in pool.slots.values():
+        slot.timeout = timeout
+    return pool.judge(case(name), TARGET)
+
+
+def test_a_right_candidate_passes_and_its_file_is_imported_nowhere_else(pool: WorkerPool) -> None:
+    verdict = judged(pool, "right")
+    assert (verdict.decision, verdict.words) == (Decision.PASS, 40), verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "said"),
+    [
+        ("dies", Outcome.SEGMENTATION_FAULT, "the candidate's process died of SIGSEGV"),
+        ("leaves", Outcome.LAUNCHER_ERROR, "the candidate's process left by exit"),
+        ("sends_what_is_no_frame", Outcome.LAUNCHER_ERROR, "is no longer asked"),
+        ("refuses", Outcome.REFUSED, "ValueError: n = 40: not today"),
+        ("writes_past_its_end_and_says_nothing", Outcome.STRAY_WRITE, "c_ptr"),
+    ],
+)
+def test_what_a_candidate_does_is_a_failure_by_name(pool: WorkerPool, name: str, outcome: Outcome, said: str) -> None:
+    verdict = judged(pool, name)
+    assert (verdict.decision, verdict.outcome) == (Decision.FAIL, outcome), verdict
+    assert said in verdict.message
+
+
+def test_a_candidate_without_an_end_is_a_timeout_and_the_next_is_judged(pool: WorkerPool) -> None:
+    assert judged(pool, "right").decision is Decision.PASS
+    verdict = judged(pool, "prints_without_end", timeout=0.7)
+    assert verdict.outcome is Outcome.TIMEOUT and "in the candidate's process" in verdict.message
+    assert judged(pool, "right").decision is Decision.PASS
+
+
+def test_a_candidate_says_in_its_own_process_what_it_takes(sealed: str) -> None:
+    standing.begin(sealed)
+    check_launcher(CONTRACT, sealed)
+    assert claims_far(sealed)
+    assert nearest(sealed, {"n": 40, "stride": 1}) == {"n": 40, "stride": 1}
+    assert nearest(sealed, {"n": 43, "stride": 1}, ("n",)) == {"n": 40, "stride": 1}
+    assert nearest(sealed, {"n": 40, "stride": 3}, ("n",)) is None
+    with pytest.raises(UsageError, match="it is called in a process of its own alone"):
+        load(sealed)(1, 2)
+    with pytest.raises(UsageError, match="has no absent; it has"):
+        load(sealed.replace(":right", ":absent"))
+    with pytest.raises(UsageError, match="is sealed: a process of its own imports it"):
+        import tests.support.sealed_vectors  # noqa: F401
+
+
+def test_a_candidate_that_was_imported_here_cannot_be_sealed(sealed: str, tmp_path: Path) -> None:
+    (file := tmp_path / "trusted.py").write_text("def f(a, b):\n    return a\n")
+    assert load(f"{file}:f")
+    with pytest.raises(UsageError, match=r"this process has imported it as .*remove the import, and name"):
+        sealing.seal(f"{file}:f")
+    assert load(f"{file}:f")
+
+
+def test_a_sealed_case_goes_through_its_record() -> None:
+    record = case("right").to_json()
+    assert record["sealed"] is True and "sealed" not in replace(case("right"), sealed=False).to_json()
