@@ -9,15 +9,14 @@ kernel computes from operands, or from the computed words by any arithmetic, is 
 A word that is equal each time is passed on: `c`, `c + 0 * a` and `where(always, c, a @ b)` alike. The launch is repeated until an
 equal word by chance is less likely, among all pairs, than float64's resolution.
 
-What a kernel restores by arithmetic of its own (it doubles the half of a result) is not seen, nor integers where the same launch
-finds an address by integers that torch computed.
+Integers are not seen where the same launch finds an address by integers that torch computed. What a kernel restores by arithmetic
+of its own is `restored_words`' to find.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, log2
 from typing import TYPE_CHECKING, Any
 
@@ -26,18 +25,18 @@ import torch
 
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.onchip import UNSIGNED
-from bitverdict.harness.emulator.memory.provenance import COMPUTED, KERNEL, Kind, Origin, Provenance
+from bitverdict.harness.emulator.memory.provenance import COMPUTED, FILLED, KERNEL, UNWRITTEN, Kind, Origin, Provenance
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.global_memory import Region
 
 RESOLUTION = 53  # bits of float64: chances below it are none
-_SIGNED = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+SIGNED = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(eq=False)
-class _Words:
+class Words:
     """Elements of one storage, or float arguments (`region` None), of type `dtype`: where they are, (n,) each."""
 
     region: Region | None
@@ -48,7 +47,15 @@ class _Words:
 
     def bits(self, raw: np.ndarray) -> np.ndarray:
         """(n,) unsigned: the words in the storage's bytes `raw`."""
-        return _as_words(raw, self.first, self.dtype)[self.places]
+        return as_words(raw, self.first, self.dtype)[self.places]
+
+    def only(self, chosen: np.ndarray) -> Words:
+        """Those that are `chosen`, (n,)."""
+        return replace(self, places=self.places[chosen], numbers=self.numbers[chosen])
+
+    def of(self, numbers: int | np.ndarray) -> Words:
+        """These, of the origins `numbers`."""
+        return replace(self, numbers=np.broadcast_to(np.asarray(numbers, np.uint8), self.places.shape))
 
 
 class Launched:
@@ -58,6 +65,7 @@ class Launched:
         self.provenance, self.kernel, self.regions, self.values = provenance, kernel, regions, values
         self.before = [region.raw.copy() for region in regions]
         self.held = [provenance.known(region.keep) for region in regions]
+        self.numbers = [held.numbers.copy() for held in self.held]
         for region in regions:
             region.origins = np.zeros(region.raw.size, np.uint8)  # of what this launch stores alone
 
@@ -76,34 +84,55 @@ class Launched:
             self._constants(stored)
             return
         try:
-            for words in self._passed(given, self._stored(stored), again):
-                assert words.region is not None
-                held = self.held[self.regions.index(words.region)]
-                _as_bytes(held.numbers, words.first, words.dtype)[words.places] = words.numbers[:, None]
+            self._mark(self._passed(given, self._stored(stored), again))
+            if left := self._stored(stored):
+                from bitverdict.harness.emulator.restored_words import restored
+
+                for region, raw in zip(self.regions, after, strict=True):
+                    region.raw[:] = raw
+                self._mark(restored(self, given, left, again))
         finally:
             for region, raw in zip(self.regions, after, strict=True):
                 region.raw[:] = raw
 
-    def _given(self) -> list[_Words]:
+    def _mark(self, found: list[Words]) -> None:
+        """Give the words that were `found` their origins."""
+        for words in found:
+            assert words.region is not None
+            held = self.held[self.regions.index(words.region)]
+            _as_bytes(held.numbers, words.first, words.dtype)[words.places] = words.numbers[:, None]
+
+    def operands(self) -> list[Words]:
+        """The floats that the launch was given and that neither torch nor the host computed, constants left out."""
+        found = []
+        for region, held, before in zip(self.regions, self.held, self.numbers, strict=True):
+            numbers = _as_bytes(before, held.first, held.dtype).max(-1, initial=0)
+            places = np.flatnonzero((numbers < COMPUTED) & (numbers != UNWRITTEN) & (numbers != FILLED))
+            if region.taken and held.dtype.is_floating_point and places.size:
+                found.append(Words(region, held.dtype, held.first, places, numbers[places]))
+        return found
+
+    def _given(self) -> list[Words]:
         """What the launch was given that torch or the host computed; float arguments too, once the host has read memory."""
         found = []
         for region, held in zip(self.regions, self.held, strict=True):
             numbers = _as_bytes(held.numbers, held.first, held.dtype).max(-1, initial=0)
             if region.taken and (places := np.flatnonzero(numbers >= COMPUTED)).size:
-                found.append(_Words(region, held.dtype, held.first, places, numbers[places]))
+                found.append(Words(region, held.dtype, held.first, places, numbers[places]))
         scalars = np.array([place for place, value in enumerate(self.values) if type(value) is float], np.int64)
         if scalars.size and self.provenance.reads:
             number = self.provenance.number(Origin(Kind.HOST, f"float argument of {self.kernel}, after a read by the host"))
-            found.append(_Words(None, torch.float64, 0, scalars, np.full(scalars.size, number, np.uint8)))
+            found.append(Words(None, torch.float64, 0, scalars, np.full(scalars.size, number, np.uint8)))
         return found
 
-    def _stored(self, stored: Sequence[np.ndarray | None]) -> list[_Words]:
+    def _stored(self, stored: Sequence[np.ndarray | None]) -> list[Words]:
         found = []
         for region, held, fresh in zip(self.regions, self.held, stored, strict=True):
             assert fresh is not None
-            places = np.flatnonzero(_as_bytes(fresh, held.first, held.dtype).all(-1))
+            mine = _as_bytes(held.numbers, held.first, held.dtype).max(-1, initial=0) == KERNEL
+            places = np.flatnonzero(mine & _as_bytes(fresh, held.first, held.dtype).all(-1))
             if places.size:
-                found.append(_Words(region, held.dtype, held.first, places, np.full(places.size, KERNEL, np.uint8)))
+                found.append(Words(region, held.dtype, held.first, places, np.full(places.size, KERNEL, np.uint8)))
         return found
 
     def _constants(self, stored: Sequence[np.ndarray | None]) -> None:
@@ -115,7 +144,7 @@ class Launched:
             held = self.held[self.regions.index(words.region)]
             _as_bytes(held.numbers, words.first, words.dtype)[places] = number
 
-    def _passed(self, given: list[_Words], stored: list[_Words], again: Callable[[Sequence[Any]], None]) -> list[_Words]:
+    def _passed(self, given: list[Words], stored: list[Words], again: Callable[[Sequence[Any]], None]) -> list[Words]:
         """Of what was `stored` what is passed on of the `given`, with the origins of that."""
         search = _Search(given, stored)
         search.look([self._bits(each, self.before, self.values) for each in given], self._now(stored))
@@ -134,29 +163,33 @@ class Launched:
             search.look(drawn, self._now(stored))
         return search.found()
 
-    def _now(self, words: list[_Words]) -> list[np.ndarray]:
+    def rewind(self) -> None:
+        """Memory as before the launch."""
+        for region, raw in zip(self.regions, self.before, strict=True):
+            region.raw[:] = raw
+
+    def _now(self, words: list[Words]) -> list[np.ndarray]:
         return [each.bits(each.region.raw) for each in words if each.region is not None]
 
-    def _bits(self, words: _Words, raws: Sequence[np.ndarray], values: Sequence[Any]) -> np.ndarray:
+    def _bits(self, words: Words, raws: Sequence[np.ndarray], values: Sequence[Any]) -> np.ndarray:
         if words.region is None:
             return np.array([values[place] for place in words.places.tolist()], np.float64).view(np.uint64)
         return words.bits(raws[self.regions.index(words.region)])
 
-    def _drawn(self, given: list[_Words], generator: np.random.Generator, values: list[Any], integers: bool) -> list[np.ndarray]:
+    def _drawn(self, given: list[Words], generator: np.random.Generator, values: list[Any], integers: bool) -> list[np.ndarray]:
         """Memory as before the launch, but for the words that it was `given`, which are drawn: their bits."""
-        for region, raw in zip(self.regions, self.before, strict=True):
-            region.raw[:] = raw
+        self.rewind()
         found = []
         for each in given:
             if _is_integer(each.dtype) and not integers:
                 found.append(self._bits(each, self.before, values))
                 continue
-            bits = _drawn(each.dtype, each.places.size, generator)
+            bits = drawn(each.dtype, each.places.size, generator)
             if each.region is None:
                 for place, value in zip(each.places.tolist(), bits.view(np.float64).tolist(), strict=True):
                     values[place] = value
             else:
-                _as_words(each.region.raw, each.first, each.dtype)[each.places] = bits
+                as_words(each.region.raw, each.first, each.dtype)[each.places] = bits
             found.append(bits)
         return found
 
@@ -164,7 +197,7 @@ class Launched:
 class _Search:
     """Stored words that were equal to a given one in each launch so far, by a hash of all the words of either."""
 
-    def __init__(self, given: list[_Words], stored: list[_Words]) -> None:
+    def __init__(self, given: list[Words], stored: list[Words]) -> None:
         self.given, self.stored = given, stored
         self.left = [np.arange(each.places.size) for each in stored]  # of each the words that are left
         self.hashes = [np.zeros(each.places.size, np.uint64) for each in stored]
@@ -207,21 +240,21 @@ class _Search:
             equal = np.isin(self.hashes[number], np.concatenate(like)) if like else np.zeros(self.left[number].size, np.bool_)
             self.left[number], self.hashes[number] = self.left[number][equal], self.hashes[number][equal]
 
-    def found(self) -> list[_Words]:
+    def found(self) -> list[Words]:
         """The words that are left, with the origins of those that they are equal to."""
         return [self._named(number, each) for number, each in enumerate(self.stored) if self.left[number].size]
 
-    def _named(self, number: int, each: _Words) -> _Words:
+    def _named(self, number: int, each: Words) -> Words:
         numbers = np.zeros(self.left[number].size, np.uint8)
         for (given, dtype, _), hashes in self.of.items():
             if dtype is each.dtype and hashes.size:
                 order = np.argsort(hashes)
                 at = order[np.minimum(np.searchsorted(hashes[order], self.hashes[number]), hashes.size - 1)]
                 np.copyto(numbers, self.given[given].numbers[at], where=hashes[at] == self.hashes[number])
-        return _Words(each.region, each.dtype, each.first, each.places[self.left[number]], numbers)
+        return Words(each.region, each.dtype, each.first, each.places[self.left[number]], numbers)
 
 
-def _as_words(raw: np.ndarray, first: int, dtype: torch.dtype) -> np.ndarray:
+def as_words(raw: np.ndarray, first: int, dtype: torch.dtype) -> np.ndarray:
     """(elements,) unsigned: a storage's bytes from `first` on."""
     count = (raw.size - first) // dtype.itemsize
     return raw[first : first + count * dtype.itemsize].view(UNSIGNED[dtype.itemsize])
@@ -247,7 +280,7 @@ def _entropy(dtype: torch.dtype) -> int:
     return 3
 
 
-def _drawn(dtype: torch.dtype, count: int, generator: np.random.Generator) -> np.ndarray:
+def drawn(dtype: torch.dtype, count: int, generator: np.random.Generator) -> np.ndarray:
     """(count,) unsigned bits of words of `dtype`: finite floats of both signs and many exponents, any integers."""
     kind = UNSIGNED[dtype.itemsize]
     if dtype is torch.bool:
@@ -255,9 +288,13 @@ def _drawn(dtype: torch.dtype, count: int, generator: np.random.Generator) -> np
     if dtype.is_floating_point and dtype is not torch.float8_e8m0fnu:
         values = generator.uniform(1, 2, count) * 2.0 ** generator.integers(-4, 5, count) * generator.choice((-1.0, 1.0), count)
         values = values.astype(np.float32).astype(np.float64)  # what an argument holds
-        with suppress(RuntimeError):
-            return torch.from_numpy(values).to(dtype).view(_SIGNED[dtype.itemsize]).numpy().view(kind)
+        return bits_of(values, dtype)
     return generator.integers(0, np.iinfo(kind).max, count, kind, endpoint=True)
+
+
+def bits_of(values: np.ndarray, dtype: torch.dtype) -> np.ndarray:
+    """(n,) unsigned: float64 `values` as words of a float type."""
+    return torch.from_numpy(values).to(dtype).view(SIGNED[dtype.itemsize]).numpy().view(UNSIGNED[dtype.itemsize])
 
 
 def _cast(bits: np.ndarray, dtype: torch.dtype, to: torch.dtype) -> np.ndarray | None:
@@ -266,7 +303,7 @@ def _cast(bits: np.ndarray, dtype: torch.dtype, to: torch.dtype) -> np.ndarray |
         return bits
     try:
         held = torch.from_numpy(bits.copy().view(f"i{bits.itemsize}" if bits.itemsize > 1 else "u1")).view(dtype).to(to)
-        return held.view(_SIGNED[to.itemsize]).numpy().view(UNSIGNED[to.itemsize])
+        return held.view(SIGNED[to.itemsize]).numpy().view(UNSIGNED[to.itemsize])
     except (RuntimeError, TypeError, NotImplementedError):
         return None
 
@@ -277,4 +314,4 @@ def _mixed(hashes: np.ndarray, bits: np.ndarray) -> np.ndarray:
     return mixed ^ (mixed >> np.uint64(32))
 
 
-__all__ = ["Launched"]
+__all__ = ["Launched", "Words", "as_words", "bits_of", "drawn"]

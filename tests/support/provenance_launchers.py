@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 BLOCK = 64
-SUM, COPY, COPY_AND_NOTHING, FIRST_HALF, ARGUMENT, SCALED, CHECKED, ADDED = range(8)
+SUM, COPY, COPY_AND_NOTHING, FIRST_HALF, ARGUMENT, SCALED, DOUBLED, ADDED, TWO_ARGUMENTS = range(9)
 
 
 @triton.jit(do_not_specialize=["n", "form", "value", "zero"], do_not_specialize_on_alignment=["a_ptr", "b_ptr", "c_ptr", "out_ptr"])
@@ -23,14 +23,23 @@ def any_kernel(a_ptr, b_ptr, c_ptr, out_ptr, n, form, value, zero, BLOCK: tl.con
     out = tl.where((form == 3) & (at >= n // 2), c, out)
     out = tl.where(form == 4, value, out)
     out = tl.where(form == 5, (a + b) * c, out)
-    out = tl.where(form == 6, tl.where(tl.abs(c) <= 4096.0, c, 0.0), out)
+    out = tl.where(form == 6, 2.0 * c, out)
     out = tl.where(form == 7, a + c, out)
+    out = tl.where(form == 8, value + zero, out)
     tl.store(out_ptr + at, out, mask=at < n)
 
 
-def _launched(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, form: int, value: float = 0.5, out: torch.Tensor | None = None):
+def _launched(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor,
+    form: int,
+    value: float = 0.5,
+    out: torch.Tensor | None = None,
+    zero: float = 0.0,
+):
     out = torch.empty(a.shape, device=a.device) if out is None else out
-    any_kernel[(triton.cdiv(out.numel(), BLOCK),)](a, b, c, out, out.numel(), form, value, 0.0, BLOCK=BLOCK)
+    any_kernel[(triton.cdiv(out.numel(), BLOCK),)](a, b, c, out, out.numel(), form, value, zero, BLOCK=BLOCK)
     return out
 
 
@@ -75,6 +84,15 @@ def scaled_by_torch(a, b):
     return _launched(a, b, (a == a).float(), SCALED)
 
 
+def doubled(a, b):
+    return _launched(a, b, (a + b) * 0.5, DOUBLED)
+
+
+def summed_of_parts(a, b):
+    """All that the kernel takes torch has computed, and the kernel adds it."""
+    return _launched(a * 1.0, b * 1.0, a * 0.0, SUM)
+
+
 def half_computed_by_torch(a, b):
     """A kernel that does arithmetic on what torch computed."""
     return _launched(a, b, b * 1, ADDED)
@@ -105,6 +123,14 @@ def one_argument_an_element(a, b):
     out = torch.empty(a.shape, device=a.device)
     for at, value in enumerate((a + b).cpu().tolist()):
         _launched(a[at : at + 1], b, a, ARGUMENT, value, out[at : at + 1])
+    return out
+
+
+def two_arguments_an_element(a, b):
+    """No word that the kernel stores is one of its arguments."""
+    out = torch.empty(a.shape, device=a.device)
+    for at, value in enumerate((a + b).cpu().tolist()):
+        _launched(a[at : at + 1], b, a, TWO_ARGUMENTS, value - 0.25, out[at : at + 1], 0.25)
     return out
 
 

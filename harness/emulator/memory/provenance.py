@@ -125,6 +125,7 @@ class Provenance:
         self.numbers: dict[Origin, int] = {origin: number for number, origin in self.origins.items()}
         self.inputs: dict[ComputedInput, None] = {}  # as they came
         self.reads: dict[HostRead, None] = {}
+        self.offered: set[int] = set()  # where storages begin that a launch may have written
         self.where = launcher_line
 
     # -- origins ----------------------------------------------------------------------------------------------------------
@@ -162,6 +163,8 @@ class Provenance:
     def end(self, kernel: str, regions: Iterable[Region], computed: dict[str, dict[Origin, int]]) -> None:
         """The launch of `kernel` is over; `computed` is what `begin` gave."""
         for region in regions:
+            if region.changes:
+                self.offered.add(region.base)
             if region.taken:
                 for origin, count in computed.get(region.name, {}).items():
                     self.inputs[ComputedInput(kernel, region.name, origin, count)] = None
