@@ -148,7 +148,10 @@ BAD = [
     (["run", "matmul", "--launcher", "{tmp}/mine.py:x"], "is a int, must be a function (a, b, activation='', *, out_dtype=None)"),
     (["run", "--launcher", "{tmp}/mine.py:f", "matmul", "ampere_gemm"], "name it, for example: run matmul"),
     (["run", "ampere_gemm", "--launcher", "{tmp}/mine.py:g0"], "is g0(), must be a function (a, bt, d=None, *, block_m=64"),
-    (["run", "matmul", "--launcher", "{tmp}/less.py:f"], "its requires takes no case of matmul; mend the attribute"),
+    (
+        ["run", "matmul", "--target", "emulated:sm_90", "--launcher", "{tmp}/less.py:f"],
+        "its requires takes no case of matmul; mend the attribute",
+    ),
     (["run", "matmul", "--launcher", "{tmp}/less.py:g"], "requires takes 'q'; it may take m, n, k, dtype; mend the attribute"),
     (["run", "matmul", "--launcher", "{tmp}/less.py:h"], "claims 'fp4'; it must be of strides, bf16, fp32, e4m3, int8, "),
     (["run", "--contract", "{tmp}/mine.py:f"], "is a function, must be a bitverdict.harness.model.contract.Contract"),

@@ -34,14 +34,16 @@ from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.profiles import PROFILES
 from bitverdict.harness.session.shrink import KernelFailed
 from bitverdict.harness.workers.gpu_lease import NEED
+from tests.support import forked
 from tests.support.vector_add import HOST, case
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ADD = "tests.support.vector_add"
 
 
-def test_a_right_kernel_is_held_and_its_words_are_counted(node_judge: NodeJudge) -> None:
+def test_a_right_kernel_is_held_and_its_words_are_counted(node_judge: NodeJudge, monkeypatch: pytest.MonkeyPatch) -> None:
     properties: list[tuple[str, object]] = []
+    monkeypatch.setattr(node_judge, "profile", replace(node_judge.profile, draws=4, node_seconds=None))
     node_judge.hold(Node(f"{ADD}:CONTRACT", "emulated:sm_90"), properties)
     assert dict(properties)["cases"] > 5 and dict(properties)["words"] > 190
 
@@ -133,10 +135,15 @@ def test_our_profiles_have_no_database_and_no_deadline_even_in_ci() -> None:
         assert (profile.database, profile.deadline, profile.derandomize) == (None, None, False)
 
 
+WORDS = ("-p", "no:cacheprovider", "-q")
+
+
+def variables_of_a_person() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "CI"))}
+
+
 def run_pytest(*words: str, **variables: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", *words]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "CI"))}
-    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, env=environment | variables)
+    return forked.run_pytest([*WORDS, *words], CHECKOUT, variables_of_a_person() | variables)
 
 
 def test_nodes_are_named_by_contract_and_target() -> None:
@@ -150,7 +157,9 @@ def test_each_shard_of_a_node_has_a_name_of_its_own() -> None:
 
 
 def test_a_session_that_compiled_gluon_ends_below_its_report() -> None:
-    done = run_pytest("tests/emulator/memory/test_proxy_fences.py", "-k", "refill_without_a_fence and eager")
+    words = [*WORDS, "tests/emulator/memory/test_proxy_fences.py", "-k", "refill_without_a_fence and eager"]
+    command = [sys.executable, "-m", "pytest", *words]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, env=variables_of_a_person(), check=False)
     assert done.returncode == 0 and "passed" in done.stdout, done.stdout
     assert "leaked" not in done.stdout + done.stderr  # the page that Triton's bindings print when the interpreter ends
 

@@ -125,5 +125,5 @@ def test_the_untouched_kernel_passes_through_the_same_door(tmp_path: Path) -> No
     same = Mutant(kernel="block_scaled_matmul", name="none", edits=once("a_desc.load(", "a_desc.load("), expected=())
     contract = mutant_contract(same, tmp_path)
     where = target("emulated:sm_90")
-    verdicts = [judge(case, where, contract) for case in contract.required(where)[:4]]
+    verdicts = [judge(case, where, contract) for case in contract.required(where)[:2]]
     assert {verdict.decision for verdict in verdicts} == {Decision.PASS}

@@ -125,5 +125,5 @@ def test_the_untouched_kernel_passes_through_the_same_door(stem: str, tmp_path: 
     same = Mutant(kernel=stem, name="none", edits=once(first, first), expected=())
     contract = mutant_contract(same, tmp_path)
     machine = Target(f"emulated:{MACHINES[stem]}", MACHINES[stem])
-    verdicts = [judge(case, machine, contract) for case in contract.required(machine)[:6]]
+    verdicts = [judge(case, machine, contract) for case in contract.required(machine)[:2]]
     assert {verdict.decision for verdict in verdicts} == {Decision.PASS}

@@ -14,6 +14,7 @@ from bitverdict.harness.studies.hardware_words.packed_words import pack
 from bitverdict.harness.studies.hardware_words.quadratic_fit import UNBOUNDED, Bounds, DoesNotFit
 from bitverdict.reference.special_functions import coefficients
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
+from tests.support.shares import of_a_campaign
 
 
 class Recorded:
@@ -30,6 +31,7 @@ class Recorded:
         return INSTRUCTIONS[ptx(function)](arguments) ^ (arguments == self.changed).astype(np.uint32)
 
 
+@of_a_campaign
 def test_the_fit_of_tanh_is_the_committed_table() -> None:
     assert hyperbolic_tangent(Recorded()) == coefficients.TANH  # type: ignore[arg-type]
 

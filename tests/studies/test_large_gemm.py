@@ -213,7 +213,7 @@ def test_a_worker_that_ends_over_a_large_product_is_its_row_by_name(tmp_path: Pa
     file.write_text(f"ONCE = {str(tmp_path / 'once')!r}\n{ENDS_BADLY}")
     asked = [small(contract=f"{file}:CONTRACT", data_seed=seed) for seed in (5, 3, 6, 4, 7, 8)]
     with WorkerPool(timeout=60, journal=Journal(tmp_path / "j.jsonl")) as pool:
-        tasks = [replace(large_cases.task_of(case, 64 * 900), timeout=5.0 if case.data_seed == 4 else None) for case in asked]
+        tasks = [replace(large_cases.task_of(case, 64 * 900), timeout=2.0 if case.data_seed == 4 else None) for case in asked]
         rows = [large_cases.row_of(case, pool.judge(task, HOPPER)) for case, task in zip(asked, tasks, strict=True)]
         left = [slot.process.pid for slot in pool.slots.values()]
     came = {row.case["data_seed"]: (row.decision, row.outcome) for row in rows}

@@ -159,7 +159,7 @@ def test_a_mutant_ends_by_a_test_that_fails_twice_or_hangs(
     monkeypatch.chdir(copy)
     monkeypatch.setenv("PYTHONPATH", str(copy))
     if end == "timeout":
-        monkeypatch.setattr(mutation_run, "COLLECTED_WITHIN", 5.0)
+        monkeypatch.setattr(mutation_run, "COLLECTED_WITHIN", 1.0)
     names = [f"tests/test_two.py::test_{name}" for name in tests]
     plan = {"tests": names, "seconds": [0.1] * len(names), "passed": 0, "until": float("inf")}
     told = mutation_run.Tested(plan, copy.parent).run()

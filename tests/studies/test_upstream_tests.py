@@ -10,6 +10,8 @@ import textwrap
 from collections import Counter
 from pathlib import Path
 
+from tests.support.shares import of_a_campaign
+
 COMMAND = Path(__file__).resolve().parents[2] / "benchmarks" / "upstream_tests.py"
 TESTS = """
     import os
@@ -88,6 +90,7 @@ def run(folder: Path, *words: str) -> tuple[int, list[dict]]:
     return done.returncode, [json.loads(line) for line in kept.read_text().splitlines()]
 
 
+@of_a_campaign
 def test_a_sample_of_each_function_runs_and_a_second_run_goes_on(tmp_path: Path) -> None:
     (tmp_path / "test" / "unit").mkdir(parents=True)
     (tmp_path / "test" / "unit" / "test_it.py").write_text(textwrap.dedent(TESTS))

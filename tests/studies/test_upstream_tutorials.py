@@ -33,6 +33,7 @@ from benchmarks.tutorial_runs import run
 from benchmarks.upstream_tutorials import EXAMINED, main, page, read, unexamined
 from bitverdict.harness.emulator import emulated
 from bitverdict.kernels.matmul import matmul
+from tests.support.shares import of_a_campaign
 
 COMMAND = Path(__file__).resolve().parents[2] / "benchmarks" / "upstream_tutorials.py"
 HEAD = """\
@@ -164,6 +165,7 @@ def commanded(folder: Path, results: Path, *options: str) -> subprocess.Complete
     return subprocess.run([sys.executable, str(COMMAND), *given], capture_output=True, text=True)
 
 
+@of_a_campaign
 def test_the_states_of_cases_are_told_apart(told) -> None:
     found: dict[tuple, Counter] = {}
     for result in read(told[2]):
@@ -172,6 +174,7 @@ def test_the_states_of_cases_are_told_apart(told) -> None:
     assert found == EXPECTED, "\n".join(map(str, read(told[2])))
 
 
+@of_a_campaign
 def test_the_page_names_what_did_not_pass_and_where(told) -> None:
     status, text, _ = told
     assert status == 1
@@ -181,6 +184,7 @@ def test_the_page_names_what_did_not_pass_and_where(told) -> None:
     assert "no_name_of_this_release" in text and "fail: assertion | 02-crossed.py" in text
 
 
+@of_a_campaign
 def test_results_that_are_kept_are_not_run_again(told, tmp_path: Path) -> None:
     kept = tmp_path / "results.jsonl"
     kept.write_text(told[2].read_text())
