@@ -44,6 +44,39 @@ def leaves(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     os._exit(0)
 
 
+def is_killed(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return a
+
+
+def closes_its_channel(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    os.closerange(3, 64)
+    return right(a, b)
+
+
+def fills_the_disk(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    for number in range(100):
+        with open(f"full-{number}", "wb") as file:
+            file.write(bytes(1 << 24))
+    return right(a, b)
+
+
+def forks_without_end(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    while True:
+        os.fork()
+
+
+def takes_memory(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    bytearray(64 << 30)
+    return right(a, b)
+
+
+def prints_much(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    for _ in range(1 << 10):
+        os.write(1, b"x" * (1 << 16))
+    return right(a, b)
+
+
 def prints_without_end(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     while True:
         os.write(1, b"x" * (1 << 16))

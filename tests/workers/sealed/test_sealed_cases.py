@@ -16,6 +16,8 @@ from bitverdict.harness.model.launcher_limits import check_launcher, claims_far,
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.workers.jail.policy import CANDIDATE
+from bitverdict.harness.workers.jail.protections import BUBBLEWRAP, SECCOMP, protections
 from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.sealed import standing
@@ -58,14 +60,31 @@ def test_a_right_candidate_passes_and_its_file_is_imported_nowhere_else(pool: Wo
         ("dies", Outcome.SEGMENTATION_FAULT, "the candidate's process died of SIGSEGV"),
         ("leaves", Outcome.LAUNCHER_ERROR, "the candidate's process left by exit"),
         ("sends_what_is_no_frame", Outcome.LAUNCHER_ERROR, "is no longer asked"),
+        ("is_killed", Outcome.KILLED, "the candidate's process died of SIGKILL"),
+        ("closes_its_channel", Outcome.LAUNCHER_ERROR, "the candidate's process"),
+        ("fills_the_disk", Outcome.LAUNCHER_ERROR, "No space left on device"),
+        ("forks_without_end", Outcome.LAUNCHER_ERROR, "Function not implemented"),
         ("refuses", Outcome.REFUSED, "ValueError: n = 40: not today"),
         ("writes_past_its_end_and_says_nothing", Outcome.STRAY_WRITE, "c_ptr"),
     ],
 )
 def test_what_a_candidate_does_is_a_failure_by_name(pool: WorkerPool, name: str, outcome: Outcome, said: str) -> None:
+    needed = {"fills_the_disk": BUBBLEWRAP, "forks_without_end": SECCOMP}.get(name, "")
+    if needed in protections().lacking:
+        pytest.skip(f"{needed} is lacking here: {protections().lacking[needed]}")
     verdict = judged(pool, name)
     assert (verdict.decision, verdict.outcome) == (Decision.FAIL, outcome), verdict
     assert said in verdict.message
+
+
+def test_a_candidate_that_takes_all_memory_has_its_own_limit_and_no_more(pool: WorkerPool) -> None:
+    verdict = judged(pool, "takes_memory")
+    assert (verdict.decision, verdict.outcome) == (Decision.INCONCLUSIVE, Outcome.OUT_OF_MEMORY), verdict
+
+
+def test_a_candidate_that_prints_much_is_judged_like_any_other(pool: WorkerPool) -> None:
+    assert judged(pool, "prints_much").decision is Decision.PASS
+    assert sum(file.stat().st_size for file in pool.journal.path.parent.glob("*.log")) <= 2 * CANDIDATE.log
 
 
 def test_a_candidate_without_an_end_is_a_timeout_and_the_next_is_judged(pool: WorkerPool) -> None:
