@@ -31,7 +31,19 @@ CANDIDATE_IMPORTS = (
     TOOLS,
     "bitverdict.harness.workers.preload",
 )
-EXECUTOR_IMPORTS = ("bitverdict.harness.workers.sealed.executing", "bitverdict.harness.emulator.remote.executor", WHEN_IDLE, TOOLS)
+FIRST_LAUNCH = (
+    "bitverdict.harness.emulator.frontend.lowerings",
+    "bitverdict.harness.emulator.frontend.real_operations",
+    "bitverdict.harness.emulator.provenance_tensors",
+)
+"""What an executor would import in its first case: it takes no translated program from disk."""
+EXECUTOR_IMPORTS = (
+    "bitverdict.harness.workers.sealed.executing",
+    "bitverdict.harness.emulator.remote.executor",
+    *FIRST_LAUNCH,
+    WHEN_IDLE,
+    TOOLS,
+)
 
 
 def folders_of(address: str, search_path: Sequence[str]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from bitverdict.harness.judge import hang_report
 from bitverdict.harness.judge.sealed import asking
 from bitverdict.harness.judge.sealed.arrays import channel_of
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.workers.jail.jail import ConfinedProcess, how, start_process
+from bitverdict.harness.workers.jail.jail import ConfinedProcess, how, start_process, wait_ready
 from bitverdict.harness.workers.jail.policy import EXECUTOR
 from bitverdict.harness.workers.sealed.jails import EXECUTORS, JAIL, heard
 
@@ -30,29 +30,33 @@ class Trio:
     def __init__(self, jail: str, executors: str, log: Path) -> None:
         self._jail, self._executors, self._log = jail, executors, log
         self._executor: ConfinedProcess | None = None
-        self._contract = ""
+        self._contract: str | None = None
         self._candidates: dict[int, ConfinedProcess] = {}
         self._running: tuple[str, int] | None = None
         self._count = 0
 
+    def start(self) -> None:
+        """Start an executor, which has imported no contract yet."""
+        ours, theirs = socket.socketpair()
+        self._handing, handed = socket.socketpair()
+        self._executor = start_process(
+            self._executors,
+            "bitverdict.harness.workers.sealed.executing:serve",
+            (theirs, handed),
+            log=self._log,
+            name=EXECUTOR.name,
+        )
+        theirs.close()
+        handed.close()
+        self.channel, self._contract = channel_of(ours), None
+
     def asked(self, contract: str) -> Trio:
-        """This, with an executor that has imported `contract` and no other: it can import nothing once it is confined."""
-        if self._executor is not None and contract != self._contract:
+        """This, with an executor that imports `contract` and no other: it can import nothing once it is confined."""
+        if self._executor is not None and self._contract not in (None, contract):
             self.end()
         if self._executor is None:
-            self._contract = contract
-            ours, theirs = socket.socketpair()
-            self._handing, handed = socket.socketpair()
-            self._executor = start_process(
-                self._executors,
-                "bitverdict.harness.workers.sealed.executing:serve",
-                (theirs, handed),
-                log=self._log,
-                name=EXECUTOR.name,
-            )
-            theirs.close()
-            handed.close()
-            self.channel = channel_of(ours)
+            self.start()
+        self._contract = contract
         return self
 
     def candidate(self, address: str, *, afresh: bool) -> int:
@@ -113,6 +117,9 @@ def install(target: Target, log: Path) -> None:
     """Where this worker is one of sealed cases, have the judge ask a trio of its own."""
     if jail := os.environ.get(JAIL):
         trio = Trio(heard(jail), heard(os.environ[EXECUTORS]), log)
+        for address in (heard(jail), heard(os.environ[EXECUTORS])):
+            wait_ready(address)  # what a zygote imports must not take the time of a case
+        trio.start()
         asking.executor = trio.asked
         for number in (hang_report.DUMP, hang_report.LOOK):
             faulthandler.unregister(number)
