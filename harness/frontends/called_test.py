@@ -11,10 +11,11 @@ from typing import Any
 from bitverdict.harness.judge.machine_faults import MachineFault, check_compiler_cache
 from bitverdict.harness.model.addresses import is_importing
 from bitverdict.harness.model.targets import Target, targets
-from bitverdict.harness.session import tables, tally
+from bitverdict.harness.session import secret_draws, tables, tally
 from bitverdict.harness.session.bugs import reports
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.profiles import PROFILES, Profile
+from bitverdict.harness.session.secret_draws import Secret
 from bitverdict.harness.session.session import Session
 from bitverdict.harness.workers.pool import WorkerPool
 
@@ -42,8 +43,16 @@ def judge_on(source: Callable[[Target], CaseSource], machines: list[Target]) -> 
     check_compiler_cache()
     profile = profile_of(len(machines))
     with WorkerPool(jobs=len(os.sched_getaffinity(0)), timeout=profile.case_seconds) as pool:
-        session = Session(pool, profile)
-        session.run([source(machine) for machine in machines])
+        session, sources = Session(pool, profile), [source(machine) for machine in machines]
+        secret = Secret.begin() if any(each.sealed for each in sources) else None
+        if secret is not None:
+            secret_draws.commit(secret, pool.journal)
+            print(secret_draws.committed(secret))
+            sources = [replace(each, secret=secret if each.sealed else None) for each in sources]
+        session.run(sources)
+        if secret is not None:
+            secret_draws.reveal(secret, pool.journal)
+            print(secret_draws.revealed(secret))
     come_to(session)
 
 

@@ -43,5 +43,5 @@ def hold(item: Any, source: Callable[[Target], CaseSource]) -> None:
         from bitverdict.harness.judge import devices  # noqa: F401  (what torch.cuda says to a user's file)
 
         config.stash[_judges] = NodeJudge(config)
-        config.add_cleanup(config.stash[_judges].pool.close)
+        config.add_cleanup(config.stash[_judges].close)
     config.stash[_judges].hold_test(source, item.callspec.params[TARGET], item.user_properties)

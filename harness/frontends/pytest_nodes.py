@@ -25,10 +25,11 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Verdict
-from bitverdict.harness.session import reproducers, tables, tally
+from bitverdict.harness.session import reproducers, secret_draws, tables, tally
 from bitverdict.harness.session.case_source import CaseSource, derived_seed
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import PROFILES
+from bitverdict.harness.session.secret_draws import Secret
 from bitverdict.harness.session.selection import Selection
 from bitverdict.harness.session.session import Session
 from bitverdict.harness.session.shrink import KernelFailed, failure_class
@@ -96,6 +97,8 @@ class NodeJudge:
         self.products = config.getoption("--harness-products")
         self.seed, self.database = base_seed(config), database(config)
         self.expression: str | None = config.getoption("--harness-k")
+        self.secret: Secret | None = None  # of the sealed tests of this process, once there is one
+        self._given_secret: str = config.getoption("--harness-secret")
         self._leased: dict[str, Target] = {}
 
     def machine(self, name: str) -> Target:
@@ -107,6 +110,18 @@ class NodeJudge:
             taken = lease(gpus).index
             self._leased[name] = next(gpu for gpu in gpus if gpu.index == taken)
         return self._leased[name]
+
+    def close(self) -> None:
+        if self.secret is not None:
+            secret_draws.reveal(self.secret, self.pool.journal)
+        self.pool.close()
+
+    def _secret(self) -> Secret:
+        """What the sealed tests of this process draw by: committed to in its journal before the first of their cases."""
+        if self.secret is None:
+            self.secret = Secret.begin(self._given_secret)
+            secret_draws.commit(self.secret, self.pool.journal)
+        return self.secret
 
     def hold(self, node: Node, properties: Properties) -> None:
         """Judge the node's cases until one fails: raises a `KernelFailed` with the report as its text.
@@ -143,11 +158,16 @@ class NodeJudge:
                 (source,) = Selection(expression=self.expression).of([source])
             except UsageError as none:
                 _skip(node.stem, str(none), properties)
+        if source.sealed:
+            source = replace(source, secret=self._secret())
+            properties.append(("secret", self._secret().digits))
         properties.append(("judged", 1))
         told = Told(node, properties)
         session = Session(self.pool, self.profile, observers=(told,))
         failed = session.first_failure(source, share=node.shard, shares=node.shards, database=self.database)
         status = session.tally.status()
+        if left_out := session.tally.completeness.sentence():
+            properties.append(("left out", f"{node.target}: {left_out}"))
         if status == tally.PASS:
             told.passed()
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--harness-k", default=None, metavar="EXPR", help="of each node the cases that the expression keeps, as bitverdict run -k"
     )
+    group.addoption(
+        "--harness-secret", default="", metavar="HEX", help="of sealed tests: the secret that an earlier session revealed"
+    )
     group.addoption("--harness-draws", type=int, default=None, metavar="N", help="draws of a contract, whatever time they take")
     group.addoption("--harness-large", default=SIZES, metavar="MxNxK,...", help=f"sizes of the large products (default {SIZES})")
     group.addoption("--harness-large-seeds", type=int, default=1, metavar="N", help="seeds of data for each large product")
@@ -61,6 +65,20 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     __tracebackhide__ = True
     hold(pyfuncitem, source)
     return True
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What sealed tests left out, and what they drew by: it was committed to in their journal, and is told once all are over."""
+    reports = [report for kept in terminalreporter.stats.values() for report in kept if hasattr(report, "user_properties")]
+    told = [each for report in reports for each in report.user_properties]
+    for line in dict.fromkeys(value for name, value in told if name == "left out"):
+        terminalreporter.write_line(line)
+    secrets = [value for name, value in told if name == "secret"]
+    for digits in dict.fromkeys(secrets):
+        from bitverdict.harness.session.secret_draws import Secret, committed, revealed
+
+        for line in (committed(Secret(digits)), *revealed(Secret(digits), "--harness-secret").splitlines()):
+            terminalreporter.write_line(line)
 
 
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:

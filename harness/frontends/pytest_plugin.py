@@ -134,4 +134,4 @@ def node_judge(pytestconfig: pytest.Config) -> Iterator[NodeJudge]:
     """The harness of this process: one worker a target, kept for the session."""
     held = NodeJudge(pytestconfig)
     yield held
-    held.pool.close()
+    held.close()

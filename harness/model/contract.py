@@ -181,6 +181,10 @@ class Contract:
         """One `ExpectedOutput` per output. `recorded` holds what the run knew, e.g. the autotuner's winning configuration."""
         raise TypeError(f"{type(self).__name__} has no expected")
 
+    def decides(self, case: Case, target: Target) -> bool:
+        """Whether some word of `case` can be decided, as far as its operands tell: a NaN in each row may leave none."""
+        return True
+
     def declared(self, case: Case) -> frozenset[str] | None:
         """The formats whose conversions are mathematics, maybe none, where the launch is to compute real values too; None where
         nobody holds them to anything. The contracts of shipped kernels hold a user's launcher to them, and their own to words."""

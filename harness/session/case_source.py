@@ -100,7 +100,7 @@ class CaseSource:
 
     def seeded(self, case: Case) -> Case:
         """`case` with seeds that the secret gives it, where there is one."""
-        return case if self.secret is None else self.secret.drawn(case)
+        return case if self.secret is None else self.secret.drawn(case, lambda made: self.contract.decides(made, self.target))
 
     def is_kept(self, case: Case) -> bool:
         return self.keeps is None or self.keeps(case)

@@ -8,8 +8,11 @@ case, the secret itself after the last. Numbers are the first 8 bytes, big-endia
     data seed of a case         HMAC(secret, "data", 0, key of the case) mod 2^31 - 1
     its schedule's seed         HMAC(secret, "schedule", 0, key of the case) mod 2^31 - 1
 
-The key of a case is its record before (`Case.key`), so required cases keep their shapes. While a run goes on the secret lies in a
-file of its own that nobody else of this machine may read, and that no confined process sees: a run that was cut goes on with it.
+The key of a case is its record before (`Case.key`), so required cases keep their shapes. Where the operands leave no word that can
+be decided, the data seed is the first of HMAC(secret, "data", 0, key, 0, "1"), "2", ... that leaves one.
+
+While a run goes on the secret lies in a file of its own that nobody else of this machine may read, and that no confined process
+sees: a run that was cut goes on with it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import hmac
 import os
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +33,7 @@ from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.workers.journal import Journal
 
 SEEDS, LARGEST = 1 << 31, (1 << 31) - 1
+TURNS = 32
 _DIGITS = re.compile(r"[0-9a-f]{64}")
 _DRAWN = re.compile(r"drawn:-?\d+")
 
@@ -62,10 +67,15 @@ class Secret:
         found = hmac.new(self.digits.encode(), "\0".join(parts).encode(), hashlib.sha256)
         return int.from_bytes(found.digest()[:8], "big")
 
-    def drawn(self, case: Case) -> Case:
-        """`case` with seeds of this secret's, its shape as it was."""
+    def drawn(self, case: Case, decides: Callable[[Case], bool] = lambda case: True) -> Case:
+        """`case` with seeds of this secret's, its shape as it was: the first ones with which it `decides` something."""
         schedule = _DRAWN.sub(f"drawn:{self.number('schedule', case.key) % LARGEST}", case.schedule)
-        return replace(case, data_seed=self.number("data", case.key) % LARGEST, schedule=schedule)
+        made = (
+            replace(case, data_seed=self.number("data", case.key, *again) % LARGEST, schedule=schedule)
+            for again in ((), *((str(turn),) for turn in range(1, TURNS)))
+        )
+        first = next(made)
+        return first if decides(first) else next(filter(decides, made), first)
 
     def told(self, *, revealed: bool) -> dict[str, str]:
         """What a file says of it."""
@@ -108,12 +118,12 @@ def committed(secret: Secret) -> str:
     return f"sealed: secret committed: sha256 {secret.commitment}"
 
 
-def revealed(secret: Secret) -> str:
-    """What a run prints last, with how to check it."""
+def revealed(secret: Secret, option: str = "--secret") -> str:
+    """What a run prints last, with how to check it. `option`: by which it is given to another run."""
     return (
         f"sealed: secret revealed: {secret.digits}\n"
         f"  check: printf %s {secret.digits} | sha256sum\n"
-        f"  the same draws again: --secret {secret.digits}"
+        f"  the same draws again: {option} {secret.digits}"
     )
 
 

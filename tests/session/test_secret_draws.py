@@ -11,11 +11,15 @@ import stat
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from bitverdict.harness.frontends import pytest_options
 from bitverdict.harness.frontends.cli_run import defaults
 from bitverdict.harness.frontends.main import main
+from bitverdict.harness.model.launcher_limits import UNLIMITED
+from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import resume, secret_draws
@@ -55,6 +59,19 @@ def test_required_cases_keep_their_shapes_and_get_other_seeds() -> None:
     assert len(seeds) == len(secret) and not seeds & {case.data_seed for case in asked}
     assert replace(plain, secret=Secret(DIGITS)).required() == secret
     assert not seeds & {case.data_seed for case in replace(plain, secret=Secret.begin()).required()}
+
+
+def test_a_case_that_decides_nothing_gets_the_next_seed_of_the_secret() -> None:
+    """A NaN in its one row leaves no word of a softmax."""
+    source = CaseSource("softmax", target("emulated:sm_90"), launcher=UNLIMITED)
+    (planted,) = [case for case in source.required() if case.regime == "planted" and case.problem.columns == 1030][:1]
+    contract, seen = source.contract, set()
+    for number in range(12):
+        secret = Secret(f"{number:064x}")
+        first, made = secret.drawn(planted), replace(source, secret=secret).seeded(planted)
+        assert contract.decides(made, source.target) and (made == first or not contract.decides(first, source.target))
+        seen.add(made == first)
+    assert seen == {True, False}
 
 
 def test_sizes_are_drawn_by_the_secret_and_not_by_the_seed() -> None:
@@ -109,3 +126,13 @@ def test_a_reproducer_tells_the_secret_once_the_run_has_ended(ended: bool, tmp_p
     assert stored.secret is not None and stored.secret["sha256"] == SECRET.commitment
     assert (DIGITS in path.read_text()) == ended
     assert restored(stored)[0] == case
+
+
+def test_pytest_tells_once_what_sealed_tests_drew_by_and_left_out() -> None:
+    lines: list[str] = []
+    told = [("secret", DIGITS), ("left out", "emulated:sm_90: not judged: f: dtype bf16"), ("cases", 3)]
+    report, other = SimpleNamespace(user_properties=told), SimpleNamespace(user_properties=[("secret", DIGITS)])
+    reporter = SimpleNamespace(stats={"passed": [report, other], "": ["no report"]}, write_line=lines.append)
+    pytest_options.pytest_terminal_summary(reporter)
+    assert lines[0] == "emulated:sm_90: not judged: f: dtype bf16" and lines[1] == secret_draws.committed(SECRET)
+    assert lines[2:] == secret_draws.revealed(SECRET, "--harness-secret").splitlines()

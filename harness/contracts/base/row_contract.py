@@ -54,6 +54,12 @@ class RowContract(KernelContract):
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
         return super().for_launcher(self.with_regime_of_a_launcher(case), launcher)
 
+    def decides(self, case: Case, target: Target) -> bool:
+        if case.regime != "planted":
+            return True
+        operands = {operand.name: operand for operand in self.operands(case)}
+        return any(each.inconclusive is None or not each.inconclusive.all() for each in self.expected(case, target, operands, {}))
+
     def far(self) -> Iterable[tuple[Fields, Fields]]:
         yield {"rows": 3, "columns": 40, "dtype": "bf16"} | dict.fromkeys(self.pads, far_pad(3, 40)), {}
 
