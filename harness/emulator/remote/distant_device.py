@@ -7,7 +7,7 @@ from typing import Any
 
 from bitverdict.harness.emulator.device import Device, Launch, LaunchOptions
 from bitverdict.harness.emulator.faults import EmulatedFault, raise_for_the_launcher
-from bitverdict.harness.emulator.remote.memory import RemoteMemory
+from bitverdict.harness.emulator.remote.memory import MOST_PROGRAMS, RemoteMemory
 from bitverdict.harness.emulator.remote.wire import NotSent
 
 
@@ -35,6 +35,8 @@ class DistantDevice(Device):
         about = {name: each for name, each in metadata._asdict().items() if type(each) in (str, int, float, bool, type(None))}
         known = self.memory.link.programs
         if (number := known.get(program)) is None:
+            if len(known) >= MOST_PROGRAMS:
+                known.clear()
             number = known[program] = len(known)
             encoder.buffers.append(program)
         sent = len(encoder.buffers) - 1 if encoder.buffers and encoder.buffers[-1] is program else None

@@ -16,9 +16,9 @@ from bitverdict.harness.emulator.cuda_tensors import CPU, CUDA, CudaTensor
 from bitverdict.harness.emulator.faults import EmulatedFault, for_the_launcher, raise_for_the_launcher
 from bitverdict.harness.emulator.memory.provenance import launcher_line
 from bitverdict.harness.emulator.remote.channel import Channel
-from bitverdict.harness.emulator.remote.errors import WireError
 from bitverdict.harness.emulator.remote.wire import DTYPES, Decoder, Encoder, NotSent
 
+MOST_PROGRAMS = 1 << 12  # tile programs that the executor keeps; the next is the first of others
 CONSTRUCTED = (
     "empty", "empty_like", "empty_strided", "empty_permuted", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like",
     "arange", "linspace", "logspace", "eye", "tril_indices", "triu_indices",
@@ -301,4 +301,4 @@ def _brought(value: Any) -> Any:
     return value
 
 
-__all__ = ["CONSTRUCTED", "RAISED", "Distant", "Link", "RemoteMemory", "WireError", "function_called"]
+__all__ = ["CONSTRUCTED", "MOST_PROGRAMS", "RAISED", "Distant", "Link", "RemoteMemory", "function_called"]

@@ -49,7 +49,7 @@ def operator(name: str) -> Any:
     if name not in ALLOWED and (inside or base in REFUSED or base.startswith(_REFUSED_STARTS)):
         raise _refused(name)
     packet = getattr(torch.ops.aten, base, None)
-    if packet is None or overload not in packet.overloads():
+    if not isinstance(packet, torch._ops.OpOverloadPacket) or overload not in packet.overloads():
         raise _refused(name)
     made = getattr(packet, overload)
     if any(argument.name == "unsafe" for argument in made._schema.arguments):

@@ -26,7 +26,7 @@ from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault, for_t
 from bitverdict.harness.emulator.frontend.arguments import refuse_cpu_tensors
 from bitverdict.harness.emulator.remote.channel import Channel
 from bitverdict.harness.emulator.remote.errors import WireError
-from bitverdict.harness.emulator.remote.memory import CONSTRUCTED, function_called
+from bitverdict.harness.emulator.remote.memory import CONSTRUCTED, MOST_PROGRAMS, function_called
 from bitverdict.harness.emulator.remote.operators import operator
 from bitverdict.harness.emulator.remote.wire import (
     DTYPES,
@@ -42,7 +42,6 @@ from bitverdict.harness.emulator.residency import check_grid
 from bitverdict.harness.model.paths import is_ours
 
 MOST_TENSORS = 1 << 20  # that a candidate may hold at a time
-MOST_PROGRAMS = 1 << 12  # tile programs that it may send
 MOST_LATE = 100  # questions after a return that are told
 MOST_PROGRAM = 64 << 20  # bytes of one
 READ_BY = ("a copy to the host", "tolist", "numpy", "print")
@@ -262,7 +261,6 @@ class Served:
         refuse_cpu_tensors(values)
         metadata = Metadata.of(about)
         with torch._C.DisableTorchFunction(), torch.no_grad():
-            for_the_launcher(_held_to, self.device, program, metadata)
             for_the_launcher(self.device.run, program, metadata, grid, names, values, constants)
         return {}
 
@@ -321,8 +319,10 @@ class Served:
     def _program(self, frame: dict[str, Any], decode: Decoder) -> bytes:
         number, sent = whole(frame.get("program"), 0, MOST_PROGRAMS), frame.get("sent")
         if sent is not None:
-            held = decode._buffer(sent)
-            if number != len(self.programs) or len(held) > MOST_PROGRAM:
+            held = decode.buffer(sent)
+            if number == 0:
+                self.programs.clear()
+            if number != len(self.programs) or number >= MOST_PROGRAMS or len(held) > MOST_PROGRAM:
                 raise WireError(f"program {number} of {len(held)} bytes, where {len(self.programs)} are known")
             self.programs.append(bytes(held))
         if number >= len(self.programs):
@@ -345,18 +345,6 @@ class Metadata(SimpleNamespace):
 
     def _asdict(self) -> dict[str, Any]:
         return dict(vars(self))
-
-
-def _held_to(device: Device, program: bytes, metadata: Metadata) -> None:
-    """A program is of this GPU and takes no more than it has: Triton says so before a launch, in the candidate's process, and is
-    not believed there."""
-    found = device.translated(program, metadata).program
-    target, capability = found.attributes.get("ttg.target", ""), f"cuda:{device.capability}"
-    if target.strip('"') != capability:
-        raise EmulatedFault("launch failure", f"the tile program is for {target or 'no GPU'}, launched on {capability}")
-    shared, most = found.integer("ttg.shared"), device.architecture.shared_memory
-    if shared > most:
-        raise EmulatedFault("launch failure", f"the tile program takes {shared} bytes of shared memory, {device.arch} has {most}")
 
 
 def _lying(tensor: CudaTensor) -> dict[str, Any]:

@@ -162,7 +162,7 @@ class Decoder:
 
     def _host(self, said: dict[str, Any]) -> torch.Tensor:
         dtype, size = one_of(DTYPES, said.get("dtype"), "dtype"), sizes(said.get("size"))
-        held = self._buffer(said["host"])
+        held = self.buffer(said["host"])
         if len(held) != math.prod(size) * dtype.itemsize:
             raise WireError(f"a tensor of {size} {dtype} in {len(held)} bytes")
         made = torch.frombuffer(held, dtype=dtype).reshape(size) if held else torch.empty(size, dtype=dtype)
@@ -171,7 +171,7 @@ class Decoder:
             made = made.as_strided(size, dense(size, sizes(strides)))
         return made.requires_grad_() if said.get("grad") is True and differentiable(dtype) else made
 
-    def _buffer(self, place: Any) -> bytearray:
+    def buffer(self, place: Any) -> bytearray:
         if type(place) is not int or not 0 <= place < len(self.buffers):
             raise WireError(f"no buffer {place!r:.20}")
         return self.buffers[place]
