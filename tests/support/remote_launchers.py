@@ -53,6 +53,19 @@ def caught(x: torch.Tensor) -> torch.Tensor:
     return y
 
 
+def blamed(x: torch.Tensor) -> torch.Tensor:
+    """`caught`, which blames its operand."""
+    try:
+        return into(torch.empty_like(x), x, stray=1)
+    except Exception as error:
+        raise ValueError("the operand is at fault") from error
+
+
+def noisy(x: torch.Tensor) -> torch.Tensor:
+    """Numbers drawn here and on the GPU."""
+    return x + torch.rand(1).item() + torch.empty_like(x).normal_() + torch.rand_like(x)
+
+
 def unread(x: torch.Tensor) -> torch.Tensor:
     """`caught`, which is right."""
     y = torch.empty_like(x)

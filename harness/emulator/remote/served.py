@@ -38,7 +38,6 @@ from bitverdict.harness.emulator.remote.wire import (
     text,
     whole,
 )
-from bitverdict.harness.emulator.residency import check_grid
 from bitverdict.harness.model.paths import is_ours
 
 MOST_TENSORS = 1 << 20  # that a candidate may hold at a time
@@ -257,7 +256,6 @@ class Served:
             raise WireError("a launch of no three numbers, or of other arguments than names")
         if any(type(each) is not int for each in constants.values()) or len(json.dumps(constants)) > 1 << 16:
             raise WireError("constants that are no whole numbers")
-        for_the_launcher(check_grid, grid)
         refuse_cpu_tensors(values)
         metadata = Metadata.of(about)
         with torch._C.DisableTorchFunction(), torch.no_grad():

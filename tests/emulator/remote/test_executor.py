@@ -49,6 +49,22 @@ def test_a_launcher_gives_what_it_gives_in_this_process(candidate: Candidate, de
     assert device.tuned == chosen
 
 
+def test_a_tensor_may_be_handed_over_again_and_again(candidate: Candidate, device: Device) -> None:
+    """Each time it has a handle over there, and each is released by itself."""
+    launcher, x = of(candidate, "scaled"), operand(device)
+    for _ in range(4):
+        assert torch.equal(launcher(x).cpu(), 2 * x.cpu())
+
+
+def test_random_numbers_go_on_from_where_they_were(candidate: Candidate, device: Device) -> None:
+    x = operand(device)
+    torch.manual_seed(7)
+    here = [remote_launchers.noisy(x).cpu(), torch.rand(3)]
+    torch.manual_seed(7)
+    there = [of(candidate, "noisy")(x).cpu(), torch.rand(3)]
+    assert all(map(torch.equal, here, there))
+
+
 def test_a_launcher_tells_its_signature_claims_and_limits(candidate: Candidate) -> None:
     import inspect
 
@@ -60,9 +76,10 @@ def test_a_launcher_tells_its_signature_claims_and_limits(candidate: Candidate) 
     assert "ZeroDivisionError" in str(launcher.requires.ask([{"m": 4, "n": 0}])[0])
 
 
-def test_a_fault_that_the_launcher_catches_is_raised(candidate: Candidate, device: Device) -> None:
+@pytest.mark.parametrize("name", ["caught", "blamed"])
+def test_a_fault_that_the_launcher_catches_is_raised(candidate: Candidate, device: Device, name: str) -> None:
     with pytest.raises(EmulatedFault, match="illegal address"):
-        of(candidate, "caught")(operand(device))
+        of(candidate, name)(operand(device))
     assert [fault.outcome for fault in device.findings] == ["illegal address"]
 
 

@@ -24,20 +24,21 @@ DONE: Frame = {"done": "call", "result": {"tensor": 1}, "tuned": [], "compiled":
 
 def scripted(loaded: Frame, *frames: tuple[Frame, list[bytes]]) -> Callable[[socket.socket], None]:
     """A candidate's process that answers the first request by `loaded`, and the call by `frames`, waiting for an answer after each
-    question."""
+    question. A result that is "answer" stands for what the last answer says was raised."""
 
     def serve(connected: socket.socket) -> None:
         channel = Channel(connected)
         channel.receive()
         channel.send(loaded)
         request, buffers = channel.receive()
+        answer: Frame = {}
         for said, held in frames:
-            ends = "done" in said
-            channel.send(
-                {"call": request["call"], **said} if not ends else {"random": request["random"], **said}, [*held, *buffers]
-            )
-            if not ends:
-                channel.receive()
+            own, last = ("random" if "done" in said else "call"), {}
+            if said.get("result") == "answer":
+                last = {"result": answer.get("raised")}
+            channel.send({own: request[own], **said, **last}, [*held, *buffers])
+            if own == "call":
+                answer, _ = channel.receive()
 
     return serve
 
@@ -94,8 +95,9 @@ def test_what_no_honest_process_sends_ends_the_call(what: str) -> None:
 
 
 def test_a_grid_beyond_the_gpu_is_refused_and_launches_nothing() -> None:
-    with called(LOADED, (LAUNCH | {"grid": [1, 70000, 1]}, [b"module"]), (DONE, [])) as (launcher, x, device):
-        assert launcher(x) is x and not device.launches
+    launch, done = LAUNCH | {"grid": [1, 70000, 1]}, DONE | {"result": "answer"}
+    with called(LOADED, (launch, [b"module"]), (done, [])) as (launcher, x, device):
+        assert "invalid argument: grid (1, 70000, 1)" in launcher(x)[1] and not device.launches
 
 
 def test_what_a_process_claims_to_have_raised_is_believed_in_part() -> None:
