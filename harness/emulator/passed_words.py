@@ -25,13 +25,15 @@ import torch
 
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.onchip import UNSIGNED
-from bitverdict.harness.emulator.memory.provenance import COMPUTED, FILLED, KERNEL, UNWRITTEN, Kind, Origin, Provenance
+from bitverdict.harness.emulator.memory.provenance import BLIND, COMPUTED, FILLED, KERNEL, UNWRITTEN, Kind, Origin, Provenance
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.global_memory import Region
 
 RESOLUTION = 53  # bits of float64: chances below it are none
 SIGNED = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_TURNS = ((1.0, 5), (-1.0, 5), (1.0, -5), (-1.0, -5))
+"""Signs and exponents that drawn words have in the first launches, turn by turn: a maximum or a limit passes no word each time."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -107,7 +109,7 @@ class Launched:
         found = []
         for region, held, before in zip(self.regions, self.held, self.numbers, strict=True):
             numbers = _as_bytes(before, held.first, held.dtype).max(-1, initial=0)
-            places = np.flatnonzero((numbers < COMPUTED) & (numbers != UNWRITTEN) & (numbers != FILLED))
+            places = np.flatnonzero((numbers < BLIND) & (numbers != UNWRITTEN) & (numbers != FILLED))
             if region.taken and held.dtype.is_floating_point and places.size:
                 found.append(Words(region, held.dtype, held.first, places, numbers[places]))
         return found
@@ -151,7 +153,7 @@ class Launched:
         generator, integers = np.random.default_rng(0), True
         while search.open:
             values = list(self.values)
-            drawn = self._drawn(given, generator, values, integers)
+            drawn = self._drawn(given, generator, values, search.launches, integers)
             try:
                 again(values)
             except EmulatedFault:
@@ -176,7 +178,9 @@ class Launched:
             return np.array([values[place] for place in words.places.tolist()], np.float64).view(np.uint64)
         return words.bits(raws[self.regions.index(words.region)])
 
-    def _drawn(self, given: list[Words], generator: np.random.Generator, values: list[Any], integers: bool) -> list[np.ndarray]:
+    def _drawn(
+        self, given: list[Words], generator: np.random.Generator, values: list[Any], turn: int, integers: bool
+    ) -> list[np.ndarray]:
         """Memory as before the launch, but for the words that it was `given`, which are drawn: their bits."""
         self.rewind()
         found = []
@@ -184,7 +188,7 @@ class Launched:
             if _is_integer(each.dtype) and not integers:
                 found.append(self._bits(each, self.before, values))
                 continue
-            bits = drawn(each.dtype, each.places.size, generator)
+            bits = drawn(each.dtype, each.places.size, generator, turn)
             if each.region is None:
                 for place, value in zip(each.places.tolist(), bits.view(np.float64).tolist(), strict=True):
                     values[place] = value
@@ -214,7 +218,7 @@ class _Search:
     def open(self) -> bool:
         """Whether another launch may clear a word that is left."""
         bits = [_entropy(each.dtype) for each, left in zip(self.stored, self.left, strict=True) if left.size]
-        return bool(bits) and self.launches <= ceil(self.chance / min(bits))
+        return bool(bits) and self.launches <= max(len(_TURNS), ceil(self.chance / min(bits)))
 
     def drop(self, given: Sequence[bool]) -> None:
         """Look no longer for those of the `given`."""
@@ -280,13 +284,15 @@ def _entropy(dtype: torch.dtype) -> int:
     return 3
 
 
-def drawn(dtype: torch.dtype, count: int, generator: np.random.Generator) -> np.ndarray:
-    """(count,) unsigned bits of words of `dtype`: finite floats of both signs and many exponents, any integers."""
+def drawn(dtype: torch.dtype, count: int, generator: np.random.Generator, turn: int = 0) -> np.ndarray:
+    """(count,) unsigned bits of words of `dtype`: any integers, finite floats of both signs and several exponents, or of those of
+    one of the first turns, counted from 1."""
     kind = UNSIGNED[dtype.itemsize]
     if dtype is torch.bool:
         return generator.integers(0, 2, count, np.uint8)
     if dtype.is_floating_point and dtype is not torch.float8_e8m0fnu:
-        values = generator.uniform(1, 2, count) * 2.0 ** generator.integers(-4, 5, count) * generator.choice((-1.0, 1.0), count)
+        sign, exponent = (_TURNS[turn - 1]) if 0 < turn <= len(_TURNS) else (generator.choice((-1.0, 1.0), count), 0)
+        values = sign * generator.uniform(1, 2, count) * 2.0 ** (exponent + generator.integers(-3, 4, count))
         values = values.astype(np.float32).astype(np.float64)  # what an argument holds
         return bits_of(values, dtype)
     return generator.integers(0, np.iinfo(kind).max, count, kind, endpoint=True)

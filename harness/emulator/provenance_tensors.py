@@ -52,13 +52,14 @@ class ProvenanceTensors(Watches):
         if function in FULL:
             value = kwargs.get("fill_value", args[FULL[function]] if len(args) > FULL[function] else 1)
         if kwargs.get("out") is not None:
-            known.put(tensor, known.now(Kind.TORCH, function))
+            known.put(tensor, known.now(Kind.TORCH, function, None))
         elif function in UNFILLED:
             known.allocated(tensor, UNWRITTEN)
         elif function in ZEROED or function in ONES or function in FULL:
             known.allocated(tensor, self._constant(0 if function in ZEROED else value, function, whole=True))
         else:
-            known.allocated(tensor, known.now(Kind.HOST if function in FROM_HOST else Kind.TORCH, function))
+            kind = Kind.HOST if function in FROM_HOST else Kind.TORCH
+            known.allocated(tensor, known.now(kind, function, [*tensors_in((args, kwargs))]))
 
     def arrived(self, tensor: torch.Tensor, by: str) -> None:
         self.provenance.allocated(tensor, self.provenance.now(Kind.HOST, by))
@@ -78,7 +79,7 @@ class ProvenanceTensors(Watches):
         if into:
             for place, each in enumerate(into):
                 if self.provenance.knows(each):
-                    self._changed(plain, each, args, before[place] if before else None)
+                    self._changed(plain, each, args, before[place] if before else None, given)
                 elif sources:
                     self.provenance.left(sources[0], name)
             return made
@@ -102,7 +103,7 @@ class ProvenanceTensors(Watches):
         if name in MOVES or name in PICKS:
             numbers = self._moved(name, function, args, kwargs)
         if numbers is None:
-            known.allocated(result, known.now(Kind.TORCH, name))
+            known.allocated(result, known.now(Kind.TORCH, name, [*tensors_in((args, kwargs))]))
             return
         known.allocated(result, UNWRITTEN)
         if not (name in SAME and known.copied(args[0], result)):
@@ -148,7 +149,7 @@ class ProvenanceTensors(Watches):
     def _picked(self, name: str, numbers: int | np.ndarray) -> np.ndarray:
         """Of `numbers` those that a kernel wrote, or nobody, are computed by the operator `name` that picked them by data."""
         found = np.asarray(numbers, np.uint8)
-        return np.where(found <= FILLED, np.uint8(self.provenance.now(Kind.TORCH, name)), found)
+        return np.where(found <= FILLED, np.uint8(self.provenance.now(Kind.TORCH, name, None)), found)
 
     def _copied(self, name: str, numbers: int | np.ndarray) -> np.ndarray:
         """`numbers`, of which words of operands lie elsewhere now."""
@@ -157,8 +158,9 @@ class ProvenanceTensors(Watches):
             return found
         return np.where(found == OPERAND, np.uint8(self.provenance.now(Kind.COPIED, name)), found)
 
-    def _changed(self, name: str, target: torch.Tensor, args: tuple, before: np.ndarray | None) -> None:
-        """The origins of `target`, into which the operator `name` wrote: words that it left as they were keep theirs."""
+    def _changed(self, name: str, target: torch.Tensor, args: tuple, before: np.ndarray | None, given: list[torch.Tensor]) -> None:
+        """The origins of `target`, into which the operator `name` wrote, `given` some tensors. Words that it left as they were keep
+        theirs."""
         known = self.provenance
         if before is None:
             source: Any = args[1] if len(args) > 1 else 0
@@ -173,7 +175,7 @@ class ProvenanceTensors(Watches):
         found = known.of(target)
         changed = (_bytes(target) != before).reshape(*target.shape, -1).any(-1) | (found == UNWRITTEN)
         if changed.any():
-            known.put(target, np.where(changed, np.uint8(known.now(Kind.TORCH, name)), found))
+            known.put(target, np.where(changed, np.uint8(known.now(Kind.TORCH, name, given)), found))
 
 
 def _is_zero(value: Any) -> bool:

@@ -40,11 +40,13 @@ class Kind(StrEnum):
 
 
 class Origin(NamedTuple):
-    """A kind, the operator or call of torch (`by`), and the launcher's ``file:line``, empty where it is not known."""
+    """A kind, the operator or call of torch (`by`), and the launcher's ``file:line``, empty where it is not known. What is `blind`
+    was made of constants alone, before the host had read any memory: it tells nothing of the operands."""
 
     kind: Kind
     by: str = ""
     line: str = ""
+    blind: bool = False
 
     @property
     def computed(self) -> bool:
@@ -57,8 +59,8 @@ class Origin(NamedTuple):
 
 
 UNWRITTEN, KERNEL, FILLED, OPERAND = range(4)
-COMPUTED = 64
-"""The lowest number of an origin whose value torch or the host computed."""
+BLIND, COMPUTED = 48, 80
+"""The lowest numbers of origins whose value torch or the host computed: of those that are blind, and of the others."""
 _FIXED = (Origin(Kind.UNWRITTEN), Origin(Kind.KERNEL), Origin(Kind.FILLED), Origin(Kind.OPERAND))
 EARLIER = Origin(Kind.HOST, "memory from before the call")
 Place = tuple[tuple[int, ...], tuple[int, ...], int]
@@ -130,20 +132,29 @@ class Provenance:
 
     # -- origins ----------------------------------------------------------------------------------------------------------
     def number(self, origin: Origin) -> int:
-        """Its number. Where 64 copies or 190 computed origins have one, the rest of that kind share the last."""
+        """Its number. Where a range of numbers is full, the rest of that kind share its last."""
         found = self.numbers.get(origin)
         if found is None:
-            last, first = (255, COMPUTED) if origin.computed else (COMPUTED - 1, len(_FIXED))
+            first, last = len(_FIXED), BLIND - 1
+            if origin.computed:
+                first, last = (BLIND, COMPUTED - 1) if origin.blind else (COMPUTED, 255)
             found = first + sum(first <= number <= last for number in self.origins)
             if found >= last:
-                found, origin = last, Origin(origin.kind, "other calls")
+                found, origin = last, Origin(origin.kind, "other calls", blind=origin.blind)
             self.numbers[origin] = found
             self.origins[found] = origin
         return found
 
-    def now(self, kind: Kind, by: str) -> int:
-        """The number of what is made `by` a call of torch that goes on."""
-        return self.number(Origin(kind, by, self.where()))
+    def now(self, kind: Kind, by: str, sources: Iterable[torch.Tensor] | None = ()) -> int:
+        """The number of what is made `by` a call of torch that goes on, of `sources` (CPU); None: of what may tell of operands."""
+        blind = not self.reads and sources is not None and all(map(self._is_blind, sources))
+        return self.number(Origin(kind, by, self.where(), blind))
+
+    def _is_blind(self, tensor: torch.Tensor) -> bool:
+        if not self.knows(tensor):
+            return True  # the host's
+        numbers = self.of(tensor)
+        return bool(((numbers == UNWRITTEN) | (numbers == FILLED) | ((numbers >= BLIND) & (numbers < COMPUTED))).all())
 
     # -- a launch ---------------------------------------------------------------------------------------------------------
     def begin(self, regions: Iterable[Region]) -> dict[str, dict[Origin, int]]:
@@ -153,12 +164,17 @@ class Provenance:
         for region in regions:
             region.origins = self.known(region.keep).numbers
             there = region.origins[region.low : region.high]
-            if there.size and there.max() >= COMPUTED:
+            if there.size and there.max() >= BLIND:
                 counted = np.bincount(there, minlength=256)
                 computed[region.name] = {
-                    self.origins[number]: int(counted[number]) for number in np.flatnonzero(counted).tolist() if number >= COMPUTED
+                    self.origins[number]: int(counted[number]) for number in np.flatnonzero(counted).tolist() if number >= BLIND
                 }
         return computed
+
+    @staticmethod
+    def tells(computed: dict[str, dict[Origin, int]]) -> bool:
+        """Whether of what `begin` gave some may tell of operands."""
+        return any(not origin.blind for each in computed.values() for origin in each)
 
     def end(self, kernel: str, regions: Iterable[Region], computed: dict[str, dict[Origin, int]]) -> None:
         """The launch of `kernel` is over; `computed` is what `begin` gave."""
@@ -303,6 +319,7 @@ def _of_the_launcher(filename: str) -> bool:
 
 
 __all__ = [
+    "BLIND",
     "COMPUTED",
     "FILLED",
     "KERNEL",
