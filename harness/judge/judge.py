@@ -32,7 +32,7 @@ from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput, Undecided
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
+from bitverdict.harness.model.verdict import REFUSED_BY, Basis, Decision, Outcome, Verdict
 
 COMPILER = ("emulator", "verifier", "ptxas")  # layers that refuse what an architecture does not have
 FEW_DIGITS = "those of the reference to within half a unit of the floats that the launcher passes, in the format of the parameter"
@@ -52,15 +52,17 @@ def judge(case: Case, target: Target, contract: Contract | None = None) -> Verdi
     layer = verdict.details.get("layer") if verdict.outcome is Outcome.REFUSED else None
     needs_it = layer in (*COMPILER, "launcher")
     if lacking and verdict.failed and needs_it:  # a user's launcher may need what the shipped kernel does, or may not
-        verdict = _not_run(f"{target.name} lacks {lacking}: {verdict.message}")
+        verdict = _not_run(f"{target.name} lacks {lacking}: {verdict.message}", refused_by=layer)
     elif contract.any_launcher and verdict.failed and layer in (*COMPILER, "front end"):
         feature = missing_feature(verdict, target.features)
-        verdict = verdict if feature is None else _not_run(f"{target.name} lacks {feature}: {verdict.message}")
+        if feature is not None:
+            verdict = _not_run(f"{target.name} lacks {feature}: {verdict.message}", refused_by=layer)
     return replace(verdict, seconds=clock.seconds())
 
 
-def _not_run(why: str) -> Verdict:
-    return Verdict(decision=Decision.NOT_RUN, outcome=Outcome.NOT_RUN, basis=Basis.NOTHING, message=why)
+def _not_run(why: str, *, refused_by: str = "") -> Verdict:
+    details = {REFUSED_BY: refused_by} if refused_by else {}
+    return Verdict(decision=Decision.NOT_RUN, outcome=Outcome.NOT_RUN, basis=Basis.NOTHING, message=why, details=details)
 
 
 def _undecided(why: str) -> Verdict:

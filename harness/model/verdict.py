@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 LONGEST = 4000  # characters of one text that a verdict keeps
+REFUSED_BY = "refused by"  # in the details of a case that is not run since the launcher was refused where a feature is lacking
 
 
 class Outcome(StrEnum):

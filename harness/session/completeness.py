@@ -8,7 +8,8 @@ flag and a layout each value.
 The rule has no threshold. A dimension with one value where the plain list has several is not judged: a table of results would pass
 as well. Where the launcher's author is trusted, this is told below the table. In a sealed run it makes a size inconclusive,
 until the user, not the candidate, accepts it: by `--accept-claims`, by `requires` of `bitverdict.test`, or by asking for no other
-sizes (`-k`). What else was left out is named in the last line of the run.
+sizes (`-k`). So do cases that did not run beside others that did, where the candidate says that the target lacks a feature: its
+compiler is its own. What else was left out is named in the last line of the run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.model.verdict import REFUSED_BY, Decision, Verdict
 
 ALIGNED = 16  # Triton compiles a size that is a multiple of it anew
 LAYOUT = ("pad", "offset")  # fields whose names end so say how an operand lies, and are no size
@@ -46,7 +47,10 @@ class Asked:
     strict: bool = False
     """Whether a size with one value is inconclusive: the launcher is sealed, and nobody accepted what it says of itself."""
     refused: set[str] = field(default_factory=set)
-    """Keys of those that it refused: they did not run, or passed without a word."""
+    """Keys of those that it refused: they passed without a word, or did not run."""
+    ran: bool = False
+    lacking: int = 0
+    """Cases that did not run since it says that the target lacks a feature."""
     judged: Values = field(default_factory=dict)
     """Of the cases whose words were compared, the generated ones too."""
 
@@ -60,10 +64,21 @@ class Asked:
         return _values((classes(case, self.contract, self.target) for case in kept), copy.deepcopy(self.judged))
 
     def count(self, case: Case, verdict: Verdict) -> None:
+        self.ran |= verdict.decision is not Decision.NOT_RUN
+        self.lacking += REFUSED_BY in verdict.details
         if verdict.words:
-            _values([classes(case, self.contract, self.target)], into=self.judged)
+            if self.plain:
+                _values([classes(case, self.contract, self.target)], into=self.judged)
         elif case.key in self.required and verdict.decision in (Decision.PASS, Decision.NOT_RUN):
             self.refused.add(case.key)
+
+    def narrow(self) -> list[str]:
+        """Why the run says too little of it. A target on which nothing of it ran is not run, and says nothing."""
+        if not self.strict or (self.refused and not self.ran):
+            return []
+        alone = f"judged at {' and '.join(self.alone())} alone" if self.plain and self.alone() else ""
+        lacking = f"{self.lacking} cases did not run, since it says that the target lacks a feature" if self.lacking else ""
+        return [f"{said}; {ACCEPT}" for said in (alone, lacking) if said]
 
     def alone(self) -> list[str]:
         """The sizes of which one value is left where the mathematics has several: "m = 64". "nothing" where no case is left."""
@@ -74,7 +89,10 @@ class Asked:
 
     def missing(self) -> list[str]:
         """What nobody judges, a phrase each."""
-        said, taken = [], self.taken()
+        said: list[str] = []
+        if not self.plain:
+            return said
+        taken = self.taken()
         if (lost := len(self.plain) - len(self.required)) > 0:
             said.append(f"{lost} of {len(self.plain)} required cases")
         if self.refused:
@@ -121,8 +139,8 @@ class Completeness:
 
     def open(self) -> list[str]:
         """Why a sealed run says too little, a sentence each."""
-        narrow = self._together(lambda asked: asked.alone() if asked.strict else [])
-        return [f"{launcher} on {targets}: judged at {' and '.join(said)} alone; {ACCEPT}" for (launcher, said), targets in narrow]
+        found = self._together(Asked.narrow)
+        return [f"{launcher} on {targets}: {sentence}" for (launcher, said), targets in found for sentence in said]
 
     def lines(self) -> list[str]:
         """What a person reads below the table."""

@@ -161,7 +161,7 @@ class Session:
     def _limits(self, source: CaseSource) -> None:
         """Count what the launcher of `source` is not asked."""
         self.tally.scope.narrow(source.name, source.narrowed())
-        if plain := source.plain():
+        if (plain := source.plain()) or source.sealed:
             strict = source.sealed and not source.accepted
             self.tally.completeness.take(source.name, source.target, source.contract, plain, source.required(), strict=strict)
 

@@ -12,7 +12,7 @@ from bitverdict.harness.judge.devices import device_of
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.model.verdict import REFUSED_BY, Decision, Outcome, Verdict
 from bitverdict.kernels.features import Feature
 from tests.support.vector_add import ADDRESS, HOST, Problem, VectorAdd, case
 
@@ -73,7 +73,14 @@ def test_running_out_of_memory_is_inconclusive() -> None:
 
 def test_a_target_without_the_feature_is_not_run_and_the_feature_is_named() -> None:
     verdict = judge(case(100), HOST, VectorAdd(requires=frozenset({Feature.TCGEN05})))
-    assert (verdict.decision, verdict.message) == (Decision.NOT_RUN, "host lacks tcgen05.mma")
+    assert (verdict.decision, verdict.message) == (Decision.NOT_RUN, "host lacks tcgen05.mma") and not verdict.details
+
+
+def test_a_users_launcher_that_is_refused_where_a_feature_lacks_is_told_from_that() -> None:
+    asked = case(100, fault="refuse", launcher="tests.support.vector_add:add_off_by_one")
+    verdict = judge(asked, HOST, VectorAdd(requires=frozenset({Feature.TCGEN05})))
+    assert verdict.decision is Decision.NOT_RUN and verdict.message.startswith("host lacks tcgen05.mma: ")
+    assert verdict.details == {REFUSED_BY: "launcher"}
 
 
 def test_a_verdict_goes_through_json_and_its_seconds_add_up() -> None:

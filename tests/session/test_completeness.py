@@ -13,7 +13,7 @@ from rich.console import Console
 from bitverdict.harness.frontends.public import test as bv_test
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.model.verdict import REFUSED_BY, Decision, Outcome, Verdict
 from bitverdict.harness.session import tally
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.tables import show
@@ -97,14 +97,32 @@ def test_what_else_it_does_not_take_is_named_in_the_last_line(kind: str, come_to
 
 @pytest.mark.parametrize("answer", [REFUSED, LACKS])
 def test_cases_that_it_refuses_count_as_not_asked(answer: Verdict, come_to: Callable[..., tally.Tally]) -> None:
-    """As a candidate that may refuse sizes of 0, and whose target may lack what the shipped kernel needs, and that raises."""
+    """As a candidate that may refuse sizes of 0, and one whose target has no room for a case."""
     found = come_to("", "softmax", lambda case: RIGHT if case.problem.rows == 1 else answer)
     assert found.status() == tally.INCONCLUSIVE and "judged at rows = 1 alone" in found.sentence()
     assert " of 24 required cases in which no word was compared" in found.sentence()
-    nothing = come_to("", "softmax", lambda case: answer)
-    assert nothing.status() == tally.INCONCLUSIVE and "judged at nothing alone" in nothing.sentence()
     some = come_to("", "softmax", lambda case: RIGHT if case.problem.dtype == "fp32" else answer)
     assert some.status() == tally.PASS
+
+
+def test_a_sealed_launcher_that_refuses_all_does_not_pass_and_may_not_run(come_to: Callable[..., tally.Tally]) -> None:
+    refused = come_to("", "softmax", lambda case: REFUSED)
+    assert refused.status() == tally.INCONCLUSIVE and "judged at nothing alone" in refused.sentence()
+    assert come_to("", "softmax", lambda case: LACKS).status() == tally.NOTHING_RAN
+
+
+def test_a_feature_that_a_sealed_candidate_says_to_need_now_and_then_does_not_pass(come_to: Callable[..., tally.Tally]) -> None:
+    """Its compiler is its own: the wrong cases are those that it does not let run."""
+    says = replace(LACKS, details={REFUSED_BY: "front end"})
+
+    def answer(case: Case) -> Verdict:
+        return says if case.problem.dtype == "fp32" else RIGHT
+
+    found = come_to("", "softmax", answer)
+    assert found.status() == tally.INCONCLUSIVE
+    assert "8 cases did not run, since it says that the target lacks a feature; accept it by" in found.sentence()
+    assert come_to("", "softmax", answer, sealed=False).status() == come_to("", "softmax", answer, accepted=True).status() == 0
+    assert come_to("", "softmax", lambda case: says).status() == tally.NOTHING_RAN
 
 
 def test_a_launcher_that_takes_nothing_does_not_pass(come_to: Callable[..., tally.Tally]) -> None:
