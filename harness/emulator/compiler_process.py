@@ -120,7 +120,7 @@ def _serve(requests: int, answers: int, confine: Callable[[], None] | None, scra
                     os.close(each)
         gc.freeze()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        tempfile.tempdir = os.environ["TMPDIR"] = os.environ["TRITON_CACHE_DIR"] = scratch
+        tempfile.tempdir = os.environ["TRITON_CACHE_DIR"] = scratch
         with open("/proc/self/statm") as file:
             mapped = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
         for limit, value in (
