@@ -1,10 +1,9 @@
-"""Torch's operators with arguments that lie: which of those that an executor runs for a candidate can end it, or write where they may
-not.
+"""Torch's operators with arguments that lie: which of those that an executor runs for a candidate end its process.
 
-Run: `python benchmarks/untrusted_operators.py [turns] [data_seed] [OPERATOR ...]` (40 turns of each operator; 2 cores take some minutes).
-Each operator of aten that `harness/emulator/remote/operators.py` allows is called in processes of their own, with tensors of sizes that do not
-fit, indices far outside, and numbers at the ends of their types. It may give a result or raise. Exit status 1 where a process dies of
-a signal, with the operators by name: an index that nobody checks writes memory that is not the candidate's.
+Run: `python benchmarks/untrusted_operators.py [turns] [data_seed] [OPERATOR ...]` (40 turns of each; 2 cores take some minutes).
+Each operator of aten that `harness/emulator/remote/operators.py` allows is called in a process of its own, with tensors of sizes
+that do not fit, indices far outside, and numbers at the ends of their types. It may give a result or raise. Exit status 1 where a
+process dies of a signal, with the operators by name: an index that nobody checks writes memory that is not the candidate's.
 """
 
 from __future__ import annotations
@@ -24,13 +23,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
-from bitverdict.harness.emulator.remote.errors import WireError
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.remote.operator_arguments import check_given
 from bitverdict.harness.emulator.remote.operators import operator
 
 TURNS, SEED = 40, 17
 SECONDS = 20  # of one process
 MEMORY = 6 << 30
 FAR = 1 << 33  # elements: outside of whatever a process has mapped beside a tensor
+DTYPES = (torch.float32, torch.int64, torch.bool, torch.float16)
 NUMBERS = (0, 1, 2, 3, 4, -1, 7, 1 << 20, -(1 << 31), (1 << 31) - 1, FAR, -FAR, (1 << 63) - 1)
 
 
@@ -41,7 +42,7 @@ def allowed() -> Iterator[Any]:
         for overload in getattr(packet, "overloads", list)():
             try:
                 yield operator(f"aten.{name}.{overload}")
-            except WireError:
+            except EmulatedFault:
                 continue
 
 
@@ -73,6 +74,10 @@ def value(kind: str, draw: random.Random) -> Any:
         ]
     if kind == "Tensor":
         return tensor(draw)
+    if kind in ("ScalarType", "Layout", "MemoryFormat"):
+        return draw.choice(
+            {"ScalarType": DTYPES, "Layout": [torch.strided]}.get(kind, [torch.contiguous_format, torch.preserve_format])
+        )
     if kind in ("int", "SymInt"):
         return draw.choice(NUMBERS) if draw.random() < 0.4 else draw.choice((0, 1, 2, 3, 4))
     if kind in ("float", "number"):
@@ -93,12 +98,13 @@ def called(function: Any, draw: random.Random) -> None:
                 continue
             args.append(each.default_value)
             continue
-        given = value(str(each.type), draw)
+        given = value(str(getattr(each, "real_type", each.type)), draw)
         if each.kwarg_only:
             kwargs[each.name] = given
         else:
             args.append(given)
     try:
+        check_given(function, tuple(args), kwargs)
         function(*args, **kwargs)
     except Exception:
         pass

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.remote.operator_arguments import known_backward
 
 _NAME = re.compile(r"aten\.([A-Za-z0-9_]{1,80})\.([A-Za-z0-9_]{1,80})")
 INSIDE = frozenset(
@@ -24,11 +25,17 @@ INSIDE = frozenset(
         "_is_any_true", "_unique", "_unique2", "_weight_norm_interface", "_trilinear", "_stack", "_scaled_mm", "_int_mm",
         "_addmm_activation", "_prelu_kernel", "_prelu_kernel_backward", "_linalg_det", "_linalg_svd", "_linalg_eigh",
         "_linalg_slogdet", "_linalg_solve_ex", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d",
-        "_scaled_dot_product_flash_attention_for_cpu", "_safe_softmax", "_fft_r2c", "_fft_c2r", "_fft_c2c", "_chunk_cat",
+        "_scaled_dot_product_flash_attention_for_cpu", "_safe_softmax", "_fft_r2c", "_fft_c2r", "_fft_c2c",
     }
 )  # fmt: skip
 """Operators whose names begin with an underscore and that torch's own public functions come to."""
-REFUSED = frozenset({"from_file", "set_", "set", "data", "record_stream", "fbgemm_pack_gemm_matrix_fp16", "to_mkldnn"})
+REFUSED = frozenset(
+    {
+        "from_file", "set_", "set", "data", "record_stream", "fbgemm_pack_gemm_matrix_fp16", "to_mkldnn", "ctc_loss",
+        "batch_norm_update_stats", "batch_norm_backward_reduce", "batch_norm_elemt", "batch_norm_backward_elemt",
+        "batch_norm_gather_stats", "batch_norm_gather_stats_with_counts", "batch_norm_stats",
+    }
+)  # fmt: skip
 _REFUSED_STARTS = (
     "quantize", "fake_quantize", "dequantize", "mkldnn", "cudnn", "miopen", "fbgemm", "q_", "sparse", "to_sparse", "to_padded",
 )  # fmt: skip
@@ -48,10 +55,14 @@ def operator(name: str) -> Any:
     inside = base.startswith("_") and base not in INSIDE and not base.startswith("_foreach_") and not _DUNDER.fullmatch(base)
     if name not in ALLOWED and (inside or base in REFUSED or base.startswith(_REFUSED_STARTS)):
         raise _refused(name)
+    if "_backward" in base and not known_backward(base):  # it trusts what a forward operator would have saved
+        raise _refused(name)
     packet = getattr(torch.ops.aten, base, None)
     if not isinstance(packet, torch._ops.OpOverloadPacket) or overload not in packet.overloads():
         raise _refused(name)
     made = getattr(packet, overload)
+    if "Tensor" not in str(made._schema):  # of numbers alone: Python does it itself
+        raise _refused(name)
     if any(argument.name == "unsafe" for argument in made._schema.arguments):
         raise _refused(name)
     return made

@@ -27,6 +27,7 @@ from bitverdict.harness.emulator.frontend.arguments import refuse_cpu_tensors
 from bitverdict.harness.emulator.remote.channel import Channel
 from bitverdict.harness.emulator.remote.errors import WireError
 from bitverdict.harness.emulator.remote.memory import CONSTRUCTED, MOST_PROGRAMS, function_called
+from bitverdict.harness.emulator.remote.operator_arguments import check_given
 from bitverdict.harness.emulator.remote.operators import operator
 from bitverdict.harness.emulator.remote.wire import (
     DTYPES,
@@ -173,6 +174,7 @@ class Served:
     def operate(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
         function = operator(text(frame.get("operator"), 200))
         args, kwargs = self._given(frame, decode)
+        check_given(function, args, kwargs)
         written = [args[place] if place < len(args) else kwargs.get(name) for place, name in written_by(function)]
         by = function._schema.name.split("::")[-1]
         with torch._C.DisableTorchFunction(), torch.no_grad(), self._random(frame, decode, encode, function) as random:
