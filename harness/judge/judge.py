@@ -60,7 +60,7 @@ def judge(case: Case, target: Target, contract: Contract | None = None) -> Verdi
     return replace(verdict, seconds=clock.seconds())
 
 
-def _not_run(why: str, *, refused_by: str = "") -> Verdict:
+def _not_run(why: str, *, refused_by: str | None = None) -> Verdict:
     details = {REFUSED_BY: refused_by} if refused_by else {}
     return Verdict(decision=Decision.NOT_RUN, outcome=Outcome.NOT_RUN, basis=Basis.NOTHING, message=why, details=details)
 

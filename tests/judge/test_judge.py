@@ -76,7 +76,7 @@ def test_a_target_without_the_feature_is_not_run_and_the_feature_is_named() -> N
     assert (verdict.decision, verdict.message) == (Decision.NOT_RUN, "host lacks tcgen05.mma") and not verdict.details
 
 
-def test_a_users_launcher_that_is_refused_where_a_feature_lacks_is_told_from_that() -> None:
+def test_a_launcher_refused_where_a_feature_lacks_says_who_refused() -> None:
     asked = case(100, fault="refuse", launcher="tests.support.vector_add:add_off_by_one")
     verdict = judge(asked, HOST, VectorAdd(requires=frozenset({Feature.TCGEN05})))
     assert verdict.decision is Decision.NOT_RUN and verdict.message.startswith("host lacks tcgen05.mma: ")

@@ -105,13 +105,13 @@ def test_cases_that_it_refuses_count_as_not_asked(answer: Verdict, come_to: Call
     assert some.status() == tally.PASS
 
 
-def test_a_sealed_launcher_that_refuses_all_does_not_pass_and_may_not_run(come_to: Callable[..., tally.Tally]) -> None:
+def test_a_launcher_that_refuses_all_is_open_or_did_not_run(come_to: Callable[..., tally.Tally]) -> None:
     refused = come_to("", "softmax", lambda case: REFUSED)
     assert refused.status() == tally.INCONCLUSIVE and "judged at nothing alone" in refused.sentence()
     assert come_to("", "softmax", lambda case: LACKS).status() == tally.NOTHING_RAN
 
 
-def test_a_feature_that_a_sealed_candidate_says_to_need_now_and_then_does_not_pass(come_to: Callable[..., tally.Tally]) -> None:
+def test_a_feature_that_a_candidate_says_to_need_now_and_then_is_open(come_to: Callable[..., tally.Tally]) -> None:
     """Its compiler is its own: the wrong cases are those that it does not let run."""
     says = replace(LACKS, details={REFUSED_BY: "front end"})
 
