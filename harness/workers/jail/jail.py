@@ -9,6 +9,7 @@ import secrets
 import select
 import shutil
 import signal
+import site
 import socket
 import subprocess
 import sys
@@ -26,8 +27,10 @@ from bitverdict.harness.workers.jail.protections import BUBBLEWRAP, LANDLOCK, SE
 from bitverdict.harness.workers.jail.zygote import MESSAGE, Setting
 from bitverdict.harness.workers.one_thread import VARIABLES
 
-PASSED = ("LANG", "LC_ALL", "LC_CTYPE", "TZ")
-"""Variables of the run that a confined process has too. It has no others, except those that are given by name."""
+PASSED = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "DISABLE_PTXAS_OPT", "PTXAS_OPTIONS", "USE_IR_LOC")
+"""Variables of the run that a confined process has too, beside Triton's own (`compiler_variables`). It has no others, except those
+that are given by name."""
+_OF_PLACES = ("_DIR", "_HOME", "_PATH", "_MANAGER", "_BACKEND")
 
 STARTED_WITHIN = 120.0  # seconds; a zygote imports torch, on a machine that may be busy
 GONE_WITHIN = 10.0  # seconds in which a killed process is gone
@@ -129,10 +132,14 @@ class Jail:
 
 def clean_environment(scratch: str, variables: Mapping[str, str]) -> dict[str, str]:
     """What a confined process has: nothing of the run but `PASSED`, one thread a library, caches of its own in the scratch."""
+    user_site = {"PYTHONUSERBASE": site.getuserbase()} if site.ENABLE_USER_SITE else {}
     return {
         **{name: os.environ[name] for name in PASSED if name in os.environ},
+        **compiler_variables(),
+        **user_site,
         "PATH": "/usr/bin:/bin",
         "HOME": scratch,
+        "USER": "sealed",
         "TMPDIR": scratch,
         "XDG_CACHE_HOME": f"{scratch}/cache",
         "TRITON_CACHE_DIR": f"{scratch}/triton",
@@ -141,6 +148,12 @@ def clean_environment(scratch: str, variables: Mapping[str, str]) -> dict[str, s
         **dict.fromkeys(VARIABLES, "1"),
         **variables,
     }
+
+
+def compiler_variables() -> dict[str, str]:
+    """Triton's variables of this process that decide what it compiles: all but those that name a place."""
+    ours = {name: value for name, value in os.environ.items() if name.startswith("TRITON_") and not name.startswith("TRITON_REDIS")}
+    return {name: value for name, value in ours.items() if not name.endswith(_OF_PLACES)}
 
 
 class ConfinedProcess:

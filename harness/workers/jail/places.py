@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib.util
 import os
 import site
 import sys
@@ -29,7 +30,7 @@ from bitverdict.harness.model.paths import (
 ROOMS = ("emulator", "model", "judge", "workers")
 """Rooms of harness/ that a confined process may import: no contract, no session, no front end."""
 
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+SYSTEM = ("/usr", "/nix/store", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SETTINGS = ("/etc/ld.so.cache", "/etc/alternatives", "/etc/localtime", "/sys/devices/system/cpu", "/sys/devices/system/node")
 
 
@@ -66,12 +67,19 @@ class Places:
 def places(folders: Iterable[str] = (), scratch: str = "") -> Places:
     """The system's programs and libraries, Python, packages, our rooms, and `folders`, without what is hidden below them."""
     packages = [*site.getsitepackages(), site.getusersitepackages() if site.ENABLE_USER_SITE else ""]
-    python = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)), *packages]
+    python = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)), *packages, *_installed_elsewhere()]
+    python += os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     ours = [ROOT / "pyproject.toml", IMPORTED_FROM / "bitverdict", KERNELS, REFERENCE, HARNESS / "__init__.py"]
     ours += [HARNESS / room for room in ROOMS]
     found = [path for path in [*SYSTEM, *_SETTINGS, *python, *map(str, ours), *folders] if path and os.path.exists(path)]
     readable = tuple(dict.fromkeys(map(os.path.abspath, found)))
     return Places(readable, tuple(_hidden(readable)), (scratch,) if scratch else ())
+
+
+def _installed_elsewhere() -> list[str]:
+    """Folders of the packages that a confined process imports, where an editable installation has them outside site-packages."""
+    found = [importlib.util.find_spec(name) for name in ("torch", "triton", "numpy", "landlockpy", "pyseccomp")]
+    return [folder for spec in found if spec is not None for folder in spec.submodule_search_locations or ()]
 
 
 def _hidden(readable: Iterable[str]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bitverdict.harness.model.paths import ROOT
-from bitverdict.harness.workers.jail.jail import ConfinedProcess, Jail, JailDied, start_process, wait_ready
+from bitverdict.harness.workers.jail.jail import ConfinedProcess, Jail, JailDied, clean_environment, start_process, wait_ready
 from bitverdict.harness.workers.jail.protections import protections
 
 FUNCTIONS = "tests.support.confined_functions"
@@ -42,15 +42,13 @@ def told(channel: socket.socket, log: Path | None = None) -> dict:
     return json.loads(line)
 
 
-def test_a_process_has_its_channel_its_log_and_a_clean_environment(
-    jail: Jail, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_has_its_channel_its_log_and_a_clean_environment(jail: Jail, tmp_path: Path) -> None:
     log = tmp_path / "log"
     process, channel = started(jail, "look_around", log)
     found = told(channel)
     assert process.ended(10) == "the candidate's process ended with exit status 0"
     assert sorted(found["descriptors"]) == [0, 1, 2, found["number"]]
-    assert "HARNESS_POOL_SEED" not in found["variables"] and "PYTEST_CURRENT_TEST" not in found["variables"]
+    assert not {"HARNESS_STATE", "PYTEST_CURRENT_TEST"} & set(found["variables"])
     assert found["variables"]["HOME"] == found["directory"]
     assert log.read_text() == "looked around\n" and (process.printed, process.kept) == (14, 14)
 
@@ -95,3 +93,12 @@ def test_a_jail_that_ended_is_told_at_the_next_start() -> None:
 def test_the_sentence_of_protections_names_what_holds_and_what_lacks() -> None:
     sentence = protections().sentence()
     assert sentence.startswith("sealed: ") and "resource limits" in sentence and "lacking" in sentence
+
+
+def test_variables_that_decide_what_the_compiler_makes_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TRITON_F32_DEFAULT", "TRITON_CACHE_DIR", "TRITON_REDIS_HOST", "HARNESS_POOL_SEED", "A_SECRET"):
+        monkeypatch.setenv(name, "ieee")
+    environment = clean_environment("/scratch", {"GIVEN": "by name"})
+    assert (environment["TRITON_F32_DEFAULT"], environment["GIVEN"]) == ("ieee", "by name")
+    assert environment["TRITON_CACHE_DIR"] == "/scratch/triton"
+    assert not {"TRITON_REDIS_HOST", "HARNESS_POOL_SEED", "A_SECRET"} & set(environment)
