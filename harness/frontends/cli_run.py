@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bitverdict.harness.frontends.progress import Showing
+from bitverdict.harness.frontends.sealing import protection, source_of
 from bitverdict.harness.judge.machine_faults import MachineFault, check_compiler_cache, writing
 from bitverdict.harness.model.addresses import load, look_in, resolve
 from bitverdict.harness.model.found_again import search_path
@@ -136,7 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"--lf: no case of {names} failed in its last run; leave --lf out")
         return tally.NOTHING_RAN
     profile = PROFILES[arguments.profile]
-    protected = protection(arguments, asked)
+    protected = protection(asked, required=arguments.require_jail)
     collect_again()
     if arguments.shrink_seconds is not None:
         profile = replace(profile, shrink_seconds=arguments.shrink_seconds)
@@ -200,25 +201,6 @@ def _test_at(address: str) -> Callable[[Target], CaseSource] | None:
     return getattr(load(address, unwrapped=False), "__bitverdict__", None)
 
 
-def test_source(test: Callable[..., CaseSource], machine: Target, sealed: bool) -> CaseSource:
-    """The case source of a test on `machine`, sealed where the test says so or `sealed` asks for it."""
-    return test(machine, sealed=True) if sealed else test(machine)
-
-
-def protection(arguments: argparse.Namespace, sources: list[CaseSource]) -> str:
-    """What a sealed run says of its protections; empty where nothing is sealed. UsageError where those that are required lack."""
-    if not any(source.sealed for source in sources):
-        if arguments.require_jail:
-            raise UsageError("--require-jail: is for sealed runs; give --sealed too, or leave it out")
-        return ""
-    from bitverdict.harness.workers.jail.protections import protections, require
-
-    found = protections()
-    if arguments.require_jail:
-        require(found)
-    return found.sentence()
-
-
 def defaults() -> dict[str, object]:
     """The arguments of a run that is asked nothing."""
     parser = argparse.ArgumentParser()
@@ -279,7 +261,9 @@ def checked(arguments: argparse.Namespace) -> list[CaseSource]:
     if arguments.case and len(addresses) != 1:
         raise UsageError(f"--case {arguments.case!r}: has the fields of one kernel; name it, for example: run matmul --case ...")
     case_sources = [
-        replace(test_source(tests[address], machine, arguments.sealed), seed=arguments.seed, tuning=tuning, real_values=real_values)
+        replace(
+            source_of(tests[address], machine, sealed=arguments.sealed), seed=arguments.seed, tuning=tuning, real_values=real_values
+        )
         if address in tests
         else CaseSource(address, machine, arguments.seed, arguments.launcher, tuning, real_values, sealed=arguments.sealed)
         for address in addresses

@@ -24,6 +24,7 @@ from bitverdict.harness.session.watch import Watch
 from bitverdict.harness.session.watch_round import ForkedRound, Watched
 from bitverdict.harness.session.watched_files import WatchedFiles
 from bitverdict.harness.workers.forkserver import collect_again
+from bitverdict.harness.workers.sealed import standing
 
 IMPORTED = ("hypothesis", "triton", "bitverdict.harness.emulator", "bitverdict.harness.judge.judge")
 """What each round has from this process: no file of the user's, and nothing that a save changes."""
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target", action="append", default=[], metavar="T", help=f"as of run (default: the GPU that is here, else {ALONE})"
     )
+    parser.add_argument("--sealed", action="store_true", help="the launcher is not trusted, as of run")
     parser.add_argument("-k", default=None, metavar="EXPR", help="cases whose words the expression holds for, as of run")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="base seed of the draws (default 0)")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
@@ -130,7 +132,13 @@ def asked(arguments: argparse.Namespace) -> Watched:
         Expression(arguments.k)
     names = list(dict.fromkeys(arguments.target)) or [next((each.name for each in targets() if not each.emulated), ALONE)]
     jobs = arguments.jobs or len(os.sched_getaffinity(0))
-    return Watched(contract, launcher, tuple(target(name) for name in names), jobs, arguments.seed, arguments.k, arguments.timeout)
+    if arguments.sealed:
+        if not launcher:
+            raise UsageError(f"--sealed: {contract} is judged with its own kernel; name another's, FILE:FUNCTION")
+        standing.begin(launcher)  # its zygotes are those of all rounds
+    machines = tuple(target(name) for name in names)
+    seed, expression, timeout = arguments.seed, arguments.k, arguments.timeout
+    return Watched(contract, launcher, machines, jobs, seed, expression, timeout, sealed=arguments.sealed)
 
 
 def _failed(watched: Watched) -> list[dict]:

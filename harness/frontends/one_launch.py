@@ -32,6 +32,7 @@ from bitverdict.harness.session.bugs import Bug
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.failure_report import describe
 from bitverdict.harness.workers.pool import WorkerPool
+from bitverdict.harness.workers.sealed import standing
 
 SCHEDULES = ("eager", "latest", "drawn:1")
 
@@ -46,12 +47,15 @@ def judge_launch(
     returns: tuple[str, ...],
     accumulation: str,
     real_values: bool,
+    sealed: bool,
 ) -> None:
     """Judge the launch of what lies at `address`; see `bitverdict.assert_right`."""
     check_compiler_cache()
     machines = targets() if target is None else [target_called(target)]
     listed, codes = _taken(operands, reference)
     place = address.rpartition(":")[0]
+    if sealed:
+        standing.begin(address, search_path(Path(place).resolve()))
     lacking = []
     for arch in dict.fromkeys(machine.arch for machine in machines):
         problem = _held(*traced(listed, codes, reference, arch, accumulation, exact=exact, returns=returns))
@@ -64,6 +68,7 @@ def judge_launch(
                     launcher=address,
                     search_path=search_path(Path(place).resolve()),
                     real_values=real_values,
+                    sealed=sealed,
                 )
                 verdict = _pool().judge(case, machine)
                 if verdict.decision is Decision.NOT_RUN:

@@ -97,6 +97,7 @@ def judged(
             launcher=absolute(launcher, body.__globals__) if launcher else "",
             real_values=real_values,
             gradient=gradient,
+            sealed=sealed,
         )
         where = FoundAgain(body.__globals__, lambda: made, f"bv.judged of {body.__name__}")
         contract = contract_of(description, where)
@@ -175,6 +176,7 @@ def assert_right(
     returns: Any = (),
     accumulation: str = "fp32",
     real_values: bool = True,
+    sealed: bool = False,
 ) -> None:
     """Judge one launch, ``function(*operands)``, and raise AssertionError with the report where it is wrong.
 
@@ -182,11 +184,13 @@ def assert_right(
 
     `function` is one of a file, or its address "FILE:FUNCTION": a worker imports it. `operands` are tensors and numbers; their
     words are copied. `reference(xp, *operands)` and the other arguments are those of `judged`. `target`: one, by its name; None:
-    all that are here. An emulated one is asked under several schedules. A launch that cannot be decided is an AssertionError too;
+    all that are here. An emulated one is asked under several schedules. `sealed`: a jailed process imports the file of `function`,
+    which is an address then. A launch that cannot be decided is an AssertionError too;
     `unittest.SkipTest` says that the target lacks a feature.
     """
     if is_importing():  # the file is imported to be judged, and this call is not asked
         return
+    check_sealed(sealed, function)
     from bitverdict.harness.frontends.one_launch import judge_launch
 
     address = absolute(function, calling_namespace()) if isinstance(function, str) else import_address(function)
@@ -199,6 +203,7 @@ def assert_right(
         returns=formats_of(returns),
         accumulation=check_accumulation(accumulation),
         real_values=real_values,
+        sealed=sealed,
     )
 
 

@@ -20,6 +20,7 @@ import pytest
 from bitverdict.harness.frontends import pytest_summary
 from bitverdict.harness.frontends.pytest_large import LargeNode, lacking, large_row
 from bitverdict.harness.frontends.pytest_targets import gpus_called, is_leased
+from bitverdict.harness.frontends.sealing import protection, source_of
 from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
@@ -99,6 +100,7 @@ class NodeJudge:
         self.expression: str | None = config.getoption("--harness-k")
         self.secret: Secret | None = None  # of the sealed tests of this process, once there is one
         self._given_secret: str = config.getoption("--harness-secret")
+        self.sealed, self.require_jail = config.getoption("--harness-sealed"), config.getoption("--harness-require-jail")
         self._leased: dict[str, Target] = {}
 
     def machine(self, name: str) -> Target:
@@ -140,7 +142,9 @@ class NodeJudge:
         __tracebackhide__ = True
         said = ""
         try:
-            found = replace(source(self.machine(target)), seed=self.seed)
+            found = replace(source_of(source, self.machine(target), sealed=self.sealed), seed=self.seed)
+            if found.sealed:
+                properties.append(("sealed", protection([found], required=self.require_jail)))
             self._hold(Node(found.name, target), found, properties)
         except (MachineFault, UsageError) as fault:
             said = f"error: {fault}"

@@ -46,6 +46,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--harness-products", type=int, default=1 << 30, metavar="N", help="products that one large case's expected words may cost"
     )
+    group.addoption(
+        "--harness-sealed",
+        action="store_true",
+        help="judge each test of bv.judged and bv.test sealed: a jailed process imports its launcher, which it must name",
+    )
+    group.addoption(
+        "--harness-require-jail", action="store_true", help="a sealed test fails where the machine lacks a protection of the jail"
+    )
     group.addoption("--replay", type=Path, default=None, metavar="DIR", help="judge the reproducers of DIR too, each as a test")
 
 
@@ -68,10 +76,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What sealed tests left out, and what they drew by: it was committed to in their journal, and is told once all are over."""
+    """What sealed tests were protected by and left out, and what they drew by: it was committed to in their journal, and is told
+    once all are over."""
     reports = [report for kept in terminalreporter.stats.values() for report in kept if hasattr(report, "user_properties")]
     told = [each for report in reports for each in report.user_properties]
-    for line in dict.fromkeys(value for name, value in told if name == "left out"):
+    for line in dict.fromkeys(value for name, value in told if name in ("sealed", "left out")):
         terminalreporter.write_line(line)
     secrets = [value for name, value in told if name == "secret"]
     for digits in dict.fromkeys(secrets):

@@ -40,6 +40,7 @@ from bitverdict.harness.session.watched_files import imported_from, repository_o
 from bitverdict.harness.workers.forkserver import ask_the_parents_server, start_early
 from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
+from bitverdict.harness.workers.sealed import standing
 
 DRAWS = 40  # generated cases between two lines about them
 MOST_DRAWN = 10_000
@@ -61,6 +62,7 @@ class Watched:
     expression: str | None = None
     timeout: float = 20.0
     reduce_for: float = 10.0
+    sealed: bool = False
 
     @property
     def file(self) -> Path | None:
@@ -76,6 +78,8 @@ class Watched:
     def sources(self) -> list[CaseSource]:
         """Its case sources. UsageError where the user's file is none that can be judged."""
         contract, launcher = self.contract, self.launcher
+        if self.sealed:
+            standing.begin(launcher)
         if not contract:
             found = load(launcher)
             name = launcher.rpartition(":")[2]
@@ -90,7 +94,7 @@ class Watched:
                 )
         if launcher:
             check_launcher(resolve(contract), launcher)
-        sources = [CaseSource(contract, target, self.seed, launcher) for target in self.targets]
+        sources = [CaseSource(contract, target, self.seed, launcher, sealed=self.sealed) for target in self.targets]
         return Selection(self.expression).of(sources)
 
 

@@ -45,7 +45,7 @@ class Description:
     *operands, **named)` is the mathematics. `exact`: a result is held to the one word that is nearest to the reference. `returns`:
     formats of the outputs, in order; without it that which comes. `accumulation`: the type in which the kernel may sum.
     `specials`: feed NaN, infinities, subnormals and the whole range of exponents too. `gradient`: judge the backward pass too
-    (`described.gradients`).
+    (`described.gradients`). `sealed`: each case is, whoever asks for it.
     """
 
     body: Callable[[Draw], Any]
@@ -58,6 +58,7 @@ class Description:
     launcher: str = ""
     real_values: bool = True
     gradient: bool = False
+    sealed: bool = False
 
 
 class DescribedContract(Contract):
@@ -152,6 +153,7 @@ class DescribedContract(Contract):
             launcher=self.description.launcher,
             search_path=folders,
             real_values=self.description.real_values,
+            sealed=self.description.sealed,
             **rest,
         )
 

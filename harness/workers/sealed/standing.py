@@ -19,7 +19,7 @@ from bitverdict.harness.model.targets import nearest_emulated
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.workers.process import Worker, WorkerDied
-from bitverdict.harness.workers.sealed.jails import start_of
+from bitverdict.harness.workers.sealed import jails
 from bitverdict.harness.workers.task import Task, measured
 
 ANSWERED_WITHIN = 120.0  # seconds; the candidate's file is imported meanwhile
@@ -36,7 +36,7 @@ class Standing:
     def asked(self, address: str, folders: Sequence[str], fields: Sequence[Mapping[str, Any]] | None) -> Any:
         """What the candidate at `address` says of itself, or of `fields` whether it takes them. UsageError where it cannot."""
         given = {"address": address, "folders": list(folders), "fields": fields}
-        start = start_of(address, folders)
+        start = jails.start_of(address, folders)
         worker = self._workers.get(start.name) or Worker(nearest_emulated(ARCH), self._directory, (), start)
         self._workers[start.name] = worker
         try:
@@ -75,4 +75,4 @@ def begin(address: str, folders: Sequence[str] = (), said: Any = None) -> None:
     """From here on the candidate at `address` is sealed in this process, and its own process can be asked (`sealing.seal`)."""
     sealing.stand_in = stand_in
     sealing.seal(address, said, folders)
-    start_of(address, folders)  # its zygotes import while this process does
+    jails.start_of(address, folders)  # its zygotes import while this process does
