@@ -9,9 +9,10 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from torch.library import custom_op
 
 BLOCK = 64
+KEPT = torch.zeros(8, device="cuda") if torch.cuda.is_available() else torch.zeros(8)  # where a GPU answers for the file
+SECOND_HALF = KEPT[4:]
 
 
 @triton.jit
@@ -105,6 +106,12 @@ def late(x: torch.Tensor) -> torch.Tensor:
     return y
 
 
+def two_views(x: torch.Tensor) -> torch.Tensor:
+    """What the file allocated when it was imported, written through one view and read by another."""
+    SECOND_HALF.copy_(x[:4])
+    return KEPT * 1
+
+
 class Scaled(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, factor: float) -> torch.Tensor:
@@ -118,15 +125,6 @@ class Scaled(torch.autograd.Function):
 
 def differentiated(x: torch.Tensor) -> torch.Tensor:
     return Scaled.apply(x, 3.0)  # type: ignore[no-any-return]
-
-
-@custom_op("bitverdict_tests::remotely_scaled", mutates_args=())
-def operator_of_its_own(x: torch.Tensor) -> torch.Tensor:
-    return scaled(x)
-
-
-def through_an_operator(x: torch.Tensor) -> torch.Tensor:
-    return operator_of_its_own(x)
 
 
 class Model(torch.nn.Module):

@@ -167,6 +167,7 @@ class RemoteMemory:
 
     def __init__(self, link: Link) -> None:
         self.link = link
+        self.handed: dict[int, tuple[torch.UntypedStorage, CudaTensor]] = {}  # what lay here when the file was imported
         self.storages: weakref.WeakValueDictionary[tuple[int, int, int], Storage] = weakref.WeakValueDictionary()
 
     def storage(self, number: int, size: int, address: int) -> Storage:
@@ -186,8 +187,19 @@ class RemoteMemory:
     def _said(self, tensor: CudaTensor) -> dict[str, Any]:
         inner: Any = tensor.inner
         if type(inner) is not Distant:  # made before there was an executor: while the candidate's file was imported
-            inner = tensor.inner = self.placed(inner)
+            inner = tensor.inner = self._handed_over(inner)
         return {"tensor": inner.number} | ({"grad": True} if tensor.requires_grad else {})
+
+    def _handed_over(self, tensor: torch.Tensor) -> Any:
+        """A handle of `tensor` (CPU). Its whole storage goes over once, so that views of one storage still are."""
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self.handed:
+            whole = torch.empty(0, dtype=torch.uint8).set_(storage)
+            self.handed[storage.data_ptr()] = storage, CudaTensor(self.placed(whole))
+        aten, (_, there) = torch.ops.aten, self.handed[storage.data_ptr()]
+        typed = self.run(aten.view.dtype, (there, tensor.dtype), {}, [])
+        place = (list(tensor.shape), list(tensor.stride()), tensor.storage_offset())
+        return self.run(aten.as_strided.default, (typed, *place), {}, []).inner
 
     def tensor(self, said: dict[str, Any]) -> CudaTensor:
         made = CudaTensor(Distant(self, said))  # type: ignore[arg-type]

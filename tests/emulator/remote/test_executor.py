@@ -36,7 +36,7 @@ def operand(device: Device) -> torch.Tensor:
     return device.place(torch.arange(100.0))  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("name", ["scaled", "tuned", "unread", "by_the_host", "through_an_operator"])
+@pytest.mark.parametrize("name", ["scaled", "tuned", "unread", "by_the_host"])
 def test_a_launcher_gives_what_it_gives_in_this_process(candidate: Candidate, device: Device, name: str) -> None:
     x, launcher = operand(device), of(candidate, name)
     here = getattr(remote_launchers, name)(x)
@@ -54,6 +54,23 @@ def test_a_tensor_may_be_handed_over_again_and_again(candidate: Candidate, devic
     launcher, x = of(candidate, "scaled"), operand(device)
     for _ in range(4):
         assert torch.equal(launcher(x).cpu(), 2 * x.cpu())
+
+
+def test_views_of_what_was_allocated_at_import_stay_views(device: Device) -> None:
+    with forked_candidate() as found:  # which imports the file itself
+        y = found.launcher("tests/support/remote_launchers.py:two_views")(device.place(torch.arange(1.0, 5.0)))
+    assert y.cpu().tolist() == [0.0] * 4 + [1.0, 2.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize(("tuning", "launches"), [("first", 1), ("config 1", 1), ("runs", 7)])
+def test_an_autotuner_takes_what_the_case_says(candidate: Candidate, tuning: str, launches: int) -> None:
+    told = []
+    for launcher in (remote_launchers.tuned, of(candidate, "tuned")):
+        with emulated("sm_90", tuning=tuning, options=OPTIONS) as device:
+            x = operand(device)
+            assert torch.equal(launcher(x).cpu(), 2 * x.cpu())
+        told.append((device.tuned, [done.grid for done in device.launches]))
+    assert told[0] == told[1] and len(told[0][1]) == launches and told[0][0]
 
 
 def test_random_numbers_go_on_from_where_they_were(candidate: Candidate, device: Device) -> None:
