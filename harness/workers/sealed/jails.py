@@ -16,6 +16,7 @@ from pathlib import Path
 from bitverdict.harness.model.found_again import root_of
 from bitverdict.harness.model.paths import CONTRACTS
 from bitverdict.harness.workers.forkserver import PRELOADED, WHEN_IDLE
+from bitverdict.harness.workers.jail.confine import unreadable
 from bitverdict.harness.workers.jail.executors import Executors
 from bitverdict.harness.workers.jail.jail import Jail
 from bitverdict.harness.workers.start import PLAIN, Start
@@ -72,6 +73,7 @@ def heard(value: str) -> str:
 @functools.cache
 def _jail(folders: tuple[str, ...]) -> Jail:
     """Kept for the life of this process; a fork of it has it too, as long as this one lives."""
+    unreadable()  # this process holds the secret of the draws
     jail = Jail(folders, preload=CANDIDATE_IMPORTS)
     atexit.register(_end, os.getpid(), jail)
     return jail

@@ -17,6 +17,7 @@ from bitverdict.harness.judge import hang_report
 from bitverdict.harness.judge.sealed import asking
 from bitverdict.harness.judge.sealed.arrays import channel_of
 from bitverdict.harness.model.targets import Target
+from bitverdict.harness.workers.jail.confine import unreadable
 from bitverdict.harness.workers.jail.jail import ConfinedProcess, how, start_process, wait_ready
 from bitverdict.harness.workers.jail.policy import EXECUTOR
 from bitverdict.harness.workers.sealed.jails import EXECUTORS, JAIL, heard
@@ -116,6 +117,7 @@ def _ended(process: ConfinedProcess) -> asking.End:
 def install(target: Target, log: Path) -> None:
     """Where this worker is one of sealed cases, have the judge ask a trio of its own."""
     if jail := os.environ.get(JAIL):
+        unreadable()
         trio = Trio(heard(jail), heard(os.environ[EXECUTORS]), log)
         for address in (heard(jail), heard(os.environ[EXECUTORS])):
             wait_ready(address)  # what a zygote imports must not take the time of a case

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import multiprocessing
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from bitverdict.harness.model.paths import ROOT
+from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.workers.jail import bubblewrap, confine, places
 from bitverdict.harness.workers.jail.executors import Executors
@@ -30,9 +32,10 @@ from bitverdict.harness.workers.jail.protections import (
     protections,
     require,
 )
+from bitverdict.harness.workers.sealed import jails, trio
 from tests.workers.jail.test_confined_processes import FUNCTIONS, started, told
 
-NEW_USER = 0x10000000  # CLONE_NEWUSER
+NEW_USER, GET_DUMPABLE = 0x10000000, 3  # CLONE_NEWUSER, PR_GET_DUMPABLE
 
 
 def in_a_fork(asked: Callable[[], object]) -> object:
@@ -119,6 +122,19 @@ def test_memory_of_a_trusted_process_cannot_be_opened_by_its_user(unprotected: J
     assert told(first) and told(second)
     _, channel = started(unprotected, "open_the_memory", of=[ordinary.pid, trusted.pid])
     assert told(channel)["found"] == ["", "Permission denied"]
+
+
+def test_a_worker_of_sealed_cases_makes_itself_unreadable(unprotected: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a candidate that nothing else confines, its memory would lie open."""
+    for name in (jails.JAIL, jails.EXECUTORS):
+        monkeypatch.setenv(name, jails._said(unprotected.address))
+    monkeypatch.setattr(trio.Trio, "start", lambda self: None)
+
+    def asked() -> object:
+        trio.install(target("emulated:sm_90"), Path(os.devnull))
+        return ctypes.CDLL(None).prctl(GET_DUMPABLE, 0, 0, 0, 0)
+
+    assert in_a_fork(asked) == 0
 
 
 def test_an_executor_confines_itself_after_it_forked_its_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
