@@ -1,6 +1,7 @@
-"""What a run of the tests judges of what takes long: all where time is no matter, a share under the profile `quick`.
+"""What a run of the tests judges of what takes long: all under the profile `exhaustive`, a share under `quick`.
 
-`HARNESS_PROFILE=ci`, which `.ci/run` sets, judges all. The share is the same in each run, so that workers agree on it."""
+`HARNESS_PROFILE=ci`, which `.ci/run` sets, judges all but of the mutants of kernels: one half, and the next commit the other
+(`HARNESS_SHARE`). The share follows from names and variables, so that workers agree on it."""
 
 from __future__ import annotations
 
@@ -12,21 +13,27 @@ import pytest
 
 from tests.faults.mutants import Mutant
 
-MUTANTS = 8  # one mutant of so many
+MUTANTS = {"quick": 8, "ci": 2}  # one mutant of so many, by profile
 
 
-def _quick() -> bool:
-    return os.environ.get("HARNESS_PROFILE", "quick") == "quick"
+def _profile() -> str:
+    return os.environ.get("HARNESS_PROFILE", "quick")
 
 
-of_a_campaign = pytest.mark.skipif(_quick(), reason="a command of benchmarks/, or a whole fit: judged under HARNESS_PROFILE=ci")
+of_a_campaign = pytest.mark.skipif(
+    _profile() == "quick", reason="a command of benchmarks/, or a whole fit: judged under HARNESS_PROFILE=ci"
+)
 
 
 def in_this_run(name: str, of: int) -> bool:
     """Whether what is called `name` belongs to the share of this run: one of `of` names."""
-    return not _quick() or crc32(name.encode()) % of == 0
+    return _profile() != "quick" or _belongs(name, of)
+
+
+def _belongs(name: str, of: int) -> bool:
+    return crc32(name.encode()) % of == int(os.environ.get("HARNESS_SHARE", "0")) % of
 
 
 def judged_here(mutants: Iterable[Mutant]) -> list[Mutant]:
     """Of `mutants` those that this run judges, in their order."""
-    return [mutant for mutant in mutants if in_this_run(mutant.id, MUTANTS)]
+    return [mutant for mutant in mutants if _belongs(mutant.id, MUTANTS.get(_profile(), 1))]
