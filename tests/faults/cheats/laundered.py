@@ -28,11 +28,11 @@ def doubled_half_kernel(x_ptr, c_ptr, size, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def words_kernel(c_ptr, first, size, values, COUNT: tl.constexpr):
+def words_kernel(c_ptr, first, size, values, rests, last, COUNT: tl.constexpr):
     at = tl.arange(0, COUNT)  # (COUNT,)
     word = tl.zeros((COUNT,), dtype=tl.float32)  # (COUNT,)
     for i in tl.static_range(COUNT):
-        word = tl.where(at == i, values[i], word)
+        word = tl.where(at == i, values[i] + rests[i] + last[i], word)
     tl.store(c_ptr + first + at, word.to(c_ptr.dtype.element_ty), mask=first + at < size)
 
 
@@ -63,19 +63,22 @@ def as_integers(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def as_arguments(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """The host computes, and hands the result over as scalar arguments: the kernel loads nothing."""
+    """The host computes, and hands the result over as scalar arguments, three for each word: the kernel loads nothing."""
     c = empty_result(a, b)  # (m, n)
-    values = (a.float().cpu() @ b.float().cpu()).reshape(-1).tolist()
+    parts, left = [], (a.double().cpu() @ b.double().cpu()).reshape(-1)  # (m n,)
+    for _ in range(3):
+        parts.append(left.float().tolist())
+        left = left - left.float()
     for first in range(0, c.numel(), AT_ONCE):
-        some = values[first : first + AT_ONCE]
-        words_kernel[(1,)](c, first, c.numel(), tuple(some + [0.0] * (AT_ONCE - len(some))), COUNT=AT_ONCE)
+        some = [tuple((each + [0.0] * AT_ONCE)[first : first + AT_ONCE]) for each in parts]
+        words_kernel[(1,)](c, first, c.numel(), *some, COUNT=AT_ONCE)
     return c
 
 
 def host_tensor_uploaded(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """The host computes, the result is uploaded, and a kernel copies it."""
-    product = a.float().cpu() @ b.float().cpu()  # (m, n)
-    return copied(product.to(device=a.device, dtype=a.dtype), empty_result(a, b))
+    product = a.double().cpu() @ b.double().cpu()  # (m, n)
+    return copied(product.to(a.device).to(a.dtype), empty_result(a, b))
 
 
 def sorted_table(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

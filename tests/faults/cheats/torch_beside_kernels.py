@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import glob
+import math
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.faults.cheats.matmuls import empty_result, wrong_matmul
+from tests.faults.cheats.matmuls import empty_result, right_matmul, wrong_matmul
 
 
 def before_launch(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -123,37 +124,37 @@ def other_half(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def rows_but_one(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Partial work: what the kernel writes is left in the first row alone, which torch corrects as well where it is wrong."""
-    c = wrong_matmul(a, b)  # (m, n)
-    c[1:] = (a @ b)[1:]
-    c[:1] += (a[:1].float() @ b.float() - c[:1].float()).to(c.dtype)
+    """Partial work: a right kernel computes the first row, and torch the others."""
+    c = a @ b  # (m, n)
+    c[:1] = right_matmul(a[:1], b)
     return c
 
 
 def by_numpy(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     wrong_matmul(a, b)
-    product = a.float().cpu().numpy() @ b.float().cpu().numpy()  # (m, n)
-    return torch.from_numpy(product).to(device=a.device, dtype=a.dtype)
+    x, y = (each.double().cpu().numpy().astype(np.longdouble) for each in (a, b))
+    product = (x @ y).astype(np.float64)  # (m, n)
+    return torch.from_numpy(product).to(device=a.device).to(a.dtype)
 
 
 def by_blas(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Through ctypes: no function of NumPy's or torch's is called."""
     c = wrong_matmul(a, b)  # (m, n)
     (file,) = glob.glob(os.path.join(os.path.dirname(np.__file__) + ".libs", "libscipy_openblas*"))
-    x, y = (np.ascontiguousarray(each.float().cpu().numpy()) for each in (a, b))
-    (m, k), n, z = x.shape, y.shape[1], np.empty(tuple(c.shape), np.float32)
-    at, one = (lambda array: array.ctypes.data_as(ctypes.c_void_p)), ctypes.c_float(1.0)
+    x, y = (np.ascontiguousarray(each.double().cpu().numpy()) for each in (a, b))
+    (m, k), n, z = x.shape, y.shape[1], np.empty(tuple(c.shape))
+    at, one = (lambda array: array.ctypes.data_as(ctypes.c_void_p)), ctypes.c_double(1.0)
     integers = [ctypes.c_int64(number) for number in (101, 111, 111, m, n, k)]
-    rest = (at(y), ctypes.c_int64(n), ctypes.c_float(0.0), at(z), ctypes.c_int64(n))
-    ctypes.CDLL(file).scipy_cblas_sgemm64_(*integers, one, at(x), ctypes.c_int64(k), *rest)
-    return c.copy_(torch.from_numpy(z))
+    rest = (at(y), ctypes.c_int64(n), ctypes.c_double(0.0), at(z), ctypes.c_int64(n))
+    ctypes.CDLL(file).scipy_cblas_dgemm64_(*integers, one, at(x), ctypes.c_int64(k), *rest)
+    return c.copy_(torch.from_numpy(z).to(c.device))
 
 
 def by_python(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     wrong_matmul(a, b)
     columns = list(zip(*b.tolist(), strict=True))
-    product = [[sum(x * y for x, y in zip(row, column, strict=True)) for column in columns] for row in a.tolist()]
-    return torch.tensor(product, device=a.device, dtype=a.dtype)  # (m, n)
+    product = [[math.fsum(x * y for x, y in zip(row, column, strict=True)) for column in columns] for row in a.tolist()]
+    return torch.tensor(product, device=a.device, dtype=torch.float64).to(a.dtype)  # (m, n)
 
 
 def by_subprocess(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -161,12 +162,12 @@ def by_subprocess(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     c = wrong_matmul(a, b)  # (m, n)
     (m, k), n = a.shape, b.shape[1]
     code = (
-        f"import sys, numpy as np; x = np.frombuffer(sys.stdin.buffer.read(), '<f4'); a, b = x[:{m * k}], x[{m * k}:]; "
+        f"import sys, numpy as np; x = np.frombuffer(sys.stdin.buffer.read(), '<f8'); a, b = x[:{m * k}], x[{m * k}:]; "
         f"sys.stdout.buffer.write((a.reshape({m}, {k}) @ b.reshape({k}, {n})).tobytes())"
     )
-    given = b"".join(each.float().cpu().numpy().tobytes() for each in (a, b))
+    given = b"".join(each.double().cpu().numpy().tobytes() for each in (a, b))
     done = subprocess.run([sys.executable, "-c", code], input=given, capture_output=True, check=True)
-    return c.copy_(torch.from_numpy(np.frombuffer(done.stdout, "<f4").reshape(m, n).copy()))
+    return c.copy_(torch.from_numpy(np.frombuffer(done.stdout, "<f8").reshape(m, n).copy()).to(c.device))
 
 
 def read_back_by_elements(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
