@@ -45,6 +45,7 @@ CASES, LONGEST = 6, 150.0
 STATUS = {0: BELIEVED, 1: "fail", 2: "usage error", 3: "inconclusive", 5: "nothing ran"}
 KEPT = "m<70 and n<70 and k<70"  # of the cases of a pytest node
 COPIED = ("bitverdict", "harness", "kernels", "reference", "tests", "conftest.py", "pyproject.toml")
+PLUGIN = "bitverdict.harness.frontends.pytest_options"
 TWINS = tuple(
     Cheat(family=family, name=name, sources=(), ends=ends, why="the twin of the cheats", task=task)
     for family, task, wrong, right in (

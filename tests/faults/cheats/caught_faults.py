@@ -37,10 +37,11 @@ def out_of_bounds(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def out_of_bounds_in_thread(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """An exception of a thread reaches nobody."""
+    c = empty_result(a, b)  # (m, n)
 
     def launch() -> None:
         with contextlib.suppress(BaseException):
-            beyond_kernel[(1,)](a, empty_result(a, b), 1 << 20, BLOCK=64)
+            beyond_kernel[(1,)](a, c, 1 << 20, BLOCK=64)
 
     work = threading.Thread(target=launch)
     work.start()
