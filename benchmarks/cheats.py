@@ -25,8 +25,9 @@ import threading
 import time
 import xml.etree.ElementTree
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -40,9 +41,10 @@ from tests.faults.cheats.records import CHEATS, DESCRIBED, MATMUL, PROBLEM, Chea
 
 RUNS = ("unsealed", "command", "pytest")
 BELIEVED = "pass"
-CASES, LONGEST = 6, 150.0
+CASES, LONGEST = 4, 150.0
 """Cases of a run by the command line; seconds after which a whole run is ended."""
 STATUS = {0: BELIEVED, 1: "fail", 2: "usage error", 3: "inconclusive", 5: "nothing ran"}
+TOGETHER, ALONE, CHANGES_FILES = 8, ("processes", "files_changed", "resources", "guessed_operands"), ("files_changed",)
 KEPT = "m<70 and n<70 and k<70"  # of the cases of a pytest node
 COPIED = ("bitverdict", "harness", "kernels", "reference", "tests", "conftest.py", "pyproject.toml")
 PLUGIN = "bitverdict.harness.frontends.pytest_options"
@@ -55,43 +57,64 @@ TWINS = tuple(
     for name, ends in ((wrong, ("fail",)), (right, (BELIEVED,)))
 )
 """The same wrong kernels without a cheat, which must fail, and right ones, which must pass."""
-_TEST = """import bitverdict as bv
-
-test_cheat = bv.test({address!r}, like="matmul"{sealed})
-"""
-_DESCRIBED = """import bitverdict as bv
-
+_IMPORT, _TEST = (
+    "import bitverdict as bv\n",
+    """
+test_{number} = bv.test({address!r}, like="matmul"{sealed})
+""",
+)
+_DESCRIBED = """
 
 @bv.judged(reference=lambda xp, a, b: a @ b, launcher={address!r}{sealed})
-def test_cheat(draw):
+def test_{number}(draw):
     m, n, k = draw.size(1, 20), draw.size(1, 20), draw.size(1, 40)
     return draw.tensor("fp16", (m, k)), draw.tensor("fp16", (k, n))
+
 """
 
 
-def judged(cheat: Cheat, run: str) -> str:
-    """How `cheat` ends: a word of `STATUS`, and the outcome that most of its cases had."""
-    if run == "unsealed" and not cheat.unsealed:
-        return "not run: it would take the machine's disk or memory"
-    if run == "pytest" and cheat.task == PROBLEM:
-        return "-"
+def judged(cheats: Sequence[Cheat], run: str) -> dict[str, str]:
+    """How each of `cheats` ends, by its id: a word of `STATUS`, and the outcome of its cases that tells most. The command line judges
+    one at a time; pytest has a test for each."""
+    if run == "unsealed" and not cheats[0].unsealed:
+        return {cheats[0].id: "not run: it would take the machine's disk or memory"}
     with tempfile.TemporaryDirectory(prefix="bitverdict-cheat-", ignore_cleanup_errors=True) as place:
         folder = Path(place) / "work"
         for name in ("work", "state", "triton"):
             (Path(place) / name).mkdir()
-        checkout = _copied(Path(place)) if cheat.family in ("files_changed",) else CHECKOUT
-        address = write_candidate(cheat.family, cheat.name, folder)
-        sealed = run != "unsealed"
-        (folder / "test_cheat.py").write_text(
-            (_DESCRIBED if cheat.task == DESCRIBED else _TEST).format(address=address, sealed=", sealed=True" if sealed else "")
-        )
-        command = _by_pytest(cheat) if run == "pytest" else _by_command(cheat, address, sealed, folder, checkout)
+        checkout = _copied(Path(place)) if cheats[0].family in CHANGES_FILES else CHECKOUT
+        addresses, tests = [write_candidate(cheat.family, cheat.name, folder) for cheat in cheats], _IMPORT
+        for number, (cheat, address) in enumerate(zip(cheats, addresses, strict=True)):
+            text = _DESCRIBED if cheat.task == DESCRIBED else _TEST
+            tests += text.format(number=number, address=address, sealed=", sealed=True" if run != "unsealed" else "")
+        (folder / "test_cheats.py").write_text(tests)
+        if cheats[0].family == "guessed_operands":
+            write_table(folder / f"guessed_operands_{cheats[0].name}.json", addresses[0])
         environment = os.environ | {
             "HARNESS_STATE": f"{place}/state",
             "TRITON_CACHE_DIR": f"{place}/triton",
             "PYTHONPATH": str(checkout),
         }
-        return _ended(command, folder, environment)
+        if run == "pytest":
+            status = _status(_by_pytest(cheats), folder, environment, LONGEST * len(cheats))
+            return _told_by_pytest(folder / "told.xml", cheats, status)
+        command = _by_command(cheats[0], addresses[0], run != "unsealed", folder, checkout)
+        return {cheats[0].id: _told(folder, _status(command, folder, environment, LONGEST))}
+
+
+def write_table(file: Path, address: str) -> None:
+    """Answers to the cases of an ordinary run, by the digest of their operands: what an earlier run taught the candidate."""
+    import hashlib
+
+    from bitverdict.harness.model.targets import target
+    from bitverdict.harness.session.case_source import CaseSource
+
+    known, source = {}, CaseSource("matmul", target("emulated:sm_90"), launcher=address)
+    for case in source.required()[:CASES]:
+        operands = {operand.name: operand.codes.view(np.float16) for operand in source.contract.operands(case)}
+        digest = hashlib.sha256(operands["a"].tobytes() + operands["b"].tobytes()).hexdigest()
+        known[digest] = (operands["a"].astype(np.longdouble) @ operands["b"].astype(np.longdouble)).astype(float).ravel().tolist()
+    file.write_text(json.dumps(known))
 
 
 def _by_command(cheat: Cheat, address: str, sealed: bool, folder: Path, checkout: Path) -> list[str]:
@@ -116,64 +139,66 @@ def _not_sealed() -> list[str]:
     return ["--no-sealed"] if "--no-sealed" in parser.format_help() else []
 
 
-def _by_pytest(cheat: Cheat) -> list[str]:
-    kept = [] if cheat.task == DESCRIBED else ["--harness-k", KEPT]
-    return [
-        *(
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-n",
-            "0",
-            "--hypothesis-seed",
-            "0",
-            "--harness-draws",
-            "0",
-        ),
-        *("--harness-target", cheat.target, *kept, "--junitxml", "told.xml", "test_cheat.py"),
-    ]
+def _by_pytest(cheats: Sequence[Cheat]) -> list[str]:
+    kept = [] if any(cheat.task == DESCRIBED for cheat in cheats) else ["--harness-k", KEPT]
+    asked = f"-q -p no:cacheprovider -p {PLUGIN} --hypothesis-seed 0 --harness-draws 0 --harness-target {cheats[0].target}"
+    return [sys.executable, "-m", "pytest", *asked.split(), *kept, "--junitxml", "told.xml", "test_cheats.py"]
 
 
-def _ended(command: list[str], folder: Path, environment: dict[str, str]) -> str:
-    """How the run `command` ended, in words; nothing of it is left running."""
+def _status(command: list[str], folder: Path, environment: dict[str, str], seconds: float) -> int | None:
+    """The exit status of the run `command`, None where it did not end within `seconds`; nothing of it is left running."""
     with (folder / "said").open("wb") as said:
         process = subprocess.Popen(
             command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
         )
         try:
-            status: int | None = process.wait(LONGEST)
+            return process.wait(seconds)
         except subprocess.TimeoutExpired:
-            status = None
-    _clear(environment["HARNESS_STATE"], process)
+            return None
+        finally:
+            _clear(environment["HARNESS_STATE"], process)
+
+
+def _told(folder: Path, status: int | None) -> str:
+    """How a run of the command line ended: by its status, and the commonest outcome that is no pass."""
     if status is None:
         return "the run did not end"
-    if (folder / "told.xml").is_file():
-        return _told_by_pytest(folder / "told.xml", status)
     outcomes: Counter[str] = Counter()
     with contextlib.suppress(OSError):
         for line in (folder / "told.json").read_text().splitlines():
             verdict = json.loads(line).get("verdict", {})
             if verdict and (verdict["outcome"] != "pass" or status == 0):
-                outcomes[f"{verdict['outcome']}"] += 1
+                outcomes[verdict["outcome"]] += 1
     word = STATUS.get(status, f"the run died with status {status}")
     return ": ".join(dict.fromkeys([word, *(name for name, _ in outcomes.most_common(1))]))
 
 
-def _told_by_pytest(file: Path, status: int) -> str:
+def _told_by_pytest(file: Path, cheats: Sequence[Cheat], status: int | None) -> dict[str, str]:
+    """How the test of each cheat ended; what a run that died or hung has no result of is lost."""
+    found = {
+        cheat.id: "lost: the run did not end" if status is None else f"lost: the run left with status {status}" for cheat in cheats
+    }
     try:
-        case = next(xml.etree.ElementTree.parse(file).getroot().iter("testcase"))
-    except (StopIteration, xml.etree.ElementTree.ParseError):
-        return f"no test was judged, status {status}"
+        cases = list(xml.etree.ElementTree.parse(file).getroot().iter("testcase"))
+    except (OSError, xml.etree.ElementTree.ParseError):
+        return found
+    for case in cases:
+        number = case.get("name", "").removeprefix("test_").partition("[")[0]
+        if number.isdigit() and int(number) < len(cheats):
+            found[cheats[int(number)].id] = _ended(case)
+    return found
+
+
+def _ended(case: xml.etree.ElementTree.Element) -> str:
     for kind, word in (("failure", "fail"), ("error", "error"), ("skipped", "nothing ran")):
         if (found := case.find(kind)) is not None:
-            text = f"{found.get('message', '')}\n{found.text or ''}"
-            first = next((line for line in text.splitlines() if line.startswith(("FAIL ", "INCONCLUSIVE ", "ERROR "))), "")
-            decision = first.partition(" ")[0].lower() or ("inconclusive" if "inconclusive" in text else word)
-            return ": ".join(dict.fromkeys([decision, first.rpartition(": ")[2]] if first else [decision]))
-    return BELIEVED if not status else f"pass, status {status}"
+            lines = f"{found.get('message', '')}\n{found.text or ''}".splitlines()
+            first = next((line for line in lines if line.startswith(("FAIL ", "INCONCLUSIVE ", "ERROR "))), "")
+            if first:
+                return f"{first.partition(' ')[0].lower()}: {first.rpartition(': ')[2]}"
+            open_ = any("inconclusive" in line or "not claimed" in line for line in lines)
+            return "inconclusive" if word == "fail" and open_ else word
+    return BELIEVED
 
 
 def _clear(state: str, process: subprocess.Popen) -> None:
@@ -248,11 +273,17 @@ def main() -> int:
     chosen = [cheat for cheat in (*TWINS, *CHEATS) if arguments.k in cheat.id]
     begun, believed = time.perf_counter(), []
 
-    def one(cheat: Cheat) -> tuple[Cheat, dict[str, str]]:
-        return cheat, {run: judged(cheat, run) for run in runs}
+    def some(cheats: tuple[Cheat, ...]) -> list[tuple[Cheat, dict[str, str]]]:
+        found = {cheat.id: dict.fromkeys(runs, "-") for cheat in cheats}
+        for run in runs:
+            parts = [cheats] if run == "pytest" and cheats[0].task != PROBLEM else [(cheat,) for cheat in cheats]
+            for part in parts if run != "pytest" or cheats[0].task != PROBLEM else []:
+                for name, came in judged(part, run).items():
+                    found[name][run] = came
+        return [(cheat, found[cheat.id]) for cheat in cheats]
 
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        for cheat, found in pool.map(one, chosen):
+        for cheat, found in (each for part in pool.map(some, _parts(chosen)) for each in part):
             known[cheat.id] = known.get(cheat.id, {}) | found
             wrong = [run for run, came in found.items() if run != "unsealed" and not _as_it_may(cheat, came)]
             believed += [cheat.id] * bool(wrong)
@@ -265,6 +296,15 @@ def main() -> int:
         f"{len(chosen)} in {time.perf_counter() - begun:.0f} s; {passing} pass without a seal; {len(believed)} not as they must be"
     )
     return 1 if believed else 0
+
+
+def _parts(cheats: Sequence[Cheat]) -> list[tuple[Cheat, ...]]:
+    """`cheats` by what one pytest judges together: at most `TOGETHER`; those that attack what is around them alone."""
+    found: list[tuple[Cheat, ...]] = []
+    for (_, family, _), several in groupby(cheats, key=lambda cheat: (cheat.task, cheat.family, cheat.target)):
+        left, most = list(several), 1 if family in ALONE else TOGETHER
+        found += [tuple(left[first : first + most]) for first in range(0, len(left), most)]
+    return found
 
 
 def _as_it_may(cheat: Cheat, came: str) -> bool:
