@@ -74,8 +74,8 @@ def test_{number}(draw):
 
 
 def judged(cheats: Sequence[Cheat], run: str) -> dict[str, str]:
-    """How each of `cheats` ends, by its id: a word of `STATUS`, and the outcome of its cases that tells most. The command line judges
-    one at a time; pytest has a test for each."""
+    """How each of `cheats` ends, by its id: a word of `STATUS`, and the outcome of its cases that tells most. The command line
+    judges one at a time; pytest has a test for each."""
     if run == "unsealed" and not cheats[0].unsealed:
         return {cheats[0].id: "not run: it would take the machine's disk or memory"}
     with tempfile.TemporaryDirectory(prefix="bitverdict-cheat-", ignore_cleanup_errors=True) as place:

@@ -52,8 +52,8 @@ def table_of_answers(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def drawn_again(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """The project is public: its cases and operands are drawn again from the seeds of an ordinary run, until these operands come, and
-    its own oracle says the rest."""
+    """The project is public: its cases and operands are drawn again from the seeds of an ordinary run, until these operands come,
+    and its own oracle says the rest."""
     with contextlib.suppress(Exception):
         found = _of_the_contract(a, b)
         if found is not None:
