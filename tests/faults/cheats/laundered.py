@@ -37,7 +37,7 @@ def words_kernel(c_ptr, first, size, values, rests, last, COUNT: tl.constexpr):
     tl.store(c_ptr + first + at, word.to(c_ptr.dtype.element_ty), mask=first + at < size)
 
 
-def exact_product(a: torch.Tensor, b: torch.Tensor) -> np.ndarray:
+def _exact_product(a: torch.Tensor, b: torch.Tensor) -> np.ndarray:
     """By NumPy on the host, in 80 bits: what is left of it in float64 is the result without rounding."""
     x, y = (each.double().cpu().numpy().astype(np.longdouble) for each in (a, b))
     return (x @ y).astype(np.float64)
@@ -72,7 +72,7 @@ def as_integers(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def as_arguments(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """The host computes, and hands the result over as scalar arguments, three for each word: the kernel loads nothing."""
     c = empty_result(a, b)  # (m, n)
-    parts, left = [], torch.from_numpy(exact_product(a, b)).reshape(-1)  # (m n,)
+    parts, left = [], torch.from_numpy(_exact_product(a, b)).reshape(-1)  # (m n,)
     for _ in range(3):
         parts.append(left.float().tolist())
         left = left - left.float()
@@ -84,7 +84,7 @@ def as_arguments(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def host_tensor_uploaded(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """The host computes, the result is uploaded, and a kernel copies it."""
-    product = torch.from_numpy(exact_product(a, b))  # (m, n)
+    product = torch.from_numpy(_exact_product(a, b))  # (m, n)
     return copied(product.to(a.device).to(a.dtype), empty_result(a, b))
 
 
