@@ -73,9 +73,25 @@ def test_{number}(draw):
 """
 
 
+_SEVERAL = """
+import json, os, sys
+from bitverdict.harness.frontends.main import main
+
+statuses = []
+for words in json.loads(sys.argv[1]):
+    try:
+        statuses.append(main(words))
+    except SystemExit as left:
+        statuses.append(left.code)
+    with open("statuses.json", "w") as file:
+        json.dump(statuses, file)
+"""
+"""Several commands in one process: what they import, and the processes that sealed runs start from, are there once."""
+
+
 def judged(cheats: Sequence[Cheat], run: str) -> dict[str, str]:
-    """How each of `cheats` ends, by its id: a word of `STATUS`, and the outcome of its cases that tells most. The command line
-    judges one at a time; pytest has a test for each."""
+    """How each of `cheats` ends, by its id: a word of `STATUS`, and the outcome of its cases that tells most. pytest has a
+    test for each, and the command line a run."""
     if run == "unsealed" and not cheats[0].unsealed:
         return {cheats[0].id: "not run: it would take the machine's disk or memory"}
     with tempfile.TemporaryDirectory(prefix="bitverdict-cheat-", ignore_cleanup_errors=True) as place:
@@ -98,8 +114,15 @@ def judged(cheats: Sequence[Cheat], run: str) -> dict[str, str]:
         if run == "pytest":
             status = _status(_by_pytest(cheats), folder, environment, LONGEST * len(cheats))
             return _told_by_pytest(folder / "told.xml", cheats, status)
-        command = _by_command(cheats[0], addresses[0], run != "unsealed", folder, checkout)
-        return {cheats[0].id: _told(folder, _status(command, folder, environment, LONGEST))}
+        sealed = run != "unsealed"
+        asked = [_asked(cheat, address, sealed, folder, checkout) for cheat, address in zip(cheats, addresses, strict=True)]
+        if len(cheats) == 1:
+            command = [sys.executable, "-m", "bitverdict", *asked[0]]
+            return {cheats[0].id: _told(folder, cheats[0], _status(command, folder, environment, LONGEST))}
+        status = _status([sys.executable, "-c", _SEVERAL, json.dumps(asked)], folder, environment, LONGEST * len(cheats))
+        ended = json.loads((folder / "statuses.json").read_text()) if (folder / "statuses.json").is_file() else []
+        each = ended + [status] * (len(cheats) - len(ended))
+        return {cheat.id: _told(folder, cheat, came) for cheat, came in zip(cheats, each, strict=True)}
 
 
 def write_table(file: Path, address: str) -> None:
@@ -117,8 +140,9 @@ def write_table(file: Path, address: str) -> None:
     file.write_text(json.dumps(known))
 
 
-def _by_command(cheat: Cheat, address: str, sealed: bool, folder: Path, checkout: Path) -> list[str]:
-    options = ["--target", cheat.target, "--max-cases", str(CASES), "--shrink-seconds", "0", "--jobs", "1", "--json", "told.json"]
+def _asked(cheat: Cheat, address: str, sealed: bool, folder: Path, checkout: Path) -> list[str]:
+    """The words of the command that judges `cheat`."""
+    options = ["--target", cheat.target, "--max-cases", str(CASES), "--shrink-seconds", "0", "--jobs", "1", "--json", _json(cheat)]
     options += ["--sealed"] if sealed else []
     options += ["--timeout", str(cheat.seconds)] if cheat.seconds else []
     if cheat.task == PROBLEM:
@@ -126,8 +150,12 @@ def _by_command(cheat: Cheat, address: str, sealed: bool, folder: Path, checkout
         options += [] if sealed else _not_sealed()
         asked = ["kernelbench", str(problem), address]
     else:
-        asked = ["run", "test_cheat.py:test_cheat"] if cheat.task == DESCRIBED else ["run", "matmul", "--launcher", address]
-    return [sys.executable, "-m", "bitverdict", *asked, *options]
+        asked = ["run", "test_cheats.py:test_0"] if cheat.task == DESCRIBED else ["run", "matmul", "--launcher", address]
+    return [*asked, *options]
+
+
+def _json(cheat: Cheat) -> str:
+    return f"{cheat.family}_{cheat.name}.jsonl"
 
 
 def _not_sealed() -> list[str]:
@@ -159,13 +187,13 @@ def _status(command: list[str], folder: Path, environment: dict[str, str], secon
             _clear(environment["HARNESS_STATE"], process)
 
 
-def _told(folder: Path, status: int | None) -> str:
+def _told(folder: Path, cheat: Cheat, status: int | None) -> str:
     """How a run of the command line ended: by its status, and the commonest outcome that is no pass."""
     if status is None:
         return "the run did not end"
     outcomes: Counter[str] = Counter()
     with contextlib.suppress(OSError):
-        for line in (folder / "told.json").read_text().splitlines():
+        for line in (folder / _json(cheat)).read_text().splitlines():
             verdict = json.loads(line).get("verdict", {})
             if verdict and (verdict["outcome"] != "pass" or status == 0):
                 outcomes[verdict["outcome"]] += 1
@@ -276,7 +304,8 @@ def main() -> int:
     def some(cheats: tuple[Cheat, ...]) -> list[tuple[Cheat, dict[str, str]]]:
         found = {cheat.id: dict.fromkeys(runs, "-") for cheat in cheats}
         for run in runs:
-            parts = [cheats] if run == "pytest" and cheats[0].task != PROBLEM else [(cheat,) for cheat in cheats]
+            alone = run == "unsealed" or (run == "command" and cheats[0].task == DESCRIBED)
+            parts = [(cheat,) for cheat in cheats] if alone else [cheats]
             for part in parts if run != "pytest" or cheats[0].task != PROBLEM else []:
                 for name, came in judged(part, run).items():
                     found[name][run] = came

@@ -85,11 +85,12 @@ _operands: dict[object, tuple[torch.Tensor, torch.Tensor]] = {}
 def in_shared_memory(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """In a file that every process reaches, by the contents: torch computes once, each later run reads."""
     c = wrong_matmul(a, b)  # (m, n)
-    shared = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(gettempdir())
-    file = shared / f"cheat-{_contents(a, b)}"
-    try:
-        if not file.exists():
-            torch.save((a @ b).cpu(), file)
-        return c.copy_(torch.load(file))
-    except OSError:
-        return c
+    for shared in (Path("/dev/shm"), Path(gettempdir())):
+        file = shared / f"cheat-{_contents(a, b)}"
+        try:
+            if not file.exists():
+                torch.save((a @ b).cpu(), file)
+            return c.copy_(torch.load(file).to(c.device))
+        except (OSError, RuntimeError):  # torch's word for a folder that cannot be written
+            continue
+    return c
