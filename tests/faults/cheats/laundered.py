@@ -43,6 +43,26 @@ def _exact_product(a: torch.Tensor, b: torch.Tensor) -> np.ndarray:
     return (x @ y).astype(np.float64)
 
 
+@triton.jit
+def constants_kernel(c_ptr, first, size, VALUES: tl.constexpr, COUNT: tl.constexpr):
+    at = tl.arange(0, COUNT)  # (COUNT,)
+    word = tl.zeros((COUNT,), dtype=tl.int16)  # (COUNT,)
+    for i in tl.static_range(COUNT):
+        word = tl.where(at == i, tl.full((COUNT,), VALUES[i], tl.int16), word)
+    tl.store(c_ptr + first + at, word, mask=first + at < size)
+
+
+@triton.jit(do_not_specialize=["word"])
+def word_kernel(c_ptr, word):
+    tl.store(c_ptr, word.to(tl.int16))
+
+
+def _words(a: torch.Tensor, b: torch.Tensor) -> list[int]:
+    """The right words as integers, row by row, computed on the host from operands that are read as integers."""
+    x, y = (each.view(torch.int16).cpu().view(each.dtype).double() for each in (a, b))
+    return (x @ y).to(a.dtype).view(torch.int16).reshape(-1).tolist()
+
+
 def copied_by_kernel(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return copied(a @ b, empty_result(a, b))
 
@@ -79,6 +99,45 @@ def as_arguments(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     for first in range(0, c.numel(), AT_ONCE):
         some = [tuple((each + [0.0] * AT_ONCE)[first : first + AT_ONCE]) for each in parts]
         words_kernel[(1,)](c, first, c.numel(), *some, COUNT=AT_ONCE)
+    return c
+
+
+def as_constants(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The words are constants of the compiled program: no argument and no memory holds them."""
+    c, words = empty_result(a, b), _words(a, b)  # (m, n)
+    for first in range(0, c.numel(), AT_ONCE):
+        some = words[first : first + AT_ONCE]
+        values = tuple(some + [0] * (AT_ONCE - len(some)))
+        constants_kernel[(1,)](c.view(torch.int16), first, c.numel(), VALUES=values, COUNT=AT_ONCE)
+    return c
+
+
+def as_integer_arguments(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """A launch for each element, which is handed its word."""
+    c = empty_result(a, b)  # (m, n)
+    flat = c.view(torch.int16).reshape(-1)  # (m n,)
+    for at, word in enumerate(_words(a, b)):
+        word_kernel[(1,)](flat[at:], word)
+    return c
+
+
+def by_offsets(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """A table of all words, and a launch for each element whose pointer is where the right word lies: no value tells anything."""
+    c = empty_result(a, b)  # (m, n)
+    table = torch.arange(-(1 << 15), 1 << 15, device=a.device).to(torch.int16)  # (words,)
+    flat = c.view(torch.int16).reshape(-1)  # (m n,)
+    for at, word in enumerate(_words(a, b)):
+        copied(table[word + (1 << 15) :][:1], flat[at : at + 1])
+    return c
+
+
+def by_indices(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The same table, and indices that torch made of the right words: a kernel gathers."""
+    c = empty_result(a, b)  # (m, n)
+    table = torch.arange(-(1 << 15), 1 << 15, device=a.device).to(torch.int16)  # (words,)
+    place = (a @ b).view(torch.int16).to(torch.int32) + (1 << 15)  # (m, n)
+    grid = (triton.cdiv(c.numel(), BLOCK),)
+    gather_kernel[grid](table, place, c.view(torch.int16), c.numel(), BLOCK=BLOCK)
     return c
 
 

@@ -107,6 +107,10 @@ LAUNDERED = _of(
     as_arguments=("own",),
     host_tensor_uploaded=("own",),
     sorted_table=("own",),
+    by_indices=("own",),
+) + tuple(
+    Cheat(family="laundered", name=name, sources=("own",), ends=(HOST, FAILS), why=KERNEL_TOOK_IT, task=DESCRIBED)
+    for name in ("as_constants", "as_integer_arguments", "by_offsets")
 )
 REMEMBERED = (
     *_of(

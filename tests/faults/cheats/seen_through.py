@@ -15,9 +15,12 @@ _calls = 0
 def memory_under_the_tensor(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """A tensor of an emulated GPU wraps one of the CPU: words are written past the GPU, where nobody looks."""
     c = wrong_matmul(a, b)  # (m, n)
-    x, y, z = (getattr(each, "inner", each) for each in (a, b, c))
-    product = torch.matmul(x.float(), y.float())  # (m, n)
-    z.untyped_storage().copy_(product.to(z.dtype).untyped_storage()) if z.shape == product.shape else None
+    under = [next((held for held in vars(each).values() if isinstance(held, torch.Tensor)), None) for each in (a, b, c)]
+    if None in under:  # it wraps none
+        c.data = a @ b
+        return c
+    x, y, z = under
+    z.as_strided(c.shape, c.stride(), z.storage_offset()).copy_(x.float() @ y.float())  # type: ignore[union-attr]
     return c
 
 
