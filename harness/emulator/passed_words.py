@@ -24,6 +24,7 @@ import numpy as np
 import torch
 
 from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.memory.global_memory import BY_KERNEL
 from bitverdict.harness.emulator.memory.onchip import UNSIGNED
 from bitverdict.harness.emulator.memory.provenance import BLIND, COMPUTED, FILLED, KERNEL, UNWRITTEN, Kind, Origin, Provenance
 
@@ -65,16 +66,20 @@ class Launched:
 
     def __init__(self, provenance: Provenance, kernel: str, regions: Sequence[Region], values: Sequence[Any]) -> None:
         self.provenance, self.kernel, self.regions, self.values = provenance, kernel, regions, values
-        self.before = [region.raw.copy() for region in regions]
         self.held = [provenance.known(region.keep) for region in regions]
-        self.numbers = [held.numbers.copy() for held in self.held]
+        self.scalars = [place for place, value in enumerate(values) if isinstance(value, float)] if provenance.reads else []
+        if self.scalars or any(held.numbers.max(initial=0) >= COMPUTED for held in self.held):
+            self.before = [region.raw.copy() for region in regions]
+            self.numbers = [held.numbers.copy() for held in self.held]
+        else:
+            self.before = self.numbers = []
         for region in regions:
             region.origins = np.zeros(region.raw.size, np.uint8)  # of what this launch stores alone
 
     def settle(self, again: Callable[[Sequence[Any]], None] | None) -> None:
         """The launch has run: give what it stored an origin. `again` executes it with other float arguments; None: it failed, and
         what it stored is the kernel's."""
-        given, after = self._given(), [region.raw.copy() for region in self.regions]
+        given = self._given()
         stored = [region.origins for region in self.regions]
         for region, held, fresh in zip(self.regions, self.held, stored, strict=True):
             assert fresh is not None
@@ -85,6 +90,9 @@ class Launched:
         if self.provenance.reads and not any(region.taken for region in self.regions):
             self._constants(stored)
             return
+        if not given:
+            return
+        after = [region.raw.copy() for region in self.regions]
         try:
             self._mark(self._passed(given, self._stored(stored), again))
             if left := self._stored(stored):
@@ -118,21 +126,24 @@ class Launched:
         """What the launch was given that torch or the host computed; float arguments too, once the host has read memory."""
         found = []
         for region, held in zip(self.regions, self.held, strict=True):
+            if not region.taken or held.numbers.max(initial=0) < COMPUTED:
+                continue
             numbers = _as_bytes(held.numbers, held.first, held.dtype).max(-1, initial=0)
-            if region.taken and (places := np.flatnonzero(numbers >= COMPUTED)).size:
+            if (places := np.flatnonzero(numbers >= COMPUTED)).size:
                 found.append(Words(region, held.dtype, held.first, places, numbers[places]))
-        scalars = np.array([place for place, value in enumerate(self.values) if type(value) is float], np.int64)
-        if scalars.size and self.provenance.reads:
+        if self.scalars:
             number = self.provenance.number(Origin(Kind.HOST, f"float argument of {self.kernel}, after a read by the host"))
-            found.append(Words(None, torch.float64, 0, scalars, np.full(scalars.size, number, np.uint8)))
+            places = np.array(self.scalars, np.int64)
+            found.append(Words(None, torch.float64, 0, places, np.full(places.size, number, np.uint8)))
         return found
 
     def _stored(self, stored: Sequence[np.ndarray | None]) -> list[Words]:
         found = []
         for region, held, fresh in zip(self.regions, self.held, stored, strict=True):
             assert fresh is not None
-            mine = _as_bytes(held.numbers, held.first, held.dtype).max(-1, initial=0) == KERNEL
-            places = np.flatnonzero(mine & _as_bytes(fresh, held.first, held.dtype).all(-1))
+            of_a_kernel = BY_KERNEL[held.dtype.itemsize]
+            mine = as_words(held.numbers, held.first, held.dtype) == of_a_kernel
+            places = np.flatnonzero(mine & (as_words(fresh, held.first, held.dtype) == of_a_kernel))
             if places.size:
                 found.append(Words(region, held.dtype, held.first, places, np.full(places.size, KERNEL, np.uint8)))
         return found
@@ -148,6 +159,7 @@ class Launched:
 
     def _passed(self, given: list[Words], stored: list[Words], again: Callable[[Sequence[Any]], None]) -> list[Words]:
         """Of what was `stored` what is passed on of the `given`, with the origins of that."""
+        stored = [each.only(bits != 0) for each, bits in zip(stored, self._now(stored), strict=True)]  # 0 is often equal by chance
         search = _Search(given, stored)
         search.look([self._bits(each, self.before, self.values) for each in given], self._now(stored))
         generator, integers = np.random.default_rng(0), True

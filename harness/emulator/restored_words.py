@@ -54,6 +54,8 @@ class _Repeats:
 
     def found(self) -> list[Words]:
         """The words that are no kernel's work."""
+        if not self.given and not self.scalars:
+            return []
         self._keep([now == then for now, then in zip(self._after(), self.actual, strict=True)])
         if not self.left:
             return []

@@ -6,7 +6,7 @@ under test would have computed them. Words count as a kernel's in three more cas
 
 - a constant that the host filled in before it read anything, or zeros in a whole tensor: a launcher clears what its kernel adds to;
 - words of an operand in an output that is this operand, where the contract lets it be written in place;
-- words of an operand at their own places in a copy of it that a kernel was given to write into: a scatter into a clone.
+- words of an operand at their own places in a copy of it that a kernel was given to write into, or wrote: a scatter into a clone.
 
 Any other copy of an operand is *copied without a kernel*: a launcher whose whole task is to copy would do nothing else.
 """
@@ -56,7 +56,8 @@ def _counted(device: Device, output: torch.Tensor, in_place: set[int]) -> dict[s
     told: dict[str, Any] = {"words": held.numel(), "kernel": 0, "filled": 0, "operand": 0}
     others: list[tuple[Origin, int]] = []
     base = held.untyped_storage().data_ptr()
-    at_their_places = base in in_place or (base in device.origins.offered and device.origins.at_their_places(held))
+    by_kernel = base in device.origins.offered or any(origin.kind is Kind.KERNEL for origin in counted)
+    at_their_places = base in in_place or (by_kernel and device.origins.at_their_places(held))
     for origin, count in counted.items():
         if origin.kind in (Kind.KERNEL, Kind.FILLED):
             told["kernel" if origin.kind is Kind.KERNEL else "filled"] += count
