@@ -23,6 +23,7 @@ GUIDES = (
     "adding_an_asynchronous_operation",
     "adding_an_architecture",
     "a_new_triton_release",
+    "sealed",
 )
 
 
