@@ -219,3 +219,14 @@ def execute(channel: socket.socket, confinement: Confinement) -> None:
             why.append(str(error.strerror))
     with open("assembled") as file:
         _tell(channel, read=file.read(), why=why, variables=sorted(os.environ))
+
+
+def read_files(channel: socket.socket, files: list[str]) -> None:
+    found = []
+    for name in files:
+        try:
+            with open(name) as file:
+                found.append(file.read())
+        except OSError:
+            found.append("")
+    _tell(channel, found=found)

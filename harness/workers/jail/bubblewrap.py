@@ -25,7 +25,7 @@ def command(bwrap: str, policy: Policy, places: Places, environment: dict[str, s
     for path in sorted(places.readable, key=lambda path: len(Path(path).parts)):  # a folder before what lies in it
         line += _bound(path)
     for path in places.hidden:
-        line += ["--tmpfs", path, "--remount-ro", path]
+        line += ["--tmpfs", path, "--remount-ro", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
     for name in sorted(os.listdir("/dev")) if policy.devices else ():
         if name.startswith(policy.devices):
             line += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]

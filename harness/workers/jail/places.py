@@ -2,6 +2,7 @@
 
 /usr, Python, site-packages, the rooms that the candidate's side needs, its folders     read only, at their own paths
 what a run leaves, kept reproducers, contracts, front ends                              not there
+what begins with a dot in the home directory, where the folders lie in it               not there
 """
 
 from __future__ import annotations
@@ -91,4 +92,13 @@ def _hidden(readable: Iterable[str]) -> list[str]:
     below = [path for path in secret if any(path.is_relative_to(each) for each in above)]
     if secret[0] in below:
         secret[0].mkdir(parents=True, exist_ok=True)
-    return [str(path) for path in below if path.is_dir()]
+    return [str(path) for path in below if path.is_dir()] + _of_the_user(above)
+
+
+def _of_the_user(above: list[Path]) -> list[str]:
+    """Where the candidate's file lies in its user's home directory: what begins with a dot there, as keys do, but not Python."""
+    home = Path.home().resolve()
+    if not any(home.is_relative_to(each) for each in above):
+        return []
+    dotted = [path for path in home.glob(".*") if not path.is_symlink()]
+    return [str(path) for path in dotted if not any(each.is_relative_to(path) for each in above)]

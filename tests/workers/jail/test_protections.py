@@ -173,6 +173,25 @@ def test_the_state_of_runs_is_hidden_in_a_folder_that_is_given(tmp_path: Path, m
     assert line[at - 1] == "--tmpfs" and line.index(str(tmp_path / "folder")) < at
 
 
+def test_keys_in_the_home_directory_are_hidden_from_a_file_that_lies_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "key").write_text("a secret")
+    (tmp_path / ".netrc").write_text("a secret")
+    (tmp_path / "candidate.py").write_text("right")
+    (tmp_path / ".python" / "lib").mkdir(parents=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / ".python" / "lib"))
+    hidden = places.places([str(tmp_path)]).hidden
+    assert sorted(hidden) == [str(tmp_path / ".netrc"), str(tmp_path / ".ssh")]
+    files = [str(tmp_path / ".ssh" / "key"), str(tmp_path / ".netrc"), str(tmp_path / "candidate.py")]
+    for held in (LANDLOCK, BUBBLEWRAP):
+        if protections().has(held):
+            jail = Jail([str(ROOT / "tests"), str(tmp_path)], found=Protections((held, *ALWAYS), {}))
+            _, channel = started(jail, "read_files", files=files)
+            assert told(channel)["found"] == ["", "", "right"], held
+            jail.end()
+
+
 def test_a_process_on_a_real_gpu_has_its_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the command line: no GPU was there when this was written."""
     monkeypatch.setattr(os, "listdir", lambda of: ["nvidia0", "nvidiactl", "sda", "null"])
