@@ -67,6 +67,10 @@ def noisy(x: torch.Tensor) -> torch.Tensor:
     return x + torch.rand(1).item() + torch.empty_like(x).normal_() + torch.rand_like(x)
 
 
+def follows_gradients(x: torch.Tensor) -> bool:
+    return torch.is_grad_enabled()
+
+
 def unread(x: torch.Tensor) -> torch.Tensor:
     """`caught`, which is right."""
     y = torch.empty_like(x)

@@ -87,6 +87,9 @@ class Candidate:
         """The gradients of `count` arguments of the call numbered `call`, from those of what it returned (None: none)."""
         self._calls += 1
         device, encoder = entered_device(), Encoder(self.served.said)
+        for each in upstream:
+            if device.origins is not None and each is not None:
+                device.origins.operand(each.inner)  # drawn here, by whoever judges
         said = encoder(upstream)
         with self.served.during(self._calls, device):
             answer = self.ask(

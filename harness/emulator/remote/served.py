@@ -79,7 +79,7 @@ class Served:
                 raise device.findings[before] from error
             raise
         finally:
-            self._call, self.device = 0, None
+            self._call, self.device, self._at = 0, None, ""
         if len(device.findings) > before:
             raise device.findings[before]
 

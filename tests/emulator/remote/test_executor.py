@@ -124,6 +124,13 @@ def test_gradients_are_those_of_the_launchers_own_backward(candidate: Candidate,
     assert len(device.launches) == 2
 
 
+def test_gradients_are_followed_where_the_caller_follows_them(candidate: Candidate, device: Device) -> None:
+    launcher, x = of(candidate, "follows_gradients"), operand(device)
+    assert launcher(x) is True
+    with torch.no_grad():
+        assert launcher(x) is False
+
+
 def test_a_model_is_constructed_moved_filled_and_called(candidate: Candidate, device: Device) -> None:
     x = operand(device)
     model = of(candidate, "Model")(100).to(x.device).eval()
@@ -152,3 +159,15 @@ def test_a_process_that_dies_ends_the_call() -> None:
         with pytest.raises(CandidateGone) as raised:
             of(found, "dying")(operand(device))
         assert raised.value.died
+
+
+def test_where_words_come_from_is_told_by_the_launcher_s_lines(candidate: Candidate) -> None:
+    """What a contract hands to a backward pass is no input that the host computed; what the launcher uploads is."""
+    with emulated("sm_90", options=LaunchOptions(takes_cpu_tensors=False, provenance=True)) as device:
+        x = operand(device).requires_grad_()
+        torch.autograd.grad([of(candidate, "differentiated")(x)], [x], [device.place(torch.ones(100)) * 1])
+        assert device.origins is not None and not device.origins.inputs and not device.origins.reads
+        y = of(candidate, "by_the_host")(operand(device))
+        (origin,) = device.provenance(y).counts()  # type: ignore[union-attr]
+        (read,) = device.origins.reads
+    assert origin.line.startswith("tests/support/remote_launchers.py:") and read.line == origin.line and read.by == "tolist"
