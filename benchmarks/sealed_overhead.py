@@ -3,8 +3,9 @@
 Run: `python benchmarks/sealed_overhead.py [--cases 2] [--turns 5] [--target emulated:sm_90] [NAME ...]`. A drawn sample of
 `tests/support/honest_launchers/listed.py` is judged; NAME is a part of the name of one. Each case is judged once both ways first:
 that starts workers, imports, compiles and translates, and is told apart. Then both ways take turns. The ratio of a case is the
-median of its sealed times by the median of the others. Printed are the ratios, their median, quartiles and the ratio of the sums.
-Exit status 1 where the ratio of the sums is above `GOAL`.
+median of its sealed times by the median of the others. Printed are the ratios, their median, quartiles and the ratio of the sums;
+on a busy machine the ratio of the shortest times says more, because a sealed case waits for three processes. Exit status 1 where
+the ratio of the sums is above `GOAL`.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ def main() -> int:
     parser.add_argument("--target", default="emulated:sm_90")
     arguments = parser.parse_args()
     there = target(arguments.target)
+    shortest = [0.0, 0.0]
     ratios, sums, first, parts = list[float](), [0.0, 0.0], [0.0, 0.0], dict[str, list[float]]()
     print(f"{'launcher':36s} {'sealed ms':>10s} {'unsealed':>9s} {'ratio':>6s}   first sealed, unsealed s")
     with tempfile.TemporaryDirectory() as folder, WorkerPool(jobs=1) as pool:
@@ -75,6 +77,7 @@ def main() -> int:
                 ratios.append(one / other)
                 for place, took in enumerate((one, other)):
                     sums[place] += took
+                    shortest[place] += min(times[place])
                     first[place] += begun[place]
                 print(f"{honest.name:36s} {1e3 * one:10.1f} {1e3 * other:9.1f} {one / other:6.2f}   {begun[0]:.1f}, {begun[1]:.1f}")
                 sys.stdout.flush()
@@ -83,6 +86,7 @@ def main() -> int:
     print(f"\n{len(ratios)} cases on {there.name}, {arguments.turns} turns each")
     print(f"ratio of a case: median {middle:.2f}, quartiles {low:.2f} and {high:.2f}, {min(ratios):.2f} to {max(ratios):.2f}")
     print(f"ratio of the sums: {whole:.2f} ({1e3 * sums[0]:.0f} ms sealed, {1e3 * sums[1]:.0f} ms unsealed); goal {GOAL:.2f}")
+    print(f"ratio of the sums of the shortest times: {shortest[0] / shortest[1]:.2f}")
     print(f"first of each, with starts, imports, compilation, translation: {first[0]:.1f} s sealed, {first[1]:.1f} s unsealed")
     print("parts (s, all turns, sealed and unsealed): " + ", ".join(f"{n} {a:.2f} {b:.2f}" for n, (a, b) in parts.items()))
     return int(whole > GOAL)

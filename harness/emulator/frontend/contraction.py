@@ -49,6 +49,8 @@ _JOINED = re.compile(r"U?[FHD]FMA(?!.*(RZ\b|, -?1,))")
 _ADDED = re.compile(r"U?[FHD]ADD")
 _ONE = {0x3F80, 0xBF80, 0x3F803F80, 0xBF80BF80}  # bf16 +1 and -1, packed too
 _MINUS_ZERO = {0x8000, 0x80008000}
+_MOST_HERE = 256  # entries of one process
+_here: dict[tuple[str, str], Any] = {}  # what this process found, by program and name
 _KEPT = "15"  # changes when what is kept on disk does
 
 
@@ -144,10 +146,15 @@ class Contraction:
     def _kept(self, name: str, compute: Callable[[], Any]) -> Any:
         """What `compute` finds, from disk when it was found before for this program, target and release."""
         told = f"{_KEPT} {triton.__version__} {self.capability} {self.program.text}"
-        cache = get_cache_manager(hashlib.sha256(told.encode()).hexdigest())
+        key = hashlib.sha256(told.encode()).hexdigest()
+        if (key, name) in _here:  # another translation of the same program: where nothing is kept on disk, it lies here
+            return _here[key, name]
+        cache = get_cache_manager(key)
         if path := cache.get_file(f"{name}.json"):
             return json.loads(Path(path).read_text())
-        found = compute()
+        if len(_here) >= _MOST_HERE:
+            _here.clear()
+        found = _here[key, name] = compute()
         cache.put(json.dumps(found), f"{name}.json", binary=False)
         return found
 

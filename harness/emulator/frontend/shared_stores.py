@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import triton
@@ -31,7 +32,7 @@ class SharedStores:
         """Forms (`thread_words`) of the stores that the compiler makes of `op`; of all in the program where none is under its
         lines. NotModelled where the compiler does not take the program."""
         try:
-            listed = self._listed()
+            listed = _listed(self.program.text, self.capability)
         except NotAssembled as error:
             raise NotModelled(
                 op, f"whose words differ from lane to lane, in a program that the compiler does not take: {error}"
@@ -39,20 +40,22 @@ class SharedStores:
         own = {form for line, form in listed if line in (op.line, op.last_line)}
         return own or {form for _, form in listed}
 
-    def _listed(self) -> list[tuple[int, int]]:
-        """(line of the tile program, form) of each store, from disk when it was found before."""
-        told = f"shared stores 1 {triton.__version__} {self.capability} {self.program.text}"
-        cache = get_cache_manager(hashlib.sha256(told.encode()).hexdigest())
-        if path := cache.get_file("stores.json"):
-            return [(line, form) for line, form in json.loads(Path(path).read_text())]
-        found = set()
-        for each in instructions(ptx(self.program.text, self.capability, fused=True)):
-            if each.opcode.startswith("stmatrix"):
-                found.add((each.line, MATRIX))
-            elif width := _STORE.match(each.opcode):
-                found.add((each.line, int(width[1] or 1) * int(width[2]) // 8))
-        cache.put(json.dumps(sorted(found)), "stores.json", binary=False)
-        return sorted(found)
+
+@lru_cache(maxsize=256)  # a launch asks again, and an executor of programs that nobody trusts keeps nothing on disk
+def _listed(text: str, capability: int) -> list[tuple[int, int]]:
+    """(line of the tile program `text`, form) of each store, from disk when it was found before."""
+    told = f"shared stores 1 {triton.__version__} {capability} {text}"
+    cache = get_cache_manager(hashlib.sha256(told.encode()).hexdigest())
+    if path := cache.get_file("stores.json"):
+        return [(line, form) for line, form in json.loads(Path(path).read_text())]
+    found = set()
+    for each in instructions(ptx(text, capability, fused=True)):
+        if each.opcode.startswith("stmatrix"):
+            found.add((each.line, MATRIX))
+        elif width := _STORE.match(each.opcode):
+            found.add((each.line, int(width[1] or 1) * int(width[2]) // 8))
+    cache.put(json.dumps(sorted(found)), "stores.json", binary=False)
+    return sorted(found)
 
 
 __all__ = ["SharedStores"]
