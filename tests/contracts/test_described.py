@@ -285,6 +285,14 @@ WRONG = [
     (lambda draw: (draw.size(1, 2, name="k"), draw.flag(name="k")), "two draws have this name"),
     (lambda draw: draw.tensor("fp16", 2), r"takes \(xp, a, b\) and the body draws tensor=fp16\(2,\): nothing is drawn for b"),
     (lambda draw: [draw.tensor("fp16", 2) for _ in "abc"], "there are 1 operands more"),
+    (
+        lambda draw: draw.size(1),
+        r"test_described.py:\d+: draw.size\(\) missing 1 required positional argument: 'high'; what a body",
+    ),
+    (lambda draw: draw.size("1", 2), r"test_described.py:\d+: '<=' not supported between .*; what a body may draw"),
+    (lambda draw: draw.tensor("fp16"), r"draw.tensor\(\) missing 1 required positional argument: 'shape'"),
+    (lambda draw: draw.tensr(1, 2), r"draw has no tensr \(did you mean 'tensor'\?\)"),
+    (lambda draw: draw.tensor("fp16", 2, strides="columns"), "must be None, 'any' or 'rows'"),
 ]
 
 
@@ -292,6 +300,20 @@ WRONG = [
 def test_what_cannot_be_drawn_is_refused_with_its_rule(body: Callable[[Draw], Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         described(body, lambda xp, a, b: a + b).drawn(decisions.Simplest())
+
+
+def test_what_a_body_raises_itself_is_told_at_its_launch() -> None:
+    """No draw is wrong: a TypeError of the kernel's or the launcher's."""
+    made = described(lambda draw: len(draw.size(1, 2)), lambda xp: 0).drawn(decisions.Simplest())  # type: ignore[arg-type]
+    assert made is not None and [entry.kind for entry in made.draws] == ["size"]
+
+
+@pytest.mark.parametrize(("strides", "seen"), [("any", 5), ("rows", 4)])
+def test_rows_are_contiguous_where_that_is_asked(strides: str, seen: int) -> None:
+    asked = described(lambda draw: draw.tensor("fp16", (3, 4), strides=strides), lambda xp, a: a).required(SM_90)
+    (draws,) = zip(*(case.problem.draws for case in asked), strict=True)
+    assert len({entry.value for entry in draws}) == seen
+    assert any((entry.strides or (4, 1))[-1] != 1 for entry in draws) == (strides == "any")
 
 
 def test_a_misspelt_draw_is_told_the_nearest() -> None:

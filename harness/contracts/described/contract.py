@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 from bitverdict.harness.contracts.described import decisions
 from bitverdict.harness.contracts.described.arguments import assign, check_arguments
 from bitverdict.harness.contracts.described.before_launch import Used, nothing_is_launched
-from bitverdict.harness.contracts.described.draw import Discarded, Draw, operands_of
+from bitverdict.harness.contracts.described.draw import Discarded, Draw, of_a_draw, operands_of
 from bitverdict.harness.contracts.described.dtypes import format_of, torch_dtype
 from bitverdict.harness.contracts.described.operands import PLAIN, SPECIAL, operand
 from bitverdict.harness.contracts.described.outputs import expected_output
 from bitverdict.harness.contracts.described.record import OPERANDS, Drawn, Entry
-from bitverdict.harness.contracts.described.returned import Returned
+from bitverdict.harness.contracts.described.returned import Returned, ReturningContract
 from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.model.case import CASE_VERSION, Case, Operand
-from bitverdict.harness.model.contract import Contract, ExpectedOutput, Undecided
+from bitverdict.harness.model.contract import ExpectedOutput, Undecided
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.usage import BodyError, UsageError
 
@@ -61,7 +61,7 @@ class Description:
     sealed: bool = False
 
 
-class DescribedContract(Contract):
+class DescribedContract(ReturningContract):
     """The contract of `description`; `where` says its address and the folders in which its modules are found."""
 
     any_launcher = True
@@ -69,8 +69,8 @@ class DescribedContract(Contract):
     remedy = "draw only what the launcher takes, as in draw.size(8, 512, multiple_of=8) (docs/your_kernel.md)"
 
     def __init__(self, description: Description, where: Callable[[], tuple[str, tuple[str, ...]]]) -> None:
+        super().__init__()
         self.description, self.where = description, where
-        self._returned = Returned({}, frozenset())
 
     @property
     def address(self) -> str:  # type: ignore[override]  # known once its module is
@@ -139,6 +139,8 @@ class DescribedContract(Contract):
             except UsageError:
                 raise
             except Exception as error:
+                if (said := of_a_draw(error)) is not None:
+                    raise UsageError(said) from None
                 if type(error).__module__.partition(".")[0] == "hypothesis":
                     raise  # what it could not draw
                 return Drawn(draw.entries)  # the launch raises it again, and is told of it there
@@ -248,18 +250,6 @@ class DescribedContract(Contract):
                 made = tuple(outputs)
         self._returned = Returned.of(made, tensors)
         return self._returned.outputs
-
-    def written(self, case: Case) -> frozenset[str]:
-        return self._returned.written
-
-    def recorded(self, case: Case) -> dict:
-        return self._returned.recorded
-
-    def left(self) -> dict:
-        return self._returned.left()
-
-    def take(self, left: Mapping) -> None:
-        self._returned = Returned.taken(left)
 
     def declared(self, case: Case) -> frozenset[str] | None:
         from bitverdict.reference.tracing import Untraceable, declared_formats

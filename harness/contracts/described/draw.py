@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -86,13 +87,16 @@ class Draw:
         """A tensor of `shape` on the target, fed by the regime of the case.
 
         `dtype`: a format ("fp16", "bf16", "e4m3", ...) or a torch dtype. `values`: a regime of its own, or (low, high) for numbers
-        anywhere between. `strides`: None for contiguous, "any" for one of `LAYOUTS`. `offset`: elements before the first.
+        anywhere between. `strides`: None for contiguous, "any" for one of `LAYOUTS`, "rows" for one whose rows are contiguous.
+        `offset`: elements before the first.
         """
         format_name, sizes = format_of(dtype), _shape(shape)
         said = check_values(values)
-        if strides not in (None, "any"):
-            raise UsageError(f"draw.tensor(strides={strides!r}): must be None or 'any'")
+        if strides not in (None, "any", "rows"):
+            raise UsageError(f"draw.tensor(strides={strides!r}): must be None, 'any' or 'rows'")
         layouts = tuple(layout for layout in LAYOUTS if _lies(layout, sizes)) if strides else (CONTIGUOUS,)
+        if strides == "rows":
+            layouts = tuple(layout for layout in layouts if (_strides(layout, sizes) or (1,))[-1] == 1)
         return self._placed("tensor", name, OneOf(layouts), (said, strides, offset), format_name, sizes, offset)
 
     def integers(
@@ -192,6 +196,17 @@ class Draw:
     def __getattr__(self, name: str) -> Any:
         known = [each for each in vars(type(self)) if not each.startswith("_") and each != "entries"]
         raise AttributeError(f"draw has no {name}{did_you_mean(name, known)}; it has {', '.join(known)}")
+
+
+def of_a_draw(error: Exception) -> str | None:
+    """Where `error` says that a body calls a draw wrongly, the sentence that tells so, with the body's line; else None."""
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = bool(frames) and frames[-1].filename == __file__
+    called = isinstance(error, TypeError) and str(error).startswith(f"{Draw.__name__}.")  # Python names the method
+    if not called and not (inside and isinstance(error, (TypeError, ValueError, AttributeError))):
+        return None
+    line = next((f"{frame.filename}:{frame.lineno}: " for frame in reversed(frames) if frame.filename != __file__), "")
+    return f"{line}{str(error).replace(f'{Draw.__name__}.', 'draw.', 1)}; what a body may draw: docs/your_kernel.md"
 
 
 def operands_of(entries: Iterable[Entry]) -> list[tuple[int, Entry]]:

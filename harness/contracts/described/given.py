@@ -20,9 +20,9 @@ import numpy as np
 
 from bitverdict.harness.contracts.described.dtypes import FLOATS, INTEGERS
 from bitverdict.harness.contracts.described.outputs import expected_output
-from bitverdict.harness.contracts.described.returned import Returned
+from bitverdict.harness.contracts.described.returned import Returned, ReturningContract
 from bitverdict.harness.model.case import CASE_VERSION, Case, Operand
-from bitverdict.harness.model.contract import Contract, ExpectedOutput, Undecided
+from bitverdict.harness.model.contract import ExpectedOutput, Undecided
 from bitverdict.harness.model.usage import BodyError, UsageError
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def with_data(problem: Given, data: bytes) -> Given:
     return dataclasses.replace(problem, data=base64.b64encode(data).decode())
 
 
-class GivenContract(Contract):
+class GivenContract(ReturningContract):
     """See the module."""
 
     any_launcher = True
@@ -156,9 +156,6 @@ class GivenContract(Contract):
     remedy = "give it operands that it takes"
     stem = "given"
     address = ADDRESS
-
-    def __init__(self) -> None:
-        self._returned = Returned({}, frozenset())
 
     def case_from_json(self, record: Mapping) -> Case:
         problem = record.get("problem")
@@ -189,21 +186,9 @@ class GivenContract(Contract):
         self._returned = Returned.of(made, tensors)
         return self._returned.outputs
 
-    def written(self, case: Case) -> frozenset[str]:
-        return self._returned.written
-
-    def recorded(self, case: Case) -> dict:
-        return self._returned.recorded
-
     def to_launch(self, case: Case) -> Case:
         told = dataclasses.replace(case.problem, outputs=(), returns=(), data="", file="")
         return dataclasses.replace(case, problem=told)
-
-    def left(self) -> dict:
-        return self._returned.left()
-
-    def take(self, left: Mapping) -> None:
-        self._returned = Returned.taken(left)
 
     def declared(self, case: Case) -> frozenset[str] | None:
         return None if case.problem.untraceable else frozenset(case.problem.declared)

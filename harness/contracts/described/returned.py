@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bitverdict.harness.contracts.described.dtypes import format_of_result
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract
 
 if TYPE_CHECKING:
     import torch
@@ -45,6 +47,25 @@ class Returned:
         """Names and formats, for `Contract.recorded`."""
         formats = {name: format_of_result(each.dtype) if hasattr(each, "dtype") else "" for name, each in self.outputs.items()}
         return {"outputs": [[name, kind] for name, kind in formats.items()]}
+
+
+class ReturningContract(Contract):
+    """A contract of a function that returns its outputs: what the last launch returned, held for the judge's questions."""
+
+    def __init__(self) -> None:
+        self._returned = Returned({}, frozenset())
+
+    def written(self, case: Case) -> frozenset[str]:
+        return self._returned.written
+
+    def recorded(self, case: Case) -> dict:
+        return self._returned.recorded
+
+    def left(self) -> dict:
+        return self._returned.left()
+
+    def take(self, left: Mapping) -> None:
+        self._returned = Returned.taken(left)
 
 
 def _is(returned: Any, tensor: torch.Tensor) -> bool:
