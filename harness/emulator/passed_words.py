@@ -9,8 +9,8 @@ kernel computes from operands, or from the computed words by any arithmetic, is 
 A word that is equal each time is passed on: `c`, `c + 0 * a` and `where(always, c, a @ b)` alike. The launch is repeated until an
 equal word by chance is less likely, among all pairs, than float64's resolution.
 
-Integers are not seen where the same launch finds an address by integers that torch computed. What a kernel restores by arithmetic
-of its own is `restored_words`' to find.
+Integers by which the kernel finds addresses are left as they are. What it restores by arithmetic of its own is `restored_words`' to
+find.
 """
 
 from __future__ import annotations
@@ -123,14 +123,17 @@ class Launched:
         return found
 
     def _given(self) -> list[Words]:
-        """What the launch was given that torch or the host computed; float arguments too, once the host has read memory."""
+        """What the launch was given that torch or the host computed; float arguments too, once the host has read memory. Blind
+        words too, where others may say which of them to take: a table of all words."""
         found = []
         for region, held in zip(self.regions, self.held, strict=True):
-            if not region.taken or held.numbers.max(initial=0) < COMPUTED:
+            if not region.taken or held.numbers.max(initial=0) < BLIND:
                 continue
             numbers = _as_bytes(held.numbers, held.first, held.dtype).max(-1, initial=0)
-            if (places := np.flatnonzero(numbers >= COMPUTED)).size:
+            if (places := np.flatnonzero(numbers >= BLIND)).size:
                 found.append(Words(region, held.dtype, held.first, places, numbers[places]))
+        if not self.scalars and all((each.numbers < COMPUTED).all() for each in found):
+            return []
         if self.scalars:
             number = self.provenance.number(Origin(Kind.HOST, f"float argument of {self.kernel}, after a read by the host"))
             places = np.array(self.scalars, np.int64)
@@ -162,20 +165,31 @@ class Launched:
         stored = [each.only(bits != 0) for each, bits in zip(stored, self._now(stored), strict=True)]  # 0 is often equal by chance
         search = _Search(given, stored)
         search.look([self._bits(each, self.before, self.values) for each in given], self._now(stored))
-        generator, integers = np.random.default_rng(0), True
+        generator, kept = np.random.default_rng(0), set[int]()
+        integers = {number for number, each in enumerate(given) if _is_integer(each.dtype)}
         while search.open:
-            values = list(self.values)
-            drawn = self._drawn(given, generator, values, search.launches, integers)
-            try:
-                again(values)
-            except EmulatedFault:
-                if not integers or not any(_is_integer(each.dtype) for each in given):
-                    break  # what cannot be repeated is not cleared
-                integers = False  # by an integer the kernel finds an address
-                search.drop([_is_integer(each.dtype) for each in given])
+            bits = self._repeated(given, generator, again, search.launches, kept)
+            if bits is not None:
+                search.look(bits, self._now(stored))
                 continue
-            search.look(drawn, self._now(stored))
+            if kept == integers:
+                break  # what cannot be repeated is not cleared
+            alone = {each for each in integers if self._repeated(given, generator, again, 1, {*range(len(given))} - {each}) is None}
+            kept = alone if alone - kept else integers  # by these the kernel finds addresses
+            search.drop(kept)
         return search.found()
+
+    def _repeated(
+        self, given: list[Words], generator: np.random.Generator, again: Callable[[Sequence[Any]], None], turn: int, kept: set[int]
+    ) -> list[np.ndarray] | None:
+        """The bits of what the launch was `given`, all drawn but those `kept`, in one more launch; None where it faults."""
+        values = list(self.values)
+        bits = self._drawn(given, generator, values, turn, kept)
+        try:
+            again(values)
+        except EmulatedFault:
+            return None
+        return bits
 
     def rewind(self) -> None:
         """Memory as before the launch."""
@@ -191,13 +205,13 @@ class Launched:
         return words.bits(raws[self.regions.index(words.region)])
 
     def _drawn(
-        self, given: list[Words], generator: np.random.Generator, values: list[Any], turn: int, integers: bool
+        self, given: list[Words], generator: np.random.Generator, values: list[Any], turn: int, kept: set[int]
     ) -> list[np.ndarray]:
-        """Memory as before the launch, but for the words that it was `given`, which are drawn: their bits."""
+        """Memory as before the launch, but for the words that it was `given`, which are drawn, where not `kept`: their bits."""
         self.rewind()
         found = []
-        for each in given:
-            if _is_integer(each.dtype) and not integers:
+        for number, each in enumerate(given):
+            if number in kept:
                 found.append(self._bits(each, self.before, values))
                 continue
             bits = drawn(each.dtype, each.places.size, generator, turn)
@@ -232,9 +246,9 @@ class _Search:
         bits = [_entropy(each.dtype) for each, left in zip(self.stored, self.left, strict=True) if left.size]
         return bool(bits) and self.launches <= max(len(_TURNS), ceil(self.chance / min(bits)))
 
-    def drop(self, given: Sequence[bool]) -> None:
-        """Look no longer for those of the `given`."""
-        self.of = {key: hashes for key, hashes in self.of.items() if not given[key[0]]}
+    def drop(self, given: set[int]) -> None:
+        """Look no longer for those of the `given`, by number."""
+        self.of = {key: hashes for key, hashes in self.of.items() if key[0] not in given}
         self._sift()
 
     def look(self, given: list[np.ndarray], stored: list[np.ndarray]) -> None:

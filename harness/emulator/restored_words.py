@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from bitverdict.harness.emulator.faults import EmulatedFault
-from bitverdict.harness.emulator.memory.provenance import Kind, Origin
+from bitverdict.harness.emulator.memory.provenance import COMPUTED, Kind, Origin
 from bitverdict.harness.emulator.passed_words import Words, as_words, bits_of, drawn
 
 if TYPE_CHECKING:
@@ -44,7 +44,8 @@ def restored(launched: Launched, given: list[Words], stored: list[Words], again:
 class _Repeats:
     def __init__(self, launched: Launched, given: list[Words], stored: list[Words], again: Callable[[Sequence[Any]], None]) -> None:
         self.launched, self.again = launched, again
-        self.given = [each for each in given if each.region is not None and each.dtype.is_floating_point]
+        told = [each.only(each.numbers >= COMPUTED) for each in given if each.region is not None and each.dtype.is_floating_point]
+        self.given = [each for each in told if each.places.size]
         self.scalars = [place for each in given if each.region is None for place in each.places.tolist()]
         self.operands, self.generator = launched.operands(), np.random.default_rng(1)
         self.left = stored

@@ -38,6 +38,11 @@ def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return (x.view(8, 6) @ y.view(6, 8))[:6].reshape(-1)  # (N,)
 
 
+def looked_up(words: torch.Tensor, ones: torch.Tensor) -> torch.Tensor:
+    table, place = torch.unique(words, return_inverse=True)  # (words,), (N,)
+    return launched(table, place, ones)
+
+
 HONEST: dict[str, Launcher] = {
     "indices by a sort": lambda x, y, i: launched(x, torch.argsort(y)),
     "weights permuted by torch": lambda x, y, i: launched(x[torch.argsort(i)], 0),
@@ -45,6 +50,7 @@ HONEST: dict[str, Launcher] = {
     "scales of the operand": lambda x, y, i: launched(x, 0, (1 / x.abs().amax()).expand(N).contiguous()),
     "tables of cosines": lambda x, y, i: launched(x, 0, torch.cos(torch.arange(N, device="cuda") / 7)),
     "a mask of the data": lambda x, y, i: launched(x, 0, (y > 0).float()),
+    "constants looked up by an operand": lambda x, y, i: launched(torch.arange(1.0, N + 1, device="cuda"), i),
     "random numbers": lambda x, y, i: launched(x, 0, (torch.rand(N, device="cuda") > 0.5).float()),
     "torch's product added": lambda x, y, i: launched(x, 0, None, product(x, y)),
     "what is above 0 of torch's product": lambda x, y, i: launched(product(x, y), 0, None, None, 0.0),
@@ -55,6 +61,11 @@ HONEST: dict[str, Launcher] = {
 PASSED: dict[str, tuple[Launcher, str]] = {
     "copied": (lambda x, y, i: launched(x * y, 0), "torch mul"),
     "picked": (lambda x, y, i: launched(x * y, i), "torch mul"),
+    "looked up": (lambda x, y, i: looked_up(x * y, torch.ones(N, device="cuda")), "torch _unique2"),
+    "looked up in a table of all": (
+        lambda x, y, i: launched(torch.arange(1.0, 200.0, device="cuda"), (x * y).round().to(torch.int64) + 99),
+        "torch arange",
+    ),
     "doubled": (lambda x, y, i: launched((x * y) / 2, 0, torch.ones(N, device="cuda") * 2), "torch div"),
     "shifted": (lambda x, y, i: launched(x * y + 3, 0, None, torch.full((N,), -3.0, device="cuda")), "torch add"),
     "rounded on the way": (lambda x, y, i: launched(x * y, 0, dtype=torch.float16), "torch mul"),
