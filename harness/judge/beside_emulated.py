@@ -48,7 +48,7 @@ def beside(case: Case, contract: Contract, target: Target, seen: Seen, launched:
     emulated = launched(twin)
     if emulated.outcome is not None:
         said = f"{emulated.outcome}: {emulated.message}" if emulated.message else str(emulated.outcome)
-        return Beside(twin, Seen(), f"on {twin.name} there is no result ({said})")
+        return Beside(twin, Seen(emulated.outcome), f"on {twin.name} there is no result ({said})")
     why = _why_open(seen, emulated)
     return Beside(twin, emulated, why, {} if why else emulated.outputs)
 

@@ -26,6 +26,7 @@ from bitverdict.harness.judge.guarded_buffers import TORCH_DTYPES
 from bitverdict.harness.judge.instrumentation import own_instrumentation
 from bitverdict.harness.judge.launch import AS_EVER, Allocations
 from bitverdict.harness.judge.missing_features import missing_feature
+from bitverdict.harness.judge.sealed import beside as beside_sealed
 from bitverdict.harness.judge.sealed.asking import Sealed, launch
 from bitverdict.harness.model.addresses import load, load_afresh, resolve
 from bitverdict.harness.model.case import Case, Operand
@@ -106,7 +107,7 @@ def _judge(
                 return replace(_undecided(str(why)), advice=seen.advice, recorded=seen.recorded)
             contradiction = next((said for each in expected if (said := contradicted(each))), "")
         if contradiction:
-            verdict = at_odds(contradiction)
+            verdict, twin = at_odds(contradiction), None
         else:
             twin = beside(case, contract, target, seen, lambda there: _on_emulated(case, target, there, contract, operands, clock))
             if twin is not None:
@@ -124,6 +125,8 @@ def _judge(
             verdict = Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.INCONCLUSIVE, message=NO_KERNEL)
         if work and (known := seen.recorded.get(provenance.RECORDED)):
             verdict = provenance.held(verdict, known)
+        if case.sealed and not target.emulated:
+            verdict = beside_sealed.held(verdict, seen, twin)
         if verdict.failed:
             once_more = _again(case, target, contract, operands, seen, twin, clock)
             with clock.on("explanation"):

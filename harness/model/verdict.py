@@ -47,6 +47,7 @@ class Outcome(StrEnum):
     NOT_REFUSED = "not refused"  # it ran where a refusal or a fault is expected
     OUT_OF_RESOURCES = "out of resources"
     OUT_OF_MEMORY = "out of memory"
+    BEHAVES_DIFFERENTLY = "behaves differently"  # on a real GPU and on the emulated one of its architecture
     NOT_MODELLED = "not modelled"
     COMPUTED_ON_HOST = "computed on the host"  # the words are right, and no kernel of the call has stored them
     LAUNCHER_ERROR = "launcher error"

@@ -99,7 +99,7 @@ class WorkerPool:
     def judge(self, work: Case | Task, target: Target, *, place: int = 0, start: Start = PLAIN) -> Verdict:
         """The verdict on one case or task, in the worker that `place` has for `target`; `start`: how that worker is started."""
         self._tick()
-        slot = self._slot(target, place, _start_of(work, start))
+        slot = self._slot(target, place, _start_of(work, target, start))
         number = self.journal.begin(work, target.name)  # creates the directory too
         verdict = slot.judge(work, self._tick, lambda first: self.journal.note("again", number=number, verdict=whole(first)))
         self.journal.end(number, verdict)
@@ -204,13 +204,13 @@ class WorkerPool:
                 return answer
 
 
-def _start_of(work: Case | Task, start: Start) -> Start:
+def _start_of(work: Case | Task, target: Target, start: Start) -> Start:
     """How a worker that judges `work` is started: a sealed case has workers of its own."""
     if not isinstance(work, Case) or not work.sealed:
         return start
     from bitverdict.harness.workers.sealed.jails import start_of
 
-    return start_of(work.launcher, work.search_path, start)
+    return start_of(work.launcher, work.search_path, start, gpu=not target.emulated)
 
 
 def _key(target: Target, place: int, start: Start) -> tuple[int, str]:

@@ -9,16 +9,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from bitverdict.harness.emulator import emulated
 from bitverdict.harness.emulator.remote.channel import Channel
-from bitverdict.harness.judge.sealed import asking, executor
+from bitverdict.harness.judge.sealed import asking, executor, on_a_gpu
 from bitverdict.harness.judge.sealed.arrays import channel_of
+from bitverdict.harness.judge.sealed.candidate import Loaded
 from bitverdict.harness.model import sealing
 
 
-class _Called:
-    """The candidate's function in this process, from a module of its own."""
+class _InAModule(Loaded):
+    """The candidate's function in this process, from a module of its own, though its file is sealed here."""
 
-    def launcher(self, address: str, *, folders: Sequence[str] = ()) -> Callable:
+    def load(self, address: str, afresh: bool, folders: Sequence[str]) -> Callable:
         place, _, name = address.rpartition(":")
         spec = importlib.util.spec_from_file_location(f"candidate_{id(self)}", Path(place))
         assert spec and spec.loader
@@ -27,31 +29,43 @@ class _Called:
         return getattr(module, name)
 
 
+class _Called:
+    """Asks nobody: calls the function itself."""
+
+    def launcher(self, address: str, *, folders: Sequence[str] = ()) -> Callable:
+        return _InAModule().load(address, False, folders)
+
+
 class Here:
-    """The executor of a test. `started`: processes of the candidate that were, by number; `ends`: how those of a number ended."""
+    """The executor of a test, and threads with a stand-in for a real GPU: an emulated one.
+
+    `started`: the candidate's processes that were, by number; `ends`: how those of a number ended."""
 
     def __init__(self, asks: Callable[[socket.socket], executor.Asked], end: asking.End) -> None:
         self.how, self.started, self.over = end, dict[int, socket.socket](), list[int]()
-        self._running: int | None = None
+        self._running: dict[bool, int] = {}
         ours, theirs = socket.socketpair()
         self._handing, handed = socket.socketpair()
         self.channel: Channel = channel_of(ours)
         self.thread = threading.Thread(target=executor.serve, args=(theirs, handed, asks), daemon=True)
         self.thread.start()
 
-    def candidate(self, address: str, *, afresh: bool) -> int:
-        if not afresh and self._running is not None:
-            return self._running
+    def candidate(self, address: str, *, afresh: bool, gpu: bool) -> int:
+        if not afresh and self._running.get(gpu) is not None:
+            return self._running[gpu]
         number = len(self.started)
         self.started[number], other = socket.socketpair()
-        socket.send_fds(self._handing, [b"c"], [other.fileno()])
+        socket.send_fds(self._handing, [executor.ON_A_GPU if gpu else executor.WITHOUT_A_GPU], [other.fileno()])
         other.close()
+        if gpu:
+            there = (self.started[number], "cpu", lambda device: emulated("sm_90"), _InAModule())
+            threading.Thread(target=on_a_gpu.serve, args=there, daemon=True).start()
         if not afresh:
-            self._running = number
+            self._running[gpu] = number
         return number
 
     def dropped(self, candidate: int, *, died: bool = False) -> asking.End:
-        self._running = None if candidate == self._running else self._running
+        self._running = {gpu: number for gpu, number in self._running.items() if number != candidate}
         self.over.append(candidate)
         self.started[candidate].close()
         return self.how

@@ -45,9 +45,9 @@ class Executor(Protocol):
 
     channel: Channel
 
-    def candidate(self, address: str, *, afresh: bool) -> int:
+    def candidate(self, address: str, *, afresh: bool, gpu: bool) -> int:
         """The number of a process for the candidate at `address`, whose socket the executor has: the one that serves call after
-        call, or one that has served none."""
+        call, or one that has served none. `gpu`: one that has the worker's GPU, and is given bytes."""
         ...
 
     def dropped(self, candidate: int, *, died: bool = False) -> End:
@@ -76,7 +76,7 @@ class NoAnswer(Exception):
 
 
 def asked(
-    what: str, address: str, record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, afresh: bool = False
+    what: str, address: str, record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, afresh: bool = False, gpu: bool = False
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What the executor answers. NoAnswer where it or the candidate's process ended, or it failed."""
     if executor is None:
@@ -85,7 +85,7 @@ def asked(
     address = f"{Path(place).resolve()}:{name}"  # the other processes have folders of their own
     other = executor(record["case"]["contract"] if "case" in record else "")
     try:
-        number = other.candidate(address, afresh=afresh)
+        number = other.candidate(address, afresh=afresh, gpu=gpu)
     except OSError:  # the executor was gone, and could not be handed one
         raise NoAnswer(_of_the_executor(other.ended())) from None
     gone, over = afresh, False
@@ -143,7 +143,7 @@ class Sealed:
         }
         codes = {name: each.codes for name, each in operands.items()}
         try:
-            answer, arrays = asked("launch", case.launcher, record, codes, afresh=self.afresh)
+            answer, arrays = asked("launch", case.launcher, record, codes, afresh=self.afresh, gpu=not target.emulated)
             seen = believed(answer["seen"], arrays)
             _add(clock, answer["seconds"])
             contract.take(answer["left"])

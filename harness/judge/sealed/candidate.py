@@ -16,11 +16,11 @@ from bitverdict.harness.model.addresses import load, load_afresh, look_in
 
 def serve(connected: socket.socket) -> None:
     """Do what the executor asks for, until it closes its end."""
-    served = _Candidate()
+    served = Loaded()
     serve_candidate(Channel(connected), load=served.load, told=served.told)
 
 
-class _Candidate:
+class Loaded:
     """The candidate at one address."""
 
     def __init__(self) -> None:

@@ -22,11 +22,13 @@ from bitverdict.harness.emulator import untrusted
 from bitverdict.harness.emulator.remote.channel import Channel
 from bitverdict.harness.emulator.remote.errors import CandidateGone, CandidateRaised, ChannelClosed
 from bitverdict.harness.judge.called_again import CalledAgain
-from bitverdict.harness.judge.classify import GONE, outcome_of
+from bitverdict.harness.judge.classify import GONE, Seen, outcome_of
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.judge.launch import Allocations, launch
 from bitverdict.harness.judge.sealed.arrays import channel_of, receive, send
+from bitverdict.harness.judge.sealed.by_bytes import CandidateOnAGpu, GpuLauncher
+from bitverdict.harness.judge.sealed.by_bytes import launched as launched_by_bytes
 from bitverdict.harness.judge.sealed.description import described
 from bitverdict.harness.judge.sealed.seen_as_bytes import told
 from bitverdict.harness.model.addresses import look_in, resolve
@@ -35,6 +37,8 @@ from bitverdict.harness.model.contract import case_from_record
 from bitverdict.harness.model.sealing import seal
 from bitverdict.harness.model.targets import Target
 
+WITHOUT_A_GPU, ON_A_GPU = b"c", b"g"
+"""What comes with the socket of a process of the candidate's."""
 Answer = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
@@ -92,10 +96,11 @@ def serve(
 
 
 def _of_number(number: int, known: dict[int, Asked], handed: socket.socket, asks: Callable[[socket.socket], Asked]) -> Asked:
-    """The process of the candidate's with that number."""
+    """The process of the candidate's with that number: it was handed over as one that has a GPU, or as one that has none."""
     if number not in known:
-        _, descriptors, _, _ = socket.recv_fds(handed, 1, 1)
-        known[number] = asks(socket.socket(fileno=descriptors[0]))
+        kind, descriptors, _, _ = socket.recv_fds(handed, 1, 1)
+        connected = socket.socket(fileno=descriptors[0])
+        known[number] = CandidateOnAGpu(connected) if kind == ON_A_GPU else asks(connected)
     return known[number]
 
 
@@ -131,7 +136,11 @@ def _launched(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], candi
     entering = partial(entered, rounded_arguments=True) if record["rounded_arguments"] else entered
     try:
         launcher = candidate.launcher(record["launcher"], folders=case.search_path)
-        seen = launch(case, target, contract, launcher, operands, clock, entering, allocations)
+
+        def there(where: Target) -> Seen:
+            return launch(case, where, contract, launcher, operands, clock, entering, allocations)
+
+        seen = launched_by_bytes(case, target, launcher, there) if isinstance(launcher, GpuLauncher) else there(target)
     except (CandidateRaised, CandidateGone) as error:  # its file was imported, or was to be
         seen = outcome_of(error)
     if "if this is meant" in seen.details and contract.remedy:

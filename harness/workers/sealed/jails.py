@@ -19,11 +19,13 @@ from bitverdict.harness.workers.forkserver import PRELOADED, WHEN_IDLE
 from bitverdict.harness.workers.jail.confine import unreadable
 from bitverdict.harness.workers.jail.executors import Executors
 from bitverdict.harness.workers.jail.jail import Jail
+from bitverdict.harness.workers.jail.policy import CANDIDATE_ON_A_GPU
 from bitverdict.harness.workers.start import PLAIN, Start
 
 TOOLS = "bitverdict.harness.workers.sealed.tool_versions"
-JAIL, EXECUTORS = "HARNESS_SEALED_JAIL", "HARNESS_SEALED_EXECUTORS"
-"""Variables of a worker that judges sealed cases: where it has the candidate's processes from, and executors."""
+JAIL, EXECUTORS, GPU_JAIL = "HARNESS_SEALED_JAIL", "HARNESS_SEALED_EXECUTORS", "HARNESS_SEALED_GPU_JAIL"
+"""Variables of a worker that judges sealed cases: where it has the candidate's processes from, executors, and on a GPU those
+processes of the candidate that have it."""
 
 CANDIDATE_IMPORTS = (
     *PRELOADED[1:5],
@@ -53,11 +55,13 @@ def folders_of(address: str, search_path: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([str(root_of(place)), *search_path]))
 
 
-def start_of(address: str, search_path: Sequence[str] = (), start: Start = PLAIN) -> Start:
-    """How a worker is started that judges the sealed candidate at `address`: as `start`, with its zygotes."""
+def start_of(address: str, search_path: Sequence[str] = (), start: Start = PLAIN, *, gpu: bool = False) -> Start:
+    """How a worker is started that judges the sealed candidate at `address`: as `start`, with its zygotes. `gpu`: on a real one."""
     folders = folders_of(address, search_path)
     digest = hashlib.sha256("\0".join(folders).encode()).hexdigest()[:8]
     zygotes = {JAIL: _said(_jail(folders).address), EXECUTORS: _said(_executors(folders).address)}
+    if gpu:
+        zygotes[GPU_JAIL] = _said(_gpu_jail(folders).address)
     return replace(start, name=f"{start.name} sealed {digest}".strip(), variables={**start.variables, **zygotes})
 
 
@@ -75,6 +79,13 @@ def _jail(folders: tuple[str, ...]) -> Jail:
     """Kept for the life of this process; a fork of it has it too, as long as this one lives."""
     unreadable()  # this process holds the secret of the draws
     jail = Jail(folders, preload=CANDIDATE_IMPORTS)
+    atexit.register(_end, os.getpid(), jail)
+    return jail
+
+
+@functools.cache
+def _gpu_jail(folders: tuple[str, ...]) -> Jail:
+    jail = Jail(folders, policy=CANDIDATE_ON_A_GPU, preload=(*CANDIDATE_IMPORTS, "bitverdict.harness.judge.sealed.on_a_gpu"))
     atexit.register(_end, os.getpid(), jail)
     return jail
 

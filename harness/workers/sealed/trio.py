@@ -16,24 +16,26 @@ from typing import Any
 from bitverdict.harness.judge import hang_report
 from bitverdict.harness.judge.sealed import asking
 from bitverdict.harness.judge.sealed.arrays import channel_of
+from bitverdict.harness.judge.sealed.executor import ON_A_GPU, WITHOUT_A_GPU
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.workers.jail.confine import unreadable
 from bitverdict.harness.workers.jail.jail import ConfinedProcess, how, start_process, wait_ready
 from bitverdict.harness.workers.jail.policy import EXECUTOR
-from bitverdict.harness.workers.sealed.jails import EXECUTORS, JAIL, heard
+from bitverdict.harness.workers.sealed.jails import EXECUTORS, GPU_JAIL, JAIL, heard
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 GONE_WITHIN = 2.0  # seconds in which a process that closed its channel is reaped
 
 
 class Trio:
     """The executor of this worker, and the processes of the candidate that it was handed."""
 
-    def __init__(self, jail: str, executors: str, log: Path) -> None:
-        self._jail, self._executors, self._log = jail, executors, log
+    def __init__(self, jail: str, executors: str, log: Path, gpu_jail: str = "") -> None:
+        self._jail, self._executors, self._log, self._gpu_jail = jail, executors, log, gpu_jail
         self._executor: ConfinedProcess | None = None
         self._contract: str | None = None
         self._candidates: dict[int, ConfinedProcess] = {}
-        self._running: tuple[str, int] | None = None
+        self._running: dict[tuple[str, bool], int] = {}  # (address, whether it has the GPU) -> the one that serves call after call
         self._count = 0
 
     def start(self) -> None:
@@ -60,28 +62,28 @@ class Trio:
         self._contract = contract
         return self
 
-    def candidate(self, address: str, *, afresh: bool) -> int:
-        if not afresh and self._running is not None and self._running[0] == address:
-            self._candidates[self._running[1]].new_case()
-            return self._running[1]
+    def candidate(self, address: str, *, afresh: bool, gpu: bool) -> int:
+        running = self._running.get((address, gpu))
+        if running is not None and not afresh:
+            self._candidates[running].new_case()
+            return running
         self._count += 1
         ours, theirs = socket.socketpair()
-        self._candidates[self._count] = start_process(
-            self._jail, "bitverdict.harness.judge.sealed.candidate:serve", (theirs,), log=self._log
-        )
-        socket.send_fds(self._handing, [b"c"], [ours.fileno()])
+        function = "bitverdict.harness.judge.sealed.on_a_gpu:serve" if gpu else "bitverdict.harness.judge.sealed.candidate:serve"
+        jail, variables = (self._gpu_jail, {VISIBLE: os.environ.get(VISIBLE, "")}) if gpu else (self._jail, {})
+        self._candidates[self._count] = start_process(jail, function, (theirs,), variables=variables, log=self._log)
+        socket.send_fds(self._handing, [ON_A_GPU if gpu else WITHOUT_A_GPU], [ours.fileno()])
         ours.close()
         theirs.close()
         if not afresh:
-            if self._running is not None:
-                self._candidates.pop(self._running[1]).end()
-            self._running = address, self._count
+            for key in [key for key in self._running if key[1] == gpu]:  # of another address
+                self._candidates.pop(self._running.pop(key)).end()
+            self._running[address, gpu] = self._count
         return self._count
 
     def dropped(self, candidate: int, *, died: bool = False) -> asking.End:
         process = self._candidates.pop(candidate)
-        if self._running is not None and self._running[1] == candidate:
-            self._running = None
+        self._running = {key: number for key, number in self._running.items() if number != candidate}
         end = _ended(process) if died else asking.End()
         process.end()
         return end
@@ -102,7 +104,8 @@ class Trio:
         for process in (*self._candidates.values(), *([self._executor] if self._executor else [])):
             process.end()
         self._candidates.clear()
-        self._executor = self._running = None
+        self._running.clear()
+        self._executor = None
 
 
 def _ended(process: ConfinedProcess) -> asking.End:
@@ -118,8 +121,9 @@ def install(target: Target, log: Path) -> None:
     """Where this worker is one of sealed cases, have the judge ask a trio of its own."""
     if jail := os.environ.get(JAIL):
         unreadable()
-        trio = Trio(heard(jail), heard(os.environ[EXECUTORS]), log)
-        for address in (heard(jail), heard(os.environ[EXECUTORS])):
+        zygotes = [heard(each) for each in (jail, os.environ[EXECUTORS], os.environ.get(GPU_JAIL, "")) if each]
+        trio = Trio(zygotes[0], zygotes[1], log, *zygotes[2:])
+        for address in zygotes:
             wait_ready(address)  # what a zygote imports must not take the time of a case
         trio.start()
         asking.executor = trio.asked

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.targets import target
-from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.kernels.matmul import Problem
 from tests.support import judged_launcher
 from tests.support.sealed_here import sealed_here
@@ -43,3 +43,40 @@ def test_a_sealed_case_has_the_verdict_it_has_unsealed(tmp_path: Path) -> None:
         unsealed = judge(one, TARGET)
         assert unsealed.decision is Decision.PASS and "real values" in unsealed.basis
         assert alike(Verdict.from_json(verdict.to_json()), Verdict.from_json(unsealed.to_json())), (verdict, unsealed)
+
+
+# ------------------------------------------------------------------------------------------- on a real GPU, by a stand-in for one
+
+GPU = Target("cuda:0", "sm_90", 0)
+
+
+def on_gpu(text: str, directory: Path) -> Verdict:
+    case = replace(case_of(text, directory), sealed=True)
+    with sealed_here():
+        return judge(case, GPU)
+
+
+def test_on_a_gpu_a_right_candidate_passes_and_its_words_are_compared(tmp_path: Path) -> None:
+    verdict = on_gpu(judged_launcher.TUTORIAL, tmp_path)
+    assert verdict.decision is Decision.PASS, verdict
+    assert verdict.details["provenance"].startswith("provenance not observed; on emulated:sm_90: c: 561 of 561 words")
+    assert verdict.basis.endswith("words held to those of emulated:sm_90")
+    assert verdict.details["kernels that its process says were launched"] == 1
+
+
+def test_on_a_gpu_a_candidate_that_launches_otherwise_there_fails(tmp_path: Path) -> None:
+    """It tells the two by the type of a tensor, and launches twice on the GPU."""
+    again = "    if type(a) is torch.Tensor:\n        matmul_kernel[grid]"
+    text = judged_launcher.TUTORIAL.replace("    matmul_kernel[grid]", f"{again}")
+    first, last = text.split(again)
+    call, end = last.split("    return c\n")
+    verdict = on_gpu(f"{first}{again}{call}    matmul_kernel[grid]{call}    return c\n{end}", tmp_path)
+    assert (verdict.decision, verdict.outcome) == (Decision.FAIL, Outcome.BEHAVES_DIFFERENTLY), verdict
+    assert verdict.message == "2 kernels were launched on the GPU, 1 on the emulated one"
+
+
+def test_on_a_gpu_a_candidate_without_a_result_here_is_inconclusive(tmp_path: Path) -> None:
+    text = judged_launcher.launcher(before="if type(a) is not torch.Tensor:\n    raise RuntimeError('not on this machine')")
+    verdict = on_gpu(text, tmp_path)
+    assert verdict.decision is Decision.INCONCLUSIVE, verdict
+    assert "not observed on the GPU, and on emulated:sm_90 there is no result" in verdict.message
