@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from bitverdict.harness.judge import returned_memory
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.judge.returned_memory import forget, returned_before
@@ -63,3 +64,13 @@ def test_memory_counts_as_returned_where_a_byte_of_it_was() -> None:
     assert returned_before({"a": torch.zeros(100), "b": pool[49:51], "empty": pool[:0]}, []) == ["b"]
     forget()
     assert returned_before({"a": pool}, []) == []
+
+
+def test_the_newest_results_are_held_and_no_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget()
+    monkeypatch.setattr(returned_memory, "MOST_BYTES", 100)
+    first, second, third = (torch.zeros(10) for _ in range(3))  # 40 bytes each
+    assert returned_before({"a": first}, []) == returned_before({"a": second}, []) == returned_before({"a": third}, []) == []
+    assert returned_before({"a": third}, []) == ["a"]
+    assert returned_before({"a": first}, []) == [], "given up for newer ones"
+    forget()
