@@ -43,10 +43,10 @@ def test_every_outcome_that_the_emulator_raises_is_in_the_document():
 
 def test_the_document_shows_what_its_command_prints(tmp_path):
     """But for numbers of lines, steps and bytes, which move with the kernel."""
-    from tests.emulator.ordering.test_hazards import HAZARDS
+    from tests.emulator.ordering.test_hazards import EVERY
     from tests.faults.show_hazard import SHOWN, told
 
-    hazard = next(hazard for hazard in HAZARDS if SHOWN in f"{hazard.kind} {hazard.kernel}")
+    hazard = next(hazard for hazard in EVERY if SHOWN in f"{hazard.kind} {hazard.kernel}")
 
     def numberless(text: str) -> str:
         return re.sub(r"\d+", "#", re.sub(r" +", " ", text))
@@ -56,11 +56,11 @@ def test_the_document_shows_what_its_command_prints(tmp_path):
 
 def test_the_document_counts_hazards_and_idioms_as_they_are():
     from tests.emulator.ordering import test_order as order
-    from tests.emulator.ordering.test_hazards import HAZARDS
+    from tests.emulator.ordering.test_hazards import EVERY
     from tests.emulator.ordering.test_idioms import IDIOMS, TWINS
 
     text = " ".join(DOCUMENT.read_text().split())
-    assert f"makes {len(HAZARDS)} hazards of {len({hazard.kind for hazard in HAZARDS})} kinds" in text
+    assert f"makes {len(EVERY)} hazards of {len({hazard.kind for hazard in EVERY})} kinds" in text
     assert f"holds {len(IDIOMS)} legal but surprising idioms" in text and f"({len(TWINS)} twins)" in text
     assert f"holds {len(order.TWINS)} twins of {len(order.KERNELS)} right kernels" in text
 
