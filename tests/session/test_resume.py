@@ -142,17 +142,22 @@ def resumed(held: tuple[Path, dict], out: Path, capsys: pytest.CaptureFixture, p
 def test_ctrl_c_and_resume_come_to_the_undisturbed_results(
     held: tuple[Path, dict], tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with answering():
-        process = run(command(24, tmp_path, contract="SMALL"), tmp_path)
-    while process.poll() is None and '"event":"end"' not in "".join(
-        path.read_text() for path in (tmp_path / "state" / "journal").glob("*.jsonl")
-    ):
-        time.sleep(0.005)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 3, "a cancelled run is inconclusive"
-    told = [*records(journal_of(tmp_path))]
+    for _ in range(3):  # on a busy machine a run may be over before this process is asked again
+        tmp_path = tmp_path / "run"
+        tmp_path.mkdir()
+        with answering():
+            process = run(command(24, tmp_path, contract="SMALL"), tmp_path)
+        while process.poll() is None and '"event":"end"' not in "".join(
+            path.read_text() for path in (tmp_path / "state" / "journal").glob("*.jsonl")
+        ):
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        status, told = process.wait(30), [*records(journal_of(tmp_path))]
+        if told[-1]["event"] != "finished":
+            break
     ends = [record for record in told if record["event"] == "end"]
     assert 0 < len(ends) < 24 and told[-1]["event"] != "finished", "it was not cut in the middle"
+    assert status == 3, "a cancelled run is inconclusive"
     assert all(record["verdict"]["decision"] != "cancelled" for record in ends)
     shown = [line for line in (tmp_path / "run.jsonl").read_text().splitlines() if '"event": "verdict"' in line]
     assert len(shown) <= len(ends) and "cancelled" in (tmp_path / "stdout.txt").read_text()
