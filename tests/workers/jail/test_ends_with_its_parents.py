@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,10 +46,21 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[subpro
 
 
 def test_a_process_ends_with_the_run_that_was_killed(run: tuple[subprocess.Popen, int, socket.socket]) -> None:
-    process, _, channel = run
+    process, jail, channel = run
     assert told(channel)
     process.kill()
     assert channel.recv(1) == b""  # nobody holds the other end: the process is gone, and what it started
+    deadline = time.monotonic() + 10
+    while lives(jail):
+        assert time.monotonic() < deadline, "the jail outlives its run"
+        time.sleep(0.02)
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_a_process_ends_with_the_jail_that_was_killed(run: tuple[subprocess.Popen, int, socket.socket]) -> None:
