@@ -33,7 +33,7 @@ from bitverdict.harness.emulator.async_rules import (
 )
 from bitverdict.harness.emulator.execution.async_ops import Flights
 from tests.emulator.ordering import test_idioms as idioms
-from tests.emulator.ordering.test_hazards import HAZARDS, failure_report
+from tests.emulator.ordering.test_hazards import EVERY, failure_report
 from tests.faults.mutants import Mutant, SourceEdit, replaced_once
 from tests.support.emulated_launches import KERNELS, load, source_of
 
@@ -253,7 +253,7 @@ def test_every_kind_has_a_hazard_that_fails_by_its_rule(kind: AsyncKind, aside: 
             failure_report(hazard, aside)[0].details.get("rule") == kind.rule.sentence
         )
 
-    assert any(broken(hazard) for hazard in HAZARDS)
+    assert any(broken(hazard) for hazard in EVERY)
 
 
 def test_every_kind_has_an_idiom_that_passes(monkeypatch: pytest.MonkeyPatch) -> None:

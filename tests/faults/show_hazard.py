@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.emulator.ordering.test_hazards import HAZARDS, failure_report
+from tests.emulator.ordering.test_hazards import EVERY, failure_report
 from tests.faults.mutants import Mutant, ProgramEdit, SourceEdit
 
 SHOWN = "in-flight operand overwritten blocked_matmul"
@@ -34,9 +34,9 @@ def told(hazard: Mutant, directory: Path) -> str:
 
 def main() -> None:
     text = " ".join(sys.argv[1:]) or SHOWN
-    found = [hazard for hazard in HAZARDS if text in f"{hazard.kind} {hazard.kernel}"]
+    found = [hazard for hazard in EVERY if text in f"{hazard.kind} {hazard.kernel}"]
     if not found:
-        sys.exit(f"{text!r}: no such hazard; kinds: {', '.join(sorted({hazard.kind for hazard in HAZARDS}))}")
+        sys.exit(f"{text!r}: no such hazard; kinds: {', '.join(sorted({hazard.kind for hazard in EVERY}))}")
     with tempfile.TemporaryDirectory() as directory:
         print(told(found[0], Path(directory)))
 
