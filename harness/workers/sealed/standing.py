@@ -5,9 +5,11 @@ A worker of sealed cases is asked, as for a verdict, because the process that ch
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -52,10 +54,18 @@ class Standing:
             raise UsageError(verdict.message if verdict is not None else said)
         return json.loads(measured(verdict))
 
+    def end(self) -> None:
+        """End the workers, and remove what they printed."""
+        for worker in self._workers.values():
+            worker.end()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
 
 @functools.cache
 def _standing(process: int) -> Standing:
-    return Standing(Path(tempfile.mkdtemp(prefix="bitverdict-")))
+    made = Standing(Path(tempfile.mkdtemp(prefix="bitverdict-")))
+    atexit.register(lambda: made.end() if os.getpid() == process else None)
+    return made
 
 
 @functools.cache
