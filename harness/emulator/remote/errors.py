@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-CLAIMABLE = frozenset({"refused", "launcher error", "out of resources", "out of memory", "not modelled", "error"})
-"""Outcomes that the candidate's process may claim for itself; it claims no fault of a device, no pass and nothing not run."""
+CLAIMABLE = frozenset({"refused", "launcher error", "out of resources", "out of memory", "launch failure", "not modelled", "error"})
+"""Outcomes that the candidate's process may claim for itself: what is known before anything of a launch has run (a grid too large
+is a launch failure). It claims no other fault of a device, no pass and nothing not run."""
 
 
 class WireError(Exception):

@@ -17,6 +17,7 @@ MAY_CLAIM = {
     Outcome.LAUNCHER_ERROR: ("launcher",),
     Outcome.OUT_OF_RESOURCES: ("capacity", "emulator"),
     Outcome.OUT_OF_MEMORY: ("hardware",),
+    Outcome.LAUNCH_FAILURE: ("hardware",),  # of a grid that no launch may have
     Outcome.FALSE_HINT: ("emulator",),
     Outcome.NOT_MODELLED: ("emulator",),
     Outcome.ERROR: ("emulator", "reference", "harness"),
