@@ -220,11 +220,16 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _overwrite(tensor: torch.Tensor, contents: torch.Tensor) -> None:
-    """Put `contents`, (elements,) as `_flat` gives them, into the place of `tensor`."""
+    """Put `contents`, (elements,) as `_flat` gives them, into the place of `tensor`, which is an operand with these words then."""
     import torch
+
+    from bitverdict.harness.emulator.cuda_runtime import entered_device
+    from bitverdict.harness.emulator.cuda_tensors import CudaTensor, inside
 
     with torch.no_grad():
         _run(torch.ops.aten.copy_.default, _flat(tensor), contents)
+    if type(tensor) is CudaTensor:
+        entered_device().place(inside(tensor))
 
 
 def _copied(output: torch.Tensor) -> torch.Tensor:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from bitverdict.harness.judge import returned_memory
+from bitverdict.harness.judge.called_again import CalledAgain
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.judge.returned_memory import forget, returned_before
+from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import target
@@ -74,3 +77,14 @@ def test_the_newest_results_are_held_and_no_more_than_the_limit(monkeypatch: pyt
     assert returned_before({"a": third}, []) == ["a"]
     assert returned_before({"a": first}, []) == [], "given up for newer ones"
     forget()
+
+
+def test_an_operand_that_the_judge_overwrites_is_an_operand_again() -> None:
+    """The words of an output in place that no kernel stores are the caller's own, in each call."""
+    contract, hopper = resolve("pointer_gather_scatter_matmul"), target("emulated:sm_90")
+    case = replace(contract.required(hopper)[0], calls=3, sealed=True)
+    again = CalledAgain(contract)
+    found = launch(case, hopper, again, None, {each.name: each for each in again.operands(case)}, Clock())
+    told = found.recorded["provenance"]["outputs"]
+    assert list(told) == ["out", "out of the second call", "out of the third call"]
+    assert all(each["kernel"] and each["kernel"] + each["operand"] == each["words"] for each in told.values()), told
