@@ -26,7 +26,10 @@ def look_around(channel: socket.socket) -> None:
     print("looked around")
     descriptors = [int(name) for name in os.listdir("/proc/self/fd")]
     open_ones = [number for number in descriptors if os.path.exists(f"/proc/self/fd/{number}") or _is_socket(number)]
-    _tell(channel, descriptors=open_ones, number=channel.fileno(), variables=dict(os.environ), directory=os.getcwd())
+    with open("/proc/self/status") as file:
+        status = dict(line.strip().split(":", 1) for line in file)
+    rights = [status[name].strip() for name in ("CapPrm", "CapEff", "NoNewPrivs")]
+    _tell(channel, rights=rights, descriptors=open_ones, number=channel.fileno(), variables=dict(os.environ), directory=os.getcwd())
 
 
 def _is_socket(number: int) -> bool:

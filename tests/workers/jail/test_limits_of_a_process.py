@@ -39,6 +39,11 @@ def made(policy: object, found: Protections | None) -> Iterator[Jail]:
     jail.end()
 
 
+def test_no_capability_is_left_and_none_can_be_gained(jail: Jail) -> None:
+    _, channel = started(jail, "look_around")
+    assert told(channel)["rights"] == ["0" * 16, "0" * 16, "1"]
+
+
 @pytest.mark.parametrize("function", ["take_memory", "share_memory"])
 def test_memory_is_bounded(jail: Jail, function: str) -> None:
     process, channel = started(jail, function, most=100)
