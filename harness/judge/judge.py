@@ -123,8 +123,8 @@ def _judge(
         work = all(operand.codes.size for operand in operands.values())
         if work and contract.must_launch and not seen.launches and verdict.outcome is Outcome.PASS:
             verdict = Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.INCONCLUSIVE, message=NO_KERNEL)
-        if work and (known := seen.recorded.get(provenance.RECORDED)):
-            verdict = provenance.held(verdict, known)
+        if work and (provenance.RECORDED in seen.recorded or (case.sealed and target.emulated)):
+            verdict = provenance.held(verdict, seen.recorded.get(provenance.RECORDED, {}))
         if case.sealed and not target.emulated:
             verdict = beside_sealed.held(verdict, seen, twin)
         if verdict.failed:

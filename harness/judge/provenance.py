@@ -74,9 +74,10 @@ def _counted(device: Device, output: torch.Tensor, in_place: set[int]) -> dict[s
 
 
 def held(verdict: Verdict, found: Mapping[str, Any]) -> Verdict:
-    """`verdict` told of what `observed` gave, and inconclusive where words that pass are no kernel's."""
+    """`verdict` told of what `observed` gave, and inconclusive where words that pass are no kernel's. {}: nothing was observed, as
+    on a real GPU, or of rows that lie far apart."""
     if not found:
-        return verdict
+        return replace(verdict, details=verdict.details | {"provenance": NOT_OBSERVED})
     verdict = replace(verdict, details=verdict.details | _details(found))
     if verdict.decision is not Decision.PASS:
         return verdict
