@@ -247,9 +247,11 @@ class Provenance:
         self.put(tensor, number)
 
     def operand(self, tensor: torch.Tensor) -> None:
-        """`tensor` (CPU) is an operand of the call."""
+        """`tensor` (CPU) is an operand of the call. It is copied as a whole with the gaps between its elements too."""
         self.allocated(tensor, OPERAND)
-        self.known(tensor).operands.add(place_of(tensor))
+        _, size, first, strides = lying(tensor)
+        reach = size + sum((count - 1) * stride for count, stride in zip(tensor.shape, strides, strict=True))
+        self.known(tensor).operands |= {place_of(tensor), ((reach,), (1,), first)}
 
     def is_whole(self, tensor: torch.Tensor) -> bool:
         """Whether `tensor` (CPU) covers all that its storage was allocated for."""

@@ -216,6 +216,9 @@ def test_an_operands_words_are_told_from_copies_elsewhere(device: Device) -> Non
     for moved in (x.t().contiguous(), x[1:].clone(), x.flip(0), torch.cat([x, x]), x.half(), x[rows]):
         assert {kind[: len(elsewhere)] for kind in kinds(device, moved)} == {elsewhere}
     assert not device.origins.at_their_places(inside(x.clone().t()))
+    one, other = (device.place(torch.arange(15.0)[start:].as_strided((2, 3), (5, 1))) for start in (0, 2))
+    one.as_strided((8,), (1,)).copy_(other.as_strided((8,), (1,)))  # gaps and all
+    assert set(kinds(device, one)) == {at_its_place} and set(kinds(device, one.clone())) == {at_its_place}
 
 
 def test_an_unknown_storage_is_from_before_the_call() -> None:
