@@ -358,7 +358,7 @@ def test_a_drawn_case_that_failed_is_judged_first_in_the_next_run(
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
     monkeypatch.setattr(node_judge, "database", kept)
     monkeypatch.setattr(node_judge.pool, "judge", lambda case, where: judged.append(case) or inner(case, where))
-    monkeypatch.setattr(node_judge, "profile", replace(node_judge.profile, shrink_seconds=0))
+    monkeypatch.setattr(node_judge, "profile", replace(node_judge.profile, shrink_seconds=0, node_seconds=None))
     node = Node(f"{under_test}:CONTRACT", "emulated:sm_90")
     failed: list[Case] = []
     for base in (0, 1):
