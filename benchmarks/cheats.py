@@ -1,7 +1,7 @@
 """Cheats of the public lists, judged: what each comes to without a seal, and sealed in both front ends.
 
     python -m benchmarks.cheats [-k TEXT] [--runs unsealed,command,pytest] [--results FILE] [--jobs 2]
-    python -m benchmarks.cheats --page --results FILE
+    python -m benchmarks.cheats --page --results FILE > docs/cheats.md
 
 Prints a line a cheat: how it ended without a seal, sealed by the command line, sealed by pytest, and how it may end. Each cheat is
 judged alone, in a folder, state directory and caches of its own. Those that change files have a copy of the checkout as well. What
@@ -143,11 +143,11 @@ def write_table(file: Path, address: str) -> None:
 def _asked(cheat: Cheat, address: str, sealed: bool, folder: Path, checkout: Path) -> list[str]:
     """The words of the command that judges `cheat`."""
     options = ["--target", cheat.target, "--max-cases", str(CASES), "--shrink-seconds", "0", "--jobs", "1", "--json", _json(cheat)]
-    options += ["--sealed"] if sealed else []
+    options += ["--sealed"] if sealed and cheat.task != PROBLEM else []
     options += ["--timeout", str(cheat.seconds)] if cheat.seconds else []
     if cheat.task == PROBLEM:
         problem = shutil.copy(checkout / "tests/support/kernelbench/problems/softmax.py", folder / "problem.py")
-        options += [] if sealed else _not_sealed()
+        options += [] if sealed else ["--unsealed"]
         asked = ["kernelbench", str(problem), address]
     else:
         asked = ["run", "test_cheats.py:test_0"] if cheat.task == DESCRIBED else ["run", "matmul", "--launcher", address]
@@ -156,15 +156,6 @@ def _asked(cheat: Cheat, address: str, sealed: bool, folder: Path, checkout: Pat
 
 def _json(cheat: Cheat) -> str:
     return f"{cheat.family}_{cheat.name}.jsonl"
-
-
-def _not_sealed() -> list[str]:
-    """What asks the KernelBench adapter, which seals, not to."""
-    from bitverdict.harness.frontends import cli_kernelbench
-
-    parser = argparse.ArgumentParser()
-    cli_kernelbench.add_arguments(parser)
-    return ["--no-sealed"] if "--no-sealed" in parser.format_help() else []
 
 
 def _by_pytest(cheats: Sequence[Cheat]) -> list[str]:

@@ -8,6 +8,7 @@ from itertools import groupby
 from tests.faults.cheats.handed_in import HERE
 from tests.faults.cheats.records import CHEATS, NOT_OURS, SOURCES, Cheat
 
+NOT_RUN = "not run"
 _HEAD = """# Cheats
 
 Printed by `python -m benchmarks.cheats --page --results FILE`, from what `python -m benchmarks.cheats --results FILE` found.
@@ -28,8 +29,8 @@ def _counts(known: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
     yield "| run | cheats | pass | fail | inconclusive | other |"
     yield "| --- | --- | --- | --- | --- | --- |"
     for run, said in (("unsealed", "unsealed, command line"), ("command", "sealed, command line"), ("pytest", "sealed, pytest")):
-        words = [known.get(cheat.id, {}).get(run, "-").partition(":")[0] for cheat in CHEATS]
-        ran = [word for word in words if word not in ("-", "not run")]
+        words = [known.get(cheat.id, {}).get(run, NOT_RUN).partition(":")[0] for cheat in CHEATS]
+        ran = [word for word in words if word not in ("-", NOT_RUN)]
         counts = [ran.count(word) for word in ("pass", "fail", "inconclusive")]
         yield f"| {said} | {len(ran)} | {' | '.join(map(str, counts))} | {len(ran) - sum(counts)} |"
 
@@ -43,7 +44,7 @@ def _families(known: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
         yield "| --- | --- | --- | --- | --- | --- |"
         for cheat in cheats:
             came = known.get(cheat.id, {})
-            ended = " | ".join(came.get(run, "") for run in ("unsealed", "command", "pytest"))
+            ended = " | ".join(came.get(run, NOT_RUN) for run in ("unsealed", "command", "pytest"))
             yield f"| {_name(cheat)} | {', '.join(cheat.sources)} | {ended} | {cheat.why} |"
 
 
