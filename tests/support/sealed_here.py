@@ -32,7 +32,7 @@ class _InAModule(Loaded):
 class _Called:
     """Asks nobody: calls the function itself."""
 
-    def launcher(self, address: str, *, folders: Sequence[str] = ()) -> Callable:
+    def launcher(self, address: str, *, folders: Sequence[str] = (), arch: str = "") -> Callable:
         return _InAModule().load(address, False, folders)
 
 

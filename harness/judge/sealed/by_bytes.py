@@ -47,7 +47,8 @@ class CandidateOnAGpu:
     def __init__(self, connected: socket.socket) -> None:
         self.channel = channel_of(connected)
 
-    def launcher(self, address: str, *, folders: Sequence[str] = ()) -> GpuLauncher:
+    def launcher(self, address: str, *, folders: Sequence[str] = (), arch: str = "") -> GpuLauncher:
+        """What stands for the object at `address`. A real GPU says itself what it is, whatever `arch`."""
         said, _ = self.ask({"do": "load", "address": address, "folders": list(folders)}, {})
         return GpuLauncher(self, address, folders, said)
 

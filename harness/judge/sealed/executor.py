@@ -45,7 +45,7 @@ Answer = tuple[dict[str, Any], dict[str, np.ndarray]]
 class Asked(Protocol):
     """What asks one process of the candidate's: `bitverdict.harness.emulator.remote.executor.Candidate`."""
 
-    def launcher(self, address: str, *, folders: Sequence[str] = ()) -> Any: ...
+    def launcher(self, address: str, *, folders: Sequence[str] = (), arch: str = ...) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _launched(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], candi
     allocations = Allocations(followed=record["followed"], zeroed=record["zeroed"])
     entering = partial(entered, rounded_arguments=True) if record["rounded_arguments"] else entered
     try:
-        launcher = candidate.launcher(record["launcher"], folders=case.search_path)
+        launcher = candidate.launcher(record["launcher"], folders=case.search_path, arch=target.arch)
 
         def there(where: Target) -> Seen:
             return launch(case, where, contract, launcher, operands, clock, entering, allocations)
