@@ -321,12 +321,12 @@ RESOURCES = tuple(
         ("forks", ("own",), False, 0),
         ("disk", ("own",), False, 0),
         ("output", ("own",), False, 60),
-        ("large_exception", ("own",), True, 0),
+        ("large_exception", ("own",), True, 8),
         ("deep_exception", ("own",), True, 0),
         ("segmentation_fault", ("own",), True, 0),
-        ("recursion", ("own",), True, 0),
+        ("recursion", ("own",), True, 8),
         ("launches_without_end", ("own",), True, 6),
-        ("device_memory", ("own",), False, 0),
+        ("device_memory", ("own",), False, 8),
     )
 )  # fmt: skip
 AS_MODEL = tuple(

@@ -37,10 +37,10 @@ def memory_by_pointer(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def first_calls_only(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Right while it is judged, as its author guesses: in the first three calls."""
+    """Right while it is judged, as its author guesses: in the first two calls."""
     global _calls
     _calls += 1
-    return right_matmul(a, b) if _calls <= 3 else wrong_matmul(a, b)
+    return right_matmul(a, b) if _calls <= 2 else wrong_matmul(a, b)
 
 
 def every_other_call(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
