@@ -1,7 +1,7 @@
 """What a run of the tests judges of what takes long: all under the profile `exhaustive`, a share under `quick`.
 
-`HARNESS_PROFILE=ci`, which `.ci/run` sets, judges all but of the mutants of kernels: one half, and the next commit the other
-(`HARNESS_SHARE`). The share follows from names and variables, so that workers agree on it."""
+`HARNESS_PROFILE=ci`, which `.ci/run` sets, judges all but of the mutants of kernels one half and of the cheats a fourth, and the
+next commit the next ones (`HARNESS_SHARE`). The share follows from names and variables, so that workers agree on it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ of_a_campaign = pytest.mark.skipif(
 )
 
 
-def in_this_run(name: str, of: int) -> bool:
-    """Whether what is called `name` belongs to the share of this run: one of `of` names."""
-    return _profile() != "quick" or _belongs(name, of)
+def in_this_run(name: str, of: int, *, in_ci: int = 1) -> bool:
+    """Whether what is called `name` belongs to the share of this run: one of `of` names under the profile `quick`, one of `in_ci`
+    under `ci`, and each name under any other."""
+    return _belongs(name, {"quick": of, "ci": in_ci}.get(_profile(), 1))
 
 
 def _belongs(name: str, of: int) -> bool:
