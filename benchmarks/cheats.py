@@ -1,6 +1,6 @@
 """Cheats of the public lists, judged: what each comes to without a seal, and sealed in both front ends.
 
-    python -m benchmarks.cheats [-k TEXT] [--runs unsealed,command,pytest] [--results FILE] [--jobs 2]
+    python -m benchmarks.cheats [-k TEXT] [--not TEXT] [--runs unsealed,command,pytest] [--target TARGET] [--results FILE] [--jobs N]
     python -m benchmarks.cheats --page --results FILE > docs/cheats.md
 
 Prints a line a cheat: how it ended without a seal, sealed by the command line, sealed by pytest, and how it may end. Each cheat is
@@ -27,6 +27,7 @@ import xml.etree.ElementTree
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -109,7 +110,7 @@ def judged(cheats: Sequence[Cheat], run: str) -> dict[str, str]:
         environment = os.environ | {
             "HARNESS_STATE": f"{place}/state",
             "TRITON_CACHE_DIR": f"{place}/triton",
-            "PYTHONPATH": str(checkout),
+            "PYTHONPATH": os.pathsep.join([str(checkout), *filter(None, [os.environ.get("PYTHONPATH")])]),
         }
         if run == "pytest":
             status = _status(_by_pytest(cheats), folder, environment, LONGEST * len(cheats))
@@ -274,7 +275,9 @@ def _serve(server: socket.socket) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("-k", default="", metavar="TEXT", help="cheats whose id has the text")
+    parser.add_argument("-k", default="", metavar="TEXT", help="cheats whose id has the text, or one of several between commas")
+    parser.add_argument("--not", dest="left_out", default="", metavar="TEXT", help="leave out those whose id has it, likewise")
+    parser.add_argument("--target", default="", help="in the place of each cheat's own, emulated:sm_90")
     parser.add_argument("--runs", default=",".join(RUNS), help="which of unsealed, command, pytest (default: all)")
     parser.add_argument("--results", type=Path, default=None, metavar="FILE", help="keep what came there, and add to what is there")
     parser.add_argument("--jobs", type=int, default=2)
@@ -289,7 +292,9 @@ def main() -> int:
     signal.signal(signal.SIGINT, lambda *told: None)  # a cheat interrupts whoever it descends from
     serve_answers()
     runs = [run for run in RUNS if run in arguments.runs.split(",")]
-    chosen = [cheat for cheat in (*TWINS, *CHEATS) if arguments.k in cheat.id]
+    chosen = [cheat for cheat in (*TWINS, *CHEATS) if _named(cheat, arguments.k)]
+    chosen = [cheat for cheat in chosen if not arguments.left_out or not _named(cheat, arguments.left_out)]
+    chosen = [replace(cheat, target=arguments.target or cheat.target) for cheat in chosen]
     begun, believed = time.perf_counter(), []
 
     def some(cheats: tuple[Cheat, ...]) -> list[tuple[Cheat, dict[str, str]]]:
@@ -316,6 +321,10 @@ def main() -> int:
         f"{len(chosen)} in {time.perf_counter() - begun:.0f} s; {passing} pass without a seal; {len(believed)} not as they must be"
     )
     return 1 if believed else 0
+
+
+def _named(cheat: Cheat, texts: str) -> bool:
+    return any(text in cheat.id for text in texts.split(","))
 
 
 def _parts(cheats: Sequence[Cheat]) -> list[tuple[Cheat, ...]]:

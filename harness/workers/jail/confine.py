@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import resource
 from collections.abc import Iterable, Sequence
@@ -29,6 +30,7 @@ except (ImportError, RuntimeError, OSError):  # RuntimeError: no libseccomp
 
 _libc = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
+_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 _CAPABILITIES = 0x20080522  # _LINUX_CAPABILITY_VERSION_3 of capset(2)
 THREADS = 512
 """Threads of one process. The limit of the kernel counts those of the whole user, and does not hold for root."""
@@ -60,6 +62,13 @@ def unreadable() -> None:
     For every trusted process beside one that is not: the executor, the judging worker, the session. It leaves no core dump either.
     """
     _called("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def kernel_filters() -> bool:
+    """Whether the kernel has filters of system calls: it then looks for the one that is not given, by prctl(2)."""
+    ctypes.set_errno(0)
+    refused = _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, None, 0, 0)
+    return bool(refused) and ctypes.get_errno() == errno.EFAULT
 
 
 class SystemCalls:

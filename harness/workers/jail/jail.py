@@ -21,7 +21,7 @@ from typing import Any
 
 from bitverdict.harness.model.paths import IMPORTED_FROM
 from bitverdict.harness.workers.jail import bubblewrap
-from bitverdict.harness.workers.jail.places import places
+from bitverdict.harness.workers.jail.places import places, searched, tools
 from bitverdict.harness.workers.jail.policy import CANDIDATE, Policy
 from bitverdict.harness.workers.jail.protections import BUBBLEWRAP, LANDLOCK, SECCOMP, Protections, protections
 from bitverdict.harness.workers.jail.zygote import MESSAGE, Setting
@@ -143,7 +143,7 @@ def clean_environment(scratch: str, variables: Mapping[str, str]) -> dict[str, s
         "TMPDIR": scratch,
         "XDG_CACHE_HOME": f"{scratch}/cache",
         "TRITON_CACHE_DIR": f"{scratch}/triton",
-        "PYTHONPATH": str(IMPORTED_FROM),
+        "PYTHONPATH": os.pathsep.join([str(IMPORTED_FROM), *searched()]),
         "PYTHONDONTWRITEBYTECODE": "1",
         **dict.fromkeys(VARIABLES, "1"),
         **variables,
@@ -151,9 +151,9 @@ def clean_environment(scratch: str, variables: Mapping[str, str]) -> dict[str, s
 
 
 def compiler_variables() -> dict[str, str]:
-    """Triton's variables of this process that decide what it compiles: all but those that name a place."""
+    """Triton's variables of this process that decide what it compiles: all but those that name a place, and yet its tools."""
     ours = {name: value for name, value in os.environ.items() if name.startswith("TRITON_") and not name.startswith("TRITON_REDIS")}
-    return {name: value for name, value in ours.items() if not name.endswith(_OF_PLACES)}
+    return {name: value for name, value in ours.items() if not name.endswith(_OF_PLACES)} | tools()
 
 
 class ConfinedProcess:

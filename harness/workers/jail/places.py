@@ -15,6 +15,7 @@ import site
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from bitverdict.harness.model.paths import (
@@ -69,7 +70,7 @@ def places(folders: Iterable[str] = (), scratch: str = "") -> Places:
     """The system's programs and libraries, Python, packages, our rooms, and `folders`, without what is hidden below them."""
     packages = [*site.getsitepackages(), site.getusersitepackages() if site.ENABLE_USER_SITE else ""]
     python = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)), *packages, *_installed_elsewhere()]
-    python += os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    python += [*searched(), *tools().values(), *os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)]
     ours = [ROOT / "pyproject.toml", IMPORTED_FROM / "bitverdict", KERNELS, REFERENCE, HARNESS / "__init__.py"]
     ours += [HARNESS / room for room in ROOMS]
     found = [path for path in [*SYSTEM, *_SETTINGS, *python, *map(str, ours), *folders] if path and os.path.exists(path)]
@@ -79,8 +80,25 @@ def places(folders: Iterable[str] = (), scratch: str = "") -> Places:
 
 def _installed_elsewhere() -> list[str]:
     """Folders of the packages that a confined process imports, where an editable installation has them outside site-packages."""
-    found = [importlib.util.find_spec(name) for name in ("torch", "triton", "numpy", "landlockpy", "pyseccomp")]
-    return [folder for spec in found if spec is not None for folder in spec.submodule_search_locations or ()]
+    return [folder for spec in _imported() for folder in spec.submodule_search_locations or ()]
+
+
+def searched() -> list[str]:
+    """Folders of `PYTHONPATH` that hold a package which a confined process imports: it imports the same one, and may read them."""
+    folders = {os.path.dirname(place) for spec in _imported() for place in spec.submodule_search_locations or (spec.origin or "",)}
+    asked = [os.path.abspath(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
+    return [each for each in dict.fromkeys(asked) if each in folders and each != str(IMPORTED_FROM)]
+
+
+def tools() -> dict[str, str]:
+    """Triton's variables that name a program or a library of the machine, such as ``TRITON_PTXAS_PATH``."""
+    named = {name: each for name, each in os.environ.items() if name.startswith("TRITON_") and name.endswith("_PATH")}
+    return {name: each for name, each in named.items() if os.path.isabs(each) and os.path.exists(each)}
+
+
+def _imported() -> list[ModuleSpec]:
+    found = map(importlib.util.find_spec, ("torch", "triton", "numpy", "landlockpy", "pyseccomp"))
+    return [spec for spec in found if spec is not None]
 
 
 def _hidden(readable: Iterable[str]) -> list[str]:

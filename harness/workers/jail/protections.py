@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -15,6 +14,11 @@ NAMESPACES = ("user namespace", "mount namespace", "network namespace", "process
 ALWAYS = ("no new privileges", "no capabilities", "resource limits", "clean environment", "bounded log")
 BUBBLEWRAP, SECCOMP, LANDLOCK, SIGNALS = "bubblewrap", "seccomp", "landlock", "landlock's scopes"
 _TRIED_WITHIN = 10.0  # seconds
+_TRIED = (
+    "--unshare-all --unshare-user --new-session --cap-drop ALL --ro-bind / / --proc /proc --dev /dev --size 4096 --tmpfs /tmp "
+    "--remount-ro /dev --remount-ro / true"
+).split()
+"""What a jail asks of bubblewrap, each once: a kernel may make namespaces, and refuse to mount in them."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ def protections() -> Protections:
         held += [BUBBLEWRAP, *NAMESPACES]
     if confine.pyseccomp is None:
         lacking[SECCOMP] = "install the Python package pyseccomp and Debian's package libseccomp2"
-    elif not _kernel_filters():
+    elif not confine.kernel_filters():
         lacking[SECCOMP] = "the kernel has no CONFIG_SECCOMP_FILTER"
     else:
         held.append(SECCOMP)
@@ -80,7 +84,7 @@ def bubblewrap_fails() -> str:
         return "install Debian's package bubblewrap"
     try:
         tried = subprocess.run(
-            [found, "--unshare-all", "--unshare-user", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"],
+            [found, *_TRIED],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -108,11 +112,3 @@ def _why_no_namespace() -> str:
         except OSError:
             continue
     return "allow user namespaces: a container needs a seccomp profile that lets clone make them, and an unmasked /proc"
-
-
-def _kernel_filters() -> bool:
-    try:
-        with open("/proc/sys/kernel/seccomp/actions_avail") as actions:
-            return "errno" in actions.read().split()
-    except OSError:
-        return os.path.exists("/proc/sys/kernel/seccomp")

@@ -70,7 +70,7 @@ class Trio:
         self._count += 1
         ours, theirs = socket.socketpair()
         function = "bitverdict.harness.judge.sealed.on_a_gpu:serve" if gpu else "bitverdict.harness.judge.sealed.candidate:serve"
-        jail, variables = (self._gpu_jail, {VISIBLE: os.environ.get(VISIBLE, "")}) if gpu else (self._jail, {})
+        jail, variables = (self._gpu_jail, {VISIBLE: os.environ[VISIBLE]}) if gpu else (self._jail, {})
         self._candidates[self._count] = start_process(jail, function, (theirs,), variables=variables, log=self._log)
         socket.send_fds(self._handing, [ON_A_GPU if gpu else WITHOUT_A_GPU], [ours.fileno()])
         ours.close()

@@ -1,0 +1,52 @@
+"""Contract under test: a confined process imports the packages of the run, by the run's tools, wherever they lie."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from bitverdict.harness.model.paths import IMPORTED_FROM
+from bitverdict.harness.workers.jail import confine
+from bitverdict.harness.workers.jail.jail import clean_environment
+from bitverdict.harness.workers.jail.places import places
+from tests.workers.jail.test_protections import in_a_fork
+
+
+def test_packages_that_pythonpath_gives_are_those_of_the_jail_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packages, other = tmp_path / "packages", tmp_path / "other"
+    for folder in (packages / "landlockpy", other):
+        folder.mkdir(parents=True)
+    (packages / "landlockpy" / "__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(IMPORTED_FROM), str(other), str(packages)]))
+    monkeypatch.syspath_prepend(str(packages))
+    monkeypatch.delitem(sys.modules, "landlockpy", raising=False)
+    assert clean_environment("", {})["PYTHONPATH"] == os.pathsep.join([str(IMPORTED_FROM), str(packages)])
+    assert str(packages) in places().readable and str(other) not in places().readable
+
+
+def test_tools_that_triton_is_told_of_are_those_of_the_jail_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tool := tmp_path / "ptxas").touch()
+    monkeypatch.setenv("TRITON_PTXAS_PATH", str(tool))
+    monkeypatch.setenv("TRITON_LIBCUDA_PATH", str(tmp_path / "no such folder"))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    given = clean_environment("/scratch", {})
+    assert (given["TRITON_PTXAS_PATH"], given["TRITON_CACHE_DIR"]) == (str(tool), "/scratch/triton")
+    assert "TRITON_LIBCUDA_PATH" not in given
+    assert str(tool) in places().readable and str(tmp_path) not in places().readable
+
+
+def test_a_kernel_without_filters_of_calls_is_known_by_its_answer() -> None:
+    if confine.pyseccomp is None or not confine.kernel_filters():
+        pytest.skip("needs seccomp, to answer as a kernel that has none")
+
+    def asked() -> object:
+        invalid, set_seccomp = 22, 22  # EINVAL, PR_SET_SECCOMP
+        refusing = confine.pyseccomp.SyscallFilter(confine.pyseccomp.ALLOW)
+        refusing.add_rule(confine.pyseccomp.ERRNO(invalid), "prctl", confine.pyseccomp.Arg(0, confine.pyseccomp.EQ, set_seccomp))
+        refusing.load()
+        return confine.kernel_filters()
+
+    assert in_a_fork(asked) is False
