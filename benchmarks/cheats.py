@@ -1,6 +1,6 @@
 """Cheats of the public lists, judged: what each comes to without a seal, and sealed in both front ends.
 
-    python -m benchmarks.cheats [-k TEXT] [--not TEXT] [--runs unsealed,command,pytest] [--target TARGET] [--results FILE] [--jobs N]
+    python -m benchmarks.cheats [-k TEXT] [--not TEXT] [--runs unsealed,command,pytest] [--target TARGET] [--results FILE]
     python -m benchmarks.cheats --page --results FILE > docs/cheats.md
 
 Prints a line a cheat: how it ended without a seal, sealed by the command line, sealed by pytest, and how it may end. Each cheat is
