@@ -21,6 +21,8 @@ MAY = {
     "harness/judge": "harness.judge harness.model harness.emulator reference numpy torch triton",
     "harness/workers": "harness.workers harness.model harness.judge numpy torch triton landlockpy pyseccomp",
     "harness/session": "harness.session harness.model harness.workers harness.judge numpy torch hypothesis rich",
+    "harness/mutants": "harness.mutants harness.model harness.emulator harness.judge harness.workers harness.session reference "
+    "numpy torch triton libcst",
     "harness/studies": "harness kernels reference numpy torch triton rich mpmath -harness.frontends",
     "harness/frontends": "harness kernels.features numpy torch triton hypothesis rich",
     "bitverdict": "harness",

@@ -106,7 +106,9 @@ class LaunchOptions:
     allocated: Callable[[], Iterable[Allocated]] | None = None
     """Gives what was allocated full of one byte: the device keeps what takes words of it that nobody wrote."""
     rewrite: Callable[[str], str] | None = None
-    """Changes the text of each tile program before it is executed: a fault of the compiler's, made by a test."""
+    """Changes the text of each tile program before it is executed: a fault of the compiler's, made by a test, or a mutant."""
+    step_limit: int = STEP_LIMIT
+    """Operations of one program of a launch, after which it is a timeout."""
 
 
 class Device:
@@ -135,7 +137,7 @@ class Device:
         self._hangs: dict[tuple[str, str], None] = {}
         self._advice: set[Note] = set()
         self._ticks = 0
-        self.step_limit = STEP_LIMIT  # operations of one program
+        self.step_limit = options.step_limit
 
     @property
     def number(self) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,7 @@ def entered(
             provenance=provenance,
             allocated=allocated,
         )
+        options = replace(options, **_besides)
         with emulated(target.arch, schedule, tuning, options) as device:
             yield device
         return
@@ -80,6 +82,21 @@ def entered(
     with torch.cuda.device(device_of(target)):
         yield None
         torch.cuda.synchronize()
+
+
+_besides: dict[str, Any] = {}
+
+
+@contextmanager
+def launched_with(**options: Any) -> Iterator[None]:
+    """While entered, launches of this process on emulated targets have these `LaunchOptions` besides what the judge asks for."""
+    before = dict(_besides)
+    _besides.update(options)
+    try:
+        yield
+    finally:
+        _besides.clear()
+        _besides.update(before)
 
 
 @contextmanager

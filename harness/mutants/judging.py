@@ -1,0 +1,107 @@
+"""One mutant against cases, in this process: until the first that fails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.mutants.edited import StaleMutant, contract_of, edited_module, launching
+from bitverdict.harness.mutants.kernels import Kernel
+from bitverdict.harness.mutants.launched_contract import Kept, LaunchedContract
+from bitverdict.harness.mutants.record import End, GeneratedMutant, Kind, MutantResult, digest_of
+
+
+@dataclass
+class KernelUnderMutation:
+    """A kernel, its contract, and what its mutants share in one process."""
+
+    kernel: Kernel
+    target: Target
+    kept: Kept = field(default_factory=Kept)
+
+    def __post_init__(self) -> None:
+        self.right = self.kernel.contract()
+
+    def judge(self, mutant: GeneratedMutant, cases: Sequence[Case], *, until_first: bool = True) -> MutantResult:
+        """What came of `mutant`, judged by `cases` in their order; by all of them where not `until_first`."""
+        begun = time.perf_counter()
+        try:
+            contract = self.contract(mutant)
+        except StaleMutant as error:
+            return MutantResult(mutant=mutant.id, end=End.ERROR, why=str(error))
+        except Exception as error:  # of the edited file, where it is imported
+            return MutantResult(mutant=mutant.id, end=End.INVALID, why=f"{type(error).__name__}: {error}"[:300])
+        result = judged(mutant, contract, self.target, cases, until_first=until_first)
+        return replace(result, seconds=round(time.perf_counter() - begun, 4))
+
+    def contract(self, mutant: GeneratedMutant) -> Contract:
+        """The contract that launches `mutant`. Raises what the edited file raises where it is imported."""
+        if mutant.kind is Kind.PROGRAM:
+            from bitverdict.harness.mutants.program.launching import rewriting
+
+            return LaunchedContract(self.right, self.right, self.kept, lambda: rewriting(mutant))
+        modules = edited_module(self.kernel, mutant)
+        other = contract_of(self.kernel, modules)
+        return LaunchedContract(self.right, other, self.kept, lambda: launching(self.kernel, modules))
+
+
+NOT_COMPILED = ("front end", "verifier", "ptxas")
+"""Layers that refuse a mutant before anything of it runs."""
+
+
+def judged(
+    mutant: GeneratedMutant, contract: Contract, target: Target, cases: Sequence[Case], *, until_first: bool = True
+) -> MutantResult:
+    """What came of `mutant`, which `contract` launches: killed by the first case that fails.
+
+    It is invalid where the compiler refuses it before any case has passed; a refusal after that is a failure like any other.
+    """
+    left_open: list[str] = []
+    killed: MutantResult | None = None
+    passed = number = 0
+    for number, case in enumerate(cases, 1):
+        verdict = judge(case, target, contract)
+        if verdict.failed:
+            layer = verdict.details.get("layer", "")
+            if layer in NOT_COMPILED and not passed and contract.expected_outcome(case, target).result:
+                why = f"refused by the {layer}: {verdict.message}"[:LONGEST]
+                return MutantResult(mutant=mutant.id, end=End.INVALID, why=why, target=target.name, cases_run=number)
+            if killed is None:
+                killed = _killed(mutant, case, target, verdict)
+            else:
+                killed = replace(killed, also_killed_by=(*killed.also_killed_by, digest_of(case)))
+            if until_first:
+                break
+        elif verdict.decision is Decision.ERROR:
+            return MutantResult(
+                mutant=mutant.id, end=End.ERROR, why=verdict.message[:LONGEST], target=target.name, cases_run=number
+            )
+        elif verdict.decision is Decision.PASS:
+            passed += 1
+        else:
+            left_open.append(f"{verdict.decision}: {verdict.message}"[:LONGEST])
+    if killed is not None:
+        return replace(killed, cases_run=number)
+    why = f"{len(left_open)} of {number} cases decide nothing: {left_open[0]}" if left_open else ""
+    return MutantResult(mutant=mutant.id, end=End.SURVIVED, why=why, target=target.name, cases_run=number)
+
+
+LONGEST = 300  # characters of a text of a result
+
+
+def _killed(mutant: GeneratedMutant, case: Case, target: Target, verdict: Verdict) -> MutantResult:
+    return MutantResult(
+        mutant=mutant.id,
+        end=End.KILLED,
+        killed_by=digest_of(case),
+        target=target.name,
+        regime=case.regime,
+        outcome=str(verdict.outcome),
+        message=verdict.message[:LONGEST],
+    )

@@ -1,0 +1,108 @@
+"""A contract whose launches are a mutant's, and whose expectations are the right kernel's, each worked out once in a process."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput
+
+if TYPE_CHECKING:
+    from bitverdict.harness.model.targets import Target
+
+MOST_BYTES = 1 << 30  # of operands and expected results that a process keeps
+
+
+class Kept:
+    """What does not depend on a mutant, by case: operands and expected results. Those that were not used for longest go first."""
+
+    def __init__(self, most: int = MOST_BYTES) -> None:
+        self.most, self.size = most, 0
+        self._held: OrderedDict[Hashable, tuple[int, Any]] = OrderedDict()
+
+    def of(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        if key in self._held:
+            self._held.move_to_end(key)
+            return self._held[key][1]
+        made = make()
+        taken = _bytes(made)
+        self._held[key] = taken, made
+        self.size += taken
+        while self.size > self.most and len(self._held) > 1:
+            self.size -= self._held.popitem(last=False)[1][0]
+        return made
+
+
+def _bytes(value: Any) -> int:
+    """Of the arrays in `value`, which is a list of records."""
+    records = value if isinstance(value, list) else [value]
+    return sum(each.nbytes for record in records for each in vars(record).values() if isinstance(each, np.ndarray))
+
+
+class LaunchedContract(Contract):
+    """`right` with the launches of `other`, made inside `around()`.
+
+    What is expected comes from `right` alone, so that a mutant changes nothing that it is held to. `kept` may be shared by the
+    mutants of one kernel.
+    """
+
+    def __init__(
+        self, right: Contract, other: Contract, kept: Kept, around: Callable[[], AbstractContextManager[Any]] = nullcontext
+    ) -> None:
+        self.right, self.other, self.kept, self.entered = right, other, kept, around
+        self.stem, self.address, self.requires = right.stem, right.address, right.requires
+        self.either_row, self.pointers_in_memory = right.either_row, right.pointers_in_memory
+        self.any_launcher, self.must_launch, self.remedy = right.any_launcher, right.must_launch, right.remedy
+
+    # what is expected
+
+    def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
+        return self.right.expected_outcome(case, target)
+
+    def operands(self, case: Case) -> list[Operand]:
+        return self.kept.of((case.key, "operands"), lambda: self.right.operands(case))
+
+    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        decides = repr([(name, value) for name, value in sorted(recorded.items()) if name not in OF_WORDS])
+        key = (case.key, target.name, _without_programs(decides, recorded))
+        return self.kept.of(key, lambda: self.right.expected(case, target, operands, recorded))
+
+    def declared(self, case: Case) -> frozenset[str] | None:
+        return self.right.declared(case)
+
+    def result_bytes(self, case: Case) -> int:
+        return self.right.result_bytes(case)
+
+    # what is launched
+
+    def launch(self, case: Case, tensors: Mapping[str, Any], launcher: Callable | None) -> Mapping[str, Any]:
+        self.other.again = self.again
+        with self.entered():
+            outputs = self.other.launch(case, tensors, launcher)
+        self.right.take(self.other.left())
+        return outputs
+
+    def written(self, case: Case) -> frozenset[str]:
+        return self.other.written(case)
+
+    def recorded(self, case: Case) -> dict:
+        return self.other.recorded(case)
+
+    def between_calls(self) -> dict:
+        return self.other.between_calls()
+
+
+OF_WORDS = ("digests", "provenance")
+"""What a launch records of its results: nothing is expected by it."""
+
+
+def _without_programs(told: str, recorded: Mapping) -> str:
+    """`told` without the digests of the tile programs that were launched: each mutant has its own."""
+    for launch in recorded.get("launches", ()):
+        told = told.replace(repr(launch.get("program", "")), "")
+    return told

@@ -1,0 +1,158 @@
+"""The records of this room: a generated mutant, and what came of it. Both go through JSON unchanged, a line each.
+
+A mutant is *live* where it was killed, survived or stays doubtful. The score is the killed share of the live ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from bitverdict.harness.model.case import Case
+
+
+class Kind(StrEnum):
+    """What is edited."""
+
+    SOURCE = "source"
+    PROGRAM = "program"
+
+
+class End(StrEnum):
+    """What came of a mutant."""
+
+    KILLED = "killed"
+    """A case failed."""
+    SURVIVED = "survived"
+    """No case failed."""
+    EQUIVALENT = "equivalent"
+    """It computes what the kernel computes: `MutantResult.why` says how that is known."""
+    DOUBTFUL = "doubtful"
+    """No case failed, and there is a reason to think that none can; `why` says which."""
+    INVALID = "invalid"
+    """It does not compile, or its file cannot be imported: nobody would launch it."""
+    ERROR = "error"
+    """The harness failed, or the machine: it says nothing about the mutant."""
+
+
+LIVE = (End.KILLED, End.SURVIVED, End.DOUBTFUL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratedMutant:
+    """One edit of one kernel.
+
+    `edit` is what applies it. Of a source mutant: `{"start": 812, "end": 813, "of": "k", "by": "k - 1"}`, in characters of the
+    file's text. Of a mutant of the tile program: what `bitverdict.harness.mutants.program` reads.
+    """
+
+    id: str
+    """Kernel, function, operator and number, as in "softmax/softmax_kernel/mask dropped/2". Edits elsewhere keep it."""
+    kernel: str
+    """A stem of ``kernels/``, or FILE:FUNCTION of a user's test or launcher."""
+    kind: Kind
+    operator: str
+    family: str
+    file: str
+    """The edited file of the kernel's source, as reports name it; of a mutant of the program the one that its location names."""
+    line: int
+    before: str
+    """One line that a person reads."""
+    after: str
+    edit: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    def to_json(self) -> dict:
+        return asdict(self) | {"edit": dict(self.edit)}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> GeneratedMutant:
+        known = {each.name for each in fields(cls)}
+        return cls(**{name: value for name, value in record.items() if name in known} | {"kind": Kind(record["kind"])})
+
+
+@dataclass(frozen=True, kw_only=True)
+class MutantResult:
+    """What came of the mutant whose `id` is `mutant`.
+
+    `killed_by` is the case that failed (`digest_of`), `outcome` its outcome, and `message` what its verdict said. `clause` is what
+    of the contract failed, `regime` that case's. `also_killed_by`: the other cases that fail, where all were asked. `why`: how an
+    equivalent one is known to be, why one is doubtful or invalid, or what a survivor's cases left open. `seconds` are of the wall,
+    of this mutant alone.
+    """
+
+    mutant: str
+    end: End
+    why: str = ""
+    killed_by: str = ""
+    target: str = ""
+    clause: str = ""
+    regime: str = ""
+    outcome: str = ""
+    message: str = ""
+    cases_run: int = 0
+    seconds: float = 0.0
+    also_killed_by: tuple[str, ...] = ()
+
+    @property
+    def live(self) -> bool:
+        return self.end in LIVE
+
+    def to_json(self) -> dict:
+        return asdict(self) | {"also_killed_by": list(self.also_killed_by)}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> MutantResult:
+        known = {each.name for each in fields(cls)}
+        given = {name: value for name, value in record.items() if name in known}
+        return cls(**given | {"end": End(record["end"]), "also_killed_by": tuple(record.get("also_killed_by", ()))})
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A mutant with its result: a line of a results file."""
+
+    mutant: GeneratedMutant
+    result: MutantResult
+
+
+def append(path: Path, judged: Judged) -> None:
+    """Add a line to the results file at `path`, whole and flushed; the file is made where it is missing."""
+    line = json.dumps({"mutant": judged.mutant.to_json(), "result": judged.result.to_json()}, separators=(",", ":")) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, line.encode())
+    finally:
+        os.close(descriptor)
+
+
+def read(path: Path) -> Iterator[Judged]:
+    """The lines of the results file at `path`, the last one of each mutant; of a missing file none. A line that was cut short, as
+    by a kill, is left out."""
+    found: dict[str, Judged] = {}
+    for line in path.read_text().splitlines() if path.is_file() else ():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if "mutant" in record:
+            judged = Judged(GeneratedMutant.from_json(record["mutant"]), MutantResult.from_json(record["result"]))
+            found[judged.mutant.id] = judged
+    yield from found.values()
+
+
+def digest_of(case: Case) -> str:
+    """A case as results name it: ten digits of a digest of its key."""
+    return hashlib.sha256(case.key.encode()).hexdigest()[:10]
+
+
+def score(results: Iterable[MutantResult]) -> tuple[int, int]:
+    """(killed, live) of `results`."""
+    counted = list(results)
+    return sum(each.end is End.KILLED for each in counted), sum(each.live for each in counted)
