@@ -1,0 +1,56 @@
+"""Which clause of a contract a failing verdict breaks: the rows of the matrix of kills.
+
+A contract asks more of a launch than its words. Each outcome that fails breaks one of these clauses, so a count of kills by clause
+says which of them the judging rests on.
+"""
+
+from __future__ import annotations
+
+from bitverdict.harness.model.contract import ExpectedOutcome
+from bitverdict.harness.model.verdict import Outcome, Verdict
+
+REFUSAL = "what is illegal is refused"
+OTHER = "another outcome"
+CLAUSES = {
+    "the words": (Outcome.WRONG_WORDS,),
+    "the bound": (Outcome.OUTSIDE_BOUND, Outcome.LOST_PRECISION),
+    "the mathematics": (Outcome.WRONG_MATHEMATICS,),
+    "shape and dtype": (Outcome.WRONG_SHAPE,),
+    "accesses lie inside": (
+        Outcome.STRAY_WRITE,
+        Outcome.STRAY_READ,
+        Outcome.ILLEGAL_ADDRESS,
+        Outcome.MISALIGNED_ADDRESS,
+        Outcome.FALSE_HINT,
+    ),
+    "operands stay": (Outcome.INPUT_CHANGED,),
+    "accesses are ordered": (Outcome.RACE, Outcome.UNINITIALISED_READ, Outcome.BARRIER_MISUSE),
+    "the launch ends": (Outcome.DEADLOCK, Outcome.TIMEOUT),
+    "the process lives": (Outcome.KILLED, Outcome.SEGMENTATION_FAULT, Outcome.COMPILER_ABORT),
+    "what is legal is launched": (
+        Outcome.REFUSED,
+        Outcome.OUT_OF_RESOURCES,
+        Outcome.LAUNCHER_ERROR,
+        Outcome.ILLEGAL_INSTRUCTION,
+        Outcome.DEVICE_ASSERT,
+        Outcome.LAUNCH_FAILURE,
+    ),
+    "calls are independent": (
+        Outcome.STATE_KEPT,
+        Outcome.UNCHANGED,
+        Outcome.MEMORY_RETURNED,
+        Outcome.WORDS_CHANGED,
+        Outcome.COMPUTED_ON_HOST,
+    ),
+    "a GPU does what the emulated one does": (Outcome.BEHAVES_DIFFERENTLY,),
+    REFUSAL: (Outcome.NOT_REFUSED,),
+}
+"""Clause -> the outcomes that break it."""
+_BROKEN_BY = {outcome: clause for clause, outcomes in CLAUSES.items() for outcome in outcomes}
+
+
+def clause_of(verdict: Verdict, expected: ExpectedOutcome | None = None) -> str:
+    """The clause that a failing `verdict` breaks. Where a refusal is `expected`, any other outcome breaks that clause."""
+    if expected is not None and not expected.result:
+        return REFUSAL
+    return _BROKEN_BY.get(verdict.outcome, OTHER)

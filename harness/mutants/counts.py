@@ -1,0 +1,97 @@
+"""What came of many mutants, counted: by kernel, by operator, by kind, and by the cases, clauses and regimes that killed.
+
+A score is the killed share of the live mutants: killed, survived and doubtful ones. Invalid and equivalent ones are generated and
+are not live; neither is one whose judging ended in an error of the harness.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bitverdict.harness.mutants.record import LIVE, End, Judged, MutantResult
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many mutants ended in which way."""
+
+    ends: Mapping[End, int]
+
+    @property
+    def generated(self) -> int:
+        return sum(self.ends.values())
+
+    @property
+    def live(self) -> int:
+        return sum(self.ends.get(end, 0) for end in LIVE)
+
+    @property
+    def killed(self) -> int:
+        return self.ends.get(End.KILLED, 0)
+
+    @property
+    def score(self) -> float | None:
+        """The killed share of the live ones; None where none is live."""
+        return self.killed / self.live if self.live else None
+
+
+def counted(judged: Iterable[Judged]) -> Counts:
+    return Counts(Counter(each.result.end for each in judged))
+
+
+def counted_by(judged: Iterable[Judged], name: Callable[[Judged], str]) -> dict[str, Counts]:
+    """The counts of each group that `name` puts its mutants in, by name in their order."""
+    groups: dict[str, list[Judged]] = defaultdict(list)
+    for each in judged:
+        groups[name(each)].append(each)
+    return {group: counted(groups[group]) for group in sorted(groups)}
+
+
+def kills(judged: Iterable[Judged]) -> Counter[tuple[str, str]]:
+    """(clause, regime) -> mutants killed so. Of a regime that names row numbers too, its values alone are told."""
+    found: Counter[tuple[str, str]] = Counter()
+    for each in judged:
+        if each.result.end is End.KILLED:
+            found[each.result.clause, each.result.regime.partition("/")[0]] += 1
+    return found
+
+
+@dataclass(frozen=True)
+class CasesWorth:
+    """What the required cases of a kernel are worth, by mutants that each of them judged.
+
+    `kills`: case -> mutants that it fails. `alone`: case -> the mutants that it alone fails. `enough`: cases that together fail
+    every mutant that any case fails, few of them: the one that fails most of the rest is taken first.
+    """
+
+    cases: tuple[str, ...]
+    mutants: int
+    kills: Mapping[str, int]
+    alone: Mapping[str, tuple[str, ...]]
+    enough: tuple[str, ...]
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """Cases that fail none of these mutants."""
+        return tuple(case for case in self.cases if not self.kills.get(case))
+
+
+def cases_worth(cases: Sequence[str], results: Iterable[MutantResult]) -> CasesWorth:
+    """The worth of `cases` (digests, in their order), by results of mutants that were judged by all of them."""
+    judged = [(each.mutant, [each.killed_by, *each.also_killed_by] if each.killed_by else []) for each in results]
+    failed = [(mutant, found) for mutant, found in judged if found]
+    alone: dict[str, list[str]] = defaultdict(list)
+    for mutant, found in failed:
+        if len(found) == 1:
+            alone[found[0]].append(mutant)
+    left, enough = [set(found) for _, found in failed], []
+    while left:
+        most = Counter(case for found in left for case in found)
+        best = min(most, key=lambda case: (-most[case], cases.index(case)))
+        enough.append(best)
+        left = [found for found in left if best not in found]
+    kills = Counter(case for _, found in failed for case in found)
+    told = {case: tuple(found) for case, found in alone.items()}
+    return CasesWorth(tuple(cases), len(judged), kills, told, tuple(enough))

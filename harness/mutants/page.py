@@ -1,0 +1,181 @@
+"""The page of a campaign of mutants: counts, scores, the matrix of kills, what the required cases are worth, and each survivor."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bitverdict.harness.mutants.counts import CasesWorth, Counts, counted, counted_by, kills
+from bitverdict.harness.mutants.record import End, Judged
+
+HEAD = """# Mutation score of the shipped kernels
+
+Printed by `python -m benchmarks.mutation_score --out DIR --page FILE` from the results in `DIR`.
+
+A *mutant* is a kernel with one deliberate fault, made by an operator: in its source, or in the tile program that the compiler made
+of it. The required cases of the kernel's contract judge it until one fails. *Invalid*: the compiler refuses it, or its file cannot
+be imported. *Equivalent*: it computes what the kernel computes; below it is told how that is known. The others are *live*: killed,
+survived, or *doubtful*, of which nothing is proved. The score is killed / live."""
+MOST_TEXT = 110  # characters of an edit or a reason in a table
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What was run: `judged` mutants, by `cases` required cases of each kernel. `worth`: by kernel, of a sample that all cases
+    judged. `lines`: by its digest a case in one line. `reasons`: by a survivor's id why it survives."""
+
+    judged: Sequence[Judged]
+    runs: Sequence[Mapping[str, str]]
+    cases: Mapping[str, int] = field(default_factory=dict)
+    worth: Mapping[str, CasesWorth] = field(default_factory=dict)
+    lines: Mapping[str, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+
+def page(campaign: Campaign) -> str:
+    """The page, Markdown."""
+    judged = campaign.judged
+    lines = [HEAD, "", *_runs(campaign.runs), "## Score", ""]
+    lines += _counts("kind", counted_by(judged, lambda each: str(each.mutant.kind)), counted(judged))
+    lines += ["## By kernel", "", *_by_kernel(campaign)]
+    lines += ["## By operator", "", *_by_operator(judged)]
+    lines += ["## Kills by clause and regime", "", *_matrix(judged)]
+    lines += ["## What the required cases are worth", "", *_worth(campaign)]
+    lines += ["## Survivors", "", *_open(judged, End.SURVIVED, campaign.reasons)]
+    lines += ["## Doubtful", "", *_open(judged, End.DOUBTFUL, campaign.reasons)]
+    lines += ["## Equivalent and invalid", "", *_reasons_of(judged, End.EQUIVALENT), *_reasons_of(judged, End.INVALID)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _runs(runs: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    yield "| run on | commit | machine | Triton | mutants |"
+    yield "| --- | --- | --- | --- | ---: |"
+    for run in runs:
+        yield f"| {run['date']} | {run['commit']} | {run['machine']} | {run['triton']} | {run['mutants']} |"
+    yield ""
+
+
+def _counts(head: str, groups: Mapping[str, Counts], whole: Counts) -> Iterator[str]:
+    yield f"| {head} | generated | invalid | equivalent | error | live | killed | survived | doubtful | score |"
+    yield "| --- |" + " ---: |" * 9
+    for name, found in [*groups.items(), ("all", whole)]:
+        yield f"| {name} | {_row(found)} |"
+    yield ""
+
+
+def _row(found: Counts) -> str:
+    count = [found.ends.get(end, 0) for end in (End.INVALID, End.EQUIVALENT, End.ERROR)]
+    rest = [found.ends.get(end, 0) for end in (End.KILLED, End.SURVIVED, End.DOUBTFUL)]
+    return " | ".join(f"{number:,}" for number in (found.generated, *count, found.live, *rest)) + f" | {share(found)}"
+
+
+def share(found: Counts) -> str:
+    """The score in per cent, rounded down to a tenth so that 100 % means all; a dash where none is live."""
+    return f"{int(1000 * found.killed / found.live) / 10:.1f} %" if found.live else "-"
+
+
+def _by_kernel(campaign: Campaign) -> Iterator[str]:
+    targets = {each.mutant.kernel: each.result.target for each in campaign.judged if each.result.target}
+    names = {each.mutant.kernel: _kernel_told(each.mutant.kernel, targets, campaign.cases) for each in campaign.judged}
+    groups = {names[kernel]: found for kernel, found in counted_by(campaign.judged, lambda each: each.mutant.kernel).items()}
+    yield from _counts("kernel, target, required cases", groups, counted(campaign.judged))
+
+
+def _kernel_told(kernel: str, targets: Mapping[str, str], cases: Mapping[str, int]) -> str:
+    parts = [f"`{kernel}`", targets.get(kernel, "").removeprefix("emulated:"), str(cases[kernel]) if kernel in cases else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def _by_operator(judged: Sequence[Judged]) -> Iterator[str]:
+    yield from _counts("operator", counted_by(judged, lambda each: f"{each.mutant.kind}: {each.mutant.operator}"), counted(judged))
+
+
+def _matrix(judged: Sequence[Judged]) -> Iterator[str]:
+    """Rows are clauses, columns regimes of the case that failed first; both by how many they killed."""
+    found = kills(judged)
+    if not found:
+        yield from ("No mutant was killed.", "")
+        return
+    clauses, regimes = (Counter(), Counter())  # type: tuple[Counter[str], Counter[str]]
+    for (clause, regime), count in found.items():
+        clauses[clause] += count
+        regimes[regime] += count
+    columns = [regime for regime, _ in regimes.most_common()]
+    yield "Each killed mutant counts once, at the case that failed first. Those that killed earlier mutants come first."
+    yield ""
+    yield f"| clause | {' | '.join(columns)} | all |"
+    yield "| --- |" + " ---: |" * (len(columns) + 1)
+    for clause, total in clauses.most_common():
+        yield f"| {clause} | {' | '.join(str(found[clause, regime] or '') for regime in columns)} | {total} |"
+    yield f"| all | {' | '.join(str(regimes[regime]) for regime in columns)} | {sum(regimes.values())} |"
+    yield ""
+
+
+def _worth(campaign: Campaign) -> Iterator[str]:
+    if not campaign.worth:
+        yield from ("Not measured.", "")
+        return
+    yield "Mutants of this sample were judged by every required case of their kernel, also after one had failed. *Alone*: cases"
+    yield "that are the only one to fail some mutant. *Enough*: the fewest cases found that fail each mutant that"
+    yield "any case fails. *Idle*: cases that fail none of the sample. A case may be there for a fault that no operator makes."
+    yield ""
+    yield "| kernel | mutants | cases | fail some mutant | alone | enough | idle |"
+    yield "| --- |" + " ---: |" * 6
+    for kernel, found in campaign.worth.items():
+        some = len(found.cases) - len(found.idle)
+        numbers = (found.mutants, len(found.cases), some, len(found.alone), len(found.enough), len(found.idle))
+        yield f"| `{kernel}` | {' | '.join(map(str, numbers))} |"
+    yield ""
+    yield "| kernel | case that alone fails | mutants | one of them |"
+    yield "| --- | --- | ---: | --- |"
+    for kernel, found in campaign.worth.items():
+        for case, mutants in sorted(found.alone.items(), key=lambda each: -len(each[1])):
+            yield f"| `{kernel}` | {_cut(campaign.lines.get(case, case))} | {len(mutants)} | {_cut(_inside(mutants[0]))} |"
+    yield ""
+
+
+def _inside(mutant: str) -> str:
+    """The id without its kernel, which stands before it."""
+    return mutant.partition("/")[2]
+
+
+def _open(judged: Iterable[Judged], end: End, reasons: Mapping[str, str]) -> Iterator[str]:
+    found = [each for each in judged if each.result.end is end]
+    if not found:
+        yield from ("None.", "")
+        return
+    yield "| mutant | line | was | is | cases | reason |"
+    yield "| --- | --- | --- | --- | ---: | --- |"
+    for each in sorted(found, key=lambda each: each.mutant.id):
+        told, result = each.mutant, each.result
+        why = reasons.get(told.id) or result.why or "not examined"
+        place = f"`{told.file}:{told.line}`" if told.file else ""
+        yield f"| {told.id} | {place} | {_code(told.before)} | {_code(told.after)} | {result.cases_run} | {_plain(why)} |"
+    yield ""
+
+
+def _reasons_of(judged: Iterable[Judged], end: End) -> Iterator[str]:
+    """Why mutants ended so, each reason up to its first colon, with how many."""
+    found = Counter(each.result.why.partition(":")[0] or "no reason told" for each in judged if each.result.end is end)
+    if not found:
+        return
+    yield f"| {end}, because | mutants |"
+    yield "| --- | ---: |"
+    for why, count in found.most_common():
+        yield f"| {_cut(why)} | {count} |"
+    yield ""
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _cut(text: str) -> str:
+    text = _plain(text)
+    return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 3] + "..."
+
+
+def _code(text: str) -> str:
+    told = _cut(text).replace("`", "'")
+    return f"`{told}`" if told else ""

@@ -1,0 +1,119 @@
+"""Contract under test: the counts, the score and the matrix of a campaign of mutants, and the page that tells them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bitverdict.harness.model.contract import ExpectedOutcome
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.mutants.clauses import CLAUSES, OTHER, REFUSAL, clause_of
+from bitverdict.harness.mutants.counts import cases_worth, counted, counted_by, kills
+from bitverdict.harness.mutants.draw import drawn
+from bitverdict.harness.mutants.page import Campaign, page, share
+from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, Kind, MutantResult
+
+NEVER_FAIL = {"pass", "compiler fault", "out of memory", "not modelled", "inconclusive", "not run", "cancelled", "error"}
+
+
+def judged(number: int, end: End, *, kernel: str = "softmax", clause: str = "the words", regime: str = "normal") -> Judged:
+    killed = end is End.KILLED
+    mutant = GeneratedMutant(
+        id=f"{kernel}/{number}", kernel=kernel, kind=Kind.SOURCE, operator="mask dropped", family="mask",
+        file=f"kernels/{kernel}.py", line=number, before="mask=a | b", after="mask=a",
+    )  # fmt: skip
+    result = MutantResult(
+        mutant=mutant.id, end=end, target="emulated:sm_90", killed_by="case" * killed, clause=clause * killed,
+        regime=regime * killed,
+    )  # fmt: skip
+    return Judged(mutant, result)
+
+
+SOME = [
+    *(judged(number, End.KILLED) for number in range(6)),
+    judged(6, End.KILLED, kernel="rope", clause="accesses lie inside", regime="wide/edges"),
+    judged(7, End.SURVIVED),
+    judged(8, End.DOUBTFUL, kernel="rope"),
+    judged(9, End.EQUIVALENT),
+    judged(10, End.INVALID),
+    judged(11, End.ERROR),
+]
+
+
+def test_the_score_counts_doubtful_ones_as_live_and_equivalent_ones_not() -> None:
+    whole = counted(SOME)
+    assert (whole.generated, whole.live, whole.killed, whole.score) == (12, 9, 7, 7 / 9)
+    assert {name: (each.killed, each.live) for name, each in counted_by(SOME, lambda each: each.mutant.kernel).items()} == {
+        "rope": (1, 2),
+        "softmax": (6, 7),
+    }
+    assert counted([judged(0, End.EQUIVALENT)]).score is None
+
+
+def test_a_share_is_rounded_down_so_that_all_means_all() -> None:
+    assert share(counted([judged(number, End.KILLED) for number in range(9999)] + [judged(0, End.SURVIVED)])) == "99.9 %"
+    assert share(counted([judged(0, End.KILLED)])) == "100.0 %" and share(counted([])) == "-"
+
+
+def test_kills_are_counted_by_clause_and_by_the_regime_of_values() -> None:
+    assert kills(SOME) == {("the words", "normal"): 6, ("accesses lie inside", "wide"): 1}
+
+
+def test_each_outcome_that_fails_breaks_one_clause() -> None:
+    broken = [outcome for outcomes in CLAUSES.values() for outcome in outcomes]
+    assert len(broken) == len(set(broken)) and set(Outcome) - set(broken) == NEVER_FAIL
+    for outcome in broken:
+        assert clause_of(Verdict(decision=Decision.FAIL, outcome=outcome)) not in (OTHER, "")
+    wrong = Verdict(decision=Decision.FAIL, outcome=Outcome.LAUNCHER_ERROR)
+    assert clause_of(wrong) == "what is legal is launched"
+    assert clause_of(wrong, ExpectedOutcome(result=False, outcome="refused")) == REFUSAL
+
+
+def all_judged(mutant: str, *failed: str) -> MutantResult:
+    """Of a mutant that every case judged."""
+    end = End.KILLED if failed else End.SURVIVED
+    return MutantResult(mutant=mutant, end=end, killed_by="".join(failed[:1]), also_killed_by=failed[1:])
+
+
+def test_a_case_is_worth_what_it_fails_and_what_it_fails_alone() -> None:
+    judged = {"m1": "ab", "m2": "ab", "m3": "b", "m4": "c", "m5": ""}
+    found = cases_worth("abcd", [all_judged(mutant, *cases) for mutant, cases in judged.items()])
+    assert found.kills == {"a": 2, "b": 3, "c": 1} and found.alone == {"b": ("m3",), "c": ("m4",)}
+    assert (found.enough, found.idle, found.mutants) == (("b", "c"), ("d",), 5)
+
+
+def test_kinds_and_operators_take_turns_in_a_draw_that_stays_the_same() -> None:
+    mutants = [
+        replace(judged(number, End.KILLED).mutant, kind=kind, operator=operator, id=f"{kind} {operator} {number}")
+        for kind, operators in ((Kind.SOURCE, "ab"), (Kind.PROGRAM, "cd"))
+        for operator in operators
+        for number in range(3 if operator != "d" else 1)
+    ]
+    first = list(drawn(mutants))
+    assert [each.operator for each in first] == list("cadbcacbab") and set(first) == set(mutants)
+    assert first == list(drawn(reversed(mutants))) != list(drawn(mutants, seed=1))
+
+
+@pytest.fixture(scope="module")
+def printed() -> str:
+    run = {"date": "2026-11-22", "commit": "abc", "machine": "two cores", "triton": "3.9.0", "mutants": "12"}
+    worth = {"rope": cases_worth(("first", "second"), [all_judged("rope/m3", "second")])}
+    lines = {"second": "rows=3 columns=40"}
+    return page(Campaign(SOME, [run], {"rope": 22}, worth, lines, {"rope/8": "the sum is the same"}))
+
+
+def test_the_page_tells_counts_by_kernel_and_over_all(printed: str) -> None:
+    assert "| 2026-11-22 | abc | two cores | 3.9.0 | 12 |" in printed
+    assert "| all | 12 | 1 | 1 | 1 | 9 | 7 | 1 | 1 | 77.7 % |" in printed
+    assert "| `rope`, sm_90, 22 | 2 | 0 | 0 | 0 | 2 | 1 | 0 | 1 | 50.0 % |" in printed
+    assert "| clause | normal | wide | all |" in printed and "| the words | 6 |  | 6 |" in printed
+
+
+def test_the_page_names_each_survivor_with_its_line_and_reason(printed: str) -> None:
+    assert r"| softmax/7 | `kernels/softmax.py:7` | `mask=a \| b` | `mask=a` | 0 | not examined |" in printed
+    assert "| rope/8 | `kernels/rope.py:8` |" in printed and "| the sum is the same |" in printed
+
+
+def test_the_page_tells_which_cases_alone_fail_a_mutant(printed: str) -> None:
+    assert "| `rope` | 1 | 2 | 1 | 1 | 1 | 1 |" in printed and "| `rope` | rows=3 columns=40 | 1 | m3 |" in printed
