@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from triton import knobs
@@ -81,7 +81,7 @@ class Candidate:
                 self._go_on(answer.get("random"))
                 _tell_compilations(answer.get("compiled"))
         wanted = [each for each in tensors_in([args, kwargs]) if each.requires_grad]
-        return _differentiable(self, call, wanted, made, self.served.moving) if wanted and self.served.moving else made
+        return differentiable(self, call, wanted, made, self.served.moving) if wanted and self.served.moving else made
 
     def gradients(self, call: int, upstream: list[Any], count: int) -> list[Any]:
         """The gradients of `count` arguments of the call numbered `call`, from those of what it returned (None: none)."""
@@ -229,7 +229,7 @@ class _Call(torch.autograd.Function):
     """A call as autograd sees it here: gradients are asked of the candidate's process."""
 
     @staticmethod
-    def forward(ctx: Any, candidate: Candidate, call: int, moving: list[torch.Tensor], *wanted: torch.Tensor) -> tuple:
+    def forward(ctx: Any, candidate: Differentiates, call: int, moving: list[torch.Tensor], *wanted: torch.Tensor) -> tuple:
         ctx.candidate, ctx.call, ctx.count = candidate, call, len(wanted)
         return tuple(moving)
 
@@ -238,7 +238,13 @@ class _Call(torch.autograd.Function):
         return None, None, None, *ctx.candidate.gradients(ctx.call, list(upstream), ctx.count)
 
 
-def _differentiable(candidate: Candidate, call: int, wanted: list, made: Any, moving: list) -> Any:
+class Differentiates(Protocol):
+    """What asks a candidate's process for gradients."""
+
+    def gradients(self, call: int, upstream: list[Any], count: int) -> list[Any]: ...
+
+
+def differentiable(candidate: Differentiates, call: int, wanted: list, made: Any, moving: list) -> Any:
     """`made`, whose tensors `moving` have the gradients that the candidate's process computes."""
     found = iter(_Call.apply(candidate, call, moving, *wanted))
     replaced = {id(each): next(found) for each in moving}
@@ -366,4 +372,4 @@ def _signature(said: Any) -> inspect.Signature | None:
         raise WireError(f"a signature that cannot be: {error}") from error
 
 
-__all__ = ["Candidate", "RemoteLauncher", "RemoteObject", "RemoteRequires", "believed"]
+__all__ = ["Candidate", "Differentiates", "RemoteLauncher", "RemoteObject", "RemoteRequires", "believed", "differentiable"]

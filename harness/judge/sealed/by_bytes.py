@@ -4,21 +4,26 @@ process and back as bytes."""
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakValueDictionary
 
+import numpy as np
 import torch
+from torch import Tensor
 
+from bitverdict.harness.emulator.cuda_tensors import tensors_in
 from bitverdict.harness.emulator.remote.errors import CandidateGone, CandidateRaised, ChannelClosed, WireError
+from bitverdict.harness.emulator.remote.executor import differentiable
 from bitverdict.harness.judge.classify import Seen
 from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.judge.guarded_buffers import Poison
 from bitverdict.harness.judge.sealed.arrays import channel_of, receive, send
 from bitverdict.harness.judge.sealed.claims import MOST_LINES
 from bitverdict.harness.judge.sealed.description import SealedLauncher, signature_of
-from bitverdict.harness.judge.sealed.tensors_as_bytes import Sent, received
+from bitverdict.harness.judge.sealed.tensors_as_bytes import Received, Sent
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Outcome
@@ -66,34 +71,64 @@ class CandidateOnAGpu:
         return answer, back
 
 
-@dataclass
 class GpuLauncher:
     """What stands for an imported launcher where a contract launches one: tensors of this process go over as bytes."""
 
-    candidate: CandidateOnAGpu
-    address: str
-    folders: Sequence[str]
-    said: dict[str, Any]
-    poison: Poison = field(default_factory=lambda: Poison.of(0))
-    tuning: str = ""
-    seen: list[dict[str, Any]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+    def __init__(self, candidate: CandidateOnAGpu, address: str, folders: Sequence[str], said: dict[str, Any]) -> None:
+        self.candidate, self._asked = candidate, {"address": address, "folders": list(folders)}
+        self.poison, self.tuning = Poison.of(0), ""
+        self.seen: list[dict[str, Any]] = []
+        """What the process says of each call, since the launch began."""
+        self.forgotten: list[int] = []
+        self._objects = WeakValueDictionary[int, GpuObject]()
+        self._calls, self._launches = 0, 0
         with _honest():
-            known = SealedLauncher(self.said, lambda fields: [])
+            known = SealedLauncher(said, lambda fields: [])
             self.__name__, self.kind, self.callable, self.claims = known.__name__, known.kind, known.is_callable, known.claims
             self.requires = known.requires
-            if self.said["parameters"] is not None:
-                self.__signature__ = signature_of(self.said["parameters"])
+            if said["parameters"] is not None:
+                self.__signature__ = signature_of(said["parameters"])
+
+    def begin(self) -> None:
+        """A launch begins: what its process keeps of an earlier one is another's."""
+        self._launches += 1
+        self.seen.clear()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        sent = Sent()
+        return self.called(args, kwargs)
+
+    def called(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], number: int | None = None, method: str = "", state: Mapping = {}
+    ) -> Any:
+        """What the launcher returns; with a `number` the object of that number, or its `method`, with the weights `state`."""
+        self._calls += 1
+        call, sent = self._calls, Sent(numbered=_number)
         record = {
-            "do": "call", "address": self.address, "folders": list(self.folders), "tuning": self.tuning,
-            "poison": [self.poison.output, self.poison.around_inputs],
-            "args": sent(tuple(args)), "kwargs": sent(tuple(kwargs.items())), "storages": len(sent.storages),
+            "object": number, "method": method, "state": sent(dict(state)), "gradients": torch.is_grad_enabled(), "call": call,
+            "seed": torch.initial_seed(), "args": sent(tuple(args)), "kwargs": sent(dict(kwargs)),
         }  # fmt: skip
-        answer, back = self.candidate.ask(record, sent.arrays())
+        made, moving = self._ask("call", record, sent)
+        wanted = [each for each in tensors_in([args, kwargs]) if each.requires_grad]
+        return differentiable(self, call, wanted, made, moving) if wanted and moving else made
+
+    def gradients(self, call: int, upstream: list[Any], count: int) -> list[Any]:
+        """The gradients of `count` arguments of the call numbered `call`, from those of what it returned."""
+        sent = Sent()
+        found, _ = self._ask("gradients", {"of": call, "args": sent(upstream)}, sent)
+        with _honest():
+            if type(found) is not list or len(found) != count or not all(each is None or type(each) is Tensor for each in found):
+                raise WireError(f"gradients of {count} arguments must be {count} tensors or None")
+        return found
+
+    def _ask(self, do: str, record: dict[str, Any], sent: Sent) -> tuple[Any, list[Tensor]]:
+        """What comes back, and those of its tensors that have a gradient; the storages that went over are as they were left."""
+        forgotten, self.forgotten = self.forgotten, []
+        record |= self._asked | {
+            "do": do, "launch": self._launches, "poison": [self.poison.output, self.poison.around_inputs], "tuning": self.tuning,
+            "storages": len(sent.storages), "forgotten": forgotten,
+        }  # fmt: skip
+        now = torch.get_rng_state()
+        answer, back = self.candidate.ask(record, sent.arrays() | {"random": now.numpy()})
         with _honest():
             storages = [torch.empty(0, dtype=torch.uint8).set_(storage) for storage in sent.storages]
             for place, storage in enumerate(storages):
@@ -101,8 +136,59 @@ class GpuLauncher:
                 if came.nbytes != storage.numel():
                     raise WireError(f"{came.nbytes} bytes of a storage of {storage.numel()}")
                 storage.copy_(torch.from_numpy(came.copy()))
+            if (random := back["random"]).dtype != np.uint8 or random.shape != now.shape:
+                raise WireError("no state of a generator")
+            torch.set_rng_state(torch.from_numpy(random.copy()))
             self.seen.append(answer)
-            return received(answer.get("result"), storages, back, torch.device("cpu"))
+            made = Received(storages, back, torch.device("cpu"), self._object)
+            return made(answer.get("result")), made.moving
+
+    def _object(self, number: Any) -> GpuObject:
+        if type(number) is not int:
+            raise WireError(f"an object of the number {number!r:.40}")
+        return self._objects.get(number) or self._objects.setdefault(number, GpuObject(self, number))
+
+
+class GpuObject:
+    """An object that the candidate constructed in its process, as a `ModelNew`. Its weights lie here too, once they are asked for:
+    what is written to them goes over with the next call."""
+
+    def __init__(self, launcher: GpuLauncher, number: int) -> None:
+        self._launcher, self._number = launcher, number
+        self._state: dict[str, Tensor] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._launcher.called(args, kwargs, self._number, state=self._state)
+
+    def to(self, device: Any) -> GpuObject:
+        self._launcher.called((device,), {}, self._number, "to")
+        return self
+
+    def eval(self) -> GpuObject:
+        self._launcher.called((), {}, self._number, "eval")
+        return self
+
+    def named_parameters(self) -> Mapping[str, Tensor]:
+        """By their names; likewise `named_buffers`."""
+        return self._named("named_parameters")
+
+    def named_buffers(self) -> Mapping[str, Tensor]:
+        return self._named("named_buffers")
+
+    def _named(self, method: str) -> Mapping[str, Tensor]:
+        found = self._launcher.called((), {}, self._number, method)
+        with _honest():
+            if type(found) is not dict or not all(type(each) is Tensor for each in found.values()):
+                raise WireError(f"{method} of no tensors by name")
+        self._state |= (found := {name: each.detach() for name, each in found.items()})
+        return found
+
+    def __del__(self) -> None:
+        self._launcher.forgotten.append(self._number)
+
+
+def _number(value: Any) -> int | None:
+    return value._number if isinstance(value, GpuObject) else None
 
 
 @contextmanager
@@ -116,7 +202,12 @@ def _honest() -> Iterator[None]:
 def launched(case: Case, target: Target, launcher: GpuLauncher, launch: Callable[[Target], Seen]) -> Seen:
     """What `launch` comes to on this process's memory, with what the candidate's process says of its GPU."""
     launcher.poison, launcher.tuning = Poison.of(case.data_seed), case.tuning
-    seen = launch(ByBytes(target.name, target.arch))
+    seen = Seen()
+    for _ in range(1 if case.tuning or case.config is not None else 2):  # as `judge.launch`: its autotuners time in the first one
+        launcher.begin()
+        seen = launch(ByBytes(target.name, target.arch))
+        if seen.outcome is not None:
+            break
     with _honest():
         seen.launches = sum(int(each["launches"]) for each in launcher.seen)
         listed = [each["instructions"] for each in launcher.seen]

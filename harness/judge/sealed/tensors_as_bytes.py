@@ -1,12 +1,13 @@
 """The arguments and results of a call on a real GPU as a record and arrays: a tensor is a view of a storage, whose bytes are sent.
 
 A call's given storages go over whole and come back whole, so what a launcher writes in place is there on the other side. What it
-made itself comes back as words. Nothing else than numbers, texts, dtypes, lists and tensors goes either way.
+made itself comes back as words. An object of the candidate's stays where it is, and goes by its number. Nothing else than numbers,
+texts, dtypes, lists, records and tensors goes either way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ import torch
 
 from bitverdict.harness.emulator.remote.errors import WireError
 
-MOST_RESULTS = 256
+MOST_ELEMENTS = 1 << 14
+"""Of one list: a model has a few thousand parameters."""
 DTYPES = {str(each).removeprefix("torch."): each for each in vars(torch).values() if isinstance(each, torch.dtype)}
 
 
@@ -24,10 +26,15 @@ class NotSent(TypeError):
 
 class Sent:
     """Storages by the order in which they were met, and values as JSON. `made` gives the JSON of a tensor of no storage that is
-    known; None: its storage becomes one."""
+    known; None: its storage becomes one. `numbered` gives the number of an object of the candidate's, None of what is none."""
 
-    def __init__(self, storages: Sequence[Any] = (), made: Callable[[torch.Tensor], Any] | None = None) -> None:
-        self.storages, self.made = list(storages), made
+    def __init__(
+        self,
+        storages: Sequence[Any] = (),
+        made: Callable[[torch.Tensor], Any] | None = None,
+        numbered: Callable[[Any], int | None] = lambda value: None,
+    ) -> None:
+        self.storages, self.made, self.numbered = list(storages), made, numbered
         self._places = {storage.data_ptr(): place for place, storage in enumerate(self.storages)}
 
     def __call__(self, value: Any) -> Any:
@@ -39,8 +46,12 @@ class Sent:
             return {"dtype": str(value).removeprefix("torch.")}
         if isinstance(value, tuple | list):
             return {"tuple" if isinstance(value, tuple) else "list": [self(each) for each in value]}
+        if isinstance(value, dict) and all(type(name) is str for name in value):
+            return {"record": [[name, self(each)] for name, each in value.items()]}
         if isinstance(value, torch.device):
             return {"device": value.type}
+        if (number := self.numbered(value)) is not None:
+            return {"object": number}
         raise NotSent(f"a {type(value).__module__}.{type(value).__qualname__} is not handed to the other process of a sealed call")
 
     def _tensor(self, tensor: torch.Tensor) -> Any:
@@ -52,38 +63,76 @@ class Sent:
             place = self._places[storage.data_ptr()] = len(self.storages)
             self.storages.append(storage)
         view = [str(tensor.dtype).removeprefix("torch."), list(tensor.shape), list(tensor.stride()), tensor.storage_offset()]
-        return {"view": [place, *view]}
+        return {"view": [place, *view, tensor.requires_grad]}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The bytes of each storage."""
         return {f"storage {place}": _bytes(storage) for place, storage in enumerate(self.storages)}
 
 
-def received(said: Any, storages: Sequence[torch.Tensor], arrays: dict[str, np.ndarray], device: Any, depth: int = 0) -> Any:
-    """The value that was sent as `said`; `storages` are (bytes,) of uint8. WireError for anything that `Sent` makes of none."""
-    if said is None or type(said) in (bool, int, float, str):
-        return said
-    if type(said) is not dict or len(said) != 1 or depth > 16:
-        raise WireError(f"no value: {said!r:.100}")
-    ((kind, told),) = said.items()
-    try:
-        if kind in ("tuple", "list"):
-            found = [received(each, storages, arrays, device, depth + 1) for each in told[:MOST_RESULTS]]
-            return tuple(found) if kind == "tuple" else found
-        if kind == "dtype":
-            return DTYPES[told]
-        if kind == "device":
-            return device
-        if kind == "view":
-            place, dtype, shape, strides, offset = told
-            return _view(storages[place], DTYPES[dtype], shape, strides, offset)
-        if kind == "words":
-            name, dtype, shape = told
-            words = torch.from_numpy(arrays[name].copy()).view(DTYPES[dtype])  # (elements,)
-            return words.reshape(shape)
-    except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
-        raise WireError(f"no value: {said!r:.100}: {type(error).__name__}") from None
-    raise WireError(f"no value: {said!r:.100}")
+class Received:
+    """Values that were sent, as they are here: `storages` are (bytes,) of uint8 each, `arrays` what came beside the record.
+
+    `place` is what a device becomes, and `objects` gives the object of a number. WireError for anything that `Sent` makes of none."""
+
+    def __init__(
+        self,
+        storages: Sequence[torch.Tensor],
+        arrays: Mapping[str, np.ndarray],
+        place: Any,
+        objects: Callable[[int], Any] = {}.__getitem__,
+    ) -> None:
+        self.storages, self.arrays, self.place, self.objects = storages, arrays, place, objects
+        self.moving: list[torch.Tensor] = []
+        """The tensors that came and have a gradient."""
+
+    def __call__(self, said: Any, depth: int = 0) -> Any:
+        if said is None or type(said) in (bool, int, float, str):
+            return said
+        if type(said) is not dict or len(said) != 1 or depth > 16:
+            raise WireError(f"no value: {said!r:.100}")
+        ((kind, told),) = said.items()
+        try:
+            if (read := getattr(self, f"_{kind}", None)) is None or type(told) is list and len(told) > MOST_ELEMENTS:
+                raise WireError(f"no value: {said!r:.100}")
+            return read(told, depth + 1)
+        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+            raise WireError(f"no value: {said!r:.100}: {type(error).__name__}") from None
+
+    def _list(self, told: Any, depth: int) -> list[Any]:
+        return [self(each, depth) for each in told]
+
+    def _tuple(self, told: Any, depth: int) -> tuple[Any, ...]:
+        return tuple(self._list(told, depth))
+
+    def _record(self, told: Any, depth: int) -> dict[str, Any]:
+        return {str(name): self(each, depth) for name, each in told}
+
+    def _dtype(self, told: Any, depth: int) -> torch.dtype:
+        return DTYPES[told]
+
+    def _device(self, told: Any, depth: int) -> Any:
+        return self.place
+
+    def _object(self, told: Any, depth: int) -> Any:
+        return self.objects(told)
+
+    def _view(self, told: Any, depth: int) -> torch.Tensor:
+        place, dtype, shape, strides, offset, moves = told
+        storage = self.storages[place]
+        view = torch.empty(0, dtype=DTYPES[dtype], device=storage.device)
+        view.set_(storage.untyped_storage(), offset, tuple(shape), tuple(strides))  # torch checks that it lies inside
+        return self._moved(view, moves)
+
+    def _words(self, told: Any, depth: int) -> torch.Tensor:
+        name, dtype, shape, moves = told
+        words = torch.from_numpy(self.arrays[name].copy()).view(DTYPES[dtype])  # (elements,)
+        return self._moved(words.reshape(shape), moves)
+
+    def _moved(self, tensor: torch.Tensor, moves: bool) -> torch.Tensor:
+        if moves is True:
+            self.moving.append(tensor.requires_grad_())
+        return tensor
 
 
 def words_of(tensor: torch.Tensor, arrays: dict[str, np.ndarray]) -> Any:
@@ -91,13 +140,8 @@ def words_of(tensor: torch.Tensor, arrays: dict[str, np.ndarray]) -> Any:
     name = f"words {len(arrays)}"
     flat = tensor.detach().contiguous().cpu().reshape(-1)  # (elements,)
     arrays[name] = flat.view(torch.uint8).numpy() if flat.numel() else np.zeros(0, np.uint8)
-    return {"words": [name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape)]}
+    return {"words": [name, str(tensor.dtype).removeprefix("torch."), list(tensor.shape), tensor.requires_grad]}
 
 
 def _bytes(storage: Any) -> np.ndarray:
     return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage).cpu().numpy()
-
-
-def _view(storage: torch.Tensor, dtype: torch.dtype, shape: list[int], strides: list[int], offset: int) -> torch.Tensor:
-    """torch checks that it lies inside."""
-    return torch.empty(0, dtype=dtype, device=storage.device).set_(storage.untyped_storage(), offset, tuple(shape), tuple(strides))

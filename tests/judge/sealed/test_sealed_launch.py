@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from bitverdict.harness.contracts.torch_mathematics.kernelbench import contract_of
 from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.kernels.matmul import Problem
-from tests.support import judged_launcher
+from tests.support import judged_launcher, squared_rows
 from tests.support.sealed_here import sealed_here
 
 TARGET = target("emulated:sm_90")
@@ -80,3 +82,78 @@ def test_on_a_gpu_a_candidate_without_a_result_here_is_inconclusive(tmp_path: Pa
     verdict = on_gpu(text, tmp_path)
     assert verdict.decision is Decision.INCONCLUSIVE, verdict
     assert "not observed on the GPU, and on emulated:sm_90 there is no result" in verdict.message
+
+
+PROBLEM = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self, rows):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.randn(rows, 1))
+
+    def forward(self, x):
+        return x * self.scale
+
+rows = 16
+
+def get_inputs():
+    return [torch.randn(rows, 40)]
+
+def get_init_inputs():
+    return [rows]
+"""
+MODEL_NEW = """
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def scaled_kernel(x_ptr, scale_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    row, cols = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * n + cols, mask=cols < n)
+    tl.store(y_ptr + row * n + cols, x * tl.load(scale_ptr + row), mask=cols < n)
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, rows):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(rows, 1))
+
+    def forward(self, x):
+        y = torch.empty_like(x)
+        scaled_kernel[(x.shape[0],)](x, self.scale, y, x.shape[1], BLOCK=64)
+        return y
+"""
+
+
+def model_on_gpu(text: str, directory: Path) -> Verdict:
+    (problem := directory / "problem.py").write_text(PROBLEM)
+    (file := directory / "candidate.py").write_text(text)
+    contract = contract_of(str(problem))
+    case = replace(contract.required(GPU)[0], launcher=f"{file}:ModelNew", sealed=True, calls=3)
+    with sealed_here():
+        return judge(case, GPU)
+
+
+def test_on_a_gpu_a_model_stays_there_and_its_weights_go_over(tmp_path: Path) -> None:
+    verdict = model_on_gpu(MODEL_NEW, tmp_path)
+    assert (verdict.decision, verdict.words) == (Decision.PASS, 3 * 640), verdict
+    wrong = model_on_gpu(MODEL_NEW.replace("self.scale, y", "torch.ones_like(self.scale), y"), tmp_path)
+    assert (wrong.decision, wrong.outcome) == (Decision.FAIL, Outcome.OUTSIDE_BOUND), wrong
+
+
+def test_on_a_gpu_gradients_are_asked_of_the_candidates_process(tmp_path: Path) -> None:
+    function, described = Path(squared_rows.__file__).read_text().split("@bv.judged")
+    (file := tmp_path / "rows.py").write_text(f"{function}\n\ndef rows(x, w):\n    return SquaredRows.apply(x, w)\n")
+    head = "gradient=True, launcher='rows.py:rows', sealed=True)\n"
+    body = described.partition("gradient=True)\n")[2].replace("SquaredRows.apply(", "(")
+    (test := tmp_path / "test_rows.py").write_text(
+        f"import bitverdict as bv\n\n\n@bv.judged(reference=lambda xp, x, w: x * x * w, {head}{body}"
+    )
+    contract = resolve(f"{test}:test_squared_rows")
+    case = replace(contract.required(GPU)[0], launcher=f"{file}:rows", sealed=True, calls=2)
+    with sealed_here():
+        verdict = judge(case, GPU)
+        file.write_text(file.read_text().replace("2.0 * x", "3.0 * x"))
+        wrong = judge(case, GPU)
+    assert verdict.decision is Decision.PASS and verdict.details["kernels that its process says were launched"] == 4, verdict
+    assert wrong.failed and wrong.message.startswith("gradient of x"), wrong
