@@ -1,8 +1,8 @@
 """The candidate's process on a real GPU: it is given bytes, uploads them, calls the candidate, and gives bytes back.
 
 It holds no contract. An object that the candidate constructs, as a `ModelNew`, stays here and goes by its number: its weights are
-read as bytes and set by bytes. Its device memory is guarded and poisoned as an unsealed worker's is; what it says of guards, launches and
-operators is the word of a process that has imported the candidate. The verdict says so: provenance is not observed.
+read as bytes and set by bytes. Its device memory is guarded and poisoned as an unsealed worker's is. What it says of guards,
+launches and operators is the word of a process that has imported the candidate. The verdict says so: provenance is not observed.
 """
 
 from __future__ import annotations

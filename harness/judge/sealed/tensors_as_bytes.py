@@ -17,6 +17,7 @@ from bitverdict.harness.emulator.remote.errors import WireError
 
 MOST_ELEMENTS = 1 << 14
 """Of one list: a model has a few thousand parameters."""
+KINDS = frozenset("list tuple record dtype device object view words".split())
 DTYPES = {str(each).removeprefix("torch."): each for each in vars(torch).values() if isinstance(each, torch.dtype)}
 
 
@@ -71,16 +72,17 @@ class Sent:
 
 
 class Received:
-    """Values that were sent, as they are here: `storages` are (bytes,) of uint8 each, `arrays` what came beside the record.
+    """Values that were sent, as they are here. WireError for anything that `Sent` makes of none.
 
-    `place` is what a device becomes, and `objects` gives the object of a number. WireError for anything that `Sent` makes of none."""
+    `storages` are (bytes,) of uint8 each, `arrays` what came beside the record. `place` is what a device becomes. `objects` gives
+    the object of a number."""
 
     def __init__(
         self,
         storages: Sequence[torch.Tensor],
         arrays: Mapping[str, np.ndarray],
         place: Any,
-        objects: Callable[[int], Any] = {}.__getitem__,
+        objects: Callable[[int], Any],
     ) -> None:
         self.storages, self.arrays, self.place, self.objects = storages, arrays, place, objects
         self.moving: list[torch.Tensor] = []
@@ -93,9 +95,9 @@ class Received:
             raise WireError(f"no value: {said!r:.100}")
         ((kind, told),) = said.items()
         try:
-            if (read := getattr(self, f"_{kind}", None)) is None or type(told) is list and len(told) > MOST_ELEMENTS:
+            if kind not in KINDS or (type(told) is list and len(told) > MOST_ELEMENTS):
                 raise WireError(f"no value: {said!r:.100}")
-            return read(told, depth + 1)
+            return getattr(self, f"_{kind}")(told, depth + 1)
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
             raise WireError(f"no value: {said!r:.100}: {type(error).__name__}") from None
 
@@ -119,10 +121,14 @@ class Received:
 
     def _view(self, told: Any, depth: int) -> torch.Tensor:
         place, dtype, shape, strides, offset, moves = told
-        storage = self.storages[place]
+        storage, numbers = self.storages[place], (place, offset, *shape, *strides)
+        if not all(type(each) is int and each >= 0 for each in numbers) or len(shape) != len(strides):
+            raise ValueError("no view")
+        last = offset + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True) if 0 not in shape)
+        if (last + (0 not in shape)) * DTYPES[dtype].itemsize > storage.numel():  # torch would make the storage larger
+            raise ValueError("a view beyond its storage")
         view = torch.empty(0, dtype=DTYPES[dtype], device=storage.device)
-        view.set_(storage.untyped_storage(), offset, tuple(shape), tuple(strides))  # torch checks that it lies inside
-        return self._moved(view, moves)
+        return self._moved(view.set_(storage.untyped_storage(), offset, tuple(shape), tuple(strides)), moves)
 
     def _words(self, told: Any, depth: int) -> torch.Tensor:
         name, dtype, shape, moves = told

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from bitverdict.harness.emulator.remote.errors import WireError
 from bitverdict.harness.judge.classify import Seen
 from bitverdict.harness.judge.sealed.arrays import channel_of, receive, send
 from bitverdict.harness.judge.sealed.claims import claimed
 from bitverdict.harness.judge.sealed.seen_as_bytes import RealValues, believed, told
+from bitverdict.harness.judge.sealed.tensors_as_bytes import MOST_ELEMENTS, Received
 from bitverdict.harness.model.verdict import Outcome
 
 SEEN = Seen(
@@ -98,3 +100,33 @@ def test_a_candidate_claims_what_a_launcher_may_come_to_and_no_more(outcome: Any
     seen = claimed(fields)
     assert seen.outcome is comes_to and "said" in seen.message
     assert seen.details == {"raised": "E"}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ["a list"],
+        {"list": [], "tuple": []},
+        {"list": [None] * (MOST_ELEMENTS + 1)},
+        {"moved": [3]},
+        {"_init__": [[], {}, None, None]},
+        {"object": 7},
+        {"dtype": "Tensor"},
+        {"record": [["one", 1, 2]]},
+        {"view": [1, "uint8", [1], [1], 0, False]},
+        {"view": [0, "uint8", [9], [1], 0, False]},
+        {"view": [0, "uint8", [1], [1], -4, False]},
+        {"view": [0, "float32", [2, 2], [1, 1], 0, False]},
+        {"view": [-1, "uint8", [1], [1], 0, False]},
+        {"words": ["words 0", "float32", [1], False]},
+        {"words": ["words 0", "uint8", [1 << 40], False]},
+        {"words": ["storage 0", "uint8", [3], False]},
+    ],
+)
+def test_a_value_that_a_call_on_a_gpu_cannot_give_is_refused(said: Any) -> None:
+    came = Received([torch.zeros(8, dtype=torch.uint8)], {"words 0": np.zeros(3, np.uint8)}, torch.device("cpu"), {}.__getitem__)
+    right = [{"view": [0, "float32", [2, 0], [1, 1], 2, False]}, {"view": [0, "float32", [1, 2], [9, 1], 0, False]}]
+    assert [list(each.shape) for each in came({"tuple": right})] == [[2, 0], [1, 2]]
+    assert came({"words": ["words 0", "uint8", [3], False]}).tolist() == [0, 0, 0]
+    with pytest.raises(WireError):
+        came(said)
