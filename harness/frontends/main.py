@@ -1,5 +1,5 @@
 """The command line: ``bitverdict run | watch ADDRESS | kernelbench PROBLEM CANDIDATE | replay FILE | promote FILE | targets |
-crosscheck STEM | large | record | compile | pages | translate KERNEL``.
+invariance STEM | crosscheck STEM | large | record | compile | pages | translate KERNEL``.
 
 Exit status: 0 all right, 1 fail, 2 usage, 3 too much inconclusive, an error or cancelled, 5 nothing ran.
 """
@@ -48,6 +48,9 @@ COMMANDS = {
         "judge a stored failing case again", "frontends.cli_replay", "add_replay_arguments", "run_replay", forks=True
     ),
     "promote": Command("keep a failing case in tests/reproducers", "frontends.cli_replay", "add_promote_arguments", "run_promote"),
+    "invariance": Command(
+        "equal calls, equal words; the same row, the same bits in any batch", "frontends.cli_invariance", forks=True
+    ),
     "crosscheck": Command("hold a GPU's words against the plan's and the emulated GPU's", "frontends.cli_crosscheck"),
     "large": Command("large products on a GPU, bit for bit at chosen elements", "frontends.cli_large"),
     "compile": Command("compile every kernel for every GPU it is for, without one", "studies.offline_compile.compile_all"),

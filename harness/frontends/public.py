@@ -56,6 +56,8 @@ def judged(
     sealed: bool = False,
     real_values: bool = True,
     gradient: bool = False,
+    batch_invariant: str | Sequence[str] = (),
+    deterministic: bool = False,
 ) -> Callable[[Callable[[Draw], Any]], Test]:
     """Make a test of a function that draws operands, launches a kernel on them, and returns what it returned.
 
@@ -71,7 +73,9 @@ def judged(
     range of exponents too. `regimes`: feed these, and no others. `launcher`: the address "FILE:FUNCTION" of a launcher that this
     process never imports; the function returns the tuple of its arguments. `real_values`: whether an emulated launch also
     computes without rounding, which tells wrong mathematics from lost precision. `gradient`: the outputs come from a
-    `torch.autograd.Function`, whose backward pass is held to the gradient of the reference.
+    `torch.autograd.Function`, whose backward pass is held to the gradient of the reference. `batch_invariant`: "rows", or names of
+    sizes: along them a row's bits depend on the row alone, whatever the batch and wherever in it the row lies. `deterministic`: the
+    same call gives the same bits in any order of atomics (docs/invariance.md).
 
     The function may depend on its draws alone: it runs up to its first use of a tensor in this process, and whole in a worker.
     UsageError (value, rule, remedy) for anything asked that cannot be.
@@ -98,6 +102,8 @@ def judged(
             real_values=real_values,
             gradient=gradient,
             sealed=sealed,
+            batch_invariant=(batch_invariant,) if isinstance(batch_invariant, str) else tuple(batch_invariant),
+            deterministic=deterministic,
         )
         where = FoundAgain(body.__globals__, lambda: made, f"bv.judged of {body.__name__}")
         contract = contract_of(description, where)

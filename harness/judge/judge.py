@@ -76,7 +76,9 @@ def _of_its_calls(case: Case, target: Target, contract: Contract, clock: Clock) 
     expected_outcome = contract.expected_outcome(case, target)
     try:
         if case.calls == 1:
-            return _judge(case, target, contract, launcher, expected_outcome, clock)
+            verdict = _judge(case, target, contract, launcher, expected_outcome, clock)
+            promises = contract.batch_invariant or contract.deterministic
+            return verdict if not promises else _held_to_promises(verdict, case, target, contract, clock)
         again = CalledAgain(contract)
 
         def alone() -> Verdict:
@@ -85,6 +87,13 @@ def _of_its_calls(case: Case, target: Target, contract: Contract, clock: Clock) 
         return again.told(_judge(case, target, again, launcher, expected_outcome, clock), alone)
     except MemoryError as error:  # of the reference: a launch's own is an outcome already
         return against_fault(expected_outcome, outcome_of(error))
+
+
+def _held_to_promises(verdict: Verdict, case: Case, target: Target, contract: Contract, clock: Clock) -> Verdict:
+    from bitverdict.harness.judge.invariance.promised import held_to_promises
+
+    with clock.on("launch"):
+        return held_to_promises(verdict, case, target, contract, None if case.sealed else launcher_of(case, target))
 
 
 def _judge(

@@ -39,6 +39,8 @@ class Allocations:
     """An emulated launch tells `Seen.unwritten_reads` and `Seen.unwritten`."""
     zeroed: str = ""
     """The one of this name holds zeros, and no poison."""
+    poison: Poison | None = None
+    """What they hold, and what lies around operands; None: what the case's data seed says."""
 
 
 AS_EVER = Allocations()
@@ -68,7 +70,7 @@ def _launch_once(
     entering: Callable[..., AbstractContextManager[Any]], allocations: Allocations,
 ) -> Seen:  # fmt: skip
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in 3.9 and may flip in 3.10: it decides bits
-    guard = Guard(Poison.of(case.data_seed), zeroed=allocations.zeroed)
+    guard = Guard(allocations.poison or Poison.of(case.data_seed), zeroed=allocations.zeroed)
     followed = {"allocated": lambda: _allocated(guard)} if allocations.followed else {}
     device: Any = None
     launched: list[Instructions | None] = []

@@ -144,6 +144,8 @@ class Contract:
     conversions: frozenset[str] | None = None  # to these formats are mathematics in a user's launcher; None: it has no arithmetic
     claims: Mapping[str, str] = MappingProxyType({})  # words that a user's launcher may claim -> what it is then asked besides
     waives: Mapping[str, str] = MappingProxyType({})  # words that it may claim -> what it is then not asked
+    deterministic: bool = False  # a promise: the same operands give the same words, atomics or not
+    batch_invariant: tuple[str, ...] = ()  # a promise: along these sizes a row's words depend on the row alone (docs/invariance.md)
     parameters: str = ""  # what a user's launcher must accept, shown in errors: "(a, b, activation='', *, out_dtype=None)"
 
     def cases(self, target: Target) -> SearchStrategy[Case]:
@@ -216,6 +218,19 @@ class Contract:
     def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics | None:
         """What the outputs are of the values of `operands`, for an explanation of wrong ones; None where there is none to offer."""
         return None
+
+    def sizes(self, case: Case) -> dict[str, int]:
+        """Numbers of the problem by name that may be sizes of operands: `resized` changes one. By default its integer fields."""
+        fields = dataclasses.fields(case.problem) if dataclasses.is_dataclass(case.problem) else ()
+        return {each.name: value for each in fields if type(value := getattr(case.problem, each.name)) is int}
+
+    def resized(self, case: Case, name: str, value: int) -> Case | None:
+        """`case` with another value of one of its `sizes`, fed anew; None where there is no such case."""
+        return dataclasses.replace(case, problem=dataclasses.replace(case.problem, **{name: value}))
+
+    def configured(self, case: Case, target: Target) -> list[Case]:
+        """`case` in each configuration that the contract knows of, its own left out."""
+        return []
 
     def index_lists(self, case: Case) -> tuple[IndexList, ...]:
         """The operands of row numbers that a case of this shape can write out."""

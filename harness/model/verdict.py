@@ -55,6 +55,7 @@ class Outcome(StrEnum):
     UNCHANGED = "result does not change with the operands"
     MEMORY_RETURNED = "memory returned before"
     WORDS_CHANGED = "words changed after the return"
+    NOT_INVARIANT = "other words in an equal call"  # repeated, elsewhere in memory, or of fewer rows
     INCONCLUSIVE = "inconclusive"
     NOT_RUN = "not run"
     CANCELLED = "cancelled"
@@ -90,6 +91,7 @@ class Basis(StrEnum):
     BOUND = "bound: derived from the operands"
     EXACT = "exact: no rounding can occur"
     REAL_VALUES = "real values: the mathematics, to float64's running bound"
+    EQUAL_CALL = "equal call: the words of the same rows in another call"
     EXPECTED_REFUSAL = "refusal expected by contract"
     EXPECTED_FAULT = "fault expected by contract"
     OBSERVED_FAULT = "fault observed"

@@ -45,7 +45,8 @@ class Description:
     *operands, **named)` is the mathematics. `exact`: a result is held to the one word that is nearest to the reference. `returns`:
     formats of the outputs, in order; without it that which comes. `accumulation`: the type in which the kernel may sum.
     `specials`: feed NaN, infinities, subnormals and the whole range of exponents too. `gradient`: judge the backward pass too
-    (`described.gradients`). `sealed`: each case is, whoever asks for it.
+    (`described.gradients`). `sealed`: each case is, whoever asks for it. `batch_invariant` and `deterministic`: what the kernel
+    promises (`Contract.batch_invariant`).
     """
 
     body: Callable[[Draw], Any]
@@ -59,6 +60,8 @@ class Description:
     real_values: bool = True
     gradient: bool = False
     sealed: bool = False
+    batch_invariant: tuple[str, ...] = ()
+    deterministic: bool = False
 
 
 class DescribedContract(ReturningContract):
@@ -71,6 +74,7 @@ class DescribedContract(ReturningContract):
     def __init__(self, description: Description, where: Callable[[], tuple[str, tuple[str, ...]]]) -> None:
         super().__init__()
         self.description, self.where = description, where
+        self.batch_invariant, self.deterministic = description.batch_invariant, description.deterministic
 
     @property
     def address(self) -> str:  # type: ignore[override]  # known once its module is
@@ -182,6 +186,20 @@ class DescribedContract(ReturningContract):
 
         self.drawn(Listens(values))
         return [*asked, *[None] * (len(values) - len(asked))][: len(values)]
+
+    def sizes(self, case: Case) -> dict[str, int]:
+        """The sizes that the body draws, by their names; one without is called "size" and its number."""
+        return {name: int(case.problem.draws[place].value or 0) for name, place in _sizes(case.problem.draws).items()}
+
+    def resized(self, case: Case, name: str, value: int) -> Case | None:
+        values = [entry.value for entry in case.problem.draws]
+        place = _sizes(case.problem.draws)[name]
+        problem = self.drawn(decisions.Simplest([*values[:place], value, *values[place + 1 :]]))
+        if problem is None or len(problem.draws) != len(values):
+            return None
+        others = [entry.value for entry in problem.draws]
+        same = others[place] == value and others[:place] + others[place + 1 :] == values[:place] + values[place + 1 :]
+        return dataclasses.replace(case, problem=problem) if same else None
 
     def problem_told(self, told: Sequence[tuple[str, str]]) -> Drawn | None:
         source = decisions.Told(told)
@@ -311,3 +329,9 @@ class DescribedContract(ReturningContract):
             place: entry.name or parameters.get(place, "") or f"operand_{number}"
             for number, (place, entry) in enumerate(operands_of(entries))
         }
+
+
+def _sizes(entries: Sequence[Entry]) -> dict[str, int]:
+    """Name -> place of each size that was drawn."""
+    places = [place for place, entry in enumerate(entries) if entry.kind == "size"]
+    return {entries[place].name or f"size {number}": place for number, place in enumerate(places)}

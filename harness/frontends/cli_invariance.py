@@ -1,0 +1,92 @@
+"""``bitverdict invariance``: whether equal calls give equal words, and the same row the same bits in any batch."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bitverdict.harness.frontends import cli_run
+from bitverdict.harness.judge.machine_faults import writing
+from bitverdict.harness.model.targets import targets
+from bitverdict.harness.model.usage import UsageError, did_you_mean
+from bitverdict.harness.session.result_files import FREE
+
+if TYPE_CHECKING:
+    from bitverdict.harness.session.case_source import CaseSource
+
+CASES = 4
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from bitverdict.harness.judge.invariance.finding import CHECKS
+
+    parser.add_argument("stems", nargs="+", metavar="STEM | FILE:FUNCTION", help="kernels, tests or contracts")
+    parser.add_argument("--launcher", default="", metavar="FILE:FUNCTION", help="a launcher of yours, by the kernel's mathematics")
+    parser.add_argument(
+        "--target", action="append", default=[], metavar="T", help="emulated:sm_NN or cuda:N (default: the first GPU, else sm_90)"
+    )
+    parser.add_argument("--check", action="append", default=[], metavar="NAME", help=f"one of {', '.join(CHECKS)} (default: all)")
+    parser.add_argument(
+        "--batch-invariant",
+        action="append",
+        default=[],
+        metavar="SIZE",
+        help="the kernel promises it: rows, the name of a size, or configurations; other words fail then",
+    )
+    parser.add_argument("--deterministic", action="store_true", help="the kernel promises the same words in any order of atomics")
+    parser.add_argument("--cases", type=int, default=CASES, metavar="N", help=f"cases of each (default {CASES}; 0: of every kind)")
+    parser.add_argument("--sizes", type=int, default=0, metavar="N", help="smaller batches of each size (default: about fifteen)")
+    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
+    parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="every finding as a line of JSON")
+    parser.add_argument("-v", "--verbose", action="store_true", help="a line for each finding")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Make the checks and print what they found; the exit status is that of `run`. UsageError for anything that cannot be."""
+    from bitverdict.harness.judge.invariance.calls import Promises
+    from bitverdict.harness.judge.invariance.finding import CHECKS
+    from bitverdict.harness.session import tables
+    from bitverdict.harness.session.tally import Tally
+    from bitverdict.harness.studies.invariance import told
+    from bitverdict.harness.studies.invariance.campaign import asked_of, examined
+    from bitverdict.harness.workers.pool import WorkerPool
+
+    if unknown := [name for name in arguments.check if name not in CHECKS]:
+        meant = did_you_mean(unknown[0], CHECKS)
+        raise UsageError(f"--check {unknown[0]!r}: no such check{meant}; it must be of {', '.join(CHECKS)}")
+    for name in ("cases", "sizes", "jobs"):
+        if getattr(arguments, name) < 0:
+            raise UsageError(f"--{name} {getattr(arguments, name)}: must be at least 0")
+    sources = _sources(arguments)
+    promises = Promises(arguments.deterministic, tuple(arguments.batch_invariant))
+    work = [each for source in sources for each in asked_of(source, arguments.cases)]
+    if not work:
+        print("no case of it gives a result on the target: nothing to compare", file=sys.stderr)
+    tally = Tally()
+    rows = []
+    with WorkerPool(jobs=arguments.jobs or len(os.sched_getaffinity(0)), timeout=cli_run.PROFILES["quick"].case_seconds) as pool:
+        with pool.interruptible():
+            checks = arguments.check or CHECKS
+            for row in examined(work, pool, checks=checks, limit=arguments.sizes, promises=promises):
+                rows.append(row)
+                tally.count(row.case, row.name, row.target, {}, row.verdict)
+    if arguments.json is not None:
+        with writing("--json", arguments.json, FREE):
+            arguments.json.write_text("".join(told.line(row) + "\n" for row in rows))
+    console = tables.console()
+    for part in told.report(rows, whole=arguments.verbose):
+        console.print(part, markup=False, soft_wrap=True)
+    print(tally.sentence())
+    return tally.status()
+
+
+def _sources(arguments: argparse.Namespace) -> list[CaseSource]:
+    """What is asked, as `run` reads it."""
+    if not arguments.target:
+        gpu = next((each.name for each in targets() if not each.emulated), "")
+        arguments.target = [gpu or "emulated:sm_90"]
+    given = {name: getattr(arguments, name) for name in ("stems", "launcher", "target", "jobs", "json")}
+    return cli_run.checked(argparse.Namespace(**cli_run.defaults() | given))

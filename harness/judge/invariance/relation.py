@@ -1,0 +1,147 @@
+"""Two calls and what the outputs of one must be of those of the other.
+
+The words are compared first. Where they differ, the mathematics of both cases is asked: only a relation that it implies on these
+very operands can be broken by the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.judge.diagnose import values
+from bitverdict.harness.judge.invariance.calls import Call, Caller
+from bitverdict.harness.judge.invariance.cause import cause
+from bitverdict.harness.judge.invariance.finding import End, Finding
+from bitverdict.harness.model.contract import ExpectedOutput, Undecided
+from bitverdict.harness.model.verdict import Outcome
+
+Map = Callable[[np.ndarray], np.ndarray]
+"""An array of the shape of an output of the first call -> the elements that the other call's output must have, in its shape."""
+REFUSALS = (Outcome.REFUSED, Outcome.OUT_OF_RESOURCES)
+NOT_IMPLIED = "not implied: "
+"""How a reason begins that the mathematics gives."""
+UNABLE = (Outcome.NOT_MODELLED, Outcome.OUT_OF_MEMORY, Outcome.COMPILER_FAULT, Outcome.ERROR, Outcome.NOT_RUN)
+
+
+@dataclass(frozen=True)
+class Relation:
+    """`maps`: of each output that is compared by its name. `same_call`: both calls are the same case. `promised`: other words are
+    a failure of the kernel."""
+
+    check: str
+    changed: str
+    maps: Mapping[str, Map]
+    same_call: bool = False
+    promised: bool = False
+
+    def not_asked(self, reason: str) -> Finding:
+        """The finding where there is nothing to compare."""
+        return _finding(self, End.NOT_APPLICABLE, reason=reason)
+
+
+def same(array: np.ndarray) -> np.ndarray:
+    """The map of two outputs that must be equal."""
+    return array
+
+
+def held(relation: Relation, caller: Caller, first: Call, other: Call) -> Finding:
+    """What `other` shows against `first`, which ended in a result."""
+    if (ended := _of_the_end(relation, other)) is not None:
+        return ended
+    compared = differing = 0
+    broken: tuple[str, np.ndarray] | None = None
+    for name, mapped in relation.maps.items():
+        got, due = other.outputs()[name], mapped(first.outputs()[name])
+        if got.shape != due.shape:
+            return relation.not_asked(f"{name} has the shape {got.shape}, and {due.shape} in the first call")
+        differs = (got != due) & ~(other.unwritten(name) & mapped(first.unwritten(name)))
+        compared, differing = compared + got.size, differing + int(differs.sum())
+        if differs.any() and broken is None:
+            broken = name, differs
+    if broken is None:
+        return _finding(relation, End.SAME, compared=compared)
+    if not relation.same_call and (reason := not_implied(relation, caller, first, other)):
+        return _finding(relation, End.NOT_APPLICABLE, reason=reason)
+    return _broken(relation, first, other, *broken, compared, differing)
+
+
+def _of_the_end(relation: Relation, other: Call) -> Finding | None:
+    """The finding where `other` came to no result; None where it did."""
+    seen = other.seen
+    if seen.outcome is None:
+        missing = [name for name in relation.maps if name not in seen.outputs]
+        return _finding(relation, End.NOT_DECIDED, reason=f"{missing[0]} was not returned") if missing else None
+    said = f"{seen.outcome}: {seen.message}".partition("\n")[0] + (f" ({seen.location})" if seen.location else "")
+    if seen.outcome in REFUSALS and not relation.same_call:
+        return _finding(relation, End.NOT_APPLICABLE, reason=said)
+    return _finding(relation, End.NOT_DECIDED if seen.outcome in UNABLE else End.FAULT, reason=said)
+
+
+def not_implied(relation: Relation, caller: Caller, first: Call, other: Call) -> str:
+    """Why the mathematics does not say that the relation holds on these operands; empty where it does."""
+    try:
+        one, two = (
+            {each.name: each for each in caller.contract.expected(call.case, caller.target, call.operands, call.seen.recorded)}
+            for call in (first, other)
+        )
+    except Undecided as why:
+        return f"{NOT_IMPLIED}the mathematics is not known: {why}"
+    for name, mapped in relation.maps.items():
+        if name not in one or name not in two:
+            return f"nothing is expected of {name}"
+        agrees = _agree(one[name], two[name], mapped)
+        if not agrees.all():
+            at = tuple(np.argwhere(~agrees)[0].tolist())
+            what = "mathematics" if one[name].exact is not None or one[name].words is None else "expected word"
+            return f"{NOT_IMPLIED}the {what} of {name} at {list(at)} is another"
+    return ""
+
+
+def _agree(one: ExpectedOutput, two: ExpectedOutput, mapped: Map) -> np.ndarray:
+    """Where what is expected of two calls is one number, as far as is known of it; of the shape of the second one's output."""
+    if one.exact is not None and two.exact is not None and one.exact_error is not None and two.exact_error is not None:
+        return _near(mapped(one.exact), mapped(one.exact_error), two.exact, two.exact_error)
+    if one.words is not None and two.words is not None and one.bounded is None and one.others is None:
+        due = mapped(one.words.view(f"u{one.words.itemsize}"))
+        return due == two.words.view(due.dtype)
+    if one.value is not None and two.value is not None:
+        tiny = np.float64(2.0**-40)  # of two float64 evaluations in other orders
+        return _near(mapped(one.value), np.abs(mapped(one.value)) * tiny, two.value, np.abs(two.value) * tiny)
+    return np.zeros(two.shape, bool)
+
+
+def _near(one: np.ndarray, error: np.ndarray, two: np.ndarray, other_error: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore"):
+        return (one == two) | (np.isnan(one) & np.isnan(two)) | (np.abs(one - two) <= error + other_error)
+
+
+def _broken(relation: Relation, first: Call, other: Call, name: str, differs: np.ndarray, compared: int, differing: int) -> Finding:
+    at = tuple(np.argwhere(differs)[0].tolist())
+    got, due = other.outputs()[name], relation.maps[name](first.outputs()[name])
+    numbers = np.arange(first.outputs()[name].size).reshape(first.outputs()[name].shape)
+    place = np.unravel_index(int(relation.maps[name](numbers)[at]), numbers.shape)
+    return _finding(
+        relation,
+        End.DIFFERS,
+        cause=cause(first.seen, other.seen, same_call=relation.same_call),
+        output=name,
+        at=tuple(int(each) for each in place),
+        got=word_told(other, name, got[at]),
+        other=word_told(first, name, due[at]),
+        compared=compared,
+        differing=differing,
+    )
+
+
+def word_told(call: Call, name: str, word: Any) -> str:
+    """A word of the output `name`: ``0x3c00 (1.0)``."""
+    hexadecimal, format_name = f"{int(word):#0{2 + 2 * word.dtype.itemsize}x}", call.format(name)
+    return f"{hexadecimal} ({values(format_name, np.array([word]))[0]:.9g})" if format_name else hexadecimal
+
+
+def _finding(relation: Relation, end: End, **rest: Any) -> Finding:
+    return Finding(check=relation.check, end=end, changed=relation.changed, promised=relation.promised, **rest)

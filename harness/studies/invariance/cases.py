@@ -1,0 +1,64 @@
+"""The cases of a contract that are asked whether they are invariant: large ones, in plain numbers, of many configurations."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from bitverdict.harness.contracts.inputs.regimes import REGIMES
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.launcher_limits import FAR_PAD
+from bitverdict.harness.model.targets import Target
+
+PLAIN = "normal"  # numbers whose sums are rounded: of whole ones every order gives the same word
+MOST_PRODUCTS = 1 << 23  # product of the sizes of a case
+
+
+def chosen(contract: Contract, cases: Sequence[Case], target: Target, most: int = 0) -> list[Case]:
+    """Of `cases` the largest of each kind: configuration, types and layouts. `most`: at most so many, which cover the values of as
+    many of those as they can; 0 is for all kinds."""
+    kinds: dict[tuple, Case] = {}
+    for case in cases:
+        if not contract.expected_outcome(case, target).result or _is_far(case) or not _size(contract, case):
+            continue
+        case = plain(case)
+        known = kinds.get(key := kind_of(contract, case))
+        if known is None or _size(contract, case) > _size(contract, known):
+            kinds[key] = case
+    left, seen, taken = dict(kinds), set[tuple[int, Any]](), list[Case]()
+    while left and (not most or len(taken) < most):
+        key = max(left, key=lambda each: len(set(enumerate(each)) - seen))
+        seen |= set(enumerate(key))
+        taken.append(left.pop(key))
+    return taken
+
+
+def plain(case: Case) -> Case:
+    """`case` in one call, on numbers whose sums are rounded, in no particular order of time."""
+    first, slash, rest = case.regime.partition("/")
+    regime = f"{PLAIN}{slash}{rest}" if first in REGIMES else case.regime
+    return dataclasses.replace(case, regime=regime, schedule="eager", calls=1, real_values=False)
+
+
+def kind_of(contract: Contract, case: Case) -> tuple:
+    """What a compiler may compile anew for, besides sizes: the fields of the configuration, and those of the problem that are no
+    sizes."""
+    config = tuple(vars(case.config).values()) if case.config is not None else ()
+    draws = getattr(case.problem, "draws", None)
+    if draws is not None:
+        return (*config, *((entry.value, entry.dtype) for entry in draws if entry.kind != "size"))
+    sizes = contract.sizes(case)
+    return (*config, *(value for name, value in vars(case.problem).items() if name not in sizes))
+
+
+def _is_far(case: Case) -> bool:
+    return any(type(value) is int and value >= FAR_PAD for value in getattr(case.problem, "__dict__", {}).values())
+
+
+def _size(contract: Contract, case: Case) -> int:
+    """The product of the sizes of a case, 0 where it is empty or too large."""
+    work = prod(value for name, value in contract.sizes(case).items() if not name.endswith(("_pad", "_offset")))
+    return 0 if work > MOST_PRODUCTS else work

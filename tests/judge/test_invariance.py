@@ -1,0 +1,137 @@
+"""Contract under test: equal calls give equal words and a row the same bits in any batch; what breaks that is named with its
+cause, each by a kernel that does, beside one that does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bitverdict.harness.judge.invariance.calls import Promises
+from bitverdict.harness.judge.invariance.examine import examined
+from bitverdict.harness.judge.invariance.finding import CHECKS, End, Finding
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.targets import target
+from bitverdict.harness.model.verdict import Outcome
+from bitverdict.harness.studies.invariance.cases import chosen, plain
+from bitverdict.harness.studies.invariance.tasks import findings_of, verdict_on
+
+KERNELS = Path(__file__).resolve().parents[1] / "support" / "invariant_rows.py"
+OF_ROWS = Promises(batch_invariant=("rows",))
+SM_90 = target("emulated:sm_90")
+OF_PARTS = "squares is compiled with PARTS 2 -> 4"
+OF_MEMORY = "both launch the same program on the same grid: its arguments, where they lie, or memory that it reads decide"
+
+
+def case_of(name: str, rows: int = 21, columns: int = 36) -> tuple[Contract, Case]:
+    contract = resolve(f"{KERNELS}:{name}")
+    case = plain(contract.required(SM_90)[0])
+    for size, value in (("rows", rows), ("columns", columns)):
+        resized = contract.resized(case, size, value)
+        assert resized is not None
+        case = resized
+    return contract, case
+
+
+def found(name: str, *checks: str, promises: Promises = OF_ROWS) -> list[Finding]:
+    contract, case = case_of(name)
+    return examined(case, SM_90, contract, None, frozenset(checks or CHECKS), 4, promises)
+
+
+def differing(findings: list[Finding]) -> Iterator[Finding]:
+    return (each for each in findings if each.end is not End.SAME)
+
+
+def test_a_kernel_whose_words_depend_on_the_row_alone_passes_each_check() -> None:
+    findings = found("right")
+    assert [each.told for each in differing(findings)] == []
+    assert {each.check for each in findings} == {"repeat", "neighbours", "alignment", "schedules", "multiprocessors", "batch rows",
+                                                 "position rows", "scale", "zeros columns"}  # fmt: skip
+    assert all(each.compared for each in findings)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "check", "changed", "cause"),
+    [
+        ("kept_state", "repeat", "a second call", OF_PARTS),
+        ("unwritten_memory", "neighbours", "other bytes beside the operands (1)", OF_PARTS),
+        ("neighbour_row", "neighbours", "other bytes beside the operands (1)", OF_PARTS),
+        ("alignment", "alignment", "each operand 32 bytes further", OF_PARTS),
+        ("split_by_batch", "batch", "rows = 1 for 21, from 10", OF_PARTS),
+        ("row_position", "batch", "rows = 1 for 21, from 10", "it launches squares for squares, squares"),
+        ("row_position", "position", "the rows along rows in another order", OF_MEMORY),
+        ("small_constant", "scale", "x times 4: out times 2^4", "2^4 times as much is due; the kernel adds or compares with"),
+    ],
+)
+def test_each_dependence_fails_with_its_first_word_and_cause(kernel: str, check: str, changed: str, cause: str) -> None:
+    first = next(differing(found(kernel, check)))
+    assert first.end is End.DIFFERS and first.fails, first.told
+    assert (first.changed, first.output) == (changed, "out")
+    assert first.cause.startswith(cause)
+    assert first.got != first.other and 0 < first.differing <= first.compared
+
+
+@pytest.mark.parametrize(
+    ("kernel", "check", "promises", "cause"),
+    [
+        ("atomics", "schedules", Promises(deterministic=True), "a kernel updates memory by atomics"),
+        ("multiprocessors", "multiprocessors", Promises(deterministic=True), OF_PARTS),
+        ("split_by_batch", "batch", OF_ROWS, OF_PARTS),
+        ("split_by_batch", "batch", Promises(batch_invariant=("columns",)), ""),
+    ],
+)
+def test_what_is_not_promised_is_information(kernel: str, check: str, promises: Promises, cause: str) -> None:
+    contract, case = case_of(kernel)
+    free, held = (
+        next(differing(examined(case, SM_90, contract, None, frozenset([check]), 4, each))) for each in (Promises(), promises)
+    )
+    assert free.end is held.end is End.DIFFERS
+    assert not free.fails
+    assert held.fails is bool(cause)
+    assert held.cause.startswith(cause)
+
+
+def test_what_the_mathematics_does_not_imply_is_not_asked() -> None:
+    reasons = {each.check: each.reason for each in found("mean_of_squares", "zeros", "batch")}
+    assert reasons == {"batch rows": "", "zeros columns": "not implied: the mathematics of out at [0] is another"}
+    not_scaled = next(differing(found("shifted", "scale")))
+    assert (not_scaled.end, not_scaled.fails) == (End.NOT_APPLICABLE, False)
+    assert not_scaled.reason.startswith("out is not homogeneous")
+
+
+def test_zeros_that_change_the_order_of_a_sum_are_told_so() -> None:
+    first = next(differing(found("split_by_columns", "zeros")))
+    assert (first.end, first.fails) == (End.DIFFERS, False)
+    assert first.cause == f"the sums are made in another order: {OF_PARTS}"
+
+
+def test_a_promise_is_judged_in_each_case_of_a_run() -> None:
+    contract, case = case_of("promised")
+    assert judge(case, SM_90, contract).outcome is Outcome.PASS
+    contract, case = case_of("broken_promise")
+    verdict = judge(case, SM_90, contract)
+    assert (verdict.failed, verdict.outcome) == (True, Outcome.NOT_INVARIANT)
+    assert verdict.message.startswith("out: batch rows: 1 of 1 words differ, first at [10] of out:")
+    contract, case = case_of("promised_order")
+    assert judge(case, SM_90, contract).message.startswith("out: schedules: ")
+
+
+def test_findings_go_through_json_and_decide_a_verdict() -> None:
+    findings = found("split_by_batch", "batch")
+    verdict = verdict_on(findings)
+    assert verdict.failed and verdict.message.startswith("batch rows: 1 of 1 words differ")
+    assert findings_of(verdict) == findings
+    assert not verdict_on([replace(each, promised=False) for each in findings]).failed
+
+
+def test_of_each_kind_of_case_the_largest_is_chosen() -> None:
+    contract = resolve("softmax")
+    cases = chosen(contract, contract.required(SM_90), SM_90)
+    assert len({(case.config, case.problem.dtype) for case in cases}) == len(cases) > 4
+    assert all(case.regime == "normal" and case.calls == 1 for case in cases)
+    assert len(chosen(contract, contract.required(SM_90), SM_90, 3)) == 3
