@@ -103,6 +103,8 @@ class RealTensors(Watches):
         sources = [*tensors_in((args, kwargs))]
         if not sources or (in_place and name in _SETS and len(sources) == 1):
             return None
+        if not inexact and _keeps_words(name, sources, args, kwargs, in_place):
+            return None
         if name in ("copy", "fill") and in_place:
             held = self._real(args[1]), tuple(args[0].shape)
             return lambda result: _rounded(result, *(np.broadcast_to(each, held[1]) for each in held[0]))
@@ -210,6 +212,12 @@ class RealTensors(Watches):
         else:
             lying.put(carried)
         self.memory.keep(base, raw, tensor, shadow)
+
+
+def _keeps_words(name: str, sources: list[torch.Tensor], args: tuple, kwargs: dict, in_place: bool) -> bool:
+    """Whether an operation gives words of its `sources` as they are, and none that it makes."""
+    named = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.dtype)]
+    return (name == "copy" if in_place else name in _MOVES) and len({each.dtype for each in sources} | {*named}) == 1
 
 
 def _lying(tensor: torch.Tensor) -> tuple[tuple[int, ...], int, int, tuple[int, ...]]:

@@ -18,6 +18,7 @@ What shows, by name:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -104,16 +105,22 @@ class CalledAgain(Contract):
         if inside:
             calls.append(self._in_the_same_storage(case, first, other, launcher))
         calls.append(self._called(second(case), other, launcher, _last(case)))
+        with _untold():
+            self._compare(calls, list(first.values()), inside)
+            self.between.drew = not torch.equal(drawn, torch.get_rng_state())
+        return {name: output for before, copies in calls for name, output in (before | copies).items()}
+
+    def _compare(self, calls: list[_Call], given: list[torch.Tensor], inside: bool) -> None:
+        """Put into `between` which words of the `calls` changed after their return, and which are equal to another call's.
+        What lies in a tensor that was `given` may change."""
         (_, kept), *later = calls
         for before, copies in calls[:-1]:
-            own = [name for name in copies if not lies_in(before[name], first.values())]
+            own = [name for name in copies if not lies_in(before[name], given)]
             self.between.changed += [name for name in own if not _equal(before[name], copies[name])]
         self.between.same = [name for _, copies in later for name in _equal_ones(copies, kept)]
         if inside:
             equal = _equal_ones(calls[2][1], calls[1][1])
             self.between.differ = [name for name in calls[2][1] if name not in equal]
-        self.between.drew = not torch.equal(drawn, torch.get_rng_state())
-        return {name: output for before, copies in calls for name, output in (before | copies).items()}
 
     def _called(self, case: Case, tensors: Mapping[str, Any], launcher: Callable | None, suffix: str) -> _Call:
         self.inner.again = self.between.returned > 0
@@ -122,21 +129,24 @@ class CalledAgain(Contract):
         finally:
             self.inner.again = False
         self.between.returned += 1
-        self.between.memory += returned_before(came, tensors.values())
-        return came, {name: _copied(output) for name, output in came.items() if hasattr(output, "clone")}
+        with _untold():
+            self.between.memory += returned_before(came, tensors.values())
+            return came, {name: _copied(output) for name, output in came.items() if hasattr(output, "clone")}
 
     def _in_the_same_storage(
         self, case: Case, first: Mapping[str, Any], other: Mapping[str, Any], launcher: Callable | None
     ) -> _Call:
         """The call on the contents of `other` in the storage of `first`, which then has its own again. An operand that a launcher
         changed is left as it is: that it changed is seen after the last call."""
-        own = {name: _copied(_flat(tensor)) for name, tensor in first.items()}
-        for name, tensor in first.items():
-            _overwrite(tensor, _flat(other[name]))
+        with _untold():
+            own = {name: _copied(_flat(tensor)) for name, tensor in first.items()}
+            for name, tensor in first.items():
+                _overwrite(tensor, _flat(other[name]))
         call = self._called(second(case), first, launcher, SECOND)
-        for name, tensor in first.items():
-            if _equal(_flat(tensor), _flat(other[name])):
-                _overwrite(tensor, own[name])
+        with _untold():
+            for name, tensor in first.items():
+                if _equal(_flat(tensor), _flat(other[name])):
+                    _overwrite(tensor, own[name])
         return call
 
     def to_launch(self, case: Case) -> Case:
@@ -195,6 +205,13 @@ def _alike(first: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return all(place(each) == place(other[name]) for name, each in first.items())
 
 
+def _untold() -> AbstractContextManager[Any]:
+    """While entered, torch's function modes are told of nothing: what is done between the calls is no launcher's."""
+    import torch
+
+    return torch._C.DisableTorchFunction()
+
+
 def _equal_ones(outputs: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
     """The names of `outputs` that have the words of those of the same name in `others`, which are of another call."""
     by_name = {_without_call(name): output for name, output in others.items()}
@@ -216,7 +233,7 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
     import torch
 
     reach = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return _run(torch.ops.aten.as_strided.default, tensor.detach(), (reach if tensor.numel() else 0,), (1,))
+    return _run(torch.ops.aten.as_strided.default, tensor, (reach if tensor.numel() else 0,), (1,))
 
 
 def _overwrite(tensor: torch.Tensor, contents: torch.Tensor) -> None:
@@ -245,7 +262,7 @@ def _run(operation: Any, tensor: torch.Tensor, *arguments: Any) -> torch.Tensor:
     from bitverdict.harness.emulator.cuda_tensors import CudaTensor
 
     if type(tensor) is not CudaTensor:
-        return operation(tensor, *arguments)
+        return operation(tensor.detach(), *arguments)
     return CudaTensor.__torch_dispatch__(operation, (CudaTensor,), (tensor, *arguments))
 
 

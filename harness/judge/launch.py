@@ -69,6 +69,8 @@ def _launch_once(
     case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock,
     entering: Callable[..., AbstractContextManager[Any]], allocations: Allocations,
 ) -> Seen:  # fmt: skip
+    import torch
+
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in 3.9 and may flip in 3.10: it decides bits
     guard = Guard(allocations.poison or Poison.of(case.data_seed), zeroed=allocations.zeroed)
     followed = {"allocated": lambda: _allocated(guard)} if allocations.followed else {}
@@ -104,7 +106,8 @@ def _launch_once(
             watched() as launched,
         ):
             if device is not None:
-                tensors = {name: device.place(tensor) for name, tensor in tensors.items()}
+                with torch._C.DisableTorchFunction():  # or the modes are told of all that this asks of torch
+                    tensors = {name: device.place(tensor) for name, tensor in tensors.items()}
                 if contract.pointers_in_memory:
                     device.reach(lambda: {buffer.name: buffer.view for buffer in guard.buffers})
             outputs = dict(contract.launch(case, tensors, launcher))

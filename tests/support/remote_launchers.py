@@ -62,6 +62,27 @@ def blamed(x: torch.Tensor) -> torch.Tensor:
         raise ValueError("the operand is at fault") from error
 
 
+def viewed(x: torch.Tensor) -> torch.Tensor:
+    """Views before the launch and after it, of which nobody need tell more than that they are."""
+    y = torch.empty_like(x)
+    into(y.view(4, -1).t().reshape(-1)[:0], x.view(50, 2).transpose(0, 1)[:, :0])
+    into(y[50:], x.view(2, 50)[1])
+    into(y[:50], x.unsqueeze(0)[0, :50])
+    return y.view(10, 10)[:, 3].unsqueeze(1)
+
+
+def goes_on(x: torch.Tensor) -> torch.Tensor:
+    """A launch that writes one element too many, then another, then a read."""
+    y = torch.empty_like(x)
+    into(y, x, stray=1)
+    into(y, x)
+    try:
+        return y.sum().item() * y
+    except Exception as error:
+        into(y, x)
+        raise ValueError(f"seen at the read: {error}") from error
+
+
 def noisy(x: torch.Tensor) -> torch.Tensor:
     """Numbers drawn here and on the GPU."""
     return x + torch.rand(1).item() + torch.empty_like(x).normal_() + torch.rand_like(x)

@@ -10,7 +10,8 @@ Requests, one at a time (`executor` sends them):
 | ask_requires | for each of many records of fields, what `requires` says: a truth, or a text of what it raised |
 | call | what an object, or one of its methods, returned, or what it raised; in between, what it asked of the executor |
 | gradients | those that autograd gives for tensors that an earlier call returned |
-| forget | nothing: the objects of these numbers are dropped |
+
+With any request come the numbers of objects that nobody needs any more: `forgotten`.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ class _Candidate:
 
     def answer(self, request: dict[str, Any], buffers: list[bytearray]) -> None:
         """One request, and the frame that ends it."""
+        for number in request.get("forgotten", ()):
+            self.objects.pop(number, None)
         encoder = self.memory.encoder(self._kept)
         try:
             made = getattr(self, f"_{request['do']}")(request, self.memory.decoder(buffers, self._object), encoder)
@@ -87,11 +90,6 @@ class _Candidate:
 
     def _object(self, said: dict[str, Any]) -> Any:
         return self.objects[said["object"]]
-
-    def _forget(self, request: dict[str, Any], decode: Any, encode: Any) -> dict[str, Any]:
-        for number in request["objects"]:
-            self.objects.pop(number, None)
-        return {}
 
     def _load(self, request: dict[str, Any], decode: Any, encode: Any) -> dict[str, Any]:
         ELSEWHERE.remove(self.memory)  # what a file allocates at its top level lies here until a call hands it over

@@ -40,7 +40,9 @@ class DistantDevice(Device):
             number = known[program] = len(known)
             encoder.buffers.append(program)
         sent = len(encoder.buffers) - 1 if encoder.buffers and encoder.buffers[-1] is program else None
-        self.memory.link.ask(
+        link = self.memory.link
+        ask = link.ask if any(hasattr(each, "block_shape") for each in values) else link.tell  # the driver may refuse a descriptor
+        ask(
             "launch", encoder.buffers, program=number, sent=sent, about=about, grid=list(grid), names=list(names), values=given,
             constants=constants or {},
         )  # fmt: skip

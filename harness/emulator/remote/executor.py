@@ -42,21 +42,24 @@ class Candidate:
         self.channel, self.served = channel, Served(channel)
         self._calls = 0
         self._forgotten: list[int] = []
+        self._launchers: dict[tuple[str, tuple[str, ...]], RemoteLauncher] = {}
 
     def launcher(self, address: str, *, afresh: bool = False, folders: Sequence[str] = (), arch: str = "sm_90") -> RemoteLauncher:
         """What stands for the object at `address`, which the candidate's process imports now, where `arch` answers for its GPU.
+        That process imports a file once, so what it said of the object then is not asked again, unless it is wanted `afresh`.
 
         `CandidateRaised` with what the import raised."""
-        said = self.ask("load", address=address, afresh=afresh, folders=list(folders), arch=arch)
-        return RemoteLauncher(self, said)
+        key = address, tuple(folders)
+        if afresh or key not in self._launchers:
+            said = self.ask("load", address=address, afresh=afresh, folders=list(folders), arch=arch)
+            self._launchers[key] = RemoteLauncher(self, said)
+        return self._launchers[key]
 
     def ask(self, do: str, buffers: Sequence[Any] = (), **fields: Any) -> dict[str, Any]:
         """The frame that ends what was asked; what the candidate asks for in between is served."""
-        if do != "forget" and self._forgotten:
-            gone, self._forgotten = self._forgotten, []
-            self.ask("forget", objects=gone)
+        gone, self._forgotten = self._forgotten, []
         with self._honest():
-            self.channel.send({"do": do, **fields}, buffers)
+            self.channel.send({"do": do, **fields} | ({"forgotten": gone} if gone else {}), buffers)
             answer, held = self.served.until_done(do)
         self._buffers = held
         if "raised" in answer:

@@ -2,6 +2,10 @@
 
 A `CudaTensor` wraps a `Distant` here, which knows sizes, strides and addresses and holds no bytes. Each operation is one question
 to the executor, by the operator's name in torch's schema.
+
+Two kinds of questions wait for no answer, because each wait costs both processes a wake-up. Views: what comes is known here, and
+they are asked for beside the next question, with the number that they get. Launches: what they raise is raised out of the next
+question that waits, as on a real GPU.
 """
 
 from __future__ import annotations
@@ -35,6 +39,9 @@ RAISED: dict[str, type[Exception]] = {
 
 
 _TOLD_LATE = ("operator", "function")
+VIEWS = {"view", "_unsafe_view", "_reshape_alias", "expand", "permute", "transpose", "t", "unsqueeze", "squeeze", "select", "slice",
+         "detach", "alias", "diagonal", "unfold"}  # fmt: skip
+"""Operators that give a view of their first argument, by numbers alone."""
 
 
 def function_called(name: str) -> Any:
@@ -52,27 +59,37 @@ class Link:
         self.tells_lines = False  # each question says which line of the launcher's asks
         self.released: list[int] = []  # handles that nobody holds any more
         self.programs: dict[bytes, int] = {}  # tile programs that the executor has
+        self._views: list[dict[str, Any]] = []  # that the executor makes before it takes the next question
+        self._numbered = 0
         self._asking = threading.RLock()
 
     def end(self, frame: dict[str, Any], buffers: Any) -> None:
         """Send the frame that ends a call. What other threads ask from here on is late: it is told, and nobody answers."""
         with self._asking:
             self.call = 0
-            self.channel.send(frame, buffers)
+            self.channel.send(frame | self._ahead(), buffers)
+
+    def view(self, **fields: Any) -> int:
+        """The number of what an operator gives that is asked for beside the next question."""
+        with self._asking:
+            self._numbered -= 1
+            self._views.append({**fields, "as": self._numbered})
+            return self._numbered
+
+    def _ahead(self) -> dict[str, Any]:
+        """What a frame says of views that were not told yet."""
+        views, self._views = self._views, []
+        return {"views": views} if views else {}
+
+    def tell(self, what: str, buffers: Any = (), **fields: Any) -> None:
+        """Ask for what has no answer. What it raises is raised out of the next question that has one."""
+        with self._asking:
+            self._send(what, buffers, {**fields, "told": True})
 
     def ask(self, what: str, buffers: Any = (), **fields: Any) -> tuple[dict[str, Any], list[bytearray]]:
         """The executor's answer. What it says was raised there is raised here: a fault of a launch, or torch's own exception."""
         with self._asking:
-            if not self.call:
-                self.channel.send({"ask": what, "call": 0, **{name: fields[name] for name in _TOLD_LATE if name in fields}})
-                raise_for_the_launcher(RuntimeError(f"{what}: the call of the launcher has returned"))
-            header = {"ask": what, "call": self.call, **fields}
-            if self.tells_lines:
-                header["at"] = launcher_line()
-            if self.released:
-                gone, self.released = self.released, []
-                header["released"] = gone
-            self.channel.send(header, buffers)
+            self._send(what, buffers, fields)
             answer, held = self.channel.receive()
         if "fault" in answer:
             raise EmulatedFault(*answer["fault"])
@@ -80,6 +97,18 @@ class Link:
             kind, said = answer["raised"]
             raise_for_the_launcher(RAISED.get(kind, RuntimeError)(said))
         return answer, held
+
+    def _send(self, what: str, buffers: Any, fields: dict[str, Any]) -> None:
+        if not self.call:
+            self.channel.send({"ask": what, "call": 0, **{name: fields[name] for name in _TOLD_LATE if name in fields}})
+            raise_for_the_launcher(RuntimeError(f"{what}: the call of the launcher has returned"))
+        header = {"ask": what, "call": self.call, **fields, **self._ahead()}
+        if self.tells_lines:
+            header["at"] = launcher_line()
+        if self.released:
+            gone, self.released = self.released, []
+            header["released"] = gone
+        self.channel.send(header, buffers)
 
 
 class Storage(torch.UntypedStorage):
@@ -115,6 +144,18 @@ class Distant:
         self.dtype = DTYPES[said["dtype"]]
         self.shape, self.strides, self.offset = torch.Size(said["size"]), tuple(said["stride"]), said["offset"]
         self.address, self.storage = said["address"], self.memory.storage(*said["storage"])
+
+    def viewed(self, number: int, like: torch.Tensor) -> Distant:
+        """The tensor of that number, which lies in this one's storage as `like` (meta) does in its own."""
+        made = Distant.__new__(Distant)
+        made.memory, made.number, made.storage, made.dtype = self.memory, number, self.storage, like.dtype
+        made.shape, made.strides, made.offset = like.shape, like.stride(), like.storage_offset()
+        made.address = self.storage.address + made.offset * like.dtype.itemsize if like.numel() else 0
+        return made
+
+    def meta(self) -> torch.Tensor:
+        """One that lies as this does, and has no bytes."""
+        return torch.empty(0, dtype=self.dtype, device="meta").set_(self.storage, self.offset, self.shape, self.strides)
 
     def __del__(self) -> None:
         self.memory.link.released.append(self.number)
@@ -211,6 +252,8 @@ class RemoteMemory:
             return self._run(function, args, kwargs, written)
 
     def _run(self, function: Any, args: tuple, kwargs: dict, written: list[tuple[int, str]]) -> Any:
+        if (seen := self._viewed(function, args, kwargs)) is not None:
+            return seen
         encoder, more, generator = self.encoder(), {}, None
         if torch.Tag.nondeterministic_seeded in function.tags:
             generator = kwargs.get("generator") or torch.default_generator
@@ -233,6 +276,18 @@ class RemoteMemory:
             with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
                 function(*args, **kwargs)
         return found[0] if len(found) == 1 else tuple(found)
+
+    def _viewed(self, function: Any, args: tuple, kwargs: dict) -> CudaTensor | None:
+        """What a view comes to, without a question; None of anything else, or of one that torch refuses."""
+        base = args[0].inner if args and type(args[0]) is CudaTensor else None
+        if type(base) is not Distant or not self.link.call or function.overloadpacket not in _VIEWS:
+            return None
+        try:
+            lying = function(base.meta(), *args[1:], **kwargs)
+            said = self._encoded(self.encoder(), args, kwargs)
+        except Exception:
+            return None
+        return CudaTensor(base.viewed(self.link.view(operator=str(function), **said), lying))  # type: ignore[arg-type]
 
     @staticmethod
     def _encoded(encoder: Encoder, args: tuple, kwargs: dict) -> dict[str, Any]:
@@ -296,6 +351,7 @@ class RemoteMemory:
         return found
 
 
+_VIEWS = {getattr(torch.ops.aten, name) for name in VIEWS}
 _NAMES = {function_called(name): name for name in CONSTRUCTED}
 
 

@@ -14,6 +14,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,6 +43,9 @@ from bitverdict.harness.emulator.remote.wire import (
 from bitverdict.harness.model.paths import is_ours
 
 MOST_TENSORS = 1 << 20  # that a candidate may hold at a time
+LARGEST_NUMBER = 1 << 62
+MOST_VIEWS = 1 << 16  # that are asked for beside one question
+WITHOUT_AN_ANSWER = ("launch",)
 MOST_LATE = 100  # questions after a return that are told
 MOST_PROGRAM = 64 << 20  # bytes of one
 READ_BY = ("a copy to the host", "tolist", "numpy", "print")
@@ -63,6 +67,7 @@ class Served:
         self.moving: list[torch.Tensor] = []  # what the last call returned that has gradients
         self._call, self._numbered = 0, 0
         self._late: list[str] = []
+        self._failed: Exception | None = None  # what nobody has been told of: it came of what had no answer
         self._at = ""  # the launcher's line of the question that is answered
 
     @contextmanager
@@ -79,7 +84,7 @@ class Served:
                 raise device.findings[before] from error
             raise
         finally:
-            self._call, self.device, self._at = 0, None, ""
+            self._call, self.device, self._at, self._failed = 0, None, "", None
         if len(device.findings) > before:
             raise device.findings[before]
 
@@ -90,6 +95,10 @@ class Served:
             if "ask" not in frame:
                 if frame.get("done") != do:
                     raise WireError(f"the end of {frame.get('done')!r:.40}, which was not asked")
+                if self._call:
+                    self._make_views(frame)
+                if self._failed is not None:
+                    raise self._failed
                 return frame, buffers
             self._answer(frame, buffers)
 
@@ -108,26 +117,44 @@ class Served:
         if self._call == 0 or frame.get("call") != self._call:
             self._refuse_late(frame)
             return
+        self._make_views(frame)
         for number in listing(frame.get("released", [])):
             self._release(number)
         self._at = text(frame.get("at", ""), 1000)
-        serve = _QUESTIONS.get(what)
-        if serve is None:
-            raise WireError(f"question {what!r}: there is none")
-        encoder = Encoder(self.said)
+        serve, told = _QUESTIONS.get(what), frame.get("told") is True
+        if serve is None or (told and what not in WITHOUT_AN_ANSWER):
+            raise WireError(f"question {what!r}: there is none{' without an answer' if told else ''}")
+        decode, encode, answer = Decoder(buffers, self.tensor), Encoder(self.said), dict[str, Any]()
+        if self._failed is None:
+            answer = self._done(lambda: serve(self, frame, decode, encode))
+        elif what == "launch":
+            self._program(frame, decode)  # a later launch names it by its number
+        if told:
+            return
+        if self._failed is not None:
+            answer, encode.buffers, self._failed = _said_of(self._failed), [], None
+        self.channel.send(answer, encode.buffers)
+
+    def _done(self, served: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What `served` gives. What it raises for the launcher is kept in `_failed` until that can be told."""
         try:
-            answer = serve(self, frame, Decoder(buffers, self.tensor), encoder)
+            return served()
         except WireError:
             raise
-        except EmulatedFault as fault:
-            details = {str(name): value for name, value in fault.details.items() if type(value) in (str, int, float, bool)}
-            answer, encoder.buffers = {"fault": [fault.outcome, fault.message, fault.location, details]}, []
         except Exception as error:
-            if not _launchers(error):
+            if not isinstance(error, EmulatedFault) and not _launchers(error):
                 self.channel.broken = f"the executor failed: {type(error).__name__}"
                 raise
-            answer, encoder.buffers = {"raised": [type(error).__name__, str(error)[:4000]]}, []
-        self.channel.send(answer, encoder.buffers)
+            self._failed = self._failed or error
+            return {}
+
+    def _make_views(self, frame: dict[str, Any]) -> None:
+        """What a frame says of views that were asked for before it, each with the number that the candidate gave it."""
+        for each in listing(frame.get("views", []), MOST_VIEWS):
+            if type(each) is not dict:
+                raise WireError("a view that is no object")
+            keep = Encoder(partial(self._keep, number=whole(each.get("as"), -LARGEST_NUMBER, -1)))
+            self._done(partial(self.operate, each, Decoder((), self.tensor), keep))
 
     def _refuse_late(self, frame: dict[str, Any]) -> None:
         what, about = text(frame.get("ask"), 40), frame.get("operator", frame.get("function"))
@@ -139,13 +166,20 @@ class Served:
         """`tensor` as the candidate is told of it."""
         number = self.numbers.get(id(tensor))
         if number is None:
-            if len(self.tensors) >= MOST_TENSORS:
-                raise WireError(f"more than {MOST_TENSORS} tensors at a time")
             self._numbered += 1
-            number = self.numbers[id(tensor)] = self._numbered
-            self.tensors[number] = tensor
-        self.told[number] += 1
+            number = self._numbered
+            self._keep(tensor, number)
+        else:
+            self.told[number] += 1
         return {"tensor": number, **_lying(tensor)} | ({"grad": True} if tensor.requires_grad else {})
+
+    def _keep(self, tensor: CudaTensor, number: int) -> None:
+        """The candidate knows `tensor` by that number now."""
+        if len(self.tensors) >= MOST_TENSORS:
+            raise WireError(f"more than {MOST_TENSORS} tensors at a time")
+        if number in self.tensors or id(tensor) in self.numbers:
+            raise WireError(f"a tensor {number} beside another")
+        self.tensors[number], self.numbers[id(tensor)], self.told[number] = tensor, number, 1
 
     def _release(self, number: Any) -> None:
         """The candidate holds the tensor once less."""
@@ -157,7 +191,7 @@ class Served:
 
     def tensor(self, said: dict[str, Any]) -> CudaTensor:
         """The tensor that the candidate names."""
-        found = self.tensors.get(whole(said["tensor"]))
+        found = self.tensors.get(whole(said["tensor"], -LARGEST_NUMBER, LARGEST_NUMBER))
         if found is None:
             raise WireError(f"no tensor {said['tensor']}")
         return found
@@ -345,6 +379,14 @@ class Metadata(SimpleNamespace):
 
     def _asdict(self) -> dict[str, Any]:
         return dict(vars(self))
+
+
+def _said_of(error: Exception) -> dict[str, Any]:
+    """What the candidate's process is told of what was raised for it."""
+    if isinstance(error, EmulatedFault):
+        details = {str(name): value for name, value in error.details.items() if type(value) in (str, int, float, bool)}
+        return {"fault": [error.outcome, error.message, error.location, details]}
+    return {"raised": [type(error).__name__, str(error)[:4000]]}
 
 
 def _lying(tensor: CudaTensor) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch
 from bitverdict.harness.emulator import Device, EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.remote.errors import CandidateGone, CandidateRaised
 from bitverdict.harness.emulator.remote.executor import Candidate, RemoteLauncher
+from bitverdict.harness.emulator.remote.served import Served
 from tests.support import remote_launchers
 from tests.support.forked_candidate import forked_candidate
 
@@ -98,6 +100,29 @@ def test_a_fault_that_the_launcher_catches_is_raised(candidate: Candidate, devic
     with pytest.raises(EmulatedFault, match="illegal address"):
         of(candidate, name)(operand(device))
     assert [fault.outcome for fault in device.findings] == ["illegal address"]
+
+
+def test_views_and_launches_are_asked_for_without_a_wait(candidate: Candidate, device: Device, monkeypatch: Any) -> None:
+    asked, answer = list[str](), Served._answer
+
+    def counted(own: Served, frame: dict[str, Any], buffers: list[bytearray]) -> None:
+        asked.append(frame["ask"] + (" told" if frame.get("told") else ""))
+        answer(own, frame, buffers)
+
+    monkeypatch.setattr(Served, "_answer", counted)
+    x = operand(device)
+    there = of(candidate, "viewed")(x)
+    here = remote_launchers.viewed(x)
+    assert (there.shape, there.stride(), there.storage_offset()) == (here.shape, here.stride(), here.storage_offset())
+    assert torch.equal(there.cpu(), here.cpu()) and torch.equal(here.cpu()[:, 0], 2 * torch.arange(3.0, 100, 10))
+    assert asked == ["construct", "operate", "launch told", "launch told", "launch told"]  # of them one `reshape` that copies
+
+
+def test_a_fault_of_a_launch_ends_what_follows_and_is_seen_at_a_read(candidate: Candidate, device: Device) -> None:
+    with pytest.raises(EmulatedFault, match="illegal address") as raised:
+        of(candidate, "goes_on")(operand(device))
+    assert "seen at the read: illegal address" in str(raised.value.__cause__)
+    assert len(device.launches) == 2 and len(device.findings) == 1  # the one that faulted, and that after it was told
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ LAUNCH: Frame = {
     "ask": "launch", "program": 0, "sent": 0, "about": {"name": "f"}, "grid": [1, 1, 1], "names": [], "values": [], "constants": {},
 }  # fmt: skip
 OPERATE: Frame = {"ask": "operate", "operator": "aten.neg.default", "args": [{"tensor": 1}], "kwargs": {}}
+VIEW: Frame = {"operator": "aten.t.default", "args": [{"tensor": 1}], "kwargs": {}, "as": -1}
 DISHONEST: dict[str, tuple[Frame, str]] = {
     "another question": ({"ask": "eval", "text": "1"}, "there is none"),
     "a question that is no text": ({"ask": 7}, "no text"),
@@ -79,6 +80,12 @@ DISHONEST: dict[str, tuple[Frame, str]] = {
     "names of no arguments": (LAUNCH | {"names": ["x"]}, "other arguments than names"),
     "a grid of two": (LAUNCH | {"grid": [1, 1]}, "no three numbers"),
     "metadata that are no identifiers": (LAUNCH | {"about": {"name": "f", "__class__": 1}}, "names that are none"),
+    "views that are no list": (OPERATE | {"views": {}}, "no list"),
+    "a view that is no object": (OPERATE | {"views": [7]}, "no object"),
+    "a view by a number of the executor's": (OPERATE | {"views": [VIEW | {"as": 1}]}, "no whole number"),
+    "two views of one number": (OPERATE | {"views": [VIEW, VIEW]}, "beside another"),
+    "a view of a tensor that is none": (OPERATE | {"views": [VIEW | {"args": [{"tensor": -9}]}]}, "no tensor -9"),
+    "a read without an answer": ({"ask": "read", "tensor": 1, "by": "numpy", "told": True}, "without an answer"),
     "the end of something else": ({"done": "load"}, "was not asked"),
     "a tensor of its own as the result": (DONE | {"result": {"tensor": 5}}, "no tensor 5"),
     "a choice of no autotuner": (DONE | {"tuned": [{"kernel": 1}]}, "no text"),
