@@ -12,8 +12,8 @@ import libcst as cst
 from bitverdict.harness.model.paths import shown
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.record import GeneratedMutant, Kind
-from bitverdict.harness.mutants.source import operators
-from bitverdict.harness.mutants.source.places import File, Function, places, reached
+from bitverdict.harness.mutants.source.operators import OPERATORS
+from bitverdict.harness.mutants.source.places import FILES_LEFT_OUT, File, Function, places, reached
 
 LONGEST = 160  # characters of a text that a person reads
 
@@ -21,7 +21,9 @@ LONGEST = 160  # characters of a text that a person reads
 def generate(kernel: Kernel) -> Iterator[GeneratedMutant]:
     """Every source mutant of `kernel`: by file, function, place in it, and operator."""
     paths = [Path(str(module.__file__)).resolve() for module in kernel.modules()]
-    files = [File(path, shown(path), path.read_text()) for path in paths]
+    files = [
+        File(path, shown(path), path.read_text()) for path in paths if not (kernel.file is None and path.stem in FILES_LEFT_OUT)
+    ]
     root = kernel.address.rpartition(":")[2] if kernel.file is not None else ""
     for function in reached(files, root):
         yield from of_function(kernel.address, function)
@@ -32,7 +34,7 @@ def of_function(kernel: str, function: Function) -> Iterator[GeneratedMutant]:
     numbers: Counter[str] = Counter()
     met: set[tuple[int, int, str]] = set()
     for place in places(function):
-        for each in operators.OPERATORS.values():
+        for each in OPERATORS.values():
             for change in each.changes(place):
                 start, end = function.file.span(change.node)
                 of = function.file.text[start:end]
@@ -55,10 +57,15 @@ def of_function(kernel: str, function: Function) -> Iterator[GeneratedMutant]:
                 numbers[each.name] += 1
 
 
+STATEMENTS = (cst.BaseSmallStatement, cst.BaseCompoundStatement, cst.Decorator)
+
+
 def _told(file: File, node: cst.CSTNode, start: int, end: int, by: str) -> tuple[str, str]:
     """The statement around `node` before and after, each on one line; of a long one what lies around the edit."""
-    around = next((each for each in (node, *file.ancestors(node)) if isinstance(each, cst.BaseSmallStatement)), node)
+    around = next((each for each in (node, *file.ancestors(node)) if isinstance(each, STATEMENTS)), node)
     first, last = file.span(around)
+    if isinstance(around, cst.BaseCompoundStatement):
+        last = file.span(around.body)[0]
     head, tail = file.text[first:start], file.text[end:last]
     if (room := LONGEST - max(end - start, len(by))) < len(head) + len(tail):
         side = max(room // 2, 20)

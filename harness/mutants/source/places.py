@@ -25,6 +25,8 @@ LEFT_OUT = (
     "device_assert",
     "print",
 )
+FILES_LEFT_OUT = ("clauses", "element_types", "features")
+"""Files of ``kernels/`` that say what is legal and what types are called."""
 JIT = ("jit", "constexpr_function")
 TESTS = ("judged", "test")
 
@@ -86,8 +88,9 @@ class File:
         return len(self._bytes[:start].decode()), len(self._bytes[:end].decode())
 
     def code(self, node: cst.CSTNode) -> str:
+        """The text of `node`, in its parentheses where it has some: a span leaves them out."""
         start, end = self.span(node)
-        return self.text[start:end]
+        return f"({self.text[start:end]})" if getattr(node, "lpar", ()) else self.text[start:end]
 
     def line(self, node: cst.CSTNode) -> int:
         return self.positions[node].start.line
@@ -184,13 +187,19 @@ class _Names(cst.CSTVisitor):
     def __init__(self) -> None:
         self.seen: dict[str, None] = {}
 
+    def visit_Call(self, node: cst.Call) -> bool:
+        return called(node) not in LEFT_OUT
+
     def visit_Name(self, node: cst.Name) -> None:
         self.seen[node.value] = None
 
 
 def places(function: Function) -> Iterator[Place]:
-    """Every node of `function` that may be edited, in the order of the text."""
+    """Every node of `function` that may be edited, in the order of the text; of its decorators the heuristics."""
     walked = _Walk(function)
+    for each in function.node.decorators:
+        if _last(each.decorator) == "heuristics":
+            each.decorator.visit(walked)
     function.node.body.visit(walked)
     yield from walked.found
 
@@ -206,6 +215,16 @@ class _Walk(cst.CSTVisitor):
             return False
         if called(node) in LEFT_OUT:
             return False
+        if isinstance(node, cst.If) and _only_raises(node):
+            return False
         if isinstance(node, cst.BaseExpression | cst.BaseStatement | cst.BaseSmallStatement):
             self.found.append(Place(node, self.function))
         return True
+
+
+def _only_raises(node: cst.If) -> bool:
+    """Whether an ``if`` is a precondition."""
+    last: cst.CSTNode = node.body.body[-1]
+    if isinstance(last, cst.SimpleStatementLine):
+        last = last.body[-1]
+    return isinstance(last, cst.Raise) and node.orelse is None
