@@ -11,6 +11,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.mutants.clauses import clause_of
 from bitverdict.harness.mutants.edited import StaleMutant, contract_of, edited_module, launching
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.launched_contract import Kept, LaunchedContract
@@ -73,7 +74,7 @@ def judged(
                 why = f"refused by the {layer}: {verdict.message}"[:LONGEST]
                 return MutantResult(mutant=mutant.id, end=End.INVALID, why=why, target=target.name, cases_run=number)
             if killed is None:
-                killed = _killed(mutant, case, target, verdict)
+                killed = _killed(mutant, case, target, verdict, clause_of(verdict, contract.expected_outcome(case, target)))
             else:
                 killed = replace(killed, also_killed_by=(*killed.also_killed_by, digest_of(case)))
             if until_first:
@@ -95,12 +96,13 @@ def judged(
 LONGEST = 300  # characters of a text of a result
 
 
-def _killed(mutant: GeneratedMutant, case: Case, target: Target, verdict: Verdict) -> MutantResult:
+def _killed(mutant: GeneratedMutant, case: Case, target: Target, verdict: Verdict, clause: str) -> MutantResult:
     return MutantResult(
         mutant=mutant.id,
         end=End.KILLED,
         killed_by=digest_of(case),
         target=target.name,
+        clause=clause,
         regime=case.regime,
         outcome=str(verdict.outcome),
         message=verdict.message[:LONGEST],
