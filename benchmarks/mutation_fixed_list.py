@@ -1,0 +1,72 @@
+"""The fixed list of mutants that the suite judges: `python -m benchmarks.mutation_fixed_list --out DIR` draws it anew, on purpose.
+
+`DIR` is that of `benchmarks.mutation_score`. Of each kernel one case is taken: the one that killed most of its mutants in a second
+of judging. Mutants that this case kills are drawn from those that were killed, operators in turn: of the tile program, which share
+one compiled kernel, and one of the source. Each is judged here once more, and how it ended is written beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from benchmarks.mutation_score import CHECKOUT, target_of
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.mutants.draw import drawn
+from bitverdict.harness.mutants.judging import KernelUnderMutation
+from bitverdict.harness.mutants.kernels import Kernel
+from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, Kind, read
+
+LIST = CHECKOUT / "tests" / "mutants" / "fixed_list.json"
+COUNT = 200
+OF_SOURCE = 1
+"""Source mutants of a kernel: each compiles anew."""
+
+
+def quickest(kernel: KernelUnderMutation, judged: Iterable[Judged]) -> Case:
+    """The required case that killed most mutants of the tile program in a second of judging them."""
+    cases = {case.key: case for case in kernel.right.required(kernel.target)}
+    kills: dict[str, list[float]] = defaultdict(list)
+    for each in judged:
+        if each.result.killed_by in cases and each.mutant.kind is Kind.PROGRAM and each.result.cases_run == 1:
+            kills[each.result.killed_by].append(each.result.seconds)
+    return cases[max(kills, key=lambda key: len(kills[key]) / (1.0 + sum(kills[key])))]
+
+
+def chosen(kernel: KernelUnderMutation, judged: list[Judged], case: Case, count: int) -> Iterator[tuple[GeneratedMutant, str]]:
+    """`count` mutants that `case` kills, each with its outcome."""
+    left = {Kind.SOURCE: OF_SOURCE, Kind.PROGRAM: count - OF_SOURCE}
+    for mutant in drawn(each.mutant for each in judged if each.result.end is End.KILLED):
+        if left[mutant.kind]:
+            result = kernel.judge(mutant, [case])
+            if result.end is End.KILLED:
+                left[mutant.kind] -= 1
+                yield mutant, result.outcome
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="directory of benchmarks.mutation_score")
+    arguments = parser.parse_args()
+    by_kernel: dict[str, list[Judged]] = defaultdict(list)
+    for each in read(arguments.out / "results.jsonl"):
+        by_kernel[each.mutant.kernel].append(each)
+    listed, begun = [], time.monotonic()
+    for place, (name, judged) in enumerate(sorted(by_kernel.items())):
+        count = (COUNT - sum(len(each["mutants"]) for each in listed)) // (len(by_kernel) - place)
+        kernel = KernelUnderMutation(Kernel(name), target_of(name))
+        case = quickest(kernel, judged)
+        found = [{"mutant": mutant.to_json(), "outcome": outcome} for mutant, outcome in chosen(kernel, judged, case, count)]
+        listed.append({"kernel": name, "target": kernel.target.name, "case": case.to_json(), "mutants": found})
+        print(f"{name}: {len(found)} of {count}, {time.monotonic() - begun:.1f} s", flush=True)
+    LIST.write_text(json.dumps(listed, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+"""The mutation score of the shipped kernels: `python -m benchmarks.mutation_score --out DIR`. `--page FILE` prints its page.
+
+Mutants of each kernel's source and of its tile programs are generated once, into `DIR/generated`, and judged in a drawn order until
+`--live` of them a kernel are live. A run that ends, by `--seconds` or otherwise, goes on with the same line. The exit status is 1
+while mutants are left. `--worth N` then judges N live mutants a kernel by every required case: it says which earn their place.
+
+`DIR/generated` may come from elsewhere: generating source mutants needs libcst, judging them does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.paths import kernels_with_a_contract
+from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.mutants.campaign import Planned, judge_all
+from bitverdict.harness.mutants.counts import CasesWorth, cases_worth, counted
+from bitverdict.harness.mutants.draw import drawn
+from bitverdict.harness.mutants.kernels import Kernel
+from bitverdict.harness.mutants.page import Campaign, page, share
+from bitverdict.harness.mutants.record import End, GeneratedMutant, MutantResult, digest_of, read
+from bitverdict.harness.session.case_line import describe
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+REASONS = CHECKOUT / "benchmarks" / "mutation_survivors.json"
+"""Survivor's id -> why it survives: written by hand, after it was looked at."""
+MACHINES = {
+    "sm_80": ("ampere_gemm", "pointer_gather_scatter_matmul", "grouped_matmul", "swiglu", "dropout"),
+    "sm_90": (
+        "hopper_matmul",
+        "fp8_blockwise_matmul",
+        "split_k_matmul",
+        "softmax",
+        "rope",
+        "attention",
+        "quantize_mxfp",
+        "matmul",
+    ),
+}
+"""Architecture -> kernels that are judged on it; every other one on sm_100."""
+LIVE = 130
+"""Live mutants a kernel: of 25 kernels more than 3,000."""
+
+
+def target_of(kernel: str) -> Target:
+    """The emulated target that the mutants of `kernel` are judged on."""
+    return target(f"emulated:{next((arch for arch, kernels in MACHINES.items() if kernel in kernels), 'sm_100')}")
+
+
+def generated(out: Path, kernel: str) -> list[GeneratedMutant]:
+    """The mutants of `kernel` in the order they are judged in; made, and kept below `out`, where they are not there yet."""
+    path = out / "generated" / f"{kernel}.jsonl"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made = path.with_suffix(".part")
+        made.write_text("".join(json.dumps(each.to_json()) + "\n" for each in all_of(kernel)))
+        made.replace(path)
+    return list(drawn(GeneratedMutant.from_json(json.loads(line)) for line in path.read_text().splitlines()))
+
+
+def all_of(kernel: str) -> Iterator[GeneratedMutant]:
+    """Every mutant of `kernel`: of its source, and of the programs that its required cases launch."""
+    from bitverdict.harness.mutants.source.generate import generate as of_source
+
+    yield from of_source(Kernel(kernel))
+
+
+def judge(arguments: argparse.Namespace) -> int:
+    """Judge what is left; 1 where mutants are left then."""
+    out, begun, new = arguments.out, time.monotonic(), 0
+    kernels = arguments.kernels or kernels_with_a_contract()
+    planned = [Planned(Kernel(kernel), target_of(kernel), generated(out, kernel), arguments.live) for kernel in kernels]
+    if arguments.generate:
+        print(f"{sum(len(each.mutants) for each in planned)} mutants of {len(planned)} kernels")
+        return 0
+    for each in judge_all(planned, out / "results.jsonl", jobs=arguments.jobs, seconds=arguments.seconds):
+        new += 1
+        if each.result.end not in (End.KILLED, End.INVALID):
+            print(f"{each.result.end}: {each.mutant.id} ({each.mutant.file}:{each.mutant.line}) {each.result.why}", flush=True)
+    if new:
+        noted(out, new)
+    if arguments.worth and not any(each.open for each in planned):
+        new += by_every_case(arguments, planned, max(0.0, arguments.seconds - (time.monotonic() - begun)))
+    found = counted(read(out / "results.jsonl"))
+    print(f"{new} judged now; of {found.live} live {found.killed} are killed: {share(found)}")
+    return int(any(each.open for each in planned))
+
+
+def by_every_case(arguments: argparse.Namespace, planned: Sequence[Planned], seconds: float) -> int:
+    """Judge the first live mutants of each kernel by all of its required cases; how many were judged now."""
+    ends = {each.mutant.id: each.result for each in read(arguments.out / "results.jsonl")}
+    sample = [
+        replace(each, mutants=[mutant for mutant in each.mutants if mutant.id in ends and ends[mutant.id].live][: arguments.worth])
+        for each in planned
+    ]
+    for each in sample:
+        each.until_first, each.live, each.counted, each.places, each.kills = False, None, 0, 0, Counter()
+    return sum(1 for _ in judge_all(sample, arguments.out / "worth.jsonl", jobs=arguments.jobs, seconds=seconds))
+
+
+def campaign(out: Path) -> Campaign:
+    """What `out` holds."""
+    judged = [each for each in read(out / "results.jsonl") if each.mutant.kernel in kernels_with_a_contract()]
+    cases, lines = {}, {}
+    for kernel in kernels_with_a_contract():
+        required = resolve(kernel).required(target_of(kernel))
+        cases[kernel] = len(required)
+        lines |= {digest_of(case): describe(case) for case in required}
+    reasons = json.loads(REASONS.read_text()) if REASONS.is_file() else {}
+    return Campaign(judged, list(runs(out)), cases, worth(out), lines, reasons)
+
+
+def worth(out: Path) -> dict[str, CasesWorth]:
+    """By kernel what its required cases are worth, of the mutants that all of them judged."""
+    found: dict[str, list[MutantResult]] = {}
+    for each in read(out / "worth.jsonl"):
+        if each.result.live:
+            found.setdefault(each.mutant.kernel, []).append(each.result)
+    return {
+        kernel: cases_worth([digest_of(case) for case in resolve(kernel).required(target_of(kernel))], results)
+        for kernel, results in sorted(found.items())
+    }
+
+
+def runs(out: Path) -> Iterator[dict[str, str]]:
+    """What was run, one a line of ``runs.jsonl``."""
+    path = out / "runs.jsonl"
+    for line in path.read_text().splitlines() if path.is_file() else ():
+        yield json.loads(line)
+
+
+def noted(out: Path, mutants: int) -> None:
+    """Add this run to ``runs.jsonl``."""
+    import triton
+
+    commit = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], cwd=CHECKOUT, capture_output=True, text=True).stdout.strip()
+    record = {
+        "date": str(date.today()),
+        "commit": commit or os.environ.get("COMMIT", "unknown"),
+        "machine": f"{os.cpu_count()} cores",
+        "triton": triton.__version__,
+        "mutants": str(mutants),
+    }
+    with (out / "runs.jsonl").open("a") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--seconds", type=float, default=float("inf"), metavar="S", help="begin no mutant after them")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="J", help="workers (default: one a core)")
+    parser.add_argument("--live", type=int, default=LIVE, metavar="N", help=f"live mutants a kernel (default: {LIVE})")
+    parser.add_argument("--kernels", nargs="*", metavar="STEM", help="default: all that have a contract")
+    parser.add_argument("--worth", type=int, default=0, metavar="N", help="mutants a kernel that every required case judges")
+    parser.add_argument("--generate", action="store_true", help="generate the mutants and judge none")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="print the page and judge none")
+    arguments = parser.parse_args()
+    if arguments.page:
+        arguments.page.write_text(page(campaign(arguments.out)))
+        return 0
+    return judge(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""Mutants of kernels, judged in warm workers until the first case that fails. What a results file holds is not judged again.
+
+A place of the worker pool stays with a kernel as long as it has mutants: its worker keeps operands, expected results and compiled
+programs of that kernel. The cases that killed most of a kernel's mutants so far come first. A worker that dies or does not end over
+a mutant has killed it; the next mutant is unaffected.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.targets import target as target_called
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.mutants.clauses import clause_of
+from bitverdict.harness.mutants.judging import KernelUnderMutation
+from bitverdict.harness.mutants.kernels import Kernel
+from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, MutantResult, append, digest_of, read
+from bitverdict.harness.workers.pool import WorkerPool
+from bitverdict.harness.workers.task import MEASURED, Task, measured
+
+FIRST = 8
+"""So many cases have `SOON` seconds together; one that does not end shows in them. The others have `LATE`."""
+SOON, LATE = 120.0, 1200.0
+ENDED_BY = (Outcome.TIMEOUT, Outcome.SEGMENTATION_FAULT, Outcome.COMPILER_ABORT, Outcome.KILLED)
+"""Ends of a worker that kill the mutant it judged."""
+
+
+@dataclass
+class Planned:
+    """Mutants of one kernel in the order of their judging, until `live` of them are live (None: all), by the required cases of its
+    contract. Not `until_first`: each by all of them."""
+
+    kernel: Kernel
+    target: Target
+    mutants: Sequence[GeneratedMutant]
+    live: int | None = None
+    until_first: bool = True
+    kills: Counter[str] = field(default_factory=Counter)
+    """Case, by its digest -> mutants that it was the first to fail."""
+    left: deque[GeneratedMutant] = field(default_factory=deque)
+    counted: int = 0
+    """Live mutants so far, and those that are being judged."""
+    places: int = 0
+    """Places of the pool that are with this kernel."""
+
+    def resume(self, done: Mapping[str, MutantResult]) -> None:
+        """Leave out what is `done`, and learn from it."""
+        self.left = deque(each for each in self.mutants if each.id not in done or done[each.id].end is End.ERROR)
+        for each in self.mutants:
+            if each.id in done:
+                self.heard(done[each.id])
+                self.counted += done[each.id].live
+
+    def heard(self, result: MutantResult) -> None:
+        if result.killed_by:
+            self.kills[result.killed_by] += 1
+
+    @property
+    def open(self) -> bool:
+        return bool(self.left) and (self.live is None or self.counted < self.live)
+
+
+def judge_all(
+    planned: Sequence[Planned],
+    out: Path,
+    *,
+    jobs: int = 1,
+    seconds: float | None = None,
+) -> Iterator[Judged]:
+    """Judge what is planned and not yet in the results file `out`; each result as it comes, after it was written there.
+
+    No mutant is begun when `seconds` are over. What ended in an error of the harness is judged again.
+    """
+    done = {each.mutant.id: each.result for each in read(out)}
+    for each in planned:
+        each.resume(done)
+    until = None if seconds is None else time.monotonic() + seconds
+    dealing = _Dealing(planned, until)
+    with WorkerPool(jobs=jobs, timeout=LATE) as pool, pool.interruptible():
+
+        def do(_: None, place: int) -> list[Judged]:
+            taken = dealing.take(place, lambda left: pool.release(left, place=place))
+            if taken is None:
+                return []
+            plan, mutant = taken
+            result = _judged(pool, place, plan, mutant)
+            dealing.over(plan, result)
+            return [Judged(mutant, result)]
+
+        while dealing.goes_on:  # again, where mutants that were out came back and were not live
+            for found in pool.spread(dealing.turns(), do):
+                for judged in found:
+                    append(out, judged)
+                    yield judged
+
+
+class _Dealing:
+    """Which mutant a place gets next. Safe for the threads of a pool."""
+
+    def __init__(self, planned: Sequence[Planned], until: float | None) -> None:
+        self.planned, self.until = planned, until
+        self.at: dict[int, Planned] = {}
+        self.lock = threading.Lock()
+
+    @property
+    def ended(self) -> bool:
+        return self.until is not None and time.monotonic() > self.until
+
+    @property
+    def goes_on(self) -> bool:
+        return not self.ended and any(each.open for each in self.planned)
+
+    def turns(self) -> Iterator[None]:
+        """One item for each mutant that may be judged: a place asks which (`take`)."""
+        while self.goes_on:
+            yield None
+
+    def take(self, place: int, leave: Callable[[Target], Any]) -> tuple[Planned, GeneratedMutant] | None:
+        """The next mutant of the kernel that `place` is with; when that is done, of the one that has most left for each place."""
+        with self.lock:
+            before = self.at.get(place)
+            plan = before
+            if plan is None or not plan.open:
+                going = [each for each in self.planned if each.open]
+                if not going or self.ended:
+                    return None
+                plan = max(going, key=lambda each: len(each.left) / (each.places + 1))
+                if before is not None:
+                    before.places -= 1
+                plan.places += 1
+                self.at[place] = plan
+            mutant = plan.left.popleft()
+            plan.counted += 1
+        if before is not None and before.target != plan.target:
+            leave(before.target)
+        return plan, mutant
+
+    def over(self, plan: Planned, result: MutantResult) -> None:
+        with self.lock:
+            plan.heard(result)
+            plan.counted -= not result.live
+
+
+def _judged(pool: WorkerPool, place: int, plan: Planned, mutant: GeneratedMutant) -> MutantResult:
+    """What came of `mutant` in the worker of `place`: by the first cases, then by the others."""
+    begun = time.perf_counter()
+    first = [case for case, _ in plan.kills.most_common()]
+    result = _asked(pool, place, plan, mutant, {"first": first, "to": FIRST if plan.until_first else None}, SOON)
+    if result.end is End.SURVIVED and plan.until_first:
+        later = _asked(pool, place, plan, mutant, {"first": first, "from": FIRST}, LATE)
+        result = replace(later, cases_run=result.cases_run + later.cases_run, why=later.why or result.why)
+    return replace(result, seconds=round(time.perf_counter() - begun, 4))
+
+
+def _asked(
+    pool: WorkerPool, place: int, plan: Planned, mutant: GeneratedMutant, cases: Mapping[str, Any], seconds: float
+) -> MutantResult:
+    given = {
+        "kernel": plan.kernel.address,
+        "like": plan.kernel.like,
+        "mutant": mutant.to_json(),
+        "cases": dict(cases),
+        "until_first": plan.until_first,
+    }
+    task = Task(function=f"{__name__}:in_worker", contract=plan.kernel.address, given=given, timeout=seconds)
+    verdict = pool.judge(task, plan.target, place=place)
+    if (found := measured(verdict)) is not None:
+        return MutantResult.from_json(found)
+    ended = MutantResult(mutant=mutant.id, end=End.ERROR, target=plan.target.name, why=verdict.message[:300])
+    if verdict.outcome in ENDED_BY:
+        return replace(ended, end=End.KILLED, outcome=str(verdict.outcome), clause=clause_of(verdict))
+    return ended
+
+
+def in_worker(target: Target, given: Mapping[str, Any]) -> Verdict:
+    """The task of a worker: the result of one mutant, judged by some of its kernel's cases."""
+    kernel, cases = _kernel(given["kernel"], given["like"], target.name)
+    asked = ordered(cases, given["cases"].get("first", ()))[given["cases"].get("from", 0) : given["cases"].get("to")]
+    result = kernel.judge(GeneratedMutant.from_json(given["mutant"]), asked, until_first=given["until_first"])
+    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: result.to_json()})
+
+
+@lru_cache(maxsize=1)
+def _kernel(address: str, like: str, target_name: str) -> tuple[KernelUnderMutation, list[Case]]:
+    """The kernel that this process judges mutants of, and its required cases."""
+    where = target_called(target_name)
+    kernel = KernelUnderMutation(Kernel(address, like), where)
+    return kernel, kernel.right.required(where)
+
+
+def ordered(cases: Iterable[Case], first: Sequence[str]) -> list[Case]:
+    """`cases`, those whose digests are in `first` before the others, in that order."""
+    place = {digest: number for number, digest in enumerate(first)}
+    return sorted(cases, key=lambda case: place.get(digest_of(case), len(place)))
