@@ -41,6 +41,7 @@ CLAUSES = {
         Outcome.MEMORY_RETURNED,
         Outcome.WORDS_CHANGED,
         Outcome.COMPUTED_ON_HOST,
+        Outcome.NOT_INVARIANT,
     ),
     "a GPU does what the emulated one does": (Outcome.BEHAVES_DIFFERENTLY,),
     REFUSAL: (Outcome.NOT_REFUSED,),
