@@ -172,7 +172,7 @@ def _operations(blocks: list[Block]) -> Iterator[Operation]:
 MOST_DEPTH = 64  # regions in one another, aliases that stand for aliases; of the compiler's programs at most 4
 MOST_EXPANDED = 1 << 16  # characters of one alias with all that it stands for
 MOST_RESULTS = 9999  # of one operation
-_OPERATION = re.compile(r'\s*(?:(%[^=]*?) = )?"([\w.\-]+)"\(([^)]*)\)(?:\[([^\]]*)\])?')
+OPERATION = re.compile(r'\s*(?:(%[^=]*?) = )?"([\w.\-]+)"\(([^)]*)\)(?:\[([^\]]*)\])?')
 _ALIAS = re.compile(r"^(#\w+) = (.*)$")
 
 
@@ -256,7 +256,7 @@ class _Reader:
     def operation(self) -> Operation:
         number, line = self.at, self.line()
         self.at += 1
-        found = _OPERATION.match(line)
+        found = OPERATION.match(line)
         if not found:
             raise ValueError(f"line {self.at} of the tile program is no operation: {line.strip()[:120]}")
         results, name, operands, successors = found.groups()

@@ -1,0 +1,61 @@
+"""The operators by the operations that they change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from bitverdict.harness.mutants.program.edits import Edit, Offer, brief
+from bitverdict.harness.mutants.program.lines import Line, line_of
+from bitverdict.harness.mutants.program.tile_program import Site
+
+Operator = Callable[[Site], Iterator[Offer]]
+_OPERATORS: dict[str, list[Operator]] = {}
+
+
+def changes(*operations: str) -> Callable[[Operator], Operator]:
+    """Register an operator of `operations`."""
+
+    def register(function: Operator) -> Operator:
+        for name in operations:
+            _OPERATORS.setdefault(name, []).append(function)
+        return function
+
+    return register
+
+
+def offer(site: Site, operator: str, family: str, edit: Edit, variant: str = "", after: str = "", *, floats: bool = False) -> Offer:
+    """What `operator` offers at `site`. `after` is what a person reads; without it the last line of the edit."""
+    if not after:
+        lines = edit.lines.get(site.op.line, ())
+        after = brief(_told(line_of(lines[-1]), lines[:-1])) if lines else "(taken out)"
+    return Offer(operator, family, variant, edit, after, floats)
+
+
+def _told(line: Line, before: tuple[str, ...]) -> Line:
+    """`line` with what the lines before it make written in the place of their values."""
+    known: dict[str, str] = {}
+    for text in before:
+        made = line_of(text)
+        given = [known.get(value, value) for value in made.operands]
+        if made.name == "arith.constant":
+            value = (made.properties or {})["value"]
+            known[made.results] = value.partition(" : ")[0].removeprefix("dense<").removesuffix(">")
+        elif made.name in _SIGNS:
+            known[made.results] = f"({given[0]} {_SIGNS[made.name]} {given[1]})"
+        else:
+            known[made.results] = f"{made.name}({', '.join(given)})"
+    return line.with_operands(tuple(known.get(value, value) for value in line.operands))
+
+
+_SIGNS = {"arith.addi": "+", "arith.subi": "-", "arith.xori": "^"}
+
+
+def offers(site: Site) -> Iterator[Offer]:
+    """All mutants of the operation at `site`, in an order that depends on nothing else."""
+    import bitverdict.harness.mutants.program.operators.every  # noqa: F401  (fills the table)
+
+    for operator in _OPERATORS.get(site.op.name, ()):
+        yield from operator(site)
+
+
+__all__ = ["Operator", "changes", "offer", "offers"]
