@@ -31,6 +31,7 @@ from bitverdict.harness.emulator.frontend.access_widths import Access, accesses,
 from bitverdict.harness.emulator.frontend.arguments import bytes_of, flatten
 from bitverdict.harness.emulator.frontend.assembly import NotAssembled, registers
 from bitverdict.harness.emulator.frontend.compiler_faults import blame
+from bitverdict.harness.emulator.frontend.edited_programs import EditedPrograms
 from bitverdict.harness.emulator.frontend.hints import hinted, untrue_arguments
 from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
 from bitverdict.harness.emulator.frontend.stop_compiler import fences_of, language_of
@@ -107,6 +108,8 @@ class LaunchOptions:
     """Gives what was allocated full of one byte: the device keeps what takes words of it that nobody wrote."""
     rewrite: Callable[[str], str] | None = None
     """Changes the text of each tile program before it is executed: a fault of the compiler's, made by a test, or a mutant."""
+    edited: EditedPrograms | None = None
+    """What is executed in the place of the programs that the compiler made: mutants."""
     step_limit: int = STEP_LIMIT
     """Operations of one program of a launch, after which it is a timeout."""
 
@@ -244,25 +247,22 @@ class Device:
         flushes = bool(getattr(metadata, "enable_reflect_ftz", True))
         encloses = bool(self.enclosed) and not self.options.dry
         reals = None if self.options.dry else self.options.real_values
+        options: dict[str, Any] = {"arch": self.arch, "fused": fused, "flushes": flushes, "encloses": encloses, "real_values": reals}
+
+        def widths(parsed: Program) -> dict[int, Access] | None:
+            if not doubted and not hinted(parsed):
+                return None
+            return accesses(parsed, self.capability, ptx_version(metadata, self.capability))
+
+        if self.options.edited is not None:
+            changed = self.options.edited.translated(text, doubted=doubted, widths=widths, **options)
+            if changed is not None:
+                return changed
         key = (text, self.arch, fused, flushes, doubted, encloses, reals)
         if key not in _translations:
             if len(_translations) >= KEPT:
                 _translations.clear()
-
             ptx = ptx_version(metadata, self.capability)
-
-            def widths(parsed: Program) -> dict[int, Access] | None:
-                if not doubted and not hinted(parsed):
-                    return None
-                return accesses(parsed, self.capability, ptx)
-
-            options: dict[str, Any] = {
-                "arch": self.arch,
-                "fused": fused,
-                "flushes": flushes,
-                "encloses": encloses,
-                "real_values": reals,
-            }
             named = kept_translations.key(text, doubted=doubted, ptx=ptx, **options)
             _translations[key] = kept_translations.kept(named, lambda: translate(text, widths=widths, **options))
         return _translations[key]
@@ -380,6 +380,8 @@ class Device:
             raise found from None
         finally:
             launch.operations = ready.counts(context.runs)
+            if self.options.edited is not None:
+                self.options.edited.operations += sum(launch.operations.values())
             launch.timeline = programs.current.state.timeline.lines()
             self._advice |= context.notes
             self._hangs |= context.reals.hangs

@@ -41,15 +41,16 @@ MOST_SECONDS = 3.0  # that a launch took which is repeated for an explanation: t
 NO_KERNEL = "no Triton kernel was launched: what was judged is no kernel, so its right words say nothing about one"
 
 
-def judge(case: Case, target: Target, contract: Contract | None = None) -> Verdict:
-    """The verdict on `case` on `target`. Raises ValueError for addresses that lead nowhere, and what a broken contract raises."""
+def judge(case: Case, target: Target, contract: Contract | None = None, *, explained: bool = True) -> Verdict:
+    """The verdict on `case` on `target`. Raises ValueError for addresses that lead nowhere, and what a broken contract raises. A
+    failure is not `explained` where nobody reads it."""
     clock = Clock()
     contract = contract if contract is not None else resolve(case.contract)
     lacking = ", ".join(sorted(str(feature) for feature in contract.requires - target.features))
     if lacking and not case.launcher:
         return replace(_not_run(f"{target.name} lacks {lacking}"), seconds=clock.seconds())
     with own_instrumentation(case.launcher or case.contract):
-        verdict = _of_its_calls(case, target, contract, clock)
+        verdict = _of_its_calls(case, target, contract, clock, explained)
     layer = verdict.details.get("layer") if verdict.outcome is Outcome.REFUSED else None
     needs_it = layer in (*COMPILER, "launcher")
     if lacking and verdict.failed and needs_it:  # a user's launcher may need what the shipped kernel does, or may not
@@ -70,21 +71,22 @@ def _undecided(why: str) -> Verdict:
     return Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.INCONCLUSIVE, basis=Basis.NOTHING, message=why)
 
 
-def _of_its_calls(case: Case, target: Target, contract: Contract, clock: Clock) -> Verdict:
+def _of_its_calls(case: Case, target: Target, contract: Contract, clock: Clock, explained: bool) -> Verdict:
     """The verdict on the one call of the case, or on both."""
     launcher = asked_launcher(case, target)
     expected_outcome = contract.expected_outcome(case, target)
     try:
         if case.calls == 1:
-            verdict = _judge(case, target, contract, launcher, expected_outcome, clock)
+            verdict = _judge(case, target, contract, launcher, expected_outcome, clock, explained)
             promises = contract.batch_invariant or contract.deterministic
             return verdict if not promises else _held_to_promises(verdict, case, target, contract, clock)
         again = CalledAgain(contract)
 
         def alone() -> Verdict:
-            return _judge(second(case), target, contract, asked_launcher(case, target, afresh=True), expected_outcome, clock)
+            afresh = asked_launcher(case, target, afresh=True)
+            return _judge(second(case), target, contract, afresh, expected_outcome, clock, explained)
 
-        return again.told(_judge(case, target, again, launcher, expected_outcome, clock), alone)
+        return again.told(_judge(case, target, again, launcher, expected_outcome, clock, explained), alone)
     except MemoryError as error:  # of the reference: a launch's own is an outcome already
         return against_fault(expected_outcome, outcome_of(error))
 
@@ -103,6 +105,7 @@ def _judge(
     launcher: Callable | Sealed | None,
     expected_outcome: ExpectedOutcome,
     clock: Clock,
+    explained: bool,
 ) -> Verdict:
     with clock.on("reference"):
         operands = {operand.name: operand for operand in contract.operands(case)}
@@ -136,7 +139,7 @@ def _judge(
             verdict = provenance.held(verdict, seen.recorded.get(provenance.RECORDED, {}))
         if case.sealed and not target.emulated:
             verdict = beside_sealed.held(verdict, seen, twin)
-        if verdict.failed:
+        if verdict.failed and explained:
             once_more = _again(case, target, contract, operands, seen, twin, clock)
             with clock.on("explanation"):
                 verdict = _explained(verdict, lambda: contract.mathematics(case, operands), expected, seen, once_more)

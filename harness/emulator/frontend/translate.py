@@ -504,22 +504,40 @@ def translate(
     program = verified(text, arch)
     accepted(text)
     check_instructions(program, arch)
-    try:
-        return _translated(
-            Translator(
-                program,
-                arch=arch,
-                fused=fused,
-                flushes=flushes,
-                accesses=widths(program),
-                encloses=encloses,
-                real_values=real_values,
-            )
+    return translated_program(
+        program,
+        arch=arch,
+        fused=fused,
+        flushes=flushes,
+        accesses=widths(program),
+        encloses=encloses,
+        real_values=real_values,
+    )
+
+
+def translated_program(
+    program: Program,
+    *,
+    arch: str,
+    fused: bool,
+    flushes: bool,
+    accesses: dict[int, Access] | None,
+    encloses: bool,
+    real_values: frozenset[str] | None,
+) -> Translated:
+    """As `translate`, of a `program` that was read and verified."""
+
+    def translator(encloses: bool) -> Translator:
+        return Translator(
+            program, arch=arch, fused=fused, flushes=flushes, accesses=accesses, encloses=encloses, real_values=real_values
         )
+
+    try:
+        return _translated(translator(encloses))
     except OpenChoice:
         if encloses:
             raise
-        return translate(text, arch=arch, fused=fused, flushes=flushes, widths=widths, encloses=True, real_values=real_values)
+        return _translated(translator(True))
 
 
 def _translated(translator: Translator) -> Translated:

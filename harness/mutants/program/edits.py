@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bitverdict.harness.emulator.frontend.edited_programs import Edited
 from bitverdict.harness.mutants.program.lines import Line
 from bitverdict.harness.mutants.program.tile_program import Site, is_tensor
 
@@ -36,15 +37,6 @@ class Offer:
     """The operation as a person reads it."""
     floats: bool = False
     """It changes arithmetic of floats: which sums are fused must be asked anew."""
-
-
-@dataclass(frozen=True)
-class Edited:
-    """The text of a mutant; `came_from` has for each line of it that of the right program."""
-
-    text: str
-    came_from: tuple[int, ...]
-    floats: bool
 
 
 def applied(offer: Offer, site: Site) -> Edited:
@@ -132,6 +124,6 @@ def brief(line: Line) -> str:
 
 
 __all__ = [
-    "NEW", "Edit", "Edited", "Offer", "applied", "brief", "constant", "dropped", "in_place", "made", "negated", "replaced_by",
+    "NEW", "Edit", "Offer", "applied", "brief", "constant", "dropped", "in_place", "made", "negated", "replaced_by",
     "shifted", "with_constant",
 ]  # fmt: skip

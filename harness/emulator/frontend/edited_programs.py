@@ -1,0 +1,73 @@
+"""Tile programs that are executed with a change, and not compiled again: mutants.
+
+What the compiler decided after the tile program (which sums are fused, how wide accesses are) is read from the right program, line by
+line. A change of floating-point arithmetic is the exception: there it is asked anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.frontend.access_widths import Access
+from bitverdict.harness.emulator.frontend.instruction_sets import check_instructions
+from bitverdict.harness.emulator.frontend.translate import Translated, translated_program
+from bitverdict.harness.emulator.frontend.verified import verified
+from bitverdict.harness.emulator.mlir_reader import Program, parse_program
+
+Widths = Callable[[Program], dict[int, Access] | None]
+
+
+@dataclass(frozen=True)
+class Edited:
+    """The text of a changed program; `came_from` has for each line of it that of the right one. `floats`: what the compiler makes
+    of sums may be something else."""
+
+    text: str
+    came_from: tuple[int, ...]
+    floats: bool = False
+
+
+class EditedPrograms:
+    """What launches execute in the place of the programs that the compiler made, as `edit` says: None for one that it leaves as it
+    is. Each is translated once."""
+
+    def __init__(self, edit: Callable[[str], Edited | None]) -> None:
+        self.edit = edit
+        self.refused = ""
+        """Why a changed program is none that the emulator executes; empty where all are."""
+        self.launched = 0
+        """Launches of a changed program."""
+        self.operations = 0
+        """Operations of all launches."""
+        self._ready: dict[tuple, Translated | None] = {}
+
+    def translated(self, text: str, *, arch: str, doubted: bool, widths: Widths, **options: Any) -> Translated | None:
+        """The change of the program `text` ready to run, None where it has none. EmulatedFault where it is no program."""
+        key = (text, arch, doubted, *options.items())
+        if key not in self._ready:
+            changed = self.edit(text)
+            try:
+                self._ready[key] = changed and self._translate(changed, text, arch, widths, options)
+            except EmulatedFault as fault:
+                self.refused = f"{fault.outcome}: {fault.message}"
+                raise
+        ready = self._ready[key]
+        self.launched += ready is not None
+        return ready
+
+    @staticmethod
+    def _translate(changed: Edited, text: str, arch: str, widths: Widths, options: dict[str, Any]) -> Translated:
+        program = verified(changed.text, arch)
+        if not changed.floats:
+            program.text = text
+            for op in program.operations():
+                op.line = changed.came_from[op.line]
+        check_instructions(program, arch)
+        right = parse_program(text) if not changed.floats else program
+        return translated_program(program, arch=arch, accesses=widths(right), **options)
+
+
+__all__ = ["Edited", "EditedPrograms"]

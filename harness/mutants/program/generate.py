@@ -1,0 +1,76 @@
+"""Mutants of the tile programs that a kernel is compiled to, in an order that depends on the programs alone.
+
+A kernel is compiled to many programs: for types, configurations, divisible sizes. A mutant is one change at one place of the source
+(`Place`), made in each of them that has the place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from bitverdict.harness.emulator.frontend.edited_programs import Edited
+from bitverdict.harness.model.paths import shown
+from bitverdict.harness.mutants.program.edits import Offer, applied, brief
+from bitverdict.harness.mutants.program.operators.table import offers
+from bitverdict.harness.mutants.program.tile_program import Place, Site, tile_program
+from bitverdict.harness.mutants.record import GeneratedMutant, Kind
+
+LONGEST = 160  # characters of a text that a person reads
+
+
+def of_programs(kernel: str, arch: str, programs: Iterable[str]) -> Iterator[GeneratedMutant]:
+    """The mutants of the tile `programs` (texts) of `kernel` for the target `arch`, each once."""
+    numbers: Counter[tuple[str, str]] = Counter()
+    met: set[tuple[Place, str, str]] = set()
+    for text in dict.fromkeys(programs):
+        for site in tile_program(text).sites.values():
+            for offer in offers(site):
+                if (site.place, offer.operator, offer.variant) in met or not site.place.line:
+                    continue
+                met.add((site.place, offer.operator, offer.variant))
+                number = numbers[site.place.function, offer.operator]
+                numbers[site.place.function, offer.operator] += 1
+                yield _mutant(kernel, arch, number, site, offer)
+
+
+def _mutant(kernel: str, arch: str, number: int, site: Site, offer: Offer) -> GeneratedMutant:
+    place = site.place
+    return GeneratedMutant(
+        id=f"{kernel}/{place.function}/{arch} {offer.operator}/{number}",
+        kernel=kernel,
+        kind=Kind.PROGRAM,
+        operator=offer.operator,
+        family=offer.family,
+        file=shown(Path(site.file)),
+        line=place.line,
+        before=brief(site.line)[:LONGEST],
+        after=offer.after[:LONGEST],
+        edit={
+            "function": place.function,
+            "line": place.line,
+            "operation": place.operation,
+            "ordinal": place.ordinal,
+            "variant": offer.variant,
+        },
+    )
+
+
+def place_of(edit: Mapping[str, Any]) -> Place:
+    """Where the edit of a mutant is made."""
+    return Place(edit["function"], edit["line"], edit["operation"], edit["ordinal"])
+
+
+def edited(mutant: GeneratedMutant, text: str) -> Edited | None:
+    """The tile program `text` with the edit of `mutant`; None where it has no such place, or the operator offers nothing there."""
+    site = tile_program(text).sites.get(place_of(mutant.edit))
+    if site is None:
+        return None
+    variant = mutant.edit["variant"]
+    found = next((each for each in offers(site) if (each.operator, each.variant) == (mutant.operator, variant)), None)
+    return found and applied(found, site)
+
+
+__all__ = ["edited", "of_programs", "place_of"]

@@ -1,0 +1,77 @@
+"""A mutant of the tile program against cases, in this process: the compiled kernels stay, what they execute is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from bitverdict.harness.emulator.frontend.edited_programs import Edited, EditedPrograms
+from bitverdict.harness.judge.devices import launched_with
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Outcome, Verdict
+from bitverdict.harness.mutants.program.generate import edited, of_programs
+from bitverdict.harness.mutants.program.right_launches import RightLaunches
+from bitverdict.harness.mutants.record import GeneratedMutant
+
+LONGER = 64  # times the operations of the right launch, after which a mutant does not end
+LEAST = 20_000  # operations that a program may execute in any case
+
+
+class ProgramMutants:
+    """The mutants of one kernel's tile programs on one emulated target. `contract` launches the right kernel, and may keep what is
+    expected of a case."""
+
+    def __init__(self, kernel: str, contract: Contract, target: Target) -> None:
+        self.kernel, self.contract, self.target = kernel, contract, target
+        self.right = RightLaunches(contract, target)
+
+    def generate(self, cases: Sequence[Case]) -> Iterator[GeneratedMutant]:
+        """The mutants of the programs that `cases` launch."""
+        programs = (text for case in cases for text in self.right.of(case).programs)
+        return of_programs(self.kernel, self.target.arch, programs)
+
+    def touched(self, mutant: GeneratedMutant, cases: Sequence[Case]) -> list[Case]:
+        """Those of `cases` that the right kernel passes, and in which a program has the place of `mutant`."""
+        known: dict[str, bool] = {}
+
+        def has(text: str) -> bool:
+            if text not in known:
+                known[text] = edited(mutant, text) is not None
+            return known[text]
+
+        return [case for case in cases if (right := self.right.of(case)).passes and any(map(has, right.programs))]
+
+    def launched(self, mutant: GeneratedMutant) -> Launched:
+        """`mutant`, ready to be launched in one case after the other."""
+        return Launched(self, mutant)
+
+
+class Launched:
+    """One mutant; each program that it changes is translated once."""
+
+    def __init__(self, of: ProgramMutants, mutant: GeneratedMutant) -> None:
+        self.of = of
+        change: Callable[[str], Edited | None] = lambda text: edited(mutant, text)
+        self.programs = EditedPrograms(change)
+
+    @property
+    def refused(self) -> str:
+        """Why the mutant is no program; empty where it is one."""
+        return self.programs.refused
+
+    def judge(self, case: Case) -> Verdict:
+        """The verdict on the mutant in `case`."""
+        limit = max(LONGER * self.of.right.of(case).operations, LEAST)
+        with launched_with(edited=self.programs, step_limit=limit):
+            return judge(case, self.of.target, self.of.contract, explained=False)
+
+
+def kills(verdict: Verdict) -> bool:
+    """Whether `verdict` tells a mutant of the tile program from the right one. A hazard that the kernel's author could not have
+    written is named as the compiler's: of a mutant of what the compiler made, that is so."""
+    return verdict.failed or verdict.outcome is Outcome.COMPILER_FAULT
+
+
+__all__ = ["Launched", "ProgramMutants", "kills"]

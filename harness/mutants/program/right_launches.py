@@ -1,0 +1,52 @@
+"""What the right kernel launches in a case: its tile programs, how long they run, and whether the case passes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bitverdict.harness.emulator.frontend.edited_programs import EditedPrograms
+from bitverdict.harness.judge.devices import launched_with
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Decision
+
+
+@dataclass(frozen=True)
+class RightLaunch:
+    """Of one case: the texts of the programs that were launched, operations of all its launches, and whether a result is expected
+    and came: only then can a mutant fail it."""
+
+    programs: tuple[str, ...]
+    operations: int
+    passes: bool
+
+
+class RightLaunches:
+    """Of one kernel on one target, each case launched once in this process."""
+
+    def __init__(self, contract: Contract, target: Target) -> None:
+        self.contract, self.target = contract, target
+        self._known: dict[str, RightLaunch] = {}
+
+    def of(self, case: Case) -> RightLaunch:
+        if case.key not in self._known:
+            self._known[case.key] = self._launched(case)
+        return self._known[case.key]
+
+    def _launched(self, case: Case) -> RightLaunch:
+        programs: list[str] = []
+
+        def note(text: str) -> None:
+            programs.append(text)
+
+        watching = EditedPrograms(note)
+        with launched_with(edited=watching):
+            verdict = judge(case, self.target, self.contract, explained=False)
+        result = self.contract.expected_outcome(case, self.target).result
+        passes = verdict.decision is Decision.PASS and result
+        return RightLaunch(tuple(dict.fromkeys(programs)), watching.operations, passes)
+
+
+__all__ = ["RightLaunch", "RightLaunches"]
