@@ -247,7 +247,13 @@ class Device:
         flushes = bool(getattr(metadata, "enable_reflect_ftz", True))
         encloses = bool(self.enclosed) and not self.options.dry
         reals = None if self.options.dry else self.options.real_values
-        options: dict[str, Any] = {"arch": self.arch, "fused": fused, "flushes": flushes, "encloses": encloses, "real_values": reals}
+        options: dict[str, Any] = {
+            "arch": self.arch,
+            "fused": fused,
+            "flushes": flushes,
+            "encloses": encloses,
+            "real_values": reals,
+        }
 
         def widths(parsed: Program) -> dict[int, Access] | None:
             if not doubted and not hinted(parsed):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
@@ -15,6 +16,7 @@ from bitverdict.harness.mutants.clauses import clause_of
 from bitverdict.harness.mutants.edited import StaleMutant, contract_of, edited_module, launching
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.launched_contract import Kept, LaunchedContract
+from bitverdict.harness.mutants.program.judging import ProgramMutants
 from bitverdict.harness.mutants.record import End, GeneratedMutant, Kind, MutantResult, digest_of
 
 
@@ -32,6 +34,9 @@ class KernelUnderMutation:
     def judge(self, mutant: GeneratedMutant, cases: Sequence[Case], *, until_first: bool = True) -> MutantResult:
         """What came of `mutant`, judged by `cases` in their order; by all of them where not `until_first`."""
         begun = time.perf_counter()
+        if mutant.kind is Kind.PROGRAM:
+            result = self.programs.judged(mutant, cases, until_first=until_first)
+            return replace(result, seconds=round(time.perf_counter() - begun, 4))
         try:
             contract = self.contract(mutant)
         except StaleMutant as error:
@@ -41,12 +46,13 @@ class KernelUnderMutation:
         result = judged(mutant, contract, self.target, cases, until_first=until_first)
         return replace(result, seconds=round(time.perf_counter() - begun, 4))
 
-    def contract(self, mutant: GeneratedMutant) -> Contract:
-        """The contract that launches `mutant`. Raises what the edited file raises where it is imported."""
-        if mutant.kind is Kind.PROGRAM:
-            from bitverdict.harness.mutants.program.launching import rewriting
+    @cached_property
+    def programs(self) -> ProgramMutants:
+        """The mutants of the tile programs that the kernel is compiled to."""
+        return ProgramMutants(self.kernel.address, LaunchedContract(self.right, self.right, self.kept), self.target)
 
-            return LaunchedContract(self.right, self.right, self.kept, lambda: rewriting(mutant))
+    def contract(self, mutant: GeneratedMutant) -> Contract:
+        """The contract that launches the source `mutant`. Raises what the edited file raises where it is imported."""
         modules = edited_module(self.kernel, mutant)
         other = contract_of(self.kernel, modules)
         return LaunchedContract(self.right, other, self.kept, lambda: launching(self.kernel, modules))

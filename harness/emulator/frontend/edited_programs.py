@@ -1,7 +1,7 @@
 """Tile programs that are executed with a change, and not compiled again: mutants.
 
-What the compiler decided after the tile program (which sums are fused, how wide accesses are) is read from the right program, line by
-line. A change of floating-point arithmetic is the exception: there it is asked anew.
+What the compiler decided after the tile program (which sums are fused, how wide accesses are) is read from the right program, line
+by line. A change of floating-point arithmetic is the exception: there it is asked anew.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class EditedPrograms:
         if key not in self._ready:
             changed = self.edit(text)
             try:
-                self._ready[key] = changed and self._translate(changed, text, arch, widths, options)
+                self._ready[key] = None if changed is None else self._translate(changed, text, arch, widths, options)
             except EmulatedFault as fault:
                 self.refused = f"{fault.outcome}: {fault.message}"
                 raise

@@ -1,6 +1,6 @@
 """A change of a tile program's text, made at one operation, and the text that it gives.
 
-An edit keeps for each line that it leaves where it stood, so that what the compiler decided about an operation holds for the mutant.
+Of each line of a mutant it is known which one of the right program it was, so that what the compiler decided about it still holds.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def constant(site: Site, kind: str, number: str, name: str = NEW) -> Line:
         value = f"dense<{number}> : {kind}"
     else:
         value = number if kind == "i1" else f"{number} : {kind}"
-    return Line(site.line.indent, name, "arith.constant", (), "", {"value": value}, None, (), kind, site.line.end or " loc(unknown)")
+    return Line(
+        site.line.indent, name, "arith.constant", (), "", {"value": value}, None, (), kind, site.line.end or " loc(unknown)"
+    )
 
 
 def made(site: Site, name: str, operation: str, operands: tuple[str, ...], kind: str, **properties: str) -> Line:
@@ -117,10 +119,12 @@ def brief(line: Line) -> str:
     shown = ", ".join(
         f"{name} = {value}" if value else name
         for name, value in given.items()
-        if name not in ("operandSegmentSizes", "resultSegmentSizes", "overflowFlags", "fastmath") and not name.startswith("allocation")
+        if name not in ("operandSegmentSizes", "resultSegmentSizes", "overflowFlags", "fastmath")
+        and not name.startswith("allocation")
     )
     head = f"{line.results} = " if line.results else ""
-    return f"{head}{line.name} {', '.join(line.operands)}{f' {{{shown}}}' if shown else ''}".rstrip()
+    operands = f" {', '.join(line.operands)}" if line.operands else ""
+    return f"{head}{line.name}{operands}{f' {{{shown}}}' if shown else ''}"
 
 
 __all__ = [

@@ -70,7 +70,7 @@ def edited(mutant: GeneratedMutant, text: str) -> Edited | None:
         return None
     variant = mutant.edit["variant"]
     found = next((each for each in offers(site) if (each.operator, each.variant) == (mutant.operator, variant)), None)
-    return found and applied(found, site)
+    return None if found is None else applied(found, site)
 
 
 __all__ = ["edited", "of_programs", "place_of"]

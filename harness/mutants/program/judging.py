@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from bitverdict.harness.emulator.frontend.edited_programs import Edited, EditedPrograms
 from bitverdict.harness.judge.devices import launched_with
@@ -10,12 +11,14 @@ from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import Outcome, Verdict
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.mutants.clauses import clause_of
 from bitverdict.harness.mutants.program.generate import edited, of_programs
 from bitverdict.harness.mutants.program.right_launches import RightLaunches
-from bitverdict.harness.mutants.record import GeneratedMutant
+from bitverdict.harness.mutants.record import End, GeneratedMutant, MutantResult, digest_of
 
 LONGER = 64  # times the operations of the right launch, after which a mutant does not end
+LONGEST = 300  # characters of a text of a result
 LEAST = 20_000  # operations that a program may execute in any case
 
 
@@ -42,6 +45,49 @@ class ProgramMutants:
             return known[text]
 
         return [case for case in cases if (right := self.right.of(case)).passes and any(map(has, right.programs))]
+
+    def judged(self, mutant: GeneratedMutant, cases: Sequence[Case], *, until_first: bool = True) -> MutantResult:
+        """What came of `mutant`, judged by those of `cases` that it touches, in their order; by all where not `until_first`."""
+        launched, touched = self.launched(mutant), self.touched(mutant, cases)
+        killed: MutantResult | None = None
+        left_open: list[str] = []
+        number = 0
+        for number, case in enumerate(touched, 1):
+            verdict = launched.judge(case)
+            if launched.refused:
+                return self._result(mutant, End.INVALID, number, why=launched.refused[:LONGEST])
+            if kills(verdict):
+                if killed is None:
+                    killed = self._killed(mutant, case, verdict)
+                else:
+                    killed = replace(killed, also_killed_by=(*killed.also_killed_by, digest_of(case)))
+                if until_first:
+                    break
+            elif verdict.decision is Decision.ERROR:
+                return self._result(mutant, End.ERROR, number, why=verdict.message[:LONGEST])
+            elif verdict.decision is not Decision.PASS:
+                left_open.append(f"{verdict.decision}: {verdict.message}"[:LONGEST])
+        if killed is not None:
+            return replace(killed, cases_run=number)
+        if not touched:
+            return self._result(mutant, End.SURVIVED, 0, why="no case that the kernel passes runs a program with this place")
+        why = f"{len(left_open)} of {number} cases decide nothing: {left_open[0]}" if left_open else ""
+        return self._result(mutant, End.SURVIVED, number, why=why)
+
+    def _result(self, mutant: GeneratedMutant, end: End, cases_run: int, why: str) -> MutantResult:
+        return MutantResult(mutant=mutant.id, end=end, why=why, target=self.target.name, cases_run=cases_run)
+
+    def _killed(self, mutant: GeneratedMutant, case: Case, verdict: Verdict) -> MutantResult:
+        return MutantResult(
+            mutant=mutant.id,
+            end=End.KILLED,
+            killed_by=digest_of(case),
+            target=self.target.name,
+            clause=clause_of(verdict),
+            regime=case.regime,
+            outcome=str(verdict.outcome),
+            message=verdict.message[:LONGEST],
+        )
 
     def launched(self, mutant: GeneratedMutant) -> Launched:
         """`mutant`, ready to be launched in one case after the other."""

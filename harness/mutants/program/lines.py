@@ -10,7 +10,7 @@ from bitverdict.harness.emulator.mlir_types import closing, split_top
 
 @dataclass(frozen=True)
 class Line:
-    """An operation without regions, or the first line of one that has some (`types` is empty then, and `end` what opens the region)."""
+    """An operation without regions, or the first line of one that has some: `types` is empty then, and `end` opens the region."""
 
     indent: str
     results: str

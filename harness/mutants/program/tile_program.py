@@ -53,9 +53,7 @@ class Site:
         """The operations that use a result of this one."""
         names = set(self.op.results)
         first, last = self.region
-        return [
-            op for name in names for op in self.program.users.get(name, ()) if first <= op.line <= last and op is not self.op
-        ]
+        return [op for name in names for op in self.program.users.get(name, ()) if first <= op.line <= last and op is not self.op]
 
     def defining(self, value: str) -> Operation | None:
         """The operation that defines `value`, as seen from here; None for an argument of a function or of a block."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 from bitverdict.harness.mutants.program.edits import Offer, dropped, in_place, negated, replaced_by, shifted, with_constant
 from bitverdict.harness.mutants.program.operators.table import changes, offer
@@ -63,7 +64,7 @@ def coordinates(site: Site) -> Iterator[Offer]:
         yield offer(site, "coordinate off by one", "descriptor", shifted(site, place), f"coordinate {number}")
     for rows in at.get("rows", ()):
         yield offer(site, "row off by one", "descriptor", shifted(site, rows))
-    for number, (one, other) in enumerate(zip(starts, starts[1:])):
+    for number, (one, other) in enumerate(pairwise(starts)):
         operands = list(site.op.operands)
         if operands[one] == operands[other]:
             continue
