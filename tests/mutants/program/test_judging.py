@@ -19,7 +19,7 @@ def under_mutation() -> KernelUnderMutation:
 
 
 def test_mutants_of_the_program_are_killed_and_leave_no_trace(under_mutation: KernelUnderMutation) -> None:
-    cases = under_mutation.right.required(under_mutation.target)[:1]
+    cases = under_mutation.right.required(under_mutation.target)[:4]
     made = list(under_mutation.programs.generate(cases))
     found = {mutant.id: under_mutation.judge(mutant, cases) for mutant in made}
     first = {mutant.operator: found[mutant.id] for mutant in reversed(made)}
@@ -27,7 +27,7 @@ def test_mutants_of_the_program_are_killed_and_leave_no_trace(under_mutation: Ke
     assert first["mask dropped"].killed_by == digest_of(cases[0]) and first["mask dropped"].clause == "accesses lie inside"
     assert (first["function dropped"].outcome, first["function dropped"].clause) == ("wrong words", "the words")
     ends = [result.end for result in found.values()]
-    assert ends.count(End.KILLED) >= 0.9 * len(ends) and End.ERROR not in ends and End.INVALID not in ends
+    assert ends.count(End.KILLED) >= 0.8 * len(ends) and End.ERROR not in ends and End.INVALID not in ends
     assert judge(cases[0], under_mutation.target).decision == "pass"
 
 
