@@ -37,6 +37,7 @@ LISTED = (  # place in POOL, batch, heads, heads of K, rows of Q, rows of K, pad
     (0, 2, 2, 2, 64, 64, 8, "largest"),
     (1, 1, 2, 1, 65, 33, 32, "planted"),
     (2, 2, 2, 2, 33, 31, 0, "wide"),
+    (1, 2, 4, 2, 3, 5, 16, "normal"),  # gradients of a batch
     (1, 1, 1, 1, 1, 1, 16, "integers"),
     (3, 1, 2, 2, 129, 65, 16, "normal"),
 )
