@@ -145,7 +145,7 @@ class MatmulContract(Contract):
             regime = strategies.cycled(regimes.REGIMES, turn)
             cases.append(self._case(target, special, sizes, regime, rng.randrange(1 << 31), schedule))
         more = self._tutorial() + self._ungrouped(target) + self._described(target)
-        return _interleaved(cases) + self._small() + more + [self._far()] + self._refused()
+        return _interleaved(cases) + self._small() + more + self._far() + self._refused()
 
     def _tutorial(self) -> list[Case]:
         """The sizes of the tutorial's own test that cost little, with each pair of types; one small configuration a pair."""
@@ -251,13 +251,22 @@ class MatmulContract(Contract):
         cases += [Case(contract=self.address, problem=saturating, config=small, regime=regime) for regime in ("wide", "planted")]
         return cases + [Case(contract=self.address, problem=problem(m=40, n=33, k=48), data_seed=1)]
 
-    def _far(self) -> Case:
-        """Rows of A, and columns of B, so far apart that offsets pass 2^31."""
+    def _far(self) -> list[Case]:
+        """Rows of A, and columns of B, so far apart that offsets pass 2^31; then steps of K in both, within one block of K."""
         from bitverdict.harness.contracts.base.single_config import far_pad
 
         m, n, k, small = 3, 3, 40, self.module.configurations("cuda")[-1]
-        views = {"a": self._view({"pad": far_pad(m, k)}), "b": self._view({"order": "column", "pad": far_pad(n, k)})}
-        return Case(contract=self.address, problem=self.module.Problem(m=m, n=n, k=k, **views), config=small, data_seed=1)
+        by_lines = {"a": {"pad": far_pad(m, k)}, "b": {"order": "column", "pad": far_pad(n, k)}}
+        by_steps = {"a": {"order": "column", "pad": far_pad(small.block_k, m)}, "b": {"pad": far_pad(small.block_k, n)}}
+        return [
+            Case(
+                contract=self.address,
+                problem=self.module.Problem(m=m, n=n, k=k, **{name: self._view(view) for name, view in views.items()}),
+                config=small,
+                data_seed=1,
+            )
+            for views in (by_lines, by_steps)
+        ]
 
     def _refused(self) -> list[Case]:
         problem = self.module.Problem
