@@ -44,11 +44,11 @@ def edited_module(kernel: Kernel, mutant: GeneratedMutant) -> dict[str, ModuleTy
             text = Path(str(module.__file__)).read_text()
             if module is target:
                 text = edited_text(text, mutant.edit)
-            made[module.__name__] = _executed(module, text, made)
+            made[module.__name__] = executed(module, text, made)
     return made
 
 
-def _executed(module: ModuleType, text: str, beside: Mapping[str, ModuleType]) -> ModuleType:
+def executed(module: ModuleType, text: str, beside: Mapping[str, ModuleType]) -> ModuleType:
     """`module` executed from `text`, where imports find the modules `beside`."""
     file = str(module.__file__)
     again = ModuleType(module.__name__, module.__doc__)

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import libcst as cst
 
@@ -38,10 +39,12 @@ def of_function(kernel: str, function: Function) -> Iterator[GeneratedMutant]:
             for change in each.changes(place):
                 start, end = function.file.span(change.node)
                 of = function.file.text[start:end]
+                by = _as_long(change.by, of)
                 if (start, end, change.by) in met or change.by == of:
                     continue
                 met.add((start, end, change.by))
-                before, after = _told(function.file, change.node, start, end, change.by)
+                around = _statement(function.file, change.node)
+                before, after = _told(function.file, around, start, end, change.by)
                 yield GeneratedMutant(
                     id=f"{kernel}/{function.name}/{each.name}/{numbers[each.name]}",
                     kernel=kernel,
@@ -52,7 +55,7 @@ def of_function(kernel: str, function: Function) -> Iterator[GeneratedMutant]:
                     line=function.file.line(change.node),
                     before=before,
                     after=after,
-                    edit={"start": start, "end": end, "of": of, "by": change.by},
+                    edit={"start": start, "end": end, "of": of, "by": by, **_where(function, around)},
                 )
                 numbers[each.name] += 1
 
@@ -60,9 +63,35 @@ def of_function(kernel: str, function: Function) -> Iterator[GeneratedMutant]:
 STATEMENTS = (cst.BaseSmallStatement, cst.BaseCompoundStatement, cst.Decorator)
 
 
-def _told(file: File, node: cst.CSTNode, start: int, end: int, by: str) -> tuple[str, str]:
-    """The statement around `node` before and after, each on one line; of a long one what lies around the edit."""
-    around = next((each for each in (node, *file.ancestors(node)) if isinstance(each, STATEMENTS)), node)
+def _statement(file: File, node: cst.CSTNode) -> cst.CSTNode:
+    """The statement around `node`; of a node of a decorator the decorator."""
+    return next((each for each in (node, *file.ancestors(node)) if isinstance(each, STATEMENTS)), node)
+
+
+def _where(function: Function, around: cst.CSTNode) -> dict[str, Any]:
+    """What tells whether a case reaches an edit: first and last lines of its statement (of a compound one of its head) and of its
+    function, and what kind of code it is."""
+    positions, node = function.file.positions, function.node
+    last = positions[around].end.line
+    if isinstance(around, cst.BaseCompoundStatement):
+        last = max(positions[around].start.line, positions[around.body].start.line - 1)
+    return {
+        "device": "constexpr" if isinstance(around, cst.Decorator) else function.device,
+        "statement": [positions[around].start.line, last],
+        "function": [positions[node].start.line, positions[node].end.line],
+    }
+
+
+def _as_long(by: str, of: str) -> str:
+    """`by` with as many line breaks as `of`, where they fit, so that the lines after it keep their numbers."""
+    missing = "\n" * (of.count("\n") - by.count("\n"))
+    if by.endswith(")"):
+        return f"{by[:-1]}{missing})"
+    return by + missing if by == "pass" else by
+
+
+def _told(file: File, around: cst.CSTNode, start: int, end: int, by: str) -> tuple[str, str]:
+    """The statement `around` an edit before and after, each on one line; of a long one what lies around the edit."""
     first, last = file.span(around)
     if isinstance(around, cst.BaseCompoundStatement):
         last = file.span(around.body)[0]

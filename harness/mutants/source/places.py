@@ -33,7 +33,8 @@ TESTS = ("judged", "test")
 
 @dataclass(eq=False)
 class Function:
-    """A function of a file. `device`: "triton" or "gluon" of code that is compiled, else "" (host)."""
+    """A function of a file. `device`: "triton" or "gluon" of code that is compiled, "constexpr" of what
+    Python executes for the compiler, "" of the host's."""
 
     name: str
     """Qualified, as in "Attention.forward"."""
@@ -106,7 +107,7 @@ def _device(node: cst.FunctionDef) -> str:
     for each in node.decorators:
         code = _dotted(each.decorator)
         if code.rpartition(".")[2] in JIT:
-            return "gluon" if "gluon" in code else "triton"
+            return "constexpr" if code.endswith("constexpr_function") else "gluon" if "gluon" in code else "triton"
     return ""
 
 

@@ -1,0 +1,154 @@
+"""What the right kernel does in a case: the lines that are executed and compiled, the tile programs, and how long that takes.
+
+Each case is launched once in a process, when it is first asked about. The kernel's modules are executed anew for that, as those of
+a mutant are, so that Triton has compiled nothing of them before.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bitverdict.harness.emulator.frontend.edited_programs import EditedPrograms
+
+from bitverdict.harness.judge.devices import launched_with
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.paths import shown
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Decision
+from bitverdict.harness.mutants.edited import contract_of, executed, launching
+from bitverdict.harness.mutants.front_end import FrontEnd, Lines, without_places
+from bitverdict.harness.mutants.kernels import Kernel
+from bitverdict.harness.mutants.launched_contract import Kept, LaunchedContract
+from bitverdict.harness.mutants.record import GeneratedMutant
+
+COMPILED_AT = 100_000  # characters of a tile program a second: what a compilation of it is reckoned to take
+
+
+@dataclass(frozen=True)
+class RightCase:
+    """Of one case: whether it passes, the tile program of each launch without its locations, operations of all launches, lines of
+    the kernel's files as reports name them, and seconds of a processor: with compilation, and of the launch alone."""
+
+    passes: bool
+    programs: tuple[str, ...]
+    operations: int
+    device: Lines
+    host: Lines
+    whole: float
+    launch: float
+
+    @property
+    def compilation(self) -> float:
+        """Seconds that a mutant's compilation is reckoned to take."""
+        return sum(map(len, set(self.programs))) / COMPILED_AT
+
+    def reaches(self, mutant: GeneratedMutant, entered: Lines) -> bool:
+        """Whether the case compiles, or executes, the statement that `mutant` edits. What stands in a function that no case has
+        entered (`entered`) may have been executed by an import: it is reached."""
+        statement, function = (
+            {(mutant.file, line) for line in range(first, last + 1)}
+            for first, last in (mutant.edit["statement"], mutant.edit["function"])
+        )
+        match mutant.edit["device"]:
+            case "triton" | "gluon":
+                return not statement.isdisjoint(self.device)
+            case "":
+                return not statement.isdisjoint(self.host) or function.isdisjoint(entered)
+        return True
+
+
+class RightCases:
+    """Of `kernel` on `target`, whose contract is `right`; `kept` holds what is expected, `front_end` what is compiled."""
+
+    def __init__(self, kernel: Kernel, right: Contract, target: Target, kept: Kept, front_end: FrontEnd) -> None:
+        self.kernel, self.right, self.target, self.kept, self.front_end = kernel, right, target, kept, front_end
+        self.entered: Lines = frozenset()
+        """Every line of the host that some case executed."""
+        self._known: dict[str, RightCase] = {}
+        self._contract: Contract | None = None
+        self._traced: set[tuple[str, int]] = set()
+
+    def __contains__(self, case: Case) -> bool:
+        return case.key in self._known
+
+    def of(self, case: Case) -> RightCase:
+        if case.key not in self._known:
+            self._known[case.key] = found = self._measured(case)
+            self.entered |= found.host
+        return self._known[case.key]
+
+    def _measured(self, case: Case) -> RightCase:
+        programs: list[str] = []
+
+        def note(text: str) -> str:
+            programs.append(text)
+            return text
+
+        counting, contract, begun = EditedPrograms(lambda text: None), self.contract, time.process_time()
+        self._traced.clear()
+        with self.front_end.recording(), launched_with(rewrite=note, edited=counting):
+            verdict = judge(case, self.target, contract, explained=False)
+        whole = time.process_time() - begun
+        return RightCase(
+            passes=verdict.decision is Decision.PASS,
+            programs=tuple(map(without_places, programs)),
+            operations=counting.operations,
+            device=_shown(self.front_end.lines[text] for text in programs if text in self.front_end.lines),
+            host=_shown([frozenset(self._traced)]),
+            whole=whole,
+            launch=sum(verdict.seconds.get(bucket, 0.0) for bucket in ("launch", "transfer")),
+        )
+
+    @property
+    def contract(self) -> Contract:
+        """The right kernel's, of modules that are executed anew."""
+        if self._contract is None:
+            modules: dict[str, Any] = {}
+            for module in self.kernel.modules():
+                modules[module.__name__] = executed(module, Path(str(module.__file__)).read_text(), modules)
+            files = frozenset(str(module.__file__) for module in modules.values())
+
+            @contextmanager
+            def around() -> Iterator[None]:
+                with launching(self.kernel, modules), self._tracing(files):
+                    yield
+
+            self._contract = LaunchedContract(self.right, contract_of(self.kernel, modules), self.kept, around)
+        return self._contract
+
+    @contextmanager
+    def _tracing(self, files: frozenset[str]) -> Iterator[None]:
+        """Note each line of `files` that Python executes."""
+        traced = self._traced
+
+        def line(frame: Any, event: str, argument: Any) -> Any:
+            traced.add((frame.f_code.co_filename, frame.f_lineno))
+            return line
+
+        def call(frame: Any, event: str, argument: Any) -> Any:
+            return line if frame.f_code.co_filename in files else None
+
+        before = sys.gettrace()
+        sys.settrace(call)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+
+def _shown(all_lines: Any) -> Lines:
+    """The lines with their files as reports name them."""
+    names: dict[str, str] = {}
+    return frozenset(
+        (names.get(file) or names.setdefault(file, shown(Path(file).resolve())), line)
+        for lines in all_lines
+        for file, line in lines
+    )

@@ -1,0 +1,180 @@
+"""A source mutant against cases, in this process.
+
+Cases that do not reach the edited statement are left out: they cannot tell. A mutant of device code is not executed where all its
+tile programs are the right kernel's. Of the cases that are known the one comes next that has killed most for what it costs, so the
+smallest and those of one compilation come together. What a mutant may take is held to what the right kernel took.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from bitverdict.harness.judge.devices import launched_with
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
+from bitverdict.harness.mutants.clauses import clause_of
+from bitverdict.harness.mutants.edited import StaleMutant, contract_of, edited_module, launching
+from bitverdict.harness.mutants.front_end import FrontEnd, without_places
+from bitverdict.harness.mutants.kernels import Kernel
+from bitverdict.harness.mutants.launched_contract import Kept, LaunchedContract
+from bitverdict.harness.mutants.record import End, GeneratedMutant, MutantResult, digest_of
+from bitverdict.harness.mutants.right_source import RightCase, RightCases
+
+LONGER = 16  # times the operations of the right launches, or its seconds of a processor, after which a mutant does not end
+LEAST_OPERATIONS, LEAST_SECONDS = 20_000, 5.0  # that it has in any case
+LONGEST = 300  # characters of a text of a result
+NOT_COMPILED = ("front end", "verifier", "ptxas")
+"""Layers that refuse a mutant before anything of it runs."""
+UNREACHED = "no case reaches the edited statement"
+SAME = "equal tile programs in all {} cases that reach it"
+
+
+class _Same(BaseException):
+    """Every tile program of the case is the right kernel's: the rest is as well."""
+
+
+class _Overdue(BaseException):
+    """The case took longer than a mutant may."""
+
+
+class SourceMutants:
+    """The source mutants of one kernel on one target; what they share in a process."""
+
+    def __init__(self, kernel: Kernel, right: Contract, target: Target, kept: Kept) -> None:
+        self.kernel, self.right, self.target, self.kept = kernel, right, target, kept
+        self.front_end = FrontEnd()
+        self.cases = RightCases(kernel, right, target, kept, self.front_end)
+
+    def judged(self, mutant: GeneratedMutant, cases: Sequence[Case], *, until_first: bool = True) -> MutantResult:
+        """What came of `mutant`, judged by those of `cases` that reach its edit: those that come first are the likeliest to fail.
+        By all of them where not `until_first`.
+
+        It is invalid where the compiler refuses it before any case has passed; a refusal after that is a failure like any other.
+        """
+        try:
+            modules = edited_module(self.kernel, mutant)
+            other = contract_of(self.kernel, modules)
+        except StaleMutant as error:
+            return self._result(mutant, End.ERROR, 0, str(error))
+        except Exception as error:  # of the edited file, where it is imported
+            return self._result(mutant, End.INVALID, 0, f"{type(error).__name__}: {error}")
+        contract = LaunchedContract(self.right, other, self.kept, lambda: launching(self.kernel, modules))
+        killed: MutantResult | None = None
+        left_open: list[str] = []
+        number = same = passed = 0
+        for case, right in self.chosen(mutant, cases):
+            number += 1
+            verdict = self._verdict(mutant, contract, case, right)
+            if verdict is None:
+                same, passed = same + 1, passed + 1
+            elif verdict.failed:
+                layer = verdict.details.get("layer", "")
+                if layer in NOT_COMPILED and not passed and contract.expected_outcome(case, self.target).result:
+                    return self._result(mutant, End.INVALID, number, f"refused by the {layer}: {verdict.message}")
+                if killed is None:
+                    killed = self._killed(mutant, case, verdict)
+                else:
+                    killed = replace(killed, also_killed_by=(*killed.also_killed_by, digest_of(case)))
+                if until_first:
+                    break
+            elif verdict.decision is Decision.ERROR:
+                return self._result(mutant, End.ERROR, number, verdict.message)
+            elif verdict.decision is Decision.PASS:
+                passed += 1
+            else:
+                left_open.append(f"{verdict.decision}: {verdict.message}")
+        if killed is not None:
+            return replace(killed, cases_run=number)
+        if number and same == number:
+            return self._result(mutant, End.EQUIVALENT, number, SAME.format(number))
+        why = f"{len(left_open)} of {number} cases decide nothing: {left_open[0]}" if left_open else "" if number else UNREACHED
+        return self._result(mutant, End.SURVIVED, number, why)
+
+    def chosen(self, mutant: GeneratedMutant, cases: Sequence[Case]) -> Iterator[tuple[Case, RightCase]]:
+        """Those of `cases` that the right kernel passes and that reach the edit, each when it is to be judged."""
+        worth = {case.key: 1 / (place + 1) for place, case in enumerate(cases)}
+        compiled: set[tuple[str, ...]] = set()
+        known = [case for case in cases if case in self.cases]
+        asked = [case for case in cases if case not in self.cases]
+
+        def cost(right: RightCase) -> float:
+            return right.launch + (0.0 if right.programs in compiled else right.compilation) + 1e-3
+
+        while known or asked:
+            if known:
+                case = max(known, key=lambda each: worth[each.key] / cost(self.cases.of(each)))
+                known.remove(case)
+            else:
+                case = asked.pop(0)
+            right = self.cases.of(case)
+            if right.passes and right.reaches(mutant, self.cases.entered):
+                compiled.add(right.programs)
+                yield case, right
+
+    def _verdict(self, mutant: GeneratedMutant, contract: Contract, case: Case, right: RightCase) -> Verdict | None:
+        """The verdict on `case`; None where all its tile programs are the right kernel's."""
+        of_device = mutant.edit["device"] in ("triton", "gluon")
+        came: list[bool] = []
+
+        def watch(text: str) -> str:
+            place = len(came)
+            came.append(place < len(right.programs) and without_places(text) == right.programs[place])
+            if of_device and len(came) == len(right.programs) and all(came):
+                raise _Same
+            return text
+
+        steps = max(LONGER * right.operations, LEAST_OPERATIONS)
+        seconds = max(LONGER * right.whole, LEAST_SECONDS)
+        try:
+            with self.front_end.reusing(), launched_with(rewrite=watch, step_limit=steps), _at_most(seconds):
+                return judge(case, self.target, contract, explained=False)
+        except _Same:
+            return None
+        except _Overdue:
+            message = f"the case took more than {seconds:.3g} s of a processor, {LONGER} times as long as the right kernel"
+            return Verdict(decision=Decision.FAIL, outcome=Outcome.TIMEOUT, message=message, basis=Basis.OBSERVED_FAULT)
+
+    def _result(self, mutant: GeneratedMutant, end: End, cases_run: int, why: str) -> MutantResult:
+        return MutantResult(mutant=mutant.id, end=end, why=why[:LONGEST], target=self.target.name, cases_run=cases_run)
+
+    def _killed(self, mutant: GeneratedMutant, case: Case, verdict: Verdict) -> MutantResult:
+        return MutantResult(
+            mutant=mutant.id,
+            end=End.KILLED,
+            killed_by=digest_of(case),
+            target=self.target.name,
+            clause=clause_of(verdict, self.right.expected_outcome(case, self.target)),
+            regime=case.regime,
+            outcome=str(verdict.outcome),
+            message=verdict.message[:LONGEST],
+        )
+
+
+@contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Raise `_Overdue` inside after so many seconds of the processor; outside a process's main thread nothing is raised."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def overdue(number: int, frame: Any) -> None:
+        raise _Overdue
+
+    before: Any = signal.signal(signal.SIGPROF, overdue)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+__all__ = ["LONGER", "SAME", "UNREACHED", "SourceMutants"]
