@@ -141,7 +141,13 @@ def key_of(module: Any, options: Any, target: Any) -> str:
     return hashlib.sha256(told.encode()).hexdigest()
 
 
-_PLACES = re.compile(r" loc\((?:[^()\"]|\"(?:[^\"\\]|\\.)*\"|\((?:[^()\"]|\"(?:[^\"\\]|\\.)*\")*\))*\)")
+def _nested(depth: int) -> str:
+    """A pattern of what stands in parentheses, with others inside it."""
+    plain = r"[^()\"]|\"(?:[^\"\\]|\\.)*\""
+    return rf"(?:{plain}|\({_nested(depth - 1)}\))*" if depth else rf"(?:{plain})*"
+
+
+_PLACES = re.compile(rf" loc\({_nested(4)}\)")
 
 
 def without_places(program: str) -> str:

@@ -18,6 +18,7 @@ from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.launched_contract import Kept, LaunchedContract
 from bitverdict.harness.mutants.program.judging import ProgramMutants
 from bitverdict.harness.mutants.record import End, GeneratedMutant, Kind, MutantResult, digest_of
+from bitverdict.harness.mutants.source_judging import NOT_COMPILED, SourceMutants
 
 
 @dataclass
@@ -37,6 +38,9 @@ class KernelUnderMutation:
         if mutant.kind is Kind.PROGRAM:
             result = self.programs.judged(mutant, cases, until_first=until_first)
             return replace(result, seconds=round(time.perf_counter() - begun, 4))
+        if self.target.emulated:
+            result = self.source.judged(mutant, cases, until_first=until_first)
+            return replace(result, seconds=round(time.perf_counter() - begun, 4))
         try:
             contract = self.contract(mutant)
         except StaleMutant as error:
@@ -51,15 +55,16 @@ class KernelUnderMutation:
         """The mutants of the tile programs that the kernel is compiled to."""
         return ProgramMutants(self.kernel.address, LaunchedContract(self.right, self.right, self.kept), self.target)
 
+    @cached_property
+    def source(self) -> SourceMutants:
+        """The mutants of the kernel's source, on an emulated target."""
+        return SourceMutants(self.kernel, self.right, self.target, self.kept)
+
     def contract(self, mutant: GeneratedMutant) -> Contract:
         """The contract that launches the source `mutant`. Raises what the edited file raises where it is imported."""
         modules = edited_module(self.kernel, mutant)
         other = contract_of(self.kernel, modules)
         return LaunchedContract(self.right, other, self.kept, lambda: launching(self.kernel, modules))
-
-
-NOT_COMPILED = ("front end", "verifier", "ptxas")
-"""Layers that refuse a mutant before anything of it runs."""
 
 
 def judged(
@@ -73,7 +78,7 @@ def judged(
     killed: MutantResult | None = None
     passed = number = 0
     for number, case in enumerate(cases, 1):
-        verdict = judge(case, target, contract)
+        verdict = judge(case, target, contract, explained=False)
         if verdict.failed:
             layer = verdict.details.get("layer", "")
             if layer in NOT_COMPILED and not passed and contract.expected_outcome(case, target).result:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from bitverdict.harness.emulator.frontend.edited_programs import EditedPrograms
-
 from bitverdict.harness.judge.devices import launched_with
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case

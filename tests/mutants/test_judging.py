@@ -19,7 +19,10 @@ SOURCE = open(softmax.__file__).read()
 
 def mutant(of: str, by: str) -> GeneratedMutant:
     start = SOURCE.index(of)
-    edit = {"start": start, "end": start + len(of), "of": of, "by": by}
+    line = SOURCE[:start].count("\n") + 1
+    device = "gluon" if line < SOURCE[: SOURCE.index("def softmax(")].count("\n") else ""
+    where = {"device": device, "statement": [line, line], "function": [line, line]}
+    edit = {"start": start, "end": start + len(of), "of": of, "by": by} | where
     told = {"operator": "by hand", "family": "", "file": "kernels/softmax.py", "line": 0, "before": of, "after": by}
     return GeneratedMutant(id=by, kernel="softmax", kind=Kind.SOURCE, edit=edit, **told)
 

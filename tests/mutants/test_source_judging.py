@@ -1,0 +1,70 @@
+"""Contract under test: a source mutant is compiled and executed only where it can differ, and never for longer than it may take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from bitverdict.harness.model.targets import target
+from bitverdict.harness.mutants import source_judging
+from bitverdict.harness.mutants.front_end import FrontEnd, without_places
+from bitverdict.harness.mutants.judging import KernelUnderMutation
+from bitverdict.harness.mutants.kernels import Kernel
+from bitverdict.harness.mutants.record import End, GeneratedMutant
+from bitverdict.harness.mutants.source.generate import generate
+
+MUTANTS = {each.id.partition("/")[2]: each for each in generate(Kernel("softmax"))}
+
+
+@pytest.fixture(scope="module")
+def under() -> Iterator[KernelUnderMutation]:
+    yield KernelUnderMutation(Kernel("softmax"), target("emulated:sm_90"))
+
+
+def edited(name: str, by: str) -> GeneratedMutant:
+    """The mutant `name` with another text."""
+    return replace(MUTANTS[name], edit={**MUTANTS[name].edit, "by": by})
+
+
+def test_equal_tile_programs_in_all_cases_are_equivalent(under: KernelUnderMutation) -> None:
+    cases = under.right.required(under.target)[:3]
+    found = under.judge(MUTANTS["softmax_kernel/cast dropped/2"], cases)  # the store converts as well
+    assert (found.end, found.why, found.cases_run) == (End.EQUIVALENT, source_judging.SAME.format(3), 3)
+    assert under.judge(MUTANTS["softmax_kernel/sign dropped/0"], cases).end is End.KILLED
+
+
+def test_a_statement_that_no_case_reaches_is_a_survivor_with_that_reason(under: KernelUnderMutation) -> None:
+    cases, mutant = under.right.required(under.target)[:1], MUTANTS["softmax/grid too small/0"]
+    reached = under.judge(mutant, cases)
+    never = replace(mutant, edit={**mutant.edit, "statement": [1, 1]})
+    found = under.judge(never, cases)
+    assert reached.end is End.KILLED
+    assert (found.end, found.why, found.cases_run) == (End.SURVIVED, source_judging.UNREACHED, 0)
+
+
+def test_a_launcher_that_does_not_end_is_killed(under: KernelUnderMutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_judging, "LEAST_SECONDS", 0.2)
+    monkeypatch.setattr(source_judging, "LONGER", 1)
+    mutant = MUTANTS["softmax/output of another type/0"]
+    found = under.judge(
+        replace(mutant, edit={**mutant.edit, "by": "[... for _ in iter(int, 1)]"}), under.right.required(under.target)[:1]
+    )
+    assert (found.end, found.outcome, found.clause) == (End.KILLED, "timeout", "the launch ends")
+
+
+def test_programs_are_compared_without_their_places() -> None:
+    lines = ["// fences before lowering: k.py:3", '"a"(%0) : () loc(#loc1)', '#loc1 = loc("k.py":3:1)']
+    program = "\n".join([*lines, '"b"() loc("x y"(callsite("f"(#l) at "g"(#m))))'])
+    assert without_places(program) == '"a"(%0) : ()\n"b"()'
+
+
+def test_nothing_of_triton_stays_changed() -> None:
+    from triton.compiler import code_generator, compiler
+
+    before = compiler.ASTSource.make_ir, code_generator.CodeGenerator.visit, compiler.compile
+    with pytest.raises(KeyError), FrontEnd().recording():
+        assert compiler.ASTSource.make_ir is not before[0]
+        raise KeyError
+    assert (compiler.ASTSource.make_ir, code_generator.CodeGenerator.visit, compiler.compile) == before
