@@ -27,6 +27,7 @@ from bitverdict.harness.judge.instrumentation import own_instrumentation
 from bitverdict.harness.judge.launch import AS_EVER, Allocations
 from bitverdict.harness.judge.missing_features import missing_feature
 from bitverdict.harness.judge.sealed import beside as beside_sealed
+from bitverdict.harness.judge.sealed.ahead import meanwhile
 from bitverdict.harness.judge.sealed.asking import Sealed, launch
 from bitverdict.harness.model.addresses import load, load_afresh, resolve
 from bitverdict.harness.model.case import Case, Operand
@@ -109,12 +110,12 @@ def _judge(
 ) -> Verdict:
     with clock.on("reference"):
         operands = {operand.name: operand for operand in contract.operands(case)}
-    seen = launch(case, target, contract, launcher, operands, clock)
+    seen, expects = _launched(case, target, contract, launcher, operands, expected_outcome, clock)
     verdict = against_fault(expected_outcome, seen) if seen.outcome is not None or not expected_outcome.result else None
     if verdict is None:
         with clock.on("reference"):
             try:
-                expected = contract.expected(case, target, operands, seen.recorded)
+                expected = expects()
             except Undecided as why:
                 return replace(_undecided(str(why)), advice=seen.advice, recorded=seen.recorded)
             contradiction = next((said for each in expected if (said := contradicted(each))), "")
@@ -146,6 +147,23 @@ def _judge(
     if verdict.failed and (said := probable_cause(verdict.outcome, verdict.location, verdict.details, seen.advice)):
         verdict = replace(verdict, details={"probable cause": said} | verdict.details)
     return replace(verdict, advice=seen.advice, recorded=seen.recorded)
+
+
+def _launched(
+    case: Case,
+    target: Target,
+    contract: Contract,
+    launcher: Callable | Sealed | None,
+    operands: dict[str, Operand],
+    expected_outcome: ExpectedOutcome,
+    clock: Clock,
+) -> tuple[Seen, Callable[[], list[ExpectedOutput]]]:
+    """What the launch came to, and what gives what is expected: of a sealed case it is computed while the executor launches."""
+    if isinstance(launcher, Sealed) and expected_outcome.result:
+        going = launcher.begin(case, target, contract, operands, clock)
+        return meanwhile(going, clock, lambda recorded: contract.expected(case, target, operands, recorded))
+    seen = launch(case, target, contract, launcher, operands, clock)
+    return seen, lambda: contract.expected(case, target, operands, seen.recorded)
 
 
 def _explained(

@@ -6,7 +6,8 @@ all that the target has (`bitverdict.reference.error_bound` has the derivation);
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,7 +32,7 @@ from bitverdict.reference.tensor_core import INSTRUCTIONS, Instruction
 
 TF32_PRODUCTS, BF16_PRODUCTS = 3, 6  # for one of fp32: tf32x3 multiplies high and low parts, bf16x6 three parts of each
 BF16X3_SHARE = 3 * 2.0**-18  # of sum |a||b|: two bf16 parts of either operand leave out 2^-18 of it, and low times low is left out
-Launched = frozenset[tuple[str, ...]]
+Launched = Set[tuple[str, ...]]
 """Matrix instructions in launched kernels: (family, kind, a, b, d), each empty where it is not known; family "fma" for none."""
 
 
@@ -60,13 +61,13 @@ def bounded_product(
     left, right = decode(fmt, a), decode(fmt, b)  # (M, K), (K, N)
     added = None if c is None else decode(FP32, c)  # (M, N)
     exact = exact_gemm(left, right, added)
+    grid = products_grid(left, right, added)  # (M, N)
     rules, terms, lost = instructions(arch, problem.dtype, launched), k, np.zeros(shape)  # lost: (M, N)
     narrow = narrowed(a, b) if problem.dtype == "fp32" and rules else None  # multiply-adds take all of an operand
     if narrow:
         in_bf16 = any("bf16" in one for one in launched)
         terms = k * (BF16_PRODUCTS if in_bf16 else TF32_PRODUCTS)
         lost = narrow.loss + (np.nan_to_num(exact.magnitude) * BF16X3_SHARE if in_bf16 else 0.0)  # (M, N)
-    grid = products_grid(left, right, added)  # (M, N)
     if atomics:  # of a grid of 2^-126 or more no partial sum is subnormal
         lost = lost + np.where(grid >= -126, 0.0, 2 * atomics * FP32.smallest_normal)  # (M, N)
     sums = accumulated_sums(
@@ -182,8 +183,27 @@ def weakest(rules: Iterable[Instruction]) -> list[Instruction]:
 
 
 def launched_instructions(recorded: Mapping) -> Launched:
-    """What a run recorded of the matrix instructions in the kernels it launched; empty where it knows nothing."""
-    return frozenset(tuple(one) for one in recorded.get("instructions", ()))
+    """What a run recorded of the matrix instructions in the kernels it launched; empty where it knows nothing. The record is asked
+    when the instructions are: the launch may go on until then."""
+    return _Recorded(recorded)
+
+
+class _Recorded(Set[tuple[str, ...]]):
+    def __init__(self, recorded: Mapping) -> None:
+        self._recorded = recorded
+
+    @cached_property
+    def _listed(self) -> frozenset[tuple[str, ...]]:
+        return frozenset(tuple(one) for one in self._recorded.get("instructions", ()))
+
+    def __contains__(self, one: object) -> bool:
+        return one in self._listed
+
+    def __iter__(self) -> Iterator[tuple[str, ...]]:
+        return iter(self._listed)
+
+    def __len__(self) -> int:
+        return len(self._listed)
 
 
 def _is(rule: Instruction, one: tuple[str, ...]) -> bool:

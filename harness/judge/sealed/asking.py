@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from bitverdict.harness.judge.deaths import of_status
 from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.judge.launch import AS_EVER, Allocations
 from bitverdict.harness.judge.launch import launch as launched_here
+from bitverdict.harness.judge.sealed.ahead import Going
 from bitverdict.harness.judge.sealed.arrays import receive, send
 from bitverdict.harness.judge.sealed.seen_as_bytes import believed
 from bitverdict.harness.model.case import Case, Operand
@@ -77,8 +78,8 @@ class NoAnswer(Exception):
 
 def asked(
     what: str, address: str, record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, afresh: bool = False, gpu: bool = False
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What the executor answers. NoAnswer where it or the candidate's process ended, or it failed."""
+) -> Callable[[], tuple[dict[str, Any], dict[str, np.ndarray]]]:
+    """Ask the executor. What comes gives its answer: NoAnswer where it or the candidate's process ended, or it failed."""
     if executor is None:
         raise UsageError(f"{address}: a sealed case is judged by a worker; leave --in-process out")
     place, _, name = address.rpartition(":")
@@ -87,10 +88,25 @@ def asked(
     try:
         number = other.candidate(address, afresh=afresh, gpu=gpu)
     except OSError:  # the executor was gone, and could not be handed one
-        raise NoAnswer(_of_the_executor(other.ended())) from None
-    gone, over = afresh, False
+        return partial(_nobody, other)
+    failed: Exception | None = None
     try:
         send(other.channel, {"asks": what, "launcher": address, "candidate": number, **record}, arrays)
+    except (WireError, TypeError, AttributeError) as error:
+        failed = error
+    return partial(_answer, other, number, afresh, failed)
+
+
+def _nobody(other: Executor) -> NoReturn:
+    raise NoAnswer(_of_the_executor(other.ended()))
+
+
+def _answer(other: Executor, number: int, afresh: bool, failed: Exception | None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What the executor says of the candidate's process `number`; `failed`: why it was not asked."""
+    gone, over = afresh, False
+    try:
+        if failed is not None:
+            raise failed
         answer, found = receive(other.channel)
         over = answer.get("over") is True
         if "failed" in answer:
@@ -102,6 +118,7 @@ def asked(
             raise NoAnswer(_of_the_candidate(seen, other.dropped(number, died=seen.details.get("died") is True)))
         return answer, found
     except ChannelClosed:
+        gone = False  # all of them end with the executor
         raise NoAnswer(_of_the_executor(other.ended())) from None
     except (WireError, TypeError, AttributeError) as error:
         raise NoAnswer(_nonsense(error)) from error
@@ -129,6 +146,19 @@ class Sealed:
         allocations: Allocations,
     ) -> Seen:
         """What `bitverdict.harness.judge.launch.launch` comes to in the executor."""
+        return self.begin(case, target, contract, operands, clock, rounded_arguments, allocations).seen()
+
+    def begin(
+        self,
+        case: Case,
+        target: Target,
+        contract: Contract,
+        operands: Mapping[str, Operand],
+        clock: Clock,
+        rounded_arguments: bool = False,
+        allocations: Allocations = AS_EVER,
+    ) -> Going:
+        """As `launch`, which goes on when this returns."""
         record = {
             "case": contract.to_launch(case).to_json(),
             "directory": os.getcwd(),
@@ -142,16 +172,22 @@ class Sealed:
             ],
         }
         codes = {name: each.codes for name, each in operands.items()}
-        try:
-            answer, arrays = asked("launch", case.launcher, record, codes, afresh=self.afresh, gpu=not target.emulated)
-            seen = believed(answer["seen"], arrays)
-            _add(clock, answer["seconds"])
-            contract.take(answer["left"])
-        except NoAnswer as end:
-            return end.seen
-        except (KeyError, TypeError, ValueError, AttributeError, WireError) as error:
-            return _nonsense(error)
-        return seen
+        answer = asked("launch", case.launcher, record, codes, afresh=self.afresh, gpu=not target.emulated)
+        return Going(partial(_seen, answer, clock, contract))
+
+
+def _seen(answer: Callable[[], tuple[dict[str, Any], dict[str, np.ndarray]]], clock: Clock, contract: Contract) -> Seen:
+    """What an executor's `answer` says of a launch."""
+    try:
+        said, arrays = answer()
+        seen = believed(said["seen"], arrays)
+        _add(clock, said["seconds"])
+        contract.take(said["left"])
+    except NoAnswer as end:
+        return end.seen
+    except (KeyError, TypeError, ValueError, AttributeError, WireError) as error:
+        return _nonsense(error)
+    return seen
 
 
 def launch(
@@ -187,7 +223,7 @@ def taken(address: str, folders: Sequence[str], fields: Sequence[Mapping[str, An
 
 def _told(address: str, record: Mapping[str, Any], what: str) -> dict[str, Any]:
     try:
-        answer, _ = asked(what, address, record, {})
+        answer, _ = asked(what, address, record, {})()
     except NoAnswer as end:
         raise UsageError(f"{address}: {end.seen.message}") from None
     if "seen" in answer:
