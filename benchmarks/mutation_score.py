@@ -1,7 +1,7 @@
 """The mutation score of the shipped kernels: `python -m benchmarks.mutation_score --out DIR`. `--page FILE` prints its page.
 
 Mutants of each kernel's source and of its tile programs are generated once, into `DIR/generated`, and judged in a drawn order until
-`--live` of them a kernel are live. A run that ends, by `--seconds` or otherwise, goes on with the same line. The exit status is 1
+so many of a kernel are live. A run that ends, by `--seconds` or otherwise, goes on with the same line. The exit status is 1
 while mutants are left. `--worth N` then judges N live mutants a kernel by every required case: it says which earn their place.
 
 `DIR/generated` may come from elsewhere: generating source mutants needs libcst, judging them does not.
@@ -24,12 +24,12 @@ from pathlib import Path
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target, target
-from bitverdict.harness.mutants.campaign import Planned, judge_all
+from bitverdict.harness.mutants.campaign import Planned, generate_programs, judge_all
 from bitverdict.harness.mutants.counts import CasesWorth, cases_worth, counted
 from bitverdict.harness.mutants.draw import drawn
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.page import Campaign, page, share
-from bitverdict.harness.mutants.record import End, GeneratedMutant, MutantResult, digest_of, read
+from bitverdict.harness.mutants.record import End, GeneratedMutant, Kind, MutantResult, digest_of, read
 from bitverdict.harness.session.case_line import describe
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -49,8 +49,8 @@ MACHINES = {
     ),
 }
 """Architecture -> kernels that are judged on it; every other one on sm_100."""
-LIVE = 130
-"""Live mutants a kernel: of 25 kernels more than 3,000."""
+PROGRAMS, SOURCES = 120, 60
+"""Live mutants of a kernel, of its tile programs and of its source: of 25 kernels together more than 3,000."""
 
 
 def target_of(kernel: str) -> Target:
@@ -58,51 +58,63 @@ def target_of(kernel: str) -> Target:
     return target(f"emulated:{next((arch for arch, kernels in MACHINES.items() if kernel in kernels), 'sm_100')}")
 
 
-def generated(out: Path, kernel: str) -> list[GeneratedMutant]:
-    """The mutants of `kernel` in the order they are judged in; made, and kept below `out`, where they are not there yet."""
-    path = out / "generated" / f"{kernel}.jsonl"
-    if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        made = path.with_suffix(".part")
-        made.write_text("".join(json.dumps(each.to_json()) + "\n" for each in all_of(kernel)))
-        made.replace(path)
-    return list(drawn(GeneratedMutant.from_json(json.loads(line)) for line in path.read_text().splitlines()))
+def generate(out: Path, kernels: Sequence[str], jobs: int) -> None:
+    """Make the files of mutants that are not there yet."""
+    (out / "generated").mkdir(parents=True, exist_ok=True)
+    for kernel in kernels:
+        if not (path := of_kind(out, kernel, Kind.SOURCE)).is_file():
+            from bitverdict.harness.mutants.source.generate import generate
+
+            path.write_text("".join(json.dumps(each.to_json()) + "\n" for each in generate(Kernel(kernel))))
+    missing = {path: kernel for kernel in kernels if not (path := of_kind(out, kernel, Kind.PROGRAM)).is_file()}
+    for path, wrong in generate_programs({path: (Kernel(each), target_of(each)) for path, each in missing.items()}, jobs=jobs):
+        if wrong:
+            raise RuntimeError(f"{path}: {wrong}")
 
 
-def all_of(kernel: str) -> Iterator[GeneratedMutant]:
-    """Every mutant of `kernel`: of its source, and of the programs that its required cases launch."""
-    from bitverdict.harness.mutants.source.generate import generate as of_source
+def of_kind(out: Path, kernel: str, kind: Kind) -> Path:
+    """The file of a kernel's mutants of one kind."""
+    return out / "generated" / f"{kernel}.{kind}.jsonl"
 
-    yield from of_source(Kernel(kernel))
+
+def planned(arguments: argparse.Namespace, kernels: Sequence[str]) -> list[Planned]:
+    """What is to be judged: of each kernel, and of each kind, so many live mutants."""
+    return [
+        Planned(Kernel(kernel), target_of(kernel), list(drawn(GeneratedMutant.from_json(json.loads(line)) for line in lines)), live)
+        for kernel in kernels
+        for kind, live in ((Kind.PROGRAM, arguments.programs), (Kind.SOURCE, arguments.sources))
+        if (lines := of_kind(arguments.out, kernel, kind).read_text().splitlines())
+    ]
 
 
 def judge(arguments: argparse.Namespace) -> int:
     """Judge what is left; 1 where mutants are left then."""
     out, begun, new = arguments.out, time.monotonic(), 0
     kernels = arguments.kernels or kernels_with_a_contract()
-    planned = [Planned(Kernel(kernel), target_of(kernel), generated(out, kernel), arguments.live) for kernel in kernels]
+    generate(out, kernels, arguments.jobs)
+    plans = planned(arguments, kernels)
     if arguments.generate:
-        print(f"{sum(len(each.mutants) for each in planned)} mutants of {len(planned)} kernels")
+        print(f"{sum(len(each.mutants) for each in plans)} mutants of {len(kernels)} kernels")
         return 0
-    for each in judge_all(planned, out / "results.jsonl", jobs=arguments.jobs, seconds=arguments.seconds):
+    for each in judge_all(plans, out / "results.jsonl", jobs=arguments.jobs, seconds=arguments.seconds):
         new += 1
         if each.result.end not in (End.KILLED, End.INVALID):
             print(f"{each.result.end}: {each.mutant.id} ({each.mutant.file}:{each.mutant.line}) {each.result.why}", flush=True)
     if new:
         noted(out, new)
-    if arguments.worth and not any(each.open for each in planned):
-        new += by_every_case(arguments, planned, max(0.0, arguments.seconds - (time.monotonic() - begun)))
+    if arguments.worth and not any(each.open for each in plans):
+        new += by_every_case(arguments, plans, max(0.0, arguments.seconds - (time.monotonic() - begun)))
     found = counted(read(out / "results.jsonl"))
     print(f"{new} judged now; of {found.live} live {found.killed} are killed: {share(found)}")
-    return int(any(each.open for each in planned))
+    return int(any(each.open for each in plans))
 
 
-def by_every_case(arguments: argparse.Namespace, planned: Sequence[Planned], seconds: float) -> int:
+def by_every_case(arguments: argparse.Namespace, plans: Sequence[Planned], seconds: float) -> int:
     """Judge the first live mutants of each kernel by all of its required cases; how many were judged now."""
     ends = {each.mutant.id: each.result for each in read(arguments.out / "results.jsonl")}
     sample = [
         replace(each, mutants=[mutant for mutant in each.mutants if mutant.id in ends and ends[mutant.id].live][: arguments.worth])
-        for each in planned
+        for each in plans
     ]
     for each in sample:
         each.until_first, each.live, each.counted, each.places, each.kills = False, None, 0, 0, Counter()
@@ -161,7 +173,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     parser.add_argument("--seconds", type=float, default=float("inf"), metavar="S", help="begin no mutant after them")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="J", help="workers (default: one a core)")
-    parser.add_argument("--live", type=int, default=LIVE, metavar="N", help=f"live mutants a kernel (default: {LIVE})")
+    parser.add_argument("--programs", type=int, default=PROGRAMS, metavar="N", help=f"live ones a kernel (default: {PROGRAMS})")
+    parser.add_argument("--sources", type=int, default=SOURCES, metavar="N", help=f"live ones a kernel (default: {SOURCES})")
     parser.add_argument("--kernels", nargs="*", metavar="STEM", help="default: all that have a contract")
     parser.add_argument("--worth", type=int, default=0, metavar="N", help="mutants a kernel that every required case judges")
     parser.add_argument("--generate", action="store_true", help="generate the mutants and judge none")

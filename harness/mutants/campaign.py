@@ -7,6 +7,7 @@ a mutant has killed it; the next mutant is unaffected.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import Counter, deque
@@ -187,6 +188,31 @@ def in_worker(target: Target, given: Mapping[str, Any]) -> Verdict:
     asked = ordered(cases, given["cases"].get("first", ()))[given["cases"].get("from", 0) : given["cases"].get("to")]
     result = kernel.judge(GeneratedMutant.from_json(given["mutant"]), asked, until_first=given["until_first"])
     return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: result.to_json()})
+
+
+def generate_programs(planned: Mapping[Path, tuple[Kernel, Target]], *, jobs: int = 1) -> Iterator[tuple[Path, str]]:
+    """Write the mutants of each kernel's tile programs, those that its required cases launch, to the file beside it, one a line.
+    (file, what went wrong, if anything) as they come."""
+    with WorkerPool(jobs=jobs, timeout=LATE) as pool, pool.interruptible():
+
+        def do(item: tuple[Path, tuple[Kernel, Target]], place: int) -> tuple[Path, str]:
+            path, (kernel, where) = item
+            given = {"kernel": kernel.address, "like": kernel.like, "file": str(path)}
+            task = Task(function=f"{__name__}:programs_in_worker", contract=kernel.address, given=given)
+            verdict = pool.judge(task, where, place=place)
+            return path, "" if verdict.outcome is Outcome.PASS else f"{verdict.outcome}: {verdict.message}"
+
+        yield from pool.spread(planned.items(), do)
+
+
+def programs_in_worker(target: Target, given: Mapping[str, Any]) -> Verdict:
+    """The task of a worker: the mutants of a kernel's tile programs, written to a file."""
+    kernel, cases = _kernel(given["kernel"], given["like"], target.name)
+    path = Path(given["file"])
+    part = path.with_suffix(".part")
+    part.write_text("".join(json.dumps(each.to_json()) + "\n" for each in kernel.programs.generate(cases)))
+    part.replace(path)
+    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS)
 
 
 @lru_cache(maxsize=1)
