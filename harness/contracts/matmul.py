@@ -256,8 +256,11 @@ class MatmulContract(Contract):
         from bitverdict.harness.contracts.base.single_config import far_pad
 
         m, n, k, small = 3, 3, 40, self.module.configurations("cuda")[-1]
-        by_lines = {"a": {"pad": far_pad(m, k)}, "b": {"order": "column", "pad": far_pad(n, k)}}
-        by_steps = {"a": {"order": "column", "pad": far_pad(small.block_k, m)}, "b": {"pad": far_pad(small.block_k, n)}}
+        by_lines: dict[str, dict] = {"a": {"pad": far_pad(m, k)}, "b": {"order": "column", "pad": far_pad(n, k)}}
+        by_steps: dict[str, dict] = {
+            "a": {"order": "column", "pad": far_pad(small.block_k, m)},
+            "b": {"pad": far_pad(small.block_k, n)},
+        }
         return [
             Case(
                 contract=self.address,
