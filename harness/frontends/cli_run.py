@@ -21,11 +21,13 @@ from bitverdict.harness.model.targets import Target, target, targets
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.session import bugs, resume, secret_draws, tables, tally
 from bitverdict.harness.session.case_source import CaseSource
+from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import PROFILES
 from bitverdict.harness.session.result_files import FREE, Records
 from bitverdict.harness.session.secret_draws import Secret
 from bitverdict.harness.session.selection import Selection
 from bitverdict.harness.session.session import Session
+from bitverdict.harness.session.told_apart import CertificateLines
 from bitverdict.harness.workers.forkserver import collect_again
 from bitverdict.harness.workers.pool import WorkerPool
 
@@ -95,6 +97,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--no-real-values", action="store_true", help="judge a launcher by its words alone: sooner, and blind to what a bound hides"
     )
     parser.add_argument(
+        "--certificate",
+        nargs="?",
+        const="contracts",
+        choices=("contracts", "cases"),
+        default="",
+        help="what passing cases could have told apart: a line for each contract, or for each case too (docs/judging.md)",
+    )
+    parser.add_argument(
         "--shrink-seconds", type=float, default=None, metavar="SECONDS", help="time to shrink one bug; 0: store it as it came"
     )
     parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="every verdict as a line of JSON, then a summary")
@@ -161,7 +171,9 @@ def run(arguments: argparse.Namespace) -> int:
     cancels_from_here()
     timeout = profile.case_seconds if arguments.timeout is None else arguments.timeout
     with WorkerPool(jobs=arguments.jobs or len(os.sched_getaffinity(0)), timeout=timeout, journal=journal) as pool:
-        watching = (Showing(shown), records)
+        watching: list[Observer] = [Showing(shown), records]
+        if arguments.certificate == "cases":
+            watching.append(CertificateLines(lambda line: shown.print(line, markup=False, soft_wrap=True)))
         session = Session(pool, profile, max_cases=arguments.max_cases, past=past, observers=watching, until_failure=arguments.x)
         session.run(case_sources)
         counted = session.tally
@@ -257,15 +269,22 @@ def checked(arguments: argparse.Namespace) -> list[CaseSource]:
             here = ", ".join(f"{machine.name} ({machine.arch})" for machine in targets() if not machine.emulated) or "none"
             raise UsageError(f"--arch {arguments.arch}: no GPU of architecture {arguments.arch!r} is visible; GPUs here: {here}")
     real_values = not arguments.no_real_values
+    certificate = bool(arguments.certificate)
     tuning = "first" if arguments.first_configuration else ""
     if arguments.case and len(addresses) != 1:
         raise UsageError(f"--case {arguments.case!r}: has the fields of one kernel; name it, for example: run matmul --case ...")
+
+    def plain(address: str, machine: Target) -> CaseSource:
+        return CaseSource(address, machine, launcher=arguments.launcher, sealed=arguments.sealed)
+
     case_sources = [
         replace(
-            source_of(tests[address], machine, sealed=arguments.sealed), seed=arguments.seed, tuning=tuning, real_values=real_values
+            source_of(tests[address], machine, sealed=arguments.sealed) if address in tests else plain(address, machine),
+            seed=arguments.seed,
+            tuning=tuning,
+            real_values=real_values,
+            certificate=certificate,
         )
-        if address in tests
-        else CaseSource(address, machine, arguments.seed, arguments.launcher, tuning, real_values, sealed=arguments.sealed)
         for address in addresses
         for machine in machines
     ]

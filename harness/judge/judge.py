@@ -14,6 +14,7 @@ from dataclasses import replace
 from bitverdict.harness.judge import provenance
 from bitverdict.harness.judge.beside_emulated import Beside, beside, emulated_like, held_to_emulated, told_beside
 from bitverdict.harness.judge.called_again import CalledAgain, second
+from bitverdict.harness.judge.certificate.certify import certified
 from bitverdict.harness.judge.classify import Seen, for_the_launcher, outcome_of
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.compare import Comparison, compare, contradicted, with_enclosed
@@ -140,6 +141,10 @@ def _judge(
             verdict = provenance.held(verdict, seen.recorded.get(provenance.RECORDED, {}))
         if case.sealed and not target.emulated:
             verdict = beside_sealed.held(verdict, seen, twin)
+        if verdict.outcome is Outcome.PASS and explained:
+            by_real = frozenset(each.name for each in expected if each.exact is not None and each.name in seen.real_values)
+            with clock.on("certificate"):
+                verdict = certified(verdict, contract, case, target, operands, seen.recorded, expected, by_real)
         if verdict.failed and explained:
             once_more = _again(case, target, contract, operands, seen, twin, clock)
             with clock.on("explanation"):

@@ -27,6 +27,7 @@ class Case:
     `indices` are operands of row numbers, each written out; an operand that it does not name is drawn from regime and `data_seed`.
     `search_path`: folders in which the files of a user's repository find each other's modules, before all others.
     `real_values`: whether an emulated launch also computes without rounding, where the contract wants it (`Contract.declared`).
+    `certificate`: whether a case that passes says what it could have told apart (`bitverdict.harness.model.certificate`).
     `sealed`: the launcher's file is imported by a process of its own alone, which shares nothing with the judge but bytes.
     """
 
@@ -42,6 +43,7 @@ class Case:
     indices: Indices = ()
     real_values: bool = True
     sealed: bool = False
+    certificate: bool = False
     search_path: tuple[str, ...] = ()
 
     @property
@@ -69,11 +71,12 @@ class Case:
 
     @property
     def key(self) -> str:
-        """Canonical text: equal for equal cases, stable over processes."""
-        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        """Canonical text: equal for equal cases, stable over processes. A case that has a certificate made is no other one."""
+        record = {name: value for name, value in self.to_json().items() if name != "certificate"}
+        return json.dumps(record, sort_keys=True, separators=(",", ":"))
 
 
-_PLAIN: dict[str, Any] = {"tuning": "", "calls": 1, "real_values": True, "sealed": False}
+_PLAIN: dict[str, Any] = {"tuning": "", "calls": 1, "real_values": True, "sealed": False, "certificate": False}
 """Fields of a case that its record leaves out where they say nothing."""
 
 

@@ -117,6 +117,7 @@ class Verdict:
     details: dict = field(default_factory=dict)
     advice: tuple[str, ...] = ()
     seconds: dict = field(default_factory=dict)
+    certificate: dict = field(default_factory=dict)  # `harness.model.certificate.Certificate`, where it is asked
     recorded: dict = field(default_factory=dict)  # what only the run knew: the autotuner's winner, digests, instructions seen
 
     @property

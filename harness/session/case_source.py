@@ -15,6 +15,7 @@ from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bitverdict.harness.judge.certificate.telling import telling
 from bitverdict.harness.judge.first_launch import Shown
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
@@ -45,6 +46,7 @@ class CaseSource:
     launcher: str = ""
     tuning: str = ""  # what autotuners take in every case; "": in each case another configuration, and the tuning runs in one
     real_values: bool = True  # whether launches may compute without rounding too
+    certificate: bool = False  # whether cases say what they could have told apart
     shown: Shown | None = None  # what a first launch showed of the launcher
     search_path: tuple[str, ...] = ()  # folders in which the launcher's file finds its modules
     only: tuple[Case, ...] | None = None  # these cases, and no others
@@ -107,7 +109,7 @@ class CaseSource:
 
     def _required(self, *, whole: bool) -> list[Case]:
         first = self.contract.whole(self.target) if whole else []
-        cases = self._once([*first, *self.contract.required(self.target)])
+        cases = self._once([*first, *self.contract.required(self.target)], strengthened=True)
         if not self.launcher:
             return self._tuned(self._called(cases))
         if self.shown is not None and self.shown.tile is not None:
@@ -188,6 +190,8 @@ class CaseSource:
             case = replace(case, contract=self.address)
         if not self.real_values:
             case = replace(case, real_values=False)
+        if self.certificate:
+            case = replace(case, certificate=True)
         if self.sealed:
             case = replace(case, sealed=True)
         if not self.launcher:
@@ -198,8 +202,14 @@ class CaseSource:
         expected_outcome = self.contract.expected_outcome(asked, self.target) if asked is not None else None
         return asked if expected_outcome is not None and (expected_outcome.result or expected_outcome.any_refusal) else None
 
-    def _once(self, cases: list[Case], *, prepared: bool = False) -> list[Case]:
+    def strengthened(self, case: Case | None) -> Case | None:
+        """`case`, fed by another seed where it would tell nothing apart by chance; None for None."""
+        return telling(case, self.contract, self.target) if case is not None else None
+
+    def _once(self, cases: list[Case], *, prepared: bool = False, strengthened: bool = False) -> list[Case]:
         ready = cases if prepared else [done for case in cases if (done := self.prepared(case)) is not None]
+        if strengthened:
+            ready = [telling(case, self.contract, self.target) for case in ready]
         return list({case.key: case for case in ready}.values())
 
 
@@ -269,7 +279,7 @@ def walk(
     @hypothesis.seed(derived_seed(base, source.address, source.drawn_as))
     @hypothesis.given(case=source.contract.cases(source.target))
     def each(case: Case) -> None:
-        asked = source.prepared(case)
+        asked = source.strengthened(source.prepared(case))
         ready = source.seeded(asked) if asked is not None else None
         if ready is not None and source.is_kept(ready):
             _choices[source.target.name, ready.key] = current_build_context().data.choices

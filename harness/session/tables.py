@@ -141,8 +141,17 @@ def time_line(tally: Tally) -> str:
 def show(shown: Console, tally: Tally, *, coverage: bool = False, whole: bool = False) -> None:
     """The table, and the lines below it to the last one. `whole`: a table that is not folded."""
     shown.print(table(tally, whole=whole))
+    if tally.told_apart.places:
+        shown.print(tally.told_apart.table())
     folded = [f"a line a contract; -v for {len(tally.rows)} lines"] if is_folded(tally) and not whole else []
-    for line in (*folded, *LEGEND, *not_run_lines(tally), *tally.scope.lines(), *tally.completeness.lines()):
+    for line in (
+        *folded,
+        *LEGEND,
+        *not_run_lines(tally),
+        *tally.scope.lines(),
+        *tally.completeness.lines(),
+        *tally.told_apart.lines(),
+    ):
         shown.print(line, markup=False, style="dim", soft_wrap=True)
     if coverage:
         shown.print("\n".join(coverage_lines(tally)), markup=False)

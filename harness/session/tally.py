@@ -16,6 +16,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session.completeness import Completeness
 from bitverdict.harness.session.scope import Scope
+from bitverdict.harness.session.told_apart import ToldApart
 
 MOST_INCONCLUSIVE = 0.05  # of the cases of one contract on one target that ran; beyond it they have not been judged
 OWN_BUCKETS = (
@@ -81,6 +82,7 @@ class Tally:
     left_out: Counter = field(default_factory=Counter)  # contract, target and why -> cases that a run did not go on to
     scope: Scope = field(default_factory=Scope)
     completeness: Completeness = field(default_factory=Completeness)
+    told_apart: ToldApart = field(default_factory=ToldApart)
     errors: Counter = field(default_factory=Counter)  # message and place of each error -> cases
     cancelled: bool = False
     stopped: str = ""  # by what, where the machine did not let the run go on
@@ -98,6 +100,7 @@ class Tally:
             return
         self.scope.count(case, contract, target, verdict)
         self.completeness.count(case, contract, target, verdict)
+        self.told_apart.count(contract, target, verdict)
         dtype = str(classes.get("dtype", ""))
         row = self.rows.setdefault((contract, target, dtype), Row(contract, target, dtype))
         row.decisions[verdict.decision] += 1
@@ -212,6 +215,7 @@ class Tally:
             "cancelled": dict(self.left_out),
             "scope": self.scope.to_json(),
             "completeness": self.completeness.to_json(),
+            "told_apart": self.told_apart.to_json(),
         }
 
 

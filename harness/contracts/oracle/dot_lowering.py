@@ -9,38 +9,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 
 import numpy as np
 
 from bitverdict.harness.model.architectures import architecture
-from bitverdict.reference.fused_multiply_add import chain
 from bitverdict.reference.k_order import instruction_order
-from bitverdict.reference.tensor_core import Instruction, instruction, product
+from bitverdict.reference.tensor_core import Instruction, instruction
+from bitverdict.reference.tensor_core.asked import Asked, answered, answering
 
 BITS = {"fp16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "int8": 8, "fp32": 32}
 _NEVER_SATURATES = 1 << 17  # products of at most 2^14 each: fewer than this stay within int32
 FMA = "fma"
 
 Model = Callable[[Instruction, np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
-_model: ContextVar[Model] = ContextVar("model", default=product)
 
 
 @contextmanager
 def mutated_model(model: Model) -> Iterator[None]:
-    """While entered, accumulator words are `model`'s: how many words a wrong constant would change is what agreement is worth."""
-    token = _model.set(model)
-    try:
+    """While entered, accumulator words of products without scales are `model`'s: how many words a wrong constant would change is
+    what agreement is worth."""
+
+    def words(asked: Asked) -> np.ndarray:
+        if asked.rule is None or asked.a_scales is not None:
+            return asked.words()
+        return model(asked.rule, asked.a, asked.b, asked.c)
+
+    with answering(words):
         yield
-    finally:
-        _model.reset(token)
 
 
 def chained_product(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
-    """Words of A B + C as `bitverdict.reference.tensor_core.product` gives them, or as the moved model does where one is
-    entered."""
-    return _model.get()(rule, np.ascontiguousarray(a), np.ascontiguousarray(b), c)
+    """Words of A B + C as `bitverdict.reference.tensor_core.product` gives them, or as the model does that is entered."""
+    return answered(Asked(rule=rule, a=np.ascontiguousarray(a), b=np.ascontiguousarray(b), c=c))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +117,7 @@ def accumulator_words(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     k = a.shape[1]
     if plan.family == FMA:
         tail = 1 if k % plan.block_k else 0
-        return chain(np.pad(a, ((0, 0), (0, tail))), np.pad(b, ((0, tail), (0, 0))))
+        return answered(Asked(rule=None, a=np.pad(a, ((0, 0), (0, tail))), b=np.pad(b, ((0, tail), (0, 0)))))
     rule = plan.rule
     assert rule is not None
     if plan.dtype == "int8" and plan.family == "mma.sync" and k >= _NEVER_SATURATES:

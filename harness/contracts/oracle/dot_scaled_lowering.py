@@ -15,7 +15,8 @@ from bitverdict.harness.contracts.oracle.dot_lowering import chained_product, wo
 from bitverdict.harness.model.architectures import architecture
 from bitverdict.reference.formats import FORMATS, convert
 from bitverdict.reference.k_order import instruction_order
-from bitverdict.reference.tensor_core import Instruction, elements, instruction, scaled_elements, scaled_product, upcast_operand
+from bitverdict.reference.tensor_core import Instruction, elements, instruction, scaled_elements, upcast_operand
+from bitverdict.reference.tensor_core.asked import Asked, answered
 
 MMA_SYNC_WIDTH = 8  # bf16 a thread of mma.sync holds of widened operands, four times what one instruction reads
 _KINDS = {("e2m1", "e2m1", "e8m0"): "mxf4", ("e2m1", "e2m1", "ue4m3"): "mxf4nvf4"}  # all others: mxf8f6f4
@@ -60,7 +61,8 @@ def result_words(
     if plan.widened:
         sums = chained_product(plan.rule, _widened(plan, plan.a, a, a_scales), _widened(plan, plan.b, b, b_scales).T)  # (M, N)
     else:
-        sums = scaled_product(plan.rule, a, a_scales, np.ascontiguousarray(b.T), b_scales)  # (M, N)
+        asked = Asked(rule=plan.rule, a=a, b=np.ascontiguousarray(b.T), a_scales=a_scales, b_scales=b_scales)
+        sums = answered(asked)  # (M, N)
     return _converted(sums, out, arch)
 
 

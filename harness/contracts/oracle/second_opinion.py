@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bitverdict.harness.model.contract import ExpectedOutput, SecondOpinion
+from bitverdict.reference.tensor_core.asked import words_alone
 
 ROWS, COLUMNS = 16, 16  # of a result, its first and its last among them
 DEEPEST = 1 << 18  # of the products of these rows and columns: fewer of them where K is deep
@@ -21,9 +22,9 @@ DEEPEST = 1 << 18  # of the products of these rows and columns: fewer of them wh
 def second_opinion(words: np.ndarray, k: int, bound: Callable[[np.ndarray, np.ndarray], ExpectedOutput]) -> SecondOpinion | None:
     """The opinion of `bound`, which is given the numbers of rows and of columns, on `words` (M, N) of sums over K = `k`.
 
-    None where there is nothing to have one on."""
+    None where there is nothing to have one on, or nobody wants one."""
     m, n = words.shape
-    if not m or not n:
+    if not m or not n or words_alone():
         return None
     most = max(DEEPEST // max(k, 1), 4)
     rows, columns = spread_out(m, min(ROWS, max(most // COLUMNS, 2))), spread_out(n, min(COLUMNS, max(most // 2, 2)))

@@ -1,0 +1,226 @@
+"""The expected outputs of a judged case, evaluated again with one thing changed, and how many words that changes.
+
+Matrix products are what an evaluation costs. Where a case has many, some rows and columns of each result are computed again, drawn
+by the case's seed, and the others keep their words. How many output words such a sample reaches is found by a mark: with NaN in all
+of its places, whatever is changed hangs on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitverdict.harness.judge.compare import held
+from bitverdict.harness.judge.diagnose import values
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Contract, ExpectedOutput
+from bitverdict.harness.model.targets import Target
+from bitverdict.reference.tensor_core.asked import Answer, Asked, answering
+
+WHOLE = 1 << 18  # products of a case, all of whose words are computed again
+WHOLE_OF_CHAINS = 1 << 21  # likewise where a product takes what another one gave, so that no sample stands for it
+LINES = 16  # rows, and columns, of a sample, its first and its last among them
+LARGEST = 1 << 18  # elements of operands, of a case whose reference has no sample
+
+
+class NotCounted(Exception):
+    """Why a change is not counted."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """One product of the case, what it gave, and which rows and columns of it are computed again (None: all)."""
+
+    asked: Asked
+    words: np.ndarray
+    sample: tuple[np.ndarray, np.ndarray] | None = None
+
+
+@contextmanager
+def noted(products: list[Known], *, alone: bool = False) -> Iterator[None]:
+    """While entered, each product that an oracle asks for is kept in `products`."""
+
+    def words(asked: Asked) -> np.ndarray:
+        products.append(Known(asked, asked.words()))
+        return products[-1].words
+
+    with answering(words, alone=alone):
+        yield
+
+
+class Again:
+    """`expected` of `case` again, with something changed. `by_real`: names of the outputs whose real values were held."""
+
+    def __init__(
+        self,
+        contract: Contract,
+        case: Case,
+        target: Target,
+        operands: Mapping[str, Operand],
+        recorded: Mapping,
+        expected: Sequence[ExpectedOutput],
+        products: Sequence[Known],
+        by_real: frozenset[str] = frozenset(),
+    ) -> None:
+        self.contract, self.case, self.target, self.recorded = contract, case, target, recorded
+        self.operands, self.expected, self.by_real = operands, expected, by_real
+        self.sampled = False
+        self.products = list(products)
+        self._reached = [decided(each, each.name in by_real) for each in expected]
+        if sum(_terms(known.asked) for known in products) > WHOLE:
+            self._draw()
+
+    def _draw(self) -> None:
+        """Sample the products, where they do not follow each other."""
+        rng = np.random.default_rng([self.case.data_seed, len(self.products)])
+        whole, self.sampled = self.products, True
+        self.products = [
+            Known(known.asked, known.words, tuple(_lines(rng, size, known.asked.depth) for size in known.asked.shape))  # type: ignore[arg-type]
+            for known in whole
+        ]
+        try:
+            marked = self._outputs(_marked, follows=True)
+        except _Follows:
+            self.products, self.sampled = whole, False
+            if sum(_terms(known.asked) for known in whole) > WHOLE_OF_CHAINS:
+                raise NotCounted("its products follow each other and are too many to be computed again") from None
+            return
+        self._reached = [
+            there & _differ(one, other, one.name in self.by_real)
+            for there, one, other in zip(self._reached, self.expected, marked, strict=True)
+        ]
+
+    @property
+    def words(self) -> int:
+        """Words that the case compares."""
+        return sum(int(decided(each, each.name in self.by_real).sum()) for each in self.expected)
+
+    def changed(self, change: Answer | None = None, operands: Mapping[str, Operand] | None = None) -> tuple[int, int]:
+        """(words that differ, words looked at), where products are answered by `change`, or `operands` are others. NotCounted
+        where there are no such expected outputs."""
+        if not self.products and sum(each.codes.size for each in self.operands.values()) > LARGEST:
+            raise NotCounted(f"more than {LARGEST:,} elements of operands")
+        others = self._outputs(change or Asked.words, operands)
+        counted = [
+            (there & _differ(one, other, one.name in self.by_real), there)
+            for there, one, other in zip(self._reached, self.expected, others, strict=True)
+        ]
+        return sum(int(differ.sum()) for differ, _ in counted), sum(int(there.sum()) for _, there in counted)
+
+    def _outputs(
+        self, change: Answer, operands: Mapping[str, Operand] | None = None, *, follows: bool = False
+    ) -> list[ExpectedOutput]:
+        """The expected outputs; `follows`: _Follows where a product takes what another one gave."""
+        left = iter(self.products)
+
+        def words(asked: Asked) -> np.ndarray:
+            known = next(left, None)
+            if known is None or known.asked.shape != asked.shape or known.sample is None:
+                return change(asked)
+            if follows and not _same(known.asked, asked):
+                raise _Follows
+            found = known.words.copy()  # (M, N)
+            found[np.ix_(*known.sample)] = change(asked.of(*known.sample))
+            return found
+
+        with answering(words, alone=True), np.errstate(all="ignore"):
+            try:
+                found = self.contract.expected(self.case, self.target, operands or self.operands, self.recorded)
+            except _Follows:
+                raise
+            except Exception as error:  # a contract that cannot say it of changed operands
+                raise NotCounted(f"{type(error).__name__}: {error}".partition("\n")[0][:200]) from None
+        if [each.name for each in found] != [each.name for each in self.expected]:
+            raise NotCounted("other outputs are expected then")
+        return found
+
+
+class _Follows(Exception):
+    """A product takes what another one gave."""
+
+
+def _terms(asked: Asked) -> int:
+    return asked.shape[0] * asked.shape[1] * asked.depth
+
+
+def _lines(rng: np.random.Generator, size: int, depth: int) -> np.ndarray:
+    """Some of `size` rows or columns, the first and the last among them, in ascending order."""
+    count = max(4, min(LINES, int((WHOLE / max(depth, 1)) ** 0.5)))
+    if size <= count:
+        return np.arange(size)
+    inner = rng.choice(np.arange(1, size - 1), count - 2, replace=False)
+    return np.sort(np.concatenate([[0, size - 1], inner]))
+
+
+def _marked(asked: Asked) -> np.ndarray:
+    """NaN in all places, or integers that no sum comes to."""
+    like = np.int32 if asked.rule is not None and asked.rule.d == "int32" else np.uint32
+    narrow = asked.rule is not None and asked.rule.d == "fp16"
+    if narrow:
+        return np.full(asked.shape, 0x7FFF, np.uint16)
+    return np.full(asked.shape, 0x7FFFFFFF if like is np.uint32 else 0x55555555, like)
+
+
+def _same(one: Asked, other: Asked) -> bool:
+    return np.array_equal(one.a, other.a) and np.array_equal(one.b, other.b)
+
+
+def decided(expected: ExpectedOutput, real: bool) -> np.ndarray:
+    """Which elements (of the output's shape) the case decides. `real`: its real values were held."""
+    found = np.ones(expected.shape, bool) if expected.inconclusive is None else ~expected.inconclusive
+    if real and expected.exact is not None:
+        found = found | np.isfinite(expected.exact_error if expected.exact_error is not None else np.zeros(expected.shape))
+    return found
+
+
+def _differ(one: ExpectedOutput, other: ExpectedOutput, real: bool) -> np.ndarray:
+    """Which elements of what `other` expects cannot pass as `one`: (*shape,)."""
+    if one.shape != other.shape or one.format != other.format:
+        raise NotCounted("an output of another shape or format is expected then")
+    found = np.zeros(one.shape, bool)
+    if other.words is not None:
+        found = _outside(one, other.words)
+        if other.others is not None:
+            for words in other.others:
+                found &= _outside(one, words)
+    elif other.low is not None and other.high is not None:
+        low, high = (values(one.format, _unsigned(end)) for end in (other.low, other.high))
+        below, above = _ends(one)
+        apart = (high < below) | (low > above) | (np.isnan(low) != np.isnan(below))
+        found = _outside(one, other.low) & _outside(one, other.high) & apart
+    elif other.value is not None and other.bound is not None and one.value is not None and one.bound is not None:
+        found = np.abs(other.value - one.value) > one.bound + other.bound
+    if real and one.exact is not None and other.exact is not None:
+        found = found | _other_mathematics(one, other)
+    return found
+
+
+def _outside(one: ExpectedOutput, words: np.ndarray) -> np.ndarray:
+    return held(one, _unsigned(words))[0]
+
+
+def _unsigned(words: np.ndarray) -> np.ndarray:
+    words = np.ascontiguousarray(words)
+    return words.view(f"u{words.dtype.itemsize}")
+
+
+def _ends(one: ExpectedOutput) -> tuple[np.ndarray, np.ndarray]:
+    """The lowest and the highest value that `one` takes."""
+    if one.low is not None and one.high is not None:
+        return values(one.format, _unsigned(one.low)), values(one.format, _unsigned(one.high))
+    assert one.words is not None
+    return (found := values(one.format, _unsigned(one.words))), found
+
+
+def _other_mathematics(one: ExpectedOutput, other: ExpectedOutput) -> np.ndarray:
+    """Where the exact values are further apart than their running errors."""
+    assert one.exact is not None and other.exact is not None
+    errors = [np.zeros(one.shape) if each.exact_error is None else each.exact_error for each in (one, other)]
+    allowed = errors[0] + errors[1]
+    agree = (
+        (np.abs(one.exact - other.exact) <= allowed) | (one.exact == other.exact) | (np.isnan(one.exact) & np.isnan(other.exact))
+    )
+    return np.isfinite(allowed) & ~agree

@@ -1,0 +1,113 @@
+"""What a passing case could have told apart: faults, and how many of its compared words each would have changed.
+
+A *subject* is what a fault is about: a constant of the instruction ("F"), a dimension of an operand ("a axis 1"), a precision. A
+case tells a subject apart where each of its faults would change a word. Counts are of a sample of the words where a case is large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What a fault would be wrong in. Words of masks count how many elements there are, and not which."""
+
+    CONSTANT = "constant"  # of the instruction
+    MOVEMENT = "movement"  # another element of an operand, or another place of the output
+    MASK = "mask"  # the last elements of a dimension are lost
+    PRECISION = "precision"  # a narrower type, another rounding
+    SPECIAL = "special values"  # NaN, infinities or subnormals taken for zero
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fault: it would change `changed` of the `of` words that were looked at."""
+
+    kind: Kind
+    subject: str
+    fault: str
+    changed: int
+    of: int
+
+    @property
+    def told(self) -> bool:
+        return self.changed > 0
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """All findings of one case. `words` that it compares, in `formats`; `left_out`: what was not computed, and why.
+
+    `constant`: operands of other values leave every word as it is, so that at these sizes no case could tell more.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    words: int = 0
+    formats: str = ""
+    left_out: tuple[str, ...] = ()
+    constant: bool = False
+
+    def to_json(self) -> dict:
+        """As JSON; a finding is a row."""
+        rows = [[*asdict(each).values()] for each in self.findings]
+        told = {"words": self.words, "formats": self.formats, "findings": rows, "left_out": list(self.left_out)}
+        return told | {"constant": self.constant}
+
+    @classmethod
+    def from_json(cls, record: Mapping) -> Certificate:
+        rows = tuple(Finding(Kind(kind), *rest) for kind, *rest in record["findings"])
+        return cls(rows, record["words"], record["formats"], tuple(record["left_out"]), record["constant"])
+
+    def subjects(self, kind: Kind) -> dict[str, list[Finding]]:
+        """The findings of `kind` by subject."""
+        found: dict[str, list[Finding]] = {}
+        for each in self.findings:
+            if each.kind is kind:
+                found.setdefault(each.subject, []).append(each)
+        return found
+
+    @property
+    def nothing(self) -> str:
+        """Why the case tells nothing apart; empty where it does, and where no other values would.
+
+        A mask alone does not count where a case of several words can be moved: sums of ones tell how many there were, not which.
+        """
+        moved = self.words > 1 and any(each.kind is Kind.MOVEMENT for each in self.findings)
+        judged = [each for each in self.findings if not moved or each.kind is not Kind.MASK]
+        if not judged or self.constant or any(each.told for each in judged):
+            return ""
+        return f"tells nothing apart: none of {len(judged)} faults of movement, arithmetic and precision would change a word"
+
+    def line(self) -> str:
+        """All in one line, as a person reads it."""
+        if not self.findings:
+            return "; ".join(self.left_out)
+        told = [said for kind in Kind if (said := self._of(kind))]
+        missed = [
+            subject + (f" ({', '.join(missed)})" if len(missed) < len(rows) else "")
+            for kind in Kind
+            for subject, rows in self.subjects(kind).items()
+            if (missed := [each.fault for each in rows if not each.told])
+        ]
+        told += [f"not told: {', '.join(missed)}"] if missed else []
+        told += ["no operand of these sizes would change a word"] if self.constant else []
+        return f"{self.formats} out, {self.words:,} words: " + "; ".join([*told, *self.left_out])
+
+    def _of(self, kind: Kind) -> str:
+        """The subjects of `kind` that are told apart; of constants and precision the least share of words of their faults."""
+        shown = []
+        for subject, rows in self.subjects(kind).items():
+            if not all(each.told for each in rows):
+                continue
+            least = min(rows, key=lambda each: each.changed / each.of)
+            expected = round(least.changed / least.of * self.words)
+            many = f" {share_text(least.changed / least.of)} ({expected:,})"
+            shown.append(subject + (many if kind in (Kind.CONSTANT, Kind.PRECISION) else ""))
+        return f"{kind}: {', '.join(shown)}" if shown else ""
+
+
+def share_text(share: float) -> str:
+    """A share as a percentage of two digits."""
+    return f"{100 * share:.2g} %" if share < 0.995 else "100 %"

@@ -1,0 +1,108 @@
+"""What the passing cases of a run could have told apart, by contract and target, and what none of them could."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from rich.table import Table
+
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.certificate import Certificate, Kind
+from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.session.case_line import describe
+from bitverdict.harness.session.observer import Observer
+
+Subjects = dict[tuple[Kind, str], list[int]]
+"""(kind, subject) -> [cases that tell it apart, cases in which it could be]."""
+
+OF_A_RUN = (Kind.CONSTANT, Kind.PRECISION)
+"""Kinds whose subjects have one name in all contracts."""
+
+
+@dataclass
+class ToldApart:
+    """Counted over the certificates of a run."""
+
+    places: dict[tuple[str, str], Subjects] = field(default_factory=dict)  # (contract, target) ->
+    cases: dict[tuple[str, str], int] = field(default_factory=dict)  # that have a certificate
+
+    def count(self, contract: str, target: str, verdict: Verdict) -> None:
+        if not verdict.certificate or verdict.decision is not Decision.PASS:
+            return
+        certificate, place = Certificate.from_json(verdict.certificate), (contract, target)
+        self.cases[place] = self.cases.get(place, 0) + 1
+        subjects = self.places.setdefault(place, {})
+        for kind in Kind:
+            for subject, rows in certificate.subjects(kind).items():
+                counts = subjects.setdefault((kind, subject), [0, 0])
+                counts[0] += all(each.told for each in rows)
+                counts[1] += 1
+
+    def table(self) -> Table:
+        """A line for each contract and target: of each subject the cases that tell it apart, of those in which it could be."""
+        shown = Table(title="Told apart", title_justify="left", title_style="bold", pad_edge=False)
+        for name in ("contract", "target"):
+            shown.add_column(name, no_wrap=True)
+        shown.add_column("cases", justify="right", no_wrap=True)
+        for kind in Kind:
+            shown.add_column(str(kind), min_width=12)
+        for (contract, target), subjects in sorted(self.places.items()):
+            cells = [
+                ", ".join(f"{subject} {told}/{of}" for (of_kind, subject), (told, of) in subjects.items() if of_kind is kind)
+                for kind in Kind
+            ]
+            shown.add_row(contract, target, str(self.cases[contract, target]), *cells)
+        return shown
+
+    def lines(self) -> list[str]:
+        """Of each target what its cases told apart, and what none of them did."""
+        return [line for target in dict.fromkeys(target for _, target in self.places) for line in self._of(target)]
+
+    def _of(self, target: str) -> Iterator[str]:
+        here = {contract: subjects for (contract, at), subjects in self.places.items() if at == target}
+        by_name: dict[tuple[Kind, str], list[int]] = {}
+        for subjects in here.values():
+            for key, (told, of) in subjects.items():
+                if key[0] in OF_A_RUN:
+                    counts = by_name.setdefault(key, [0, 0])
+                    counts[0], counts[1] = counts[0] + told, counts[1] + of
+        dimensions = [counts for subjects in here.values() for (kind, _), counts in subjects.items() if kind is Kind.MOVEMENT]
+        said = [f"{subject} {told} of {of} cases" for (kind, subject), (told, of) in by_name.items() if kind is Kind.CONSTANT]
+        said += [f"movement in {sum(told > 0 for told, _ in dimensions)} of {len(dimensions)} dimensions"] if dimensions else []
+        count = sum(number for (_, at), number in self.cases.items() if at == target)
+        yield f"told apart on {target} by {count} cases: {', '.join(said) or 'nothing'}"
+        never = [f"{subject}" for (kind, subject), (told, _) in by_name.items() if not told]
+        never += [
+            f"{contract}: {kind} of {subject}"
+            for contract, subjects in here.items()
+            for (kind, subject), (told, _) in subjects.items()
+            if not told and kind not in OF_A_RUN
+        ]
+        if never:
+            yield f"never told apart on {target}: {', '.join(never)}"
+
+    def to_json(self) -> list[dict]:
+        return [
+            {
+                "contract": contract,
+                "target": target,
+                "cases": self.cases[contract, target],
+                "subjects": [
+                    {"kind": str(kind), "subject": subject, "told": told, "of": of}
+                    for (kind, subject), (told, of) in subjects.items()
+                ],
+            }
+            for (contract, target), subjects in self.places.items()
+        ]
+
+
+class CertificateLines(Observer):
+    """Prints the certificate of each case below its line."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self.show = show
+
+    def counted(self, case: Case, name: str, target: str, classes: dict[str, str | int], verdict: Verdict) -> None:
+        if verdict.certificate:
+            self.show(f"{name} on {target}: {describe(case)}\n    {Certificate.from_json(verdict.certificate).line()}")
