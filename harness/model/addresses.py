@@ -74,11 +74,25 @@ def place_of(address: str) -> str:
 
 
 _known: dict[str, Any] = {}
+_known_afresh: dict[str, Callable[[], Any]] = {}
 
 
 def know(address: str, found: Any) -> None:
     """From here on `address` leads to `found` in this process, whose module is imported already, maybe by another name."""
     _known[address] = found
+
+
+@contextmanager
+def standing_in(address: str, found: Any, afresh: Callable[[], Any]) -> Iterator[None]:
+    """While entered, `address` leads to `found`, and to what `afresh` gives where its module is asked for anew."""
+    before = address in _known, _known.get(address)
+    _known[address], _known_afresh[address] = found, afresh
+    try:
+        yield
+    finally:
+        del _known_afresh[address], _known[address]
+        if before[0]:
+            _known[address] = before[1]
 
 
 def look_in(folders: Iterable[str]) -> None:
@@ -136,6 +150,8 @@ def _may_be_named(value: Any, module: Any) -> bool:
 
 def load_afresh(address: str) -> Any:
     """The object at `address`, of a module that is imported anew: it remembers nothing of earlier calls."""
+    if address in _known_afresh:
+        return _known_afresh[address]()
     place, _, name = address.rpartition(":")
     module = sys.modules.get(place)
     path = Path(place).resolve() if place.endswith(".py") else Path(str(module.__file__ if module else place))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import linecache
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +20,8 @@ from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.paths import shown
 from bitverdict.harness.mutants.kernels import Kernel, imports
 from bitverdict.harness.mutants.record import GeneratedMutant
+
+TEXT = "__edited_text__"  # in an edited module: what it was executed from
 
 
 class StaleMutant(ValueError):
@@ -37,21 +39,31 @@ def edited_text(text: str, edit: Mapping[str, Any]) -> str:
 def edited_module(kernel: Kernel, mutant: GeneratedMutant) -> dict[str, ModuleType]:
     """The modules of `kernel` that have the edit or import one that has, executed anew, by their names. Raises what they raise."""
     modules = kernel.modules()
-    (target,) = (each for each in modules if shown(Path(str(each.__file__)).resolve()) == mutant.file)
+    target = next((each for each in modules if shown(Path(str(each.__file__)).resolve()) == mutant.file), None)
+    if target is None:
+        raise StaleMutant(f"{mutant.file}: no file of {kernel.address}: generate the mutants anew")
+    text = edited_text(Path(str(target.__file__)).read_text(), mutant.edit)
     made: dict[str, ModuleType] = {}
     for module in modules[modules.index(target) :]:
         if module is target or not made.keys().isdisjoint(imports(module)):
-            text = Path(str(module.__file__)).read_text()
-            if module is target:
-                text = edited_text(text, mutant.edit)
-            made[module.__name__] = executed(module, text, made)
+            made[module.__name__] = executed(module, text if module is target else None, made)
     return made
 
 
-def executed(module: ModuleType, text: str, beside: Mapping[str, ModuleType]) -> ModuleType:
-    """`module` executed from `text`, where imports find the modules `beside`."""
+def right_modules(kernel: Kernel) -> dict[str, ModuleType]:
+    """The modules of `kernel` as they are, executed anew: Triton has compiled nothing of them."""
+    made: dict[str, ModuleType] = {}
+    for module in kernel.modules():
+        made[module.__name__] = executed(module, None, made)
+    return made
+
+
+def executed(module: ModuleType, text: str | None, beside: Mapping[str, ModuleType]) -> ModuleType:
+    """`module` executed from `text`, or from its file where that is None; imports find the modules `beside`."""
     file = str(module.__file__)
+    text = Path(file).read_text() if text is None else text
     again = ModuleType(module.__name__, module.__doc__)
+    vars(again)[TEXT] = text
     for name in ("__file__", "__spec__", "__package__", "__loader__", "__path__"):
         if hasattr(module, name):
             setattr(again, name, getattr(module, name))
@@ -98,24 +110,31 @@ def contract_of(kernel: Kernel, modules: Mapping[str, ModuleType]) -> Contract:
         made = sys.modules[type(kernel.contract()).__module__]
         return made.contract(modules[f"bitverdict.kernels.{kernel.address}"])  # type: ignore[attr-defined]
     if kernel.like:
-        return kernel.contract()  # a case names the launcher: `launching`
+        return kernel.contract()  # its cases name the launcher, which `launching` exchanges
     found = attrgetter(kernel.address.rpartition(":")[2])(modules[kernel.module().__name__])
     return getattr(found, "__contract__", found)
 
 
+def launching(kernel: Kernel, modules: Mapping[str, ModuleType]) -> AbstractContextManager[None]:
+    """What is entered around a launch: imports find the edited `modules`. A user's launcher is found before: `judging`."""
+    return nullcontext() if kernel.launcher else swapped(modules)
+
+
 @contextmanager
-def launching(kernel: Kernel, modules: Mapping[str, ModuleType]) -> Iterator[None]:
-    """While entered, the launcher's address leads to that of the edited `modules`, and so do imports."""
-    with swapped(modules):
-        if not kernel.launcher:
-            yield
-            return
-        earlier = addresses._known.get(kernel.launcher)
-        addresses.know(kernel.launcher, attrgetter(kernel.launcher.rpartition(":")[2])(modules[kernel.module().__name__]))
-        try:
-            yield
-        finally:
-            if earlier is None:
-                addresses._known.pop(kernel.launcher)
-            else:
-                addresses.know(kernel.launcher, earlier)
+def judging(kernel: Kernel, modules: Mapping[str, ModuleType]) -> Iterator[None]:
+    """What is entered around the judgement of a case: the address of a user's launcher leads to the edited `modules`."""
+    if not kernel.launcher:
+        yield
+        return
+    module = kernel.module()
+
+    def afresh() -> Any:
+        return _launcher(kernel, executed(module, vars(modules[module.__name__])[TEXT], modules))
+
+    with swapped(modules), addresses.standing_in(kernel.launcher, _launcher(kernel, modules[module.__name__]), afresh):
+        yield
+
+
+def _launcher(kernel: Kernel, module: ModuleType) -> Any:
+    found = attrgetter(kernel.launcher.rpartition(":")[2])(module)
+    return getattr(found, "__launcher__", found)

@@ -13,9 +13,12 @@ from pathlib import Path
 from types import ModuleType
 
 from bitverdict.harness.model.addresses import load, look_in, resolve
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.paths import KERNELS, is_foreign, is_ours, kernels_with_a_contract
+from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError, did_you_mean
+from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.watched_files import repository_of
 
 
@@ -47,6 +50,13 @@ class Kernel:
         if self.file is not None:
             look_in([str(self.file.parent)])
         return resolve(self.contract_address)
+
+    def cases(self, target: Target) -> list[Case]:
+        """The cases that every run judges on `target`."""
+        if self.file is None:
+            return self.contract().required(target)
+        self.contract()
+        return CaseSource(self.contract_address, target, launcher=self.launcher).required()
 
     def module(self) -> ModuleType:
         """The module that an edit is executed in last: of a shipped kernel its own, else that of the address."""

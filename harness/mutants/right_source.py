@@ -11,7 +11,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from bitverdict.harness.emulator.frontend.edited_programs import EditedPrograms
@@ -22,7 +24,7 @@ from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.paths import shown
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision
-from bitverdict.harness.mutants.edited import contract_of, executed, launching
+from bitverdict.harness.mutants.edited import contract_of, judging, launching, right_modules
 from bitverdict.harness.mutants.front_end import FrontEnd, Lines, without_places
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.launched_contract import Kept, LaunchedContract
@@ -72,7 +74,6 @@ class RightCases:
         self.entered: Lines = frozenset()
         """Every line of the host that some case executed."""
         self._known: dict[str, RightCase] = {}
-        self._contract: Contract | None = None
         self._traced: set[tuple[str, int]] = set()
 
     def __contains__(self, case: Case) -> bool:
@@ -93,7 +94,7 @@ class RightCases:
 
         counting, contract, begun = EditedPrograms(lambda text: None), self.contract, time.process_time()
         self._traced.clear()
-        with self.front_end.recording(), launched_with(rewrite=note, edited=counting):
+        with self.front_end.recording(), launched_with(rewrite=note, edited=counting), judging(self.kernel, self.modules):
             verdict = judge(case, self.target, contract, explained=False)
         whole = time.process_time() - begun
         return RightCase(
@@ -106,22 +107,22 @@ class RightCases:
             launch=sum(verdict.seconds.get(bucket, 0.0) for bucket in ("launch", "transfer")),
         )
 
-    @property
+    @cached_property
+    def modules(self) -> dict[str, ModuleType]:
+        """The kernel's, executed anew."""
+        return right_modules(self.kernel)
+
+    @cached_property
     def contract(self) -> Contract:
-        """The right kernel's, of modules that are executed anew."""
-        if self._contract is None:
-            modules: dict[str, Any] = {}
-            for module in self.kernel.modules():
-                modules[module.__name__] = executed(module, Path(str(module.__file__)).read_text(), modules)
-            files = frozenset(str(module.__file__) for module in modules.values())
+        """The right kernel's, of `modules`."""
+        files = frozenset(str(module.__file__) for module in self.modules.values())
 
-            @contextmanager
-            def around() -> Iterator[None]:
-                with launching(self.kernel, modules), self._tracing(files):
-                    yield
+        @contextmanager
+        def around() -> Iterator[None]:
+            with launching(self.kernel, self.modules), self._tracing(files):
+                yield
 
-            self._contract = LaunchedContract(self.right, contract_of(self.kernel, modules), self.kept, around)
-        return self._contract
+        return LaunchedContract(self.right, contract_of(self.kernel, self.modules), self.kept, around)
 
     @contextmanager
     def _tracing(self, files: frozenset[str]) -> Iterator[None]:

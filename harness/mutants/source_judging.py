@@ -7,13 +7,16 @@ smallest and those of one compilation come together. What a mutant may take is h
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from bitverdict.harness.emulator import disk_store
 from bitverdict.harness.judge.devices import launched_with
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
@@ -21,7 +24,7 @@ from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.mutants.clauses import clause_of
-from bitverdict.harness.mutants.edited import StaleMutant, contract_of, edited_module, launching
+from bitverdict.harness.mutants.edited import StaleMutant, contract_of, edited_module, judging, launching
 from bitverdict.harness.mutants.front_end import FrontEnd, without_places
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.launched_contract import Kept, LaunchedContract
@@ -67,17 +70,32 @@ class SourceMutants:
         except Exception as error:  # of the edited file, where it is imported
             return self._result(mutant, End.INVALID, 0, f"{type(error).__name__}: {error}")
         contract = LaunchedContract(self.right, other, self.kept, lambda: launching(self.kernel, modules))
+        with TemporaryDirectory(prefix="bitverdict-mutant-") as directory:
+
+            def verdict_on(case: Case, right: RightCase) -> Verdict | None:
+                with judging(self.kernel, modules):
+                    return self._verdict(mutant, contract, case, right, directory)
+
+            return self._by_cases(mutant, cases, verdict_on, until_first)
+
+    def _by_cases(
+        self,
+        mutant: GeneratedMutant,
+        cases: Sequence[Case],
+        verdict_on: Callable[[Case, RightCase], Verdict | None],
+        until_first: bool,
+    ) -> MutantResult:
         killed: MutantResult | None = None
         left_open: list[str] = []
         number = same = passed = 0
         for case, right in self.chosen(mutant, cases):
             number += 1
-            verdict = self._verdict(mutant, contract, case, right)
+            verdict = verdict_on(case, right)
             if verdict is None:
                 same, passed = same + 1, passed + 1
             elif verdict.failed:
                 layer = verdict.details.get("layer", "")
-                if layer in NOT_COMPILED and not passed and contract.expected_outcome(case, self.target).result:
+                if layer in NOT_COMPILED and not passed and self.right.expected_outcome(case, self.target).result:
                     return self._result(mutant, End.INVALID, number, f"refused by the {layer}: {verdict.message}")
                 if killed is None:
                     killed = self._killed(mutant, case, verdict)
@@ -119,7 +137,7 @@ class SourceMutants:
                 compiled.add(right.programs)
                 yield case, right
 
-    def _verdict(self, mutant: GeneratedMutant, contract: Contract, case: Case, right: RightCase) -> Verdict | None:
+    def _verdict(self, mutant: GeneratedMutant, contract: Contract, case: Case, right: RightCase, directory: str) -> Verdict | None:
         """The verdict on `case`; None where all its tile programs are the right kernel's."""
         of_device = mutant.edit["device"] in ("triton", "gluon")
         came: list[bool] = []
@@ -134,7 +152,12 @@ class SourceMutants:
         steps = max(LONGER * right.operations, LEAST_OPERATIONS)
         seconds = max(LONGER * right.whole, LEAST_SECONDS)
         try:
-            with self.front_end.reusing(), launched_with(rewrite=watch, step_limit=steps), _at_most(seconds):
+            with (
+                self.front_end.reusing(),
+                _compiled_in(directory),
+                launched_with(rewrite=watch, step_limit=steps),
+                _at_most(seconds),
+            ):
                 return judge(case, self.target, contract, explained=False)
         except _Same:
             return None
@@ -156,6 +179,19 @@ class SourceMutants:
             outcome=str(verdict.outcome),
             message=verdict.message[:LONGEST],
         )
+
+
+@contextmanager
+def _compiled_in(directory: str) -> Iterator[None]:
+    """What is compiled inside is kept in `directory` alone, and what is translated nowhere: nobody else asks for it."""
+    own = {"TRITON_CACHE_DIR": directory, disk_store.VARIABLE: disk_store.OFF}
+    before = {name: os.environ.get(name) for name in own}
+    os.environ.update(own)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
 
 
 @contextmanager
