@@ -28,9 +28,8 @@ from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, Muta
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.task import MEASURED, Task, measured
 
-FIRST = 8
-"""So many cases have `SOON` seconds together; one that does not end shows in them. The others have `LATE`."""
-SOON, LATE = 120.0, 1200.0
+BACKSTOP = 600.0
+"""Seconds of one mutant in a worker, after which the worker is ended. Each case has limits of its own, which come first."""
 ENDED_BY = (Outcome.TIMEOUT, Outcome.SEGMENTATION_FAULT, Outcome.COMPILER_ABORT, Outcome.KILLED)
 """Ends of a worker that kill the mutant it judged."""
 
@@ -86,7 +85,7 @@ def judge_all(
         each.resume(done)
     until = None if seconds is None else time.monotonic() + seconds
     dealing = _Dealing(planned, until)
-    with WorkerPool(jobs=jobs, timeout=LATE) as pool, pool.interruptible():
+    with WorkerPool(jobs=jobs, timeout=BACKSTOP) as pool, pool.interruptible():
 
         def do(_: None, place: int) -> list[Judged]:
             taken = dealing.take(place, lambda left: pool.release(left, place=place))
@@ -152,40 +151,31 @@ class _Dealing:
 
 
 def _judged(pool: WorkerPool, place: int, plan: Planned, mutant: GeneratedMutant) -> MutantResult:
-    """What came of `mutant` in the worker of `place`: by the first cases, then by the others."""
+    """What came of `mutant` in the worker of `place`."""
     begun = time.perf_counter()
-    first = [case for case, _ in plan.kills.most_common()]
-    result = _asked(pool, place, plan, mutant, {"first": first, "to": FIRST if plan.until_first else None}, SOON)
-    if result.end is End.SURVIVED and plan.until_first:
-        later = _asked(pool, place, plan, mutant, {"first": first, "from": FIRST}, LATE)
-        result = replace(later, cases_run=result.cases_run + later.cases_run, why=later.why or result.why)
-    return replace(result, seconds=round(time.perf_counter() - begun, 4))
-
-
-def _asked(
-    pool: WorkerPool, place: int, plan: Planned, mutant: GeneratedMutant, cases: Mapping[str, Any], seconds: float
-) -> MutantResult:
     given = {
         "kernel": plan.kernel.address,
         "like": plan.kernel.like,
         "mutant": mutant.to_json(),
-        "cases": dict(cases),
+        "first": [case for case, _ in plan.kills.most_common()],
         "until_first": plan.until_first,
     }
-    task = Task(function=f"{__name__}:in_worker", contract=plan.kernel.address, given=given, timeout=seconds)
+    task = Task(function=f"{__name__}:in_worker", contract=plan.kernel.contract_address, given=given)
     verdict = pool.judge(task, plan.target, place=place)
     if (found := measured(verdict)) is not None:
-        return MutantResult.from_json(found)
-    ended = MutantResult(mutant=mutant.id, end=End.ERROR, target=plan.target.name, why=verdict.message[:300])
-    if verdict.outcome in ENDED_BY:
-        return replace(ended, end=End.KILLED, outcome=str(verdict.outcome), clause=clause_of(verdict))
-    return ended
+        result = MutantResult.from_json(found)
+    elif verdict.outcome in ENDED_BY:
+        ended = MutantResult(mutant=mutant.id, end=End.KILLED, target=plan.target.name, message=verdict.message[:300])
+        result = replace(ended, outcome=str(verdict.outcome), clause=clause_of(verdict))
+    else:
+        result = MutantResult(mutant=mutant.id, end=End.ERROR, target=plan.target.name, why=verdict.message[:300])
+    return replace(result, seconds=round(time.perf_counter() - begun, 4))
 
 
 def in_worker(target: Target, given: Mapping[str, Any]) -> Verdict:
-    """The task of a worker: the result of one mutant, judged by some of its kernel's cases."""
-    kernel, cases = _kernel(given["kernel"], given["like"], target.name)
-    asked = ordered(cases, given["cases"].get("first", ()))[given["cases"].get("from", 0) : given["cases"].get("to")]
+    """The task of a worker: the result of one mutant, judged by its kernel's cases."""
+    kernel, cases = kernel_and_cases(given["kernel"], given["like"], target.name)
+    asked = ordered(cases, given["first"])
     result = kernel.judge(GeneratedMutant.from_json(given["mutant"]), asked, until_first=given["until_first"])
     return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: result.to_json()})
 
@@ -193,12 +183,12 @@ def in_worker(target: Target, given: Mapping[str, Any]) -> Verdict:
 def generate_programs(planned: Mapping[Path, tuple[Kernel, Target]], *, jobs: int = 1) -> Iterator[tuple[Path, str]]:
     """Write the mutants of each kernel's tile programs, those that its required cases launch, to the file beside it, one a line.
     (file, what went wrong, if anything) as they come."""
-    with WorkerPool(jobs=jobs, timeout=LATE) as pool, pool.interruptible():
+    with WorkerPool(jobs=jobs, timeout=BACKSTOP) as pool, pool.interruptible():
 
         def do(item: tuple[Path, tuple[Kernel, Target]], place: int) -> tuple[Path, str]:
             path, (kernel, where) = item
             given = {"kernel": kernel.address, "like": kernel.like, "file": str(path)}
-            task = Task(function=f"{__name__}:programs_in_worker", contract=kernel.address, given=given)
+            task = Task(function=f"{__name__}:programs_in_worker", contract=kernel.contract_address, given=given)
             verdict = pool.judge(task, where, place=place)
             return path, "" if verdict.outcome is Outcome.PASS else f"{verdict.outcome}: {verdict.message}"
 
@@ -207,7 +197,7 @@ def generate_programs(planned: Mapping[Path, tuple[Kernel, Target]], *, jobs: in
 
 def programs_in_worker(target: Target, given: Mapping[str, Any]) -> Verdict:
     """The task of a worker: the mutants of a kernel's tile programs, written to a file."""
-    kernel, cases = _kernel(given["kernel"], given["like"], target.name)
+    kernel, cases = kernel_and_cases(given["kernel"], given["like"], target.name)
     path = Path(given["file"])
     part = path.with_suffix(".part")
     part.write_text("".join(json.dumps(each.to_json()) + "\n" for each in kernel.programs.generate(cases)))
@@ -216,11 +206,10 @@ def programs_in_worker(target: Target, given: Mapping[str, Any]) -> Verdict:
 
 
 @lru_cache(maxsize=1)
-def _kernel(address: str, like: str, target_name: str) -> tuple[KernelUnderMutation, list[Case]]:
-    """The kernel that this process judges mutants of, and its required cases."""
-    where = target_called(target_name)
-    kernel = KernelUnderMutation(Kernel(address, like), where)
-    return kernel, kernel.right.required(where)
+def kernel_and_cases(address: str, like: str, target_name: str) -> tuple[KernelUnderMutation, list[Case]]:
+    """The kernel that this process judges mutants of, and the cases that every run judges."""
+    where, named = target_called(target_name), Kernel(address, like)
+    return KernelUnderMutation(named, where), named.cases(where)
 
 
 def ordered(cases: Iterable[Case], first: Sequence[str]) -> list[Case]:

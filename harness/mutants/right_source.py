@@ -35,10 +35,11 @@ COMPILED_AT = 100_000  # characters of a tile program a second: what a compilati
 
 @dataclass(frozen=True)
 class RightCase:
-    """Of one case: whether it passes, the tile program of each launch without its locations, operations of all launches, lines of
-    the kernel's files as reports name them, and seconds of a processor: with compilation, and of the launch alone."""
+    """Of one case: whether it passes, what its failure says, the tile program of each launch without its locations, operations of
+    all launches, lines of the kernel's files as reports name them, and seconds of a processor: of all, and of the launch alone."""
 
     passes: bool
+    failure: str
     programs: tuple[str, ...]
     operations: int
     device: Lines
@@ -99,6 +100,7 @@ class RightCases:
         whole = time.process_time() - begun
         return RightCase(
             passes=verdict.decision is Decision.PASS,
+            failure=f"{verdict.outcome}: {verdict.message}" if verdict.failed else "",
             programs=tuple(map(without_places, programs)),
             operations=counting.operations,
             device=_shown(self.front_end.lines[text] for text in programs if text in self.front_end.lines),

@@ -11,7 +11,7 @@ import pytest
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.mutants import campaign
-from bitverdict.harness.mutants.campaign import FIRST, LATE, SOON, Planned, judge_all
+from bitverdict.harness.mutants.campaign import Planned, judge_all
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.record import End, GeneratedMutant, Kind, MutantResult, read
 from bitverdict.harness.workers.task import MEASURED, Task
@@ -33,7 +33,7 @@ def mutants(kernel: str, ends: str) -> list[GeneratedMutant]:
 class FakePool:
     """A pool of one place whose worker answers at once, by what is written in the mutant."""
 
-    asked: list[tuple[str, dict, float | None]]
+    asked: list[tuple[str, list[str]]]
     released: list[str]
 
     def __init__(self, *, jobs: int, timeout: float) -> None:
@@ -57,7 +57,7 @@ class FakePool:
 
     def judge(self, task: Task, target: Target, *, place: int) -> Verdict:
         mutant = task.given["mutant"]
-        self.asked.append((mutant["id"], task.given["cases"], task.timeout))
+        self.asked.append((mutant["id"], task.given["first"]))
         if mutant["before"] == "t":
             return Verdict(decision=Decision.FAIL, outcome=Outcome.TIMEOUT, message="no answer")
         if mutant["before"] == "e":
@@ -86,20 +86,11 @@ def test_a_worker_that_dies_or_does_not_end_has_killed_its_mutant(tmp_path: Path
     assert (found["a/1"].outcome, found["a/1"].clause) == ("timeout", "the launch ends")
 
 
-def test_a_survivor_of_the_first_cases_has_more_time_for_the_others(tmp_path: Path) -> None:
-    (found,) = judge_all([plan("a", "s")], tmp_path / "results")
-    assert [(cases.get("from"), cases.get("to"), limit) for _, cases, limit in FakePool.asked] == [
-        (None, FIRST, SOON),
-        (FIRST, None, LATE),
-    ]
-    assert found.result.cases_run == 10
-
-
 def test_a_results_file_is_gone_on_with_and_errors_are_judged_again(tmp_path: Path) -> None:
     out = tmp_path / "results"
     assert len(judged([plan("a", "kse")], out)) == 3
     assert judged([plan("a", "kseik")], out) == {"a/2": End.ERROR, "a/3": End.INVALID, "a/4": End.KILLED}
-    assert [cases["first"] for _, cases, _ in FakePool.asked] == [["a case"]] * 3, "what killed before comes first"
+    assert [first for _, first in FakePool.asked] == [["a case"]] * 3, "what killed before comes first"
     assert len(list(read(out))) == 5
 
 
