@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.ampere_gemm
-from bitverdict.harness.contracts.base.single_config import BUDGET, Fields, empty, launched, products
+from bitverdict.harness.contracts.base.single_config import BUDGET, Fields, handed, launched, products
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract, tiled_refusals
 from bitverdict.harness.contracts.inputs.regimes import TENTH
 from bitverdict.harness.model.case import Case
@@ -100,7 +100,7 @@ class AmpereGemmContract(BlockedContract):
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, g = case.problem, case.config
-        d = empty(tensors["a"], (p.m, p.n), pad=p.d_pad, dtype="fp32")
+        d = handed(case, tensors["a"], (p.m, p.n), pad=p.d_pad, dtype="fp32")
         got = launched(
             launcher or self.module.ampere_gemm,
             tensors["a"],
@@ -113,7 +113,7 @@ class AmpereGemmContract(BlockedContract):
             num_warps=g.num_warps,
             fragments=g.fragments,
         )
-        return {"c": got}
+        return {"c": got if d is None or launcher is not None else d}
 
 
 def contract(module: ModuleType) -> AmpereGemmContract:

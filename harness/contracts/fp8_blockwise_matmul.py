@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import bitverdict.kernels.fp8_blockwise_matmul
-from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, empty, far_pad, launched
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, far_pad, handed, launched
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract
 from bitverdict.harness.contracts.inputs.regimes import EXACT, generator
 from bitverdict.harness.contracts.oracle import explained, row_mathematics
@@ -76,8 +76,9 @@ class Fp8BlockwiseMatmulContract(BlockedContract):
         factors = [tensors[name] for name in ("a", "b", "a_scale", "b_scale")]
         if launcher is not None:
             return {"c": launched(launcher, *factors, out_dtype=ELEMENT_TYPES[p.out].torch)}
-        c = empty(tensors["a"], (p.m, p.n), pad=p.c_pad, dtype=p.out)
-        return {"c": self.module.fp8_blockwise_matmul(*factors, c, config=case.config)}
+        c = handed(case, tensors["a"], (p.m, p.n), pad=p.c_pad, dtype=p.out)
+        got = self.module.fp8_blockwise_matmul(*factors, c, out_dtype=ELEMENT_TYPES[p.out].torch, config=case.config)
+        return {"c": got if c is None else c}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         if case.launcher:

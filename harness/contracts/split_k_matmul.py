@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import bitverdict.kernels.split_k_matmul
-from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, empty, launched
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, handed, launched
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle import explained
@@ -90,8 +90,10 @@ class SplitKMatmulContract(BlockedContract):
         p = case.problem
         if launcher is not None:
             return {"c": launched(launcher, tensors["a"], tensors["b"], out_dtype=ELEMENT_TYPES[p.out].torch)}
-        c = empty(tensors["a"], (p.m, p.n), pad=p.c_pad, dtype=p.out)
-        return {"c": self.module.split_k_matmul(tensors["a"], tensors["b"], c, config=case.config)}
+        c = handed(case, tensors["a"], (p.m, p.n), pad=p.c_pad, dtype=p.out)
+        out_dtype = ELEMENT_TYPES[p.out].torch
+        got = self.module.split_k_matmul(tensors["a"], tensors["b"], c, out_dtype=out_dtype, config=case.config)
+        return {"c": got if c is None else c}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         p, c = case.problem, case.config

@@ -307,6 +307,14 @@ def empty(like: torch.Tensor, shape: tuple[int, int], *, pad: int = 0, dtype: st
     return torch.empty_strided(shape, (shape[1] + pad, 1), dtype=kind, device=like.device)
 
 
+def handed(
+    case: Case, like: torch.Tensor, shape: tuple[int, int], *, pad: int = 0, dtype: str | None = None, optional: bool = True
+) -> torch.Tensor | None:
+    """The result that a case hands to its kernel's launcher, as `empty` makes it. None, so that the launcher allocates one, where
+    that is `optional`, rows have no gaps and the data seed is even: never to a launcher of another's."""
+    return None if optional and not (pad or case.launcher or case.data_seed % 2) else empty(like, shape, pad=pad, dtype=dtype)
+
+
 def far_pad(rows: int, columns: int, itemsize: int = 2) -> int:
     """Elements after each row of a (rows, columns) matrix, so that its last row begins past 2^31 elements and past 2^32 bytes while
     its stride is a 32-bit number and a multiple of 64: an offset that is computed in 32 bits wraps to an address before it."""
