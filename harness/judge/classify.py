@@ -79,7 +79,7 @@ def outcome_of(error: BaseException) -> Seen:
     if "CandidateRaised" in names:
         from bitverdict.harness.judge.sealed.claims import claimed
 
-        return claimed(error.fields)  # type: ignore[attr-defined]
+        return claimed(error.fields, on_a_gpu="RaisedOnAGpu" in names)  # type: ignore[attr-defined]
     if "CandidateGone" in names:
         said = f"the candidate's process gave no answer: {_one_line(text)}"
         details = {GONE: _one_line(text), "died": error.died}  # type: ignore[attr-defined]

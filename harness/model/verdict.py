@@ -14,6 +14,7 @@ from typing import Any
 
 LONGEST = 4000  # characters of one text that a verdict keeps
 REFUSED_BY = "refused by"  # in the details of a case that is not run since the launcher was refused where a feature is lacking
+PROCESS, ZYGOTE = "process", "zygote"  # in the details of a sealed case: which of its processes ended
 
 
 class Outcome(StrEnum):

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import Verdict
+from bitverdict.harness.model.verdict import PROCESS, ZYGOTE, Verdict
 from bitverdict.harness.workers.journal import Journal, whole
 from bitverdict.harness.workers.slot import SLICE, Cancelled, WorkerSlot
 from bitverdict.harness.workers.standby import Standbys
@@ -97,11 +97,22 @@ class WorkerPool:
             signal.signal(signal.SIGINT, earlier)
 
     def judge(self, work: Case | Task, target: Target, *, place: int = 0, start: Start = PLAIN) -> Verdict:
-        """The verdict on one case or task, in the worker that `place` has for `target`; `start`: how that worker is started."""
+        """The verdict on one case or task, in the worker that `place` has for `target`; `start`: how that worker is started.
+
+        A sealed case over which the zygote of its processes ended is judged once more, by processes of another one.
+        """
         self._tick()
-        slot = self._slot(target, place, _start_of(work, target, start))
+        slot = self._slot(target, place, begun := _start_of(work, target, start))
         number = self.journal.begin(work, target.name)  # creates the directory too
-        verdict = slot.judge(work, self._tick, lambda first: self.journal.note("again", number=number, verdict=whole(first)))
+
+        def again(first: Verdict) -> None:
+            self.journal.note("again", number=number, verdict=whole(first))
+
+        verdict = slot.judge(work, self._tick, again)
+        if verdict.details.get(PROCESS) == ZYGOTE:
+            self.release(target, place=place, start=begun)
+            again(verdict)
+            verdict = self._slot(target, place, _start_of(work, target, start)).judge(work, self._tick, again)
         self.journal.end(number, verdict)
         return verdict
 

@@ -30,15 +30,17 @@ from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import Outcome
+from bitverdict.harness.model.verdict import PROCESS, ZYGOTE, Outcome
 
 
 @dataclass(frozen=True)
 class End:
-    """How a process ended. `status`: -N for signal N, else the exit status; None: it lived until it was killed for `why`."""
+    """How a process ended. `status`: -N for signal N, else the exit status; None: it lived until it was killed for `why`.
+    `with_zygote`: what it was forked from ended first."""
 
     status: int | None = None
     why: str = ""
+    with_zygote: bool = False
 
 
 class Executor(Protocol):
@@ -68,6 +70,10 @@ executor: Callable[[str], Executor] | None = None
 """Gives the executor of this process for the contract at an address; "" for none. A worker puts it in."""
 
 
+class NoZygote(Exception):
+    """A process could not be started, since there is nothing to fork it from. The text says why."""
+
+
 class NoAnswer(Exception):
     """What stands in the place of an answer, as a `Seen`."""
 
@@ -84,11 +90,14 @@ def asked(
         raise UsageError(f"{address}: a sealed case is judged by a worker; leave --in-process out")
     place, _, name = address.rpartition(":")
     address = f"{Path(place).resolve()}:{name}"  # the other processes have folders of their own
-    other = executor(record["case"]["contract"] if "case" in record else "")
     try:
-        number = other.candidate(address, afresh=afresh, gpu=gpu)
-    except OSError:  # the executor was gone, and could not be handed one
-        return partial(_nobody, other)
+        other = executor(record["case"]["contract"] if "case" in record else "")
+        try:
+            number = other.candidate(address, afresh=afresh, gpu=gpu)
+        except OSError:  # the executor was gone, and could not be handed one
+            return partial(_nobody, lambda: _of_the_executor(other.ended()))
+    except NoZygote as error:
+        return partial(_nobody, partial(_of_a_zygote, str(error)))
     failed: Exception | None = None
     try:
         send(other.channel, {"asks": what, "launcher": address, "candidate": number, **record}, arrays)
@@ -97,8 +106,8 @@ def asked(
     return partial(_answer, other, number, afresh, failed)
 
 
-def _nobody(other: Executor) -> NoReturn:
-    raise NoAnswer(_of_the_executor(other.ended()))
+def _nobody(seen: Callable[[], Seen]) -> NoReturn:
+    raise NoAnswer(seen())
 
 
 def _answer(other: Executor, number: int, afresh: bool, failed: Exception | None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -108,7 +117,7 @@ def _answer(other: Executor, number: int, afresh: bool, failed: Exception | None
         if failed is not None:
             raise failed
         answer, found = receive(other.channel)
-        over = answer.get("over") is True
+        over, gone = answer.get("over") is True, afresh or answer.get("spent") is True
         if "failed" in answer:
             said = f"the executor failed: {answer['failed']}"
             raise NoAnswer(Seen(Outcome.ERROR, "harness", said[:400], details=_mapping(answer.get("details"))))
@@ -233,7 +242,9 @@ def _told(address: str, record: Mapping[str, Any], what: str) -> dict[str, Any]:
 
 def _of_the_candidate(seen: Seen, end: End) -> Seen:
     """The launch `seen`, whose end was that of the candidate's process."""
-    details = {"status": end.status, "process": "candidate"} | ({"why": end.why} if end.why else {})
+    if end.with_zygote:
+        return _of_a_zygote(end.why)
+    details = {"status": end.status, PROCESS: "candidate"} | ({"why": end.why} if end.why else {})
     if end.status is None:
         said = f"the candidate's process is no longer asked: {end.why or seen.details[GONE]}"
         return replace(seen, message=said[:400], details=details)
@@ -242,9 +253,16 @@ def _of_the_candidate(seen: Seen, end: End) -> Seen:
 
 
 def _of_the_executor(end: End) -> Seen:
+    if end.with_zygote:
+        return _of_a_zygote(end.why)
     outcome, said = of_status(end.status, "the process that executes its tile programs")
     why = {"why": end.why} if end.why else {}
-    return Seen(outcome, "launcher", said, details={"status": end.status, "process": "executor"} | why)
+    return Seen(outcome, "launcher", said, details={"status": end.status, PROCESS: "executor"} | why)
+
+
+def _of_a_zygote(why: str) -> Seen:
+    """Nobody knows why it ended, so it counts against nobody. The next case has another (`PROCESS`: `ZYGOTE`)."""
+    return Seen(Outcome.ERROR, "machine", f"the jail ended: {why}"[:400], details={PROCESS: ZYGOTE})
 
 
 def _nonsense(error: Exception) -> Seen:

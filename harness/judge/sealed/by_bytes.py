@@ -46,6 +46,10 @@ def _entered(target: ByBytes, schedule: str = "eager", tuning: str = "", **optio
     yield None
 
 
+class RaisedOnAGpu(CandidateRaised):
+    """By a process that has the GPU: what it says of a fault there is believed."""
+
+
 class CandidateOnAGpu:
     """Asks a process that serves `bitverdict.harness.judge.sealed.on_a_gpu`."""
 
@@ -67,7 +71,7 @@ class CandidateOnAGpu:
         except WireError as error:
             raise CandidateGone(f"the candidate's process sent what cannot be: {error}", died=False) from error
         if isinstance(raised := answer.get("raised"), dict):
-            raise CandidateRaised({"outcome": "", "message": "", **raised})
+            raise RaisedOnAGpu({"outcome": "", "message": "", **raised})
         return answer, back
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bitverdict.harness.judge.classify import Seen
-from bitverdict.harness.model.verdict import Outcome
+from bitverdict.harness.model.verdict import DEVICE_FAULTS, Outcome
 
 MAY_CLAIM = {
     Outcome.REFUSED: ("launcher", "front end", "verifier", "ptxas", "driver"),
@@ -23,19 +23,22 @@ MAY_CLAIM = {
     Outcome.ERROR: ("emulator", "reference", "harness"),
 }
 """Outcome -> the layers that it may be of. None of them can be a pass, but a refusal where the case expects one."""
+ON_A_GPU = dict.fromkeys(sorted(DEVICE_FAULTS), ("hardware",))
+"""What is believed beside where that process has the GPU: nobody else knows of a fault there, and no contract expects one."""
 LONGEST = 4000  # characters of one text
 MOST_LINES = 64  # texts of one list
 DETAILS = ("raised", "text", "traceback", "called at", "remedy", "if this is meant", "operation")
 
 
-def claimed(fields: Mapping[str, Any]) -> Seen:
+def claimed(fields: Mapping[str, Any], *, on_a_gpu: bool = False) -> Seen:
     """What came of a launch whose launcher raised, by what its process says of it."""
+    may_claim = MAY_CLAIM | ON_A_GPU if on_a_gpu else MAY_CLAIM
     told = {name: _text(fields.get(name)) for name in ("outcome", "layer", "message", "location")}
     details = {name: _detail(value) for name, value in _mapping(fields.get("details")).items() if name in DETAILS}
     if told["outcome"] == Outcome.ERROR and told["layer"] == "machine":  # a limit of its jail: no disk but its own is full
         return Seen(Outcome.LAUNCHER_ERROR, "launcher", f"in its jail {told['message']}"[:400], told["location"][:200], details)
-    outcome = next((each for each in MAY_CLAIM if str(each) == told["outcome"]), None)
-    if outcome is None or told["layer"] not in MAY_CLAIM[outcome]:
+    outcome = next((each for each in may_claim if str(each) == told["outcome"]), None)
+    if outcome is None or told["layer"] not in may_claim[outcome]:
         said = f"the candidate's process claims {told['outcome']!r:.60} of the {told['layer']!r:.60}: {told['message']}"
         return Seen(Outcome.LAUNCHER_ERROR, "launcher", said[:400], told["location"][:200], details)
     return Seen(outcome, told["layer"], told["message"][:400], told["location"][:200], details)

@@ -22,7 +22,7 @@ from bitverdict.harness.emulator import untrusted
 from bitverdict.harness.emulator.remote.channel import Channel
 from bitverdict.harness.emulator.remote.errors import CandidateGone, CandidateRaised, ChannelClosed
 from bitverdict.harness.judge.called_again import CalledAgain
-from bitverdict.harness.judge.classify import GONE, Seen, outcome_of
+from bitverdict.harness.judge.classify import Seen, outcome_of
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.judge.launch import Allocations, launch
@@ -36,6 +36,7 @@ from bitverdict.harness.model.case import Operand
 from bitverdict.harness.model.contract import case_from_record
 from bitverdict.harness.model.sealing import seal
 from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import DEVICE_FAULTS
 
 WITHOUT_A_GPU, ON_A_GPU = b"c", b"g"
 """What comes with the socket of a process of the candidate's."""
@@ -146,4 +147,5 @@ def _launched(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], candi
     if "if this is meant" in seen.details and contract.remedy:
         seen.details["if this is meant"] = contract.remedy
     said, found = told(seen)
-    return {"seen": said, "seconds": clock.buckets, "left": contract.left(), "gone": GONE in seen.details}, found
+    spent = not target.emulated and seen.outcome in DEVICE_FAULTS  # the context of its process is dead
+    return {"seen": said, "seconds": clock.buckets, "left": contract.left(), "spent": spent}, found

@@ -18,7 +18,7 @@ from typing import Any
 
 from bitverdict.harness.workers.forkserver import _forkserver, _starting
 from bitverdict.harness.workers.jail.confine import dies_with_parent
-from bitverdict.harness.workers.jail.jail import GONE_WITHIN, clean_environment, listening_at, new_address
+from bitverdict.harness.workers.jail.jail import GONE_WITHIN, Watch, clean_environment, listening_at, new_address
 from bitverdict.harness.workers.jail.places import places
 from bitverdict.harness.workers.jail.policy import EXECUTOR, Policy
 from bitverdict.harness.workers.jail.protections import LANDLOCK, SECCOMP, Protections, protections
@@ -62,13 +62,15 @@ class Executors:
         theirs.close()
         with contextlib.suppress(EOFError):
             self._lifeline.recv_bytes()  # it listens
+        self._watch = Watch(self.address)
 
     def alive(self) -> bool:
-        return self._process.is_alive()
+        return self._watch.alive()
 
     def end(self) -> None:
         """End every executor."""
         self._lifeline.close()
+        self._watch.end()
         self._process.join(GONE_WITHIN)
         if self._process.is_alive():
             self._process.kill()

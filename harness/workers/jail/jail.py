@@ -48,6 +48,24 @@ def listening_at(address: str) -> socket.socket:
     return listening
 
 
+class Watch:
+    """Knows whether the zygote at an address lives, in this process and in its forks: it holds a connection that asks nothing."""
+
+    def __init__(self, address: str) -> None:
+        self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._connection.connect(address)
+
+    def alive(self) -> bool:
+        if self._connection.fileno() < 0:
+            return False
+        looking = select.poll()
+        looking.register(self._connection, select.POLLIN)
+        return not looking.poll(0)
+
+    def end(self) -> None:
+        self._connection.close()
+
+
 class JailDied(Exception):
     """The zygote is gone, or could not make the process. The text says why; nothing untrusted ran."""
 
@@ -75,7 +93,7 @@ class Jail:
         jailed = found.has(BUBBLEWRAP)
         self._scratch = "" if jailed else tempfile.mkdtemp(prefix="bitverdict-scratch-")
         scratch = bubblewrap.SCRATCH if jailed else self._scratch
-        seen = places(folders, scratch)
+        seen = places([*folders, *policy.files], scratch)
         setting = Setting(
             policy=policy,
             scratch=scratch,
@@ -103,11 +121,12 @@ class Jail:
             pass_fds=(listening.fileno(), living),
             start_new_session=True,
         )
+        self._watch = Watch(self.address)
         os.close(living)
         listening.close()
 
     def alive(self) -> bool:
-        return self._process.poll() is None
+        return self._watch.alive()
 
     def said(self) -> str:
         """The last lines that the zygote printed: why it could not start."""
@@ -120,6 +139,7 @@ class Jail:
         with contextlib.suppress(OSError):
             os.close(self._lifeline)
         self._lifeline = -1
+        self._watch.end()
         try:
             self._process.wait(GONE_WITHIN)
         except subprocess.TimeoutExpired:
@@ -164,6 +184,7 @@ class ConfinedProcess:
         self.status: int | None = None
         """What waitpid(2) told: known once `ended` says something; None where the zygote went too."""
         self.printed, self.kept = 0, 0  # bytes, known at its end
+        self.lost = False  # its zygote ended first
         self._connection, self._why, self._sentence = connection, "", ""
 
     def fileno(self) -> int:
@@ -179,7 +200,7 @@ class ConfinedProcess:
                 self.printed, self.kept = told["printed"], told["kept"]
                 self._sentence = f"{self.name} {how(self.status)}" + (f": {self._why}" if self._why else "") + self.excess()
             except (OSError, ValueError, KeyError):
-                self._sentence = f"{self.name} was killed together with its jail"
+                self._sentence, self.lost = f"{self.name} was killed together with its jail", True
         return self._sentence
 
     def excess(self) -> str:

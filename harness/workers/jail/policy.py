@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
+COMPILERS = 16  # processes that the executor's compiler may start
 MIB = 1 << 20
 GIB = 1 << 30
 
@@ -17,7 +18,8 @@ class Policy:
     bounds private writable memory instead. `file` and `scratch` bound one file and all files of the scratch directory, bytes.
     `processes` is how many it may start: 0 refuses to start any. `cpu` is a last resort behind the time limit of a case, seconds of
     the processor over the life of the process. `log` is how many bytes of what it prints are kept; the rest is counted.
-    `devices` are files below ``/dev`` that it may use, by their beginnings.
+    `devices` are files below ``/dev`` that it may use, by their beginnings, and `files` what their driver reads of the system.
+    `beside` is how many processes it has before it confines itself: they are confined otherwise.
     """
 
     name: str
@@ -31,6 +33,8 @@ class Policy:
     writes: bool = True
     reserves: bool = False
     devices: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    beside: int = 0
 
 
 def _of_the_machine() -> int:
@@ -42,12 +46,12 @@ CANDIDATE = Policy(name="the candidate's process", memory=4 * GIB)
 """On an emulated target it holds handles of device memory and no bytes: what it needs is the compiler's."""
 
 CANDIDATE_ON_A_GPU = replace(
-    CANDIDATE, memory=32 * GIB, reserves=True, processes=64, open_files=4096, devices=("nvidia", "dri", "kfd", "dxg")
+    CANDIDATE, memory=32 * GIB, reserves=True, processes=64, open_files=4096, devices=("nvidia", "dri", "kfd", "dxg"), files=()
 )
 """Triton builds its launcher with the host's compiler there, and the driver opens its devices."""
 
-EXECUTOR = Policy(name="the executor", memory=_of_the_machine(), writes=False)
+EXECUTOR = Policy(name="the executor", memory=_of_the_machine(), writes=False, beside=1 + COMPILERS)
 """It holds the device memory of a case: it may have what the machine has, and is the first to go where that is too little."""
 
-COMPILER = replace(EXECUTOR, name="the executor's compiler", writes=True, processes=16, scratch=GIB, file=GIB)
+COMPILER = replace(EXECUTOR, name="the executor's compiler", writes=True, processes=COMPILERS, scratch=GIB, file=GIB)
 """What the executor forks before it confines itself: the native code that untrusted text runs through, and the host's assembler."""

@@ -77,7 +77,8 @@ class Setting:
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> Setting:
-        policy = Policy(**dict(record["policy"], devices=tuple(record["policy"]["devices"])))
+        said = record["policy"]
+        policy = Policy(**dict(said, devices=tuple(said["devices"]), files=tuple(said["files"])))
         places = Places(**{name: tuple(paths) for name, paths in record["places"].items()})
         return Setting(**dict(record, preload=tuple(record["preload"]), policy=policy, places=places))
 
@@ -298,8 +299,8 @@ class Zygote:
             processes, threads = groups.get(one.pid) or (1, _threads(one.pid))
             if threads > THREADS:
                 self._kill(one, f"it has more than {THREADS} threads")
-            if processes > 1 + self._setting.policy.processes:
-                self._kill(one, f"it has started more than {self._setting.policy.processes} processes")
+            if processes > 1 + (most := self._setting.policy.processes + self._setting.policy.beside):
+                self._kill(one, f"it has started more than {most} processes")
         if self._confined and self._setting.scratch and not self._setting.bounded:
             most = self._setting.policy.scratch
             if _size(self._setting.scratch) > most:

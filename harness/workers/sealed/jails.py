@@ -6,10 +6,10 @@ They are started before the first sealed worker, import torch and Triton beside 
 from __future__ import annotations
 
 import atexit
-import functools
 import hashlib
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +49,11 @@ EXECUTOR_IMPORTS = (
 )
 
 
+_zygotes: dict[tuple[str, tuple[str, ...]], Jail | Executors] = {}
+"""By their kind and folders."""
+_making = threading.Lock()
+
+
 def folders_of(address: str, search_path: Sequence[str]) -> tuple[str, ...]:
     """What a process of the candidate at `address` may read besides Python and installed packages."""
     place = Path(address.rpartition(":")[0]).resolve()
@@ -56,13 +61,34 @@ def folders_of(address: str, search_path: Sequence[str]) -> tuple[str, ...]:
 
 
 def start_of(address: str, search_path: Sequence[str] = (), start: Start = PLAIN, *, gpu: bool = False) -> Start:
-    """How a worker is started that judges the sealed candidate at `address`: as `start`, with its zygotes. `gpu`: on a real one."""
+    """How a worker is started that judges the sealed candidate at `address`: as `start`, with its zygotes. `gpu`: on a real one.
+
+    A zygote that died is replaced by a new one. Its workers have another name then: the old ones have nobody to ask."""
     folders = folders_of(address, search_path)
-    digest = hashlib.sha256("\0".join(folders).encode()).hexdigest()[:8]
-    zygotes = {JAIL: _said(_jail(folders).address), EXECUTORS: _said(_executors(folders).address)}
-    if gpu:
-        zygotes[GPU_JAIL] = _said(_gpu_jail(folders).address)
+    with _making:
+        zygotes = {JAIL: _said(_kept(_jail, folders)), EXECUTORS: _said(_kept(_executors, folders))}
+        if gpu:
+            zygotes[GPU_JAIL] = _said(_kept(_gpu_jail, folders))
+    digest = hashlib.sha256("\0".join(zygotes.values()).encode()).hexdigest()[:8]
     return replace(start, name=f"{start.name} sealed {digest}".strip(), variables={**start.variables, **zygotes})
+
+
+def _kept(make: Callable[[tuple[str, ...]], Jail | Executors], folders: tuple[str, ...]) -> str:
+    """The address of the zygote that `make` makes. It is kept for the life of this process; a fork has it as long as that lives."""
+    zygote = _zygotes.get((make.__name__, folders))
+    if zygote is None or not zygote.alive():
+        if zygote is not None:
+            zygote.end()
+        zygote = _zygotes[make.__name__, folders] = make(folders)
+        atexit.register(_end, os.getpid(), zygote)
+    return zygote.address
+
+
+def last_words(start: Start) -> str:
+    """What the zygotes of `start` that ended have printed last: why they could not begin. Empty where all live."""
+    named = {start.variables[name] for name in (JAIL, EXECUTORS, GPU_JAIL) if name in start.variables}
+    ended = [each for each in _zygotes.values() if _said(each.address) in named and isinstance(each, Jail) and not each.alive()]
+    return "; ".join(f"its jail ended: {each.said()[-800:]}" for each in ended)
 
 
 def _said(address: str) -> str:
@@ -74,28 +100,18 @@ def heard(value: str) -> str:
     return value.replace("@", "\0")
 
 
-@functools.cache
 def _jail(folders: tuple[str, ...]) -> Jail:
-    """Kept for the life of this process; a fork of it has it too, as long as this one lives."""
     unreadable()  # this process holds the secret of the draws
-    jail = Jail(folders, preload=CANDIDATE_IMPORTS)
-    atexit.register(_end, os.getpid(), jail)
-    return jail
+    return Jail(folders, preload=CANDIDATE_IMPORTS)
 
 
-@functools.cache
 def _gpu_jail(folders: tuple[str, ...]) -> Jail:
-    jail = Jail(folders, policy=CANDIDATE_ON_A_GPU, preload=(*CANDIDATE_IMPORTS, "bitverdict.harness.judge.sealed.on_a_gpu"))
-    atexit.register(_end, os.getpid(), jail)
-    return jail
+    return Jail(folders, policy=CANDIDATE_ON_A_GPU, preload=(*CANDIDATE_IMPORTS, "bitverdict.harness.judge.sealed.on_a_gpu"))
 
 
-@functools.cache
 def _executors(folders: tuple[str, ...]) -> Executors:
     """Of executors, which may read the contracts' code too."""
-    executors = Executors(preload=EXECUTOR_IMPORTS, folders=(str(CONTRACTS), *folders))
-    atexit.register(_end, os.getpid(), executors)
-    return executors
+    return Executors(preload=EXECUTOR_IMPORTS, folders=(str(CONTRACTS), *folders))
 
 
 def _end(process: int, zygote: Jail | Executors) -> None:

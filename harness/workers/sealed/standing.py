@@ -19,9 +19,10 @@ from bitverdict.harness.judge.sealed.description import SealedLauncher
 from bitverdict.harness.model import sealing
 from bitverdict.harness.model.targets import nearest_emulated
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import Decision
+from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.workers.process import Worker, WorkerDied
 from bitverdict.harness.workers.sealed import jails
+from bitverdict.harness.workers.start import Start
 from bitverdict.harness.workers.task import Task, measured
 
 ANSWERED_WITHIN = 120.0  # seconds; the candidate's file is imported meanwhile
@@ -38,21 +39,27 @@ class Standing:
     def asked(self, address: str, folders: Sequence[str], fields: Sequence[Mapping[str, Any]] | None) -> Any:
         """What the candidate at `address` says of itself, or of `fields` whether it takes them. UsageError where it cannot."""
         given = {"address": address, "folders": list(folders), "fields": fields}
-        start = jails.start_of(address, folders)
+        for _ in range(2):  # once more where the zygote of its processes has ended
+            start = jails.start_of(address, folders)
+            verdict, ended = self._told(start, address, given), jails.last_words(start)
+            if jails.start_of(address, folders).name == start.name:
+                break
+        if verdict is None or verdict.decision is not Decision.PASS:
+            self._workers.pop(start.name).end()
+            said = f"{address}: its process says nothing within {ANSWERED_WITHIN:g} s; mend the file"
+            told = f"{address}: {ended}" if ended else verdict.message if verdict is not None else said
+            raise UsageError(told)
+        return json.loads(measured(verdict))
+
+    def _told(self, start: Start, address: str, given: Mapping[str, Any]) -> Verdict | None:
         worker = self._workers.get(start.name) or Worker(nearest_emulated(ARCH), self._directory, (), start)
         self._workers[start.name] = worker
         try:
             worker.wait_ready()
             worker.send(Task(function="bitverdict.harness.workers.sealed.asked:told", contract=address, given=given))
-            verdict = worker.answer(ANSWERED_WITHIN)
+            return worker.answer(ANSWERED_WITHIN)
         except WorkerDied:
-            verdict = None
-        if verdict is None or verdict.decision is not Decision.PASS:
-            worker.end()
-            del self._workers[start.name]
-            said = f"{address}: its process says nothing within {ANSWERED_WITHIN:g} s; mend the file"
-            raise UsageError(verdict.message if verdict is not None else said)
-        return json.loads(measured(verdict))
+            return None
 
     def end(self) -> None:
         """End the workers, and remove what they printed."""

@@ -10,6 +10,7 @@ import faulthandler
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from bitverdict.harness.judge.sealed.arrays import channel_of
 from bitverdict.harness.judge.sealed.executor import ON_A_GPU, WITHOUT_A_GPU
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.workers.jail.confine import unreadable
-from bitverdict.harness.workers.jail.jail import ConfinedProcess, how, start_process, wait_ready
+from bitverdict.harness.workers.jail.jail import ConfinedProcess, JailDied, how, start_process, wait_ready
 from bitverdict.harness.workers.jail.policy import EXECUTOR
 from bitverdict.harness.workers.sealed.jails import EXECUTORS, GPU_JAIL, JAIL, heard
 
@@ -42,7 +43,7 @@ class Trio:
         """Start an executor, which has imported no contract yet."""
         ours, theirs = socket.socketpair()
         self._handing, handed = socket.socketpair()
-        self._executor = start_process(
+        self._executor = _started(
             self._executors,
             "bitverdict.harness.workers.sealed.executing:serve",
             (theirs, handed),
@@ -71,7 +72,7 @@ class Trio:
         ours, theirs = socket.socketpair()
         function = "bitverdict.harness.judge.sealed.on_a_gpu:serve" if gpu else "bitverdict.harness.judge.sealed.candidate:serve"
         jail, variables = (self._gpu_jail, {VISIBLE: os.environ[VISIBLE]}) if gpu else (self._jail, {})
-        self._candidates[self._count] = start_process(jail, function, (theirs,), variables=variables, log=self._log)
+        self._candidates[self._count] = _started(jail, function, (theirs,), variables=variables, log=self._log)
         socket.send_fds(self._handing, [ON_A_GPU if gpu else WITHOUT_A_GPU], [ours.fileno()])
         ours.close()
         theirs.close()
@@ -108,11 +109,18 @@ class Trio:
         self._executor = None
 
 
+def _started(address: str, function: str, channels: Sequence[socket.socket], **given: Any) -> ConfinedProcess:
+    try:
+        return start_process(address, function, channels, **given)
+    except JailDied as error:
+        raise asking.NoZygote(str(error)) from None
+
+
 def _ended(process: ConfinedProcess) -> asking.End:
     """How `process` ended, which closed its channel; of its sentence what is more than the status."""
     sentence = process.ended(GONE_WITHIN)
     if process.status is None:
-        return asking.End(None, sentence)
+        return asking.End(None, sentence, with_zygote=process.lost)
     why = sentence.removeprefix(f"{process.name} {how(process.status)}")
     return asking.End(os.waitstatus_to_exitcode(process.status), why.lstrip(":; "))
 

@@ -157,3 +157,12 @@ def test_on_a_gpu_gradients_are_asked_of_the_candidates_process(tmp_path: Path) 
         wrong = judge(case, GPU)
     assert verdict.decision is Decision.PASS and verdict.details["kernels that its process says were launched"] == 4, verdict
     assert wrong.failed and wrong.message.startswith("gradient of x"), wrong
+
+
+def test_on_a_gpu_a_fault_there_is_told_by_name_and_ends_that_process(tmp_path: Path) -> None:
+    text = judged_launcher.launcher(before="if type(a) is torch.Tensor:\n    raise RuntimeError('CUDA error: misaligned address')")
+    case = replace(case_of(text, tmp_path), sealed=True)
+    with sealed_here() as here:
+        verdict = judge(case, GPU)
+        assert here.over == [0]
+    assert (verdict.decision, verdict.outcome) == (Decision.FAIL, Outcome.MISALIGNED_ADDRESS), verdict

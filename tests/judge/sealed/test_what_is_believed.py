@@ -99,6 +99,8 @@ def test_a_candidate_claims_what_a_launcher_may_come_to_and_no_more(outcome: Any
     fields = {"outcome": outcome, "layer": layer, "message": "said", "details": {"raised": "E", "status": -9, "gone": 1}}
     seen = claimed(fields)
     assert seen.outcome is comes_to and "said" in seen.message
+    if outcome == "illegal instruction":
+        assert claimed(fields, on_a_gpu=True).outcome is Outcome.ILLEGAL_INSTRUCTION
     assert seen.details == {"raised": "E"}
 
 

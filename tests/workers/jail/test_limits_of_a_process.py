@@ -107,6 +107,16 @@ def test_processes_that_left_their_parent_end_with_it(roomy: Jail) -> None:
     assert channel.recv(1) == b""  # the end of the channel: nobody holds the other side any more
 
 
+def test_processes_that_a_policy_has_beside_it_are_no_excess() -> None:
+    """The executor forks its compiler before it confines itself."""
+    for beside, lives in ((4, True), (3, False)):
+        jail = Jail([str(ROOT / "tests")], policy=replace(SMALL, beside=beside), found=NOTHING)
+        process, channel = started(jail, "leave_processes", number=4, leave_the_group=False)
+        assert told(channel)["left"] == 4
+        assert (process.ended(0.5) == "") is lives
+        jail.end()
+
+
 def test_processes_without_end_are_ended(roomy: Jail) -> None:
     if os.getuid() == 0 and not roomy.protections.has(SECCOMP):
         pytest.skip("without seccomp nothing bounds the processes of root at once: not tried on a machine that others use")

@@ -3,6 +3,10 @@ unaffected."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +20,13 @@ from bitverdict.harness.model.launcher_limits import check_launcher, claims_far,
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.workers.jail.executors import Executors
+from bitverdict.harness.workers.jail.jail import Jail
 from bitverdict.harness.workers.jail.policy import CANDIDATE
 from bitverdict.harness.workers.jail.protections import BUBBLEWRAP, SECCOMP, protections
 from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
-from bitverdict.harness.workers.sealed import standing
+from bitverdict.harness.workers.sealed import jails, standing
 from tests.support.vector_add import ADDRESS, CONTRACT, Problem
 
 FILE = Path(__file__).resolve().parents[2] / "support" / "sealed_vectors.py"
@@ -120,3 +126,38 @@ def test_a_candidate_that_was_imported_here_cannot_be_sealed(sealed: str, tmp_pa
 def test_a_sealed_case_goes_through_its_record() -> None:
     record = case("right").to_json()
     assert record["sealed"] is True and "sealed" not in replace(case("right"), sealed=False).to_json()
+
+
+def killed_zygote(kind: str) -> Jail | Executors:
+    """The zygote of that kind, of which nothing is left."""
+    zygote = jails._zygotes[next(key for key in jails._zygotes if key[0] == kind)]
+    pid = zygote._process.pid
+    while Path(f"/proc/{pid}/exe").readlink().name == "bwrap":
+        pid = int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+    os.kill(pid, signal.SIGKILL)
+    until = time.monotonic() + 20
+    while zygote.alive():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return zygote
+
+
+def test_where_a_zygote_dies_the_next_case_has_another(pool: WorkerPool) -> None:
+    assert judged(pool, "right").decision is Decision.PASS
+    dead = killed_zygote("_executors")
+    assert judged(pool, "right").decision is Decision.PASS
+    assert dead not in jails._zygotes.values()
+
+
+@pytest.mark.parametrize("kind", ["_jail", "_executors"])
+def test_a_case_over_which_a_zygote_dies_is_judged_once_more(pool: WorkerPool, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert judged(pool, "right").decision is Decision.PASS
+    before = len(pool.journal.path.read_text().splitlines())
+    dead, found = killed_zygote("_jail"), iter((True,))  # as if it died a moment later
+    monkeypatch.setattr(dead, "alive", lambda: next(found, False))
+    assert judged(pool, "right").decision is Decision.PASS
+    again = [
+        record for line in pool.journal.path.read_text().splitlines()[before:] if "again" in (record := json.loads(line)).values()
+    ]
+    assert [each["verdict"]["outcome"] for each in again] == ["error"]
+    assert again[0]["verdict"]["message"].startswith("the jail ended: ")
