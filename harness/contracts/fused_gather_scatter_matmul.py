@@ -25,6 +25,7 @@ from bitverdict.harness.contracts.base.single_config import (
     multiplied,
 )
 from bitverdict.harness.contracts.inputs import strategies
+from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES, PAIRS
 from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
 from bitverdict.harness.contracts.tma_scatter import several_writers
@@ -127,6 +128,12 @@ class FusedContract(RowsContract):
         m, n, k = strategies.within(sizes, tile, 4 * BUDGET)
         return self.sized({}, m, n, k, m, m)
 
+    def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
+        of_types = {problem["dtype"]: (problem, config) for problem, config in reversed(self.pool(target))}
+        for dtype, (problem, config) in of_types.items():
+            if bits_of(dtype) == 8:
+                yield self.sized(problem, 256, 256, 33, 256, 288), config, PAIRS
+
     def far(self) -> Iterable[tuple[Fields, Fields]]:
         rows, n, k = 12, 32, 32
         sizes = {"table_rows": rows, "rows": rows, "out_rows": rows, "n": n, "k": k}
@@ -189,10 +196,11 @@ class FusedContract(RowsContract):
 
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
+        beside = dataclasses.replace(case, regime=ALL_CODES) if case.regime == PAIRS else case  # rows where nothing lands
         return [
             drawn_operand(case, "x", p.dtype, (p.table_rows, p.k), pad=p.x_pad, offset=p.x_offset, side="a"),
             drawn_operand(case, "w", p.dtype, (p.k, p.n), pad=p.w_pad, side="b", k_axis=0),
-            drawn_operand(case, "out", p.dtype, (p.out_rows, p.n), pad=p.out_pad),
+            drawn_operand(beside, "out", p.dtype, (p.out_rows, p.n), pad=p.out_pad),
             *self.row_operands(case),
         ]
 
@@ -216,6 +224,11 @@ class FusedContract(RowsContract):
             programs=g.programs,
         )
         return {"out": got}
+
+    def factors(self, case: Case, operands: Mapping[str, Operand]) -> tuple[np.ndarray, np.ndarray]:
+        from bitverdict.reference.gather_scatter import gather
+
+        return gather(operands["x"].codes, operands["gather"].codes, 0, case.problem.k), operands["w"].codes.T
 
     def scattered_to(self, case: Case, codes: np.ndarray) -> np.ndarray:
         """(rows,) row numbers of `out` as they count for what is expected; none is negative where a result is."""

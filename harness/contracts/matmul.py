@@ -16,6 +16,7 @@ import numpy as np
 import bitverdict.kernels.matmul
 from bitverdict.harness.contracts.base.single_config import EXACT_SIZES, aligned_pad, edges
 from bitverdict.harness.contracts.inputs import regimes
+from bitverdict.harness.contracts.inputs.all_codes import PAIRS
 from bitverdict.harness.contracts.oracle.dot_lowering import FMA, accumulator_words, dot_plan, words_rest_on
 from bitverdict.harness.contracts.oracle.explained import decoded, product_mathematics
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
@@ -68,6 +69,7 @@ TUTORIAL: dict[str, Any] = {
 }
 """Of the tutorial's own test: sizes, and types of operands and result."""
 EVERY_RUN = 1 << 21  # products of such a case that every run judges
+PAIRED = 256  # rows and columns of a product of every pair of 8-bit codes
 _TILES = (10, 3, 5)  # largest counts of tiles and K blocks drawn, before the budget: more rows of tiles than one group has
 
 
@@ -145,7 +147,24 @@ class MatmulContract(Contract):
             regime = strategies.cycled(regimes.REGIMES, turn)
             cases.append(self._case(target, special, sizes, regime, rng.randrange(1 << 31), schedule))
         more = self._tutorial() + self._ungrouped(target) + self._described(target)
-        return _interleaved(cases) + self._small() + more + self._far() + self._refused()
+        return _interleaved(cases) + self._small() + more + self._far() + self._pairs(target) + self._refused()
+
+    def _pairs(self, target: Target) -> list[Case]:
+        """Every pair of codes of the 8-bit types, by mma.sync and, where the target has one, by the instruction of a warp group: of
+        the first configurations that have it."""
+        configs = (self.module.configurations("cuda")[-1], self.module.configurations("cuda")[-3])
+        return [
+            Case(
+                contract=self.address,
+                problem=self.module.Problem(m=PAIRED, n=PAIRED, k=1 + 40 * place, dtype=dtype, out=out),
+                config=config,
+                regime=PAIRS,
+                data_seed=place,
+            )
+            for dtype, out in (("e4m3", "fp32"), ("int8", "int32"))
+            for place, config in enumerate(configs)
+            if has_type(dtype, target)
+        ]
 
     def _tutorial(self) -> list[Case]:
         """The sizes of the tutorial's own test that cost little, with each pair of types; one small configuration a pair."""
@@ -325,6 +344,8 @@ class MatmulContract(Contract):
         wrong = {"k_of_b": p.k_of_b, "dtype_of_b": p.dtype_of_b}
         if (p.k_of_b is not None or p.dtype_of_b) and "refusals" not in claims:
             return None
+        if case.regime == PAIRS and not {p.dtype, "out_dtype"} <= set(claims):
+            return None
         dtype = p.dtype if p.dtype in claims else "fp16"
         fields = nearest(launcher, {name: getattr(p, name) for name in "mnk"} | {"dtype": dtype}, ("m", "n", "k"))
         if fields is None:
@@ -414,6 +435,9 @@ class MatmulContract(Contract):
                 opinion=product_opinion(p, words, a, b, target.arch, plan.family),
             )
         ]
+
+    def factors(self, case: Case, operands: Mapping[str, Operand]) -> tuple[np.ndarray, np.ndarray] | None:
+        return operands["a"].codes, operands["b"].codes.T
 
     def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
         p = case.problem

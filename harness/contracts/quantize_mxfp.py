@@ -16,6 +16,7 @@ from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis
+from bitverdict.kernels.element_types import bits_of
 from bitverdict.kernels.features import Feature
 from bitverdict.kernels.quantize_mxfp import FORMATS, NEEDS_E4M3
 from bitverdict.reference.quantized_rows import quantized_rows
@@ -30,6 +31,16 @@ KINDS = (
 )  # format, type of X, block, warps
 TENSOR_SCALES = tuple(float(np.float32(scale)) for scale in (1.0, 0.3, 2.0**-126, 2.0**100, 1 / 2688))
 PLACES = {"mxfp8_e4m3": "e4m3", "mxfp8_e5m2": "e5m2"}  # what elements are stored as; the others are bytes
+
+BY_SIZE = "all codes by size"
+"""A regime: every code of a 16-bit type, neighbours in size side by side, so that none vanishes under the scale of its block."""
+
+
+def by_size(shape: tuple[int, int]) -> np.ndarray:
+    """Codes of `shape`, each of the 2^16 alike often: ascending in magnitude, each beside its negative."""
+    count = shape[0] * shape[1]
+    codes = np.resize(np.arange(1 << 16, dtype=np.uint16), count)  # (count,)
+    return (((codes & 1) << 15) | (codes >> 1)).astype(np.uint16).reshape(shape)
 
 
 class QuantizeMxfpContract(RowContract):
@@ -73,6 +84,11 @@ class QuantizeMxfpContract(RowContract):
         ]
         return ties + super().required(target)
 
+    def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
+        for problem, config in self.pool(target):
+            if bits_of(problem["dtype"]) == 16 and has_format(problem["format"], target):
+                yield problem | {"rows": 64, "columns": 1024}, config, BY_SIZE
+
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"rows": 2, "columns": 16}
         yield sizes | {"dtype": "int32"}, {}
@@ -92,6 +108,8 @@ class QuantizeMxfpContract(RowContract):
 
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
+        if case.regime == BY_SIZE:
+            return [Operand(name="x", format=p.dtype, codes=by_size((p.rows, p.columns)), strides=(p.columns + p.x_pad, 1))]
         if case.regime != TIES or p.format not in FORMATS:
             return [drawn_operand(case, "x", p.dtype, (p.rows, p.columns), pad=p.x_pad)]
         rng = regimes.generator(case.data_seed, "x")

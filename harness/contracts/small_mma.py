@@ -8,6 +8,8 @@ from itertools import product
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 import bitverdict.kernels.small_mma
 from bitverdict.harness.contracts.base.single_config import (
     Fields,
@@ -18,6 +20,7 @@ from bitverdict.harness.contracts.base.single_config import (
     far_pad,
     multiplied,
 )
+from bitverdict.harness.contracts.inputs.all_codes import PAIRS
 from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
 from bitverdict.harness.model.case import Case, Operand
@@ -70,6 +73,14 @@ class SmallMmaContract(KernelContract):
                     "num_warps": warps,
                 },
             )
+
+    def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
+        for dtype in ("e4m3", "e5m2"):
+            for left in LEFT.values():  # half of the codes of A each: a product of all does not fit
+                yield {"m": 128, "n": 256, "k": 32, "dtype": dtype}, {"left": left}, PAIRS
+
+    def factors(self, case: Case, operands: Mapping[str, Operand]) -> tuple[np.ndarray, np.ndarray]:
+        return operands["a"].codes, operands["b"].codes.T
 
     def far(self) -> Iterable[tuple[Fields, Fields]]:
         m, n, k = 128, 32, 32

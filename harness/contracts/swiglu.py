@@ -8,6 +8,7 @@ from types import ModuleType
 import bitverdict.kernels.swiglu
 from bitverdict.harness.contracts.base.row_contract import DTYPES, RowContract, output, widened
 from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, launched
+from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES
 from bitverdict.harness.contracts.oracle import explained, row_mathematics
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
@@ -31,6 +32,12 @@ class SwigluContract(RowContract):
 
     def rest(self, place: int) -> Fields:
         return {"a_pad": (0, 3, 0)[place % 3], "b_pad": (0, 0, 8)[place % 3]}
+
+    def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
+        """Every code of the 16-bit types, which the kernel widens."""
+        of_types = {problem["dtype"]: config for problem, config in reversed(self.pool(target))}
+        for dtype in ("fp16", "bf16"):
+            yield {"rows": 64, "columns": 1024, "dtype": dtype}, of_types[dtype], ALL_CODES
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield {"rows": 2, "columns": 16, "dtype": "int32"}, {}

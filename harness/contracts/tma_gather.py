@@ -17,6 +17,7 @@ import numpy as np
 import bitverdict.kernels.tma_gather
 from bitverdict.harness.contracts.base.row_indices import MISALIGNED, SPANNED, RowsContract, under_iisan
 from bitverdict.harness.contracts.base.single_config import Fields, aligned_pad, drawn_operand, far_pad, launched
+from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES
 from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, IndexList
@@ -106,6 +107,13 @@ class TmaGatherContract(RowsContract):
             {"dtype": dtype, "table_rows": table[0], "table_columns": table[1], "offsets": block_x, "column_offset": column_offset},
             {"block_x": block_x, "block_y": block_y},
         )
+
+    def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
+        of_types = {problem["dtype"]: config for problem, config in reversed(self.pool(target))}
+        for dtype, config in of_types.items():
+            if bits_of(dtype) == 8:
+                sizes = {"table_rows": 16, "table_columns": config["block_y"], "offsets": 16} | self.source_fields(16)
+                yield {"dtype": dtype} | sizes, config, ALL_CODES
 
     def far(self) -> Iterable[tuple[Fields, Fields]]:
         rows, columns = 12, 64

@@ -9,10 +9,12 @@ from typing import Any
 
 import bitverdict.kernels.tmem_copy
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, launched
+from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis
+from bitverdict.kernels.element_types import bits_of
 
 TUTORIAL: dict[str, Any] = {"m": (64, 128, 256), "n": (64, 128), "num_warps": (4, 8)}
 
@@ -49,6 +51,10 @@ class TmemCopyContract(KernelContract):
         yield from self.pool(target)[::9]  # 28 of a tile: a step that meets each type, packed and not
         for m, n, warps in product(*TUTORIAL.values()):  # twelve, so each regime twice: the tutorial's own is normal
             yield {"m": m, "n": n}, {"num_warps": warps}
+
+    def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
+        for place, dtype in enumerate(dtype for dtype in self.module.DTYPES if bits_of(dtype) == 8):
+            yield {"m": 64, "n": 16, "dtype": dtype}, {"block_n": 16, "packed": place % 2 == 1}, ALL_CODES
 
     def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         for m, n, warps in product(*TUTORIAL.values()):

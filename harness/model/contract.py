@@ -232,6 +232,11 @@ class Contract:
         """`case` in each configuration that the contract knows of, its own left out."""
         return []
 
+    def factors(self, case: Case, operands: Mapping[str, Operand]) -> tuple[np.ndarray, np.ndarray] | None:
+        """Codes (M, K) and (N, K) of the factors of a product, of which each line of one meets each of the other; None: there is no
+        product."""
+        return None
+
     def index_lists(self, case: Case) -> tuple[IndexList, ...]:
         """The operands of row numbers that a case of this shape can write out."""
         return ()

@@ -92,6 +92,11 @@ class KernelContract(Contract):
         stay."""
         return problem
 
+    def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
+        """Problems, configurations and regimes in which every code of an 8-bit operand is judged, of factors every pair
+        (`bitverdict.harness.contracts.inputs.all_codes`)."""
+        return ()
+
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         """One problem and configuration for each clause that can be broken."""
         return ()
@@ -145,6 +150,10 @@ class KernelContract(Contract):
             for place, (problem, config, regime) in enumerate(asked)
         ]
         cases += [self.case(problem, config, regime=self.regime(0), data_seed=1) for problem, config in self.far()]
+        cases += [
+            self.case(problem, config, regime=regime, data_seed=place)
+            for place, (problem, config, regime) in enumerate(self.covering(target))
+        ]
         return cases + [self.case(problem, config) for problem, config in self.refused(target)]
 
     def whole(self, target: Target) -> list[Case]:

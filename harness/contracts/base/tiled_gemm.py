@@ -4,8 +4,10 @@ them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
+
+import numpy as np
 
 from bitverdict.harness.contracts.base.single_config import (
     BUDGET,
@@ -19,6 +21,7 @@ from bitverdict.harness.contracts.base.single_config import (
     far_pad,
     multiplied,
 )
+from bitverdict.harness.contracts.inputs.all_codes import PAIRS
 from bitverdict.harness.contracts.inputs.regimes import EXACT
 from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
 from bitverdict.harness.contracts.oracle.explained import decoded, product_mathematics
@@ -29,6 +32,7 @@ from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.element_types import bits_of
 
+PAIRED = 256  # rows and columns of a product of every pair of 8-bit codes
 TILES = (2, 2, 4)  # largest counts of tiles and of K blocks drawn, before the budget
 
 
@@ -85,6 +89,14 @@ class BlockedContract(KernelContract):
         (result,) = self.result_pad(problem, n, 0)
         pads = {"a_pad": far_pad(m, k), "b_pad": far_pad(rows, columns), result: far_pad(m, n, itemsize)}
         yield problem | {"m": m, "n": n, "k": k} | pads, config
+
+    def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
+        """Each pair of codes of each 8-bit type; where fp32 comes out, in fp32."""
+        wide_first = sorted(self.pool(target), key=lambda special: special[0].get("out") != "fp32")
+        of_types = {dtype_of(self.module, problem): (problem, config) for problem, config in reversed(wide_first)}
+        for dtype, (problem, config) in of_types.items():
+            if bits_of(dtype) == 8:
+                yield self.sized(problem, PAIRED, PAIRED, 33), config, PAIRS
 
     def pool_of_far(self) -> tuple[Fields, Fields]:
         """Element types of 16 bits, and a small tile."""
@@ -151,6 +163,10 @@ class BlockedContract(KernelContract):
             )
         ]
 
+    def factors(self, case: Case, operands: Mapping[str, Operand]) -> tuple[np.ndarray, np.ndarray] | None:
+        b = operands["b"].codes
+        return operands["a"].codes, b if self.always_transposed or getattr(case.problem, "transpose_b", False) else b.T
+
     def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics | None:
         if set(operands) != {"a", "b"}:  # of a kernel that does more than multiply
             return None
@@ -168,6 +184,12 @@ class BlockedContract(KernelContract):
             "K ragged": str(p.k % c.block_k != 0),
             "B": "transposed" if self.always_transposed or p.transpose_b else "as it is",
         }
+
+
+def dtype_of(module: ModuleType, problem: Fields) -> str:
+    """The element type of the operands of a problem of `module`, given or by default."""
+    default: str = module.Problem.__dataclass_fields__["dtype"].default
+    return problem.get("dtype", default)
 
 
 def tiled_refusals(sizes: Fields, *, tensor_memory: bool) -> Iterable[tuple[Fields, Fields]]:

@@ -10,6 +10,7 @@ import zlib
 
 import numpy as np
 
+from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES, PAIRS, every_code, one_code_a_line
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.reference.formats import FORMATS, Format, Overflow, encode
 
@@ -30,6 +31,8 @@ TENTH = "tenth"
 MODERATE = "moderate"
 """A regime of its own, of described kernels: any mantissa, exponents from -4 to 3."""
 
+KNOWN = (*REGIMES, EXACT, TENTH, MODERATE, PAIRS, ALL_CODES)
+
 INTEGERS: dict[str, type[np.signedinteger]] = {"int8": np.int8, "int32": np.int32}
 WHOLE = 1023  # the largest of the whole numbers that go beside an exact product, times 2^-6
 _SPECIAL_SHARE = 64  # one element in so many, and at least one of each finite special where there is room
@@ -46,14 +49,18 @@ def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.G
 
     ValueError (value, rule, remedy) for an unknown regime or format.
     """
-    if regime not in (*REGIMES, EXACT, TENTH, MODERATE):
-        raise UsageError(f"regime {regime!r}: unknown; use one of {', '.join((*REGIMES, EXACT, TENTH, MODERATE))}")
+    if regime not in KNOWN:
+        raise UsageError(f"regime {regime!r}: unknown; use one of {', '.join(KNOWN)}")
     if format_name in INTEGERS:
         return _integers(INTEGERS[format_name], shape, regime, rng)
     if format_name not in FORMATS:
         raise ValueError(f"format {format_name!r}: unknown; use one of {', '.join([*FORMATS, *INTEGERS])}")
     fmt = FORMATS[format_name]
     match regime:
+        case "pairs":
+            return np.zeros(shape, fmt.storage)
+        case "all codes":
+            return every_code(fmt.storage, fmt.width, shape, rng)
         case "integers":
             return encode(fmt, rng.integers(-2, 3, shape).astype(np.float64))
         case "exact":
@@ -75,15 +82,29 @@ def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.G
 def factor(
     format_name: str, shape: tuple[int, ...], regime: str, data_seed: int, name: str, *, side: str, k_axis: int
 ) -> np.ndarray:
-    """Codes of one factor of a product, whose axis `k_axis` is K: as `draw`, but in the regime `EXACT` the two belong together.
+    """Codes of one factor of a product, whose axis `k_axis` is K: as `draw`, but in the regimes `EXACT` and `PAIRS` the two belong
+    together.
 
     `side`: "a" for the one whose lines are rows of the result, "b" for the other."""
+    if regime == PAIRS:
+        storage, width = _storage(format_name)
+        codes = one_code_a_line(
+            storage, width, shape[1 - k_axis], shape[k_axis], data_seed, generator(data_seed, name)
+        )  # (lines, K)
+        return codes if k_axis == 1 else np.ascontiguousarray(codes.T)
     if regime != EXACT or format_name in INTEGERS:
         return draw(format_name, shape, regime, generator(data_seed, name))
     from bitverdict.harness.contracts.inputs.exact_inputs import factor as exact_factor
 
     codes = exact_factor(format_name, side, shape[1 - k_axis], shape[k_axis], data_seed)  # (lines, K)
     return codes if k_axis == 1 else np.ascontiguousarray(codes.T)
+
+
+def _storage(format_name: str) -> tuple[type[np.generic], int]:
+    """What codes of a format are kept in, and how many bits of it they have."""
+    if format_name in INTEGERS:
+        return INTEGERS[format_name], np.iinfo(INTEGERS[format_name]).bits
+    return FORMATS[format_name].storage, FORMATS[format_name].width
 
 
 def of_a_launcher(regime: str) -> str:
@@ -166,6 +187,10 @@ def _with_specials(fmt: Format, codes: np.ndarray, rng: np.random.Generator) -> 
 
 def _integers(kind: type[np.signedinteger], shape: tuple[int, ...], regime: str, rng: np.random.Generator) -> np.ndarray:
     ends = np.iinfo(kind)
+    if regime == PAIRS:
+        return np.zeros(shape, kind)
+    if regime == ALL_CODES:
+        return every_code(kind, ends.bits, shape, rng)
     if regime == "integers":
         return rng.integers(-2, 3, shape).astype(kind)
     if regime == "largest":
