@@ -11,7 +11,6 @@ import numpy as np
 import bitverdict.kernels.dropout
 from bitverdict.harness.contracts.base.row_contract import DTYPES, RowContract, output, widened
 from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, launched
-from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES
 from bitverdict.harness.contracts.oracle import row_mathematics
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
@@ -49,12 +48,6 @@ class DropoutContract(RowContract):
             "key": KEYS[place % len(KEYS)],
             "backward": place % 3 != 2,
         } | (NUMBER_OF_ITS_FIRST if place % 5 == 2 else {})
-
-    def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
-        """Every code of the 16-bit types, which the kernel widens."""
-        of_types = {problem["dtype"]: config for problem, config in reversed(self.pool(target))}
-        for dtype in ("fp16", "bf16"):
-            yield {"rows": 64, "columns": 1024, "dtype": dtype, "p": 0.0}, of_types[dtype], ALL_CODES
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"rows": 2, "columns": 16}

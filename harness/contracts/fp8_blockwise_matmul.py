@@ -10,7 +10,8 @@ import numpy as np
 
 import bitverdict.kernels.fp8_blockwise_matmul
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, far_pad, handed, launched
-from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract
+from bitverdict.harness.contracts.base.tiled_gemm import PAIRED, BlockedContract
+from bitverdict.harness.contracts.inputs.all_codes import PAIRS
 from bitverdict.harness.contracts.inputs.regimes import EXACT, generator
 from bitverdict.harness.contracts.oracle import explained, row_mathematics
 from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, words_rest_on
@@ -44,6 +45,10 @@ class Fp8BlockwiseMatmulContract(BlockedContract):
         yield self.sized({"out": "fp32"}, 17, 131, 2 * SCALED + 1), {"block_k": 64}  # three scales of a row, two of B
         yield self.sized({}, 18, 135, 3 * SCALED), {"block_m": 16, "block_n": 256}  # a tile that spans two scales of B
         yield from self.corners([*pool[1 : len(TILES)], pool[2 * len(TILES)]])
+
+    def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
+        """In the configuration of a listed case, and with sizes that are as odd: one compiled kernel."""
+        yield self.sized({"out": "fp32"}, PAIRED + 1, PAIRED + 1, 33), {"block_k": 64}, PAIRS
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"m": 64, "n": 64, "k": 128}

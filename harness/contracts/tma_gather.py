@@ -113,7 +113,7 @@ class TmaGatherContract(RowsContract):
         for dtype, config in of_types.items():
             if bits_of(dtype) == 8:
                 sizes = {"table_rows": 16, "table_columns": config["block_y"], "offsets": 16} | self.source_fields(16)
-                yield {"dtype": dtype} | sizes, config, ALL_CODES
+                yield {"dtype": dtype} | sizes, config, f"{ALL_CODES}/permuted"
 
     def far(self) -> Iterable[tuple[Fields, Fields]]:
         rows, columns = 12, 64

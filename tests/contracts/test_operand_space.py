@@ -32,7 +32,7 @@ COPIES = ("tma_gather", "tma_scatter", "tmem_copy")
 
 
 def covering(stem: str, name: str) -> list[Case]:
-    return [case for case in resolve(stem).required(target(name)) if case.regime in COVERING]
+    return [case for case in resolve(stem).required(target(name)) if case.regime.partition("/")[0] in COVERING]
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
@@ -93,7 +93,6 @@ def test_codes_by_size_are_all_codes_each_beside_its_negative() -> None:
         ("tmem_copy", "emulated:sm_100", "e5m2", (0x7D,)),
         ("quantize_mxfp", "emulated:sm_90", "fp16", (0x3C01,)),
         ("swiglu", "emulated:sm_90", "bf16", (0x3FC3,)),
-        ("dropout", "emulated:sm_90", "fp16", (0x0001,)),
     ],
 )
 def test_a_kernel_that_is_wrong_for_one_code_or_pair_fails(

@@ -24,6 +24,7 @@ from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources
 
 import bitverdict.kernels.matmul
+from bitverdict.harness.contracts.inputs.all_codes import PAIRS
 from bitverdict.harness.contracts.matmul import CONTRACT
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product
 from bitverdict.harness.contracts.oracle.matmul_support import KINDS
@@ -277,8 +278,8 @@ def test_every_user_case_is_one_that_a_plain_launcher_takes() -> None:
     for required in CONTRACT.required(target("emulated:sm_90")):
         asked = CONTRACT.for_launcher(required, f"{TUTORIAL}:matmul")
         p = required.problem
-        if max(p.a.pad, p.b.pad) >= FAR_PAD or p.k_of_b is not None or p.dtype_of_b:
-            assert asked is None, "far rows and refusals are asked only of a launcher that claims them"
+        if max(p.a.pad, p.b.pad) >= FAR_PAD or p.k_of_b is not None or p.dtype_of_b or required.regime == PAIRS:
+            assert asked is None, "far rows, refusals and pairs of codes are asked only of a launcher that claims them"
             continue
         assert asked.config is None
         assert (asked.problem.dtype, asked.problem.out, asked.problem.activation) == ("fp16", "fp16", "")

@@ -91,9 +91,13 @@ class BlockedContract(KernelContract):
         yield problem | {"m": m, "n": n, "k": k} | pads, config
 
     def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
-        """Each pair of codes of each 8-bit type; where fp32 comes out, in fp32."""
-        wide_first = sorted(self.pool(target), key=lambda special: special[0].get("out") != "fp32")
-        of_types = {dtype_of(self.module, problem): (problem, config) for problem, config in reversed(wide_first)}
+        """Each pair of codes of each 8-bit type; where fp32 comes out, in fp32, and in the fewest programs."""
+
+        def worth(special: tuple[Fields, Fields]) -> tuple[bool, int]:
+            problem, config = special
+            return problem.get("out") == "fp32", config["block_m"] * config["block_n"]
+
+        of_types = {dtype_of(self.module, problem): (problem, config) for problem, config in sorted(self.pool(target), key=worth)}
         for dtype, (problem, config) in of_types.items():
             if bits_of(dtype) == 8:
                 yield self.sized(problem, PAIRED, PAIRED, 33), config, PAIRS

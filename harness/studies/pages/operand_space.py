@@ -26,7 +26,7 @@ from bitverdict.reference.formats import FORMATS
 
 BYTES = ("e4m3", "e5m2", "int8")
 WORDS = ("fp16", "bf16")
-CONVERTING = ("quantize_mxfp", "swiglu", "dropout")
+CONVERTING = ("quantize_mxfp", "swiglu")
 """Kernels that convert each element of an operand by itself."""
 OTHERWISE = ("block_scaled_matmul",)
 """Kernels whose codes have scales, which decide what is judged."""
