@@ -226,12 +226,14 @@ class MatmulContract(Contract):
         return made
 
     def _described(self, target: Target) -> list[Case]:
-        """One ragged problem each, and what no tensor map can hold: rows off 16 bytes, a turned A, rows of B in 8 bits."""
+        """One ragged problem each, K in more blocks than stages or in fewer; and what no tensor map can hold: rows off 16 bytes, a
+        turned A, rows of B in 8 bits."""
         specials, problem, view = self.described(target), self.module.Problem, self._view
         cases = []
         for place, special in enumerate(specials):
             m, n, k = _tile(special["config"])
-            sizes = [m + 5, n - 3, 2 * k + 9 + place]
+            long = special["config"] not in self.module.HOPPER_CONFIGS and place % 2 == 0
+            sizes = [m + 5, n - 3, (6 if long else 2) * k + 9 + place]
             cases.append(self._case(target, special, sizes, regimes.REGIMES[place % 3], place, "eager"))
         small = dataclasses.replace(self.module.HOPPER_CONFIGS[0], block_m=64, block_n=64, block_k=32, num_warps=4)
         wrong = ({"k": 33}, {"a": view({"order": "column"})}, {"dtype": "int8", "out": "int32"}, {"b": view({"offset": 1})})
