@@ -387,7 +387,7 @@ class Device:
         finally:
             launch.operations = ready.counts(context.runs)
             if self.options.edited is not None:
-                self.options.edited.operations += sum(launch.operations.values())
+                self.options.edited.ended(ready, context.runs, arguments)
             launch.timeline = programs.current.state.timeline.lines()
             self._advice |= context.notes
             self._hangs |= context.reals.hangs

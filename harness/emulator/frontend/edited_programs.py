@@ -6,7 +6,7 @@ by line. A change of floating-point arithmetic is the exception: there it is ask
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,10 @@ class EditedPrograms:
         """Launches of a changed program."""
         self.operations = 0
         """Operations of all launches."""
+        self.missed: dict[str, set[int]] = {}
+        """Of each program, by its text, the lines of operations that no launch has come to."""
+        self.negative: dict[str, set[str]] = {}
+        """Of each program its integer arguments that were negative in a launch."""
         self._ready: dict[tuple, Translated | None] = {}
 
     def translated(self, text: str, *, arch: str, doubted: bool, widths: Widths, **options: Any) -> Translated | None:
@@ -57,6 +61,17 @@ class EditedPrograms:
         ready = self._ready[key]
         self.launched += ready is not None
         return ready
+
+    def ended(self, ready: Translated, runs: Sequence[int], arguments: Sequence[Any]) -> None:
+        """A launch of the program `ready` on `arguments` is over, whose blocks ran so often."""
+        self.operations += sum(ready.counts(list(runs)).values())
+        missed = {op.line for operations, times in zip(ready.blocks, runs, strict=True) if not times for op in operations}
+        ran = {op.line for operations, times in zip(ready.blocks, runs, strict=True) if times for op in operations}
+        text = ready.program.text
+        known = self.negative.setdefault(text, set())
+        names = (name for name, _ in ready.program.entry.blocks[0].arguments)
+        known.update(name for name, value in zip(names, arguments, strict=False) if isinstance(value, int) and value < 0)
+        self.missed[text] = self.missed.get(text, missed) & missed - ran
 
     @staticmethod
     def _translate(changed: Edited, text: str, arch: str, widths: Widths, options: dict[str, Any]) -> Translated:

@@ -65,12 +65,22 @@ def place_of(edit: Mapping[str, Any]) -> Place:
 
 def edited(mutant: GeneratedMutant, text: str) -> Edited | None:
     """The tile program `text` with the edit of `mutant`; None where it has no such place, or the operator offers nothing there."""
+    found = _offered(mutant, text)
+    return None if found is None else applied(*found)
+
+
+def line_of_edit(mutant: GeneratedMutant, text: str) -> int | None:
+    """The line of the tile program `text` that the edit of `mutant` is made at; None where it has none."""
+    found = _offered(mutant, text)
+    return None if found is None else found[1].op.line
+
+
+def _offered(mutant: GeneratedMutant, text: str) -> tuple[Offer, Site] | None:
     site = tile_program(text).sites.get(place_of(mutant.edit))
     if site is None:
         return None
-    variant = mutant.edit["variant"]
-    found = next((each for each in offers(site) if (each.operator, each.variant) == (mutant.operator, variant)), None)
-    return None if found is None else applied(found, site)
+    kind = mutant.operator, mutant.edit["variant"]
+    return next(((each, site) for each in offers(site) if (each.operator, each.variant) == kind), None)
 
 
-__all__ = ["edited", "of_programs", "place_of"]
+__all__ = ["edited", "line_of_edit", "of_programs", "place_of"]

@@ -13,12 +13,14 @@ from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.mutants.clauses import clause_of
-from bitverdict.harness.mutants.program.generate import edited, of_programs
+from bitverdict.harness.mutants.equivalence import all_equal
+from bitverdict.harness.mutants.program.generate import edited, line_of_edit, of_programs
 from bitverdict.harness.mutants.program.right_launches import RightLaunches
 from bitverdict.harness.mutants.record import End, GeneratedMutant, MutantResult, digest_of
 
 LONGER = 64  # times the operations of the right launch, after which a mutant does not end
 LONGEST = 300  # characters of a text of a result
+FEW = 4  # cases, after which a mutant that lives is held against the right programs
 LEAST = 20_000  # operations that a program may execute in any case
 
 
@@ -31,20 +33,25 @@ class ProgramMutants:
         self.right = RightLaunches(contract, target)
 
     def generate(self, cases: Sequence[Case]) -> Iterator[GeneratedMutant]:
-        """The mutants of the programs that `cases` launch."""
-        programs = (text for case in cases for text in self.right.of(case).programs)
+        """The mutants of the programs that those of `cases` launch which the right kernel passes."""
+        programs = (text for case in cases if self.right.of(case).passes for text in self.right.of(case).programs)
         return of_programs(self.kernel, self.target.arch, programs)
 
     def touched(self, mutant: GeneratedMutant, cases: Sequence[Case]) -> list[Case]:
-        """Those of `cases` that the right kernel passes, and in which a program has the place of `mutant`."""
-        known: dict[str, bool] = {}
+        """Those of `cases` that the right kernel passes, and in which a launch comes to the place of `mutant`."""
+        known: dict[str, int | None] = {}
 
-        def has(text: str) -> bool:
+        def line_in(text: str) -> int | None:
             if text not in known:
-                known[text] = edited(mutant, text) is not None
+                known[text] = line_of_edit(mutant, text)
             return known[text]
 
-        return [case for case in cases if (right := self.right.of(case)).passes and any(map(has, right.programs))]
+        def comes_to_it(case: Case) -> bool:
+            right = self.right.of(case)
+            lines = ((line_in(text), missed) for text, missed in right.programs.items())
+            return right.passes and any(line is not None and line not in missed for line, missed in lines)
+
+        return [case for case in cases if comes_to_it(case)]
 
     def judged(self, mutant: GeneratedMutant, cases: Sequence[Case], *, until_first: bool = True) -> MutantResult:
         """What came of `mutant`, judged by those of `cases` that it touches, in their order; by all where not `until_first`."""
@@ -53,6 +60,8 @@ class ProgramMutants:
         left_open: list[str] = []
         number = 0
         for number, case in enumerate(touched, 1):
+            if number == FEW + 1 and killed is None and (reason := self.equivalent(mutant, cases)):
+                return self._result(mutant, End.EQUIVALENT, FEW, why=reason)
             verdict = launched.judge(case)
             if launched.refused:
                 return self._result(mutant, End.INVALID, number, why=launched.refused[:LONGEST])
@@ -69,10 +78,24 @@ class ProgramMutants:
                 left_open.append(f"{verdict.decision}: {verdict.message}"[:LONGEST])
         if killed is not None:
             return replace(killed, cases_run=number)
+        if number <= FEW and (reason := self.equivalent(mutant, cases)):
+            return self._result(mutant, End.EQUIVALENT, number, why=reason)
         if not touched:
-            return self._result(mutant, End.SURVIVED, 0, why="no case that the kernel passes runs a program with this place")
+            return self._result(mutant, End.SURVIVED, 0, why="no case that the kernel passes comes to this place")
         why = f"{len(left_open)} of {number} cases decide nothing: {left_open[0]}" if left_open else ""
         return self._result(mutant, End.SURVIVED, number, why=why)
+
+    def equivalent(self, mutant: GeneratedMutant, cases: Sequence[Case]) -> str:
+        """Why `mutant` computes what the kernel computes in each program of `cases` that has its place; empty where that is not
+        shown."""
+        negative: set[str] = set()
+        changed: dict[str, str] = {}
+        for case in cases:
+            for text in self.right.of(case).programs:
+                negative |= self.right.of(case).negative.get(text, set())
+                if text not in changed and (edit := edited(mutant, text)) is not None:
+                    changed[text] = edit.text
+        return all_equal(changed.items(), self.target.arch, negative)
 
     def _result(self, mutant: GeneratedMutant, end: End, cases_run: int, why: str) -> MutantResult:
         return MutantResult(mutant=mutant.id, end=end, why=why, target=self.target.name, cases_run=cases_run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bitverdict.harness.emulator.frontend.edited_programs import EditedPrograms
@@ -15,10 +16,12 @@ from bitverdict.harness.model.verdict import Decision
 
 @dataclass(frozen=True)
 class RightLaunch:
-    """Of one case: the texts of the programs that were launched, operations of all its launches, and whether a result is expected
-    and came: only then can a mutant fail it."""
+    """Of one case: the programs that were launched, by their texts, each with the lines of operations that no launch came to, and
+    with the integer arguments that were negative; operations of all launches. `passes`: a result is expected, and it came. Only
+    then can a mutant fail the case."""
 
-    programs: tuple[str, ...]
+    programs: Mapping[str, set[int]]
+    negative: Mapping[str, set[str]]
     operations: int
     passes: bool
 
@@ -36,17 +39,12 @@ class RightLaunches:
         return self._known[case.key]
 
     def _launched(self, case: Case) -> RightLaunch:
-        programs: list[str] = []
-
-        def note(text: str) -> None:
-            programs.append(text)
-
-        watching = EditedPrograms(note)
+        watching = EditedPrograms(lambda text: None)
         with launched_with(edited=watching):
             verdict = judge(case, self.target, self.contract, explained=False)
         result = self.contract.expected_outcome(case, self.target).result
         passes = verdict.decision is Decision.PASS and result
-        return RightLaunch(tuple(dict.fromkeys(programs)), watching.operations, passes)
+        return RightLaunch(watching.missed, watching.negative, watching.operations, passes)
 
 
 __all__ = ["RightLaunch", "RightLaunches"]

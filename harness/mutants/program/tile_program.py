@@ -11,7 +11,7 @@ from bitverdict.harness.emulator.mlir_reader import Block, Function, Operation, 
 from bitverdict.harness.emulator.mlir_types import parse_type
 from bitverdict.harness.mutants.program.lines import Line, line_of
 
-KEPT = 64  # programs of one process
+KEPT = 256  # programs of one process
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ _DROPPED = {
     "ttng.fence_async_shared": ("fence dropped", "fence"),
     "ttng.fence": ("fence dropped", "fence"),
     "ttng.tensormap_fenceproxy_acquire": ("fence dropped", "fence"),
-    "ttg.barrier": ("meeting of threads dropped", "fence"),
     "ttng.cluster_barrier": ("meeting of CTAs dropped", "fence"),
     "ttng.async_copy_mbarrier_arrive": ("arrival dropped", "phase"),
 }

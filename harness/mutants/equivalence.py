@@ -1,0 +1,95 @@
+"""Which mutants compute what the kernel computes: no case could fail them.
+
+Two tile programs are equal where their canonical forms are (`program.canonical`). That holds for the numbers that are looked at:
+grids of up to 65,536 programs an axis, integer arguments from 0 to 2^20. What a masked load gives outside of its mask is left out
+where nothing of it can be stored or decide a branch. What is not shown here stays what the cases made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import lru_cache
+
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.frontend.translate import Translator
+from bitverdict.harness.emulator.frontend.verified import verified
+from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
+from bitverdict.harness.emulator.mlir_reader import parse_program
+from bitverdict.harness.mutants.program.canonical import Canonical
+from bitverdict.harness.mutants.program.lines import line_of
+
+SAME = "equal tile programs in canonical form"
+OTHER = "what a masked load gives outside of its mask is never stored and decides no branch"
+LAYOUT = "equal tile programs but for register layouts, on which no operation of it depends"
+INVALIDATED = "the memory of a barrier that is not invalidated is not used again"
+
+
+def equal_programs(right: str, mutant: str, arch: str, negative: Collection[str] = ()) -> str:
+    """Why the tile programs `right` and `mutant` (texts) for the target `arch` compute the same; empty where that is not shown.
+    `negative`: integer arguments that launches make negative."""
+    told = tuple(sorted(negative))
+    if right == mutant or _form(right, told) == _form(mutant, told):
+        return SAME
+    plain, changed = _without_other(right), _without_other(mutant)
+    if (plain, changed) != (right, mutant) and _form(plain, told) == _form(changed, told) and not _undefined_reach(plain, arch):
+        return OTHER
+    if _form(right, told, without_layouts=True) == _form(mutant, told, without_layouts=True):
+        return LAYOUT
+    if "ttng.inval_barrier" in right and _form(_without_invalidation(right), told) == _form(_without_invalidation(mutant), told):
+        return INVALIDATED
+    return ""
+
+
+def all_equal(pairs: Iterable[tuple[str, str]], arch: str, negative: Collection[str] = ()) -> str:
+    """`equal_programs` of all `pairs`, of which there is one at least."""
+    reason = ""
+    for right, mutant in pairs:
+        if not (reason := equal_programs(right, mutant, arch, negative)):
+            return ""
+    return reason
+
+
+@lru_cache(maxsize=512)
+def _form(text: str, negative: tuple[str, ...], *, without_layouts: bool = False) -> str:
+    """The canonical form of `text`; of one that has none, itself."""
+    try:
+        return Canonical(parse_program(text), negative=negative, without_layouts=without_layouts).form
+    except (KeyError, ValueError, IndexError):
+        return text
+
+
+def _without_other(text: str) -> str:
+    """The program in which no masked load says what it gives outside of its mask."""
+    if '"tt.load"' not in text and '"ttg.async_copy_global_to_local"' not in text:
+        return text
+    return "\n".join(map(_bare, text.split("\n")))
+
+
+def _bare(text: str) -> str:
+    for name, sizes, place in (("tt.load", "1, 1, 1", 2), ("ttg.async_copy_global_to_local", "1, 1, 1, 1", 3)):
+        if f'"{name}"(' in text and f"operandSegmentSizes = array<i32: {sizes}>" in text:
+            line = line_of(text).without(place)
+            return line.said(operandSegmentSizes=f"array<i32: {sizes[:-1]}0>").text
+    return text
+
+
+def _without_invalidation(text: str) -> str:
+    return "\n".join(line for line in text.split("\n") if '"ttng.inval_barrier"(' not in line)
+
+
+def _undefined_reach(text: str, arch: str) -> bool:
+    """Whether lanes that loads of `text` leave undefined may reach memory or a branch, as far as the text tells."""
+    try:
+        program = verified(text, arch)
+    except EmulatedFault:
+        return True
+    for function in program.functions.values():
+        translator = Translator(program, arch=arch, fused=True)
+        translator.begin()
+        translator.scan(function.blocks)
+        if UndefinedLanes(translator, function.blocks, program):
+            return True
+    return False
+
+
+__all__ = ["INVALIDATED", "LAYOUT", "OTHER", "SAME", "all_equal", "equal_programs"]

@@ -1,0 +1,138 @@
+"""Between which two integers a value of a tile program lies, as far as its operations tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bitverdict.harness.emulator.mlir_reader import Operation
+from bitverdict.harness.emulator.mlir_types import parse_type
+
+
+@dataclass(frozen=True)
+class Range:
+    """All integers from `low` to `high`, both taken in."""
+
+    low: int
+    high: int
+
+    @property
+    def positive(self) -> bool:
+        """Whether none is negative."""
+        return self.low >= 0
+
+    def within(self, kind: Range) -> Range:
+        """Itself where the type's range `kind` holds it, else all of the type: it wraps."""
+        return self if kind.low <= self.low and self.high <= kind.high else kind
+
+    def joined(self, other: Range) -> Range:
+        return Range(min(self.low, other.low), max(self.high, other.high))
+
+
+def whole(kind: str) -> Range | None:
+    """All that an integer of the type `kind`, or an element of its tensors, can be: as a signed number; None of other types."""
+    found = parse_type(kind)
+    if found is None or found.pointers or found.kind not in ("scalar", "tensor") or not re.fullmatch(r"i\d+", found.element):
+        return None
+    bits = int(found.element[1:])
+    return Range(0, 1) if bits == 1 else Range(-(1 << bits - 1), (1 << bits - 1) - 1)
+
+
+_VALUE = re.compile(r"(?:dense<)?(-?\d+|true|false)(?:>| :|$)")
+MOST_PROGRAMS = 1 << 16  # of an axis of the grid: launches of more are no part of what is shown
+ARGUMENTS = Range(0, 1 << 20)
+"""Sizes and strides that are looked at: integer arguments, but for those that launches make negative."""
+
+
+def of(op: Operation, given: Sequence[Range | None]) -> Range | None:
+    """Of the first result of `op`, of operands between `given`. None for what is no integer."""
+    kind = whole(op.result_types[0]) if op.results else None
+    if kind is None:
+        return None
+    found = _found(op, given)
+    return kind if found is None else found.within(kind)
+
+
+def _found(op: Operation, given: Sequence[Range | None]) -> Range | None:
+    name = op.name
+    if name == "arith.constant":
+        value = _VALUE.match(op.attributes.get("value", ""))
+        number = (
+            None if value is None else {"true": 1, "false": 0}.get(value[1]) if value[1] in ("true", "false") else int(value[1])
+        )
+        return None if number is None else Range(number, number)
+    if name == "tt.make_range":
+        return Range(op.integer("start"), op.integer("end") - 1)
+    if name in ("tt.get_program_id", "tt.get_num_programs"):
+        return Range(0, MOST_PROGRAMS - 1 if name == "tt.get_program_id" else MOST_PROGRAMS)
+    if name in _MOVED:
+        return Range(-1, 0) if name == "arith.extsi" and _boolean(op.operand_types[0]) else given[0]
+    known = [each for each in given if each is not None]
+    if not known or len(known) < len(given):
+        return None
+    if name == "arith.select":
+        return known[1].joined(known[2])
+    if name == "arith.extui":
+        return known[0] if known[0].positive else None
+    if len(known) == 2 and name in _BINARY:
+        return _BINARY[name](*known)
+    return None
+
+
+def _boolean(kind: str) -> bool:
+    return whole(kind) == Range(0, 1)
+
+
+_MOVED = (
+    "tt.splat", "tt.expand_dims", "tt.broadcast", "tt.reshape", "tt.trans", "ttg.convert_layout", "arith.extsi", "tt.unsplat",
+    "arith.index_cast",
+)  # fmt: skip
+
+
+def _product(a: Range, b: Range) -> Range:
+    ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
+    return Range(min(ends), max(ends))
+
+
+def _quotient(a: Range, b: Range) -> Range | None:
+    return Range(a.low // b.high, a.high // b.low) if a.positive and b.low > 0 else None
+
+
+def _remainder(a: Range, b: Range) -> Range | None:
+    return Range(0, min(a.high, b.high - 1)) if a.positive and b.low > 0 else None
+
+
+def _masked(a: Range, b: Range) -> Range | None:
+    return Range(0, min(a.high, b.high)) if a.positive and b.positive else None
+
+
+_BINARY = {
+    "arith.addi": lambda a, b: Range(a.low + b.low, a.high + b.high),
+    "arith.subi": lambda a, b: Range(a.low - b.high, a.high - b.low),
+    "arith.muli": _product,
+    "arith.divsi": _quotient,
+    "arith.remsi": _remainder,
+    "arith.andi": _masked,
+    "arith.minsi": lambda a, b: Range(min(a.low, b.low), min(a.high, b.high)),
+    "arith.maxsi": lambda a, b: Range(max(a.low, b.low), max(a.high, b.high)),
+}
+
+_COMPARED = {
+    0: (lambda a, b: a.low == a.high == b.low == b.high, lambda a, b: a.high < b.low or b.high < a.low),
+    2: (lambda a, b: a.high < b.low, lambda a, b: a.low >= b.high),
+    3: (lambda a, b: a.high <= b.low, lambda a, b: a.low > b.high),
+    4: (lambda a, b: a.low > b.high, lambda a, b: a.high <= b.low),
+    5: (lambda a, b: a.low >= b.high, lambda a, b: a.high < b.low),
+}
+
+
+def compared(predicate: int, a: Range | None, b: Range | None) -> bool | None:
+    """What the comparison `predicate` of arith.cmpi gives, where it gives one thing for all of `a` and `b`."""
+    if a is None or b is None or predicate not in _COMPARED:
+        return None
+    always, never = _COMPARED[predicate]
+    return True if always(a, b) else False if never(a, b) else None
+
+
+__all__ = ["ARGUMENTS", "MOST_PROGRAMS", "Range", "compared", "of", "whole"]

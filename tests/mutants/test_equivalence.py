@@ -1,0 +1,113 @@
+"""Contract under test: a mutant is called equivalent only where its tile program computes what the right one does."""
+
+from __future__ import annotations
+
+import pytest
+
+from bitverdict.harness.mutants.equivalence import INVALIDATED, LAYOUT, OTHER, SAME, all_equal, equal_programs
+
+B = "tensor<32xi32, #blocked>"
+M = "tensor<32xi1, #blocked>"
+F = "tensor<32xf32, #blocked>"
+P = "tensor<32x!tt.ptr<f32>, #blocked>"
+WRAPS = "<{overflowFlags = #arith.overflow<none>}>"
+LOADED = "operandSegmentSizes = array<i32: 1, 1, 1>"
+PROGRAM = f"""// fences before lowering:{" "}
+// written in: triton
+#blocked = #ttg.blocked<{{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [4], order = [0]}}>
+#loc = loc("kernel.py":1:0)
+"builtin.module"() ({{
+  "tt.func"() <{{function_type = (!tt.ptr<f32>, i32, i32) -> (), sym_name = "add", sym_visibility = "public"}}> ({{
+  ^bb0(%x: !tt.ptr<f32> loc("x"(#loc)), %n: i32 loc("n"(#loc)), %stride: i32 loc("stride"(#loc))):
+    %0 = "arith.constant"() <{{value = dense<0.000000e+00> : {F}}}> : () -> {F} loc(#loc)
+    %4 = "arith.constant"() <{{value = 4 : i32}}> : () -> i32 loc(#loc)
+    %9 = "arith.constant"() <{{value = 9 : i32}}> : () -> i32 loc(#loc)
+    %row = "tt.get_program_id"() <{{axis = 0 : i32}}> : () -> i32 loc(#loc)
+    %wide = "arith.extsi"(%row) : (i32) -> i64 loc(#loc)
+    %s = "arith.extsi"(%stride) : (i32) -> i64 loc(#loc)
+    %start = "arith.muli"(%wide, %s) {WRAPS} : (i64, i64) -> i64 loc(#loc)
+    %lanes = "tt.make_range"() <{{end = 32 : i32, start = 0 : i32}}> : () -> {B} loc(#loc)
+    %half = "arith.remsi"(%4, %9) : (i32, i32) -> i32 loc(#loc)
+    %more = "arith.addi"(%n, %half) {WRAPS} : (i32, i32) -> i32 loc(#loc)
+    %limit = "tt.splat"(%more) : (i32) -> {B} loc(#loc)
+    %inside = "arith.cmpi"(%lanes, %limit) <{{predicate = 2 : i64}}> : ({B}, {B}) -> {M} loc(#loc)
+    %p = "tt.addptr"(%x, %start) : (!tt.ptr<f32>, i64) -> !tt.ptr<f32> loc(#loc)
+    %q = "tt.splat"(%p) : (!tt.ptr<f32>) -> {P} loc(#loc)
+    %at = "tt.addptr"(%q, %lanes) : ({P}, {B}) -> {P} loc(#loc)
+    %v = "tt.load"(%at, %inside, %0) <{{isVolatile = false, {LOADED}}}> : ({P}, {M}, {F}) -> {F} loc(#loc)
+    %unused = "arith.mulf"(%v, %0) <{{fastmath = #arith.fastmath<none>}}> : ({F}, {F}) -> {F} loc(#loc)
+    %sum = "arith.addf"(%v, %v) <{{fastmath = #arith.fastmath<none>}}> : ({F}, {F}) -> {F} loc(#loc)
+    "tt.store"(%at, %sum, %inside) : ({P}, {F}, {M}) -> () loc(#loc)
+    "tt.return"() : () -> () loc(#loc)
+  }}) {{noinline = false}} : () -> () loc(#loc)
+}}) {{"ttg.num-ctas" = 1 : i32, "ttg.num-warps" = 4 : i32, ttg.shared = 0 : i32, ttg.target = "cuda:90"}} : () -> () loc(#loc)"""
+
+EQUAL = {
+    "nothing uses it": ('"arith.mulf"(%v, %0)', '"arith.addf"(%v, %0)'),
+    "operands commute": ('"arith.addi"(%n, %half)', '"arith.addi"(%half, %n)'),
+    "a program id is not negative": ('"arith.extsi"(%row)', '"arith.extui"(%row)'),
+    "a stride is not negative": ('"arith.extsi"(%stride)', '"arith.extui"(%stride)'),
+    "a remainder that changes nothing": ('"arith.remsi"(%4, %9)', '"arith.minsi"(%4, %9)'),
+    "written the other way round": ('"arith.cmpi"(%lanes, %limit) <{predicate = 2', '"arith.cmpi"(%limit, %lanes) <{predicate = 4'),
+    "another name": ("%limit", "%bound"),
+}  # why the edit changes nothing
+OTHERWISE = {
+    "another limit": ('"arith.remsi"(%4, %9)', '"arith.maxsi"(%4, %9)'),
+    "one lane more": ("predicate = 2", "predicate = 3"),
+    "operands that do not commute": ('"arith.cmpi"(%lanes, %limit)', '"arith.cmpi"(%limit, %lanes)'),
+    "another address": ('"tt.addptr"(%q, %lanes)', '"tt.addptr"(%q, %limit)'),
+    "a store less": (f'    "tt.store"(%at, %sum, %inside) : ({P}, {F}, {M}) -> () loc(#loc)\n', ""),
+    "another sum": ('"arith.addf"(%v, %v)', '"arith.addf"(%v, %0)'),
+    "without its mask": (
+        f"%at, %inside, %0) <{{isVolatile = false, {LOADED}}}> : ({P}, {M}, {F})",
+        f"%at) <{{isVolatile = false}}> : ({P})",
+    ),
+}  # what the edit changes
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_what_computes_the_same_is_equal(name: str) -> None:
+    changed = PROGRAM.replace(*EQUAL[name])
+    assert changed != PROGRAM and equal_programs(PROGRAM, changed, "sm_90") == SAME
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_what_computes_something_else_is_not_equal(name: str) -> None:
+    changed = PROGRAM.replace(*OTHERWISE[name])
+    assert changed != PROGRAM and equal_programs(PROGRAM, changed, "sm_90") == ""
+
+
+def test_an_argument_that_was_negative_may_be() -> None:
+    changed = PROGRAM.replace(*EQUAL["a stride is not negative"])
+    assert equal_programs(PROGRAM, changed, "sm_90", ("%stride",)) == ""
+    assert equal_programs(PROGRAM, changed, "sm_90", ("%n",)) == SAME
+
+
+def test_what_a_mask_leaves_out_may_be_anything_if_it_is_not_stored() -> None:
+    changed = PROGRAM.replace("dense<0.000000e+00>", "dense<1.000000e+00>")
+    assert equal_programs(PROGRAM, changed, "sm_90") == OTHER
+    stored = PROGRAM.replace(f"%at, %sum, %inside) : ({P}, {F}, {M})", f"%at, %sum) : ({P}, {F})")
+    assert equal_programs(stored, stored.replace("dense<0.000000e+00>", "dense<1.000000e+00>"), "sm_90") == ""
+
+
+def test_a_register_layout_decides_nothing_of_elementwise_work() -> None:
+    changed = PROGRAM.replace("sizePerThread = [1]", "sizePerThread = [4]")
+    assert equal_programs(PROGRAM, changed, "sm_90") == LAYOUT
+    summed = PROGRAM.replace('"arith.mulf"(%v, %0)', '"tt.histogram"(%v, %0)')
+    assert equal_programs(summed, summed.replace("sizePerThread = [1]", "sizePerThread = [4]"), "sm_90") == ""
+
+
+def test_a_barrier_may_be_left_valid_at_the_end() -> None:
+    kind = "!ttg.memdesc<1xi64, #shared, #smem, mutable>"
+    ends = f'    "ttng.inval_barrier"(%ring) : ({kind}) -> () loc(#loc)\n    "tt.return"'
+    right = PROGRAM.replace(
+        '    "tt.return"', f'    %ring = "ttg.local_alloc"() {{allocation.offset = 0 : i32}} : () -> {kind} loc(#loc)\n{ends}'
+    )
+    assert equal_programs(right, right.replace(ends, '    "tt.return"'), "sm_90") == INVALIDATED
+
+
+def test_every_program_of_a_mutant_must_be_equal() -> None:
+    same = PROGRAM, PROGRAM.replace(*EQUAL["operands commute"])
+    other = PROGRAM, PROGRAM.replace(*OTHERWISE["another limit"])
+    assert all_equal([same, same], "sm_90") == SAME
+    assert all_equal([same, other], "sm_90") == "" == all_equal([], "sm_90")
