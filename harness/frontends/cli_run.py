@@ -105,6 +105,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="what passing cases could have told apart: a line for each contract, or for each case too (docs/judging.md)",
     )
     parser.add_argument(
+        "--recover-order",
+        action="store_true",
+        help="recover the order of a launcher's sums by launches of their own, and expect words by it (docs/order_of_sums.md)",
+    )
+    parser.add_argument(
         "--shrink-seconds", type=float, default=None, metavar="SECONDS", help="time to shrink one bug; 0: store it as it came"
     )
     parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="every verdict as a line of JSON, then a summary")
@@ -283,6 +288,7 @@ def checked(arguments: argparse.Namespace) -> list[CaseSource]:
             seed=arguments.seed,
             tuning=tuning,
             real_values=real_values,
+            recover_order=arguments.recover_order,
             certificate=certificate,
         )
         for address in addresses

@@ -1,5 +1,5 @@
 """The command line: ``bitverdict run | watch ADDRESS | kernelbench PROBLEM CANDIDATE | replay FILE | promote FILE | targets |
-invariance STEM | crosscheck STEM | large | record | compile | pages | translate KERNEL``.
+invariance STEM | crosscheck STEM | order KERNEL | large | record | compile | pages | translate KERNEL``.
 
 Exit status: 0 all right, 1 fail, 2 usage, 3 too much inconclusive, an error or cancelled, 5 nothing ran.
 """
@@ -59,6 +59,7 @@ COMMANDS = {
     "sanitize": Command("cases under iisan, consan, fpsan and compute-sanitizer", "frontends.cli_sanitize"),
     "pages": Command("print the pages of docs/ that come from the code, or check them", "frontends.cli_pages"),
     "translate": Command("print the Python that an emulated GPU executes for a kernel", "frontends.cli_translate"),
+    "order": Command("the order of a kernel's sums on a target, and whether it is the one recorded", "frontends.cli_order"),
     "targets": Command("list the machines that are here and what they have", arguments="", does="run_targets"),
 }
 

@@ -58,6 +58,7 @@ def judged(
     gradient: bool = False,
     batch_invariant: str | Sequence[str] = (),
     deterministic: bool = False,
+    recover_order: bool = False,
 ) -> Callable[[Callable[[Draw], Any]], Test]:
     """Make a test of a function that draws operands, launches a kernel on them, and returns what it returned.
 
@@ -75,7 +76,9 @@ def judged(
     computes without rounding, which tells wrong mathematics from lost precision. `gradient`: the outputs come from a
     `torch.autograd.Function`, whose backward pass is held to the gradient of the reference. `batch_invariant`: "rows", or names of
     sizes: along them a row's bits depend on the row alone, whatever the batch and wherever in it the row lies. `deterministic`: the
-    same call gives the same bits in any order of atomics (docs/invariance.md).
+    same call gives the same bits in any order of atomics (docs/invariance.md). `recover_order`: the
+    order of the kernel's sums is recovered for each case by launches of their own, and words are expected by it
+    (docs/order_of_sums.md).
 
     The function may depend on its draws alone: it runs up to its first use of a tensor in this process, and whole in a worker.
     UsageError (value, rule, remedy) for anything asked that cannot be.
@@ -104,6 +107,7 @@ def judged(
             sealed=sealed,
             batch_invariant=(batch_invariant,) if isinstance(batch_invariant, str) else tuple(batch_invariant),
             deterministic=deterministic,
+            recover_order=recover_order,
         )
         where = FoundAgain(body.__globals__, lambda: made, f"bv.judged of {body.__name__}")
         contract = contract_of(description, where)

@@ -120,6 +120,12 @@ def _judge(
             except Undecided as why:
                 return replace(_undecided(str(why)), advice=seen.advice, recorded=seen.recorded)
             contradiction = next((said for each in expected if (said := contradicted(each))), "")
+        ordered: dict[str, str] = {}
+        if case.recover_order and not contradiction:
+            from bitverdict.harness.judge.sums.words import with_recovered_words
+
+            with clock.on("order of sums"):
+                expected, ordered = with_recovered_words(expected, case, target, contract, launcher, operands)
         if contradiction:
             verdict, twin = at_odds(contradiction), None
         else:
@@ -134,6 +140,7 @@ def _judge(
                     found = against_words(expected, [_compared(each, looser, twin) for each in expected], looser.hangs)
                     if not found.failed:
                         verdict = replace(told_beside(found, twin), details=found.details | {"real values": FEW_DIGITS})
+        verdict = replace(verdict, details=verdict.details | ordered)
         work = all(operand.codes.size for operand in operands.values())
         if work and contract.must_launch and not seen.launches and verdict.outcome is Outcome.PASS:
             verdict = Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.INCONCLUSIVE, message=NO_KERNEL)

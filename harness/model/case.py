@@ -28,6 +28,8 @@ class Case:
     `search_path`: folders in which the files of a user's repository find each other's modules, before all others.
     `real_values`: whether an emulated launch also computes without rounding, where the contract wants it (`Contract.declared`).
     `certificate`: whether a case that passes says what it could have told apart (`bitverdict.harness.model.certificate`).
+    `recover_order`: the order of the launcher's sums is recovered by launches of their own, and words are expected by it where the
+    contract has but a bound (docs/order_of_sums.md).
     `sealed`: the launcher's file is imported by a process of its own alone, which shares nothing with the judge but bytes.
     """
 
@@ -42,6 +44,7 @@ class Case:
     calls: int = 1
     indices: Indices = ()
     real_values: bool = True
+    recover_order: bool = False
     sealed: bool = False
     certificate: bool = False
     search_path: tuple[str, ...] = ()
@@ -76,7 +79,14 @@ class Case:
         return json.dumps(record, sort_keys=True, separators=(",", ":"))
 
 
-_PLAIN: dict[str, Any] = {"tuning": "", "calls": 1, "real_values": True, "sealed": False, "certificate": False}
+_PLAIN: dict[str, Any] = {
+    "tuning": "",
+    "calls": 1,
+    "real_values": True,
+    "recover_order": False,
+    "sealed": False,
+    "certificate": False,
+}
 """Fields of a case that its record leaves out where they say nothing."""
 
 

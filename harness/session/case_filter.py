@@ -49,7 +49,8 @@ def words_of(case: Case, names: Iterable[str], outcomes: Iterable[str]) -> Words
     """The words of `case`: `names` are those of its kernel and target, `outcomes` those expected of it and seen."""
     fields = dict(_fields(case.problem)) | dict(_fields(case.config))
     fields |= {
-        name: getattr(case, name) for name in ("regime", "data_seed", "schedule", "tuning", "calls", "real_values", "sealed")
+        name: getattr(case, name)
+        for name in ("regime", "data_seed", "schedule", "tuning", "calls", "real_values", "recover_order", "sealed")
     }
     said = [*outcomes]
     for name, value in fields.items():

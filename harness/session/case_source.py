@@ -47,6 +47,7 @@ class CaseSource:
     tuning: str = ""  # what autotuners take in every case; "": in each case another configuration, and the tuning runs in one
     real_values: bool = True  # whether launches may compute without rounding too
     certificate: bool = False  # whether cases say what they could have told apart
+    recover_order: bool = False  # whether words are expected by the order of sums that launches show
     shown: Shown | None = None  # what a first launch showed of the launcher
     search_path: tuple[str, ...] = ()  # folders in which the launcher's file finds its modules
     only: tuple[Case, ...] | None = None  # these cases, and no others
@@ -192,6 +193,8 @@ class CaseSource:
             case = replace(case, real_values=False)
         if self.certificate:
             case = replace(case, certificate=True)
+        if self.recover_order:
+            case = replace(case, recover_order=True)
         if self.sealed:
             case = replace(case, sealed=True)
         if not self.launcher:

@@ -44,6 +44,7 @@ class Description:
     `body(draw)` draws operands and returns what the kernel returned, or the arguments of `launcher`, an address. `reference(xp,
     *operands, **named)` is the mathematics. `exact`: a result is held to the one word that is nearest to the reference. `returns`:
     formats of the outputs, in order; without it that which comes. `accumulation`: the type in which the kernel may sum.
+    `recover_order`: expect words by the order of sums that launches show (docs/order_of_sums.md).
     `specials`: feed NaN, infinities, subnormals and the whole range of exponents too. `gradient`: judge the backward pass too
     (`described.gradients`). `sealed`: each case is, whoever asks for it. `batch_invariant` and `deterministic`: what the kernel
     promises (`Contract.batch_invariant`).
@@ -62,6 +63,7 @@ class Description:
     sealed: bool = False
     batch_invariant: tuple[str, ...] = ()
     deterministic: bool = False
+    recover_order: bool = False
 
 
 class DescribedContract(ReturningContract):
@@ -160,6 +162,7 @@ class DescribedContract(ReturningContract):
             search_path=folders,
             real_values=self.description.real_values,
             sealed=self.description.sealed,
+            recover_order=self.description.recover_order,
             **rest,
         )
 

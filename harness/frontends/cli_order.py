@@ -1,0 +1,61 @@
+"""``bitverdict order``: the order of a kernel's sums on a target, found by launches, and whether it is the recorded one."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from bitverdict.harness.model.targets import Target, target, targets
+from bitverdict.harness.model.usage import UsageError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("contract", metavar="STEM | FILE:FUNCTION", help="a kernel, or a test that bv.judged made")
+    parser.add_argument(
+        "--launcher", default="", metavar="FILE:FUNCTION", help="a launcher of your own of the kernel's mathematics"
+    )
+    parser.add_argument(
+        "--target", action="append", default=[], metavar="T", help="emulated:sm_NN, sm_NN or cuda:N (default: emulated:sm_90)"
+    )
+    parser.add_argument("--cases", type=int, default=1, metavar="N", help="the N required cases of most work (default 1)")
+    parser.add_argument("--case", default="", metavar="FIELDS", help="one case, as a report prints it: 'm=8 n=100'")
+    parser.add_argument("--record", type=Path, default=None, metavar="FILE", help="write the orders there: a promise")
+    parser.add_argument("--check", type=Path, default=None, metavar="FILE", help="status 1 where an order is not the recorded one")
+    parser.add_argument("--no-tree", action="store_true", help="leave the brackets out")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print an order a case and target. Status 0: all were recovered; 1: one is not the recorded one; 3: one was not
+    recovered, or depends on timing."""
+    from bitverdict.harness.session.case_line import case_of
+    from bitverdict.harness.studies.orders_of_sums import cases_of, contract_at, departures, recorded, survey, write
+
+    machines = [_target(name) for name in arguments.target or ["emulated:sm_90"]]
+    contract = contract_at(arguments.contract)
+    promised = recorded(arguments.check) if arguments.check else None
+    asked = []
+    for machine in machines:
+        if arguments.case:
+            like = cases_of(contract, machine, arguments.launcher, 100)
+            asked.append((case_of(arguments.case, contract, like, arguments.launcher), machine))
+            continue
+        asked += [(case, machine) for case in cases_of(contract, machine, arguments.launcher, arguments.cases)]
+    if not asked:
+        raise UsageError(f"{arguments.contract}: no required case of it expects a result on {machines[0].name}")
+    rows = []
+    for row in survey(contract, asked):
+        rows.append(row)
+        print("\n".join(row.lines(tree=not arguments.no_tree)), flush=True)
+    if arguments.record:
+        write(arguments.record, rows)
+        print(f"written: {arguments.record}")
+    if promised is not None:
+        said = list(departures(rows, promised))
+        print("\n".join(said) if said else f"every order is the one recorded in {arguments.check}")
+        return int(bool(said))
+    return 0 if all(row.found.outputs for row in rows) else 3
+
+
+def _target(name: str) -> Target:
+    known = {each.name for each in targets()}
+    return target(f"emulated:{name}" if f"emulated:{name}" in known else name)
