@@ -51,7 +51,11 @@ class Shapes:
         while inside := tree.of_node(at):
             counts = sorted(((len(tree.below[child]), child) for child in inside), reverse=True)
             inner = [child for child in inside if child >= tree.leaves]
-            if not inner or self._is_fused(at) != self._is_fused(node) or (len(counts) > 1 and self.keys[counts[0][1]] == self.keys[counts[1][1]]):
+            if (
+                not inner
+                or self._is_fused(at) != self._is_fused(node)
+                or (len(counts) > 1 and self.keys[counts[0][1]] == self.keys[counts[1][1]])
+            ):
                 break
             main = counts[0][1]
             steps.append(tuple(child for child in inside if child != main))
