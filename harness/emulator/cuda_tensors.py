@@ -13,7 +13,7 @@ import copy as copies
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import torch
@@ -163,6 +163,11 @@ class CudaTensor(torch.Tensor):
 
     @staticmethod
     def __new__(cls, inner: torch.Tensor) -> CudaTensor:
+        with torch._C.DisableTorchFunction():  # what is asked of `inner` here no mode need see
+            return CudaTensor._wrapping(cls, inner)
+
+    @staticmethod
+    def _wrapping(cls: type[CudaTensor], inner: torch.Tensor) -> CudaTensor:
         if inner.layout is not torch.strided:
             raise unanswered(f"a {inner.layout} tensor on the GPU")
         if ELSEWHERE and isinstance(inner, torch.Tensor):
@@ -192,7 +197,7 @@ class CudaTensor(torch.Tensor):
         if ELSEWHERE:
             return ELSEWHERE[-1].run(func, args, kwargs, written)
         given, named = tuple(map(inside, args)), {name: inside(value) for name, value in kwargs.items()}
-        if WATCHING:
+        if WATCHING and not _gives_views(func):
             into = [given[place] if place < len(given) else named[name] for place, name in written]
             made = WATCHING[-1].run(func, given, named, into, lambda: for_the_launcher(func, *given, **named))
         else:
@@ -312,7 +317,8 @@ class CudaTensor(torch.Tensor):
 def _left(tensor: CudaTensor, what: str) -> None:
     """The host sees the words of `tensor`, by the call `what`."""
     if WATCHING:
-        WATCHING[-1].left(tensor.inner, what)
+        with torch._C.DisableTorchFunction():
+            WATCHING[-1].left(tensor.inner, what)
 
 
 def inside(value: Any) -> Any:
@@ -365,6 +371,13 @@ def written_by(func: Any) -> list[tuple[int, str]]:
     return _writes[func]
 
 
+@lru_cache(maxsize=4096)
+def _gives_views(func: Any) -> bool:
+    """Whether `func` gives views of its arguments, always: who follows memory sees nothing new."""
+    made_of_others = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+    return bool(func.is_view) and not made_of_others
+
+
 def moved(
     tensor: torch.Tensor,
     gpu: bool,
@@ -386,7 +399,8 @@ def moved(
     if not gpu:
         return there
     if WATCHING:
-        WATCHING[-1].arrived(there, "to")
+        with torch._C.DisableTorchFunction():
+            WATCHING[-1].arrived(there, "to")
     return CudaTensor(there)
 
 
@@ -480,7 +494,8 @@ def _constructed(func: Any, args: tuple, kwargs: dict, held: bool) -> Any:
         made = made.clone()  # what was read shares its bytes with nothing on a GPU
     out = kwargs.get("out")
     if WATCHING and isinstance(made, torch.Tensor) and (gpu or isinstance(out, CudaTensor)):
-        WATCHING[-1].made(made, func.__name__, args, kwargs)
+        with torch._C.DisableTorchFunction():
+            WATCHING[-1].made(made, func.__name__, args, kwargs)
     if isinstance(out, torch.Tensor):
         return out
     return outside(made) if gpu else made

@@ -45,7 +45,7 @@ class ProvenanceTensors(Watches):
 
     def placed(self, tensor: torch.Tensor) -> None:
         if tensor.numel():
-            self.provenance.of(tensor[(slice(0, 1),) * tensor.dim()])  # an unknown storage is from before the call
+            self.provenance.known(tensor)  # one that nobody told of is from before the call
 
     def made(self, tensor: torch.Tensor, function: str, args: tuple, kwargs: dict) -> None:
         known, value = self.provenance, 1

@@ -109,6 +109,8 @@ def _judge(
     clock: Clock,
     explained: bool,
 ) -> Verdict:
+    if isinstance(launcher, Sealed):
+        launcher.prepare(case, contract)
     with clock.on("reference"):
         operands = {operand.name: operand for operand in contract.operands(case)}
     seen, expects = _launched(case, target, contract, launcher, operands, expected_outcome, clock)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +273,13 @@ def _launched(device: Any, on_gpu: list[Instructions | None], told: list) -> dic
     return found
 
 
+@lru_cache(maxsize=256)
+def _digest(files: tuple[str, ...], directory: str) -> str:
+    """Of this checkout and the judged `files`, by their names in `directory`."""
+    under_test = [str(Path(directory, file).resolve()) for file in files]
+    return hashlib.sha256("\0".join([str(ROOT), *under_test]).encode()).hexdigest()[:12]
+
+
 @contextmanager
 def _own_cache(case: Case) -> Iterator[None]:
     """A directory of Triton's cache for this checkout and this judged file alone.
@@ -281,8 +289,7 @@ def _own_cache(case: Case) -> Iterator[None]:
     from triton import knobs
 
     places = (address.rpartition(":")[0] for address in (case.contract, case.launcher))
-    under_test = [str(Path(place).resolve()) for place in places if place.endswith(".py")]
-    digest = hashlib.sha256("\0".join([str(ROOT), *under_test]).encode()).hexdigest()[:12]
+    digest = _digest(tuple(place for place in places if place.endswith(".py")), os.getcwd())
     earlier = os.environ.get("TRITON_CACHE_DIR")
     os.environ["TRITON_CACHE_DIR"] = str(Path(knobs.cache.dir) / f"bitverdict-{digest}")
     try:

@@ -76,6 +76,7 @@ class DescribedContract(ReturningContract):
     def __init__(self, description: Description, where: Callable[[], tuple[str, tuple[str, ...]]]) -> None:
         super().__init__()
         self.description, self.where = description, where
+        self._declared: tuple[Case, frozenset[str] | None] | None = None  # of the last case that was asked for
         self.batch_invariant, self.deterministic = description.batch_invariant, description.deterministic
 
     @property
@@ -273,6 +274,11 @@ class DescribedContract(ReturningContract):
         return self._returned.outputs
 
     def declared(self, case: Case) -> frozenset[str] | None:
+        if self._declared is None or self._declared[0] is not case:
+            self._declared = case, self._traced_formats(case)
+        return self._declared[1]
+
+    def _traced_formats(self, case: Case) -> frozenset[str] | None:
         from bitverdict.reference.tracing import Untraceable, declared_formats
 
         named = {each.name: each for each in self.operands(case)}

@@ -202,12 +202,19 @@ class Provenance:
                 numbers[: kept.numbers.size] = kept.numbers[:size]
                 kept.numbers, kept.whole = numbers, place_of(tensor)
             return kept
+        return self._begun(tensor, self.number(EARLIER))
+
+    def _begun(self, tensor: torch.Tensor, number: int) -> Memory:
+        """What is known of the storage of `tensor` (CPU) from now on: its elements are of one origin, and nobody wrote the rest."""
         from torch.multiprocessing.reductions import StorageWeakRef
 
+        storage = tensor.untyped_storage()
         if len(self.storages) >= MOST:
             self.storages = {at: each for at, each in self.storages.items() if not each.held.expired()}
-        kept = self.storages[base] = Memory(StorageWeakRef(storage), zeros(size, np.uint8), tensor.dtype, place_of(tensor))
-        self._set(kept, tensor, self.number(EARLIER))
+        kept = Memory(StorageWeakRef(storage), zeros(storage.nbytes(), np.uint8), tensor.dtype, place_of(tensor))
+        self.storages[storage.data_ptr()] = kept
+        if number != UNWRITTEN:
+            self._set(kept, tensor, number)
         return kept
 
     def of(self, tensor: torch.Tensor) -> np.ndarray:
@@ -243,8 +250,10 @@ class Provenance:
 
     def allocated(self, tensor: torch.Tensor, number: int) -> None:
         """`tensor` (CPU) is new memory of the device, all of one origin."""
-        self.storages.pop(tensor.untyped_storage().data_ptr(), None)
-        self.put(tensor, number)
+        if tensor.numel():
+            self._begun(tensor, number)
+        else:
+            self.storages.pop(tensor.untyped_storage().data_ptr(), None)
 
     def operand(self, tensor: torch.Tensor) -> None:
         """`tensor` (CPU) is an operand of the call. It is copied as a whole with the gaps between its elements too."""

@@ -16,6 +16,7 @@ from bitverdict.harness.emulator.remote.channel import Channel, Limits
 from bitverdict.harness.emulator.remote.errors import WireError
 
 LIMITS = Limits(bytes=1 << 36)  # of what the judge and its executor, both ours, send each other
+PREPARE = "prepare"  # what the judge asks for, of its executor, that has no answer
 MOST_AXES = 64
 TYPES = frozenset("uint8 uint16 uint32 uint64 int8 int16 int32 int64 bool float16 float32 float64".split())
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.judge.launch import AS_EVER, Allocations
 from bitverdict.harness.judge.launch import launch as launched_here
 from bitverdict.harness.judge.sealed.ahead import Going
-from bitverdict.harness.judge.sealed.arrays import receive, send
+from bitverdict.harness.judge.sealed.arrays import PREPARE, receive, send
 from bitverdict.harness.judge.sealed.seen_as_bytes import believed
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract
@@ -88,8 +89,7 @@ def asked(
     """Ask the executor. What comes gives its answer: NoAnswer where it or the candidate's process ended, or it failed."""
     if executor is None:
         raise UsageError(f"{address}: a sealed case is judged by a worker; leave --in-process out")
-    place, _, name = address.rpartition(":")
-    address = f"{Path(place).resolve()}:{name}"  # the other processes have folders of their own
+    address = _absolute(address)
     try:
         other = executor(record["case"]["contract"] if "case" in record else "")
         try:
@@ -108,6 +108,12 @@ def asked(
 
 def _nobody(seen: Callable[[], Seen]) -> NoReturn:
     raise NoAnswer(seen())
+
+
+def _absolute(address: str) -> str:
+    """As the other processes find it, which have folders of their own."""
+    place, _, name = address.rpartition(":")
+    return f"{Path(place).resolve()}:{name}"
 
 
 def _answer(other: Executor, number: int, afresh: bool, failed: Exception | None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -138,11 +144,27 @@ def _answer(other: Executor, number: int, afresh: bool, failed: Exception | None
             other.end()
 
 
-@dataclass(frozen=True)
+@dataclass
 class Sealed:
     """The launcher of a sealed case, for the judge. `afresh`: a process of the candidate that has served no call."""
 
     afresh: bool = False
+    _said: tuple[Case, dict[str, Any]] | None = None
+
+    def prepare(self, case: Case, contract: Contract) -> None:
+        """Have the executor begin with what it needs no operands for, while they are drawn here. There is no answer."""
+        if executor is None:
+            return
+        with suppress(OSError, WireError, NoZygote):  # who asks it next is told that it has ended
+            about = self._about(case, contract)
+            other = executor(about["case"]["contract"])
+            send(other.channel, {"asks": PREPARE, "launcher": _absolute(case.launcher), **about}, {})
+
+    def _about(self, case: Case, contract: Contract) -> dict[str, Any]:
+        """What an executor is told of a case."""
+        if self._said is None or self._said[0] is not case:
+            self._said = case, contract.to_launch(case).to_json()
+        return {"case": self._said[1], "directory": os.getcwd()}
 
     def launch(
         self,
@@ -169,8 +191,7 @@ class Sealed:
     ) -> Going:
         """As `launch`, which goes on when this returns."""
         record = {
-            "case": contract.to_launch(case).to_json(),
-            "directory": os.getcwd(),
+            **self._about(case, contract),
             "target": {"name": target.name, "arch": target.arch, "index": target.index},
             "rounded_arguments": rounded_arguments,
             "followed": allocations.followed,

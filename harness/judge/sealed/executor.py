@@ -26,14 +26,14 @@ from bitverdict.harness.judge.classify import Seen, outcome_of
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.judge.launch import Allocations, launch
-from bitverdict.harness.judge.sealed.arrays import channel_of, receive, send
+from bitverdict.harness.judge.sealed.arrays import PREPARE, channel_of, receive, send
 from bitverdict.harness.judge.sealed.by_bytes import CandidateOnAGpu, GpuLauncher
 from bitverdict.harness.judge.sealed.by_bytes import launched as launched_by_bytes
 from bitverdict.harness.judge.sealed.description import described
 from bitverdict.harness.judge.sealed.seen_as_bytes import told
 from bitverdict.harness.model.addresses import look_in, resolve
-from bitverdict.harness.model.case import Operand
-from bitverdict.harness.model.contract import case_from_record
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Contract, case_from_record
 from bitverdict.harness.model.sealing import seal
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import DEVICE_FAULTS
@@ -73,7 +73,7 @@ def serve(
 ) -> None:
     """Answer the judge's requests until it closes its end. Over `handed` come the sockets of the candidate's processes, each before
     the first request that names it by a new number. `confinement` takes hold once the contract of the first one is imported."""
-    channel, candidates = channel_of(connected), dict[int, Asked]()
+    channel, candidates, known = channel_of(connected), dict[int, Asked](), Known()
     if confinement is not None:
         untrusted.begin(confinement.compiler, os.environ["TMPDIR"])
     with suppress(ChannelClosed):
@@ -89,8 +89,13 @@ def serve(
                 if confinement is not None:
                     confinement.executor(untrusted.processes())
                     confinement = None
-                answer, beside = _answered(record, arrays, _of_number(record["candidate"], candidates, handed, asks))
+                if record["asks"] == PREPARE:
+                    known.prepare(record["case"])
+                    continue
+                answer, beside = _answered(record, arrays, known, _of_number(record["candidate"], candidates, handed, asks))
             except Exception as error:  # of the contract or of ours: it says nothing about a kernel
+                if record["asks"] == PREPARE:
+                    continue  # the launch will say it
                 details = {"raised": type(error).__name__, "traceback": traceback.format_exception(error)}
                 answer, beside = {"failed": f"{type(error).__name__}: {error}", "details": details}, {}
             send(channel, answer | {"over": untrusted.is_over()}, beside)
@@ -105,9 +110,32 @@ def _of_number(number: int, known: dict[int, Asked], handed: socket.socket, asks
     return known[number]
 
 
-def _answered(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], candidate: Asked) -> Answer:
+class Known:
+    """The case that comes next, as far as it can be known without its operands."""
+
+    def __init__(self) -> None:
+        self._record: Mapping[str, Any] | None = None
+
+    def prepare(self, record: Mapping[str, Any]) -> None:
+        """Make the case of `record` ahead, and what its contract declares of it."""
+        self._record = None
+        self._contract = resolve(record["contract"])
+        self._case = case_from_record(self._contract, record)
+        self._record = record
+        if self._case.real_values:
+            self._contract.declared(self._case)  # which the contract keeps
+
+    def take(self, record: Mapping[str, Any]) -> tuple[Contract, Case]:
+        """The contract and the case of `record`."""
+        if self._record != record:
+            self.prepare(record)
+        self._record = None
+        return self._contract, self._case
+
+
+def _answered(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], known: Known, candidate: Asked) -> Answer:
     if record["asks"] == "launch":
-        return _launched(record, arrays, candidate)
+        return _launched(record, arrays, known, candidate)
     try:
         launcher = candidate.launcher(record["launcher"], folders=record["folders"])
         return described(launcher) if record["asks"] == "describe" else {"taken": launcher.requires.ask(record["fields"])}, {}
@@ -116,10 +144,9 @@ def _answered(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], candi
         return {"seen": seen}, arrays
 
 
-def _launched(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], candidate: Asked) -> Answer:
+def _launched(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], known: Known, candidate: Asked) -> Answer:
     """What the launch that `record` asks for comes to."""
-    contract = resolve(record["case"]["contract"])
-    case = case_from_record(contract, record["case"])
+    contract, case = known.take(record["case"])
     if case.calls != 1:
         contract = CalledAgain(contract)
     operands = {

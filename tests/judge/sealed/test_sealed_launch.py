@@ -6,7 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from bitverdict.harness.contracts.torch_mathematics.kernelbench import contract_of
+from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.judge.launch import Allocations
+from bitverdict.harness.judge.sealed.asking import Sealed
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
@@ -45,6 +48,19 @@ def test_a_sealed_case_has_the_verdict_it_has_unsealed(tmp_path: Path) -> None:
         unsealed = judge(one, TARGET)
         assert unsealed.decision is Decision.PASS and "real values" in unsealed.basis
         assert alike(Verdict.from_json(verdict.to_json()), Verdict.from_json(unsealed.to_json())), (verdict, unsealed)
+
+
+def test_what_cannot_be_prepared_is_said_once_by_the_launch(tmp_path: Path) -> None:
+    """The executor begins with a case before it has the operands. That has no answer, whatever it comes to."""
+    case, contract = case_of(judged_launcher.TUTORIAL, tmp_path), resolve("matmul")
+    nowhere = replace(case, contract=f"{tmp_path}/nowhere.py:CONTRACT")
+    with sealed_here():
+        launcher = Sealed()
+        launcher.prepare(nowhere, contract)
+        launcher.prepare(case, contract)
+        said = launcher.launch(nowhere, TARGET, contract, {}, Clock(), False, Allocations())
+        assert said.outcome is Outcome.ERROR and "no file" in said.message
+        assert judge(replace(case, sealed=True), TARGET).decision is Decision.PASS
 
 
 # ------------------------------------------------------------------------------------------- on a real GPU, by a stand-in for one
