@@ -1,0 +1,172 @@
+"""``bitverdict mutate STEM | FILE:FUNCTION``: faults put into a kernel, and which of them its cases would miss.
+
+Exit status: 0 every live mutant was killed, 1 some survive or are doubtful, or the kernel itself fails, 2 usage, 3 an error, or the
+run was ended before all were judged, 5 no live mutant.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bitverdict.harness.judge.machine_faults import check_compiler_cache, writing
+from bitverdict.harness.model.paths import kernels_with_a_contract, state_directory
+from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.usage import UsageError, did_you_mean
+from bitverdict.harness.mutants.counts import counted
+from bitverdict.harness.mutants.draw import drawn
+from bitverdict.harness.mutants.kernels import Kernel
+from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, Kind, append, read
+from bitverdict.harness.mutants.report import report
+from bitverdict.harness.session import tables
+from bitverdict.harness.workers.pool import WorkerPool
+
+if TYPE_CHECKING:
+    from bitverdict.harness.mutants.campaign import Planned
+    from bitverdict.harness.mutants.generated import Generated
+
+PREFERRED = ("emulated:sm_90", "emulated:sm_100", "emulated:sm_80")
+"""The first of these that has what a kernel requires is its target."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("address", metavar="STEM | FILE:FUNCTION", help="a kernel, or a test or a launcher in a file of yours")
+    parser.add_argument("kernel", nargs="?", default="", metavar="KERNEL", help="by whose mathematics a launcher is judged")
+    parser.add_argument("--target", default="", metavar="T", help="as of run (default: the first emulated GPU that can)")
+    parser.add_argument("--source", action="store_true", help="mutants of the source alone")
+    parser.add_argument("--program", action="store_true", help="mutants of the compiled tile programs alone")
+    parser.add_argument("--count", type=int, default=0, metavar="N", help="judge N, drawn from all (default: all)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the draw (default 0)")
+    parser.add_argument("--seconds", type=float, default=None, metavar="S", help="begin no mutant after so many seconds")
+    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
+    parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="results, a JSON line each, as they come")
+    parser.add_argument("--resume", action="store_true", help="go on with the results of an earlier run")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Generate, judge, report."""
+    from bitverdict.harness.mutants.campaign import Planned
+    from bitverdict.harness.mutants.generated import generated
+
+    kernel = asked(arguments)
+    where = target_of(kernel, arguments.target)
+    jobs = arguments.jobs or len(os.sched_getaffinity(0))
+    check_compiler_cache()
+    console = tables.console()
+    begun = time.monotonic()
+    kinds = [kind for kind in Kind if getattr(arguments, kind)] or [*Kind]
+    if not where.emulated:
+        kinds = [Kind.SOURCE]
+    with WorkerPool(jobs=1, timeout=3600) as pool, pool.interruptible():
+        made = generated(pool, kernel, where, kinds)
+    if made.failing:
+        console.print(f"{kernel.address} itself fails, so its mutants say nothing; mend it first (bitverdict run)", soft_wrap=True)
+        for line in made.failing:
+            console.print(f"  {line}", markup=False, soft_wrap=True)
+        return 1
+    mutants = list(islice(drawn(made.mutants, arguments.seed), arguments.count or None))
+    path = arguments.json or state_directory() / "mutants" / f"{_name(kernel)}-{where.arch}.jsonl"
+    kept = _kept(path, mutants) if arguments.resume else []
+    _begin(path, kept)
+    console.print(_told(kernel, where, made, mutants, kept, path), markup=False, soft_wrap=True)
+    seconds = None if arguments.seconds is None else max(0.0, arguments.seconds - (time.monotonic() - begun))
+    begun, ended = time.monotonic(), False
+    try:
+        _judge(console, Planned(kernel, where, mutants), path, jobs, seconds)
+    except KeyboardInterrupt:
+        ended = True
+    taken = time.monotonic() - begun if not kept else 0.0
+    judged = [each for each in read(path) if each.result.end is not End.ERROR or not ended]
+    whose = "the contract" if kernel.file is None else "your test"
+    console.print()
+    console.print(report(judged, kernel.address, where.name, whose, taken), markup=False, soft_wrap=True)
+    left = len(mutants) - len(judged)
+    if left:
+        console.print(f"\n{left} of {len(mutants)} were not judged; the same line with --resume goes on", soft_wrap=True)
+    return status(judged, ended=ended)
+
+
+def status(judged: Sequence[Judged], *, ended: bool = False) -> int:
+    """The exit status of a run of these results; `ended`: by Ctrl-C."""
+    counts = counted(judged)
+    if ended or counts.ends.get(End.ERROR):
+        return 3
+    if not counts.live:
+        return 5
+    return int(counts.killed < counts.live)
+
+
+def asked(arguments: argparse.Namespace) -> Kernel:
+    """What the arguments name. UsageError for what can be known to be wrong before a file is imported."""
+    address, like, known = arguments.address, arguments.kernel, kernels_with_a_contract()
+    place, colon, _ = address.rpartition(":")
+    if not colon and address not in known:
+        if address.endswith(".py"):
+            raise UsageError(f"mutate {address}: name the function in it: {address}:FUNCTION")
+        raise UsageError(f"mutate {address}: no such kernel{did_you_mean(address, known)}; known: {', '.join(known)}")
+    if colon and not Path(place).is_file():
+        raise UsageError(f"mutate {address}: there is no file {place}; give a path to an existing Python file")
+    if like and like not in known:
+        raise UsageError(f"mutate {address} {like}: no such kernel{did_you_mean(like, known)}; known: {', '.join(known)}")
+    if like and not colon:
+        raise UsageError(f"mutate {address} {like}: {address} is a kernel itself; name a launcher, FILE:FUNCTION")
+    for name in ("count", "jobs"):
+        if getattr(arguments, name) < 0:
+            raise UsageError(f"--{name} {getattr(arguments, name)}: must be at least 0")
+    return Kernel(f"{Path(place).resolve()}:{address.rpartition(':')[2]}" if colon else address, like)
+
+
+def target_of(kernel: Kernel, named: str) -> Target:
+    """The target that is named; else the first of `PREFERRED` that has what a shipped kernel requires."""
+    if named:
+        return target(named)
+    if kernel.file is not None and not kernel.like:
+        return target(PREFERRED[0])
+    requires = Kernel(kernel.like or kernel.address).contract().requires
+    return next(each for name in PREFERRED if requires <= (each := target(name)).features)
+
+
+def _name(kernel: Kernel) -> str:
+    return kernel.address.rpartition("/")[2].replace(".py:", "-") + (f"-{kernel.like}" if kernel.like else "")
+
+
+def _kept(path: Path, mutants: Iterable[GeneratedMutant]) -> list[Judged]:
+    """The results at `path` of mutants that would be the same today."""
+    today = {each.id: each for each in mutants}
+    return [each for each in read(path) if today.get(each.mutant.id) == each.mutant]
+
+
+def _begin(path: Path, kept: Iterable[Judged]) -> None:
+    """Leave what is `kept` at `path`, and nothing else."""
+    with writing("results of mutants", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f"{path.name}.part")
+        part.write_text("")
+        for each in kept:
+            append(part, each)
+        part.replace(path)
+
+
+def _told(kernel: Kernel, where: Target, made: Generated, mutants: list, kept: list, path: Path) -> str:
+    drawn_of = f"{len(mutants)} mutants" + (f", drawn of {len(made.mutants)}" if len(mutants) < len(made.mutants) else "")
+    again = f"; {len(kept)} judged before" if kept else ""
+    return f"{kernel.address} on {where.name}: {drawn_of}, judged by {made.cases} cases{again}; results in {path}"
+
+
+def _judge(console: tables.Console, planned: Planned, path: Path, jobs: int, seconds: float | None) -> None:
+    """Judge, and show how far it is."""
+    from bitverdict.harness.mutants.campaign import judge_all
+
+    with console.status("") if console.is_terminal else nullcontext() as shown:
+        for number, each in enumerate(judge_all([planned], path, jobs=jobs, seconds=seconds), 1):
+            if each.result.end in (End.SURVIVED, End.DOUBTFUL):
+                mutant = each.mutant
+                console.print(f"{each.result.end}: {mutant.file}:{mutant.line}: {mutant.operator}", markup=False, soft_wrap=True)
+            if shown is not None:
+                shown.update(f"{number} of {len(planned.mutants)} judged")

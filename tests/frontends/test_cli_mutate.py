@@ -1,0 +1,92 @@
+"""Contract under test: what `bitverdict mutate` is asked, what it keeps of an earlier run, its report and its exit status."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bitverdict.harness.frontends.cli_mutate import _begin, _kept, add_arguments, asked, status, target_of
+from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.mutants.kernels import Kernel
+from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, Kind, MutantResult, read
+from bitverdict.harness.mutants.report import report
+
+
+def judged(number: int, end: End, why: str = "") -> Judged:
+    mutant = GeneratedMutant(
+        id=f"k/{number}", kernel="k", kind=Kind.SOURCE, operator="mask dropped", family="mask", file="k.py", line=9 - number,
+        before=f"before {number}", after=f"after {number}", edit={"start": number},
+    )  # fmt: skip
+    return Judged(mutant, MutantResult(mutant=mutant.id, end=end, why=why))
+
+
+def arguments(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(words)
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        ([End.KILLED, End.EQUIVALENT, End.INVALID], 0),
+        ([End.KILLED, End.SURVIVED], 1),
+        ([End.KILLED, End.DOUBTFUL], 1),
+        ([End.KILLED, End.SURVIVED, End.ERROR], 3),
+        ([End.INVALID], 5),
+        ([], 5),
+    ],
+)
+def test_the_exit_status_says_whether_all_live_mutants_were_killed(ends: list[End], expected: int) -> None:
+    found = [judged(number, end) for number, end in enumerate(ends)]
+    assert status(found) == expected
+    assert status(found, ended=True) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["softmx"], "did you mean 'softmax'"),
+        (["nowhere.py:f"], "there is no file nowhere.py"),
+        (["nowhere.py"], "name the function in it: nowhere.py:FUNCTION"),
+        ([f"{__file__}:f", "softmx"], "did you mean 'softmax'"),
+        (["softmax", "matmul"], "softmax is a kernel itself"),
+        (["softmax", "--count", "-1"], "--count -1: must be at least 0"),
+    ],
+)
+def test_what_cannot_be_mutated_is_told_before_anything_is_imported(words: list[str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        asked(arguments(*words))
+
+
+def test_a_kernel_is_judged_on_the_first_target_that_has_what_it_requires() -> None:
+    assert target_of(Kernel("softmax"), "").name == "emulated:sm_90"
+    assert target_of(Kernel("tmem_copy"), "").name == "emulated:sm_100"
+    assert target_of(Kernel("softmax"), "emulated:sm_80").name == "emulated:sm_80"
+
+
+def test_a_resumed_run_keeps_what_would_be_the_same_mutant_today(tmp_path: Path) -> None:
+    path, same, edited = tmp_path / "results.jsonl", judged(0, End.KILLED), judged(1, End.KILLED)
+    _begin(path, [same, edited])
+    today = [same.mutant, replace(edited.mutant, edit={"start": 5})]
+    assert _kept(path, today) == [same]
+    _begin(path, [])
+    assert list(read(path)) == []
+
+
+def test_the_report_names_what_a_test_would_miss_with_lines() -> None:
+    found = [judged(0, End.SURVIVED), judged(1, End.SURVIVED, "no case"), judged(2, End.KILLED), judged(3, End.EQUIVALENT, "equal")]
+    told = report(
+        [*found, judged(4, End.DOUBTFUL), judged(5, End.INVALID), judged(6, End.ERROR, "out")], "k", "sm_90", "your test", 2
+    )
+    assert told.splitlines()[0] == "k on sm_90: 7 mutants, 4 live, 1 killed: score 25.0 % (0.5 kills a second)"
+    missed = told.partition("your test would miss these 2 faults:\n")[2].partition("\n\n")[0]
+    assert missed.splitlines() == [
+        "  k.py:8: mask dropped", "    - before 1", "    + after 1", "    no case",
+        "  k.py:9: mask dropped", "    - before 0", "    + after 0",
+    ]  # fmt: skip
+    assert "1 doubtful" in told and "1 equivalent" in told and "1 invalid" in told and "1 not judged" in told
+    assert "your test misses none of them" in report([judged(0, End.KILLED)], "k", "sm_90", "your test", 0)
