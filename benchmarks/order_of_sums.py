@@ -102,7 +102,7 @@ def main() -> int:
     asked = [each for each in asked if options.arch in each.architectures]
     shipped = SHIPPED if not options.launchers or "split_k_matmul" in options.launchers else ()
     emulated, began, failures, words, telling = f"emulated:{options.arch}", time.perf_counter(), 0, 0, 0
-    real = 3 if options.device else 0
+    real = max(options.jobs * 2 // 5, 1) if options.device else 0
     context = get_context("spawn")
     with ProcessPoolExecutor(max(options.jobs - real, 1), context) as emulators, ProcessPoolExecutor(max(real, 1), context) as gpus:
         small = {each.name: emulators.submit(recovered_at, each.name, each.address, each.small, emulated) for each in asked}

@@ -165,10 +165,10 @@ class Summed:
         """(outputs,) results of one probe with `factors` (F, T) at every output; None where outputs share elements of an operand
         as different terms."""
         given = {name: np.zeros(self.launches.operands[name].codes.size) for name in self.formats}
-        every = np.arange(self.terms.size)
         at = 0
-        for segment in self.terms.chosen(every):
-            for place, (name, index) in enumerate(segment.factors):
+        for segment in self.terms.segments:
+            for place, (name, whole) in enumerate(segment.factors):
+                index = whole[tuple(slice(None if stride else 1) for stride in whole.strides)]  # what is repeated, once
                 there = index >= 0
                 due = np.broadcast_to(factors[place, at : at + segment.count], index.shape)
                 given[name][index[there]] = due[there]

@@ -6,11 +6,13 @@ fails there, whatever suggested it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bitverdict.harness.judge.beside_emulated import emulated_like
+from bitverdict.harness.judge.devices import multiprocessors_of
 from bitverdict.harness.judge.sealed.asking import Sealed
 from bitverdict.harness.judge.sums.classes import MOST_CLASSES, classes_of
 from bitverdict.harness.judge.sums.masks import Scale, asker, scales
@@ -91,26 +93,55 @@ def recovered(case: Case, target: Target, contract: Contract, launcher: Callable
 
 
 def timed(summed: list[Summed], launches: Launches, seed: int) -> str:
-    """What tells that the order hangs on timing; empty where nothing does. The same operands are launched under other schedules of
-    an emulated GPU, or again on a real one."""
-    rng = np.random.default_rng([seed, 1])
+    """What tells that the order hangs on timing; empty where nothing does.
+
+    The same operands are launched under other schedules of an emulated GPU, all of them where the program has atomics or the like.
+    On a real GPU they are launched again; and where the program has atomics, under the schedules of the emulated one, since a few
+    launches in a row may meet one order by chance."""
+    if launches.target.emulated:
+        return _under_schedules(summed, launches, seed)
+    if differ := _differ(summed, launches, [launches.case.schedule] * REPEATS, seed):
+        return differ
+    twin = emulated_like(launches.target)
+    if twin is None:
+        return ""
+    from bitverdict.harness.judge.judge import asked_launcher  # which imports this room where a case asks for it
+
+    count = multiprocessors_of(launches.target)
+    alike = replace(launches.case, schedule=f"eager on {count}" if count else "eager")
+    beside = Launches(alike, twin, launches.contract, asked_launcher(alike, twin, afresh=True))
+    try:
+        beside.of({})
+        return _under_schedules(summed, beside, seed) if beside.unordered else ""
+    except NotRecovered:
+        return ""  # the emulated GPU does not execute it: repeated launches are all there is
+
+
+def _under_schedules(summed: list[Summed], launches: Launches, seed: int) -> str:
     own, _, count = launches.case.schedule.partition(" on ")
-    suffix = f" on {count}" if count else ""
-    again = [each + suffix for each in SCHEDULES if each != own] if launches.target.emulated else [launches.case.schedule] * REPEATS
-    often = again * 3 if launches.unordered and not launches.target.emulated else again
-    for _ in range(2):
+    asked = SCHEDULES if launches.unordered else SCHEDULES[:1]
+    return _differ(summed, launches, [each + (f" on {count}" if count else "") for each in asked if each != own], seed)
+
+
+def _differ(summed: list[Summed], launches: Launches, schedules: Sequence[str], seed: int) -> str:
+    """How words differ between launches of the same operands, one under each of `schedules`; empty where they do not."""
+    rng = np.random.default_rng([seed, 1])
+    for _ in range(2 if launches.unordered else 1):
         codes = {name: each for one in summed for name, each in one.drawn(rng, 6).items()}
         first = launches.of(codes)
-        for schedule in often:
+        for schedule in schedules:
             other = launches.of(codes, schedule)
             for each in summed:
                 differ = int((first.outputs[each.name] != other.outputs[each.name]).sum())
                 if differ:
-                    how = f"under schedule {schedule!r}" if launches.target.emulated else "in another launch"
-                    cause = f" ({launches.unordered})" if launches.unordered else ""
-                    return (
-                        f"{differ} of {first.outputs[each.name].size} words of {each.name} differ {how} on the same operands{cause}"
+                    how = (
+                        f"under schedule {schedule!r} of {launches.target.name}"
+                        if launches.target.emulated
+                        else "in another launch"
                     )
+                    cause = f" ({launches.unordered})" if launches.unordered else ""
+                    size = first.outputs[each.name].size
+                    return f"{differ} of {size} words of {each.name} differ {how} on the same operands{cause}"
     return ""
 
 
