@@ -338,6 +338,13 @@ class MatmulContract(Contract):
         ]
         return at_edges + exact
 
+    def configured(self, case: Case, target: Target) -> list[Case]:
+        """`case` in each other configuration of the autotuner, with pointers and with descriptors."""
+        if case.launcher or case.config is None:
+            return []
+        known = (*self.module.configurations("cuda"), *self.module.HOPPER_CONFIGS)
+        return [dataclasses.replace(case, config=config) for config in known if config != case.config]
+
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
         """`case` as a user's launcher can be asked it: without a configuration. A launcher promises no more than it says: plain
         contiguous fp16 operands, beyond them what its attribute `claims` names of `CLAIMS`, and of them what its `requires` takes.

@@ -167,6 +167,11 @@ class KernelContract(Contract):
     def case(self, problem: Fields, config: Fields, **rest: Any) -> Case:
         return Case(contract=self.address, problem=self.module.Problem(**problem), config=self.module.Config(**config), **rest)
 
+    def configured(self, case: Case, target: Target) -> list[Case]:
+        """`case` in each other configuration of the pool, and in the launcher's own: of a user's launcher nobody knows them."""
+        known = dict.fromkeys([self.module.Config(), *(self.module.Config(**fields) for _, fields in self.pool(target))])
+        return [] if case.launcher else [dataclasses.replace(case, config=config) for config in known if config != case.config]
+
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
         """`case` as a user's launcher is asked it: as it is, configuration too (the launcher is handed what of it it accepts); None
         where its `requires`, a predicate over fields of Problem and Config, does not hold, and of a far case that it does not

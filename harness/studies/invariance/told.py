@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from bitverdict.harness.judge.invariance.finding import End, Finding
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.verdict import Verdict
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.studies.invariance.campaign import Examined
 
@@ -44,6 +46,10 @@ def _of_a_check(check: str, found: Sequence[tuple[Examined, Finding]], whole: bo
 
 def line(row: Examined) -> str:
     """One case, as JSON."""
-    found = {"kernel": row.name, "target": row.target, "case": row.case.to_json()}
-    end = {"decision": str(row.verdict.decision), "message": row.verdict.message}
-    return json.dumps(found | end | {"findings": [each.to_json() for each in row.findings]})
+    return line_of(row.name, row.target, row.case, row.findings, row.verdict)
+
+
+def line_of(name: str, target: str, case: Case, findings: Sequence[Finding], verdict: Verdict) -> str:
+    """What came of a case of the kernel `name`, as JSON."""
+    found = {"kernel": name, "target": target, "case": case.to_json(), "decision": str(verdict.decision)}
+    return json.dumps(found | {"message": verdict.message, "findings": [each.to_json() for each in findings]})
