@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bitverdict.harness.judge.invariance.batch import BY_PLACE
 from bitverdict.harness.judge.invariance.calls import Promises
 from bitverdict.harness.judge.invariance.examine import examined
 from bitverdict.harness.judge.invariance.finding import CHECKS, End, Finding
@@ -25,7 +26,6 @@ KERNELS = Path(__file__).resolve().parents[1] / "support" / "invariant_rows.py"
 OF_ROWS = Promises(batch_invariant=("rows",))
 SM_90 = target("emulated:sm_90")
 OF_PARTS = "squares is compiled with PARTS 2 -> 4"
-OF_MEMORY = "both launch the same program on the same grid: its arguments, where they lie, or memory that it reads decide"
 
 
 def case_of(name: str, rows: int = 21, columns: int = 36) -> tuple[Contract, Case]:
@@ -64,7 +64,7 @@ def test_a_kernel_whose_words_depend_on_the_row_alone_passes_each_check() -> Non
         ("alignment", "alignment", "each operand 32 bytes further", OF_PARTS),
         ("split_by_batch", "batch", "rows = 1 for 21, from 10", OF_PARTS),
         ("row_position", "batch", "rows = 1 for 21, from 10", "it launches squares for squares, squares"),
-        ("row_position", "position", "the rows along rows in another order", OF_MEMORY),
+        ("row_position", "position", "the rows along rows in another order", BY_PLACE),
         ("small_constant", "scale", "x times 4: out times 2^4", "2^4 times as much is due; the kernel adds or compares with"),
     ],
 )
@@ -135,3 +135,26 @@ def test_of_each_kind_of_case_the_largest_is_chosen() -> None:
     assert len({(case.config, case.problem.dtype) for case in cases}) == len(cases) > 4
     assert all(case.regime == "normal" and case.calls == 1 for case in cases)
     assert len(chosen(contract, contract.required(SM_90), SM_90, 3)) == 3
+
+
+def test_configurations_with_other_words_are_told_by_their_fields() -> None:
+    contract = resolve("softmax")
+    case = plain(next(case for case in contract.required(SM_90) if case.problem.columns == 257 and case.problem.dtype == "fp32"))
+    findings = examined(case, SM_90, contract, None, frozenset(["configurations", "position"]), 1)
+    other = next(each for each in differing(findings) if each.check == "configurations")
+    assert (other.end, other.fails) == (End.DIFFERS, False)
+    assert other.changed == "per_thread = 8 for 2, num_warps = 2 for 8"
+    assert other.cause == "softmax_kernel is compiled with PER_THREAD 2 -> 8"
+    assert next(each for each in findings if each.check == "position columns").cause == BY_PLACE
+    promised = examined(
+        case, SM_90, contract, None, frozenset(["configurations"]), 1, Promises(batch_invariant=("configurations",))
+    )
+    assert next(differing(promised)).fails
+
+
+def test_a_size_that_breaks_a_clause_keeps_the_distance_of_rows() -> None:
+    contract = resolve("hopper_matmul")
+    case = next(case for case in contract.required(SM_90) if case.problem.n == 72)
+    resized = contract.resized(case, "n", 64 - 1)
+    assert resized is not None and contract.expected_outcome(resized, SM_90).result
+    assert resized.problem.n + resized.problem.b_pad == case.problem.n + case.problem.b_pad

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -166,6 +167,20 @@ class KernelContract(Contract):
 
     def case(self, problem: Fields, config: Fields, **rest: Any) -> Case:
         return Case(contract=self.address, problem=self.module.Problem(**problem), config=self.module.Config(**config), **rest)
+
+    def resized(self, case: Case, name: str, value: int) -> Case | None:
+        """`case` with another size. Where a clause forbids it as it is, rows keep their distance: gaps make up for the size."""
+        p, config = case.problem, case.config or self.module.Config()
+        made = dataclasses.replace(p, **{name: value})
+        if broken(self.module.CLAUSES, made, config) and not broken(self.module.CLAUSES, p, config):
+            step = getattr(p, name) - value
+            pads = {each: getattr(p, each) + step for each in vars(p) if each.endswith("_pad") and getattr(p, each) + step >= 0}
+            for count in range(1, len(pads) + 1):
+                for chosen in itertools.combinations(pads, count):
+                    kept = dataclasses.replace(made, **{each: pads[each] for each in chosen})
+                    if not broken(self.module.CLAUSES, kept, config):
+                        return dataclasses.replace(case, problem=kept)
+        return dataclasses.replace(case, problem=made)
 
     def configured(self, case: Case, target: Target) -> list[Case]:
         """`case` in each other configuration of the pool, and in the launcher's own: of a user's launcher nobody knows them."""

@@ -9,10 +9,12 @@ from math import lcm
 import numpy as np
 
 from bitverdict.harness.judge.invariance.calls import ROWS, Call, Caller, Promises
+from bitverdict.harness.judge.invariance.cause import NO_DIFFERENCE
 from bitverdict.harness.judge.invariance.finding import End, Finding
 from bitverdict.harness.judge.invariance.relation import NOT_IMPLIED, Map, Relation, held
 from bitverdict.harness.judge.invariance.sizes import Axes, cut, drawn, following, resized, sizes_of_operands
 
+BY_PLACE = "both launch the same program on the same grid: the place of a row in its tile decides, or that of what is summed"
 LADDER = (1, 2, 3, 8, 15, 16, 17, 32, 33, 64, 65, 127, 128, 129, 255, 256, 257)
 """Sizes of smaller batches: those at which launchers take another path."""
 
@@ -114,7 +116,8 @@ def permuted(caller: Caller, first: Call, batch: Batch, seed: int = 1) -> Findin
     if any(axis.unit > 1 for axis in (*batch.operands.values(), *batch.outputs.values())):
         return relation.not_asked(f"several of {batch.name} share an element")
     operands = {name: replace(each, codes=_taken(each.codes, batch.operands, name, order)) for name, each in first.operands.items()}
-    return held(relation, caller, first, caller.call(first.case, operands))
+    found = held(relation, caller, first, caller.call(first.case, operands))
+    return replace(found, cause=BY_PLACE) if found.cause == NO_DIFFERENCE else found
 
 
 def _shapes(call: Call) -> Mapping[str, tuple[int, ...]]:

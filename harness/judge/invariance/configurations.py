@@ -16,7 +16,7 @@ def configured(caller: Caller, first: Call) -> Iterator[Finding]:
     """A finding for each other configuration: of the contract's own, or of the autotuners that the first call showed."""
     promised = CONFIGURATIONS in caller.promises.batch_invariant
     for case, changed in [*_of_the_contract(caller, first), *_of_autotuners(first)]:
-        relation = Relation(CONFIGURATIONS, changed, dict.fromkeys(first.outputs(), same), promised=promised)
+        relation = Relation(CONFIGURATIONS, changed, dict.fromkeys(first.outputs(), same), same_operands=True, promised=promised)
         outcome = caller.contract.expected_outcome(case, caller.target)
         if not outcome.result:
             yield relation.not_asked(f"{outcome.outcome}: {outcome.reason or outcome.message}")

@@ -24,18 +24,21 @@ Map = Callable[[np.ndarray], np.ndarray]
 REFUSALS = (Outcome.REFUSED, Outcome.OUT_OF_RESOURCES)
 NOT_IMPLIED = "not implied: "
 """How a reason begins that the mathematics gives."""
+CLOSE = 2.0**-30
+"""By so much of themselves may two float64 evaluations of one number differ, whose sums are made in other orders."""
 UNABLE = (Outcome.NOT_MODELLED, Outcome.OUT_OF_MEMORY, Outcome.COMPILER_FAULT, Outcome.ERROR, Outcome.NOT_RUN)
 
 
 @dataclass(frozen=True)
 class Relation:
-    """`maps`: of each output that is compared by its name. `same_call`: both calls are the same case. `promised`: other words are
-    a failure of the kernel."""
+    """`maps`: of each output that is compared by its name. `same_call`: both calls are the same case. `same_operands`: they are of
+    one mathematics. `promised`: other words are a failure of the kernel."""
 
     check: str
     changed: str
     maps: Mapping[str, Map]
     same_call: bool = False
+    same_operands: bool = False
     promised: bool = False
 
     def not_asked(self, reason: str) -> Finding:
@@ -64,7 +67,7 @@ def held(relation: Relation, caller: Caller, first: Call, other: Call) -> Findin
             broken = name, differs
     if broken is None:
         return _finding(relation, End.SAME, compared=compared)
-    if not relation.same_call and (reason := not_implied(relation, caller, first, other)):
+    if not relation.same_call and not relation.same_operands and (reason := not_implied(relation, caller, first, other)):
         return _finding(relation, End.NOT_APPLICABLE, reason=reason)
     return _broken(relation, first, other, *broken, compared, differing)
 
@@ -90,15 +93,32 @@ def not_implied(relation: Relation, caller: Caller, first: Call, other: Call) ->
         )
     except Undecided as why:
         return f"{NOT_IMPLIED}the mathematics is not known: {why}"
+    plain = [None, None]
     for name, mapped in relation.maps.items():
         if name not in one or name not in two:
             return f"nothing is expected of {name}"
-        agrees = _agree(one[name], two[name], mapped)
+        what, agrees = "mathematics", _agree(one[name], two[name], mapped)
+        if not agrees.all() and one[name].exact is None and one[name].words is not None:
+            plain = plain if plain[0] is not None else [evaluated(caller, call) for call in (first, other)]
+            left, right = (each.get(name) if each is not None else None for each in plain)
+            if left is None or right is None:
+                what = "expected word"
+            else:
+                agrees = _near(mapped(left), np.abs(mapped(left)) * CLOSE, right, np.abs(right) * CLOSE)
         if not agrees.all():
             at = tuple(np.argwhere(~agrees)[0].tolist())
-            what = "mathematics" if one[name].exact is not None or one[name].words is None else "expected word"
             return f"{NOT_IMPLIED}the {what} of {name} at {list(at)} is another"
     return ""
+
+
+def evaluated(caller: Caller, call: Call) -> dict[str, np.ndarray] | None:
+    """The outputs of a call without rounding, float64, by the mathematics that the contract offers; None where it offers none."""
+    found = caller.contract.mathematics(call.case, call.operands)
+    if found is None:
+        return None
+    with np.errstate(all="ignore"):
+        made = found.function(np, *found.operands.values(), **found.named)
+    return dict(zip(found.outputs, made if isinstance(made, tuple) else (made,), strict=True))
 
 
 def _agree(one: ExpectedOutput, two: ExpectedOutput, mapped: Map) -> np.ndarray:
@@ -109,8 +129,7 @@ def _agree(one: ExpectedOutput, two: ExpectedOutput, mapped: Map) -> np.ndarray:
         due = mapped(one.words.view(f"u{one.words.itemsize}"))
         return due == two.words.view(due.dtype)
     if one.value is not None and two.value is not None:
-        tiny = np.float64(2.0**-40)  # of two float64 evaluations in other orders
-        return _near(mapped(one.value), np.abs(mapped(one.value)) * tiny, two.value, np.abs(two.value) * tiny)
+        return _near(mapped(one.value), np.abs(mapped(one.value)) * CLOSE, two.value, np.abs(two.value) * CLOSE)
     return np.zeros(two.shape, bool)
 
 
