@@ -93,7 +93,7 @@ def not_implied(relation: Relation, caller: Caller, first: Call, other: Call) ->
         )
     except Undecided as why:
         return f"{NOT_IMPLIED}the mathematics is not known: {why}"
-    plain = [None, None]
+    plain: list[dict[str, np.ndarray] | None] = [None, None]
     for name, mapped in relation.maps.items():
         if name not in one or name not in two:
             return f"nothing is expected of {name}"
