@@ -2,7 +2,7 @@
 
 Mutants of each kernel's source and of its tile programs are generated once, into `DIR/generated`, and judged in a drawn order until
 so many of a kernel are live. A run that ends, by `--seconds` or otherwise, goes on with the same line. The exit status is 1
-while mutants are left. `--worth N` then judges N live mutants a kernel by every required case: it says which earn their place.
+while mutants are left. `--worth N` judges N live ones a kernel by every required case instead: it says which earn their place.
 
 `DIR/generated` may come from elsewhere: generating source mutants needs libcst, judging them does not.
 """
@@ -14,13 +14,13 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
+from benchmarks.mutation_survivors import reason_of
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target, target
@@ -33,8 +33,6 @@ from bitverdict.harness.mutants.record import End, GeneratedMutant, Kind, Mutant
 from bitverdict.harness.session.case_line import describe
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-REASONS = CHECKOUT / "benchmarks" / "mutation_survivors.json"
-"""Survivor's id -> why it survives: written by hand, after it was looked at."""
 MACHINES = {
     "sm_80": ("ampere_gemm", "pointer_gather_scatter_matmul", "grouped_matmul", "swiglu", "dropout"),
     "sm_90": (
@@ -51,6 +49,9 @@ MACHINES = {
 """Architecture -> kernels that are judged on it; every other one on sm_100."""
 PROGRAMS, SOURCES = 120, 60
 """Live mutants of a kernel, of its tile programs and of its source: of 25 kernels together more than 3,000."""
+PLACES = 4
+"""A place of a tile program is drawn from where so many required cases come to it: one that few come to is a specialisation's, and
+would count a statement again for each way in which it is compiled."""
 
 
 def target_of(kernel: str) -> Target:
@@ -67,7 +68,9 @@ def generate(out: Path, kernels: Sequence[str], jobs: int) -> None:
 
             path.write_text("".join(json.dumps(each.to_json()) + "\n" for each in generate(Kernel(kernel))))
     missing = {path: kernel for kernel in kernels if not (path := of_kind(out, kernel, Kind.PROGRAM)).is_file()}
-    for path, wrong in generate_programs({path: (Kernel(each), target_of(each)) for path, each in missing.items()}, jobs=jobs):
+    for path, wrong in generate_programs(
+        {path: (Kernel(each), target_of(each)) for path, each in missing.items()}, jobs=jobs, cases=PLACES
+    ):
         if wrong:
             raise RuntimeError(f"{path}: {wrong}")
 
@@ -89,12 +92,15 @@ def planned(arguments: argparse.Namespace, kernels: Sequence[str]) -> list[Plann
 
 def judge(arguments: argparse.Namespace) -> int:
     """Judge what is left; 1 where mutants are left then."""
-    out, begun, new = arguments.out, time.monotonic(), 0
+    out, new = arguments.out, 0
     kernels = arguments.kernels or kernels_with_a_contract()
     generate(out, kernels, arguments.jobs)
     plans = planned(arguments, kernels)
     if arguments.generate:
         print(f"{sum(len(each.mutants) for each in plans)} mutants of {len(kernels)} kernels")
+        return 0
+    if arguments.worth:
+        print(f"{by_every_case(arguments, plans)} judged now by every case")
         return 0
     for each in judge_all(plans, out / "results.jsonl", jobs=arguments.jobs, seconds=arguments.seconds):
         new += 1
@@ -102,14 +108,12 @@ def judge(arguments: argparse.Namespace) -> int:
             print(f"{each.result.end}: {each.mutant.id} ({each.mutant.file}:{each.mutant.line}) {each.result.why}", flush=True)
     if new:
         noted(out, new)
-    if arguments.worth and not any(each.open for each in plans):
-        new += by_every_case(arguments, plans, max(0.0, arguments.seconds - (time.monotonic() - begun)))
     found = counted(read(out / "results.jsonl"))
     print(f"{new} judged now; of {found.live} live {found.killed} are killed: {share(found)}")
     return int(any(each.open for each in plans))
 
 
-def by_every_case(arguments: argparse.Namespace, plans: Sequence[Planned], seconds: float) -> int:
+def by_every_case(arguments: argparse.Namespace, plans: Sequence[Planned]) -> int:
     """Judge the first live mutants of each kernel by all of its required cases; how many were judged now."""
     ends = {each.mutant.id: each.result for each in read(arguments.out / "results.jsonl")}
     sample = [
@@ -118,7 +122,7 @@ def by_every_case(arguments: argparse.Namespace, plans: Sequence[Planned], secon
     ]
     for each in sample:
         each.until_first, each.live, each.counted, each.places, each.kills = False, None, 0, 0, Counter()
-    return sum(1 for _ in judge_all(sample, arguments.out / "worth.jsonl", jobs=arguments.jobs, seconds=seconds))
+    return sum(1 for _ in judge_all(sample, arguments.out / "worth.jsonl", jobs=arguments.jobs, seconds=arguments.seconds))
 
 
 def campaign(out: Path) -> Campaign:
@@ -129,7 +133,7 @@ def campaign(out: Path) -> Campaign:
         required = resolve(kernel).required(target_of(kernel))
         cases[kernel] = len(required)
         lines |= {digest_of(case): describe(case) for case in required}
-    reasons = json.loads(REASONS.read_text()) if REASONS.is_file() else {}
+    reasons = {each.mutant.id: reason_of(each.mutant) for each in judged}
     return Campaign(judged, list(runs(out)), cases, worth(out), lines, reasons)
 
 

@@ -125,7 +125,7 @@ class _Dealing:
             yield None
 
     def take(self, place: int, leave: Callable[[Target], Any]) -> tuple[Planned, GeneratedMutant] | None:
-        """The next mutant of the kernel that `place` is with; when that is done, of the one that has most left for each place."""
+        """The next mutant of the kernel that `place` is with; when that is done, of the plan that has most left for each place."""
         with self.lock:
             before = self.at.get(place)
             plan = before
@@ -133,7 +133,8 @@ class _Dealing:
                 going = [each for each in self.planned if each.open]
                 if not going or self.ended:
                     return None
-                plan = max(going, key=lambda each: len(each.left) / (each.places + 1))
+                alike = [each for each in going if before is not None and each.kernel == before.kernel]
+                plan = max(alike or going, key=lambda each: len(each.left) / (each.places + 1))
                 if before is not None:
                     before.places -= 1
                 plan.places += 1
@@ -180,14 +181,16 @@ def in_worker(target: Target, given: Mapping[str, Any]) -> Verdict:
     return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: result.to_json()})
 
 
-def generate_programs(planned: Mapping[Path, tuple[Kernel, Target]], *, jobs: int = 1) -> Iterator[tuple[Path, str]]:
+def generate_programs(
+    planned: Mapping[Path, tuple[Kernel, Target]], *, jobs: int = 1, cases: int = 1
+) -> Iterator[tuple[Path, str]]:
     """Write the mutants of each kernel's tile programs, those that its required cases launch, to the file beside it, one a line.
-    (file, what went wrong, if anything) as they come."""
+    Left out are places that fewer than so many `cases` come to. (file, what went wrong, if anything) as they come."""
     with WorkerPool(jobs=jobs, timeout=BACKSTOP) as pool, pool.interruptible():
 
         def do(item: tuple[Path, tuple[Kernel, Target]], place: int) -> tuple[Path, str]:
             path, (kernel, where) = item
-            given = {"kernel": kernel.address, "like": kernel.like, "file": str(path)}
+            given = {"kernel": kernel.address, "like": kernel.like, "file": str(path), "cases": cases}
             task = Task(function=f"{__name__}:programs_in_worker", contract=kernel.contract_address, given=given)
             verdict = pool.judge(task, where, place=place)
             return path, "" if verdict.outcome is Outcome.PASS else f"{verdict.outcome}: {verdict.message}"
@@ -200,7 +203,8 @@ def programs_in_worker(target: Target, given: Mapping[str, Any]) -> Verdict:
     kernel, cases = kernel_and_cases(given["kernel"], given["like"], target.name)
     path = Path(given["file"])
     part = path.with_suffix(".part")
-    part.write_text("".join(json.dumps(each.to_json()) + "\n" for each in kernel.programs.generate(cases)))
+    made = (each for each in kernel.programs.generate(cases) if len(kernel.programs.touched(each, cases)) >= given["cases"])
+    part.write_text("".join(json.dumps(each.to_json()) + "\n" for each in made))
     part.replace(path)
     return Verdict(decision=Decision.PASS, outcome=Outcome.PASS)
 
