@@ -23,6 +23,7 @@ MAY = {
     "harness/session": "harness.session harness.model harness.workers harness.judge numpy torch hypothesis rich",
     "harness/mutants": "harness.mutants harness.model harness.emulator harness.judge harness.workers harness.session reference "
     "numpy torch triton libcst",
+    "harness/gpu_oracle": "harness.gpu_oracle reference numpy torch triton",
     "harness/studies": "harness kernels reference numpy torch triton rich mpmath -harness.frontends",
     "harness/frontends": "harness kernels.features numpy torch triton hypothesis rich",
     "bitverdict": "harness",
