@@ -1,7 +1,7 @@
 """Mutants killed per second: `python -m benchmarks.mutants --kind program` (or `source`), over all kernels or those named.
 
 Workers of a campaign judge a draw of each kernel's mutants. The second half of the results is counted, by the time of arrival: by
-then the workers hold operands, expected results and compiled programs. Time that went into killed, surviving, equivalent and invalid
+then the workers hold operands, expected results and compiled programs. Time that went into killed, surviving, equivalent and other
 mutants is counted apart. Kills per second are workers * kills / seconds of killed mutants. The machine should be quiet.
 """
 

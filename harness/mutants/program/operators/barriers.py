@@ -11,7 +11,6 @@ from bitverdict.harness.mutants.program.tile_program import Site
 
 _DROPPED = {
     "ttng.wait_barrier": ("wait dropped", "wait"),
-    "ttng.tmem_wait": ("wait dropped", "wait"),
     "ttng.arrive_barrier": ("arrival dropped", "phase"),
     "ttng.barrier_expect": ("byte count dropped", "byte count"),
     "ttng.tc_gen5_commit": ("commit dropped", "commit"),

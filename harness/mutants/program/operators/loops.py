@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 
 from bitverdict.harness.emulator.mlir_reader import Operation
@@ -54,29 +56,40 @@ def carried(site: Site) -> Iterator[Offer]:
             continue
         backward = site.op in site.program.loops[label][1]
         counted = _counted(site, label)
-        for place, value, argument, kind in listed:
+        names = _names([argument for _, _, argument, _ in listed])
+        for variant, (place, value, argument, kind) in zip(names, listed, strict=True):
             if argument == counted:
                 name = "step off by one" if backward else "first turn left out"
-                yield offer(site, name, "trip count", shifted(site, place), argument, f"{argument} = {value} + 1")
+                yield offer(site, name, "trip count", shifted(site, place), variant, f"{argument} = {value} + 1")
             elif backward:
-                yield from _not_carried(site, label, place, value, argument, kind)
+                yield from _not_carried(site, label, place, value, argument, kind, variant)
             elif is_float(kind) and is_tensor(kind):
                 edit = with_constant(site, place, "1.000000e+00")
-                yield offer(site, "accumulator begins with one", "accumulator", edit, argument, f"{argument} = 1", floats=True)
+                yield offer(site, "accumulator begins with one", "accumulator", edit, variant, f"{argument} = 1", floats=True)
 
 
-def _not_carried(site: Site, label: str, place: int, value: str, argument: str, kind: str) -> Iterator[Offer]:
+def _names(arguments: list[str]) -> list[str]:
+    """What the source calls values, with a number where it calls several so: the same in other programs of the kernel."""
+    seen: Counter[str] = Counter()
+    found = []
+    for argument in arguments:
+        seen[name := re.sub(r"_\d+$", "", argument)] += 1
+        found.append(f"{name} {seen[name]}")
+    return found
+
+
+def _not_carried(site: Site, label: str, place: int, value: str, argument: str, kind: str, variant: str) -> Iterator[Offer]:
     floats = is_float(kind)
     what, family = ("accumulator", "accumulator") if floats else ("carried value", "index")
     if value != argument:
         edit = in_place(site, site.line.with_operand(place, argument))
-        yield offer(site, f"{what} not updated", family, edit, argument, f"{argument} = {argument}")
+        yield offer(site, f"{what} not updated", family, edit, variant, f"{argument} = {argument}")
     first = _initial(site, label, argument)
     if first not in (None, value) and floats:
         edit = in_place(site, site.line.with_operand(place, str(first)))
-        yield offer(site, f"{what} begun anew", family, edit, argument, f"{argument} = {first}")
+        yield offer(site, f"{what} begun anew", family, edit, variant, f"{argument} = {first}")
     if is_integer(kind) and not is_tensor(kind) and value != argument:
-        yield offer(site, f"{what} off by one", family, shifted(site, place), argument, f"{argument} = {value} + 1")
+        yield offer(site, f"{what} off by one", family, shifted(site, place), variant, f"{argument} = {value} + 1")
 
 
 @changes("cf.cond_br")
