@@ -11,12 +11,15 @@ from collections.abc import Collection, Iterable
 from functools import lru_cache
 
 from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.frontend.edited_programs import Edited
 from bitverdict.harness.emulator.frontend.translate import Translator
 from bitverdict.harness.emulator.frontend.verified import verified
 from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
 from bitverdict.harness.emulator.mlir_reader import parse_program
 from bitverdict.harness.mutants.program.canonical import Canonical
 from bitverdict.harness.mutants.program.lines import line_of
+from bitverdict.harness.mutants.program.small_domain import same_on_small_domain
+from bitverdict.harness.mutants.program.tile_program import TileProgram, tile_program
 
 SAME = "equal tile programs in canonical form"
 OTHER = "what a masked load gives outside of its mask is never stored and decides no branch"
@@ -38,6 +41,22 @@ def equal_programs(right: str, mutant: str, arch: str, negative: Collection[str]
     if "ttng.inval_barrier" in right and _form(_without_invalidation(right), told) == _form(_without_invalidation(mutant), told):
         return INVALIDATED
     return ""
+
+
+SMALL = "equal indices, masks and branches for every combination of small numbers"
+
+
+def equal_edits(edits: Iterable[tuple[str, Edited]], arch: str, negative: Collection[str] = ()) -> str:
+    """Why each edit of a tile program (its text) computes what the program does; empty where that is not shown of all. `SMALL`:
+    arguments, program ids and what loops carry are numbers about zero and about the constants of the program."""
+    reason = ""
+    for right, edit in edits:
+        reason = equal_programs(right, edit.text, arch, negative)
+        if not reason and not edit.floats and same_on_small_domain(tile_program(right), TileProgram(edit.text), edit.came_from):
+            reason = SMALL
+        if not reason:
+            return ""
+    return reason
 
 
 def all_equal(pairs: Iterable[tuple[str, str]], arch: str, negative: Collection[str] = ()) -> str:
@@ -92,4 +111,4 @@ def _undefined_reach(text: str, arch: str) -> bool:
     return False
 
 
-__all__ = ["INVALIDATED", "LAYOUT", "OTHER", "SAME", "all_equal", "equal_programs"]
+__all__ = ["INVALIDATED", "LAYOUT", "OTHER", "SAME", "SMALL", "all_equal", "equal_edits", "equal_programs"]

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from bitverdict.harness.mutants.equivalence import INVALIDATED, LAYOUT, OTHER, SAME, all_equal, equal_programs
+from bitverdict.harness.emulator.frontend.edited_programs import Edited
+from bitverdict.harness.mutants.equivalence import (
+    INVALIDATED,
+    LAYOUT,
+    OTHER,
+    SAME,
+    SMALL,
+    all_equal,
+    equal_edits,
+    equal_programs,
+)
 
 B = "tensor<32xi32, #blocked>"
 M = "tensor<32xi1, #blocked>"
@@ -111,3 +121,34 @@ def test_every_program_of_a_mutant_must_be_equal() -> None:
     other = PROGRAM, PROGRAM.replace(*OTHERWISE["another limit"])
     assert all_equal([same, same], "sm_90") == SAME
     assert all_equal([same, other], "sm_90") == "" == all_equal([], "sm_90")
+
+
+def edit(right: str, mutant: str, *, floats: bool = False) -> tuple[str, Edited]:
+    """An edit that changes no number of lines."""
+    return right, Edited(mutant, tuple(range(len(mutant.split("\n")))), floats)
+
+
+BEGIN = '    %p = "tt.addptr"(%x, %start)'
+TWICE = BEGIN, f'    %twice = "arith.addi"(%lanes, %lanes) {WRAPS} : ({B}, {B}) -> {B} loc(#loc)\n{BEGIN}'
+FURTHER = '"tt.addptr"(%q, %lanes)', '"tt.addptr"(%q, %twice)'
+
+
+def test_equal_numbers_on_a_small_domain_are_equivalent() -> None:
+    whole = PROGRAM.replace(*TWICE)
+    first = whole.replace('"arith.addi"(%n, %half)', '"arith.divsi"(%half, %half)')  # a limit of one: lane 0 alone
+    assert equal_edits([edit(first, first.replace(*FURTHER))], "sm_90") == SMALL
+    assert equal_edits([edit(whole, whole.replace(*FURTHER))], "sm_90") == ""
+    assert equal_edits([edit(first, first.replace(*FURTHER), floats=True)], "sm_90") == ""
+
+
+def test_a_value_that_no_formula_makes_is_not_shown_equal() -> None:
+    stored = PROGRAM.replace('"arith.addf"(%v, %v)', '"arith.addf"(%v, %unused)')
+    assert equal_edits([edit(stored, stored.replace('"arith.mulf"(%v, %0)', '"arith.subf"(%v, %0)'))], "sm_90") == ""
+    fewer = "\n".join(line for line in PROGRAM.split("\n") if '"tt.store"' not in line)
+    assert equal_edits([edit(PROGRAM, fewer)], "sm_90") == ""
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_a_small_domain_tells_what_is_something_else(name: str) -> None:
+    changed = PROGRAM.replace(*OTHERWISE[name])
+    assert name == "a store less" or equal_edits([edit(PROGRAM, changed)], "sm_90") == ""

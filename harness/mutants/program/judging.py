@@ -13,7 +13,7 @@ from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.mutants.clauses import clause_of
-from bitverdict.harness.mutants.equivalence import all_equal
+from bitverdict.harness.mutants.equivalence import equal_edits
 from bitverdict.harness.mutants.program.generate import edited, line_of_edit, of_programs
 from bitverdict.harness.mutants.program.right_launches import RightLaunches
 from bitverdict.harness.mutants.record import End, GeneratedMutant, MutantResult, digest_of
@@ -89,13 +89,13 @@ class ProgramMutants:
         """Why `mutant` computes what the kernel computes in each program of `cases` that has its place; empty where that is not
         shown."""
         negative: set[str] = set()
-        changed: dict[str, str] = {}
+        changed: dict[str, Edited] = {}
         for case in cases:
             for text in self.right.of(case).programs:
                 negative |= self.right.of(case).negative.get(text, set())
                 if text not in changed and (edit := edited(mutant, text)) is not None:
-                    changed[text] = edit.text
-        return all_equal(changed.items(), self.target.arch, negative)
+                    changed[text] = edit
+        return equal_edits(changed.items(), self.target.arch, negative)
 
     def _result(self, mutant: GeneratedMutant, end: End, cases_run: int, why: str) -> MutantResult:
         return MutantResult(mutant=mutant.id, end=end, why=why, target=self.target.name, cases_run=cases_run)

@@ -117,6 +117,15 @@ class TileProgram:
         return user.location.rpartition(":")[0] if user is not None else ""
 
     @cached_property
+    def arguments(self) -> dict[str, list[str]]:
+        """Of each name of an argument of a function or of a block the types of all that are called so."""
+        found: dict[str, list[str]] = {}
+        for block in {id(block): block for site in self.sites.values() for block in site.blocks}.values():
+            for name, kind in block.arguments:
+                found.setdefault(name, []).append(kind)
+        return found
+
+    @cached_property
     def loops(self) -> dict[str, tuple[Block, list[Operation]]]:
         """By label (those of partitions may repeat: the first) each block that a later one branches back to, and those branches."""
         found: dict[str, tuple[Block, list[Operation]]] = {}
