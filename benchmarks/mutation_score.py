@@ -60,7 +60,7 @@ def target_of(kernel: str) -> Target:
 
 
 def generate(out: Path, kernels: Sequence[str], jobs: int) -> None:
-    """Make the files of mutants that are not there yet."""
+    """Make the files of mutants that are not there yet, or tell which could not be made."""
     (out / "generated").mkdir(parents=True, exist_ok=True)
     for kernel in kernels:
         if not (path := of_kind(out, kernel, Kind.SOURCE)).is_file():
@@ -72,7 +72,7 @@ def generate(out: Path, kernels: Sequence[str], jobs: int) -> None:
         {path: (Kernel(each), target_of(each)) for path, each in missing.items()}, jobs=jobs, cases=PLACES
     ):
         if wrong:
-            raise RuntimeError(f"{path}: {wrong}")
+            print(f"{path.name}: not made: {wrong}", flush=True)
 
 
 def of_kind(out: Path, kernel: str, kind: Kind) -> Path:
@@ -86,7 +86,7 @@ def planned(arguments: argparse.Namespace, kernels: Sequence[str]) -> list[Plann
         Planned(Kernel(kernel), target_of(kernel), list(drawn(GeneratedMutant.from_json(json.loads(line)) for line in lines)), live)
         for kernel in kernels
         for kind, live in ((Kind.PROGRAM, arguments.programs), (Kind.SOURCE, arguments.sources))
-        if (lines := of_kind(arguments.out, kernel, kind).read_text().splitlines())
+        if (path := of_kind(arguments.out, kernel, kind)).is_file() and (lines := path.read_text().splitlines())
     ]
 
 
