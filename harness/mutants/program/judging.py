@@ -18,7 +18,7 @@ from bitverdict.harness.mutants.program.generate import edited, line_of_edit, of
 from bitverdict.harness.mutants.program.right_launches import RightLaunches
 from bitverdict.harness.mutants.record import End, GeneratedMutant, MutantResult, digest_of
 
-LONGER = 64  # times the operations of the right launch, after which a mutant does not end
+LONGER = 16  # times the operations of the right launch, after which a mutant does not end
 LONGEST = 300  # characters of a text of a result
 FEW = 4  # cases, after which a mutant that lives is held against the right programs
 LEAST = 20_000  # operations that a program may execute in any case

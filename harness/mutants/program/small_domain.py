@@ -239,6 +239,10 @@ def _divided(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(b == 0, 0, np.sign(a) * np.sign(safe) * (np.abs(a) // np.abs(safe)))
 
 
+def _chosen(condition: np.ndarray, yes: np.ndarray, no: np.ndarray) -> np.ndarray:
+    return np.where(condition.astype(bool), yes, no)
+
+
 _RULES: dict[str, Callable[..., np.ndarray]] = {
     "tt.splat": lambda op, a: a,
     "tt.expand_dims": lambda op, a: a,
@@ -258,7 +262,7 @@ _RULES: dict[str, Callable[..., np.ndarray]] = {
     "arith.andi": lambda op, a, b: a & b,
     "arith.ori": lambda op, a, b: a | b,
     "arith.xori": lambda op, a, b: a ^ b,
-    "arith.select": lambda op, c, a, b: np.where(np.asarray(c, bool), a, b),
+    "arith.select": lambda op, c, a, b: _chosen(c, a, b),
     "arith.cmpi": lambda op, a, b: _compared(op.integer("predicate"), a, b).astype(np.int64),
     "tt.addptr": lambda op, a, b: a + b,
 }
